@@ -5,7 +5,8 @@ typed and calls a verb in `leases` (or in `pools`, or has `run` run a command un
 asks one of the `backends`. Those with pools share one algorithm over `engines`: one in memory, one
 in a file, one in etcd, one in Kubernetes; others ask a lease proxy, or Boskos. Records of who holds
 what are in `state`, servers are reached by `http`, the machine by `system`; `text` has the words.
-What fails is one of `errors`, what is passed around a fact of `model`.
+What fails is one of `errors`, what is passed around a fact of `model`, what is said of types is of
+`typed`.
 
 More use the verbs: the `keeper`, the one background process of a state directory; the `server`,
 which speaks the lease proxy's protocol; `once`, where one does what the others use; `reclaim`,

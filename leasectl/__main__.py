@@ -6,7 +6,7 @@ import gc
 
 TYPE_CHECKING = False  # that of `typing` takes long to import
 if TYPE_CHECKING:
-    from typing import NoReturn
+    from leasectl.typed.hints import NoReturn
 
 # Whoever presses Ctrl-C while all is imported is to see no traceback: until the command is loaded
 # INT ends this process, as it does everywhere. This is of what `signal` is made, which takes long.
@@ -20,6 +20,9 @@ def main() -> NoReturn:
     # Importing makes no garbage worth looking for, and the looking is a tenth of a short
     # command's time. It is turned on again once the command is loaded.
     gc.disable()
+    from leasectl.system.imports import import_with_less_ado
+
+    import_with_less_ado()
     from leasectl.cli.app import main as run
 
     run()

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Literal, NamedTuple
+from leasectl.typed.hints import Literal
+from leasectl.typed.tuples import NamedTuple
 
 Labels = tuple[tuple[str, str], ...]
 # Of a resource's properties: a key, a value, and whether it is to have that, or not to.
@@ -207,7 +208,7 @@ class Handle(NamedTuple):
 
     @property
     def names(self) -> tuple[str, ...]:
-        return tuple(lease.name for lease in self.leases)
+        return tuple([lease.name for lease in self.leases])
 
     @property
     def key(self) -> str:

@@ -25,8 +25,15 @@ if TYPE_CHECKING:  # httpx and the like are only there in the second start
 _HAND_OFF = "hand-off on etcd: release -> next waiter's grant"
 _AGAINST = "the same against etcdctl lock"
 _GRANTS = "grants on etcd, 64 processes on 4 resources"
+_GRANTS_TO_FEW = "grants on etcd, 8 processes on 4 resources"
 _REQUESTS = "requests per waiter and minute on etcd, ttl 60 s"
-_UNITS = {_HAND_OFF: "ms", _AGAINST: "x", _GRANTS: "per s", _REQUESTS: "requests"}
+_UNITS = {
+    _HAND_OFF: "ms",
+    _AGAINST: "x",
+    _GRANTS: "per s",
+    _GRANTS_TO_FEW: "per s",
+    _REQUESTS: "requests",
+}
 
 
 def measure(rounds: int) -> list[Row]:
@@ -45,7 +52,8 @@ def measure(rounds: int) -> list[Row]:
         (endpoint,) = server.endpoints
         return [
             *hand_off(endpoint, rounds),
-            throughput(endpoint, processes=64, resources=4, rounds=max(1, rounds // 4)),
+            throughput(endpoint, _GRANTS, processes=64, rounds=max(1, rounds // 4)),
+            throughput(endpoint, _GRANTS_TO_FEW, processes=8, rounds=2 * rounds),
             requests(endpoint, waiters=20, seconds=60),
         ]
 
@@ -140,17 +148,18 @@ def said(process: subprocess.Popen[bytes]) -> bytes:
     return line
 
 
-def throughput(endpoint: str, *, processes: int, resources: int, rounds: int) -> Row:
+def throughput(endpoint: str, what: str, *, processes: int, rounds: int) -> Row:
     """Grants per second inside long-lived processes; the order of grants is checked."""
     from leasectl.model import Request
 
-    access(endpoint, "/grants", resources=resources)
+    prefix = f"/grants-{processes}"
+    access(endpoint, prefix, resources=4)
     gate_read, gate_write = os.pipe()
     grants_read, grants_write = os.pipe()
 
     def take_turns() -> None:
         os.close(gate_write)
-        mine, owner = access(endpoint, "/grants"), f"p{os.getpid()}"
+        mine, owner = access(endpoint, prefix), f"p{os.getpid()}"
         os.read(gate_read, 1)
         for _ in range(rounds):
             (lease,) = mine.acquire(owner, Request("T"))
@@ -170,7 +179,7 @@ def throughput(endpoint: str, *, processes: int, resources: int, rounds: int) ->
     assert len(seen) == processes * rounds, "grants are missing"
     tickets = [ticket for _, ticket in seen]
     assert tickets == sorted(tickets), "grants are not in the order of their tickets"
-    return (_GRANTS, len(seen) / seconds, "per s", None, False)
+    return (what, len(seen) / seconds, "per s", None, False)
 
 
 def requests(endpoint: str, *, waiters: int, seconds: float) -> Row:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Generator, Iterable, Sequence
 from contextlib import AbstractContextManager
-from typing import TYPE_CHECKING, Callable, NamedTuple, Protocol
 
 from leasectl.engines.contract import LostListener
 from leasectl.errors import Cancelled, Interrupted, LeaseError, NoLease
@@ -12,6 +11,8 @@ from leasectl.model import Claimant, Lease, Process, ReleasedBy, Request
 from leasectl.state.directory import State
 from leasectl.system.clock import Clock
 from leasectl.system.poll import Interrupt, Sleep
+from leasectl.typed.hints import TYPE_CHECKING, Callable, Protocol
+from leasectl.typed.tuples import NamedTuple
 
 if TYPE_CHECKING:
     from leasectl.engines.event_log import EventLog

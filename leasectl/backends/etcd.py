@@ -6,7 +6,6 @@ What asks a cluster is imported where it is asked: an address is looked at witho
 from __future__ import annotations
 
 from collections.abc import Collection
-from typing import TYPE_CHECKING, Callable
 
 from leasectl.backends.contract import Backend, Opening
 from leasectl.engines.etcd.address import parse_etcd_url
@@ -14,6 +13,7 @@ from leasectl.http.settings import Settings, parse_settings
 from leasectl.model import Request
 from leasectl.system import signals
 from leasectl.system.clock import Clock
+from leasectl.typed.hints import TYPE_CHECKING, Callable
 
 if TYPE_CHECKING:
     from leasectl.backends.servers import ClaimWatch, Renew
@@ -95,7 +95,7 @@ def open_renewals(
     noted: NoteListener,
     clock: Clock,
 ) -> Renew:
-    """As `PoolServer` has it. None is tried longer than a sixth of the ttl at one member."""
+    """As `ClaimServer` has it. None is tried longer than a sixth of the ttl at one member."""
     from leasectl.engines.etcd.gateway.gateway import ATTEMPT_SECONDS
     from leasectl.engines.etcd.opening import open_etcd, open_gateway
 
@@ -116,7 +116,7 @@ def open_renewals(
 def open_claim_watch(
     url: str, *, state_id: str, settings: Settings, claim_key: str, fence: int, clock: Clock
 ) -> ClaimWatch:
-    """As `PoolServer` has it."""
+    """As `ClaimServer` has it."""
     from leasectl.engines.etcd.keys import Keys
     from leasectl.engines.etcd.opening import open_gateway
     from leasectl.engines.etcd.records import revision_of
@@ -128,7 +128,7 @@ def open_claim_watch(
 
 
 def open_probe(url: str, settings: Settings, *, clock: Clock) -> Callable[[], None]:
-    """As `PoolServer` has it."""
+    """As `ClaimServer` has it."""
     from leasectl.engines.etcd.keys import Keys
     from leasectl.engines.etcd.opening import open_gateway
     from leasectl.engines.etcd.probe import probe

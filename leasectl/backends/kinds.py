@@ -7,10 +7,10 @@ the verbs know it by the row. Rows name modules rather than import them, for mos
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import NamedTuple
 
 from leasectl.errors import InvalidRequest, NotSupported
 from leasectl.model import Handle
+from leasectl.typed.tuples import NamedTuple
 
 # The embedded pool's URL, which is also the default.
 LOCAL = "local:"
@@ -38,8 +38,9 @@ class Kind(NamedTuple):
             named along with it.
         pools_are: Of one without pools of its own, where they are, for errors; empty for nowhere.
         grants_nothing: Every request succeeds, and nothing is leased.
-        pool_server: The module that asks its server beside a `Backend`, a `PoolServer`; None where
-            there is no server, or it is asked for nothing else.
+        claim_server: The module that asks its server beside a `Backend`, a `ClaimServer`, and with
+            pools of its own a `PoolServer`; None where there is no server, or it is asked for
+            nothing else.
         counted_by: The module that asks its server how many resources of a type there are, and who
             has how many, a `CountServer`; None where more than that is known.
         status_by: The module that asks its server how the pools behind it are, a `StatusServer`;
@@ -64,7 +65,7 @@ class Kind(NamedTuple):
     releases_by_name: bool = False
     pools_are: str = ""
     grants_nothing: bool = False
-    pool_server: str | None = None
+    claim_server: str | None = None
     counted_by: str | None = None
     status_by: str | None = None
     examined_by: str | None = None
@@ -110,7 +111,7 @@ KINDS: tuple[Kind, ...] = (
         remote=True,
         has_pools=True,
         default_ttl_seconds=60.0,
-        pool_server="leasectl.backends.etcd",
+        claim_server="leasectl.backends.etcd",
         examined_by="leasectl.doctor.etcd",
     ),
     Kind(
@@ -123,7 +124,7 @@ KINDS: tuple[Kind, ...] = (
         remote=True,
         has_pools=True,
         default_ttl_seconds=60.0,
-        pool_server="leasectl.backends.kubernetes",
+        claim_server="leasectl.backends.kubernetes",
         examined_by="leasectl.doctor.kubernetes",
         located_by="leasectl.backends.kubernetes",
         is_cluster=True,
@@ -155,7 +156,7 @@ KINDS: tuple[Kind, ...] = (
         claims_by_identity=True,
         pools_are="keeps its pools itself, as the file says that its --config names (as a rule a "
         "ConfigMap): change them there, and see them with: leasectl status TYPE",
-        pool_server="leasectl.backends.boskos.opening",
+        claim_server="leasectl.backends.boskos.opening",
         counted_by="leasectl.backends.boskos.status",
         examined_by="leasectl.doctor.boskos",
         located_by="leasectl.backends.boskos.opening",

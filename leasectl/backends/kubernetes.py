@@ -5,9 +5,7 @@ What asks a cluster is imported where it is asked: an address is looked at witho
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Collection, Mapping
-from typing import TYPE_CHECKING, Callable
 
 from leasectl.backends.contract import Backend, Opening
 from leasectl.engines.kubernetes.api.address import parse_kubernetes_url
@@ -16,6 +14,8 @@ from leasectl.http.settings import Settings, parse_settings
 from leasectl.model import Request
 from leasectl.system import signals
 from leasectl.system.clock import Clock
+from leasectl.text.digest import sha256_hex
+from leasectl.typed.hints import TYPE_CHECKING, Callable
 
 if TYPE_CHECKING:
     from leasectl.backends.servers import ClaimWatch, Renew
@@ -37,7 +37,7 @@ def check_url(url: str) -> None:
 
 def check_request(request: Request, wait_seconds: float | None) -> None:
     """Raise InvalidRequest when it asks for more than is claimed one after the other."""
-    from leasectl.engines.kubernetes.ticket import check_count
+    from leasectl.engines.kubernetes.queues.ticket import check_count
 
     check_count(request)
 
@@ -69,7 +69,7 @@ def open_backend(url: str, opening: Opening) -> Backend:
         rest_seconds=opening.rest_seconds,
         pause=signals.pause,
     )
-    which = hashlib.sha256(f"{choice.server} {choice.namespace}".encode()).hexdigest()[:16]
+    which = sha256_hex(f"{choice.server} {choice.namespace}")[:16]
     posting = Posting(
         api,
         choice.namespace,
@@ -108,7 +108,7 @@ def open_renewals(
     noted: NoteListener,
     clock: Clock,
 ) -> Renew:
-    """As `PoolServer` has it. No try takes longer than a sixth of the ttl."""
+    """As `ClaimServer` has it. No try takes longer than a sixth of the ttl."""
     from leasectl.engines.kubernetes.api.opening import open_api
     from leasectl.engines.kubernetes.events.posting import Posting
     from leasectl.engines.kubernetes.opening import open_kubernetes
@@ -135,10 +135,10 @@ def open_renewals(
 def open_claim_watch(
     url: str, *, state_id: str, settings: Settings, claim_key: str, fence: int, clock: Clock
 ) -> ClaimWatch:
-    """As `PoolServer` has it."""
+    """As `ClaimServer` has it."""
     from leasectl.engines.kubernetes.api.collection import leases
     from leasectl.engines.kubernetes.api.opening import open_api
-    from leasectl.engines.kubernetes.store import Store
+    from leasectl.engines.kubernetes.objects.store import Store
     from leasectl.engines.kubernetes.waiting.claim_watch import KubernetesClaimWatch
 
     choice = _choice(settings)
@@ -147,11 +147,11 @@ def open_claim_watch(
 
 
 def open_probe(url: str, settings: Settings, *, clock: Clock) -> Callable[[], None]:
-    """As `PoolServer` has it."""
+    """As `ClaimServer` has it."""
     from leasectl.engines.kubernetes.api.collection import leases
     from leasectl.engines.kubernetes.api.opening import open_api
-    from leasectl.engines.kubernetes.names import object_of_pool
-    from leasectl.engines.kubernetes.store import Store
+    from leasectl.engines.kubernetes.objects.names import object_of_pool
+    from leasectl.engines.kubernetes.objects.store import Store
 
     choice = _choice(settings)
     api = open_api(choice, clock=clock, deadline_seconds=_PROBE_SECONDS)
@@ -165,7 +165,7 @@ def open_probe(url: str, settings: Settings, *, clock: Clock) -> Callable[[], No
 
 def pool_types(url: str, settings: Settings, *, seconds: float, clock: Clock) -> list[str]:
     """As `PoolServer` has it."""
-    from leasectl.engines.kubernetes.listing import pool_types as types_in
+    from leasectl.engines.kubernetes.pools.listing import pool_types as types_in
 
     return types_in(_open_briefly(settings, seconds=seconds, clock=clock).store)
 
@@ -180,7 +180,7 @@ def resource_names(
     clock: Clock,
 ) -> list[str]:
     """As `PoolServer` has it."""
-    from leasectl.engines.kubernetes.listing import resource_names as names_in
+    from leasectl.engines.kubernetes.pools.listing import resource_names as names_in
 
     return names_in(_open_briefly(settings, seconds=seconds, clock=clock).store, begin, types)
 

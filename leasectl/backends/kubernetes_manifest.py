@@ -8,11 +8,9 @@ asked of a cluster.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
 
 from leasectl.backends.kinds import kind_of
 from leasectl.engines.facts import NO_SETTINGS
-from leasectl.engines.kubernetes import bodies, resource_bodies
 from leasectl.engines.kubernetes.api.address import is_namespace, parse_kubernetes_url
 from leasectl.engines.kubernetes.api.rights import (
     is_account,
@@ -20,11 +18,14 @@ from leasectl.engines.kubernetes.api.rights import (
     needed_in,
     rules_of,
 )
-from leasectl.engines.kubernetes.objects import BY
+from leasectl.engines.kubernetes.objects import bodies, resource_bodies
+from leasectl.engines.kubernetes.objects.objects import BY
 from leasectl.engines.membership import Member
 from leasectl.errors import InvalidRequest
 from leasectl.text.naming import next_names
 from leasectl.text.printable import printable
+from leasectl.typed.hints import Any
+from leasectl.typed.tuples import NamedTuple
 
 Manifest = list[dict[str, Any]]
 

@@ -13,13 +13,13 @@ from __future__ import annotations
 
 import random
 from collections.abc import Generator, Sequence
-from typing import Callable, Protocol, TypeVar
 
 from leasectl.backends.contract import RemoteJournal
 from leasectl.model import Lease
 from leasectl.system.backoff import Backoff, Pauses
 from leasectl.system.clock import earliest
 from leasectl.system.poll import Sleep
+from leasectl.typed.hints import Callable, Protocol, TypeVar
 
 Result = TypeVar("Result")
 # What yields the sleeps that it needs, and returns something in the end.

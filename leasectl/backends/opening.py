@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Collection, Mapping, Sequence
-from typing import TYPE_CHECKING, Callable, cast
 
 from leasectl.backends.contract import Opening
 from leasectl.backends.kinds import claim_key_of, kind_of, kind_of_handle
@@ -13,10 +12,12 @@ from leasectl.http.settings import Settings, parse_settings
 from leasectl.model import Request
 from leasectl.state.directory import State
 from leasectl.system.clock import Clock
+from leasectl.typed.hints import TYPE_CHECKING, Callable, cast
 
 if TYPE_CHECKING:
     from leasectl.backends.contract import Backend, Opener
     from leasectl.backends.servers import (
+        ClaimServer,
         ClaimWatch,
         CountServer,
         Locator,
@@ -159,7 +160,7 @@ def open_renewals(
     Raises:
         NotSupported: Leases of this kind aren't renewed by their holder.
     """
-    server = _pool_server(url)
+    server = _claim_server(url)
     if server is None:
         raise NotSupported(f"leases of {url} aren't renewed by their holder")
     return server.open_renewals(
@@ -183,7 +184,7 @@ def open_claim_watch(handle: Handle, *, state_id: str, clock: Clock) -> ClaimWat
     Returns:
         It has a thread of its own. None where leases aren't changed by others, or nobody says so.
     """
-    server = _pool_server(handle.backend)
+    server = _claim_server(handle.backend)
     if server is None:
         return None
     return server.open_claim_watch(
@@ -209,7 +210,7 @@ def open_probe(url: str, settings: Settings, *, clock: Clock) -> Callable[[], No
         changes nothing; calls must not overlap. None where there is no server to be asked, or no
         way to ask it without leasing.
     """
-    server = _pool_server(url)
+    server = _claim_server(url)
     return None if server is None else server.open_probe(url, settings, clock=clock)
 
 
@@ -332,6 +333,11 @@ def _opener(url: str) -> Opener:
     return cast("Opener", importlib.import_module(kind_of(url).opener))
 
 
+def _claim_server(url: str) -> ClaimServer | None:
+    module = kind_of(url).claim_server
+    return None if module is None else cast("ClaimServer", importlib.import_module(module))
+
+
 def _pool_server(url: str) -> PoolServer | None:
-    module = kind_of(url).pool_server
-    return None if module is None else cast("PoolServer", importlib.import_module(module))
+    server = _claim_server(url)
+    return cast("PoolServer", server) if kind_of(url).has_pools else None

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Sequence
-from typing import Callable, TypeVar
 
 from leasectl.backends.unanswered import Loss, NotSent, Refused
 from leasectl.errors import AccessRefused, BackendUnreachable
@@ -16,6 +15,7 @@ from leasectl.system.backoff import Backoff, retry
 from leasectl.system.clock import Clock
 from leasectl.text.durations import format_seconds
 from leasectl.text.printable import printable
+from leasectl.typed.hints import Callable, TypeVar
 
 # What a release may take in all, unless somebody has said how long.
 MOST_SECONDS = 30.0

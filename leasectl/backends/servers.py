@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from typing import TYPE_CHECKING, Callable, NamedTuple, Protocol
 
 from leasectl.http.settings import Settings
 from leasectl.system.clock import Clock
 from leasectl.system.poll import Interrupt
+from leasectl.typed.hints import TYPE_CHECKING, Callable, Protocol
+from leasectl.typed.tuples import NamedTuple
 
 if TYPE_CHECKING:
     from leasectl.engines.notes import NoteListener
@@ -36,8 +37,8 @@ class ClaimWatch(Protocol):
         """Watch no longer."""
 
 
-class PoolServer(Protocol):
-    """The module that a kind's row names for what its server is asked beside a `Backend`."""
+class ClaimServer(Protocol):
+    """The module that a kind's row names for what its server is asked of claims that are held."""
 
     def open_renewals(
         self,
@@ -67,6 +68,10 @@ class PoolServer(Protocol):
         self, url: str, settings: Settings, *, clock: Clock
     ) -> Callable[[], None] | None:
         """Open what finds out whether the server works; as `opening.open_probe`."""
+
+
+class PoolServer(ClaimServer, Protocol):
+    """The same where the server has pools of ours: what a shell asks of them besides."""
 
     def pool_types(
         self, url: str, settings: Settings, *, seconds: float, clock: Clock

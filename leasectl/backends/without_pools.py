@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from contextlib import AbstractContextManager, nullcontext
-from typing import TYPE_CHECKING, Callable, NoReturn
 
 from leasectl.backends.kinds import no_pools
+from leasectl.typed.hints import TYPE_CHECKING, Callable, NoReturn
 
 if TYPE_CHECKING:
     from leasectl.engines.event_log import EventLog

@@ -9,10 +9,9 @@ import contextlib
 import importlib
 import os
 import sys
-from typing import NoReturn
 
 from leasectl.cli.described import note_said
-from leasectl.cli.loaded import command_is_loaded
+from leasectl.cli.loaded import command_is_loaded, little_is_garbage
 from leasectl.errors import (
     BackendUnreachable,
     Interrupted,
@@ -26,6 +25,7 @@ from leasectl.system.signals import (
     interrupt_at_once,
 )
 from leasectl.text.printable import printable
+from leasectl.typed.hints import NoReturn
 
 # Commands whose plain command lines are read without click; each is a `described.PlainCommand`.
 SHORT = ("acquire", "release", "reacquire", "renew", "cat")
@@ -93,10 +93,11 @@ def _do(args: list[str]) -> int:
     if args and args[0] in SHORT and "_LEASECTL_COMPLETE" not in os.environ:
         from leasectl.cli.short_way import parse
 
-        command = importlib.import_module(f"leasectl.cli.{args[0]}").command
+        command = importlib.import_module(f"leasectl.cli.commands.{args[0]}").command
         parsed = parse(command, args[1:])
         if parsed is not None:
             command_is_loaded()
+            little_is_garbage()
             note_said(parsed.said)
             result = command.function(**parsed.values)
             return result if isinstance(result, int) else 0

@@ -7,7 +7,6 @@ without its option. Options are shown in groups.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Callable
 
 import click
 
@@ -30,6 +29,7 @@ from leasectl.cli.described import (
 )
 from leasectl.errors import InvalidRequest
 from leasectl.text.durations import NoTime
+from leasectl.typed.hints import Any, Callable
 
 _GROUPS = (
     WHAT,

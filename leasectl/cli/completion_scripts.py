@@ -6,8 +6,6 @@ descriptions may hold commas, and the words of a command under `run` are complet
 
 from __future__ import annotations
 
-from typing import Any
-
 from click.shell_completion import (
     BashComplete,
     CompletionItem,
@@ -16,6 +14,8 @@ from click.shell_completion import (
     ZshComplete,
     add_completion_class,
 )
+
+from leasectl.typed.hints import Any
 
 # An answer is a type and a value. Of type "command" the value is how many words of a command have
 # been typed before the one that is to be completed.
@@ -177,11 +177,11 @@ def register() -> None:
 def _words_of_command(args: list[str]) -> int | None:
     """How many words of the command under `run` or `once` have been typed; None before it."""
     if args[:1] == ["once"]:
-        from leasectl.cli.once import words_of_command as words_of_work
+        from leasectl.cli.commands.once import words_of_command as words_of_work
 
         return words_of_work(args[1:])
     if args[:1] != ["run"]:
         return None
-    from leasectl.cli.run import words_of_command
+    from leasectl.cli.commands.run import words_of_command
 
     return words_of_command(args[1:])

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import shlex
 from collections.abc import Collection, Sequence
-from typing import TYPE_CHECKING, Callable
 
 import click
 from click.shell_completion import CompletionItem
@@ -14,6 +13,7 @@ from leasectl.backends.kinds import kind_of
 from leasectl.cli.command import Word
 from leasectl.cli.context import choose_backend, settings, state_directory
 from leasectl.text.naming import is_reserved
+from leasectl.typed.hints import TYPE_CHECKING, Callable
 
 if TYPE_CHECKING:
     from leasectl.engines.sides import Sides

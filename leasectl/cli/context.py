@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import os
-from typing import Callable, NamedTuple
 
 from leasectl.backends.kinds import LOCAL, kind_of
 from leasectl.backends.opening import check_url
-from leasectl.cli.output import note
+from leasectl.cli.shown.output import note
 from leasectl.errors import InvalidRequest, LeaseError, NotFound
 from leasectl.http.settings import Settings, encode_settings
 from leasectl.leases.caller import Caller
@@ -19,6 +18,8 @@ from leasectl.system.process import identify
 from leasectl.text.durations import parse_duration
 from leasectl.text.naming import slug
 from leasectl.text.printable import printable
+from leasectl.typed.hints import Callable
+from leasectl.typed.tuples import NamedTuple
 
 # Open until the process ends: whoever closes a database last writes its whole log back, and a
 # command that has nothing more to say is not to take that time.

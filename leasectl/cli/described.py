@@ -8,9 +8,10 @@ click's options of the same one.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Callable, Literal, NamedTuple, TypeVar
 
 from leasectl.errors import InvalidRequest
+from leasectl.typed.hints import Any, Callable, Literal, TypeVar
+from leasectl.typed.tuples import NamedTuple
 
 # The headings under which help shows the options of commands that have many, in this order.
 WHAT = "What to lease"

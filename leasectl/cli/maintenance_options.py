@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import os
 import re
-from typing import TYPE_CHECKING
 
 import click
 
 from leasectl.backends.kinds import kind_of
 from leasectl.cli.context import choose_backend
 from leasectl.cli.described import CLUSTER, option
-from leasectl.cli.output import note
+from leasectl.cli.shown.output import note
 from leasectl.errors import InvalidRequest, NotSupported
 from leasectl.text.printable import printable
+from leasectl.typed.hints import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from leasectl.maintenance.api_cluster import ApiCluster

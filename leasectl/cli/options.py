@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any, Callable, TypeVar
 
 from leasectl.backends.kinds import KINDS, LOCAL
 from leasectl.cli.described import (
@@ -20,6 +19,7 @@ from leasectl.errors import InvalidRequest
 from leasectl.model import HIGHEST_PRIORITY, Labels, OnReclaim, Request, Scope, Where
 from leasectl.text.durations import DurationRange, parse_duration, parse_duration_range
 from leasectl.text.naming import check_name, check_own_type
+from leasectl.typed.hints import TYPE_CHECKING, Any, Callable, TypeVar
 
 if TYPE_CHECKING:
     import click

@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 import click
 
 from leasectl.cli import options
 from leasectl.cli.described import option
-from leasectl.cli.output import note
+from leasectl.cli.shown.output import note
 from leasectl.errors import InvalidRequest
 from leasectl.text.durations import parse_duration
 from leasectl.text.naming import MOST_AT_ONCE, check_own_name, check_own_type
 from leasectl.text.printable import printable
 from leasectl.text.wording import counted
+from leasectl.typed.hints import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from leasectl.engines.membership import Member

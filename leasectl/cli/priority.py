@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import click
 
 from leasectl.backends.kinds import kind_of, pool_prefixes
 from leasectl.cli.context import choose_backend
 from leasectl.cli.described import is_said
-from leasectl.cli.output import note
+from leasectl.cli.shown.output import note
 from leasectl.errors import InvalidRequest
 from leasectl.model import HIGHEST_PRIORITY, Request
 from leasectl.text.printable import printable
+from leasectl.typed.hints import Any
 
 
 class Priority(click.IntRange):

@@ -106,7 +106,7 @@ class LazyGroup(CommandGroup):
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name not in COMMANDS:
             return None
-        command = importlib.import_module(f"leasectl.cli.{cmd_name}").command
+        command = importlib.import_module(f"leasectl.cli.commands.{cmd_name}").command
         command_is_loaded()
         return command_for_click(command) if isinstance(command, PlainCommand) else command
 

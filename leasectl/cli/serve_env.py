@@ -5,7 +5,8 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Iterable
-from typing import Literal
+
+from leasectl.typed.hints import Literal
 
 Shell = Literal["sh", "bash", "zsh", "fish"]
 SHELLS: tuple[Shell, ...] = ("sh", "bash", "zsh", "fish")

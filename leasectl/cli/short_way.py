@@ -10,10 +10,11 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from typing import Any, NamedTuple
 
 from leasectl.cli.described import Param, PlainCommand
 from leasectl.errors import LeaseError
+from leasectl.typed.hints import Any
+from leasectl.typed.tuples import NamedTuple
 
 
 class _NotPlain(Exception):

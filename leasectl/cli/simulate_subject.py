@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import partial
-from typing import NamedTuple
 
 from leasectl.cli.context import open_service
 from leasectl.cli.input_file import read_text, shown_name
-from leasectl.cli.output import note
+from leasectl.cli.shown.output import note
 from leasectl.engines.facts import Pool
 from leasectl.errors import CorruptState, InvalidRequest, NotFound
 from leasectl.pools.simulation.arrivals import parse_arrivals
@@ -33,13 +32,14 @@ from leasectl.pools.simulation.search import Sought
 from leasectl.state.event import EventFilter
 from leasectl.text.printable import printable
 from leasectl.text.wording import counted
+from leasectl.typed.tuples import NamedTuple
 
 # What a pool is called that isn't any.
 _NO_TYPE = "pool"
 
 
 class Wanted(NamedTuple):
-    """What the options say, as `leasectl.cli.simulate` has them.
+    """What the options say, as `leasectl.cli.commands.simulate` has them.
 
     Args:
         replay: None: not; empty: the events of the pool; else those of a file.

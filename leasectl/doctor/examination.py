@@ -11,7 +11,6 @@ import fcntl
 import importlib
 import os
 from collections.abc import Generator, Iterable, Iterator, Mapping
-from typing import Callable, Protocol, cast
 
 from leasectl.backends.kinds import LOCAL, kind_of
 from leasectl.backends.opening import check_url, located
@@ -34,9 +33,14 @@ from leasectl.errors import InvalidRequest, LeaseError
 from leasectl.http.settings import Settings, encode_settings
 from leasectl.leases.service import Service
 from leasectl.state.directory import State
+from leasectl.typed.hints import Callable, Protocol, cast
 
 # What a series of findings returns: whether none of them failed.
 Series = Generator[Finding, None, bool]
+
+
+# Python 3.9 may be built for a kernel that has none.
+_PIDFD_OPEN: Callable[[int], int] | None = getattr(os, "pidfd_open", None)
 
 
 class Examiner(Protocol):
@@ -65,7 +69,7 @@ class Examination:
         *,
         fix: bool,
         flock: Callable[[int, int], None] = fcntl.flock,
-        pidfd_open: Callable[[int], int] | None = getattr(os, "pidfd_open", None),
+        pidfd_open: Callable[[int], int] | None = _PIDFD_OPEN,
     ) -> None:
         self._around = around
         self._fix = fix

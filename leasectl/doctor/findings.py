@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Callable, Literal, NamedTuple
 
 from leasectl.errors import LeaseError, StateUnwritable
+from leasectl.typed.hints import Callable, Literal
+from leasectl.typed.tuples import NamedTuple
 
 Status = Literal["ok", "warn", "fail"]
 OK: Status = "ok"

@@ -21,12 +21,12 @@ from leasectl.engines.kubernetes.api.standing import (
     what_we_may_not,
     who_we_are,
 )
-from leasectl.engines.kubernetes.known import all_known
-from leasectl.engines.kubernetes.objects import (
+from leasectl.engines.kubernetes.members.known import all_known
+from leasectl.engines.kubernetes.objects.objects import (
     ResourceObject,
 )
+from leasectl.engines.kubernetes.objects.reading import parse_object
 from leasectl.engines.kubernetes.opening import Opened, open_kubernetes
-from leasectl.engines.kubernetes.reading import parse_object
 from leasectl.errors import LeaseError, NotAllowed
 from leasectl.http.settings import Settings
 from leasectl.leases.service import Service

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 from leasectl.doctor.findings import OK, WARN, Finding
 from leasectl.engines.facts import NO_SETTINGS
-from leasectl.engines.kubernetes.bodies import Body, new_pool
-from leasectl.engines.kubernetes.edited import as_it_counts
-from leasectl.engines.kubernetes.names import object_of_pool
-from leasectl.engines.kubernetes.objects import (
+from leasectl.engines.kubernetes.objects.bodies import Body, new_pool
+from leasectl.engines.kubernetes.objects.edited import as_it_counts
+from leasectl.engines.kubernetes.objects.names import object_of_pool
+from leasectl.engines.kubernetes.objects.objects import (
     PLACE,
     Json,
     PoolObject,
@@ -17,11 +15,17 @@ from leasectl.engines.kubernetes.objects import (
     TicketObject,
     Unreadable,
 )
-from leasectl.engines.kubernetes.reading import annotations_of, identity_of, kind_of, parse_object
-from leasectl.engines.kubernetes.recognition import is_made_by
-from leasectl.engines.kubernetes.store import Store
+from leasectl.engines.kubernetes.objects.reading import (
+    annotations_of,
+    identity_of,
+    kind_of,
+    parse_object,
+)
+from leasectl.engines.kubernetes.objects.recognition import is_made_by
+from leasectl.engines.kubernetes.objects.store import Store
 from leasectl.text.printable import printable
 from leasectl.text.wording import counted, listed
+from leasectl.typed.tuples import NamedTuple
 
 
 class _Found(NamedTuple):

@@ -7,13 +7,13 @@ import fcntl
 import os
 import sys
 import tempfile
-from typing import Callable
 
 from leasectl import __version__
 from leasectl.doctor.findings import ELSEWHERE, FAIL, OK, WARN, Finding, unwritable
 from leasectl.errors import LeaseError
 from leasectl.system.poll import is_readable
 from leasectl.system.process import own_pid_namespace, this_process
+from leasectl.typed.hints import Callable
 
 LEAST_FREE_BYTES = 1 << 20
 FEW_FREE_BYTES = 32 << 20

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Callable
 
 from leasectl.doctor.findings import OK, WARN, Finding
 from leasectl.engines.membership import Member, Pools, belongs_to
 from leasectl.leases.service import Service
 from leasectl.state.snapshot import snapshot
 from leasectl.text.wording import counted, listed
+from leasectl.typed.hints import Callable
 
 
 def misplaced(service: Service, facts: Callable[[], Iterable[Member]]) -> Finding:

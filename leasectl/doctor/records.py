@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from functools import partial
-from typing import Callable, NamedTuple
 
 from leasectl.backends.contract import Backend
 from leasectl.backends.kinds import LOCAL
@@ -21,6 +20,8 @@ from leasectl.state.singled_out import names_on_record
 from leasectl.state.uses import Uses
 from leasectl.system.clock import Clock, boottime_seconds
 from leasectl.text.wording import listed
+from leasectl.typed.hints import Callable
+from leasectl.typed.tuples import NamedTuple
 
 _PART_BYTES = 4096
 

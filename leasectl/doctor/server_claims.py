@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from typing import Callable
 
 from leasectl.backends.kinds import claim_key_of
 from leasectl.doctor.findings import OK, WARN, Finding
@@ -12,6 +11,7 @@ from leasectl.leases.renew import renew
 from leasectl.leases.service import Service
 from leasectl.model import Handle, whole
 from leasectl.text.wording import counted, listed
+from leasectl.typed.hints import Callable
 
 Free = Callable[[str], Sequence[str]]
 

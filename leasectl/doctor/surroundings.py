@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from types import MappingProxyType
-from typing import NamedTuple
 
 from leasectl.backends.opening import check_url
 from leasectl.doctor.findings import FAIL, OK, WARN, Finding
@@ -15,6 +14,7 @@ from leasectl.leases.caller import Caller
 from leasectl.state import shared_leases
 from leasectl.text.printable import printable
 from leasectl.text.wording import counted
+from leasectl.typed.tuples import NamedTuple
 
 
 class Surroundings(NamedTuple):

@@ -20,10 +20,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence, Set
 from contextlib import AbstractContextManager
-from typing import TYPE_CHECKING, Callable, NamedTuple, Protocol
 
 from leasectl.errors import BackendUnreachable
 from leasectl.model import Claimant, Lease, Process, ReleasedBy
+from leasectl.typed.hints import TYPE_CHECKING, Callable, Protocol
+from leasectl.typed.tuples import NamedTuple
 
 if TYPE_CHECKING:
     from leasectl.engines.facts import Standing

@@ -7,9 +7,9 @@ to write one here.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Callable, Protocol
 
 from leasectl.state.event import ALL_EVENTS, Event, EventFilter, Missed
+from leasectl.typed.hints import Callable, Protocol
 
 
 class EventWatch(Protocol):

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, NamedTuple
 
 from leasectl.engines.facts import PoolSettings
 from leasectl.model import ReleasedBy
 from leasectl.text.durations import format_seconds
 from leasectl.text.wording import counted
+from leasectl.typed.hints import TYPE_CHECKING
+from leasectl.typed.tuples import NamedTuple
 
 if TYPE_CHECKING:
     from leasectl.engines.membership import Member

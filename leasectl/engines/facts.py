@@ -5,9 +5,9 @@ Apart from `leasectl.model`, because plain commands get by without.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
-
 from leasectl.model import Labels, Lease, Where
+from leasectl.typed.hints import TYPE_CHECKING
+from leasectl.typed.tuples import NamedTuple
 
 if TYPE_CHECKING:
     from leasectl.engines.membership import Member

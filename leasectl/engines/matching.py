@@ -8,9 +8,10 @@ a key that isn't there hasn't either (as `!=` of Kubernetes' label selectors).
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, NamedTuple
 
 from leasectl.model import Request, Where
+from leasectl.typed.hints import TYPE_CHECKING
+from leasectl.typed.tuples import NamedTuple
 
 if TYPE_CHECKING:
     from leasectl.engines.membership import Member, Properties

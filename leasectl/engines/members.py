@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Callable, NamedTuple, Protocol
 
 from leasectl.engines.membership import Member, Pools
 from leasectl.model import Claimant, Lease
+from leasectl.typed.hints import Callable, Protocol
+from leasectl.typed.tuples import NamedTuple
 
 # Says by `membership` what is to become of a name, or raises what refuses it.
 Decide = Callable[[Member, Pools], Member]

@@ -12,12 +12,11 @@ takes whatever nobody else claims (`Pools.default`), from which anybody of those
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from fnmatch import fnmatchcase
-from typing import NamedTuple
 
 from leasectl.engines import refusals
 from leasectl.model import Process
 from leasectl.text.naming import is_reserved
+from leasectl.typed.tuples import NamedTuple
 
 Properties = tuple[tuple[str, str], ...]
 
@@ -103,8 +102,10 @@ def matching_pattern(name: str, pools: Pools) -> str | None:
 
     Names that work is done under are nobody's to say: `once` makes and takes them away itself.
     """
-    if is_reserved(name):
+    if is_reserved(name) or not pools.patterns:
         return None
+    from fnmatch import fnmatchcase  # which few need
+
     matching = [each for each in pools.patterns if fnmatchcase(name, each)]
     return max(matching, key=lambda each: (len(each), each), default=None)
 

@@ -7,9 +7,10 @@ something older changes nothing. Several may be one request, but each is done or
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Callable, NamedTuple, Protocol
 
 from leasectl.model import ReleasedBy
+from leasectl.typed.hints import Callable, Protocol
+from leasectl.typed.tuples import NamedTuple
 
 LONGEST_NOTE = 4096  # characters
 

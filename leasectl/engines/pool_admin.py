@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
-from typing import Protocol
 
 from leasectl.engines.facts import NO_SETTINGS, Pool, PoolSettings
 from leasectl.model import Process
+from leasectl.typed.hints import Protocol
 
 
 class PoolAdmin(Protocol):

@@ -8,7 +8,6 @@ from anything meanwhile.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable
-from typing import TYPE_CHECKING, NamedTuple
 
 from leasectl.engines import refusals
 from leasectl.engines.matching import Want, want_of
@@ -17,6 +16,8 @@ from leasectl.model import Request, Where
 from leasectl.text.printable import printable
 from leasectl.text.properties import written
 from leasectl.text.wording import counted, listed
+from leasectl.typed.hints import TYPE_CHECKING
+from leasectl.typed.tuples import NamedTuple
 
 if TYPE_CHECKING:
     from leasectl.engines.membership import Member

@@ -1,4 +1,7 @@
-"""What every engine says when it can't do what was asked, in the same words."""
+"""What every engine says when it can't do what was asked, in the same words.
+
+Every command loads this, and few say it: what it takes to say it is imported there.
+"""
 
 from __future__ import annotations
 
@@ -6,12 +9,12 @@ from collections.abc import Sequence
 
 from leasectl.errors import InvalidRequest, NotAllowed, NotFound
 from leasectl.text.naming import is_reserved
-from leasectl.text.suggestions import did_you_mean
-from leasectl.text.wording import counted
 
 
 def no_pool(pool_type: str, known: Sequence[str]) -> NotFound:
     """There is no pool of that type, but some known ones."""
+    from leasectl.text.suggestions import did_you_mean
+
     own = [each for each in known if not is_reserved(each)]
     return NotFound(f'no pool "{pool_type}"{did_you_mean(pool_type, own)}')
 
@@ -27,6 +30,8 @@ def no_resource(pool_type: str, name: str, *, is_in: str | None = None) -> NotFo
 
 def too_few(pool_type: str, capacity: int, count: int, *, closed: int = 0) -> InvalidRequest:
     """The pool could not satisfy a request for so many, with some closed that take no holder."""
+    from leasectl.text.wording import counted
+
     resources = counted(capacity, "resource")
     if closed:
         resources += f", of which {closed} {'takes' if closed == 1 else 'take'} no new holder"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol
+from leasectl.typed.hints import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
     from leasectl.engines.event_log import EventLog

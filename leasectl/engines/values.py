@@ -16,7 +16,9 @@ then given back as whatever the dead held is. So nobody finds it free before tha
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+
+from leasectl.typed.hints import TYPE_CHECKING, Protocol
+from leasectl.typed.tuples import NamedTuple
 
 if TYPE_CHECKING:
     from leasectl.state.event import Event

@@ -5,10 +5,10 @@ from __future__ import annotations
 import contextlib
 import socket
 import time
-from typing import TYPE_CHECKING
 
 from leasectl.http.http1 import Target
 from leasectl.system.poll import is_readable
+from leasectl.typed.hints import TYPE_CHECKING
 
 if TYPE_CHECKING:
     import ssl

@@ -9,10 +9,8 @@ and reads himself, and a thread goes on with what takes longer.
 
 from __future__ import annotations
 
-import weakref
 from collections.abc import Generator, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
-from typing import TYPE_CHECKING, Callable
 
 from leasectl.http.messages import Answer, Call
 from leasectl.http.no_answer import NOT_IN_TIME, NotInTime, too_long
@@ -21,6 +19,7 @@ from leasectl.http.worker import Worker
 from leasectl.system.clock import Clock, earliest
 from leasectl.system.poll import Interrupt, Sleep, sleep_through
 from leasectl.system.wakeup import Wakeup
+from leasectl.typed.hints import TYPE_CHECKING, Callable
 
 if TYPE_CHECKING:
     from leasectl.http.proxied import ProxiedSending, ProxiedTransport
@@ -45,6 +44,8 @@ class Client:
         connect_seconds: How long it may take to connect, at each address that a name has.
         longest_bytes: How long an answer may be, or a line of a stream.
     """
+
+    _worker: Worker | None = None  # also of one that couldn't be made
 
     def __init__(
         self,
@@ -73,14 +74,15 @@ class Client:
             self._transport = Transport(
                 trust=trust, keeps_connections=keeps_connections, connect_seconds=connect_seconds
             )
-        self._worker: Worker | None = None
-        self._dismiss: Callable[[], object] = lambda: None
 
     def __enter__(self) -> Client:
         return self
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+    def __del__(self) -> None:
+        self._dismiss()
 
     def close(self) -> None:
         """End all connections."""
@@ -178,8 +180,13 @@ class Client:
     def _assign(self, work: Callable[[], object]) -> None:
         if self._worker is None or not self._worker.is_alive():  # it doesn't outlive a fork
             self._worker = Worker()
-            self._dismiss = weakref.finalize(self, self._worker.dismiss)
         self._worker.assign(work)
+
+    def _dismiss(self) -> None:
+        """Let its thread end, once it has done what it was assigned."""
+        worker, self._worker = self._worker, None
+        if worker is not None:
+            worker.dismiss()
 
     def _wait(
         self, done_fd: int, until: float | None, tick: Callable[[float], float | None]
@@ -203,7 +210,6 @@ class Client:
             exchange.wait(LINGER_SECONDS)  # for the thread to see that
         # Nobody knows when it will be free again: it may be looking for an address.
         self._dismiss()
-        self._worker = None
 
 
 class _Exchange:

@@ -7,9 +7,11 @@ http.client 0.8 times what Python's start takes, httpx 3.2 times.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Callable, NamedTuple
+from functools import lru_cache
 
 from leasectl.text.printable import printable
+from leasectl.typed.hints import Callable
+from leasectl.typed.tuples import NamedTuple
 
 # As much as h11 takes: a head that is longer is no server's that means well.
 _LONGEST_HEAD_BYTES = 100 * 1024
@@ -17,11 +19,7 @@ _LONGEST_SIZE_DIGITS = 16  # of a chunk, in hex
 _MOST_INTERIM = 100  # heads before the one that counts
 _VERSIONS = (b"HTTP/1.1", b"HTTP/1.0")
 _WITHOUT_BODY = (204, 304)
-_OF_NAMES = frozenset(
-    b"!#$%&'*+-.^_`|~0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
-)
-# What would end a header, and with it begin one that nobody meant.
-_OF_NO_VALUE = "\r\n\0"
+_OF_NAMES = b"!#$%&'*+-.^_`|~0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
 
 
 class ProtocolError(Exception):
@@ -50,6 +48,7 @@ class Target(NamedTuple):
     path: str
 
 
+@lru_cache(maxsize=64)  # one server is asked the same few things again and again
 def parse_url(url: str) -> Target:
     """Take a URL apart.
 
@@ -107,11 +106,9 @@ def request_head(method: str, target: Target, headers: Iterable[tuple[str, str]]
     """
     lines = [f"{method} {target.path} HTTP/1.1", f"Host: {target.authority}"]
     for name, value in headers:
-        if (
-            not name
-            or not set(name.encode()) <= _OF_NAMES
-            or any(each in value for each in _OF_NO_VALUE)
-        ):
+        # What would end a value would begin another header with it, that nobody meant.
+        ends = "\r" in value or "\n" in value or "\0" in value
+        if ends or not _is_name(name.encode()):
             raise ProtocolError(f"header {name!r} can't be sent")
         lines.append(f"{name}: {value}")
     return "\r\n".join([*lines, "", ""]).encode()
@@ -184,31 +181,43 @@ class AnswerReader:
         self._is_ended = True
 
     def _read_head(self) -> tuple[bytes, int, dict[str, str]]:
-        left = _LONGEST_HEAD_BYTES
-        first = self._line(left, at_start=True)
+        lines = self._head_lines()
+        first = next(lines)
         version, _, rest = first.partition(b" ")
         code = rest[:3]
         if version not in _VERSIONS or not code.isdigit() or rest[3:4].strip():
             raise ProtocolError(f"illegal status line: {_shown(first)}")
         headers: dict[str, str] = {}
         name = ""
-        while True:
-            left -= len(first) + 2
-            line = self._line(left)
-            if not line:
-                return version, int(code), headers
-            first = line
+        for line in lines:
             if line[:1] in b" \t" and name:  # the line before goes on
                 headers[name] += " " + _text(line)
                 continue
-            raw, colon, value = line.partition(b":")
-            if not colon or not raw or not set(raw) <= _OF_NAMES:
-                raise ProtocolError(f"illegal header line: {_shown(line)}")
-            name = raw.decode().lower()
-            text = _text(value)
+            name, text = _parse_header(line)
             headers[name] = f"{headers[name]}, {text}" if name in headers else text
+        return version, int(code), headers
 
-    def _line(self, most: int, *, at_start: bool = False) -> bytes:
+    def _head_lines(self) -> Iterator[bytes]:
+        """The lines of a head up to the empty one at its end, which is read as well."""
+        if not self._buffer:
+            self._more(at_start=True)
+        end = self._buffer.find(b"\r\n\r\n")
+        if 0 <= end < _LONGEST_HEAD_BYTES:  # it mostly comes in one piece
+            lines = bytes(self._buffer[:end]).split(b"\r\n")
+            if not any(b"\n" in line for line in lines):
+                del self._buffer[: end + 4]
+                yield from lines
+                return
+        left = _LONGEST_HEAD_BYTES
+        line = self._line(left)
+        while True:
+            yield line
+            left -= len(line) + 2
+            line = self._line(left)
+            if not line:
+                return
+
+    def _line(self, most: int) -> bytes:
         """Read a line, without its end."""
         searched = 0
         while True:
@@ -218,7 +227,7 @@ class AnswerReader:
             searched = len(self._buffer)
             if searched > most:
                 raise ProtocolError("its head is too long")
-            self._more(at_start=at_start and not searched)
+            self._more()
         line = bytes(self._buffer[:end])
         del self._buffer[: end + 1]
         return line[:-1] if line.endswith(b"\r") else line
@@ -271,6 +280,14 @@ class AnswerReader:
             self._buffer += data
 
 
+@lru_cache(maxsize=64)  # a server says most of them with each answer
+def _parse_header(line: bytes) -> tuple[str, str]:
+    raw, colon, value = line.partition(b":")
+    if not colon or not _is_name(raw):
+        raise ProtocolError(f"illegal header line: {_shown(line)}")
+    return raw.decode().lower(), _text(value)
+
+
 def _parse_length(text: str) -> int:
     found = {each.strip() for each in text.split(",")}
     (one, *others) = found
@@ -284,6 +301,11 @@ def _parse_size(digits: bytes) -> int:
     if not digits or len(digits) > _LONGEST_SIZE_DIGITS or digits.strip(b"0123456789abcdefABCDEF"):
         raise ProtocolError(f"a chunk of its answer is {_shown(digits)} long")
     return int(digits, 16)
+
+
+@lru_cache(maxsize=64)
+def _is_name(name: bytes) -> bool:
+    return bool(name) and not name.translate(None, _OF_NAMES)
 
 
 def _shown(said: bytes) -> str:

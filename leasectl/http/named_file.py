@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import os
 import time
-from typing import NamedTuple
 
 from leasectl.errors import CorruptState, FileUnreadable
 from leasectl.text.printable import printable
+from leasectl.typed.tuples import NamedTuple
 
 _LONGEST_BYTES = 16 << 20
 _PIECE_BYTES = 1 << 16

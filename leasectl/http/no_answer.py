@@ -5,16 +5,16 @@ from __future__ import annotations
 import re
 import socket
 import sys
-from typing import TYPE_CHECKING, Literal
 
 from leasectl.http.http1 import BadUrl, ProtocolError
 from leasectl.text.printable import printable
+from leasectl.typed.hints import TYPE_CHECKING, Literal
 
 if TYPE_CHECKING:
     import ssl
 
 NOT_IN_TIME = "no answer in time"
-_ERRNO = re.compile(r"^\[Errno -?[0-9]+\] ")
+_ERRNO = r"^\[Errno -?[0-9]+\] "
 # OpenSSL's codes, which the ssl module doesn't name: it is another host's, or another IP address's.
 _OTHER_NAME = (62, 64)
 # Likewise: it isn't valid yet, or not any more.
@@ -85,7 +85,7 @@ def no_answer(error: Exception, *, url: str, sent: bool) -> NoAnswer:
     advice = ""
     if isinstance(error, ProtocolError) and url.startswith("http:"):
         advice = "with TLS its address is etcds://"
-    detail = _detail(_ERRNO.sub("", str(error)).rstrip("."), error)
+    detail = _detail(re.sub(_ERRNO, "", str(error)).rstrip("."), error)
     return NoAnswer(detail, advice=advice, sent=sent, lasting=isinstance(error, BadUrl), said=said)
 
 
@@ -100,7 +100,9 @@ def _without_tls(error: ssl.SSLError, *, sent: bool, said: str) -> NoAnswer:
     if isinstance(error, ssl.SSLCertVerificationError):
         return _untrusted(error, sent=sent, said=said)
     reason = getattr(error, "reason", None) or ""  # which OpenSSL gives its own errors only
-    detail = _detail(reason.replace("_", " ").lower() or _ERRNO.sub("", said).rstrip("."), error)
+    detail = _detail(
+        reason.replace("_", " ").lower() or re.sub(_ERRNO, "", said).rstrip("."), error
+    )
     if "ALERT" in reason and ("CERTIFICATE" in reason or "UNKNOWN_CA" in reason):
         return NoAnswer(
             f"it wants a certificate of ours that it trusts ({detail})",

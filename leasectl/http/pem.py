@@ -10,10 +10,11 @@ import contextlib
 import os
 import ssl
 from collections.abc import Iterator
-from typing import BinaryIO, NamedTuple, NoReturn, cast
 
 from leasectl.errors import CorruptState, StateUnwritable
 from leasectl.text.printable import printable
+from leasectl.typed.hints import BinaryIO, NoReturn, cast
+from leasectl.typed.tuples import NamedTuple
 
 
 class Pem(NamedTuple):

@@ -11,7 +11,6 @@ import socket
 import ssl
 import threading
 from collections.abc import Iterator, Mapping
-from typing import Any
 
 import httpx
 
@@ -22,6 +21,7 @@ from leasectl.http.no_answer import NoAnswer, no_answer
 from leasectl.http.transport import Incoming, server_of
 from leasectl.http.trust import Trust
 from leasectl.system.poll import is_readable
+from leasectl.typed.hints import Any
 
 # Whatever was under way when they came, the request wasn't.
 _NEVER_SENT = (httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout, httpx.InvalidURL)

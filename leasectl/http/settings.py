@@ -5,10 +5,9 @@ Paths of credentials, never the credentials themselves.
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 from leasectl.errors import CorruptState
 from leasectl.http.named_file import NamedFile
+from leasectl.typed.tuples import NamedTuple
 
 _LONGEST_TOKEN_BYTES = 64 * 1024
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import re
 import ssl
-from typing import NoReturn
 
 from leasectl.errors import CorruptState, InvalidRequest
 from leasectl.http.named_file import NamedFile
 from leasectl.http.settings import Settings
+from leasectl.typed.hints import NoReturn
 
 _CERTIFICATE = re.compile(rb"^-----BEGIN (?:TRUSTED |X509 )?CERTIFICATE-----", re.MULTILINE)
 _KEY = re.compile(rb"^-----BEGIN (?:[A-Z0-9]+ )*PRIVATE KEY-----", re.MULTILINE)

@@ -8,12 +8,14 @@ from __future__ import annotations
 import contextlib
 import threading
 from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING, NamedTuple
+from functools import lru_cache
 
 from leasectl.http.connection import TcpConnection
 from leasectl.http.http1 import AnswerReader, BadUrl, ProtocolError, Target, parse_url, request_head
 from leasectl.http.messages import Call, headers_of
 from leasectl.http.no_answer import NoAnswer, no_answer
+from leasectl.typed.hints import TYPE_CHECKING
+from leasectl.typed.tuples import NamedTuple
 
 if TYPE_CHECKING:
     import ssl
@@ -329,6 +331,7 @@ class Sending:
             yield from reader.body()
 
 
+@lru_cache(maxsize=64)
 def server_of(url: str) -> str:
     """A URL up to its path."""
     scheme, _, rest = url.partition("://")

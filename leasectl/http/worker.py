@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
-import queue
-import signal
 import threading
-from typing import Callable
+
+from leasectl.system import c_signal as signal
+from leasectl.typed.hints import TYPE_CHECKING, Callable
+
+if TYPE_CHECKING:
+    from queue import SimpleQueue
+else:  # of which `queue` is made; it loads more besides
+    from _queue import SimpleQueue
 
 
 class Worker(threading.Thread):
@@ -13,7 +18,7 @@ class Worker(threading.Thread):
 
     def __init__(self) -> None:
         super().__init__(daemon=True)
-        self._assigned: queue.SimpleQueue[Callable[[], object] | None] = queue.SimpleQueue()
+        self._assigned: SimpleQueue[Callable[[], object] | None] = SimpleQueue()
         self.start()
 
     def run(self) -> None:

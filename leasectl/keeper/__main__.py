@@ -5,7 +5,10 @@ from __future__ import annotations
 import os
 import sys
 
-from leasectl.keeper.loop import main
+from leasectl.system.imports import import_with_less_ado
 
 if __name__ == "__main__":
+    import_with_less_ado()
+    from leasectl.keeper.loop import main
+
     main(sys.argv[1], kept_events=os.environ.get("LEASECTL_KEEP_EVENTS", ""))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Container, Iterable, Sequence
-from typing import TYPE_CHECKING, Callable
 
 from leasectl.backends.kinds import kind_of_handle
 from leasectl.engines.local.notes import noted
@@ -15,6 +14,7 @@ from leasectl.model import Handle, ReleaseTarget, whole
 from leasectl.state.uses import SeenMark, Uses
 from leasectl.system.clock import Clock, earliest
 from leasectl.system.request_threads import RequestThreads
+from leasectl.typed.hints import TYPE_CHECKING, Callable
 
 if TYPE_CHECKING:
     from leasectl.engines.notes import Note
@@ -51,6 +51,7 @@ class Answers:
             self._begin, clock=clock
         )
         self._noted: dict[Key, Sequence[Note]] = {}
+        self._tried: dict[Key, Sequence[Note]] = {}  # of those, what is being answered
         self._looked: dict[Key, float] = {}
         # By mark that is ready: when it is to be seen whether that was sent; None once it was.
         self._checked: dict[Key, dict[str, float | None]] = {}
@@ -111,9 +112,10 @@ class Answers:
     def keep_only(self, known: Container[Key]) -> None:
         """Forget what isn't there any more."""
         self._retries.keep_only(known)
-        for key in {*self._noted, *self._looked, *self._checked}:
+        told = (self._noted, self._tried, self._looked, self._checked)
+        for key in {key for by_key in told for key in by_key}:
             if key not in known:
-                for by_key in (self._noted, self._looked, self._checked):
+                for by_key in told:
                     by_key.pop(key, None)
 
     def _see_to(
@@ -133,7 +135,7 @@ class Answers:
         rests_until = self._looked.get(key, now - _REST_SECONDS) + _REST_SECONDS
         if now < rests_until:
             return rests_until
-        self._noted.pop(key, None)
+        self._tried[key] = self._noted.pop(key, ())
         self._looked[key] = now
         self._checked.setdefault(key, {}).update(
             (mark.id, None) for mark in seen.values() if mark.is_ready
@@ -170,9 +172,12 @@ class Answers:
 
     def _note(self, target: ReleaseTarget, done: Callable[[], tuple[str, ...]]) -> float | None:
         key = key_meant(target)
+        notes = self._tried.pop(key, ())
         try:
             said = done()
         except LeaseError as error:
+            if notes:  # of which nothing else may be known
+                self._noted.setdefault(key, notes)
             return self._retries.failed(key, f"can't answer for {target.handle_id}: {error}")
         self._retries.succeeded(key)
         if said:

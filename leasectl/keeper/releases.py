@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Container
-from typing import Callable
 
 from leasectl.backends.kinds import kind_of_handle
 from leasectl.errors import LeaseError
@@ -16,6 +15,7 @@ from leasectl.leases.service import Service
 from leasectl.model import ReleaseTarget
 from leasectl.system.clock import Clock
 from leasectl.system.request_threads import RequestThreads
+from leasectl.typed.hints import Callable
 
 # Opens, in the thread that calls it, what releases.
 OpenRelease = Callable[[], Callable[[ReleaseTarget], tuple[str, ...]]]

@@ -5,7 +5,6 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, Callable
 
 from leasectl.backends.kinds import kind_of_handle
 from leasectl.backends.opening import renew_seconds
@@ -20,6 +19,7 @@ from leasectl.state.watched import Watched
 from leasectl.system.clock import Clock
 from leasectl.system.due_times import DueTimes
 from leasectl.system.request_threads import Outcome
+from leasectl.typed.hints import TYPE_CHECKING, Any, Callable
 
 if TYPE_CHECKING:
     from leasectl.engines.notes import Note

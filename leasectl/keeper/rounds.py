@@ -5,7 +5,6 @@ from __future__ import annotations
 import functools
 import os
 from collections.abc import Sequence
-from typing import Callable
 
 from leasectl.backends.kinds import LOCAL
 from leasectl.keeper.answers import Answers
@@ -23,6 +22,7 @@ from leasectl.model import Process, ReleaseTarget
 from leasectl.state.directory import State
 from leasectl.system.clock import Clock, earliest
 from leasectl.system.process_ends import ProcessEnds
+from leasectl.typed.hints import Callable
 
 
 class Rounds:

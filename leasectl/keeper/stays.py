@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from typing import Callable, NamedTuple
 
 from leasectl.errors import LeaseError
 from leasectl.keeper.log import Log
@@ -15,6 +14,8 @@ from leasectl.state.stays import Stay, Stays
 from leasectl.system.clock import Clock
 from leasectl.system.process_ends import ProcessEnds
 from leasectl.system.request_threads import Outcome, RequestThreads
+from leasectl.typed.hints import Callable
+from leasectl.typed.tuples import NamedTuple
 
 # Opens, in the thread that calls it, a service with records of its own.
 OpenService = Callable[[], Service]

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Callable
-
 from leasectl.backends.kinds import kind_of
 from leasectl.errors import LeaseError
 from leasectl.keeper.log import Log
@@ -17,6 +15,7 @@ from leasectl.state.made_pools import MadePool, MadePools
 from leasectl.system.clock import Clock
 from leasectl.system.process_ends import ProcessEnds
 from leasectl.system.request_threads import RequestThreads
+from leasectl.typed.hints import Callable
 
 # What is just being made on a server can't be seen. Who makes it may have died: then it goes by
 # itself in less than this time, and leaves something behind that can be found.

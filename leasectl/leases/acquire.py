@@ -10,7 +10,6 @@ from __future__ import annotations
 import contextlib
 import os
 from collections.abc import Generator, Sequence
-from typing import TYPE_CHECKING
 
 from leasectl.backends.contract import Backend, Patience
 from leasectl.errors import LeaseError
@@ -26,6 +25,7 @@ from leasectl.model import Handle, Process, Request
 from leasectl.state import keeper_process
 from leasectl.state.handles import new_id
 from leasectl.system.process import this_process
+from leasectl.typed.hints import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from leasectl.system.poll import Sleep
@@ -65,9 +65,10 @@ def acquire(
     Raises:
         LeaseError: Nothing was had, and nothing has changed.
     """
-    handle = new_handle(service, request, new_id(called or request.type))._replace(
-        guard=guard, runner=this_process() if followed or start_delay_seconds else None
-    )
+    handle = new_handle(service, request, new_id(called or request.type))
+    runner = this_process() if followed or start_delay_seconds else None
+    if guard is not None or runner is not None:
+        handle = handle._replace(guard=guard, runner=runner)
     backend = service.backend_of(handle)  # may take long; a keeper with nothing to keep would end
     journal = RecordJournal(
         service,

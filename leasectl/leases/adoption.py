@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from typing import TYPE_CHECKING
 
 from leasectl.backends.kinds import kind_of
 from leasectl.errors import LeaseError, NotAllowed, NotFound
@@ -14,6 +13,7 @@ from leasectl.model import Handle, Lease, Request
 from leasectl.state.handles import new_id
 from leasectl.text.printable import printable
 from leasectl.text.wording import listed
+from leasectl.typed.hints import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from leasectl.engines.facts import Resource

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 from leasectl.errors import NotAllowed, NotFound
 from leasectl.leases.answers import Step, carry_out
-from leasectl.leases.asked import Asked, asked_of
+from leasectl.leases.asked import Asked, asked_of, held_of
 from leasectl.leases.marks import Answered
 from leasectl.model import ReleaseTarget
 from leasectl.text.printable import printable
 from leasectl.text.wording import listed
+from leasectl.typed.hints import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from leasectl.leases.service import Service
@@ -53,6 +53,7 @@ def answer(
     if len(so) < len(chosen):  # the keeper may have sent it first
         again = asked_of(service, target)
         so |= {each.name for each in again if each.mark.state == said and each.mark.id in ids}
+        so |= _heeded(service, target, said, chosen, again)
     missed = [each.name for each in chosen if each.name not in so]
     if missed and names is not None:
         raise NotAllowed(
@@ -60,6 +61,23 @@ def answer(
             f"leasectl marks --handle {target.handle_id}"
         )
     return tuple(name for name in asked if name in so)
+
+
+def _heeded(
+    service: Service,
+    target: ReleaseTarget,
+    said: Answered,
+    chosen: Sequence[Asked],
+    again: Sequence[Asked],
+) -> frozenset[str]:
+    """The names of which whoever asked has heeded the answer before it was known here to be sent.
+
+    Those that are to be kept are held and asked for no more; those that are ready were taken.
+    """
+    gone = frozenset(each.name for each in chosen) - {each.name for each in again}
+    handle = service.current(target) if gone else None
+    held = frozenset() if handle is None else held_of(service.backend_of(handle), handle)
+    return gone & held if said == "keep" else gone - held
 
 
 def _end(service: Service, target: ReleaseTarget, asked: dict[str, Asked]) -> None:

@@ -9,7 +9,6 @@ nothing can say any more that it is ready.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Callable, NamedTuple
 
 from leasectl.backends.kinds import kind_of_handle
 from leasectl.engines.notes import NoteChange
@@ -18,6 +17,8 @@ from leasectl.leases.marks import Answered, answered_in_words, encode_mark, take
 from leasectl.model import OnReclaim, ReleaseTarget
 from leasectl.state import keeper_process
 from leasectl.state.uses import Uses
+from leasectl.typed.hints import TYPE_CHECKING, Callable
+from leasectl.typed.tuples import NamedTuple
 
 if TYPE_CHECKING:
     from leasectl.leases.service import Service

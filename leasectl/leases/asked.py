@@ -7,12 +7,13 @@ a mark that isn't noted any more has been taken back, or can be used again.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, NamedTuple
 
 from leasectl.backends.kinds import claim_key_of
 from leasectl.leases.marks import Mark, parse_mark
 from leasectl.model import Handle, ReleaseTarget
 from leasectl.state.uses import SeenMark, Uses
+from leasectl.typed.hints import TYPE_CHECKING
+from leasectl.typed.tuples import NamedTuple
 
 if TYPE_CHECKING:
     from leasectl.backends.contract import Backend

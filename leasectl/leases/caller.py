@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 from leasectl.errors import InvalidRequest, NotAllowed
+from leasectl.typed.tuples import NamedTuple
 
 
 class Caller(NamedTuple):

@@ -7,15 +7,16 @@ for a server each is one of its own, right before or right after.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Callable
 
 from leasectl.backends.kinds import kind_of_handle, release_key_of
 from leasectl.leases.service import Service
 from leasectl.model import Handle, Lease
 from leasectl.state import keeper_process
+from leasectl.state.handle_rows import new_row
 from leasectl.state.handles import is_watched
 from leasectl.state.purging import purge
 from leasectl.system.process import is_dead, this_process
+from leasectl.typed.hints import TYPE_CHECKING, Callable
 
 if TYPE_CHECKING:
     from leasectl.leases.record_events import RecordEvents
@@ -76,6 +77,9 @@ class RecordJournal:
             from leasectl.leases.record_events import RecordEvents
 
             self._events = RecordEvents(service.state, service.clock)
+        # All that takes time is done before others have to wait for it.
+        watched = is_watched(handle, remote=kind.remote)
+        self._row = {} if again else new_row(handle, watched=watched)
         self._asked_at = self._clock.elapsed()
 
     @property
@@ -99,7 +103,7 @@ class RecordJournal:
             if self._again is None:
                 if self.handle.id[-1] in _PURGING_ENDS:
                     purge(self._service.state, now=now, limit=_PURGED_AT_ONCE)
-                self._handles.create(self.handle, remote=self._remote, now=now)
+                self._handles.insert(self._row, now=now)
             else:
                 current = self._handles.require(self.handle.id)
                 self._again(current)

@@ -21,12 +21,13 @@ from __future__ import annotations
 
 import json
 import os
-from typing import Any, Literal, NamedTuple
 
 from leasectl.engines.notes import LONGEST_NOTE
 from leasectl.text.durations import LONGEST_SECONDS
 from leasectl.text.fields import MALFORMED, read_name, read_number, read_text
 from leasectl.text.printable import printable
+from leasectl.typed.hints import Any, Literal
+from leasectl.typed.tuples import NamedTuple
 
 MarkState = Literal["marked", "ready", "keep"]
 Answered = Literal["ready", "keep"]

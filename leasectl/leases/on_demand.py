@@ -8,7 +8,6 @@ by whoever is killed in between, or can't reach the store any more, its keeper t
 from __future__ import annotations
 
 import contextlib
-from typing import TYPE_CHECKING
 
 from leasectl.engines.values import ValueChange
 from leasectl.errors import InvalidRequest, LeaseError, NotFound, NotMade, NotSupported
@@ -17,6 +16,7 @@ from leasectl.state import keeper_process
 from leasectl.state.made_pools import MadePool, MadePools
 from leasectl.system.lock_wait import lock_limit
 from leasectl.system.process import this_process
+from leasectl.typed.hints import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from leasectl.backends.contract import Backend

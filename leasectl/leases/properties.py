@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, NamedTuple
 
 from leasectl.backends.kinds import kind_of_handle
 from leasectl.errors import LeaseError
 from leasectl.leases.service import Service
 from leasectl.model import Handle
 from leasectl.text.naming import is_name
+from leasectl.typed.hints import TYPE_CHECKING
+from leasectl.typed.tuples import NamedTuple
 
 if TYPE_CHECKING:
     from leasectl.engines.members import Members

@@ -7,13 +7,14 @@ its own steps tell of what happens in them, and these say nothing.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from leasectl.backends.kinds import kind_of_handle
 from leasectl.model import Handle, Lease, ReleasedBy
 from leasectl.state.amendments import seconds_since
 from leasectl.state.directory import State
 from leasectl.system.clock import Clock
+from leasectl.typed.hints import TYPE_CHECKING, Literal
+from leasectl.typed.tuples import NamedTuple
 
 if TYPE_CHECKING:
     from leasectl.state.event import EventKind

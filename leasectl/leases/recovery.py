@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Callable
 
 from leasectl.backends.kinds import kind_of_handle
 from leasectl.errors import LeaseError
@@ -14,6 +13,7 @@ from leasectl.model import Handle, Process, ReleasedBy, ReleaseTarget
 from leasectl.state import keeper_process
 from leasectl.state.pipes import tidy
 from leasectl.system.process import is_dead
+from leasectl.typed.hints import TYPE_CHECKING, Callable
 
 if TYPE_CHECKING:
     from leasectl.state.watched import Watched

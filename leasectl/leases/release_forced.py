@@ -8,7 +8,6 @@ at once, and then the fence alone tells the newer holder from the older. The que
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
 
 from leasectl.backends.kinds import claim_key_of, kind_of
 from leasectl.engines.facts import Resource
@@ -19,6 +18,7 @@ from leasectl.state.amendments import explain_loss
 from leasectl.system.named_pipe import is_read
 from leasectl.system.process import Liveness, liveness
 from leasectl.text.printable import printable
+from leasectl.typed.tuples import NamedTuple
 
 _LONGEST_REASON = 200
 

@@ -5,14 +5,14 @@ A server that hangs holds up nobody but itself, and no command and no keeper may
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Callable, NamedTuple
-
 from leasectl.backends.kinds import claim_key_of
 from leasectl.backends.opening import open_renewals
 from leasectl.model import Handle, ReleaseTarget, whole
 from leasectl.state.directory import State
 from leasectl.system.clock import Clock
 from leasectl.system.request_threads import Outcome, RequestThreads
+from leasectl.typed.hints import TYPE_CHECKING, Callable
+from leasectl.typed.tuples import NamedTuple
 
 if TYPE_CHECKING:
     from leasectl.engines.notes import Note

@@ -92,7 +92,9 @@ def check_ttl(ttl_seconds: float) -> None:
 
 def claimant_of(journal: RecordJournal) -> Claimant:
     """Who stands in the queue for the acquisition of a journal."""
-    handle = journal.handle._replace(acquisition=journal.next_acquisition)
+    handle, acquisition = journal.handle, journal.next_acquisition
+    if handle.acquisition != acquisition:
+        handle = handle._replace(acquisition=acquisition)
     holder = handle.guard or handle.runner
     return Claimant(
         claim_key_of(handle),

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
-from typing import TYPE_CHECKING, Callable
 
 from leasectl.backends.contract import Backend
 from leasectl.backends.opening import open_backend
@@ -14,6 +13,7 @@ from leasectl.model import Handle, ReleaseTarget
 from leasectl.state.directory import State
 from leasectl.state.handles import Handles
 from leasectl.system.clock import Clock
+from leasectl.typed.hints import TYPE_CHECKING, Callable
 
 if TYPE_CHECKING:
     from leasectl.engines.event_log import EventLog

@@ -6,11 +6,9 @@ import contextlib
 import os
 import stat
 from collections.abc import Sequence
-from typing import NamedTuple
 
 from leasectl.backends.kinds import kind_of
 from leasectl.errors import CorruptState, LeaseError, NotAllowed, NotFound
-from leasectl.leases.adoption import adopt, is_resource
 from leasectl.leases.caller import not_ours
 from leasectl.leases.service import Service
 from leasectl.model import Handle, ReleaseTarget, whole
@@ -19,6 +17,7 @@ from leasectl.system.process import is_dead
 from leasectl.text.naming import is_name, is_reserved
 from leasectl.text.printable import printable
 from leasectl.text.wording import listed
+from leasectl.typed.tuples import NamedTuple
 
 _LONGEST_NAMES_FILE = 1 << 20
 
@@ -107,6 +106,8 @@ class Targets:
     def _after_a_loss(self, path: str, names: Sequence[str]) -> str:
         """What may have happened to the record of some names, and what to do about that."""
         service = self._service
+        from leasectl.leases.adoption import is_resource
+
         is_ours = not kind_of(service.backend_url).remote
         if is_ours and not any(is_resource(service, name) for name in names):
             return (
@@ -178,12 +179,20 @@ class Targets:
     def _may_be_released(self, name: str) -> bool:
         """Tell whether a backend may take back a name that no handle here holds."""
         kind = kind_of(self._service.backend_url)
+        from leasectl.leases.adoption import is_resource
+
         return not kind.claims_by_identity and is_resource(self._service, name)
 
     def _adopt_some(self, names: Sequence[str], foreign: list[str] | None) -> Sequence[Handle]:
-        return adopt(self._service, names, foreign=foreign) if names else ()
+        if not names:
+            return ()
+        from leasectl.leases.adoption import adopt
+
+        return adopt(self._service, names, foreign=foreign)
 
     def _require_resource(self, name: str) -> None:
+        from leasectl.leases.adoption import is_resource
+
         if not is_resource(self._service, name):
             raise NotFound(f'no resource "{printable(name)}"; list them with: leasectl status')
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Literal, NamedTuple
-
 from leasectl.errors import InvalidRequest, NotFound
 from leasectl.maintenance.api_cluster import ApiCluster
 from leasectl.maintenance.controller import Settings
@@ -11,6 +9,8 @@ from leasectl.maintenance.facts import parse_wanted
 from leasectl.maintenance.leadership import LEASE_NAME
 from leasectl.maintenance.objects import Json, name_of, parse_lease, parse_node, request_of
 from leasectl.text.printable import printable
+from leasectl.typed.hints import Literal
+from leasectl.typed.tuples import NamedTuple
 
 
 class Standing(NamedTuple):

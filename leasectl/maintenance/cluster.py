@@ -6,10 +6,10 @@ same), and in that form what forbids it; each takes a few seconds at most.
 
 from __future__ import annotations
 
-from typing import Literal, NamedTuple, Protocol
-
 from leasectl.maintenance.facts import Lease, NodeWrite
 from leasectl.maintenance.objects import Json, Pod
+from leasectl.typed.hints import Literal, Protocol
+from leasectl.typed.tuples import NamedTuple
 
 
 class Evicted(NamedTuple):

@@ -11,12 +11,11 @@ how far drains have come. It may be killed at any time.
 from __future__ import annotations
 
 from collections.abc import Generator
-from typing import Callable, NamedTuple, Protocol
 
 from leasectl.errors import BackendUnreachable
 from leasectl.maintenance.cluster import Cluster
 from leasectl.maintenance.drain import DrainOptions, NodeDrain
-from leasectl.maintenance.facts import LeaseWrite, NodeWrite, Seen, Step, Us
+from leasectl.maintenance.facts import LeaseWrite, NodeWrite, Seen, Step, Us, Wanted
 from leasectl.maintenance.leadership import LEASE_NAME, Leadership
 from leasectl.maintenance.lifecycle import next_step
 from leasectl.maintenance.objects import Json, parse_lease, parse_node, wanted_of
@@ -25,6 +24,8 @@ from leasectl.system.backoff import Backoff
 from leasectl.system.clock import Clock, earliest
 from leasectl.system.poll import Sleep
 from leasectl.text.printable import printable
+from leasectl.typed.hints import Callable, Protocol
+from leasectl.typed.tuples import NamedTuple
 
 # So long a request may take: a leader begins none that it couldn't see done.
 REQUEST_SECONDS = 5.0
@@ -32,6 +33,8 @@ REQUEST_SECONDS = 5.0
 _LONGEST_REST_SECONDS = 10.0
 _SAY_AGAIN_SECONDS = 60.0
 _BACKOFF = Backoff(first_seconds=0.1, longest_seconds=3.0, chance=0.5)
+# The API server takes no longer name.
+_LONGEST_NAME = 253
 # What stands for the name of a node in that of its lease.
 _NODE = "{node}"
 
@@ -67,6 +70,16 @@ class Settings(NamedTuple):
     def lease_of(self, node: str) -> str:
         """The name of a node's lease."""
         return self.lease_name.replace(_NODE, node)
+
+    def has_no_lease(self, node: str) -> str:
+        """Why a node can have none, in words; empty where it can."""
+        length = len(self.lease_of(node))
+        if length <= _LONGEST_NAME:
+            return ""
+        return (
+            f"its Lease would have a name of {length} characters, and {_LONGEST_NAME} may be; "
+            "give a shorter --lease-name"
+        )
 
     def node_of(self, lease: str) -> str:
         """The node of a lease; empty for one that is no node's."""
@@ -220,7 +233,10 @@ class Controller:
             lease = lease._replace(unchanged_seconds=unchanged)
         running = self._drains.get(name)
         drain = None if running is None else running.drain.drain
-        return Seen(parse_node(said), wanted_of(said), lease, drain, self._clock.wall())
+        wanted = wanted_of(said)
+        if wanted is not None and self._settings.has_no_lease(name):
+            wanted = Wanted(None)  # nothing is begun, and who has asked is told that it is in vain
+        return Seen(parse_node(said), wanted, lease, drain, self._clock.wall())
 
     def _set_drain(self, name: str, seen: Seen, step: Step) -> None:
         """Have the drain of a node go on, until its time is over at most, or stop."""
@@ -259,6 +275,8 @@ class Controller:
                 return False
             else:
                 self._say(f"{name}: {_line_of(write, step)}")
+                if write.status == "invalid" and (why := self._settings.has_no_lease(name)):
+                    self._warn(f"{name}: {why}")
         return True
 
     # --- drains

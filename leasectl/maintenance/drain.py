@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Callable, NamedTuple
 
 from leasectl.errors import AccessRefused, BackendUnreachable
 from leasectl.maintenance.cluster import Cluster
 from leasectl.maintenance.facts import Drain
 from leasectl.maintenance.objects import Pod
 from leasectl.text.durations import format_duration
+from leasectl.typed.hints import Callable
+from leasectl.typed.tuples import NamedTuple
 
 # How often to look which pods have gone.
 LOOK_SECONDS = 2.0

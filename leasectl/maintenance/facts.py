@@ -7,11 +7,12 @@ lease says so, whoever of us it is that looks, and after a restart too.
 from __future__ import annotations
 
 import math
-from typing import Literal, NamedTuple, Union
 
 from leasectl.errors import InvalidRequest
 from leasectl.text.durations import parse_duration
 from leasectl.text.printable import printable
+from leasectl.typed.hints import Literal, Union
+from leasectl.typed.tuples import NamedTuple
 
 # What the API has as leaseDurationSeconds is a number of 32 bits; ten years are less.
 PADDING_SECONDS = 30

@@ -7,10 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime, timezone
-from typing import Any, NamedTuple
 
 from leasectl.maintenance.facts import Lease, Node, NodeWrite, Wanted, parse_wanted
 from leasectl.system.clock import rfc3339
+from leasectl.typed.hints import Any
+from leasectl.typed.tuples import NamedTuple
 
 Json = Mapping[str, Any]
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Callable
 
 from leasectl.engines.kubernetes.api.address import is_namespace, parse_kubernetes_url
 from leasectl.engines.kubernetes.api.choice import choose
@@ -12,6 +11,7 @@ from leasectl.errors import InvalidRequest
 from leasectl.maintenance.api_cluster import ApiCluster
 from leasectl.system.clock import Clock
 from leasectl.text.printable import printable
+from leasectl.typed.hints import Callable
 
 _SECONDS = 10.0
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 import signal
 import threading
 from collections.abc import Hashable
-from typing import Callable
 
 from leasectl.engines.kubernetes.api.collection import Collection
 from leasectl.engines.kubernetes.api.requests import Api
@@ -22,6 +21,7 @@ from leasectl.maintenance.leadership import LEASE_NAME
 from leasectl.maintenance.objects import Json, name_of, parse_lease, parse_node, request_of
 from leasectl.system.backoff import Backoff, Pauses
 from leasectl.system.wakeup import Wakeup
+from leasectl.typed.hints import Callable
 
 _BACKOFF = Backoff(first_seconds=0.2, longest_seconds=5.0, chance=0.5)
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple
 
 from leasectl.errors import LeaseError
 from leasectl.model import Request
@@ -15,6 +14,7 @@ from leasectl.run.child import Ending
 from leasectl.run.plan import Plan
 from leasectl.text.durations import format_seconds
 from leasectl.text.naming import work_label
+from leasectl.typed.tuples import NamedTuple
 
 
 class TooLarge(LeaseError):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import stat
-from typing import NamedTuple
 
 from leasectl.errors import LeaseError, NotFound, StateUnwritable
 from leasectl.leases.service import Service
@@ -20,6 +19,7 @@ from leasectl.system.clock import Clock
 from leasectl.system.signals import SignalDescriptor
 from leasectl.text.durations import format_seconds
 from leasectl.text.printable import printable
+from leasectl.typed.tuples import NamedTuple
 
 TIMED_OUT = 124  # as timeout(1) has it
 

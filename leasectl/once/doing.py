@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import signal
-from typing import Callable
 
 from leasectl.backends.contract import Patience
 from leasectl.errors import BackendUnreachable, Interrupted, NoLease, NotFound
@@ -25,6 +24,7 @@ from leasectl.system.clock import Clock
 from leasectl.system.lock_wait import wait_limit
 from leasectl.system.poll import sleep
 from leasectl.system.signals import SignalDescriptor
+from leasectl.typed.hints import Callable
 
 _MAKE_AGAIN_SECONDS = 0.05
 # Who has done the work takes away what is over of others', unless the server takes its time.

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable
-from typing import NamedTuple
 
 from leasectl.engines.values import CONTENT, Value, ValueChange, Values
 from leasectl.errors import CorruptState
@@ -17,6 +16,7 @@ from leasectl.leases.on_demand import round_key
 from leasectl.once.rounds import Round, encode_round, parse_round
 from leasectl.once.work import Work
 from leasectl.text.fields import MALFORMED, read_name, read_number, read_text
+from leasectl.typed.tuples import NamedTuple
 
 POINTERS, _CONTENTS, _FAILURES = "once/result/", f"once/{CONTENT}/", "once/failed/"
 # For how long a runner may ask a server again that doesn't answer, and longer.

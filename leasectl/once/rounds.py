@@ -8,10 +8,10 @@ see that happen again and again, something is wrong with the work.
 from __future__ import annotations
 
 import json
-from typing import NamedTuple
 
 from leasectl.errors import CorruptState
 from leasectl.text.fields import MALFORMED, read_number
+from leasectl.typed.tuples import NamedTuple
 
 MOST_DEATHS = 5  # in a row, before those who waited for all of them give up
 

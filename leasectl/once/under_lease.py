@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from typing import Callable
 
 from leasectl.backends.kinds import claim_key_of
 from leasectl.engines.values import Guard, ValueChange
@@ -51,6 +50,7 @@ from leasectl.once.rounds import (
 )
 from leasectl.state.event import Event, EventKind
 from leasectl.system.lock_wait import lock_limit
+from leasectl.typed.hints import Callable
 
 _ASK_AGAIN_SECONDS = 0.3
 _STOP_SECONDS = 5.0

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable
-from typing import NamedTuple
 
 from leasectl.text.naming import reserved_type
+from leasectl.typed.tuples import NamedTuple
 
 
 class Work(NamedTuple):

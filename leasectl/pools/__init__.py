@@ -15,9 +15,10 @@ come by themselves, perhaps held, `joining`. Where one is, and why, is its `wher
 makes requests impossible by that hears whose: `unmet_waiters`.
 
 What is shown of pools are the facts in `shown`. `showing` makes them of what a store tells and of
-the records of this state directory, and `shown_json` writes and reads them as JSON. What of them
-people read in several places has its words in `membership_words`. Of pools that aren't ours, and
-that their server only counts, `counted` tells, and `counted_json` as JSON.
+the records of this state directory, and `shown_json` writes and reads them as JSON, texts made
+safe as `shown_fields`. What of them people read in several places has its words in
+`membership_words`. Of pools that aren't ours, and that their server only counts, `counted` tells,
+and `counted_json` as JSON.
 
 What happened in a pool `history` reads and follows (as JSON: `event_json`), and what came of that
 tell the others: `timeline` puts together from when to when each thing lasted (`pool_histories` does

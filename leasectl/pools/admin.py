@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Callable
 
 from leasectl.backends.kinds import claim_key_of, kind_of
 from leasectl.backends.opening import ask_status
@@ -30,6 +29,7 @@ from leasectl.pools.showing import Showing
 from leasectl.pools.shown import Overview, ShownPool
 from leasectl.pools.shown_json import parse_overview
 from leasectl.text.naming import is_reserved, next_names
+from leasectl.typed.hints import Callable
 
 # Of pools that nobody needs, by who only looks.
 _REMOVED_AT_ONCE = 20
@@ -112,7 +112,10 @@ class PoolService:
     def _seen(self, pool_type: str | None) -> tuple[tuple[Pool, ...], dict[str, Handle]]:
         """The pools, and the handles by what their claims are found by."""
         pools = self._service.pools.pools(pool_type, expiries=True)
-        active = self._service.handles.active(with_leases=False)  # the pools tell who holds what
+        records = self._service.handles  # the pools tell who holds what
+        is_remote = kind_of(self._service.backend_url).remote
+        # Of a claim without a record in pools that others share, nobody knows who follows it.
+        active = records.active(with_leases=False) if is_remote else records.telling()
         handles = {claim_key_of(each): each for each in active}
         ended = [each for pool in pools for each in pool.resources if each.ended is not None]
         for resource in ended:

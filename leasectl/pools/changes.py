@@ -8,7 +8,6 @@ there because it says so itself, and goes by itself.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import NamedTuple
 
 from leasectl.engines.facts import NO_SETTINGS, Pool, PoolSettings
 from leasectl.engines.membership import Member, Pools, Properties, belongs_to, matching_pattern
@@ -16,6 +15,7 @@ from leasectl.errors import InvalidRequest, NotAllowed
 from leasectl.pools.defined import CountedPool, Definition, NamedPool
 from leasectl.pools.settings import NO_CHANGE, SettingsChange, changed, grace_of
 from leasectl.text.naming import next_names
+from leasectl.typed.tuples import NamedTuple
 
 
 class NewDefault(NamedTuple):

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
-from typing import NamedTuple
 
 from leasectl.backends.kinds import claim_key_of, kind_of
 from leasectl.backends.opening import ask_counts
@@ -15,6 +14,7 @@ from leasectl.leases.service import Service
 from leasectl.model import Handle
 from leasectl.state.event import EventFilter
 from leasectl.system.poll import Interrupt
+from leasectl.typed.tuples import NamedTuple
 
 # What was lost longer ago is in the events, and shown no more.
 _LOST_SECONDS = 24 * 3600.0

@@ -5,16 +5,13 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from leasectl.backends.kinds import kind_of
-from leasectl.errors import CorruptState, InvalidRequest
+from leasectl.errors import InvalidRequest
 from leasectl.pools.counted import CountedLoss, CountedOwner, CountedType, Counts
+from leasectl.pools.shown_fields import read_shown, unreadable
 from leasectl.system.clock import rfc3339
 from leasectl.text.fields import MALFORMED, read_name, read_optional, read_text, read_time
-from leasectl.text.printable import printable
-
-_LONGEST_SHOWN = 2000
+from leasectl.typed.hints import Any
 
 
 def encode_counts(counts: Counts) -> dict[str, object]:
@@ -69,17 +66,14 @@ def parse_counts(fields: Any, *, backend: str) -> Counts:
     try:
         return Counts(backend, read_time(fields["at"]), tuple(map(_counted_type, fields["pools"])))
     except MALFORMED as error:
-        said = printable(f"{type(error).__name__}: {error}", longest=80)
-        raise CorruptState(
-            f"{backend}: what it tells of its pools can't be read: {said}"
-        ) from error
+        raise unreadable(backend, error) from error
 
 
 def _counted_type(fields: Any) -> CountedType:
     return CountedType(
         read_name(fields["type"]),
         int(fields["free"]),
-        {_text(state): int(number) for state, number in fields["states"].items()},
+        {read_shown(state): int(number) for state, number in fields["states"].items()},
         tuple(map(_owner, fields["owners"])),
         int(fields["waiting"]),
         tuple(map(_loss, fields["lost"])),
@@ -88,7 +82,7 @@ def _counted_type(fields: Any) -> CountedType:
 
 def _owner(fields: Any) -> CountedOwner:
     return CountedOwner(
-        _text(fields["owner"]),
+        read_shown(fields["owner"]),
         int(fields["held"]),
         read_optional(read_name, fields["handle"]),
         tuple(map(read_name, fields["names"])),
@@ -98,9 +92,5 @@ def _owner(fields: Any) -> CountedOwner:
 
 def _loss(fields: Any) -> CountedLoss:
     return CountedLoss(
-        read_name(fields["name"]), _text(fields["holder_identity"]), read_time(fields["at"])
+        read_name(fields["name"]), read_shown(fields["holder_identity"]), read_time(fields["at"])
     )
-
-
-def _text(value: object) -> str:
-    return printable(read_text(value), longest=_LONGEST_SHOWN)

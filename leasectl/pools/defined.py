@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import NamedTuple, Union
 
 from leasectl.engines.membership import Properties
 from leasectl.pools.settings import NO_CHANGE, SettingsChange
+from leasectl.typed.hints import Union
+from leasectl.typed.tuples import NamedTuple
 
 
 class DefaultChange(NamedTuple):

@@ -14,13 +14,13 @@ kubernetes-sigs/boskos, common/common.go); its own list of resources doesn't kno
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Callable, NoReturn
 
 from leasectl.engines.membership import Properties
 from leasectl.errors import InvalidRequest
 from leasectl.text.documents import Fields, Part, Scalar
 from leasectl.text.printable import printable
 from leasectl.text.properties import check_count, check_key, check_value
+from leasectl.typed.hints import Callable, NoReturn
 
 KEYS = ("properties", "userdata")
 

@@ -24,7 +24,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from typing import Any
 
 from leasectl.engines.facts import PoolSettings
 from leasectl.engines.membership import Properties
@@ -45,6 +44,7 @@ from leasectl.text.durations import parse_duration
 from leasectl.text.naming import MOST_AT_ONCE, check_own_name, check_own_type
 from leasectl.text.printable import printable
 from leasectl.text.wording import listed
+from leasectl.typed.hints import Any
 
 # Ours, which Boskos passes over.
 _SETTINGS = ("pace", "burst", "aging")

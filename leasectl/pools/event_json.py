@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from typing import Any, cast, get_args
 
 from leasectl.errors import CorruptState
 from leasectl.state.event import Event, EventKind
@@ -11,6 +10,7 @@ from leasectl.system.clock import rfc3339
 from leasectl.text.fields import MALFORMED, read_name, read_number, read_optional, read_text
 from leasectl.text.moments import parse_moment
 from leasectl.text.printable import printable
+from leasectl.typed.hints import Any, cast, get_args
 
 
 def encode_event(event: Event) -> dict[str, Any]:

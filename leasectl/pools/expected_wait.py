@@ -14,11 +14,12 @@ import heapq
 import math
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
-from typing import Callable, NamedTuple
 
 from leasectl.engines.event_log import EventLog
 from leasectl.state.event import EventFilter
 from leasectl.system.clock import boottime_seconds
+from leasectl.typed.hints import Callable
+from leasectl.typed.tuples import NamedTuple
 
 _EVENTS = 600  # of which every third is an end, or so
 _FRESH_SECONDS = 10.0

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from itertools import islice
-from typing import Callable
 
 from leasectl.engines.event_log import EventLog
 from leasectl.errors import BackendUnreachable, LeaseError
 from leasectl.leases.recovery import release_abandoned
 from leasectl.leases.service import Service
 from leasectl.state.event import ALL_EVENTS, Event, EventFilter, Missed, number_of
+from leasectl.typed.hints import Callable
 
 _AT_ONCE = 1000
 

@@ -11,8 +11,6 @@ ttl, and this state directory's keeper renews it for as long as the process live
 
 from __future__ import annotations
 
-from typing import Callable
-
 from leasectl.backends.contract import Backend, why_given_up
 from leasectl.backends.kinds import claim_key_of, kind_of
 from leasectl.engines import membership, refusals
@@ -29,6 +27,7 @@ from leasectl.model import Handle, Process, Request, whole
 from leasectl.state import keeper_process
 from leasectl.state.handles import new_id
 from leasectl.state.stays import Stay, Stays
+from leasectl.typed.hints import Callable
 
 
 def lifetime(

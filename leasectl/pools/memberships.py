@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import partial
-from typing import Callable
 
 from leasectl.engines import membership, refusals
 from leasectl.engines.members import Decide, Updated
@@ -19,6 +18,7 @@ from leasectl.leases.service import Service
 from leasectl.pools.settings import grace_of
 from leasectl.pools.unmet_waiters import UnmetWaiter, unmet_waiters
 from leasectl.text.wording import listed
+from leasectl.typed.hints import Callable
 
 
 class MembershipService:

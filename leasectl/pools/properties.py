@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterable, Mapping, Sequence
-from typing import NamedTuple
 
 from leasectl.engines import refusals
 from leasectl.engines.facts import NO_SETTINGS, PoolSettings
@@ -19,6 +18,7 @@ from leasectl.engines.pool_admin import PoolAdmin
 from leasectl.errors import InvalidRequest, LeaseError
 from leasectl.text.printable import printable
 from leasectl.text.properties import check_count, check_key, check_value
+from leasectl.typed.tuples import NamedTuple
 
 
 class PropertyChange(NamedTuple):

@@ -5,10 +5,10 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Iterable, Sequence
 from itertools import accumulate
-from typing import NamedTuple
 
 from leasectl.pools.statistics import ALWAYS, PEAK_SECONDS, Window, bounds, starts_within
 from leasectl.pools.timeline import Timeline
+from leasectl.typed.tuples import NamedTuple
 
 # Who is granted at once has been in the queue as well, and nobody calls that waiting.
 _A_WAIT_SECONDS = 0.1

@@ -65,10 +65,11 @@ class Showing:
             return self._ended(resource, lease, handle)
         if handle is not None:
             return self._with_record(resource, lease, handle)
-        shown = _without_record(resource, lease)
         if self._shared:
+            shown = _without_record(resource, lease)
             return shown._replace(release_time=self._promised_release(resource, lease))
-        return shown._replace(guard="none", renewed_by=_nobody(lease))
+        # What nearly all are, and there may be thousands.
+        return _without_record(resource, lease, guard="none", renewed_by=_nobody(lease))
 
     def _ended(self, resource: Resource, lease: Lease, handle: Handle | None) -> ShownLease:
         """What was ended by force: whatever its holder goes on with, nobody renews it."""
@@ -129,12 +130,20 @@ def membership_of(resource: Resource) -> ShownMembership:
     )
 
 
-def _without_record(resource: Resource, lease: Lease) -> ShownLease:
+def _without_record(
+    resource: Resource,
+    lease: Lease,
+    *,
+    guard: GuardPlace = "unknown",
+    renewed_by: Renewer | None = None,
+) -> ShownLease:
     return ShownLease(
         lease,
         parse_holder(lease.holder_identity),
+        guard=guard,
         pid=resource.holder_pid,
         expires_in_seconds=resource.expires_in_seconds,
+        renewed_by=renewed_by,
         ended=resource.ended,
     )
 

@@ -6,11 +6,11 @@ These are the facts that a table shows and that JSON holds (`shown_json`), where
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Literal, NamedTuple
-
 from leasectl.engines.facts import NO_SETTINGS, PoolSettings
 from leasectl.model import Labels, Lease, Where
 from leasectl.text.naming import key_in
+from leasectl.typed.hints import TYPE_CHECKING, Literal
+from leasectl.typed.tuples import NamedTuple
 
 if TYPE_CHECKING:
     from leasectl.engines.membership import Properties

@@ -5,11 +5,9 @@
 
 from __future__ import annotations
 
-from typing import Any, get_args
-
 from leasectl.engines.facts import NO_SETTINGS, PoolSettings
 from leasectl.engines.membership import Properties
-from leasectl.errors import CorruptState, InvalidRequest
+from leasectl.errors import InvalidRequest
 from leasectl.leases.marks import MarkState
 from leasectl.model import Labels, Lease
 from leasectl.pools.shown import (
@@ -27,22 +25,21 @@ from leasectl.pools.shown import (
     key_of_work,
     parse_holder,
 )
+from leasectl.pools.shown_fields import read_shown, unreadable
 from leasectl.system.clock import rfc3339
 from leasectl.text.fields import (
     MALFORMED,
     read_name,
     read_number,
     read_optional,
-    read_text,
     read_time,
 )
-from leasectl.text.printable import printable
 from leasectl.text.properties import parse_conditions, written
+from leasectl.typed.hints import Any, get_args
 
 _GUARDS: dict[str, GuardPlace] = {each: each for each in get_args(GuardPlace)}
 _RENEWERS: dict[str, Renewer] = {each: each for each in get_args(Renewer)}
 _MARK_STATES: dict[str, MarkState] = {each: each for each in get_args(MarkState)}
-_LONGEST_SHOWN = 2000
 
 
 def pool_counts(pool: ShownPool) -> dict[str, int]:
@@ -86,15 +83,18 @@ def _pool_fields(pool: ShownPool) -> dict[str, object]:
 
 def _resource_fields(resource: ShownResource) -> dict[str, object]:
     lease = resource.lease
-    return {
-        "name": resource.name,
-        # Whether anybody may have what is free is told apart: older programs know this word.
-        "state": "free" if lease is None else _state(lease),
-        **(dict.fromkeys(_lease_keys()) if lease is None else _lease_fields(lease)),
-        "properties": dict(resource.properties),
-        "membership": _membership_fields(resource.membership),
-        "mark": None if resource.mark is None else resource.mark._asdict(),
-    }
+    # Whether anybody may have what is free is told apart: older programs know this word.
+    state = "free" if lease is None else _state(lease)
+    # One that grows: of thousands each copy would take longer than what is put in it.
+    fields: dict[str, object] = {"name": resource.name, "state": state}
+    if lease is None:
+        fields.update(_NO_LEASE_FIELDS)
+    else:
+        _add_lease_fields(fields, lease)
+    fields["properties"] = dict(resource.properties)
+    fields["membership"] = _membership_fields(resource.membership)
+    fields["mark"] = None if resource.mark is None else resource.mark._asdict()
+    return fields
 
 
 def _membership_fields(membership: ShownMembership) -> dict[str, object]:
@@ -129,29 +129,35 @@ def lease_spec(lease: Lease) -> dict[str, object]:
     }
 
 
-def _lease_fields(shown: ShownLease) -> dict[str, object]:
+def _add_lease_fields(fields: dict[str, object], shown: ShownLease) -> None:
     lease, holder = shown.lease, shown.holder
     release_time = rfc3339(shown.release_time)
-    return {
-        **lease_spec(lease),
-        "guard_pid": shown.guard_pid,
-        "host": holder.host or None,
-        "expires_in_seconds": shown.expires_in_seconds,
-        **_holder_fields(holder),
-        "pid": shown.pid,
-        "guard": shown.guard,
-        "release_time": release_time,
-        "renewed_by": shown.renewed_by,
-        "labels": dict(lease.labels),
-        "ended": shown.ended,
-        "release_at": release_time,  # the one word for it; the other is for programs of before
-    }
+    fields.update(lease_spec(lease))
+    fields["guard_pid"] = shown.guard_pid
+    fields["host"] = holder.host or None
+    fields["expires_in_seconds"] = shown.expires_in_seconds
+    fields["handle"] = holder.handle
+    fields["job"] = holder.job
+    fields["build"] = holder.build
+    fields["owner"] = holder.owner
+    fields["pid"] = shown.pid
+    fields["guard"] = shown.guard
+    fields["release_time"] = release_time
+    fields["renewed_by"] = shown.renewed_by
+    fields["labels"] = dict(lease.labels)
+    fields["ended"] = shown.ended
+    fields["release_at"] = release_time  # the one word for it; the other is for programs of before
 
 
-def _lease_keys() -> list[str]:
-    """What is told of a lease, and of a resource that has none is null."""
+def _no_lease_fields() -> dict[str, object]:
+    """What is told of a lease, which of a resource that has none is null."""
+    fields: dict[str, object] = {}
     nothing = Lease("", 0, 0, 0, "", 0.0, 0.0, None, 0)
-    return list(_lease_fields(ShownLease(nothing, parse_holder(""))))
+    _add_lease_fields(fields, ShownLease(nothing, parse_holder("")))
+    return dict.fromkeys(fields)
+
+
+_NO_LEASE_FIELDS = _no_lease_fields()
 
 
 def _holder_fields(holder: Holder) -> dict[str, object]:
@@ -200,10 +206,7 @@ def parse_overview(fields: Any, *, backend: str) -> Overview:
             tuple(map(_pool, fields.get("works") or ())),
         )
     except (*MALFORMED, InvalidRequest) as error:
-        said = printable(f"{type(error).__name__}: {error}", longest=80)
-        raise CorruptState(
-            f"{backend}: what it tells of its pools can't be read: {said}"
-        ) from error
+        raise unreadable(backend, error) from error
 
 
 def _pool(fields: Any) -> ShownPool:
@@ -255,15 +258,15 @@ def _membership(fields: Any) -> ShownMembership:
 
 
 def _mark(fields: Any) -> ShownMark:
-    return ShownMark(_MARK_STATES.get(fields["state"], "marked"), _text(fields["asked_by"]))
+    return ShownMark(_MARK_STATES.get(fields["state"], "marked"), read_shown(fields["asked_by"]))
 
 
 def _properties(value: Any) -> Properties:
-    return tuple(sorted((read_name(key), _text(text)) for key, text in value.items()))
+    return tuple(sorted((read_name(key), read_shown(text)) for key, text in value.items()))
 
 
 def _lease(name: str, fields: Any) -> ShownLease:
-    identity = _text(fields["holder_identity"])
+    identity = read_shown(fields["holder_identity"])
     lease = Lease(
         name=name,
         fence=int(fields["fence"] or 0),
@@ -286,7 +289,7 @@ def _lease(name: str, fields: Any) -> ShownLease:
         release_time=read_optional(read_time, fields["release_time"]),
         expires_in_seconds=read_optional(read_number, fields["expires_in_seconds"]),
         renewed_by=_RENEWERS.get(fields["renewed_by"]),
-        ended=read_optional(_text, fields.get("ended")),
+        ended=read_optional(read_shown, fields.get("ended")),
     )
 
 
@@ -294,7 +297,7 @@ def _waiter(fields: Any) -> ShownWaiter:
     return ShownWaiter(
         place=int(fields["place"]),
         ticket=int(fields["ticket"]),
-        holder=parse_holder(_text(fields["holder_identity"])),
+        holder=parse_holder(read_shown(fields["holder_identity"])),
         count=int(fields["count"]),
         name=read_optional(read_name, fields["name"]),
         since=read_time(fields["since"]),
@@ -303,13 +306,9 @@ def _waiter(fields: Any) -> ShownWaiter:
         suspended=bool(fields.get("suspended")),
         priority=int(fields.get("priority") or 0),
         effective_priority=int(fields.get("effective_priority") or 0),
-        where=parse_conditions([_text(each) for each in fields.get("where") or ()]),
+        where=parse_conditions([read_shown(each) for each in fields.get("where") or ()]),
     )
 
 
 def _labels(value: Any) -> Labels:
-    return tuple((_text(key), _text(text)) for key, text in value.items())
-
-
-def _text(value: Any) -> str:
-    return printable(read_text(value), longest=_LONGEST_SHOWN)
+    return tuple((read_shown(key), read_shown(text)) for key, text in value.items())

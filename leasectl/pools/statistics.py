@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
-from typing import NamedTuple
 
 from leasectl.pools.timeline import Present, Timeline
 from leasectl.state.event import Event
+from leasectl.typed.tuples import NamedTuple
 
 PEAK_SECONDS = 60.0
 # Times of grants that are a pace apart are sums of numbers that no float has exactly.

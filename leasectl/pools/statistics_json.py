@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from leasectl.pools.series import Series
 from leasectl.pools.statistics import Spread, Statistics
 from leasectl.system.clock import rfc3339
+from leasectl.typed.hints import Any
 
 
 def encode_statistics(found: Statistics) -> dict[str, Any]:

@@ -10,12 +10,12 @@ from __future__ import annotations
 import math
 from array import array
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import NamedTuple
 
 from leasectl.engines.event_words import gained, is_got_instead
 from leasectl.engines.facts import Pool
 from leasectl.state.event import Event
 from leasectl.text.naming import is_reserved
+from leasectl.typed.tuples import NamedTuple
 
 
 class Present(NamedTuple):

@@ -7,12 +7,11 @@ is to hear whom it concerns.
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 from leasectl.engines.facts import Pool, QueueEntry
 from leasectl.engines.membership import Member
 from leasectl.engines.possible import Unmet, unmet
 from leasectl.model import Request
+from leasectl.typed.tuples import NamedTuple
 
 
 class UnmetWaiter(NamedTuple):

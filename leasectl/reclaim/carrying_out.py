@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
 
 from leasectl.engines.notes import Note, NoteChange
 from leasectl.leases.marks import (
@@ -17,6 +16,7 @@ from leasectl.reclaim.held import Held, LeaseId
 from leasectl.reclaim.look import Ground
 from leasectl.reclaim.plan import Step
 from leasectl.reclaim.wanted import Wanted
+from leasectl.typed.tuples import NamedTuple
 
 
 def free(ground: Ground, step: Step) -> tuple[str, ...]:

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 from leasectl.leases.marks import Mark, parse_mark
+from leasectl.typed.tuples import NamedTuple
 
 # What tells a lease from those that the same resource has had, and will have: name and fence.
 LeaseId = tuple[str, int]

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from contextlib import AbstractContextManager
-from typing import Callable, NamedTuple
 
 from leasectl.engines.facts import Resource
 from leasectl.engines.notes import Notes
@@ -17,6 +16,8 @@ from leasectl.engines.pool_admin import PoolAdmin
 from leasectl.reclaim.held import Held
 from leasectl.state.uses import LastUse
 from leasectl.system.clock import Clock
+from leasectl.typed.hints import Callable
+from leasectl.typed.tuples import NamedTuple
 
 # By handle and name.
 LastUses = Mapping[tuple[str, str], LastUse]

@@ -15,13 +15,13 @@ asked counts as taken back.
 from __future__ import annotations
 
 from collections.abc import Container, Iterable, Mapping, Sequence
-from typing import NamedTuple
 
 from leasectl.leases.marks import Mark
 from leasectl.reclaim.choice import in_order
 from leasectl.reclaim.held import Held, LeaseId
 from leasectl.reclaim.wanted import Wanted
 from leasectl.system.clock import earliest
+from leasectl.typed.tuples import NamedTuple
 
 
 class Asked(NamedTuple):

@@ -8,7 +8,6 @@ take holders again, but for those that took none before.
 from __future__ import annotations
 
 from collections.abc import Generator, Sequence
-from typing import NamedTuple
 
 from leasectl.engines import refusals
 from leasectl.engines.members import Members
@@ -18,6 +17,7 @@ from leasectl.reclaim.look import Ground
 from leasectl.reclaim.taking_back import Listener, take_back
 from leasectl.reclaim.wanted import Wanted
 from leasectl.system.poll import Sleep
+from leasectl.typed.tuples import NamedTuple
 
 
 class Removed(NamedTuple):

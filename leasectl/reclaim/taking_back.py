@@ -8,7 +8,6 @@ or by a signal, its marks are taken off; only when it is killed they end by them
 from __future__ import annotations
 
 from collections.abc import Generator, Sequence
-from typing import Callable, NamedTuple
 
 from leasectl.errors import BackendUnreachable, LeaseError, NotFound
 from leasectl.reclaim import carrying_out
@@ -16,6 +15,8 @@ from leasectl.reclaim.look import Ground, look
 from leasectl.reclaim.plan import Memory, Step, begin, last_step, next_step
 from leasectl.reclaim.wanted import Wanted
 from leasectl.system.poll import Sleep
+from leasectl.typed.hints import Callable
+from leasectl.typed.tuples import NamedTuple
 
 # So long it waits for further answers after one has come: a hundred are to be no hundred writes.
 _GATHER_SECONDS = 0.1
@@ -162,6 +163,10 @@ class _TakingBack:
                 yield self._pause(_GATHER_SECONDS)
             return
         assert self._memory is not None
+        if any(each.id not in self._memory.asked for each in step.ask):
+            # Somebody was faster, or has answered a mark of ours that we don't know to be put.
+            yield self._pause(_GATHER_SECONDS)
+            return
         # Whoever was asked may answer; whoever is meant may give back by itself.
         matters = bool(self._memory.asked) or self._memory.only is not None
         woken = yield Sleep(frozenset([fd] if matters else []), step.look_at)

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 from leasectl.errors import InvalidRequest
 from leasectl.text.durations import LONGEST_SECONDS, format_duration
 from leasectl.text.naming import MOST_AT_ONCE
+from leasectl.typed.tuples import NamedTuple
 
 # Nobody who has answered `keep`, or not at all, is asked again sooner.
 LEAST_PAUSE_SECONDS = 1.0

@@ -9,13 +9,13 @@ import signal
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Callable, NoReturn
 
 from leasectl.errors import LeaseError
 from leasectl.run.wanted import CONTINUE, FOR_GOOD, KILL, LET_GO
 from leasectl.system.clock import boottime_seconds
 from leasectl.system.signals import SignalDescriptor, ignore_children_as_inherited
 from leasectl.text.printable import printable
+from leasectl.typed.hints import Callable, NoReturn
 
 
 class CannotExecute(LeaseError):

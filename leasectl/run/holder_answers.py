@@ -8,13 +8,14 @@ pool the keeper sees marks and answers as the request says.
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from typing import TYPE_CHECKING, Callable, NamedTuple
 
 from leasectl.backends.kinds import kind_of_handle
 from leasectl.model import Handle, ReleaseTarget, whole
 from leasectl.run.child import Child
 from leasectl.system.clock import Clock
 from leasectl.system.request_threads import RequestThreads
+from leasectl.typed.hints import TYPE_CHECKING, Callable
+from leasectl.typed.tuples import NamedTuple
 
 if TYPE_CHECKING:
     from leasectl.engines.notes import Note

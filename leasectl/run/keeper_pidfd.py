@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-from typing import Callable
 
 from leasectl.errors import Interrupted, LeaseError
 from leasectl.leases.recovery import recover
@@ -13,6 +12,7 @@ from leasectl.state import keeper_process
 from leasectl.system.clock import Clock
 from leasectl.system.lock_wait import lock_limit
 from leasectl.system.process import open_pidfd
+from leasectl.typed.hints import Callable
 
 _TRY_AGAIN_SECONDS = 0.3
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Collection, Sequence
-from typing import TYPE_CHECKING, Any, Callable
 
 from leasectl.backends.kinds import kind_of_handle
 from leasectl.backends.opening import open_claim_watch, renew_seconds
@@ -23,6 +22,7 @@ from leasectl.system.process import this_process
 from leasectl.system.request_threads import Outcome
 from leasectl.text.naming import work_in
 from leasectl.text.wording import listed
+from leasectl.typed.hints import TYPE_CHECKING, Any, Callable
 
 if TYPE_CHECKING:
     from leasectl.backends.servers import ClaimWatch

@@ -7,7 +7,6 @@ this process is killed, either the command never starts, or the lease follows it
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Callable
 
 from leasectl.errors import Cancelled, LeaseError, LeaseLost, NotAllowed, NotFound
 from leasectl.leases.announce import announce
@@ -23,6 +22,7 @@ from leasectl.run.supervision import Beside, Supervisor
 from leasectl.system.clock import Clock
 from leasectl.system.lock_wait import lock_limit, wait_limit
 from leasectl.system.process import identify, this_process
+from leasectl.typed.hints import Callable
 
 # The command has ended: how, is not to wait for long for whoever holds the lock and is stopped.
 _GIVE_BACK_SECONDS = 5.0

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import Literal
 
 from leasectl.leases.properties import is_variable
 from leasectl.model import Handle, Request
+from leasectl.typed.hints import Literal
 
 OnLost = Literal["term", "kill", "ignore"]
 

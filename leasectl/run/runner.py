@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
-from typing import Callable
 
 from leasectl.backends.contract import Patience
 from leasectl.errors import (
@@ -26,6 +25,7 @@ from leasectl.system.clock import Clock
 from leasectl.system.lock_wait import wait_limit
 from leasectl.system.poll import Interrupt
 from leasectl.system.signals import SignalDescriptor
+from leasectl.typed.hints import Callable
 
 # What says how an attempt itself ended, so that how the one before ended no longer counts.
 _OF_THIS_ATTEMPT = (LeaseLost, CommandNotFound, CannotExecute)

@@ -6,7 +6,6 @@ import os
 import signal
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
-from typing import Callable, Protocol
 
 from leasectl.errors import LeaseLost
 from leasectl.run.child import Child, Ending
@@ -15,6 +14,7 @@ from leasectl.run.plan import OnLost, Plan
 from leasectl.system.clock import Clock, earliest
 from leasectl.system.poll import READABLE, Interrupt, sleep
 from leasectl.system.signals import SignalDescriptor
+from leasectl.typed.hints import Callable, Protocol
 
 FORWARDED = (
     signal.SIGHUP,

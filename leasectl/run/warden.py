@@ -14,12 +14,12 @@ import contextlib
 import ctypes
 import os
 import signal
-from typing import Callable, NoReturn
 
 from leasectl.run.wanted import CONTINUE, FOR_GOOD, KILL, LET_GO
 from leasectl.system.clock import boottime_seconds
 from leasectl.system.poll import is_readable, sleep
 from leasectl.system.signals import SignalDescriptor
+from leasectl.typed.hints import Callable, NoReturn
 
 _PR_SET_PDEATHSIG = 1
 _PR_SET_CHILD_SUBREAPER = 36

@@ -13,7 +13,6 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Awaitable, Mapping
-from typing import Callable
 
 from starlette.requests import Request
 from starlette.responses import JSONResponse, PlainTextResponse, Response
@@ -44,6 +43,7 @@ from leasectl.server.served_leases import ServedLeases
 from leasectl.server.threads import TooManyWait
 from leasectl.text.naming import LONGEST_TYPE, is_name, is_reserved
 from leasectl.text.printable import printable
+from leasectl.typed.hints import Callable
 
 IDEMPOTENCY_KEY = "Idempotency-Key"
 LONGEST_BODY_BYTES = 1 << 20

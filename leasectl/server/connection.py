@@ -10,13 +10,13 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import socket
-from typing import Any
 
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from leasectl.http.connection import KEEP_ALIVE
 from leasectl.server.delivery import GONE, TcpState, has_arrived, look_at
 from leasectl.system.backoff import Backoff, Pauses
+from leasectl.typed.hints import Any
 
 # Where a request's scope has its connection.
 SCOPE_KEY = "leasectl.connection"

@@ -11,7 +11,8 @@ import fcntl
 import socket
 import struct
 import termios
-from typing import NamedTuple
+
+from leasectl.typed.tuples import NamedTuple
 
 _TCP_CLOSE = 7
 # tcpi_state is the first byte of struct tcp_info, in linux/tcp.h.

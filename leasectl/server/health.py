@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Callable
 
 from leasectl.state.directory import State
 from leasectl.state.soundness import check_readable
+from leasectl.typed.hints import Callable
 
 
 class Health:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Hashable
-from typing import Callable
 
 from leasectl.errors import (
     BackendUnreachable,
@@ -14,6 +13,7 @@ from leasectl.errors import (
     StateUnwritable,
 )
 from leasectl.system.clock import Clock
+from leasectl.typed.hints import Callable
 
 _TELL_AGAIN_SECONDS = 60.0
 # What no client is to blame for, and none can put right.

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from typing import Callable
 
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
 from leasectl.server.connection import ClientConnection
 from leasectl.text.printable import printable
+from leasectl.typed.hints import Callable
 
 
 class LeaseResponse(Response):

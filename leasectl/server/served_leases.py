@@ -10,7 +10,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Coroutine, Sequence
 from functools import partial
-from typing import Any, Callable, TypeVar
 
 from leasectl.backends.contract import Patience
 from leasectl.engines.refusals import too_few
@@ -34,6 +33,7 @@ from leasectl.state.amendments import note_answer
 from leasectl.system.clock import Clock
 from leasectl.system.process import is_dead
 from leasectl.system.wakeup import Wakeup
+from leasectl.typed.hints import Any, Callable, TypeVar
 
 Result = TypeVar("Result")
 

@@ -9,7 +9,6 @@ import resource
 import signal
 import socket
 from collections.abc import Iterator
-from typing import Any, Callable
 
 import uvicorn
 from starlette.types import ASGIApp
@@ -33,6 +32,7 @@ from leasectl.server.served_leases import ServedLeases
 from leasectl.server.threads import ServiceThreads
 from leasectl.system import afterwards
 from leasectl.system.clock import Clock
+from leasectl.typed.hints import Any, Callable
 
 BACKLOG = 4096
 # Long enough for answers on their way; waits are ended, not waited for.

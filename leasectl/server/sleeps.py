@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Generator
-from typing import Callable, TypeVar
 
 from leasectl.system.poll import Sleep
+from leasectl.typed.hints import Callable, TypeVar
 
 Result = TypeVar("Result")
 

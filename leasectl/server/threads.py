@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import threading
 from concurrent.futures import ThreadPoolExecutor
-from typing import Callable, TypeVar
 
 from leasectl.backends.contract import Patience
 from leasectl.errors import Cancelled, LeaseError
@@ -14,6 +13,7 @@ from leasectl.leases.service import Service
 from leasectl.model import Handle, Request
 from leasectl.system.poll import READABLE, Interrupt
 from leasectl.system.wakeup import Wakeup
+from leasectl.typed.hints import Callable, TypeVar
 
 Result = TypeVar("Result")
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Coroutine
-from typing import Any, Callable
 
 from leasectl.model import Handle, Request
 from leasectl.server.grants import key_in
+from leasectl.typed.hints import Any, Callable
 
 
 class ClientWait:

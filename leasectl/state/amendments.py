@@ -7,12 +7,11 @@ Each of these belongs inside `State.transaction`.
 
 from __future__ import annotations
 
-from typing import Literal
-
 from leasectl.model import Handle, Process
 from leasectl.state import rows
 from leasectl.state.directory import State
 from leasectl.state.handles import Handles, is_watched
+from leasectl.typed.hints import Literal
 
 
 def count_lost_replies(state: State, handle: Handle, number: int) -> None:

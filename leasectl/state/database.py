@@ -6,7 +6,6 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
-import sqlite3
 import stat
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -18,9 +17,17 @@ from leasectl.errors import (
     is_out_of_files,
     out_of_files,
 )
+from leasectl.typed.hints import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import sqlite3
+else:  # of which that is made; it loads `datetime` besides
+    import _sqlite3 as sqlite3
 
 SCHEMA_VERSION = 10
 APPLICATION_ID = 0x6C656173  # "leas"
+# Of a process: few commands make so many.
+TRANSACTIONS_OF_MANY = 16
 _FILES_OF_SQLITE = 3  # the database, its log, the index of that
 
 
@@ -65,6 +72,18 @@ def _prepare(path: str, db: sqlite3.Connection, *, alone: bool) -> None:
     db.execute("PRAGMA synchronous = NORMAL")
     # Small, because a log that no process has open is read through by the next that opens it.
     db.execute("PRAGMA wal_autocheckpoint = 1000")
+
+
+def let_log_grow(db: sqlite3.Connection) -> None:
+    """Have the log be emptied a third as often, by a process that changes the database often.
+
+    To empty it takes until the disk has answered three times, and nobody has the lock meanwhile. A
+    short command does it as early as ever, and then with what such a process has left.
+
+    Args:
+        db: With a log of up to three MiB from here on: `event_rows` leaves room for that.
+    """
+    db.execute("PRAGMA wal_autocheckpoint = 3000")
 
 
 def connect_to_show(path: str) -> sqlite3.Connection:

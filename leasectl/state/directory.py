@@ -6,29 +6,31 @@ while waiting for anything else.
 
 from __future__ import annotations
 
+import _sqlite3 as sqlite3
 import contextlib
 import errno
 import fcntl
 import os
-import sqlite3
 import struct
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
-from typing import Callable
 
 from leasectl.errors import StateUnwritable
 from leasectl.state.database import (
+    TRANSACTIONS_OF_MANY,
     absolute,
     check_directory,
     connect,
     connect_to_show,
     errors_of,
+    let_log_grow,
     translate,
 )
 from leasectl.state.event_rows import EventRows
 from leasectl.state.names_files import NamesFiles
 from leasectl.system.lock_wait import flock_exclusive
 from leasectl.system.process import boot_id
+from leasectl.typed.hints import Callable
 
 # Room for a note (`names_files`), and at its end for what was drawn of which block of `fences`: a
 # mark, the last fence that was drawn, and the last that may be, 0 if a new block is needed.
@@ -60,8 +62,7 @@ class State:
         # One for all: a generator for each would be a tenth of all that is done there.
         self._whole, self._part = _Transaction(self), nullcontext(db)
         self._wakers: list[int] = []
-        self._is_to_write_back = False
-        self._reserved = 0
+        self._is_to_write_back, self._reserved = False, 0
         self.names_files = NamesFiles(directory, lock_fd, db)
         self.events = EventRows(db, lock_fd)
         self.on_close: list[Callable[[], None]] = []
@@ -137,7 +138,7 @@ class State:
         """Change the database alone and at once; inside another transaction, be part of it.
 
         Staged names files are put in place right after the commit, under the same lock. Who was to
-        be woken is woken then, whatever happens to this process.
+        be woken is woken once it is let go, whatever happens to this process.
 
         Raises:
             StateUnwritable: The disk is full or read-only; nothing has changed.
@@ -148,12 +149,14 @@ class State:
     def _begin(self) -> None:
         self.is_changing = True
         self.transactions += 1
+        if self.transactions == TRANSACTIONS_OF_MANY:
+            let_log_grow(self.db)
         flock_exclusive(self._lock_fd)
         self.names_files.finish_for_the_dead()
         self.db.execute("BEGIN IMMEDIATE")
 
     def _commit(self) -> None:
-        self.events.write(self._wake_waiter)
+        self.events.write(lambda pipe: self.wake(self.waiter_pipe(pipe)))
         self.names_files.commit()
         if self._is_to_write_back:
             self._write_back()
@@ -166,17 +169,14 @@ class State:
                 raise error
 
     def _let_go(self) -> None:
-        self.is_changing = False
-        self._is_to_write_back, self._reserved = False, 0
-        self.names_files.unstage()
-        self.events.clear()
-        fcntl.flock(self._lock_fd, fcntl.LOCK_UN)
-        wakers, self._wakers = self._wakers, []
-        for fd in wakers:
-            os.close(fd)
-
-    def _wake_waiter(self, pipe: str) -> bool:
-        return self.wake(self.waiter_pipe(pipe))
+        try:  # first of all, as the next can go on while the rest is done, whatever a signal raises
+            fcntl.flock(self._lock_fd, fcntl.LOCK_UN)
+        finally:
+            self.is_changing, self._is_to_write_back, self._reserved = False, False, 0
+            while self._wakers:
+                os.close(self._wakers.pop())
+            self.names_files.unstage()
+            self.events.clear()
 
     def was_removed(self) -> bool:
         """Tell whether the directory is gone, or is another than the one that was opened."""

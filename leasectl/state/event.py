@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from operator import itemgetter
-from typing import Callable, Literal, NamedTuple
 
 from leasectl.errors import InvalidRequest
 from leasectl.state.event_rows import KEPT_NUMBER, KEPT_SECONDS, EventRows
 from leasectl.text.durations import parse_duration
 from leasectl.text.printable import printable
+from leasectl.typed.hints import Callable, Literal
+from leasectl.typed.tuples import NamedTuple
 
 EventKind = Literal[
     "queued",  # a ticket was put

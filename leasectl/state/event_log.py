@@ -9,7 +9,6 @@ from __future__ import annotations
 import os
 import sqlite3
 from collections.abc import Iterator
-from typing import Any, Callable
 
 from leasectl.state.database import unlink
 from leasectl.state.directory import State
@@ -18,6 +17,7 @@ from leasectl.state.event_rows import EVENT_COLUMNS
 from leasectl.state.pipes import listen
 from leasectl.state.rows import insert, parse_optional_process
 from leasectl.system.process import is_dead, this_process
+from leasectl.typed.hints import Any, Callable
 
 # Read in such pieces: who reads for long keeps the database's log from being emptied.
 _READ_AT_ONCE = 2000

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import os
-import sqlite3
 from collections.abc import Sequence
-from typing import Callable
 
 from leasectl.text.naming import is_reserved
+from leasectl.typed.hints import TYPE_CHECKING, Callable
+
+if TYPE_CHECKING:
+    import sqlite3
+else:  # of which that is made; it loads `datetime` besides
+    import _sqlite3 as sqlite3
 
 # The usual `state.event.Kept`.
 KEPT_SECONDS = 30 * 86400.0
@@ -78,7 +82,7 @@ class EventRows:
         if not is_written(pool_type, kind):
             return
         # A NULL is left out: Python's sqlite3 takes long over a None.
-        seconds = tuple(each for each in (wait, hold) if each is not None)
+        seconds = (() if wait is None else (wait,)) + (() if hold is None else (hold,))
         self._rows.append((_INSERTS[wait is not None, hold is not None], (
             time, kind, backend, pool_type, ",".join(names), ",".join(map(str, fences)), handle,
             acquisition, holder, count, priority, ticket, grant, by, reason, *seconds,

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import sqlite3
-from typing import Callable
-
 from leasectl.model import parse_process
 from leasectl.system.process import is_dead
+from leasectl.typed.hints import TYPE_CHECKING, Callable
+
+if TYPE_CHECKING:
+    import sqlite3
 
 # So many are removed at once, at most, of those that are over: nobody is to wait for that.
 _TRIMMED_AT_ONCE = 512

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import sqlite3
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from functools import lru_cache
-from typing import Any, Callable, get_args
 
 from leasectl.model import (
     Handle,
@@ -28,10 +26,21 @@ from leasectl.state.rows import (
     parse_optional_process,
     parse_where,
 )
+from leasectl.typed.hints import TYPE_CHECKING, Any, Callable, get_args
+
+if TYPE_CHECKING:
+    import sqlite3
 
 _LEASE_COLUMNS = (
     "handle, name, position, fence, ticket, grant_number, acquire_time, renew_time, "
     "lease_transitions"
+)
+# In the order in which `parse_handle` takes them.
+HANDLE_COLUMNS = (
+    "id, backend, type, types, count, name, ttl_seconds, release_after_seconds, scope, labels, "
+    "owner, holder_identity, state, acquisition, guard, waiter, runner, shared_dir, lost, "
+    "settings, lost_replies, cancelled, adopted_claim, served, unconfirmed, explicit_ttl, "
+    "priority, release_between, where_properties, on_reclaim, lost_reason, joined"
 )
 _HANDLES_AT_ONCE = 500  # older SQLite takes 999 values in a statement
 _SCOPES: dict[str, Scope] = {each: each for each in get_args(Scope)}
@@ -80,61 +89,74 @@ def encode_handle(handle: Handle) -> dict[str, object]:
     }
 
 
-def parse_handle(row: Mapping[str, Any], leases: Sequence[sqlite3.Row]) -> Handle:
+def new_row(handle: Handle, *, watched: bool) -> dict[str, object]:
+    """The row of a new request; of a watched one the keeper has something to do for it."""
+    row = {**encode_handle(handle), "watched": int(watched)}
+    # NULL is the default, and Python's sqlite3 takes long over a None.
+    return {column: value for column, value in row.items() if value is not None}
+
+
+def parse_handle(row: Iterable[Any], leases: Sequence[sqlite3.Row]) -> Handle:
     """Read a handle.
 
     Args:
-        row: As `encode_handle` writes it, and ``release_at``.
+        row: `HANDLE_COLUMNS`, and when it is to be released.
         leases: Rows of what it holds, in order.
 
     Raises:
         ValueError: There is something in it that no version writes.
     """
-    labels = parse_labels(row["labels"])
+    # By their places: there may be thousands, and names are looked up one after the other.
+    (
+        handle_id, backend, pool_type, types, count, name, ttl_seconds, release_after_seconds,
+        scope, label_text, owner, holder_identity, state, acquisition, guard, waiter, runner,
+        shared_dir, lost, settings, lost_replies, cancelled, adopted_claim, served, unconfirmed,
+        explicit_ttl, priority, release_between, where, on_reclaim, lost_reason, joined, release_at,
+    ) = row  # fmt: skip
+    labels = parse_labels(label_text)
     # What a process of schema 2 writes after the migration has these flags as labels only.
     by_label = dict(labels) if labels else {}
-    adopted_claim = row["adopted_claim"]
     if adopted_claim is None:
         adopted_claim = by_label.get(ADOPTED_LABEL)
-    types = row["types"]
     request = _request(
-        types or row["type"],
-        row["count"],
-        row["name"],
-        row["ttl_seconds"],
-        row["release_after_seconds"],
-        row["scope"],
+        types or pool_type,
+        count,
+        name,
+        ttl_seconds,
+        release_after_seconds,
+        scope,
         labels_for_people(labels) if labels else (),
-        row["priority"],
-        row["release_between"],
-        row["where_properties"],
-        row["on_reclaim"],
+        priority,
+        release_between,
+        where,
+        on_reclaim,
     )
+    is_first = state == "acquiring" and acquisition == 1
     return Handle(
-        id=row["id"],
-        backend=row["backend"],
+        id=handle_id,
+        backend=backend,
         request=request,
-        owner=row["owner"],
-        holder_identity=row["holder_identity"],
-        state=_state(row["state"]),
-        acquisition=row["acquisition"],
-        leases=tuple(_lease(each, row["holder_identity"], request) for each in leases),
-        guard=parse_optional_process(row["guard"]),
-        waiter=parse_optional_process(row["waiter"]),
-        runner=parse_optional_process(row["runner"]),
-        shared_dir=row["shared_dir"],
-        release_at=row["release_at"],
-        lost=bool(row["lost"]),
-        settings=row["settings"],
-        lost_replies=row["lost_replies"],
-        cancelled=bool(row["cancelled"]),
+        owner=owner,
+        holder_identity=holder_identity,
+        state=_state(state),
+        acquisition=acquisition,
+        leases=tuple([_lease(each, holder_identity, request) for each in leases]),
+        guard=parse_optional_process(guard),
+        waiter=parse_optional_process(waiter),
+        runner=parse_optional_process(runner),
+        shared_dir=shared_dir,
+        release_at=release_at,
+        lost=bool(lost),
+        settings=settings,
+        lost_replies=lost_replies,
+        cancelled=bool(cancelled),
         adopted_claim=adopted_claim,
-        served=bool(row["served"]) or SERVED_LABEL in by_label,
-        unconfirmed=bool(row["unconfirmed"]),
-        explicit_ttl=bool(row["explicit_ttl"]),
-        granted_type=_granted_type(row) if types else None,
-        lost_reason=row["lost_reason"],
-        joined=row["joined"] is not None,
+        served=bool(served) or SERVED_LABEL in by_label,
+        unconfirmed=bool(unconfirmed),
+        explicit_ttl=bool(explicit_ttl),
+        granted_type=pool_type if types and not is_first else None,  # of the last grant
+        lost_reason=lost_reason,
+        joined=joined is not None,
     )
 
 
@@ -223,12 +245,6 @@ def _lease(row: sqlite3.Row, holder_identity: str, request: Request) -> Lease:
         transitions,
         request.labels,
     )
-
-
-def _granted_type(row: Mapping[str, Any]) -> str | None:
-    """The type of the last grant, of a record with several types."""
-    is_first = row["state"] == "acquiring" and row["acquisition"] == 1
-    return None if is_first else str(row["type"])
 
 
 def _parse_range(text: str | None) -> tuple[float, float] | None:

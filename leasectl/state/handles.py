@@ -5,10 +5,9 @@ Every method that changes something belongs inside `State.transaction`.
 
 from __future__ import annotations
 
+import _sqlite3 as sqlite3
 import os
-import sqlite3
 from collections.abc import Collection, Sequence
-from typing import Any
 
 from leasectl.errors import NotFound
 from leasectl.model import Handle, Lease, Process, whole
@@ -20,14 +19,18 @@ from leasectl.system.process import is_dead
 from leasectl.text.naming import is_name
 from leasectl.text.printable import printable
 
-_SELECT = f"SELECT *, {RELEASE_AT} AS release_at FROM handle"
+_SELECT = f"SELECT {handle_rows.HANDLE_COLUMNS}, {RELEASE_AT} FROM handle"
+_TELLS = (
+    "guard IS NOT NULL OR runner IS NOT NULL OR ttl_seconds IS NOT NULL OR served OR unconfirmed "
+    "OR labels <> '' OR id IN (SELECT handle FROM timer)"
+)
 _ALPHABET = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"
 
 
 def new_id(pool_type: str) -> str:
     """Make up a handle's id, ``<type>-XXXXXX``."""
     # 256 isn't a multiple of 62; the small bias doesn't matter, the record's key is unique.
-    return f"{pool_type}-" + "".join(_ALPHABET[byte % len(_ALPHABET)] for byte in os.urandom(6))
+    return f"{pool_type}-" + "".join([_ALPHABET[byte % 62] for byte in os.urandom(6)])
 
 
 class Handles:
@@ -76,6 +79,10 @@ class Handles:
         """All that aren't released, by their ids; if that isn't asked for, as if they held none."""
         return self._select("WHERE state <> 'released' ORDER BY id", with_leases=with_leases)
 
+    def telling(self) -> list[Handle]:
+        """As `active` without leases, but for those that tell no more than that they hold some."""
+        return self._select(f"WHERE state <> 'released' AND ({_TELLS})", with_leases=False)
+
     def any_watched(self) -> bool:
         """Tell whether the keeper has anything to see to, `Stay`s and `MadePool`s too."""
         return bool(
@@ -122,12 +129,12 @@ class Handles:
             remote: What it gets lives on a server.
             now: CLOCK_BOOTTIME, seconds, where it is queued now; None where it isn't.
         """
-        row = handle_rows.encode_handle(handle)
-        row["queued_at"] = now
-        row["watched"] = int(is_watched(handle, remote=remote))
-        # NULL is the default, and Python's sqlite3 takes long over a None.
-        given = {column: value for column, value in row.items() if value is not None}
-        rows.insert(self._state.db, "handle", given)
+        watched = is_watched(handle, remote=remote)
+        self.insert(handle_rows.new_row(handle, watched=watched), now=now)
+
+    def insert(self, row: dict[str, object], *, now: float | None) -> None:
+        """As `create`, with a `new_row` that was made before others had to wait for it."""
+        rows.insert(self._state.db, "handle", row if now is None else {**row, "queued_at": now})
 
     def begin_again(
         self,
@@ -296,10 +303,8 @@ class Handles:
             rows.insert(self._state.db, "lease", row, replace=True)
 
     def _remove(self, handle_id: str, names: Collection[str]) -> None:
-        self._state.db.executemany(
-            "DELETE FROM lease WHERE handle = ? AND name = ?",
-            [(handle_id, name) for name in names],
-        )
+        sql = "DELETE FROM lease WHERE handle = ? AND name = ?"
+        self._state.db.executemany(sql, [(handle_id, name) for name in names])
         self.timers.disarm(handle_id, names)
 
     def _clear(self, handle_id: str) -> None:
@@ -308,21 +313,17 @@ class Handles:
         self._state.stage_names(handle_id, ())
 
     def _select(self, where: str, *values: object, with_leases: bool = True) -> list[Handle]:
-        # As a dict: a sqlite3.Row compares names one after the other each time that it is asked.
-        read = self._state.query(f"{_SELECT} {where}", *values)
-        names = read[0].keys() if read else ()
-        found = [dict(zip(names, row)) for row in read]
-        ids = (row["id"] for row in found if with_leases)
-        leases = handle_rows.leases_of(tuple(ids), self._state.query)
-        return [self._handle(row, leases.get(row["id"], ())) for row in found]
+        found = self._state.query(f"{_SELECT} {where}", *values)
+        ids = tuple([row[0] for row in found]) if with_leases else ()
+        leases = handle_rows.leases_of(ids, self._state.query)
+        return [self._handle(row, leases.get(row[0], ())) for row in found]
 
-    def _handle(self, row: dict[str, Any], leases: Sequence[sqlite3.Row]) -> Handle:
-        handle_id = row["id"]
+    def _handle(self, row: sqlite3.Row, leases: Sequence[sqlite3.Row]) -> Handle:
         try:
             return handle_rows.parse_handle(row, leases)
         except ValueError as error:
             raise corrupt(
-                self._state.path("state.db"), f'holds a bad record of "{handle_id}": {error}'
+                self._state.path("state.db"), f'holds a bad record of "{row[0]}": {error}'
             ) from error
 
 
@@ -336,10 +337,10 @@ def is_watched(handle: Handle, *, remote: bool) -> bool:
         handle: As it is, or is about to be.
         remote: Its leases live on a server; counts only while it is acquired.
     """
-    delayed = handle.request.release_after_seconds is not None
-    under_way = remote and handle.waiter is not None
+    request, under_way = handle.request, remote and handle.waiter is not None
+    delayed, expires = request.release_after_seconds is not None, request.ttl_seconds is not None
     followed = handle.guard is not None or handle.runner is not None
-    return followed or delayed or under_way or renews_itself(handle)
+    return followed or delayed or under_way or (expires and renews_itself(handle))
 
 
 def renews_itself(handle: Handle) -> bool:

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import signal
 import sys
 from collections.abc import Sequence
 
@@ -20,6 +19,7 @@ from leasectl.state import keeper_version
 from leasectl.state.database import errors_of
 from leasectl.state.directory import State
 from leasectl.state.rows import insert
+from leasectl.system import c_signal as signal
 from leasectl.system.process import identify, own_pid_namespace
 
 # What an interpreter may need to start, and what later backends read paths from; no secrets.

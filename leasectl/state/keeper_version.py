@@ -10,13 +10,11 @@ that can't read it any more has to be replaced.
 from __future__ import annotations
 
 import os
-import signal
-import sqlite3
-from typing import NamedTuple
 
 import leasectl
 from leasectl.model import Process, parse_process
 from leasectl.state.rows import insert
+from leasectl.system import c_signal as signal
 from leasectl.system.process import (
     Liveness,
     liveness,
@@ -24,6 +22,11 @@ from leasectl.system.process import (
     own_pid_namespace,
     this_process,
 )
+from leasectl.typed.hints import TYPE_CHECKING
+from leasectl.typed.tuples import NamedTuple
+
+if TYPE_CHECKING:
+    import sqlite3
 
 CODE_FOLDER = os.path.dirname(os.path.dirname(os.path.abspath(leasectl.__file__)))
 
@@ -92,7 +95,7 @@ def hand_over(db: sqlite3.Connection) -> bool:
     return True
 
 
-def send(process: Process, signum: signal.Signals) -> None:
+def send(process: Process, signum: int) -> None:
     """Send a signal to that very process; nothing happens if it has ended."""
     pidfd = open_pidfd(process)
     if pidfd is None:

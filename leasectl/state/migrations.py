@@ -7,12 +7,12 @@ A step may find processes of the version before at work, as `schema` says. It ne
 from __future__ import annotations
 
 import sqlite3
-from typing import Callable
 
 from leasectl.state.fences import write_back
 from leasectl.state.keeper_version import hand_over
 from leasectl.state.rows import ADOPTED_LABEL, SERVED_LABEL
 from leasectl.state.schema import new_state_id
+from leasectl.typed.hints import Callable
 
 
 def migrate(db: sqlite3.Connection, *, to: int) -> None:

@@ -10,11 +10,14 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
-import sqlite3
 from collections.abc import Iterable, Sequence
 
 from leasectl.errors import StateUnwritable
 from leasectl.state.database import make_folder, unlink
+from leasectl.typed.hints import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import sqlite3
 
 _NOTE_MARK = b"+"
 
@@ -26,7 +29,7 @@ class _Occupied(StateUnwritable):
 class NamesFiles:
     """The names files of one state directory.
 
-    All but `path`, `stage`, `is_there` and `are_changing` needs ``state.lock``.
+    All but `path`, `stage`, `unstage`, `is_there` and `are_changing` needs ``state.lock``.
 
     Args:
         directory: The state directory.

@@ -12,6 +12,11 @@ from leasectl.state.database import errors_of, make_folder, unlink
 from leasectl.state.directory import State
 from leasectl.system.named_pipe import NamedPipe, is_read
 
+_LISTENING = (
+    "SELECT id, acquisition, runner IS NOT NULL, state = 'acquiring' FROM handle "
+    "WHERE state <> 'released' AND (runner IS NOT NULL OR state = 'acquiring')"
+)
+
 
 def listen(path: str) -> NamedPipe:
     """Make a named pipe in the folder, and the folder if it has been removed.
@@ -38,17 +43,24 @@ def unused(state: State) -> Iterator[str]:
 
     Those that are on record as somebody's aren't asked: it would wake them all.
     """
-    used = {state.waiter_pipe(pipe) for (pipe,) in state.query("SELECT pipe FROM ticket")}
-    runners = state.query("SELECT id FROM handle WHERE runner IS NOT NULL AND state <> 'released'")
-    used |= {state.runner_pipe(handle_id) for (handle_id,) in runners}
-    acquiring = state.query("SELECT id, acquisition FROM handle WHERE state = 'acquiring'")
-    used |= {state.cancel_pipe(handle_id, acquisition) for handle_id, acquisition in acquiring}
     try:
         names = sorted(os.listdir(state.path("waiters")))
     except FileNotFoundError:
         return
+    used = _on_record(state) if names else set()
     for name in names:
         path = state.waiter_pipe(name)
         # Some have a reader before it is on record what for.
         if path not in used and not is_read(path):
             yield path
+
+
+def _on_record(state: State) -> set[str]:
+    """The paths of pipes that a record has as somebody's."""
+    used = {state.waiter_pipe(pipe) for (pipe,) in state.query("SELECT pipe FROM ticket")}
+    for handle_id, acquisition, is_run, is_acquired in state.query(_LISTENING):
+        if is_run:
+            used.add(state.runner_pipe(handle_id))
+        if is_acquired:
+            used.add(state.cancel_pipe(handle_id, acquisition))
+    return used

@@ -12,10 +12,10 @@ import os
 import sqlite3
 import time
 import urllib.parse
-from typing import Any
 
 from leasectl.errors import LeaseError
 from leasectl.state.database import check_directory
+from leasectl.typed.hints import Any
 
 _PATIENCE_SECONDS = 1.0
 

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-import sqlite3
 from collections.abc import Mapping
 from functools import lru_cache
 
 from leasectl.model import Handle, Labels, Process, Where, parse_process
+from leasectl.typed.hints import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import sqlite3
 
 # Who asked a server of ours, for people; ":" keeps it apart from the labels that they can give.
 SERVED_LABEL = "serve:client"
@@ -42,6 +45,8 @@ def _insert_into(table: str, columns: tuple[str, ...], replace: bool) -> str:
 
 def encode_labels(labels: Labels) -> str:
     """Write labels as one text; `parse_labels` reads it back."""
+    if not labels:
+        return ""
     return "\n".join(f"{key}={value}" for key, value in labels)
 
 

@@ -11,11 +11,11 @@ import fcntl
 import os
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Callable
 
 from leasectl.errors import CorruptState, StateUnwritable
 from leasectl.system.lock_wait import flock_exclusive
 from leasectl.text.naming import is_name
+from leasectl.typed.hints import Callable
 
 FILE_NAME = "leases"
 # SHARED_DIR is carried as a flat Secret: no sub-folders, 1 MiB, names of letters, digits, ".-_".

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import re
-from typing import NamedTuple
 
 from leasectl.state.directory import State
+from leasectl.typed.tuples import NamedTuple
 
 _NULL = re.compile(r"NULL value in (\w+)\.(\w+)")
 

@@ -5,11 +5,10 @@ Every method that changes something belongs inside `State.transaction`.
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 from leasectl.model import Process, parse_process
 from leasectl.state.directory import State
 from leasectl.state.rows import insert
+from leasectl.typed.tuples import NamedTuple
 
 
 class Stay(NamedTuple):

@@ -8,12 +8,13 @@ acquisition. Every method that changes something belongs inside `State.transacti
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, NamedTuple
 
 from leasectl.model import Handle, ReleaseTarget
 from leasectl.state.directory import State
 from leasectl.state.handles import is_watched
 from leasectl.state.rows import insert
+from leasectl.typed.hints import TYPE_CHECKING
+from leasectl.typed.tuples import NamedTuple
 
 if TYPE_CHECKING:
     import sqlite3

@@ -8,13 +8,14 @@ only what was noted since; what is read is never older than what is noted.
 from __future__ import annotations
 
 import contextlib
-from typing import TYPE_CHECKING, NamedTuple
 
 from leasectl.errors import LeaseError
 from leasectl.model import Process
 from leasectl.state.database import corrupt
 from leasectl.state.directory import State
 from leasectl.state.rows import is_renewed, parse_optional_process
+from leasectl.typed.hints import TYPE_CHECKING
+from leasectl.typed.tuples import NamedTuple
 
 if TYPE_CHECKING:
     import sqlite3

@@ -9,17 +9,22 @@ or when that takes too long.
 from __future__ import annotations
 
 import contextlib
-import queue
 import signal
 import threading
-from typing import Callable
+
+from leasectl.typed.hints import TYPE_CHECKING, Callable
+
+if TYPE_CHECKING:
+    from queue import SimpleQueue
+else:  # of which `queue` is made; it loads more besides
+    from _queue import SimpleQueue
 
 # For a request and its answer, of a server that has answered just before.
 LONGEST_SECONDS = 3.0
 
 _left: Callable[[], object] | None = None
 _goes_on = False
-_begun: tuple[threading.Thread, queue.SimpleQueue[Callable[[], object]]] | None = None
+_begun: tuple[threading.Thread, SimpleQueue[Callable[[], object]]] | None = None
 _lock = threading.Lock()
 
 
@@ -47,7 +52,7 @@ def begin(work: Callable[[], object]) -> None:
     global _begun
     with _lock, contextlib.suppress(RuntimeError):
         if _begun is None or not _begun[0].is_alive():  # it doesn't outlive a fork
-            works: queue.SimpleQueue[Callable[[], object]] = queue.SimpleQueue()
+            works: SimpleQueue[Callable[[], object]] = SimpleQueue()
             thread = threading.Thread(
                 target=_do_all, args=(works,), name="leasectl-afterwards", daemon=True
             )
@@ -74,7 +79,7 @@ def finish() -> None:
         is_done.wait(LONGEST_SECONDS)
 
 
-def _do_all(works: queue.SimpleQueue[Callable[[], object]]) -> None:
+def _do_all(works: SimpleQueue[Callable[[], object]]) -> None:
     # Or those that the main thread blocks later, to read them, would be taken here.
     signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
     while True:

@@ -7,7 +7,8 @@ one thing (which member is next, what else is due), it has the schedule alone.
 
 from __future__ import annotations
 
-from typing import Callable, NamedTuple, TypeVar
+from leasectl.typed.hints import Callable, TypeVar
+from leasectl.typed.tuples import NamedTuple
 
 # Far beyond any cap, and no float overflows.
 _MOST_DOUBLINGS = 64

@@ -9,7 +9,9 @@ from __future__ import annotations
 
 import time
 from functools import lru_cache
-from typing import Callable, NamedTuple
+
+from leasectl.typed.hints import Callable
+from leasectl.typed.tuples import NamedTuple
 
 
 def boottime_seconds() -> float:
@@ -29,6 +31,7 @@ class Clock(NamedTuple):
     wall: Callable[[], float] = time.time
 
 
+@lru_cache(maxsize=64)  # of thousands that are written most are twice in a row
 def rfc3339(wall_seconds: float | None) -> str | None:
     """Write a wall-clock time as RFC 3339 in UTC with microseconds, as Kubernetes' MicroTime."""
     if wall_seconds is None:
@@ -44,4 +47,8 @@ def _second(whole: int) -> str:
 
 def earliest(*times: float | None) -> float | None:
     """The first of some times, where None means never."""
-    return min((time for time in times if time is not None), default=None)
+    first = None
+    for each in times:
+        if each is not None and (first is None or each < first):
+            first = each
+    return first

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Hashable
-from typing import Generic, TypeVar
+
+from leasectl.typed.hints import Generic, TypeVar
 
 Key = TypeVar("Key", bound=Hashable)
 

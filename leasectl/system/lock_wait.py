@@ -10,15 +10,15 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import os
-import signal
 import time
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
 from types import FrameType
-from typing import NamedTuple
 
 from leasectl.errors import LockHeld
+from leasectl.system import c_signal as signal
 from leasectl.system import signals
+from leasectl.typed.tuples import NamedTuple
 
 CLEAN_UP_SECONDS = 0.5
 _LATER_SECONDS = 1.0
@@ -57,10 +57,12 @@ def flock_exclusive(fd: int) -> None:
             in a `SignalDescriptor`; the lock may be held or not.
         LockHeld: It took longer than `lock_limit` allows; the lock may be held or not.
     """
-    if _is_taken(fd):
-        return
     heeds = signals.current()
-    if heeds is None:
+    if heeds is None and _limit is None:
+        fcntl.flock(fd, fcntl.LOCK_EX)  # in one call whether it is free or not
+    elif _is_taken(fd):
+        return
+    elif heeds is None:
         _flock_in_time(fd)
     elif isinstance(heeds, signals.SignalDescriptor):
         _flock_looking_around(fd, first_seconds=_LOOK_SECONDS)

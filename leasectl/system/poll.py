@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import select
 from collections.abc import Collection, Generator, Sequence
-from typing import Callable, NamedTuple, TypeVar
+
+from leasectl.typed.hints import Callable, TypeVar
+from leasectl.typed.tuples import NamedTuple
 
 # The events of an `Interrupt` that is heard of when its descriptor can be read.
 READABLE = select.POLLIN

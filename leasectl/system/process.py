@@ -30,8 +30,8 @@ class Liveness(enum.Enum):
 @cache
 def boot_id() -> str:
     """The kernel's id of this boot."""
-    with open("/proc/sys/kernel/random/boot_id", encoding="ascii") as file:
-        return file.read().strip()
+    with open("/proc/sys/kernel/random/boot_id", "rb") as file:
+        return file.read().decode("ascii").strip()
 
 
 @cache
@@ -77,6 +77,11 @@ def liveness(process: Process) -> Liveness:
 def is_dead(process: Process | None) -> bool:
     """Tell whether a process has ended for certain; None hasn't."""
     return process is not None and liveness(process) is Liveness.DEAD
+
+
+def is_dead_here(process: Process | None) -> bool:
+    """The same of one that may be of another machine, which another boot may be."""
+    return process is not None and process.boot_id == boot_id() and is_dead(process)
 
 
 class DeadProcesses:

@@ -94,6 +94,11 @@ class ProcessWatch:
         """Whether one of those that are watched is known to have ended."""
         return bool(self._ended)
 
+    @property
+    def ended(self) -> frozenset[Process]:
+        """Those of which that is so."""
+        return frozenset(self._ended)
+
     def fds(self) -> set[int]:
         """What becomes readable when one of them ends."""
         return set(self._pidfds.values())

@@ -7,12 +7,13 @@ import os
 import signal
 import threading
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Literal, NamedTuple
 
 from leasectl.errors import Interrupted, Unanswered
 from leasectl.system import signals
 from leasectl.system.clock import boottime_seconds
 from leasectl.system.poll import READABLE, Interrupt, sleep
+from leasectl.typed.hints import Literal
+from leasectl.typed.tuples import NamedTuple
 
 _PIECE_BYTES = 1 << 16
 # Of what it says for people, the end counts: a traceback has the error there.

@@ -7,11 +7,11 @@ import queue
 import threading
 from collections.abc import Hashable
 from dataclasses import dataclass
-from typing import Callable, Generic, TypeVar, cast
 
 from leasectl.errors import LeaseError
 from leasectl.system.clock import Clock
 from leasectl.system.wakeup import Wakeup
+from leasectl.typed.hints import Callable, Generic, TypeVar, cast
 
 Server = TypeVar("Server", bound=Hashable)
 Job = TypeVar("Job", bound=Hashable)

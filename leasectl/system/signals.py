@@ -9,15 +9,15 @@ raise there, and the `pause` before a server that doesn't answer is asked again 
 from __future__ import annotations
 
 import os
-import signal
 import struct
 import sys
 import time
 from collections.abc import Iterable
 from types import FrameType
-from typing import Any, Callable, NoReturn
 
 from leasectl.errors import Interrupted, Unanswered
+from leasectl.system import c_signal as signal
+from leasectl.typed.hints import Any, Callable, NoReturn
 
 ENDING = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT)
 

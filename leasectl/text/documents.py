@@ -8,10 +8,12 @@ about what its bytes do, whatever it says.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from typing import TYPE_CHECKING, Any, NamedTuple, Union
 
 from leasectl.errors import InvalidRequest, NotSupported
+from leasectl.text.plain_json import Reader
 from leasectl.text.printable import printable
+from leasectl.typed.hints import TYPE_CHECKING, Any, Union
+from leasectl.typed.tuples import NamedTuple
 
 if TYPE_CHECKING:
     import yaml
@@ -64,13 +66,15 @@ def parse_document(text: str, where: str, *, as_json: str) -> Part:
     """
     not_json = refusal(where, None, "this is no JSON")
     if text.lstrip()[:1] in ("{", "["):
-        import json
-
         try:
             return _parse_json(text, where)
         except RecursionError:
             raise _too_deep(where, None) from None
-        except json.JSONDecodeError as error:
+        except ValueError as error:
+            import json
+
+            if not isinstance(error, json.JSONDecodeError):
+                raise
             # YAML has braces and brackets, too.
             not_json = refusal(where, error.lineno, f"this is no JSON ({error.msg})")
     return _parse_yaml(text, where, not_json, as_json)
@@ -90,20 +94,16 @@ class _Unquoted(str):
 
 
 def _parse_json(text: str, where: str) -> Part:
-    import json
-
     def fields(pairs: list[tuple[str, Any]]) -> Fields:
         return _fields([(Scalar(k, plain=False), _from_json(v)) for k, v in pairs], where, None)
 
-    return _from_json(
-        json.loads(
-            text,
-            object_pairs_hook=fields,
-            parse_int=_Unquoted,
-            parse_float=_Unquoted,
-            parse_constant=_Unquoted,
-        )
+    read = Reader(
+        object_pairs_hook=fields,
+        parse_int=_Unquoted,
+        parse_float=_Unquoted,
+        parse_constant=_Unquoted,
     )
+    return _from_json(read(text))
 
 
 def _from_json(value: Any) -> Part:

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import re
 from functools import lru_cache
-from typing import NamedTuple
 
 from leasectl.errors import InvalidRequest
 from leasectl.text.printable import printable
+from leasectl.typed.tuples import NamedTuple
 
 _UNIT_SECONDS = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
-_PART = re.compile(r"(\d+(?:\.\d*)?|\.\d+)([smhd])", re.ASCII)
-_PLAIN = re.compile(r"\d+(?:\.\d*)?|\.\d+", re.ASCII)
+# Compiled when there is one to be read: most commands are told none.
+_PLAIN = r"\d+(?:\.\d*)?|\.\d+"
+_PART = rf"({_PLAIN})([smhd])"
 
 # Far beyond any lease; keeps every sum of times exact and every timeout in range.
 LONGEST_SECONDS = 3660 * 86400.0
@@ -65,7 +66,7 @@ def parse_duration_range(text: str) -> DurationRange:
         seconds = parse_duration(text, like=_RANGES)
         return DurationRange(seconds, seconds)
     shortest, longest = (parse_duration(each, like=_RANGES) for each in (first, second))
-    if _PLAIN.fullmatch(first) and not _PLAIN.fullmatch(second):
+    if _is_plain(first) and not _is_plain(second):
         raise NoTime(
             f'"{printable(text)}": give both times a unit, like {first}{second[-1]}-{second}'
         )
@@ -75,15 +76,19 @@ def parse_duration_range(text: str) -> DurationRange:
 
 
 def _seconds(text: str) -> float | None:
-    if _PLAIN.fullmatch(text):
+    if _is_plain(text):
         return float(text)
     total, position = 0.0, 0
-    for part in _PART.finditer(text):
+    for part in re.finditer(_PART, text, re.ASCII):
         if part.start() != position:
             return None
         total += float(part.group(1)) * _UNIT_SECONDS[part.group(2)]
         position = part.end()
     return total if position and position == len(text) else None
+
+
+def _is_plain(text: str) -> bool:
+    return re.fullmatch(_PLAIN, text, re.ASCII) is not None
 
 
 def format_duration(seconds: float) -> str:

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import calendar
 import math
 import time
-from typing import Any, Callable, TypeVar
 
 from leasectl.text.naming import is_name
+from leasectl.typed.hints import Any, Callable, TypeVar
 
 # What comes of reading fields of what isn't what it should be.
 MALFORMED = (ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError)
@@ -46,6 +45,8 @@ def read_optional(read: Callable[[Any], _Value], value: Any) -> _Value | None:
 def read_time(value: object) -> float:
     """A time in RFC 3339, UTC, as `leasectl.system.clock.rfc3339` writes it; wall clock, seconds
     since the epoch."""
+    from calendar import timegm  # which takes long to load
+
     whole, _, micros = read_text(value).rstrip("Z").partition(".")
-    seconds = calendar.timegm(time.strptime(whole, "%Y-%m-%dT%H:%M:%S"))
+    seconds = timegm(time.strptime(whole, "%Y-%m-%dT%H:%M:%S"))
     return seconds + float(f"0.{micros or 0}")

@@ -16,9 +16,10 @@ LONGEST_TYPE = 200
 LONGEST_NAME = 253
 MOST_AT_ONCE = 100_000  # resources, to make or take out by one command
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*", re.ASCII)
-_PATTERN = re.compile(r"[A-Za-z0-9*?][A-Za-z0-9._*?-]*", re.ASCII)
-_NUMBER = re.compile(r"[0-9]{1,250}", re.ASCII)
-_RESERVED = re.compile(r"once\.[0-9a-f]{64}", re.ASCII)
+# Compiled when they are needed, which most commands never do.
+_PATTERN = r"[A-Za-z0-9*?][A-Za-z0-9._*?-]*"
+_NUMBER = r"[0-9]{1,250}"
+_RESERVED = r"once\.[0-9a-f]{64}"
 _WORK_LABEL = "once"
 _UNSAFE = re.compile(r"[^A-Za-z0-9._-]+", re.ASCII)
 
@@ -55,7 +56,7 @@ def check_key(text: str) -> str:
 
 def is_reserved(text: str) -> bool:
     """Tell whether a type, or a name, is one of those that work is done under (`once`)."""
-    return text.startswith("once.") and _RESERVED.match(text) is not None
+    return text.startswith("once.") and re.match(_RESERVED, text) is not None
 
 
 def reserved_type(digest: str) -> str:
@@ -108,7 +109,7 @@ def check_pattern(text: str) -> str:
             f'pattern "{printable(text)}" has {len(text)} characters; at most {LONGEST_NAME} are '
             "allowed"
         )
-    if not _PATTERN.fullmatch(text):
+    if not re.fullmatch(_PATTERN, text):
         raise InvalidRequest(
             f'pattern "{printable(text)}" is not allowed; use what names are made of (letters, '
             'digits, ".", "_" and "-"), "*" for any of them and "?" for one'
@@ -129,6 +130,6 @@ def next_names(pool_type: str, count: int, taken: Iterable[str]) -> tuple[str, .
     """
     prefix = f"{pool_type}--"
     numbers = (name[len(prefix) :] for name in taken if name.startswith(prefix))
-    highest = max((int(each) for each in numbers if _NUMBER.fullmatch(each)), default=-1)
+    highest = max((int(each) for each in numbers if re.fullmatch(_NUMBER, each)), default=-1)
     check_name(f"{prefix}{highest + count:02d}")
     return tuple(f"{prefix}{highest + 1 + n:02d}" for n in range(count))

@@ -6,7 +6,7 @@ combining ones none.
 
 from __future__ import annotations
 
-from typing import Literal
+from leasectl.typed.hints import Literal
 
 Cut = Literal["middle", "end"]
 _ELLIPSIS = "…"

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Callable, TypeVar
+
+from leasectl.typed.hints import Callable, TypeVar
 
 _MOST_LISTED = 5
 

@@ -9,7 +9,8 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Any
+
+from leasectl.typed.hints import Any
 
 # No reader takes these for anything else: they begin with letters, and are longer than one.
 _PLAIN_KEY = re.compile(r"[A-Za-z][A-Za-z/.-]+", re.ASCII)

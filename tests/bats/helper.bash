@@ -80,10 +80,10 @@ run_step() {
 
 # Waits until a command succeeds; time is only a limit, never the measure.
 eventually() { # <command> [<argument>...]
-  local deadline=$((SECONDS + 10))
+  local deadline=$((SECONDS + 20))
   until "$@"; do
     if ((SECONDS > deadline)); then
-      printf 'not within 10 s: %s\n' "$*"
+      printf 'not within 20 s: %s\n' "$*"
       return 1
     fi
     sleep 0.02

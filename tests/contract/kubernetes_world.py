@@ -16,13 +16,13 @@ from leasectl.engines.event_log import EventLog
 from leasectl.engines.kubernetes.api.address import KubernetesAddress
 from leasectl.engines.kubernetes.api.choice import choose
 from leasectl.engines.kubernetes.api.opening import open_api
-from leasectl.engines.kubernetes.dead_tickets import remove_dead
 from leasectl.engines.kubernetes.engine import WAITER_TTL_SECONDS
 from leasectl.engines.kubernetes.events.posting import Posting
-from leasectl.engines.kubernetes.fields import parse_time
-from leasectl.engines.kubernetes.objects import TicketObject
+from leasectl.engines.kubernetes.objects.fields import parse_time
+from leasectl.engines.kubernetes.objects.objects import TicketObject
+from leasectl.engines.kubernetes.objects.reading import parse_object
 from leasectl.engines.kubernetes.opening import Opened, open_kubernetes
-from leasectl.engines.kubernetes.reading import parse_object
+from leasectl.engines.kubernetes.queues.dead_tickets import remove_dead
 from leasectl.engines.kubernetes.waiting.session import WaitSession
 from leasectl.engines.kubernetes.waiting.waiter import FEW_NEXT
 from leasectl.engines.members import Members

@@ -19,10 +19,12 @@ import sys
 import tempfile
 import threading
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from tests.crash.boskos_judge import changed_ids, out_of_order, overlaps, read_uses
+from tests.crash.boskos_judge import Use, changed_ids, out_of_order, overlaps, read_uses
+from tests.kit.boskos.history import BoskosHistory
 from tests.kit.boskos.process import Boskos
 from tests.kit.serving import Serving
 from tests.kit.support import Cli, Started
@@ -30,7 +32,7 @@ from tests.kit.support import Cli, Started
 _USER = Path(__file__).with_name("boskos_user.py")
 EXPIRE_SECONDS = 5.0
 QUEUE_SECONDS = 5.0
-# That long after the last process has gone nothing may be leased.
+# That long after the last use nothing may be leased.
 FREE_WITHIN_SECONDS = 6.0
 _FAULTS = (
     "reset-before|reset-after|500|503|half|close-keepalive rate=0.035",
@@ -90,6 +92,7 @@ class Campaign:
         seed: What chance is drawn from.
         forgets: Once it is restarted without knowing who has what.
         serve: They lease by way of a `serve`.
+        free_within: How long after the last use something may be leased, in seconds.
     """
 
     def __init__(
@@ -101,8 +104,10 @@ class Campaign:
         seed: int = 1,
         forgets: bool = False,
         serve: bool = False,
+        free_within: float = FREE_WITHIN_SECONDS,
     ) -> None:
         self._uses = folder / "uses"
+        self._free_within = free_within
         self._processes, self._pool, self._forgets = processes, pool, forgets
         self._forgotten_at: list[int] = []
         self._chance = random.Random(seed)
@@ -148,8 +153,8 @@ class Campaign:
                 while each.is_alive():
                     self._end_all()
                     each.join(0.2)
-            free_after = self._until_free()
-            return self._judge(free_after)
+            self._wait_until_free()
+            return self._judge()
         finally:
             self._is_over.set()
             for host in self._hosts:
@@ -216,18 +221,15 @@ class Campaign:
             with contextlib.suppress(ProcessLookupError):
                 run.signal(15)
 
-    def _until_free(self) -> float:
-        """How long after the last use something was leased; waits for that."""
+    def _wait_until_free(self) -> None:
         deadline = time.monotonic() + 30.0
         while self._server.owners and time.monotonic() < deadline:
             time.sleep(0.05)
-        now = time.clock_gettime_ns(time.CLOCK_BOOTTIME)
-        ended = max((use.until for use in read_uses(self._uses)), default=now)
-        return (now - ended) / 1e9
 
-    def _judge(self, free_after: float) -> Outcome:
+    def _judge(self) -> Outcome:
         history, uses = self._server.history(), read_uses(self._uses)
         owners = [each.owner for each in history.tenures]
+        free_after = _free_after(history, uses)
         problems = [
             *history.problems(),
             *overlaps(uses, forgotten_at=self._forgotten_at, within=_UNTIL_HEARD_SECONDS),
@@ -236,7 +238,7 @@ class Campaign:
         ]
         problems += [f"{name} is leased to {who}" for name, who in self._server.owners.items()]
         # By way of a server that was away, who gives back may have to try again.
-        if free_after > FREE_WITHIN_SECONDS and self._serving is None:
+        if free_after > self._free_within and self._serving is None:
             problems.append(f"something was leased {free_after:.1f} s after the last use")
         ends = [each.end for each in history.tenures]
         figures = {
@@ -256,6 +258,12 @@ class Campaign:
             "free after": free_after,
         }
         return Outcome(problems, figures)
+
+
+def _free_after(history: BoskosHistory, uses: Sequence[Use]) -> float:
+    """How many seconds after the last use something was leased."""
+    freed = max((each.until or each.since for each in history.tenures), default=0)
+    return (freed - max((use.until for use in uses), default=freed)) / 1e9
 
 
 def main() -> None:

@@ -24,8 +24,9 @@ from leasectl.model import Claimant, Request
 from leasectl.system.clock import Clock, boottime_seconds
 from tests.crash.kubernetes_crew import Crew
 from tests.crash.kubernetes_faults import Faults
-from tests.crash.kubernetes_judge import Counts, all_violations, count
+from tests.crash.kubernetes_judge import Counts, all_violations, count, gaps_in
 from tests.crash.kubernetes_participants import POOL, Habits, Place
+from tests.crash.kubernetes_picture import explain, taking
 from tests.kit.forking import end_all
 from tests.kit.history import Recorder, read_history
 from tests.kit.invariants import broken_invariants
@@ -37,6 +38,7 @@ from tests.kit.support import Cli, eventually
 
 _PLACES = 4
 _WAITS_END_WITHIN_SECONDS = 90.0
+_MOST_EXPLAINED = 8
 
 
 class Size(NamedTuple):
@@ -108,13 +110,17 @@ def campaign(namespace: Namespace, folder: Path, size: Size, seed: int = 0) -> R
             crew, relays, servers, namespace.account, Recorder(history), random.Random(seed)
         )
         crew.start()
-        faults.lose_answers(size.lost)
-        faults.go_on(size.seconds, every=size.every)
-        faults.lose_answers(0.0)
-        crew.finish(killed=size.participants // 4, seconds=_WAITS_END_WITHIN_SECONDS)
+        picture = folder / "picture"
+        with taking(namespace.administrators, namespace.leases, picture):
+            faults.lose_answers(size.lost)
+            faults.go_on(size.seconds, every=size.every)
+            faults.lose_answers(0.0)
+            crew.finish(killed=size.participants // 4, seconds=_WAITS_END_WITHIN_SECONDS)
         left = _left(namespace, places, names, size.habits.ttl)
         events = read_history(history)
         most, paths = size.habits.most, [path for relay in relays for path in relay.paths]
+        gaps = sorted(gaps_in(events, names, most, since_death=True), reverse=True)
+        (folder / "gaps").write_text("\n".join(explain(gaps[:_MOST_EXPLAINED], events, picture)))
         asked, longest = namespace.asked(), 2 * size.habits.ttl + size.slack
         found = all_violations(events, asked, paths, names=names, most=most, longest_gap=longest)
         return Report(

@@ -1,9 +1,9 @@
 """What the history of a campaign on Kubernetes must show, beside what `tests.kit.history` checks.
 
-Free is what nobody uses, by the holders' own log: from when somebody has stopped using it, or has
-died, whether the cluster knows of that or not. Who was stopped, or had no server that answers,
-isn't counted among those who wait. Who is killed when it was next, before all who could have it
-then, keeps the others waiting for a ttl: so from there it is counted anew.
+Free is what nobody has, by the holders' own log: from when somebody has stopped using it, whether
+the cluster knows of that or not. What a killed holder had is free when its time is over, as nobody
+may have it before. Who was stopped, or had no server that answers, isn't counted among those who
+wait. A wait is counted whole, whoever was killed or stopped in it while it was next.
 """
 
 from __future__ import annotations
@@ -30,8 +30,7 @@ class Counts(NamedTuple):
         not_released: Releases of which nobody knows, by the error.
         killed: Participants.
         longest_gap: Seconds without a grant while something was free and somebody could have it.
-        longest_row: The same, however many were killed in it, one after the other, when they were
-            next.
+        longest_since_death: The same, as if it had been free from its holder's death on.
         median_gap: Half of the grants come after so many milliseconds or less.
     """
 
@@ -42,7 +41,7 @@ class Counts(NamedTuple):
     not_released: dict[str, int]
     killed: int
     longest_gap: float
-    longest_row: float
+    longest_since_death: float
     median_gap: float
 
 
@@ -65,8 +64,8 @@ def count(history: Iterable[Event], *, names: Sequence[str], most: int) -> Count
         gave_up=_by_name(events, "gave-up"),
         not_released=_by_name(events, "not-released"),
         killed=sum(e.kind == "died" and e.name == "killed" for e in events),
-        longest_gap=max((gap.seconds for gap in gaps_in(events, names, most)), default=0.0),
-        longest_row=max((gap.in_all for gap in gaps_in(events, names, most)), default=0.0),
+        longest_gap=_longest(gaps_in(events, names, most)),
+        longest_since_death=_longest(gaps_in(events, names, most, since_death=True)),
         median_gap=round(gaps[len(gaps) // 2] / 1e6, 1) if gaps else 0.0,
     )
 
@@ -162,13 +161,11 @@ class Gap(NamedTuple):
     """A time without a grant, in which there might have been one.
 
     Args:
-        seconds: For how long, since somebody who was next was killed last.
-        in_all: For how long, whoever was killed.
+        seconds: For how long.
         until: When it ended.
     """
 
     seconds: float
-    in_all: float
     until: int
 
 
@@ -181,23 +178,28 @@ class _Change(NamedTuple):
     by: int
 
 
-def gaps_in(events: Sequence[Event], names: Sequence[str], most: int) -> Iterator[Gap]:
+def _longest(gaps: Iterable[Gap]) -> float:
+    return round(max((gap.seconds for gap in gaps), default=0.0), 1)
+
+
+def gaps_in(
+    events: Sequence[Event], names: Sequence[str], most: int, *, since_death: bool = False
+) -> Iterator[Gap]:
     """Times without a grant, while so much was free that whoever was next could have had it.
 
     Args:
         events: In their order.
         names: The pool's resources.
         most: That anybody asks for at once.
+        since_death: What a killed holder had counts as free from its death on.
     """
+    holds = uses(events) if since_death else _leased(events)
     held: Counter[str] = Counter()
     disturbed: Counter[str] = Counter()
     waiting: dict[str, str] = {}  # what each wants
     wanted = {e.handle: e.name for e in events if e.kind == "asked"}
-    asked = {e.handle: e.at for e in events if e.kind == "asked"}
     since: int | None = None
-    first = 0
-    for change in sorted(_changes(events, uses(events))):
-        was_possible, was_waiting = since is not None, change.who in waiting
+    for change in sorted(_changes(events, holds)):
         if change.what == "held":
             held[change.who] += change.by
         elif change.what == "disturbed":
@@ -207,21 +209,23 @@ def gaps_in(events: Sequence[Event], names: Sequence[str], most: int) -> Iterato
         else:
             waiting.pop(change.who, None)
         free = {name for name in names if held[name] <= 0}
-        could = [
-            asked[handle]
+        is_possible = len(free) >= most and any(
+            (want == "-" or want in free) and not _is_disturbed(handle, disturbed)
             for handle, want in waiting.items()
-            if (want == "-" or want in free) and not _is_disturbed(handle, disturbed)
-        ]
-        is_possible = len(free) >= most and bool(could)
+        )
         is_grant = change.what == "held" and change.by > 0
-        if was_possible and since is not None and (is_grant or not is_possible):
-            yield Gap((change.at - since) / 1e9, (change.at - first) / 1e9, change.at)
+        if since is not None and (is_grant or not is_possible):
+            yield Gap((change.at - since) / 1e9, change.at)
             since = None
         if is_possible and since is None:
-            since = first = change.at
-        is_death = change.what == "died" and was_waiting
-        if is_possible and is_death and asked[change.who] < min(could):
             since = change.at
+
+
+def _leased(events: Sequence[Event]) -> list[Hold]:
+    """Every use, and if its holder was killed, what was left of its time."""
+    lasting = uses([e for e in events if e.kind != "died"])
+    until = {hold.event: hold.end for hold in lasting}
+    return [hold._replace(end=until[hold.event] or hold.end) for hold in uses(events)]
 
 
 def _is_disturbed(handle: str, disturbed: Counter[str]) -> bool:

@@ -24,6 +24,7 @@ from leasectl.engines.kubernetes.opening import Opened, open_kubernetes
 from leasectl.errors import LeaseError
 from leasectl.model import Claimant, Lease, Request
 from leasectl.system.clock import Clock
+from leasectl.system.process import this_process
 from tests.kit.forking import leasectl
 from tests.kit.history import Recorder
 from tests.kit.journal import NoJournal
@@ -162,7 +163,7 @@ class Participant:
         journal = NoJournal()
         backend = PoolBackend("test:", self._opened.engine, self._opened, clock=_CLOCK)
         try:
-            backend.acquire(Claimant(claim_key, handle, request), journal, patience)
+            backend.acquire(Claimant(claim_key, handle, request, this_process()), journal, patience)
         except LeaseError as error:
             self._recorder.note("gave-up", handle, type(error).__name__)
             self._recover(claim_key)

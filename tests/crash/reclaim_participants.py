@@ -12,7 +12,7 @@ from typing import NamedTuple
 from leasectl.backends.contract import Patience
 from leasectl.engines.etcd.gateway.gateway import Gateway
 from leasectl.engines.facts import Pool
-from leasectl.engines.kubernetes.store import Store
+from leasectl.engines.kubernetes.objects.store import Store
 from leasectl.engines.notes import Note, NoteChange, NoteWatch
 from leasectl.errors import LeaseError
 from leasectl.leases.acquire import acquire

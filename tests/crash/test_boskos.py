@@ -16,7 +16,7 @@ from leasectl.leases.announce import announce
 from leasectl.leases.release import release
 from leasectl.model import Request, whole
 from leasectl.pools.admin import PoolService
-from tests.crash.boskos_campaign import Campaign
+from tests.crash.boskos_campaign import FREE_WITHIN_SECONDS, Campaign
 from tests.crash.boskos_judge import Use, changed_ids, out_of_order, overlaps
 from tests.crash.sweeping import kill_at_request, lose_answer
 from tests.kit.boskos.fixture import StartBoskos
@@ -36,13 +36,13 @@ VERBS = ("acquire", "release", "renew", "reacquire")
 TYPES = [f"{verb}{number}" for verb in VERBS for number in range(2 * MOST_REQUESTS)]
 
 
-def start(boskos: StartBoskos, *resources: str) -> Boskos:
+def start(boskos: StartBoskos, *resources: str, expire: float = EXPIRE_SECONDS) -> Boskos:
     """One whose reaper is fast, and makes free what it takes."""
-    return boskos(*resources, expire=EXPIRE_SECONDS, reaper_interval=0.2, target_state="free")
+    return boskos(*resources, expire=expire, reaper_interval=0.2, target_state="free")
 
 
-def backend(server: Boskos) -> str:
-    return f"{server.backend}?expire={EXPIRE_SECONDS:g}s"
+def backend(server: Boskos, expire: float = EXPIRE_SECONDS) -> str:
+    return f"{server.backend}?expire={expire:g}s"
 
 
 class Sweep:
@@ -208,6 +208,8 @@ def test_scripts_keep_their_leases_until_they_have_torn_down(boskos: StartBoskos
 # ---- the install loop
 
 TYPE = "openshift-org-azure--azure4--install-quota-slice"
+# No reaper is to come between, however little of the processors the loop gets.
+LOOP_EXPIRE_SECONDS = 30.0
 INSTALLER = """#!/usr/bin/env bash
 set -eu
 read -r attempt <attempt || attempt=0
@@ -226,13 +228,13 @@ printf '%s\\n' "$up" >"ended.$attempt"
 def test_the_install_loop_has_a_lease_for_each_attempt(
     boskos: StartBoskos, cli: Cli, form: str
 ) -> None:
-    server = start(boskos, f"{TYPE}=2")
+    server = start(boskos, f"{TYPE}=2", expire=LOOP_EXPIRE_SECONDS)
     installer = cli.cwd / "openshift-install"
     installer.write_text(INSTALLER)
     installer.chmod(0o755)
     (cli.cwd / "attempt").write_text("0\n")
     environment = {
-        "LEASECTL_BACKEND": backend(server),
+        "LEASECTL_BACKEND": backend(server, LOOP_EXPIRE_SECONDS),
         "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
         "INSTALLER_BINARY": str(installer),
         "INSTALL_LEASE_RELEASE_AFTER": "2s",
@@ -261,10 +263,12 @@ def test_the_install_loop_has_a_lease_for_each_attempt(
 
 def test_nobody_has_what_another_has_whatever_goes_wrong(tmp_path: Path) -> None:
     size = (40, 4, 60.0) if FULL_SIZE else (8, 2, 5.0)
-    outcome = Campaign(tmp_path, processes=size[0], pool=size[1]).run(size[2])
+    # A machine with all tests on it may take a few seconds more.
+    free_within = FREE_WITHIN_SECONDS if FULL_SIZE else FREE_WITHIN_SECONDS + 4.0
+    campaign = Campaign(tmp_path, processes=size[0], pool=size[1], free_within=free_within)
+    outcome = campaign.run(size[2], uses=size[1])
     print(outcome.figures)
     assert outcome.problems == []
-    assert outcome.figures["uses"] >= size[1]
     # Few requests are made in part, and chance may spare them all.
     assert outcome.figures["kills"] > 0 and (outcome.figures["faults"] > 0 or not FULL_SIZE)
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.crash.kubernetes_campaign import Size, campaign
-from tests.crash.kubernetes_judge import all_violations
+from tests.crash.kubernetes_judge import all_violations, count
 from tests.crash.kubernetes_participants import Habits
 from tests.kit.history import Event
 from tests.kit.kubernetes.audit import Asked
@@ -70,21 +70,26 @@ class TestJudging:
         assert len(self.judge(asked, granted)) == 1
         assert self.judge(asked, granted, self.event(0.5, "disturbed", who)) == []
 
-    @pytest.mark.parametrize(("asked_at", "found"), [(0.0, 0), (0.3, 1)])
-    def test_who_is_killed_when_it_was_next_keeps_others_waiting(
-        self, asked_at: float, found: int
-    ) -> None:
-        """Who is killed behind others doesn't."""
-        assert found == len(
-            self.judge(
-                self.event(0.0, "asked", "h/p1.1", "-"),
-                self.event(0.05, "gave-up", "h/p1.1", "NoLease"),
-                self.event(asked_at, "asked", "h/p1.2", "-"),
-                self.event(0.1, "asked", "h/p2.1", "-"),
-                self.event(1.5, "died", "h/p1", "killed"),
-                self.event(3.0, "granted", "h/p2.1"),
-            )
+    def test_what_a_killed_holder_had_is_free_when_its_time_is_over(self) -> None:
+        events = [
+            self.event(0.0, "granted", "h/p1.1", "a")._replace(until=2 * self.SECOND),
+            self.event(0.0, "granted", "h/p2.1", "b")._replace(until=9 * self.SECOND),
+            self.event(0.1, "asked", "h/p3.1", "-"),
+            self.event(0.5, "died", "h/p1", "killed"),
+            self.event(3.5, "granted", "h/p3.1", "a"),
+        ]
+        assert self.judge(*events) == []
+        found = count(events, names=["a", "b"], most=1)
+        assert (found.longest_gap, found.longest_since_death) == (1.5, 3.0)
+
+    def test_a_wait_goes_on_when_who_was_next_is_killed(self) -> None:
+        found = self.judge(
+            self.event(0.0, "asked", "h/p1.1", "-"),
+            self.event(0.1, "asked", "h/p2.1", "-"),
+            self.event(1.5, "died", "h/p1", "killed"),
+            self.event(3.0, "granted", "h/p2.1"),
         )
+        assert found == ["3.0s without a grant, until 3000000000"]
 
     @pytest.mark.parametrize(
         ("hindered", "found"), [(("disturbed", "h"), 0), (("hindered", "h"), 0), (("died", "p"), 1)]

@@ -11,7 +11,9 @@ from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
-from leasectl.engines.kubernetes.objects import ENTERING
+import pytest
+
+from leasectl.engines.kubernetes.objects.objects import ENTERING
 from tests.crash.member_judge import WrittenStory
 from tests.crash.sweeping import kill_at_request
 from tests.kit.forking import ending, fork, leasectl
@@ -185,23 +187,22 @@ def test_a_move_can_be_killed_around_each_request(
     assert kills > (16 if EVERY_KILL else 3)
 
 
-def test_whichever_answer_is_lost_a_move_is_done_in_full(
-    kubernetes_hosts: KubernetesHosts, namespace: Namespace, between_api: Relay
-) -> None:
-    story = Story(kubernetes_hosts, namespace, through=between_api)
-    lost = 0
-    for losing in each_answer_lost(between_api, more_than=18, stride=ANSWER_STRIDE):
-        story.members.move_all(losing)
-        lost += losing.number <= losing.asked()
-    print(f"{lost} answers lost, {story.judge()} moves")
-
-
+@pytest.mark.parametrize(
+    ("lived", "answers", "stride"),
+    [(Members.move_all, 18, ANSWER_STRIDE), (Members.live, 100, LIFE_STRIDE)],
+    ids=["of a move", "of a life"],
+)
 def test_whichever_answer_is_lost_names_are_where_they_were_said_to_be(
-    kubernetes_hosts: KubernetesHosts, namespace: Namespace, between_api: Relay
+    kubernetes_hosts: KubernetesHosts,
+    namespace: Namespace,
+    between_api: Relay,
+    lived: Callable[[Members, Losing], None],
+    answers: int,
+    stride: int,
 ) -> None:
     story = Story(kubernetes_hosts, namespace, through=between_api)
     lost = 0
-    for losing in each_answer_lost(between_api, more_than=100, stride=LIFE_STRIDE):
-        story.members.live(losing)
+    for losing in each_answer_lost(between_api, more_than=answers, stride=stride):
+        lived(story.members, losing)
         lost += losing.number <= losing.asked()
     print(f"{lost} answers lost, {story.judge()} moves")

@@ -33,6 +33,7 @@ from tests.crash.sweeping import kill_at_request
 from tests.kit.forking import ending, fork, leasectl
 from tests.kit.invariants import broken_invariants
 from tests.kit.kubernetes.access import Access
+from tests.kit.kubernetes.hosts import KubernetesHosts
 from tests.kit.kubernetes.namespaces import Namespace
 from tests.kit.loading import load_everything
 from tests.kit.losing import each_answer_lost
@@ -197,50 +198,31 @@ def test_commands_can_be_killed_around_each_request(sweep: Sweep) -> None:
 
 
 def test_whichever_answer_is_lost_commands_do_what_they_say(
-    namespace: Namespace,
-    kubeconfig: Path,
-    between_api: Relay,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
+    kubernetes_hosts: KubernetesHosts, namespace: Namespace, between_api: Relay
 ) -> None:
-    load_everything()
-    direct = Access(kubeconfig)
-    through = namespace.account.kubeconfig(tmp_path / "through", server=between_api.endpoint)
-    monkeypatch.setenv("LEASECTL_KUBECONFIG", str(through))
     lost = 0
     for losing in each_answer_lost(between_api, more_than=20, stride=STRIDE):
         pool_type = f"T{losing.number}"
         names = [f"{pool_type}--{n}" for n in range(COUNT)]
-        direct.pools.create_pool(pool_type, names)
-        folder = tmp_path / pool_type
-        folder.mkdir()
-        cli = Cli(folder / "state", folder)
-        command = functools.partial(said_by, cli, folder / "output")
-        held = functools.partial(held_in, direct, pool_type)
+        kubernetes_hosts.pool(*names, pool_type=pool_type)
+        held = functools.partial(held_in, kubernetes_hosts.access, pool_type)
+        # Not forked from here: the relay's threads may hold locks of OpenSSL just then.
+        cli = kubernetes_hosts.new(through=between_api)
         losing.begin()
-        handle = command(
-            "acquire", "--backend", BACKEND, "-t", pool_type, "-c", "3", "--ttl", "60s"
-        )
+        handle = cli.ok("acquire", "-q", "-t", pool_type, "-c", str(COUNT), "--ttl", "60s").strip()
         assert held() == names, losing.number
-        command("renew", "--handle", handle)
-        assert command("release", "--names", names[0]) == names[0]
+        cli.ok("renew", "--handle", handle)
+        assert cli.ok("release", "--names", names[0]).strip() == names[0]
         assert held() == names[1:], losing.number
-        assert command("reacquire", "--handle", handle) == handle
+        assert cli.ok("reacquire", "-q", "--handle", handle).strip() == handle
         assert held() == names, losing.number
-        assert command("release", "--handle", handle).split() == names, losing.number
+        assert cli.ok("release", "--handle", handle).split() == names, losing.number
         assert held() == []
         assert broken_invariants(cli.state_dir) == [], losing.number
         cli.close()
         lost += 1
     print(f"{lost} stories, each with another answer lost")
     assert [name for name in namespace.lease_names() if "-ticket-" in name] == []
-
-
-def said_by(cli: Cli, output: Path, *arguments: str) -> str:
-    """What a command prints that has to succeed."""
-    code = ending(fork(lambda: leasectl(cli.state_dir, output, *arguments)))
-    assert code == 0, (arguments, Path(f"{output}.err").read_text())
-    return output.read_text().strip()
 
 
 def held_in(access: Access, pool_type: str) -> list[str]:

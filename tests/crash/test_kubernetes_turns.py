@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from leasectl.engines.kubernetes.names import TICKET_PREFIX
+from leasectl.engines.kubernetes.objects.names import TICKET_PREFIX
 from tests.kit.kubernetes.contest import contest
 from tests.kit.kubernetes.crowd import crowd
 from tests.kit.kubernetes.namespaces import Namespace
@@ -19,6 +19,7 @@ from tests.kit.support import Cli, eventually
 
 SECONDS = 60.0 if FULL_SIZE else 1.5
 WAITERS = 500 if FULL_SIZE else 24  # more than those who are next
+TTL = 60.0
 
 
 @pytest.mark.parametrize(("resources", "times_floor"), [(1, 1.7), (4, 4.0)])
@@ -44,12 +45,13 @@ def test_a_crowd_asks_for_nothing_but_renewals_and_is_served_in_order(
     namespace: Namespace, tmp_path: Path
 ) -> None:
     idle_seconds = 60.0 if FULL_SIZE else 1.0
-    found = crowd(namespace, tmp_path, waiters=WAITERS, ttl_seconds=60.0, idle_seconds=idle_seconds)
+    found = crowd(namespace, tmp_path, waiters=WAITERS, ttl_seconds=TTL, idle_seconds=idle_seconds)
     print(found)
     assert found.wrong == []
     assert found.idle_requests.keys() <= {"update"}
     # Each lists once more, when it is one of the next, and follows the pool from then on.
-    assert found.requests["update"] < 2.2
+    # A claim and its release; until then each renews its ticket, as often as that takes.
+    assert found.requests["update"] < 2.2 + found.served_seconds / (TTL / 3)
     assert found.requests.get("list", 0) < 1.1
     assert found.requests.get("watch", 0) < 1.1
     if FULL_SIZE:

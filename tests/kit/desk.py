@@ -129,7 +129,7 @@ class Desk:
         with contextlib.suppress(Exception):
             self.service.pools.delete_pool("T", force=True)  # ends those that still wait
         for thread in self._threads:
-            thread.join(timeout=5)
+            thread.join(timeout=20)
         self.state.close()
 
 

@@ -36,7 +36,7 @@ KIND = Kind(
     remote=True,
     has_pools=True,
     default_ttl_seconds=7.0,
-    pool_server="tests.kit.made_up_backend",
+    claim_server="tests.kit.made_up_backend",
     examined_by="tests.kit.made_up_backend",
 )
 TYPES = ("crane--red", "crane--yellow")

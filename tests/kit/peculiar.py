@@ -14,6 +14,9 @@ import pytest
 
 HEAD = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\n"
 
+# Of a machine that has other things to do, too.
+_LATE_SECONDS = 20.0
+
 Conversation = Callable[[socket.socket], None]
 
 
@@ -23,12 +26,18 @@ class Peculiar:
     Args:
         conversation: What it does.
         context: For TLS; None for none.
+
+    Attributes:
+        connections: How many there were.
+        asked: Set once a request has come.
+        ended: Set once a connection has ended.
     """
 
     def __init__(self, conversation: Conversation, context: ssl.SSLContext | None = None) -> None:
         self._conversation = conversation
         self._context = context
         self.connections = 0
+        self.asked = threading.Event()
         self.ended = threading.Event()
         self._listener = socket.create_server(("127.0.0.1", 0))
         scheme = "http" if context is None else "https"
@@ -48,10 +57,46 @@ class Peculiar:
                 client = self._context.wrap_socket(client, server_side=True)
             reader = client.makefile("rb")
             while _read_request(reader):
+                self.asked.set()
                 self._conversation(client)
         self.ended.set()
 
     def close(self) -> None:
+        self._listener.close()
+
+
+class Deaf:
+    """A server that is sent what its kernel takes, and hears nothing of it.
+
+    Attributes:
+        address: Where it is.
+        told: Set once something has been sent to it.
+    """
+
+    def __init__(self) -> None:
+        self.told = threading.Event()
+        self._listener = socket.create_server(("127.0.0.1", 0))
+        self._connection = self._listener
+        self.address = f"127.0.0.1:{self._listener.getsockname()[1]}"
+        self._watch = threading.Thread(target=self._see, daemon=True)
+        self._watch.start()
+
+    def _see(self) -> None:
+        self._connection, _ = self._listener.accept()
+        self._connection.recv(1, socket.MSG_PEEK)
+        self.told.set()
+
+    def all_told(self) -> bytes:
+        """What it was sent until whoever did so was gone."""
+        self._watch.join(_LATE_SECONDS)
+        self._connection.settimeout(_LATE_SECONDS)
+        return b"".join(iter(lambda: self._connection.recv(4096), b""))
+
+    def __enter__(self) -> Deaf:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._connection.close()
         self._listener.close()
 
 

@@ -11,6 +11,7 @@ import sqlite3
 import stat
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -35,8 +36,11 @@ _FOREIGN = ("LEASECTL_", "LEASE_PROXY_", "CLUSTER_PROFILE_", "KUBERNETES_SERVICE
 _FOREIGN_NAMES = ("SHARED_DIR", "JOB_NAME", "BUILD_ID", "KUBECONFIG")
 
 
-def eventually(condition: Callable[[], T], timeout: float = 10.0, what: str = "") -> T:
-    """Wait until a condition is truthy and return what it says; fail after the timeout."""
+def eventually(condition: Callable[[], T], timeout: float = 20.0, what: str = "") -> T:
+    """Wait until a condition is truthy and return what it says; fail after the timeout.
+
+    It is for what comes at once: long, because a machine with all tests on it stalls for seconds.
+    """
     deadline = time.monotonic() + timeout
     while True:
         began = time.monotonic()
@@ -318,6 +322,39 @@ class ManualClock:
     def put_back(self, seconds: float) -> None:
         """Have the wall clock be late, as another machine's may be."""
         self._wall -= seconds
+
+
+def clock_from(event: threading.Event) -> Clock:
+    """A clock that stands still until something has happened: no stall comes before that."""
+    happened_at: list[float] = []
+
+    def elapsed() -> float:
+        if not event.is_set():
+            return 0.0
+        happened_at.append(time.monotonic())
+        return time.monotonic() - happened_at[0]
+
+    return Clock(elapsed=elapsed)
+
+
+def clock_without_stalls(rate: float = 1.0) -> Clock:
+    """A clock that a machine with other things to do doesn't put forward.
+
+    Between two looks at it no more than a fifth of a second goes by: whoever waits looks again.
+
+    Args:
+        rate: How much faster than others it is.
+    """
+    looked_at, counted = boottime_seconds(), 1000.0
+
+    def elapsed() -> float:
+        nonlocal looked_at, counted
+        now = boottime_seconds()
+        counted += rate * min(now - looked_at, 0.2)
+        looked_at = now
+        return counted
+
+    return Clock(elapsed=elapsed)
 
 
 # Imports everything while it still may read it, then becomes another user.

@@ -9,13 +9,12 @@ from __future__ import annotations
 
 import contextlib
 import random
-from typing import Callable
 
 from leasectl.backends.boskos import requests
 from leasectl.backends.boskos.answers import Granted, check_allowed, granted
 from leasectl.backends.boskos.connection import BoskosConnection
 from leasectl.backends.boskos.holding import Holding
-from leasectl.backends.boskos.losses import LostGrants, LostNote
+from leasectl.backends.boskos.losses import LostGrants, LostNote, look
 from leasectl.backends.boskos.missing import check_there_is
 from leasectl.backends.boskos.outage import Outage
 from leasectl.backends.contract import Patience, Progress, RemoteJournal
@@ -27,6 +26,7 @@ from leasectl.model import Claimant, Lease
 from leasectl.system.clock import Clock, earliest
 from leasectl.system.poll import Sleep, sleep_through
 from leasectl.text.durations import format_duration
+from leasectl.typed.hints import Callable
 
 # How often it is asked again, as existing clients do; the rest is left to chance.
 _ASK_SECONDS = (2.0, 3.0)
@@ -173,7 +173,19 @@ class BoskosAcquisition:
             return came
         if self._next_report is None:
             self._next_report = self._clock.elapsed()
+            if self._request.count > 1:
+                yield from self._tell_if_too_few()
         return None
+
+    def _tell_if_too_few(self) -> Steps[None]:
+        """Tell who waits for more than there are, for ever perhaps; a pool may still grow."""
+        pool_type, wanted = self._request.type, self._request.count
+        with contextlib.suppress(NotSent, Loss, Refused, NotFound):
+            found = yield from look(self._connection, pool_type, seconds=_LOOK_SECONDS)
+            there = sum(found.states.values())
+            if there < wanted:
+                told = f'Boskos has {there} of "{pool_type}"; {wanted} are waited for until it has'
+                self._patience.warn(f"{told} so many")
 
     @property
     def _is_first_by_name(self) -> bool:

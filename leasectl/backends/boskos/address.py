@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from typing import NamedTuple
 from urllib.parse import parse_qsl
 
 from leasectl.errors import InvalidRequest
 from leasectl.text.durations import NoTime, parse_duration
 from leasectl.text.printable import printable
+from leasectl.typed.tuples import NamedTuple
 
 # What Boskos' reaper does where nobody has said otherwise, and what its requests are kept for.
 REAPER_SECONDS = 30 * 60.0

@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from typing import Literal, NamedTuple
 
 from leasectl.backends.unanswered import Loss, Refused, words_of
 from leasectl.errors import AccessRefused, BackendUnreachable, CanNeverBeMet, NotAllowed, NotFound
 from leasectl.http.messages import Answer
 from leasectl.text.naming import is_name
 from leasectl.text.printable import printable
+from leasectl.typed.hints import Literal
+from leasectl.typed.tuples import NamedTuple
 
 _UNAVAILABLE = ("available", "try again")
 _WHICH_THERE_ARE = "which types there are says the file that its --config names"

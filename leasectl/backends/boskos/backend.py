@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Callable
 
 from leasectl.backends.boskos.acquisition import BoskosAcquisition
 from leasectl.backends.boskos.connection import BoskosConnection
@@ -18,6 +17,7 @@ from leasectl.backends.without_pools import WithoutPools
 from leasectl.model import Claimant, ReleasedBy
 from leasectl.system.clock import Clock
 from leasectl.system.poll import sleep_through
+from leasectl.typed.hints import TYPE_CHECKING, Callable
 
 if TYPE_CHECKING:
     from leasectl.engines.event_log import EventLog

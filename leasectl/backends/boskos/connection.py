@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Callable
 
 from leasectl.backends.boskos.address import BoskosAddress
 from leasectl.backends.boskos.answers import check_allowed
@@ -17,6 +16,7 @@ from leasectl.http.settings import Settings
 from leasectl.http.trust import trust_of
 from leasectl.system.clock import Clock
 from leasectl.system.poll import sleep_through
+from leasectl.typed.hints import Callable
 
 _CONNECT_SECONDS = 5.0
 _LONGEST_ANSWER_BYTES = 8 << 20

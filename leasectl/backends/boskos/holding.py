@@ -9,7 +9,6 @@ there itself: what it has granted just now it calls nobody's for that long. So o
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TypeVar
 
 from leasectl.backends.boskos import requests
 from leasectl.backends.boskos.answers import Verdict, verdict
@@ -24,6 +23,7 @@ from leasectl.http.messages import Answer, Call
 from leasectl.system.clock import Clock
 from leasectl.system.poll import Sleep, sleep_through
 from leasectl.text.printable import printable
+from leasectl.typed.hints import TypeVar
 
 # How long one request may take: a server that is slow answers in less.
 ATTEMPT_SECONDS = 20.0

@@ -7,8 +7,6 @@ reaper takes it. Nor is it asked for again: whoever has lost one asks for anothe
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 from leasectl.backends.boskos import requests
 from leasectl.backends.boskos.address import BoskosAddress
 from leasectl.backends.boskos.answers import Metric
@@ -19,6 +17,7 @@ from leasectl.backends.unanswered import Refused
 from leasectl.errors import NotFound
 from leasectl.system.clock import Clock, rfc3339
 from leasectl.text.wording import counted
+from leasectl.typed.tuples import NamedTuple
 
 # The reaper looks once a minute.
 _REAPER_PAUSE_SECONDS = 60.0

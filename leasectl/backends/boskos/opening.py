@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
-from typing import TYPE_CHECKING, Callable
+from collections.abc import Mapping
 
 from leasectl.backends.boskos import limits
 from leasectl.backends.boskos.address import parse_boskos_url
@@ -12,11 +11,11 @@ from leasectl.backends.servers import Timing
 from leasectl.http.settings import Settings, parse_settings
 from leasectl.model import Request
 from leasectl.system.clock import Clock
+from leasectl.typed.hints import TYPE_CHECKING, Callable
 
 if TYPE_CHECKING:
     from leasectl.backends.servers import ClaimWatch, Renew
     from leasectl.engines.notes import NoteListener
-    from leasectl.engines.sides import Sides
 
 _PROBE_SECONDS = 2.0
 
@@ -73,7 +72,7 @@ def open_renewals(
     noted: NoteListener,
     clock: Clock,
 ) -> Renew:
-    """As `PoolServer` has it. No try takes longer than a sixth of the ttl."""
+    """As `ClaimServer` has it. No try takes longer than a sixth of the ttl."""
     from leasectl.backends.boskos.connection import BoskosConnection
     from leasectl.backends.boskos.holding import Holding
 
@@ -89,7 +88,7 @@ def open_claim_watch(
 
 
 def open_probe(url: str, settings: Settings, *, clock: Clock) -> Callable[[], None]:
-    """As `PoolServer` has it."""
+    """As `ClaimServer` has it."""
     from leasectl.backends.boskos.answers import check_is_boskos
     from leasectl.backends.boskos.connection import BoskosConnection
     from leasectl.backends.boskos.requests import sign_of_life
@@ -97,26 +96,3 @@ def open_probe(url: str, settings: Settings, *, clock: Clock) -> Callable[[], No
     connection = BoskosConnection(parse_boskos_url(url), settings, clock=clock)
     call = sign_of_life(connection.address)
     return lambda: check_is_boskos(connection.url, connection.ask(call, seconds=_PROBE_SECONDS))
-
-
-def pool_types(url: str, settings: Settings, *, seconds: float, clock: Clock) -> Sequence[str]:
-    """None: Boskos tells nobody which types it has."""
-    return ()
-
-
-def resource_names(
-    url: str,
-    settings: Settings,
-    begin: str,
-    types: Collection[str],
-    *,
-    seconds: float,
-    clock: Clock,
-) -> Sequence[str]:
-    """None: nor what its resources are called."""
-    return ()
-
-
-def open_to_look(url: str, settings: Settings, *, seconds: float, clock: Clock) -> Sides | None:
-    """None: its pools aren't ours."""
-    return None

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Callable
-
 from leasectl.backends.unanswered import trying_again
 from leasectl.errors import BackendUnreachable
 from leasectl.system.clock import Clock
+from leasectl.typed.hints import Callable
 
 # That nobody answers at an address is most likely wrong with the address.
 _NEVER_THERE_SECONDS = 10.0

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
-from typing import TYPE_CHECKING, Callable
 
 from leasectl.backends.contract import Journal, Patience, Turn
-from leasectl.backends.pool.turn import PoolTurn
 from leasectl.engines.contract import Engine
 from leasectl.model import Claimant, ReleasedBy
 from leasectl.system.clock import Clock
 from leasectl.system.poll import sleep_through
+from leasectl.typed.hints import TYPE_CHECKING, Callable
 
 if TYPE_CHECKING:
     from leasectl.engines.event_log import EventLog
@@ -100,6 +99,8 @@ class PoolBackend:
 
     def turn(self, claimant: Claimant, journal: Journal, patience: Patience) -> Turn:
         """What `acquire` does, as a generator of the sleeps in between."""
+        from leasectl.backends.pool.turn import PoolTurn  # which no release needs
+
         turn = PoolTurn(self._engine, self._clock, claimant, journal, patience, self._why_closed)
         return turn.take()
 

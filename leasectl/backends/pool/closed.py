@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 from leasectl.errors import LeaseError
 from leasectl.text.durations import format_duration
+from leasectl.typed.hints import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from leasectl.engines.facts import Pool, Resource

@@ -10,7 +10,6 @@ and frees by the claim key, whatever the type.
 from __future__ import annotations
 
 from collections.abc import Sequence, Set
-from typing import Callable, NamedTuple
 
 from leasectl.engines.contract import Engine, Outlook, TicketExpired, TicketGone, Waiter
 from leasectl.engines.event_words import got_instead
@@ -18,6 +17,8 @@ from leasectl.engines.facts import Standing
 from leasectl.errors import BackendUnreachable, InvalidRequest, LeaseError, NotFound
 from leasectl.model import Claimant, Process
 from leasectl.system.clock import earliest
+from leasectl.typed.hints import Callable
+from leasectl.typed.tuples import NamedTuple
 
 
 class _Place(NamedTuple):

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 from collections.abc import Generator, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
-from typing import TYPE_CHECKING, Callable, TypeVar
 
 from leasectl.backends.contract import Journal, Patience, Progress, Turn, Withdrawn, why_given_up
 from leasectl.backends.kinds import either
@@ -30,6 +29,7 @@ from leasectl.system.poll import Sleep
 from leasectl.system.process import is_dead
 from leasectl.text.durations import format_duration
 from leasectl.text.wording import counted
+from leasectl.typed.hints import TYPE_CHECKING, Callable, TypeVar
 
 if TYPE_CHECKING:
     from leasectl.engines.facts import Standing
@@ -149,10 +149,11 @@ class PoolTurn:
             return self._anew(self._try_to_claim) or before
 
     def _try_to_claim(self) -> Outlook | None:
-        outlook = None
-        with self._outlasting():
-            outlook = self._look()
-            self._outage = None
+        try:
+            outlook, self._outage = self._look(), None
+        except BackendUnreachable as reason:
+            self._outlast(reason)
+            return None
         return outlook
 
     def _look(self) -> Outlook:
@@ -191,13 +192,12 @@ class PoolTurn:
             outlook: What came of the last try.
             recovered: It has just been put right what an ended process left, as far as possible.
         """
-        now = self._clock.elapsed()
         witnesses = () if self._witness is None else (self._witness,)
         fds, ended = self._waiter.listen((*self._watched, *witnesses))
         if ended and not recovered:
             return True
         # What couldn't be put right a moment ago is tried again, but not in a spin.
-        again = now + RECOVER_AGAIN_SECONDS if ended else None
+        again = self._clock.elapsed() + RECOVER_AGAIN_SECONDS if ended else None
         if self._needs_witness(outlook):
             again = earliest(again, self._look_for_witness_at)
         look = earliest(outlook.look_again_at, outlook.next_grant_at)
@@ -212,6 +212,8 @@ class PoolTurn:
 
     def _see_to_witness(self, outlook: Outlook) -> None:
         """Behind others, have somebody be there who sees to it that they come."""
+        if self._witness is None and not outlook.is_behind:
+            return
         now = self._clock.elapsed()
         if self._witness is not None and is_dead(self._witness):
             self._witness = None
@@ -230,18 +232,14 @@ class PoolTurn:
         self._watched = tuple(self._patience.watched()) if outlook.is_head else ()
         return outlook
 
-    @contextmanager
-    def _outlasting(self) -> Iterator[None]:
+    def _outlast(self, reason: BackendUnreachable) -> None:
         """Bear it that the store doesn't answer, for as long as it may keep the ticket."""
-        try:
-            yield
-        except BackendUnreachable as reason:
-            final = isinstance(reason, TicketExpired) or not self._waiter.has_place
-            if final or self._is_over(self._clock.elapsed()):
-                raise
-            if self._outage is None:
-                self._patience.warn(f"waiting on, as the place in the queue should last: {reason}")
-            self._outage = reason
+        final = isinstance(reason, TicketExpired) or not self._waiter.has_place
+        if final or self._is_over(self._clock.elapsed()):
+            raise reason
+        if self._outage is None:
+            self._patience.warn(f"waiting on, as the place in the queue should last: {reason}")
+        self._outage = reason
 
     # 4. The end without leases
 
@@ -276,8 +274,7 @@ class PoolTurn:
         return self._deadline is not None and now >= self._deadline
 
     def _check_deadline(self) -> None:
-        now = self._clock.elapsed()
-        if self._is_over(now):
+        if self._deadline is not None and self._is_over(now := self._clock.elapsed()):
             raise self._outage or self._no_lease(self._waiter.standing(), waited=now - self._start)
 
     def _no_lease(self, now: Standing, *, waited: float) -> NoLease:
@@ -319,13 +316,15 @@ class PoolTurn:
         self._impossible = impossible
 
     def _report_when_due(self) -> None:
-        now = self._clock.elapsed()
-        if self._patience.report is None or self._next_report is None or now < self._next_report:
+        report, due = self._patience.report, self._next_report
+        if report is None or due is None or self._clock.elapsed() < due:
             return
-        self._next_report = now + self._patience.report_seconds
+        self._next_report = self._clock.elapsed() + self._patience.report_seconds
         if self._outage is None:
-            with self._outlasting():
-                self._patience.report(self._progress(self._waiter.standing()))
+            try:
+                report(self._progress(self._waiter.standing()))
+            except BackendUnreachable as reason:
+                self._outlast(reason)
 
     def _progress(self, now: Standing) -> Progress:
         # By the clock of the holder, which may be another machine's.

@@ -6,7 +6,6 @@ It queues, and renews for the whole job.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Callable
 
 from leasectl.backends.contract import Patience, RemoteJournal, Turn
 from leasectl.backends.kinds import pool_prefixes
@@ -18,6 +17,7 @@ from leasectl.backends.without_pools import WithoutPools
 from leasectl.errors import NotSupported
 from leasectl.model import Claimant, ReleasedBy
 from leasectl.system.clock import Clock
+from leasectl.typed.hints import TYPE_CHECKING, Callable
 
 if TYPE_CHECKING:
     from leasectl.engines.event_log import EventLog

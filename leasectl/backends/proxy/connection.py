@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
-from typing import Callable
-from urllib.parse import urlencode
 
 from leasectl.backends.unanswered import Loss, TimeOver, failure, words_of
 from leasectl.errors import AccessRefused, NotAllowed
 from leasectl.http.exchange import Client
-from leasectl.http.messages import Answer, Call
+from leasectl.http.messages import Answer, Call, encode_query
 from leasectl.http.no_answer import NoAnswer, NotInTime
 from leasectl.http.settings import Settings, read_token
 from leasectl.http.trust import trust_of
 from leasectl.system.clock import Clock
 from leasectl.system.poll import Interrupt
+from leasectl.text import plain_json as json
 from leasectl.text.printable import printable
+from leasectl.typed.hints import Callable
 
 _CONNECT_SECONDS = 5.0
 _LONGEST_ANSWER_BYTES = 1 << 20
@@ -79,7 +78,7 @@ class Connection:
             TimeOver: Not in time.
             AccessRefused: Not to us.
         """
-        call = Call(f"{self._url}{path}?{urlencode(params)}", headers=self._headers(headers))
+        call = Call(f"{self._url}{path}?{encode_query(params)}", headers=self._headers(headers))
         seconds = None if until is None else until - self._clock.elapsed()
         try:
             answer = self._client.ask(

@@ -12,11 +12,10 @@ refuses the first of them where its pool could never give so many.
 
 from __future__ import annotations
 
-import json
-
 from leasectl.backends.unanswered import Loss, Refused, words_of
 from leasectl.errors import CanNeverBeMet, LeaseError, NoLease, NotFound
 from leasectl.http.messages import Answer
+from leasectl.text import plain_json as json
 
 ACQUIRE = "/lease/acquire"
 RELEASE = "/lease/release"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Callable
 
 from leasectl.backends.proxy.connection import Connection
 from leasectl.backends.proxy.protocol import (
@@ -17,6 +16,7 @@ from leasectl.backends.unanswered import Refused, words_of
 from leasectl.errors import AccessRefused, BackendUnreachable
 from leasectl.system.clock import Clock
 from leasectl.text.printable import printable
+from leasectl.typed.hints import Callable
 
 
 class Releases:

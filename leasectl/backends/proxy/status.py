@@ -7,19 +7,18 @@ shows. ci-operator's proxy knows no such path.
 from __future__ import annotations
 
 import contextlib
-import json
-from typing import Any
-from urllib.parse import urlencode
 
 from leasectl.backends.kinds import no_pools
 from leasectl.backends.proxy.connection import Connection
 from leasectl.backends.unanswered import Refused, words_of
 from leasectl.errors import LeaseError, NotFound
-from leasectl.http.messages import Answer
+from leasectl.http.messages import Answer, encode_query
 from leasectl.http.settings import Settings
 from leasectl.system.clock import Clock
+from leasectl.text import plain_json as json
 from leasectl.text.fields import MALFORMED
 from leasectl.text.printable import printable
+from leasectl.typed.hints import Any
 
 STATUS = "/leasectl/v1/status"
 # The member of an answer of 404 that says which type there isn't.
@@ -48,13 +47,13 @@ def ask_status(url: str, settings: Settings, *, pool_type: str | None, clock: Cl
         BackendUnreachable: No answer, or none to us.
     """
     connection = Connection(url, settings, clock=clock, longest_bytes=LONGEST_STATUS_BYTES)
-    query = "" if pool_type is None else f"?{urlencode({'type': pool_type})}"
+    query = "" if pool_type is None else f"?{encode_query({'type': pool_type})}"
     return status_in(url, connection.look(STATUS + query, seconds=_SECONDS))
 
 
 def capacity_of(url: str, connection: Connection, pool_type: str) -> int | None:
     """How many resources a pool has; None where that can't be told, or not soon."""
-    path = f"{STATUS}?{urlencode({'type': pool_type})}"
+    path = f"{STATUS}?{encode_query({'type': pool_type})}"
     with contextlib.suppress(LeaseError, *MALFORMED):
         told: Any = status_in(url, connection.look(path, seconds=_SOON_SECONDS))
         (pool,) = told["pools"]

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import ipaddress
 import re
-from typing import NamedTuple
 
 from leasectl.errors import InvalidRequest
 from leasectl.text.printable import printable
+from leasectl.typed.tuples import NamedTuple
 
 DEFAULT_PREFIX = "/leasectl"
 DEFAULT_PORT = 2379

@@ -7,8 +7,6 @@ newer one must not make a pool unreadable for the others.
 
 from __future__ import annotations
 
-from typing import Any
-
 from leasectl.engines.etcd.gateway.requests import KeyValue
 from leasectl.engines.etcd.keys import ClaimId
 from leasectl.errors import CorruptState
@@ -16,6 +14,7 @@ from leasectl.model import Labels
 from leasectl.text.fields import read_number, read_text
 from leasectl.text.naming import is_name
 from leasectl.text.printable import printable
+from leasectl.typed.hints import Any
 
 # Labels have 200 characters at most, and a character that is escaped becomes ten.
 LONGEST_SHOWN = 2000

@@ -46,7 +46,7 @@ that the least recently acquired come first and one short page will do.
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from leasectl.typed.tuples import NamedTuple
 
 # No claim key of this state directory begins with it.
 _ELSEWHERE = "@"

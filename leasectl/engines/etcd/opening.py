@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING, Callable, NamedTuple
 
 from leasectl.engines.contract import LostListener
 from leasectl.engines.etcd.address import parse_etcd_url
@@ -16,6 +15,8 @@ from leasectl.http.settings import Settings
 from leasectl.http.trust import trust_of
 from leasectl.state.event import Kept
 from leasectl.system.clock import Clock
+from leasectl.typed.hints import TYPE_CHECKING, Callable
+from leasectl.typed.tuples import NamedTuple
 
 if TYPE_CHECKING:
     from leasectl.engines.etcd.claims.notes import EtcdNotes

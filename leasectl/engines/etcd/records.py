@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from typing import Any, NamedTuple
 
 from leasectl.engines.etcd.gateway.requests import KeyValue
 from leasectl.engines.etcd.key_values import (
@@ -21,6 +20,8 @@ from leasectl.errors import InvalidRequest
 from leasectl.model import Claimant, Labels, Lease, Request, Where
 from leasectl.text.fields import MALFORMED, read_name, read_number, read_optional, read_text
 from leasectl.text.naming import is_name
+from leasectl.typed.hints import Any
+from leasectl.typed.tuples import NamedTuple
 
 # Each has a guard, and a transaction takes 128: there is room for what else a claim guards.
 MOST_AT_ONCE = 60

@@ -11,19 +11,18 @@ import contextlib
 import threading
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
-from typing import TYPE_CHECKING
 
-from leasectl.engines.kubernetes.claims import Claims
-from leasectl.engines.kubernetes.objects import TicketObject
-from leasectl.engines.kubernetes.observed import Observed
-from leasectl.engines.kubernetes.reading import parse_object
-from leasectl.engines.kubernetes.renewals import Renewals
-from leasectl.engines.kubernetes.store import Store
-from leasectl.engines.kubernetes.ticket import OwnTicket
+from leasectl.engines.kubernetes.claims.claims import Claims
+from leasectl.engines.kubernetes.objects.objects import TicketObject
+from leasectl.engines.kubernetes.objects.reading import parse_object
+from leasectl.engines.kubernetes.objects.store import Store
 from leasectl.model import Claimant, ReleasedBy
 from leasectl.system.clock import Clock
+from leasectl.typed.hints import TYPE_CHECKING
 
-if TYPE_CHECKING:  # most commands wait for nothing
+if TYPE_CHECKING:  # most commands wait for nothing, and renew nothing
+    from leasectl.engines.kubernetes.claims.renewals import Renewals
+    from leasectl.engines.kubernetes.queues.observed import Observed
     from leasectl.engines.kubernetes.waiting.session import WaitSession
     from leasectl.engines.kubernetes.waiting.waiter import KubernetesWaiter
 
@@ -41,9 +40,6 @@ class KubernetesEngine:
         observed: What was seen of others' lives.
         claims: The claims there.
         clock: Where times come from.
-
-    Attributes:
-        renewals: Of those claims.
     """
 
     undoes = False
@@ -53,9 +49,10 @@ class KubernetesEngine:
         self._observed = observed
         self._claims = claims
         self._clock = clock
-        self.renewals = Renewals(store, claims, clock=clock)
         self._lock = threading.Lock()
-        self._session: WaitSession | None = None  # under the lock
+        # Under the lock:
+        self._session: WaitSession | None = None
+        self._renewals: Renewals | None = None
 
     @property
     def session(self) -> WaitSession:
@@ -67,10 +64,21 @@ class KubernetesEngine:
                 self._session = WaitSession(self._store, self._observed, self._clock)
             return self._session
 
+    @property
+    def renewals(self) -> Renewals:
+        """Of those claims."""
+        from leasectl.engines.kubernetes.claims.renewals import Renewals
+
+        with self._lock:
+            if self._renewals is None:
+                self._renewals = Renewals(self._store, self._claims, clock=self._clock)
+            return self._renewals
+
     def atomic(self) -> AbstractContextManager[object]:
         return contextlib.nullcontext()
 
     def waiter(self, claimant: Claimant, *, until: float | None) -> KubernetesWaiter:
+        from leasectl.engines.kubernetes.queues.ticket import OwnTicket
         from leasectl.engines.kubernetes.waiting.waiter import KubernetesWaiter
 
         ticket = OwnTicket(

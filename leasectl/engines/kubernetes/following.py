@@ -7,11 +7,11 @@ up to who has it.
 from __future__ import annotations
 
 import threading
-from typing import Callable
 
 from leasectl.engines.kubernetes.api.watching import Watch, WatchEnded, WatchEvent
 from leasectl.errors import LeaseError
 from leasectl.system.wakeup import Wakeup
+from leasectl.typed.hints import Callable
 
 _LEAST_SECONDS = 0.2
 _ASK_AGAIN_SECONDS = 5.0

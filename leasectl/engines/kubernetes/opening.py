@@ -2,26 +2,26 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Callable, NamedTuple
-
 from leasectl.engines.contract import LostListener
 from leasectl.engines.kubernetes.api.collection import leases
 from leasectl.engines.kubernetes.api.requests import Api
-from leasectl.engines.kubernetes.claims import Claims
+from leasectl.engines.kubernetes.claims.claims import Claims
 from leasectl.engines.kubernetes.engine import KubernetesEngine
 from leasectl.engines.kubernetes.events.events import KubernetesEvents
-from leasectl.engines.kubernetes.observed import Observed
-from leasectl.engines.kubernetes.store import Store
+from leasectl.engines.kubernetes.objects.store import Store
+from leasectl.engines.kubernetes.queues.observed import Observed
 from leasectl.system.clock import Clock
+from leasectl.typed.hints import TYPE_CHECKING, Callable
+from leasectl.typed.tuples import NamedTuple
 
 if TYPE_CHECKING:
     from leasectl.engines.event_log import EventLog
+    from leasectl.engines.kubernetes.claims.notes import KubernetesNotes
     from leasectl.engines.kubernetes.events.own_record import OwnRecord
     from leasectl.engines.kubernetes.events.posting import Posting
-    from leasectl.engines.kubernetes.members import KubernetesMembers
-    from leasectl.engines.kubernetes.notes import KubernetesNotes
-    from leasectl.engines.kubernetes.pools import KubernetesPools
-    from leasectl.engines.kubernetes.values import KubernetesValues
+    from leasectl.engines.kubernetes.members.members import KubernetesMembers
+    from leasectl.engines.kubernetes.pools.pools import KubernetesPools
+    from leasectl.engines.kubernetes.pools.values import KubernetesValues
 
 
 class Opened(NamedTuple):
@@ -42,7 +42,7 @@ class Opened(NamedTuple):
 
     @property
     def pools(self) -> KubernetesPools:
-        from leasectl.engines.kubernetes.pools import KubernetesPools
+        from leasectl.engines.kubernetes.pools.pools import KubernetesPools
 
         return KubernetesPools(
             self.store,
@@ -64,7 +64,7 @@ class Opened(NamedTuple):
 
     @property
     def members(self) -> KubernetesMembers:
-        from leasectl.engines.kubernetes.members import KubernetesMembers
+        from leasectl.engines.kubernetes.members.members import KubernetesMembers
 
         return KubernetesMembers(
             self.store,
@@ -77,13 +77,13 @@ class Opened(NamedTuple):
 
     @property
     def notes(self) -> KubernetesNotes:
-        from leasectl.engines.kubernetes.notes import KubernetesNotes
+        from leasectl.engines.kubernetes.claims.notes import KubernetesNotes
 
         return KubernetesNotes(self.store, self.claims)
 
     @property
     def values(self) -> KubernetesValues:
-        from leasectl.engines.kubernetes.values import KubernetesValues
+        from leasectl.engines.kubernetes.pools.values import KubernetesValues
 
         return KubernetesValues(
             self.store, self.claims, tell=self.claims.events.happened, clock=self.clock

@@ -10,13 +10,13 @@ from __future__ import annotations
 
 import contextlib
 import secrets
-from typing import Callable
 
-from leasectl.engines.kubernetes.bodies import with_epoch
-from leasectl.engines.kubernetes.objects import EPOCH, Json, PoolObject
-from leasectl.engines.kubernetes.reading import annotations_of, parse_object
-from leasectl.engines.kubernetes.store import Store
+from leasectl.engines.kubernetes.objects.bodies import with_epoch
+from leasectl.engines.kubernetes.objects.objects import EPOCH, Json, PoolObject
+from leasectl.engines.kubernetes.objects.reading import annotations_of, parse_object
+from leasectl.engines.kubernetes.objects.store import Store
 from leasectl.errors import LeaseError
+from leasectl.typed.hints import Callable
 
 _MOST_TRIES = 5
 

@@ -6,12 +6,11 @@ to say. Inside a transaction there should never be any.
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 from leasectl.engines.local.store import ENDED_MARK
 from leasectl.model import Process
 from leasectl.state.directory import State
 from leasectl.state.rows import CLOSED_MARK, parse_optional_process
+from leasectl.typed.tuples import NamedTuple
 
 
 class Claim(NamedTuple):

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
-from typing import TYPE_CHECKING
 
 from leasectl.engines.contract import LostListener
 from leasectl.engines.local.store import LocalStore
 from leasectl.model import Claimant, ReleasedBy
 from leasectl.state.directory import State
 from leasectl.system.clock import Clock
+from leasectl.typed.hints import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from leasectl.engines.local.wait_pipes import WaitPipes
@@ -50,7 +50,7 @@ class LocalEngine:
             self._pipes, self._pidfds = WaitPipes(self._state), IdlePidfds()
             self._state.on_close.append(self._pidfds.close)
         pipe = self._pipes.get()
-        if self._queues.is_waited_for(claimant.request.type):
+        if pipe.is_made or self._queues.is_waited_for(claimant.request.type):
             pipe.open()  # it takes long, and now others needn't wait for it
         return LocalWaiter(self._store, claimant, pipe, pidfds=self._pidfds, clock=self._clock)
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import suppress
-from typing import Callable
 
 from leasectl.engines.local import member_rows
 from leasectl.engines.local.over import remove_what_is_over
@@ -16,6 +15,7 @@ from leasectl.model import Claimant, Lease, Ticket
 from leasectl.state.directory import State
 from leasectl.state.snapshot import snapshot
 from leasectl.system.clock import Clock
+from leasectl.typed.hints import Callable
 
 # As `LocalStore.free_resources` returns them, whoever may have them.
 _CHOSEN = "SELECT name, lease_transitions, holder_identity FROM resource WHERE name = ?"

@@ -10,7 +10,6 @@ from __future__ import annotations
 import sqlite3
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from typing import Protocol
 
 from leasectl.engines.event_words import membership_changes
 from leasectl.engines.local import member_rows
@@ -29,6 +28,7 @@ from leasectl.state.directory import State
 from leasectl.state.rows import CLOSED_MARK, IS_SPECIAL
 from leasectl.system.clock import Clock, earliest
 from leasectl.system.process import is_dead
+from leasectl.typed.hints import Protocol
 
 _ENDS = f"SELECT process, ends_at FROM member WHERE {IS_SPECIAL}"
 

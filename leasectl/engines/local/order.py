@@ -14,9 +14,10 @@ from __future__ import annotations
 
 from collections.abc import Generator, Iterator
 from heapq import merge
-from typing import TYPE_CHECKING, Callable, Generic, NamedTuple, Protocol, TypeVar
 
 from leasectl.engines.ranking import effective_priority, next_rise
+from leasectl.typed.hints import TYPE_CHECKING, Callable, Generic, Protocol, TypeVar
+from leasectl.typed.tuples import NamedTuple
 
 if TYPE_CHECKING:
     from leasectl.state.directory import State

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 from leasectl.engines.local.settings import LocalSettings
 from leasectl.engines.local.wants import any_enough
 from leasectl.state.directory import State
 from leasectl.system.clock import Clock
+from leasectl.typed.hints import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from leasectl.engines.local.wants import Wanting

@@ -11,13 +11,13 @@ from __future__ import annotations
 from collections.abc import Generator, Iterable, Sequence
 from contextlib import closing
 from functools import lru_cache
-from typing import TYPE_CHECKING
 
 from leasectl.engines.contract import LostListener
 from leasectl.model import Process, parse_process
 from leasectl.state.directory import State
 from leasectl.system.clock import Clock
 from leasectl.system.process import is_dead
+from leasectl.typed.hints import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from leasectl.engines.local.order import LocalOrder, Rank
@@ -69,11 +69,15 @@ class Waiting:
         suspended: Others may pass it.
         priority: As asked for; None where all in the queue are alike, so that numbers tell.
         queued_at: On the elapsed clock; 0 likewise.
+
+    Attributes:
+        is_ranked: More than numbers tells who is better in its queue.
     """
 
     __slots__ = (
         "claim_key",
         "count",
+        "is_ranked",
         "name",
         "number",
         "pipe",
@@ -107,11 +111,7 @@ class Waiting:
         self.suspended = bool(suspended)
         self.priority = priority
         self.queued_at = queued_at or 0.0
-
-    @property
-    def is_ranked(self) -> bool:
-        """Tell whether more than numbers tells who is better in its queue."""
-        return self.priority is not None
+        self.is_ranked = priority is not None
 
     @property
     def keeps_all_back(self) -> bool:
@@ -300,9 +300,10 @@ class LocalQueues:
             is_more_free: They may have something to claim at once.
             behind: As `leave` has it.
         """
-        if behind is None and not ticket.is_ranked:
-            behind = self._found(_NEXT, pool_type, ticket.number)
-        pipes = None if ticket.is_ranked or behind is None else _alone(behind)
+        pipes = None
+        if not ticket.is_ranked:
+            next_one = self._found(_NEXT, pool_type, ticket.number) if behind is None else behind
+            pipes = _alone(next_one)
         if pipes is None:
             from leasectl.engines.local.wakes import kept_back_by
 

@@ -5,9 +5,8 @@ Every method that changes something belongs inside `State.transaction`.
 
 from __future__ import annotations
 
-import sqlite3
+import _sqlite3 as sqlite3
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 from leasectl.engines import refusals
 from leasectl.engines.contract import LostListener
@@ -16,6 +15,7 @@ from leasectl.model import Lease, ReleasedBy, Request, Ticket
 from leasectl.state.directory import State
 from leasectl.state.rows import CLOSED_MARK, IS_SPECIAL, encode_labels
 from leasectl.system.clock import Clock
+from leasectl.typed.hints import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from leasectl.engines.local.memberships import LocalMemberships
@@ -30,7 +30,8 @@ _CLAIMS = (
     "SELECT resource.name, resource.type, resource.owner, expires_at, fence, ticket, grant_number, "
     "resource.holder_identity, acquire_time, handle.acquisition, handle.granted_at, handle.count, "
     "handle.priority, EXISTS (SELECT 1 FROM member WHERE member.name = resource.name AND "
-    "(cordoned OR leaves OR moves_to IS NOT NULL)) AS is_bound FROM resource LEFT JOIN handle "
+    "(cordoned OR leaves OR moves_to IS NOT NULL)) AS is_bound, "
+    "EXISTS (SELECT 1 FROM follower) AS is_followed FROM resource LEFT JOIN handle "
     f"ON handle.id = ltrim(resource.owner, '{ENDED_MARK}') WHERE "
 )
 _CLAIMS_OF = f"{_CLAIMS} resource.owner = ?"
@@ -98,8 +99,7 @@ class LocalStore:
 
     def pool_types(self) -> list[str]:
         """All types, in order."""
-        rows = self.state.query("SELECT type FROM pool ORDER BY type")
-        return [row["type"] for row in rows]
+        return [row["type"] for row in self.state.query("SELECT type FROM pool ORDER BY type")]
 
     def possible(self, request: Request) -> sqlite3.Row:
         """The pool that could meet a request, as `pool`; raises where it couldn't."""
@@ -112,15 +112,15 @@ class LocalStore:
     def unmet(self, request: Request, pool: sqlite3.Row) -> Unmet | None:
         """Why a pool, as `pool` has it, can't meet a request; None if it could."""
         is_plain = not pool["is_special"] and not request.where
-        if is_plain and request.count <= pool["capacity"] and self._has(request.type, request.name):
+        if is_plain and request.count <= pool["capacity"] and self._has(request):
             return None
         from leasectl.engines.local.unmet import why_unmet
 
         return why_unmet(self.state, request, pool["capacity"])
 
-    def _has(self, pool_type: str, name: str | None) -> bool:
-        sql = "SELECT 1 FROM resource WHERE name = ? AND type = ?"
-        return name is None or bool(self.state.query(sql, name, pool_type))
+    def _has(self, request: Request) -> bool:
+        sql, name = "SELECT 1 FROM resource WHERE name = ? AND type = ?", request.name
+        return name is None or bool(self.state.query(sql, name, request.type))
 
     def free_resources(self, request: Request, better: Sequence[Waiting]) -> list[sqlite3.Row]:
         """What could be claimed, least recently acquired first; one more than is asked for.
@@ -163,10 +163,10 @@ class LocalStore:
         claimant, pool_type, now = ticket.claimant, ticket.claimant.request.type, self._clock.wall()
         self.state.db.execute("UPDATE pool SET last_grant = ? WHERE type = ?", (grant, pool_type))
         fences = self.state.draw_fences(len(resources), reserved)
-        leases = tuple(
+        leases = tuple([
             _lease(ticket, resource, fence=fence, grant=grant, now=now)
             for resource, fence in zip(resources, fences)
-        )
+        ])  # fmt: skip
         for lease in leases:
             self._write_claim(claimant.claim_key, lease)
         self.state.events.add(
@@ -212,7 +212,7 @@ class LocalStore:
         """Free claims, all or some; returns those that the claim key still found."""
         freed = self.claims(claim_key, names)
         self._free(claim_key, freed, by=by)
-        return tuple(row["name"] for row in freed)
+        return tuple([row["name"] for row in freed])
 
     def _free(self, claim_key: str, freed: Sequence[sqlite3.Row], *, by: ReleasedBy) -> None:
         self.note_end("released", claim_key, freed, by=by)
@@ -236,10 +236,8 @@ class LocalStore:
 
     def next_expiry(self, pool_type: str) -> float | None:
         """When the next claim of a pool expires, on the elapsed clock."""
-        ((first,),) = self.state.query(
-            "SELECT MIN(expires_at) FROM resource WHERE type = ? AND expires_at IS NOT NULL",
-            pool_type,
-        )
+        sql = "SELECT MIN(expires_at) FROM resource WHERE type = ? AND expires_at IS NOT NULL"
+        ((first,),) = self.state.query(sql, pool_type)
         return None if first is None else float(first)
 
     def memberships(self, caller: str = "") -> LocalMemberships:
@@ -270,6 +268,8 @@ class LocalStore:
             rows = self.state.query(_CLAIMS_OF, claim_key)
         else:
             rows = [row for n in names for row in self.state.query(_CLAIM_ON, n, claim_key)]
+        if rows and self.state.is_changing:  # as above
+            self.state.events.is_followed = bool(rows[0]["is_followed"])
         now = self._clock.elapsed()
         over = [r for r in rows if r["expires_at"] is not None and r["expires_at"] <= now]
         if not over:

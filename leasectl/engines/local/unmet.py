@@ -6,13 +6,13 @@ Every function that changes something belongs inside `State.transaction`.
 from __future__ import annotations
 
 from contextlib import closing
-from typing import TYPE_CHECKING
 
 from leasectl.engines.local import member_rows
 from leasectl.engines.membership import Member
 from leasectl.engines.possible import Unmet, unmet
 from leasectl.model import Request
 from leasectl.state.rows import parse_where
+from leasectl.typed.hints import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from leasectl.engines.local.queues import LocalQueues, Waiting

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import os
-from typing import Callable
 
 from leasectl.state.directory import State
 from leasectl.state.pipes import listen
 from leasectl.system.named_pipe import NamedPipe
+from leasectl.system.poll import is_readable
+from leasectl.typed.hints import Callable
 
 _MOST_IDLE = 32
 
@@ -31,6 +32,11 @@ class WaitPipe:
         self._is_open = False
 
     @property
+    def is_made(self) -> bool:
+        """Whether it is there already, of an earlier wait: then it takes little to open it."""
+        return self._pipe is not None
+
+    @property
     def fd(self) -> int:
         """What becomes readable when somebody wakes the waiter."""
         assert self._pipe is not None, "open() comes first"
@@ -44,8 +50,8 @@ class WaitPipe:
             self.remove()
         if self._pipe is None:
             self._pipe = listen(self._path)
-        else:
-            self._pipe.renew()  # of what may have woken it too late
+        elif is_readable(self._pipe.fd, 0):  # somebody has woken it too late
+            self._pipe.renew()
         self._is_open = True
 
     def clear(self) -> None:

@@ -7,7 +7,6 @@ something: they might be woken in its stead, and be dead.
 from __future__ import annotations
 
 from collections.abc import Sequence, Set
-from typing import TYPE_CHECKING
 
 from leasectl.engines.contract import Outlook, TicketGone
 from leasectl.engines.local.queues import LocalQueues, Waiting
@@ -18,6 +17,7 @@ from leasectl.state.rows import encode_where
 from leasectl.system.clock import Clock, earliest
 from leasectl.system.process import this_process
 from leasectl.system.process_watch import IdlePidfds, ProcessWatch
+from leasectl.typed.hints import TYPE_CHECKING
 
 if TYPE_CHECKING:
     import sqlite3
@@ -60,7 +60,7 @@ class LocalWaiter:
         self._clock = clock
         self._asked_at = clock.elapsed()
         self._watch = ProcessWatch(pidfds)
-        self._number: int | None = None
+        self._own: Ticket | None = None
         self._watched: list[Process] = []  # whose end may let it have its turn
         self._is_new = True  # nobody has seen its ticket
         self._place: LocalPlace | None = None  # only where not all tickets are alike
@@ -74,12 +74,12 @@ class LocalWaiter:
     def enqueue(self, *, again: bool = False) -> None:
         request = self._request
         pool = self._store.pool(request.type) if again else self._store.possible(request)
-        self._number = pool["last_ticket"] + 1
+        self._own = Ticket(pool["last_ticket"] + 1, self._claimant)
         is_ranked = bool(pool["is_ranked"]) or request.priority != 0
         put_ticket(
             self._queues,
             self._claimant,
-            self._number,
+            self._own.number,
             self._pipe.name,
             clock=self._clock,
             is_ranked=is_ranked,
@@ -129,9 +129,9 @@ class LocalWaiter:
 
     def dequeue(self, why: str = "") -> None:
         # A claim that was not recorded was undone with its transaction.
-        if self._number is not None:
+        if self._own is not None:
             self._queues.take_away(
-                self._request.type, self._number, self._claimant.claim_key, why=why
+                self._request.type, self._own.number, self._claimant.claim_key, why=why
             )
 
     def close(self) -> None:
@@ -145,8 +145,8 @@ class LocalWaiter:
         return LocalEarlyEnds(self._store)
 
     def _ticket(self) -> Ticket:
-        assert self._number is not None, "enqueue() comes first"
-        return Ticket(self._number, self._claimant)
+        assert self._own is not None, "enqueue() comes first"
+        return self._own
 
     def _look(self) -> tuple[Outlook, Waiting, Sequence[Waiting]]:
         """Claim, if it is its turn.
@@ -342,7 +342,8 @@ def _ahead_of(
         if request.name is not None:
             is_ahead = queues.could_use(each, request.name)
         else:
-            is_ahead = each.name is None and each.where in ("", encode_where(request.where))
+            own = each.where and encode_where(request.where)
+            is_ahead = each.name is None and each.where == own
         if is_ahead:
             return each, ()
         particular.append(each)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Generator
 from contextlib import closing
-from typing import TYPE_CHECKING, Protocol, TypeVar
+
+from leasectl.typed.hints import TYPE_CHECKING, Protocol, TypeVar
 
 if TYPE_CHECKING:
     from leasectl.engines.local.order import Rank

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-import sqlite3
 from collections.abc import Sequence
 from functools import lru_cache
-from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from leasectl.engines.local.member_rows import parse_properties
 from leasectl.engines.matching import Want, matches, want_of
 from leasectl.engines.membership import Properties
 from leasectl.state import rows
+from leasectl.typed.hints import TYPE_CHECKING, Protocol
+from leasectl.typed.tuples import NamedTuple
 
 if TYPE_CHECKING:
+    import sqlite3
+
     from leasectl.model import Request
     from leasectl.state.directory import State
 

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import closing
-from typing import Callable, NamedTuple
 
 from leasectl.engines.contract import SUSPENDED_AFTER_SECONDS, LostListener
 from leasectl.engines.local.absent import (
@@ -29,6 +28,8 @@ from leasectl.state.database import errors_of
 from leasectl.state.directory import State
 from leasectl.system.clock import Clock, earliest
 from leasectl.system.process import is_dead
+from leasectl.typed.hints import Callable
+from leasectl.typed.tuples import NamedTuple
 
 # Who is so late hasn't run either: perhaps nobody has, so that it begins to count anew.
 _LATE_SECONDS = 1.0

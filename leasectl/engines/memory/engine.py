@@ -8,13 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
-from typing import Callable
 
 from leasectl.engines.event_words import WAITER_DIED, WITHDRAWN
 from leasectl.engines.memory.store import MemoryStore
 from leasectl.engines.memory.waiter import MemoryWaiter, Waker
 from leasectl.model import Claimant, ReleasedBy
 from leasectl.system.wakeup import Wakeup
+from leasectl.typed.hints import Callable
 
 
 class MemoryEngine:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
-from typing import Callable
 
 from leasectl.engines.event_words import MembershipChange
 from leasectl.engines.memory.queue import Place
@@ -14,6 +13,7 @@ from leasectl.state.event import ALL_EVENTS, Event, EventFilter, EventKind, Miss
 from leasectl.state.event_rows import is_written
 from leasectl.system.clock import Clock
 from leasectl.system.wakeup import Wakeup
+from leasectl.typed.hints import Callable
 
 
 class MemoryEvents:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Callable
 
 from leasectl.engines.event_words import membership_changes
 from leasectl.engines.members import Decide, Updated
 from leasectl.engines.membership import Member, Pools, check_unheld
 from leasectl.engines.memory.store import MemoryStore
 from leasectl.model import Claimant
+from leasectl.typed.hints import Callable
 
 
 class MemoryMembers:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple, Protocol
 
 from leasectl.engines.event_words import membership_changes
 from leasectl.engines.membership import (
@@ -18,6 +17,8 @@ from leasectl.engines.memory.stock import Stock, StockedPool
 from leasectl.model import Process
 from leasectl.system.clock import Clock, earliest
 from leasectl.system.process import is_dead
+from leasectl.typed.hints import Protocol
+from leasectl.typed.tuples import NamedTuple
 
 
 class Stocks(Protocol):

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Iterator
-from typing import Callable
+
+from leasectl.typed.hints import Callable
 
 # Below so many entries it isn't worth the while to clear up.
 _FEW = 64

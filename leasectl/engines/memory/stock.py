@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from dataclasses import dataclass, field
-from typing import Callable
 
 from leasectl.engines.facts import PoolSettings
 from leasectl.engines.memory.queue import Kept, Place, Queue
 from leasectl.engines.memory.ranking import Ranking
 from leasectl.engines.pacing import after_change, after_grant, next_grant_at
 from leasectl.model import Claimant, Lease
+from leasectl.typed.hints import Callable
 
 
 @dataclass(eq=False)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Callable
 
 from leasectl.engines.contract import TicketGone
 from leasectl.engines.memory.calls import Calls
@@ -14,6 +13,7 @@ from leasectl.engines.memory.stock import StockedPool
 from leasectl.engines.possible import Unmet, unmet
 from leasectl.model import Claimant, Request, Ticket
 from leasectl.system.clock import Clock
+from leasectl.typed.hints import Callable
 
 
 class Tickets:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
 
 from leasectl.engines.memory.store import MemoryStore
 from leasectl.engines.values import (
@@ -15,6 +14,7 @@ from leasectl.engines.values import (
     is_content,
 )
 from leasectl.state.event import Event
+from leasectl.typed.tuples import NamedTuple
 
 
 class _Content(NamedTuple):

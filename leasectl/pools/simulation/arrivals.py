@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from random import Random
-from typing import Callable, NamedTuple
 
 from leasectl.errors import InvalidRequest, NotFound
 from leasectl.pools.simulation.job_files import parse_arrivals_file
@@ -12,6 +11,8 @@ from leasectl.pools.simulation.jobs import MOST_JOBS, Arrival
 from leasectl.text.durations import format_seconds, parse_duration
 from leasectl.text.printable import printable
 from leasectl.text.wording import counted
+from leasectl.typed.hints import Callable
+from leasectl.typed.tuples import NamedTuple
 
 FORMS = "500, 20x50/15m, 2/m:8h or the name of a file"
 _COUNT = re.compile(r"[0-9]{1,12}", re.ASCII)

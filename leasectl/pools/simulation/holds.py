@@ -6,13 +6,14 @@ import itertools
 import re
 from collections.abc import Iterator
 from random import Random
-from typing import Callable, NamedTuple
 
 from leasectl.errors import InvalidRequest
 from leasectl.pools.simulation.arrivals import read_file
 from leasectl.pools.simulation.job_files import parse_holds_file
 from leasectl.pools.simulation.ranges import DURATION, parse_range
 from leasectl.text.durations import format_seconds, parse_duration
+from leasectl.typed.hints import Callable
+from leasectl.typed.tuples import NamedTuple
 
 FORMS = "20m, 16m-24m, 20m+-20% or the name of a file"
 _FIXED = re.compile(DURATION, re.ASCII)

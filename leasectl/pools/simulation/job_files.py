@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import csv
 from collections.abc import Iterator
-from typing import Callable, TypeVar
 
 from leasectl.errors import InvalidRequest
 from leasectl.model import HIGHEST_PRIORITY
@@ -19,6 +18,7 @@ from leasectl.text.naming import check_name
 from leasectl.text.printable import printable
 from leasectl.text.suggestions import nearest
 from leasectl.text.wording import counted
+from leasectl.typed.hints import Callable, TypeVar
 
 COLUMNS = ("at", "hold", "count", "priority", "name")
 _SEPARATORS = (",", ";", "\t")

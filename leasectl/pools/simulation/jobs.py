@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from leasectl.typed.tuples import NamedTuple
 
 # More take longer than anybody waits.
 MOST_JOBS = 100_000

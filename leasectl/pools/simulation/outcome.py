@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Sequence
-from typing import NamedTuple
 
 from leasectl.pools.series import PictureRow
 from leasectl.pools.simulation.jobs import Job
 from leasectl.pools.simulation.running import Run, Simulated
 from leasectl.pools.statistics import Spread, Window, spread, starts_within
 from leasectl.pools.timeline import Timeline
+from leasectl.typed.tuples import NamedTuple
 
 _NO_WAIT = Spread(0.0, 0.0, 0.0)
 

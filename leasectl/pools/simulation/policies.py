@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
 
 from leasectl.engines.facts import NO_SETTINGS, PoolSettings
 from leasectl.errors import InvalidRequest
@@ -12,6 +11,7 @@ from leasectl.pools.simulation.ranges import parse_range
 from leasectl.text.durations import format_seconds, parse_duration, parse_duration_range
 from leasectl.text.printable import printable
 from leasectl.text.suggestions import nearest
+from leasectl.typed.tuples import NamedTuple
 
 KNOWN = ("none", "jitter", "start-jitter", "release-after", "pace", "burst", "aging")
 FORMS = (

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field
-from typing import NamedTuple
 
 from leasectl.engines.event_words import is_got_instead
 from leasectl.errors import NotFound
@@ -18,6 +17,7 @@ from leasectl.pools.simulation.jobs import Job
 from leasectl.pools.timeline import Timeline
 from leasectl.state.event import Event
 from leasectl.text.naming import next_names
+from leasectl.typed.tuples import NamedTuple
 
 _CHANGES = ("pool made", "pool changed", "pool deleted")
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from functools import partial
 from random import Random
-from typing import Callable, NamedTuple
 
 from leasectl.backends.contract import Patience
 from leasectl.backends.pool.backend import PoolBackend
@@ -24,6 +23,8 @@ from leasectl.pools.simulation.policies import Policy
 from leasectl.pools.simulation.virtual_time import VirtualTime
 from leasectl.state.event import Event
 from leasectl.text.printable import printable
+from leasectl.typed.hints import Callable
+from leasectl.typed.tuples import NamedTuple
 
 
 class Simulated(NamedTuple):

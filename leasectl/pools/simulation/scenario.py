@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from random import Random
-from typing import NamedTuple
 
 from leasectl.errors import InvalidRequest
 from leasectl.pools.settings import SHORTEST_PACE_SECONDS
@@ -17,6 +16,7 @@ from leasectl.pools.simulation.running import Run, Simulated
 from leasectl.pools.statistics import PACE_HEADROOM
 from leasectl.text.naming import next_names
 from leasectl.text.wording import counted
+from leasectl.typed.tuples import NamedTuple
 
 
 class Scenario(NamedTuple):

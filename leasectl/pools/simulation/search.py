@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from typing import Callable, Literal, NamedTuple
 
 from leasectl.errors import InvalidRequest
 from leasectl.pools.simulation.outcome import Outcome, outcome_of
@@ -12,6 +11,8 @@ from leasectl.pools.simulation.running import Run
 from leasectl.pools.simulation.scenario import Scenario, with_capacity
 from leasectl.pools.statistics import PEAK_SECONDS
 from leasectl.text.naming import MOST_AT_ONCE
+from leasectl.typed.hints import Callable, Literal
+from leasectl.typed.tuples import NamedTuple
 
 Sought = Literal["pace", "capacity"]
 Attempt = Callable[[Scenario, Policy], Run]

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import heapq
 import itertools
-from typing import Callable
 
 from leasectl.backends.contract import Turn
 from leasectl.errors import LeaseError
 from leasectl.system.clock import Clock
 from leasectl.system.poll import Sleep
+from leasectl.typed.hints import Callable
 
 
 class VirtualWaker:

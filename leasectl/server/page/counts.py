@@ -77,7 +77,7 @@ def _owner_cells(owner: CountedOwner, now: float) -> Cells:
     elsewhere: Content = "—"
     return (
         ("Holder", _text(owner.owner)),
-        ("Number", str(owner.number)),
+        ("Holds", str(owner.number)),
         ("Names", " ".join(owner.names) or elsewhere),
         ("Held for", elsewhere if owner.since is None else since(owner.since, now)),
     )

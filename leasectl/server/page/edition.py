@@ -5,7 +5,6 @@ from __future__ import annotations
 import gzip
 import json
 import re
-from typing import NamedTuple
 
 from leasectl import __version__
 from leasectl.server.page.document import document
@@ -13,6 +12,7 @@ from leasectl.server.page.markup import joined, tag
 from leasectl.server.page.sections import Section
 from leasectl.server.page.sign_in import sign_out_form
 from leasectl.system.clock import rfc3339
+from leasectl.typed.tuples import NamedTuple
 
 _QUICKLY = 4  # of gzip's levels; rows are alike, so the slower ones gain little
 _NUMBER = re.compile("[0-9]{1,12}", re.ASCII)

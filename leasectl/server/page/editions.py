@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import secrets
 from collections.abc import Mapping
-from typing import Callable
 
 from leasectl.backends.kinds import kind_of
 from leasectl.engines.event_log import EventWatch
@@ -19,6 +18,7 @@ from leasectl.server.page.counts import sections_of_counts, totals_of_counts
 from leasectl.server.page.edition import Body, Edition, body_of
 from leasectl.server.page.history import History
 from leasectl.server.page.sections import sections_of, totals
+from leasectl.typed.hints import Callable
 
 # Pages that ask within so long are told the same.
 _SAME_SECONDS = 2.0

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import asyncio
 from concurrent.futures import ThreadPoolExecutor
-from typing import Callable, TypeVar
 
 from leasectl.server.page.edition import Body
 from leasectl.server.page.editions import Editions
+from leasectl.typed.hints import Callable, TypeVar
 
 Result = TypeVar("Result")
 

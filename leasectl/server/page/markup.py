@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import html
 from collections.abc import Iterable
-from typing import Union
+
+from leasectl.typed.hints import Union
 
 
 class Markup(str):

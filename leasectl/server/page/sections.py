@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Callable, NamedTuple
 
 from leasectl.engines.facts import NO_SETTINGS
 from leasectl.pools.series import Series
@@ -15,6 +14,8 @@ from leasectl.server.page.rows import free_list, holders_table, queue_table
 from leasectl.server.page.times import since, until
 from leasectl.text.durations import format_duration
 from leasectl.text.suggestions import NO_POOLS
+from leasectl.typed.hints import Callable
+from leasectl.typed.tuples import NamedTuple
 
 # Beyond so many, pools in which nothing is held and nobody waits are in the summary only.
 _MOST_SECTIONS = 100

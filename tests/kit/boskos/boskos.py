@@ -10,6 +10,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import json
+import signal
 import sys
 from collections.abc import Mapping
 from pathlib import Path
@@ -27,6 +28,7 @@ from tests.kit.faults.log import Log
 from tests.kit.faults.program import add_server_options, parse_rules, serve
 
 _REAPED_STATES = ("busy", "cleaning", "leased")
+_COMPARE_SECONDS = 0.2
 
 
 def main() -> None:
@@ -52,6 +54,7 @@ def main() -> None:
             ranch.restore(before, with_queues=arguments.remembers == "queues")
         ranch.make(resources)
         _start_reaper(ranch, arguments)
+        _follow_file(ranch, Path(f"{arguments.port_file}.config"), log)
         return BoskosApi(
             ranch,
             prefix=arguments.prefix,
@@ -66,7 +69,6 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(description=__doc__)
     add_server_options(parser)
     add = parser.add_argument
-    add("--resources", action="append", default=[], metavar="T=N|T=A,B", help="may be repeated")
     add("--grows", action="append", default=[], metavar="T=MAX", help="a dynamic type")
     add("--request-ttl", type=float, default=30.0, metavar="SECONDS")
     add("--request-clearing", type=float, default=60.0, metavar="SECONDS")
@@ -105,6 +107,17 @@ def _start_reaper(ranch: Ranch, arguments: argparse.Namespace) -> None:
 
     _each(arguments.reaper_interval, reap)
     _each(arguments.janitor, ranch.clean)
+
+
+def _follow_file(ranch: Ranch, path: Path, log: Log) -> None:
+    """Read at HUP which resources there are to be; compare that with those there are for good."""
+
+    def read() -> None:
+        ranch.list_only(parse_resources(path.read_text(encoding="utf-8").split()))
+        log.write("config")
+
+    asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, read)
+    _each(_COMPARE_SECONDS, ranch.drop_unlisted)
 
 
 def _each(seconds: float, do: Callable[[], None]) -> None:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import signal
 from collections.abc import Sequence
 from pathlib import Path
 
 from tests.kit.boskos.history import BoskosHistory
 from tests.kit.faults.listener import bind
 from tests.kit.faults.process import FaultServer
+from tests.kit.support import eventually
 
 _PROGRAM = Path(__file__).with_name("boskos.py")
 
@@ -56,6 +58,17 @@ class Boskos(FaultServer):
         """
         self.kill()
         self.start(f"--remembers={remembers}")
+
+    def configure(self, *resources: str) -> None:
+        """Change the file that says which resources it has, and have it read.
+
+        Args:
+            resources: ``T=3`` or ``T=name,name``.
+        """
+        before = len(self.history().of("config"))
+        Path(f"{self._port_file}.config").write_text(" ".join(resources), encoding="utf-8")
+        self.process.send_signal(signal.SIGHUP)
+        eventually(lambda: len(self.history().of("config")) > before, what="it has read its file")
 
     def history(self) -> BoskosHistory:
         """What has happened so far; also when the process is gone."""

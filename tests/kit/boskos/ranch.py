@@ -78,12 +78,15 @@ class Ranch:
         self._views: deque[tuple[float, dict[str, Resource]]] = deque()
         self._grows = grows or {}
         self._wall = wall
+        self._listed: set[str] | None = None  # None: whatever there is
 
     # ---- what there is
 
     def restore(self, events: Iterable[Mapping[str, Any]], *, with_queues: bool = False) -> None:
         """Have what an earlier process had, as its log says."""
         for event in events:
+            if event["event"] == "gone":
+                del self.resources[event["name"]]
             if event["event"] in _CHANGES:
                 self.resources[event["resource"]["name"]] = Resource(**event["resource"])
             if with_queues and event.get("request_id"):
@@ -99,6 +102,19 @@ class Ranch:
             for name in names:
                 if name not in self.resources:
                     self._change("made", Resource(pool_type, name, state))
+
+    def list_only(self, resources: Mapping[str, Sequence[str]]) -> None:
+        """Have what a changed file lists: others go, those that somebody has once they are free."""
+        self.make(resources)
+        self._listed = {name for names in resources.values() for name in names}
+        self.drop_unlisted()
+
+    def drop_unlisted(self) -> None:
+        """Let those go that no file lists any more, as Boskos does each time it compares."""
+        for name, each in list(self.resources.items()):
+            if self._listed is not None and name not in self._listed and not each.owner:
+                self._note("gone", name=name)
+                del self.resources[name]
 
     # ---- requests
 

@@ -107,6 +107,7 @@ class EtcdServer:
             "initial-cluster": cluster,
             "initial-cluster-state": "new",
             "logger": "zap",
+            "bcrypt-cost": "4",  # the least; else each password is a tenth of a second
             **self._options,
         }
         with open(self._folder / f"m{member}.log", "ab") as log:

@@ -37,7 +37,6 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(description=__doc__)
     add_server_options(parser)
     add = parser.add_argument
-    add("--resources", action="append", default=[], metavar="T=N|T=A,B", help="may be repeated")
     add("--idempotent", action="store_true", help="honour Idempotency-Key")
     add("--upstream", metavar="URL", help="pass requests on to this server, faults apart")
     add("--poll", type=float, metavar="SECONDS", help="waiters ask this often; the real one's 3")

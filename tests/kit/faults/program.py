@@ -22,6 +22,7 @@ def add_server_options(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     add("--port-file", required=True, metavar="F", help="where the URL is written to")
     add("--port", type=int, default=0, metavar="N", help="the port; by default one that is free")
+    add("--resources", action="append", default=[], metavar="T=N|T=A,B", help="may be repeated")
     add("--log", metavar="F", help="the log; by default the port file's name and .log")
     add("--script", default="[]", metavar="F|JSON", help="a list of rules, or a file with it")
     add("--fault", action="append", default=[], metavar="RULE", help="a rule; may be repeated")

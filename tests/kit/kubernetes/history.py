@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from typing import Any
 
-from leasectl.engines.kubernetes.names import OBJECT_OF_BELONGING
+from leasectl.engines.kubernetes.objects.names import OBJECT_OF_BELONGING
 from tests.kit.kubernetes.api import Object
 from tests.kit.kubernetes.memberships import Write
 from tests.kit.kubernetes.namespaces import Namespace
@@ -32,11 +32,13 @@ class LeaseHistory:
     def upto_now(self) -> list[tuple[int, Write]]:
         """All of them, once the watch has told of one that is made here and now."""
         name, path = f"mark-{OBJECT_OF_BELONGING}", self._namespace.leases
+        begin = len(self.writes)
         self._namespace.administrator.ok("POST", path, {"metadata": {"name": name}})
         self._namespace.administrator.ok("DELETE", f"{path}/{name}")
 
         def is_told() -> bool:
-            return (name, None) in (each for _, each in self.writes[-1:])
+            # Others may have written since; what comes at once is looked at together.
+            return (name, None) in (each for _, each in self.writes[begin:])
 
         with self._changed:
             assert self._changed.wait_for(is_told, 20), "a watch tells nothing any more"

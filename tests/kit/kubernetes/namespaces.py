@@ -24,6 +24,7 @@ class Namespace:
         name: Its name.
 
     Attributes:
+        administrators: Access to each server, as somebody who may do everything.
         leases: The path of the Leases in it.
         events: The path of the events in it.
         pods: The path of the Pods in it.
@@ -33,7 +34,8 @@ class Namespace:
 
     def __init__(self, kubernetes: Kubernetes, name: str) -> None:
         self.name = name
-        self.administrator = kubernetes.administrators[0]
+        self.administrators = kubernetes.administrators
+        self.administrator = self.administrators[0]
         self.leases = f"/apis/coordination.k8s.io/v1/namespaces/{name}/leases"
         self.events = f"/apis/events.k8s.io/v1/namespaces/{name}/events"
         self.pods = f"/api/v1/namespaces/{name}/pods"

@@ -72,6 +72,15 @@ class TestAcquireAndRelease:
         assert cli("acquire", server.type, "-c", "3", "-w", "1").code == 75
         assert len(server.owners) == 1
 
+    def test_who_waits_for_more_than_there_are_is_told(self, cli: Cli, server: AnyBoskos) -> None:
+        finished = cli("acquire", server.type, "-c", "4", "-w", "3")
+        assert finished.code == 75
+        told = f'Boskos has 3 of "{server.type}"; 4 are waited for until it has so many'
+        assert finished.err.count(told) == 1
+        assert server.owners == {}
+        server.occupy(1)
+        assert "has 3 of" not in cli("acquire", server.type, "-c", "3", "-w", "1").err
+
     def test_who_does_not_wait_leaves_no_place_in_the_queue(
         self, cli: Cli, server: AnyBoskos
     ) -> None:

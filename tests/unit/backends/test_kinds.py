@@ -25,6 +25,7 @@ from leasectl.backends.opening import check_url, open_probe, open_renewals
 from leasectl.backends.proxy import opening as proxy_opening
 from leasectl.backends.proxy import status as proxy_status
 from leasectl.backends.servers import (
+    ClaimServer,
     CountServer,
     Locator,
     PoolServer,
@@ -43,7 +44,8 @@ from leasectl.system.clock import Clock
 
 # What a row names is looked up by name; these have the type checker look at it as well.
 openers: tuple[Opener, ...] = (local, etcd, kubernetes, proxy_opening, boskos_opening, dry_run)
-pool_servers: tuple[PoolServer, ...] = (etcd, kubernetes, boskos_opening)
+pool_servers: tuple[PoolServer, ...] = (etcd, kubernetes)
+claim_servers: tuple[ClaimServer, ...] = (*pool_servers, boskos_opening)
 locators: tuple[Locator, ...] = (kubernetes, boskos_opening)
 timing_sources: tuple[TimingSource, ...] = (boskos_opening,)
 count_servers: tuple[CountServer, ...] = (boskos_status,)
@@ -109,8 +111,9 @@ def test_a_scheme_is_in_one_row() -> None:
 @pytest.mark.parametrize("kind", KINDS, ids=ids)
 def test_a_row_names_modules_that_have_what_is_asked_of_them(kind: Kind) -> None:
     assert importlib.import_module(kind.opener) in openers
-    if kind.pool_server:
-        assert importlib.import_module(kind.pool_server) in pool_servers
+    if kind.claim_server:
+        servers = pool_servers if kind.has_pools else claim_servers
+        assert importlib.import_module(kind.claim_server) in servers
     if kind.status_by:
         assert importlib.import_module(kind.status_by) in status_servers
     if kind.examined_by:

@@ -276,6 +276,11 @@ class TestTheStart:
         assert scene.waiting() == ["A"]
         assert scene.journal.said == ["to undo", "gave up"]
 
+    def test_before_that_all_pools_can_be_asked(self, scene: Scene) -> None:
+        scene.waiter().check()
+        assert scene.engine.asked == ["check A", "check B"]
+        assert [pool.queue for pool in scene.pools.pools()] == [(), ()]
+
 
 class TestTheEnd:
     def test_a_ticket_that_can_not_be_taken_away_keeps_no_other_in_its_queue(

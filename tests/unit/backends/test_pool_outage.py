@@ -58,6 +58,10 @@ class Waiter(MemoryWaiter):
         self._engine.asked.append("dequeue")
         super().dequeue(why)
 
+    def close(self) -> None:
+        self._engine.closed.append(self)
+        super().close()
+
 
 class Engine(MemoryEngine):
     """A store that can be away.
@@ -69,6 +73,7 @@ class Engine(MemoryEngine):
         stops: So many of the next waiters are stopped for too long before they can look.
         waiters: Of all turns.
         asked: What it was asked to undo.
+        closed: Those of the waiters that listen no longer.
     """
 
     def __init__(self, store: MemoryStore) -> None:
@@ -80,6 +85,7 @@ class Engine(MemoryEngine):
         self.stops = 0
         self.waiters: list[Waiter] = []
         self.asked: list[str] = []
+        self.closed: list[Waiter] = []
 
     def waiter(self, claimant: Claimant, *, until: float | None) -> MemoryWaiter:
         self.waiters.append(Waiter(self, self._memory, claimant))
@@ -435,3 +441,13 @@ def test_a_withdrawal_ends_the_wait(line: Line) -> None:
     assert line.queue() == []
     with pytest.raises(Withdrawn, match="released while it waited"):
         steps.send(set())
+
+
+def test_nobody_listens_after_the_end(line: Line) -> None:
+    with pytest.raises(NoLease):
+        next(line.wait(0))
+    steps = line.wait()
+    next(steps)
+    assert len(line.engine.closed) == 2  # the holder's, and that of the first who waited
+    steps.close()
+    assert line.engine.closed == line.engine.waiters

@@ -5,16 +5,23 @@ from __future__ import annotations
 import os
 import signal
 from contextlib import suppress
+from types import SimpleNamespace
+from typing import cast
+
+import pytest
 
 from leasectl.backends.contract import Patience
 from leasectl.backends.pool.backend import PoolBackend
 from leasectl.backends.pool.turn import RECOVER_AGAIN_SECONDS
+from leasectl.engines.facts import PoolSettings
 from leasectl.engines.memory.engine import MemoryEngine
 from leasectl.engines.memory.pools import MemoryPools
 from leasectl.engines.memory.sides import MemorySides
 from leasectl.engines.memory.store import MemoryStore
+from leasectl.engines.sides import Sides
+from leasectl.errors import NoLease
 from leasectl.model import Claimant, Request
-from leasectl.system.process import identify
+from leasectl.system.process import identify, this_process
 from tests.kit.forking import ending, fork
 from tests.kit.journal import NoJournal
 from tests.kit.support import ManualClock
@@ -76,3 +83,58 @@ def test_who_waits_is_told_once_that_it_can_not_be_met_and_once_that_it_can_agai
     assert len(warnings) == 1
     (pool,) = pools.pools("T")
     assert (pool.held, pool.queue) == (2, ())
+
+
+def test_who_waits_behind_others_sees_to_a_witness_and_puts_nothing_right_when_that_ends(
+    manual_clock: ManualClock,
+) -> None:
+    clock = manual_clock.clock
+    store = MemoryStore(clock=clock, lost=lambda claim_key, names: None)
+    MemoryPools(store).create_pool("T", ["T--00"])
+    backend = PoolBackend("contract:", MemoryEngine(store), MemorySides(store), clock=clock)
+    backend.acquire(Claimant("first", "first", Request("T")), NoJournal(), Patience())
+    ahead = backend.turn(Claimant("second", "second", Request("T")), NoJournal(), Patience())
+    next(ahead)
+    pid = fork(signal.pause)
+    witnesses, recovered = [identify(pid), this_process()], list[float]()
+    patience = Patience(
+        see_to_witness=lambda: witnesses.pop(0),
+        recover=lambda: recovered.append(clock.elapsed()),
+    )
+    steps = backend.turn(Claimant("third", "third", Request("T")), NoJournal(), patience)
+    next(steps)
+    assert len(witnesses) == 2
+    manual_clock.advance(1.0)
+    wanted = steps.send(set())
+    assert len(witnesses) == 1
+    (pidfd,) = [fd for fd in wanted.fds if "pidfd" in os.readlink(f"/proc/self/fd/{fd}")]
+    os.kill(pid, signal.SIGKILL)
+    ending(pid)
+    steps.send({pidfd})
+    manual_clock.advance(1.0)
+    steps.send(set())
+    assert (witnesses, recovered) == ([], [])
+    steps.close()
+    ahead.close()
+
+
+def test_what_is_left_of_the_pace_is_told_to_its_end(manual_clock: ManualClock) -> None:
+    clock = manual_clock.clock
+    store = MemoryStore(clock=clock, lost=lambda claim_key, names: None)
+    pools = MemoryPools(store)
+    pools.create_pool("T", ["T--00", "T--01"], settings=PoolSettings(pace_seconds=10.0))
+    backend = PoolBackend("contract:", MemoryEngine(store), MemorySides(store), clock=clock)
+    backend.acquire(Claimant("first", "first", Request("T")), NoJournal(), Patience())
+    manual_clock.advance(9.5)
+    with pytest.raises(NoLease, match="next grant in 1s;"):
+        asked = Claimant("next", "next", Request("T"))
+        backend.acquire(asked, NoJournal(), Patience(wait_seconds=0))
+
+
+def test_beside_that_it_has_what_its_store_has(manual_clock: ManualClock) -> None:
+    clock = manual_clock.clock
+    store = MemoryStore(clock=clock, lost=lambda claim_key, names: None)
+    names = ("pools", "events", "members", "notes", "values")
+    sides = cast(Sides, SimpleNamespace(**{each: f"its {each}" for each in names}))
+    backend = PoolBackend("contract:", MemoryEngine(store), sides, clock=clock)
+    assert [getattr(backend, each) for each in names] == [f"its {each}" for each in names]

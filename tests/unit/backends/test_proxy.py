@@ -306,7 +306,7 @@ class TestGivingUp:
         waiting = cli.start("acquire", "-t", "T")
         eventually(lambda: proxy.waiting)
         waiting.signal(signum)
-        assert waiting.finish(timeout=5).code == -signum
+        assert waiting.finish().code == -signum
         proxy.vacate(*held)
         assert proxy.leased == []
         assert cli.query("SELECT id FROM handle") == []
@@ -326,7 +326,7 @@ class TestGivingUp:
         waiting = cli.start("acquire", "-t", "T", "--guard-pid", str(guard.pid))
         eventually(lambda: proxy.waiting)
         guard.kill()
-        assert waiting.finish(timeout=5).code == 75
+        assert waiting.finish().code == 75
         eventually(lambda: not proxy.waiting)
 
     def test_a_release_ends_the_wait(self, cli: Cli, proxy: FaultProxy) -> None:
@@ -334,7 +334,7 @@ class TestGivingUp:
         waiting = cli.start("acquire", "-t", "T")
         eventually(lambda: proxy.waiting)
         assert cli.ok("release", "--all") == ""
-        assert waiting.finish(timeout=5).code == 75
+        assert waiting.finish().code == 75
         eventually(lambda: not proxy.waiting)
 
     def test_a_grant_that_races_the_end_of_the_wait_goes_back(
@@ -344,7 +344,7 @@ class TestGivingUp:
         waiting = cli.start("acquire", "-t", "T")
         eventually(lambda: proxy.leased)
         waiting.signal(signal.SIGTERM)
-        assert waiting.finish(timeout=5).code == -signal.SIGTERM
+        assert waiting.finish().code == -signal.SIGTERM
         assert proxy.leased == []
 
     def test_a_command_killed_after_the_grant_leaves_nothing(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 
 from leasectl.backends.proxy.protocol import (
@@ -12,8 +14,9 @@ from leasectl.backends.proxy.protocol import (
     was_released,
     with_key,
 )
+from leasectl.backends.proxy.status import ERROR, status_in
 from leasectl.backends.unanswered import Loss, Refused
-from leasectl.errors import CanNeverBeMet, NoLease, NotFound
+from leasectl.errors import CanNeverBeMet, NoLease, NotFound, NotSupported
 from leasectl.http.messages import Answer
 
 URL = "http://proxy"
@@ -102,3 +105,15 @@ def test_only_a_server_that_heeds_keys_undoes_what_came_with_one() -> None:
     assert not is_undone(URL, answer(400, key="k"), "k")
     with pytest.raises(Refused):
         is_undone(URL, answer(500, key="k"), "k")
+
+
+def test_only_some_servers_tell_of_pools() -> None:
+    assert status_in(URL, answer(200, '{"pools": []}')) == {"pools": []}
+    with pytest.raises(NotFound, match="no such pool"):
+        status_in(URL, answer(404, json.dumps({ERROR: "no such pool"})))
+    for without in (answer(404, "not found"), answer(405)):
+        with pytest.raises(NotSupported):
+            status_in(URL, without)
+    for wrong in (answer(200, "<html>"), answer(201, '{"pools": []}'), answer(500)):
+        with pytest.raises(Refused):
+            status_in(URL, wrong)

@@ -311,7 +311,7 @@ class TestRenew:
         assert re.fullmatch(RFC3339 + "\n", cli.ok("renew", "--handle", handle))
 
     def test_with_a_longer_ttl_it_is_kept_longer(self, cli: Cli) -> None:
-        handle = cli("acquire", "-t", "T", "--ttl", "2s").handle
+        handle = cli("acquire", "-t", "T", "--ttl", "5m").handle
         cli.ok("renew", handle, "--ttl", "1h")
         ((left, ttl, explicit),) = cli.query(
             "SELECT expires_at, ttl_seconds, explicit_ttl FROM resource JOIN handle ON "
@@ -321,7 +321,7 @@ class TestRenew:
         assert (ttl, explicit) == (3600.0, 1)
 
     def test_what_it_is_reacquired_with_is_the_new_ttl(self, cli: Cli) -> None:
-        handle = cli("acquire", "-t", "T", "--ttl", "2s").handle
+        handle = cli("acquire", "-t", "T", "--ttl", "5m").handle
         cli.ok("renew", handle, "--ttl", "1h")
         cli.ok("reacquire", handle)
         assert cli.query("SELECT lease_duration_seconds FROM resource WHERE owner IS NOT NULL")[0][
@@ -618,12 +618,12 @@ def test_a_guard_that_dies_gives_back_its_leases(cli: Cli) -> None:
     guard = cli.spawn(["sleep", "1000"])
     cli.ok("acquire", "-t", "T", "--guard-pid", str(guard.pid))
     guard.kill()
-    eventually(lambda: not cli.held(), timeout=5)
+    eventually(lambda: not cli.held())
 
 
 def test_stdout_ends_when_the_command_ends_though_a_keeper_lives(cli: Cli) -> None:
     """As in ``$(leasectl acquire …)``: a keeper that kept stdout open would hang it."""
-    finished = cli.start("acquire", "-t", "T", "--release-after", "1h").finish(timeout=5)
+    finished = cli.start("acquire", "-t", "T", "--release-after", "1h").finish()
     assert finished.code == 0
     assert len(cli.keepers()) == 1
 

@@ -8,8 +8,8 @@ from pathlib import Path
 import click
 import pytest
 
+from leasectl.cli.commands.run import command as run
 from leasectl.cli.root import command as root
-from leasectl.cli.run import command as run
 from tests.kit.support import Cli, Finished
 
 USAGE = 64

@@ -40,6 +40,11 @@ def offered(cli: Cli, *words: str, **env: str) -> list[str]:
     return [line.partition(",")[2] for line in finished.out.splitlines() if line]
 
 
+def assert_offered(cli: Cli, words: tuple[str, ...], expected: list[str]) -> None:
+    """What a server tells is offered, though nothing is where it takes more than a second."""
+    eventually(lambda: offered(cli, *words) == expected, what=f"{expected} after {words}")
+
+
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
 def test_every_shell_is_offered_commands(cli: Cli, shell: str) -> None:
     finished = complete(cli, shell, "re")
@@ -125,12 +130,12 @@ def offers_of_names_on_a_server(cli: Cli) -> None:
     """That those are offered that are in the pool that is meant, of the backend that is chosen."""
     cli.ok("pool", "create", "T", "--names", "host-1,host-2,rack-1")
     cli.ok("pool", "create", "U", "--names", "host-3", "--property", "rack=a")
-    assert offered(cli, "pool", "of", "h") == ["host-1", "host-2", "host-3"]
-    assert offered(cli, "pool", "move", "--names", "host-3,h") == ["host-3,host-1", "host-3,host-2"]
-    assert offered(cli, "pool", "leave", "T", "--name", "") == ["host-1", "host-2", "rack-1"]
-    assert offered(cli, "acquire", "-t", "U", "--name", "h") == ["host-3"]
-    assert offered(cli, "reclaim", "U", "--excess", "1", "--group-by", "r") == ["rack"]
-    assert offered(cli, "acquire", "--backend", "local:", "T", "--name", "") == ["here-1"]
+    assert_offered(cli, ("pool", "of", "h"), ["host-1", "host-2", "host-3"])
+    assert_offered(cli, ("pool", "move", "--names", "host-3,h"), ["host-3,host-1", "host-3,host-2"])
+    assert_offered(cli, ("pool", "leave", "T", "--name", ""), ["host-1", "host-2", "rack-1"])
+    assert_offered(cli, ("acquire", "-t", "U", "--name", "h"), ["host-3"])
+    assert_offered(cli, ("reclaim", "U", "--excess", "1", "--group-by", "r"), ["rack"])
+    assert_offered(cli, ("acquire", "--backend", "local:", "T", "--name", ""), ["here-1"])
 
 
 def test_names_in_etcd_are_offered_of_the_pool_that_is_meant(
@@ -155,11 +160,11 @@ def offers_of_works_and_properties(cli: Cli) -> None:
     cli.ok("pool", "set", "T", "--names", "t-1", "--property", "rack=a", "--property", "room=1")
     for key, of in (("image", "a"), ("image", "b"), ("import", "a")):
         cli.ok("once", key, "--input", of, "--", "true")
-    assert offered(cli, "once", "--show", "") == ["image", "import"]
-    assert offered(cli, "once", "--forget", "ima") == ["image"]
-    assert offered(cli, "once", "im") == ["image", "import"]
+    assert_offered(cli, ("once", "--show", ""), ["image", "import"])
+    assert_offered(cli, ("once", "--forget", "ima"), ["image"])
+    assert_offered(cli, ("once", "im"), ["image", "import"])
     assert offered(cli, "once", "image", "im") == []
-    assert offered(cli, "reclaim", "T", "--excess", "1", "--group-by", "r") == ["rack", "room"]
+    assert_offered(cli, ("reclaim", "T", "--excess", "1", "--group-by", "r"), ["rack", "room"])
 
 
 def test_works_and_keys_of_properties_are_offered(cli: Cli) -> None:
@@ -183,12 +188,12 @@ def test_the_types_are_those_of_the_chosen_backend(cli: Cli, etcd: EtcdServer, p
     url = f"{etcd.endpoints[0].replace('http', 'etcd')}{prefix}"
     cli.pool("azure--here")
     cli.ok("pool", "create", "azure--there", "--count", "1", "--backend", url)
-    assert offered(cli, "acquire", "-t", "a") == ["azure--here"]
-    assert offered(cli, "acquire", "--backend", url, "-t", "a") == ["azure--there"]
+    assert_offered(cli, ("acquire", "-t", "a"), ["azure--here"])
+    assert_offered(cli, ("acquire", "--backend", url, "-t", "a"), ["azure--there"])
     cli.env["LEASECTL_BACKEND"] = url
-    assert offered(cli, "acquire", "-t", "a") == ["azure--there"]
+    assert_offered(cli, ("acquire", "-t", "a"), ["azure--there"])
     assert offered(cli, "status", "-t", "aws") == []
-    assert offered(cli, "acquire", "--backend", "local:", "-t", "a") == ["azure--here"]
+    assert_offered(cli, ("acquire", "--backend", "local:", "-t", "a"), ["azure--here"])
 
 
 @pytest.mark.parametrize(
@@ -228,7 +233,7 @@ def test_a_cluster_that_is_silent_holds_nobody_up_for_long(
         cli.env["LEASECTL_BACKEND"] = f"etcd://127.0.0.1:{silent.getsockname()[1]}"
         since = time.monotonic()
         assert offered(cli, *words, "") == []
-        assert 0.9 < time.monotonic() - since < 5
+        assert 0.9 < time.monotonic() - since < 9
 
 
 def test_handles_are_offered_by_their_ids(cli: Cli) -> None:

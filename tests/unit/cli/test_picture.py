@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from leasectl.cli.picture import (
+from leasectl.cli.shown.picture import (
     ASCII,
     BLOCKS,
     Charset,
@@ -14,7 +14,7 @@ from leasectl.cli.picture import (
     look_of_pictures,
     picture,
 )
-from leasectl.cli.time_axis import time_ticks
+from leasectl.cli.shown.time_axis import time_ticks
 from leasectl.pools.series import PictureRow
 from leasectl.pools.statistics import Window
 from leasectl.pools.timeline import Timeline, timelines

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from leasectl.cli.plot import parse_plot_file, plot, replace_file
+from leasectl.cli.shown.plot import parse_plot_file, plot, replace_file
 from leasectl.errors import InvalidRequest, NotSupported, StateUnwritable
 from leasectl.pools.series import PictureRow
 from leasectl.pools.statistics import Window

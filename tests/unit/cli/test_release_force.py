@@ -114,7 +114,7 @@ class TestARun:
 
     def test_killed_with_a_ttl_the_next_grant_comes_at_the_end_of_that(self, cli: Cli) -> None:
         script = Script(cli.cwd, STUBBORN)
-        run, following = start(cli, script, "--ttl", "3s"), waiter(cli)
+        run, following = start(cli, script, "--ttl", "5s"), waiter(cli)
         ((expires_at,),) = cli.query("SELECT expires_at FROM resource")
         stop(run.process.pid, cli.state_dir)
         cli.ok(*FORCE)

@@ -52,7 +52,7 @@ STRANGE = ("--nonesuch", "-x", "-tT", "-h", "--help", "--typ", "--json=1", "--",
 
 
 def command_of(name: str) -> PlainCommand:
-    command = importlib.import_module(f"leasectl.cli.{name}").command
+    command = importlib.import_module(f"leasectl.cli.commands.{name}").command
     assert isinstance(command, PlainCommand)
     return command
 

@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
-from leasectl.cli import simulate_progress
-from leasectl.cli.simulate_progress import SimulateProgress
+from leasectl.cli.shown import simulate_progress
+from leasectl.cli.shown.simulate_progress import SimulateProgress
 from leasectl.engines.event_words import got_instead, resources_removed
 from leasectl.pools.event_json import encode_event
 from leasectl.state.event import Event

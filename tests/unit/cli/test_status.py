@@ -331,7 +331,7 @@ class TestWatchOnAPipe:
         cli.pool("T", "a")
         watch = cli.start("status", "--watch", "--json")
         assert next_object(watch)["pools"][0]["held"] == 0
-        handle = cli.ok("acquire", "-t", "T", "--ttl", "3s").strip()
+        handle = cli.ok("acquire", "-t", "T", "--ttl", "5m").strip()
         assert next_object(watch)["pools"][0]["held"] == 1
         # Long enough for a refresh; nothing has changed, so nothing may be there to be read.
         # That a lease is renewed, and that time passes until it would end, is no change.

@@ -65,5 +65,5 @@ class TestWatch:
         next_pools(watch)
         eventually(lambda: len(server.history().asked("/metric")) == 2)
         watch.signal(signal.SIGINT)
-        finished = watch.finish(timeout=5)
+        finished = watch.finish()
         assert (finished.code, finished.err) == (-signal.SIGINT, "")

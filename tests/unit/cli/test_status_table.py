@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from leasectl.cli.status_table import Look, overview_text, pools_table
+from leasectl.cli.shown.status_table import Look, overview_text, pools_table
 from leasectl.model import Labels, Lease
 from leasectl.pools.shown import (
     Overview,

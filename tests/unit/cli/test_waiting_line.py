@@ -7,8 +7,8 @@ import signal
 import pytest
 
 from leasectl.backends.contract import Progress
-from leasectl.cli.waiting_facts import WaitingFacts
-from leasectl.cli.waiting_line import Said, fit_line
+from leasectl.cli.shown.waiting_facts import WaitingFacts
+from leasectl.cli.shown.waiting_line import Said, fit_line
 from leasectl.engines.event_log import EventLog
 from leasectl.errors import BackendUnreachable
 from leasectl.model import Request

@@ -19,6 +19,7 @@ from typing import Any, Callable
 import pytest
 
 from leasectl.errors import Interrupted
+from leasectl.http import exchange
 from leasectl.http.exchange import Client, Stream
 from leasectl.http.messages import Answer, Call
 from leasectl.http.no_answer import NoAnswer, NotInTime
@@ -34,6 +35,7 @@ from tests.kit.peculiar import (
     HEAD,
     SLOW,
     Conversation,
+    Deaf,
     Peculiar,
     StartPeculiar,
     answer,
@@ -41,19 +43,23 @@ from tests.kit.peculiar import (
     pour,
     say_nothing,
 )
-from tests.kit.support import eventually
+from tests.kit.support import ManualClock, clock_from, eventually
 
-SECONDS = 0.4
+SECONDS = 0.2
 # Of a machine that has other things to do, too.
-LATE_SECONDS = 5.0
+LATE_SECONDS = 20.0
 LONGEST_BYTES = 5 << 20
 
 
 def new_client(
-    *, keeps_connections: bool = True, trust: Trust | None = None, connect_seconds: float = 1.0
+    *,
+    clock: Clock | None = None,
+    keeps_connections: bool = True,
+    trust: Trust | None = None,
+    connect_seconds: float = 1.0,
 ) -> Client:
     return Client(
-        clock=Clock(),
+        clock=clock or Clock(),
         trust=trust,
         keeps_connections=keeps_connections,
         connect_seconds=connect_seconds,
@@ -71,7 +77,7 @@ def call_of(server: Peculiar, *, only_now: bool = False) -> Call:
     return Call(f"{server.endpoint}/path", b'{"a": 1}', only_now=only_now)
 
 
-def ask(client: Client, server: Peculiar, seconds: float | None = 5.0) -> Answer:
+def ask(client: Client, server: Peculiar, seconds: float | None = LATE_SECONDS) -> Answer:
     return client.ask(call_of(server), seconds=seconds)
 
 
@@ -83,15 +89,18 @@ def worker() -> threading.Thread:
 class TestInTime:
     @pytest.mark.parametrize("conversation", SLOW)
     def test_a_server_that_drips_is_given_up(
-        self, conversation: Conversation, serve: StartPeculiar, client: Client
+        self, conversation: Conversation, serve: StartPeculiar
     ) -> None:
         server = serve(conversation)
         since = time.monotonic()
-        with pytest.raises(NotInTime, match="no answer in time") as raised:
+        with (
+            new_client(clock=clock_from(server.asked)) as client,
+            pytest.raises(NotInTime, match="no answer in time") as raised,
+        ):
             ask(client, server, SECONDS)
         assert SECONDS <= time.monotonic() - since < SECONDS + LATE_SECONDS
         assert raised.value.sent
-        assert server.ended.wait(5), "the connection was left to itself"
+        assert server.ended.wait(LATE_SECONDS), "the connection was left to itself"
 
     @pytest.mark.parametrize("conversation", SLOW)
     def test_so_is_one_that_answered_before_on_the_same_connection(
@@ -106,7 +115,7 @@ class TestInTime:
             ask(client, server, SECONDS)
         assert time.monotonic() - since < SECONDS + LATE_SECONDS
         assert server.connections == 1
-        assert server.ended.wait(5), "the connection was left to itself"
+        assert server.ended.wait(LATE_SECONDS), "the connection was left to itself"
 
     def test_a_client_goes_on_after_it_has_given_up(
         self, serve: StartPeculiar, client: Client
@@ -146,7 +155,7 @@ class TestInTime:
         with pytest.raises(NoAnswer):
             ask(client, server, SECONDS)
         found.set()
-        assert server.ended.wait(5)
+        assert server.ended.wait(LATE_SECONDS)
         assert heard == []
 
     def test_what_was_sent_before_the_connection_was_cut_counts_as_sent(
@@ -181,7 +190,7 @@ class TestInTime:
         with pytest.raises(NoAnswer, match="longer than 5242880 bytes") as raised:
             ask(client, server, 30)
         assert raised.value.lasting
-        assert server.ended.wait(5)
+        assert server.ended.wait(LATE_SECONDS)
 
     def test_who_is_not_there_has_been_sent_nothing(self, client: Client) -> None:
         with socket.create_server(("127.0.0.1", 0)) as taken:
@@ -218,7 +227,7 @@ class TestConnections:
 
         server = serve(answer_once)
         assert ask(client, server).text == "{}"
-        assert server.ended.wait(5)
+        assert server.ended.wait(LATE_SECONDS)
         assert ask(client, server).text == "{}"
         assert server.connections == 2
 
@@ -245,15 +254,13 @@ class TestConnections:
 
     @pytest.mark.parametrize("only_now", [False, True])
     def test_what_must_not_be_done_late_is_not_sent_to_who_does_not_listen(
-        self, only_now: bool, client: Client
+        self, only_now: bool
     ) -> None:
-        with socket.create_server(("127.0.0.1", 0)) as stopped:  # its kernel goes on taking
-            url = f"http://127.0.0.1:{stopped.getsockname()[1]}/"
-            with pytest.raises(NoAnswer):
-                client.ask(Call(url, b'{"a": 1}', only_now=only_now), seconds=SECONDS)
-            connection, _ = stopped.accept()
-            with connection:
-                said = b"".join(iter(lambda: connection.recv(4096), b""))
+        with Deaf() as deaf:
+            call = Call(f"http://{deaf.address}/", b'{"a": 1}', only_now=only_now)
+            with new_client(clock=clock_from(deaf.told)) as client, pytest.raises(NoAnswer):
+                client.ask(call, seconds=SECONDS)
+            said = deaf.all_told()
         head, _, body = said.partition(b"\r\n\r\n")
         assert head.startswith(b"POST / HTTP/1.1")
         assert body == (b"" if only_now else b'{"a": 1}')
@@ -333,7 +340,7 @@ class TestKeptConnections:
         ask(client, server)
         with pytest.raises(NoAnswer, match="illegal status line"):
             ask(client, server)
-        assert server.ended.wait(5), "the connection was left to itself"
+        assert server.ended.wait(LATE_SECONDS), "the connection was left to itself"
 
     def test_an_answer_that_is_too_long_is_none(self, serve: StartPeculiar) -> None:
         server = serve(answer)
@@ -383,6 +390,12 @@ class TestThreads:
         eventually(lambda: set(os.listdir("/proc/self/fd")) <= before)
 
 
+@pytest.fixture
+def patience(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Clients that wait for what comes late for as long as a busy machine needs to send it."""
+    monkeypatch.setattr(exchange, "LINGER_SECONDS", LATE_SECONDS)
+
+
 class Grants:
     """A server that grants something and says so late: when the client's half is closed."""
 
@@ -402,12 +415,14 @@ class Grants:
 class TestGivingUp:
     """With something to be told that comes late."""
 
-    def give_up(self, server: Peculiar, seconds: float | None = SECONDS) -> list[Answer | None]:
+    def give_up(self, server: Peculiar) -> list[Answer | None]:
         heard: list[Answer | None] = []
-        with new_client(keeps_connections=False) as client, pytest.raises(NotInTime):
-            client.ask(call_of(server), seconds=seconds, late=heard.append)
+        clock = clock_from(server.asked)
+        with new_client(clock=clock, keeps_connections=False) as client, pytest.raises(NotInTime):
+            client.ask(call_of(server), seconds=SECONDS, late=heard.append)
         return heard
 
+    @pytest.mark.usefixtures("patience")
     def test_what_was_granted_meanwhile_still_arrives(self, serve: StartPeculiar) -> None:
         (heard,) = self.give_up(serve(Grants(0.05)))
         assert heard is not None
@@ -431,6 +446,7 @@ class TestGivingUp:
         found.set()
         assert heard == []
 
+    @pytest.mark.usefixtures("patience")
     def test_an_interrupt_ends_the_wait_and_nothing_is_lost(self, serve: StartPeculiar) -> None:
         grants = Grants(0.05)
         server = serve(grants)
@@ -440,7 +456,7 @@ class TestGivingUp:
             raise Interrupted(15)
 
         def interrupt_soon() -> None:
-            grants.asked.wait(10)
+            grants.asked.wait(LATE_SECONDS)
             os.write(write_fd, b"!")
 
         threading.Thread(target=interrupt_soon, daemon=True).start()
@@ -456,10 +472,12 @@ class TestGivingUp:
         os.close(read_fd)
         os.close(write_fd)
 
+    @pytest.mark.usefixtures("patience")
     def test_the_client_can_be_used_by_whom_it_is_told(self, serve: StartPeculiar) -> None:
         granting, releasing = serve(Grants(0.05)), serve(answer)
         released: list[str] = []
-        with new_client(keeps_connections=False) as client, pytest.raises(NotInTime):
+        clock = clock_from(granting.asked)
+        with new_client(clock=clock, keeps_connections=False) as client, pytest.raises(NotInTime):
             client.ask(
                 call_of(granting),
                 seconds=0.1,
@@ -468,16 +486,18 @@ class TestGivingUp:
         assert released == ["{}"]
 
     def test_ticks_come_when_they_were_asked_for(self, serve: StartPeculiar) -> None:
-        at: list[float] = []
+        time, at = ManualClock(elapsed=0.0), list[float]()
 
         def tick(now: float) -> float | None:
             at.append(now)
-            return now + 0.1
+            return now + 2.0
 
-        with new_client() as client, pytest.raises(NotInTime):
-            client.ask(call_of(serve(say_nothing)), seconds=0.55, tick=tick)
-        assert len(at) >= 2
-        assert all(later - sooner >= 0.1 for sooner, later in zip(at, at[1:-1]))
+        with new_client(clock=time.clock) as client, pytest.raises(NotInTime):
+            steps = client.asking(call_of(serve(say_nothing)), seconds=5.0, tick=tick)
+            for sleep in steps:
+                assert sleep.until is not None
+                time.advance(sleep.until - time.clock.elapsed())
+        assert at == [0.0, 2.0, 4.0]
 
 
 def say_lines(connection: socket.socket) -> None:
@@ -533,28 +553,26 @@ class TestTls:
         assert not raised.value.sent
         assert heard == []
 
+    @pytest.mark.usefixtures("patience")
     def test_what_was_granted_meanwhile_still_arrives(
         self, serve: StartPeculiar, context: ssl.SSLContext, trusting: Client
     ) -> None:
         heard: list[Answer | None] = []
+        server = serve(Grants(0.05), context)
+        trusting._clock = clock_from(server.asked)
         with pytest.raises(NotInTime):
-            server = serve(Grants(0.05), context)
             trusting.ask(call_of(server), seconds=SECONDS, late=heard.append)
         assert [each and each.text for each in heard] == ["{}"]
 
     def test_one_that_says_nothing_when_it_is_greeted_is_given_up(self) -> None:
         trust = Trust(ssl.create_default_context, ())
         with (
-            socket.create_server(("127.0.0.1", 0)) as stopped,  # its kernel goes on taking
-            new_client(trust=trust, connect_seconds=60) as client,
+            Deaf() as deaf,
+            new_client(clock=clock_from(deaf.told), trust=trust, connect_seconds=60) as client,
         ):
-            url = f"https://127.0.0.1:{stopped.getsockname()[1]}/"
             with pytest.raises(NotInTime) as raised:
-                client.ask(Call(url), seconds=SECONDS)
-            connection, _ = stopped.accept()
-            with connection:
-                connection.settimeout(LATE_SECONDS)
-                greeting = b"".join(iter(lambda: connection.recv(4096), b""))
+                client.ask(Call(f"https://{deaf.address}/"), seconds=SECONDS)
+            greeting = deaf.all_told()
         assert greeting[:1] == b"\x16"
         assert not raised.value.sent
 
@@ -564,7 +582,7 @@ class TestTls:
         server = serve(drip_head, context)
         with pytest.raises(NotInTime):
             ask(trusting, server, SECONDS)
-        assert server.ended.wait(5), "the connection was left to itself"
+        assert server.ended.wait(LATE_SECONDS), "the connection was left to itself"
 
     def test_a_stream_is_cut(
         self, serve: StartPeculiar, context: ssl.SSLContext, trusting: Client
@@ -575,7 +593,7 @@ class TestTls:
             assert next(lines) == "first"
             stream.cut()
             list(lines)
-        assert server.ended.wait(5)
+        assert server.ended.wait(LATE_SECONDS)
 
 
 class TestStreams:
@@ -604,7 +622,7 @@ class TestStreams:
         cut_soon(stream.cut, asked)
         with pytest.raises(NoAnswer), stream:
             pass
-        assert server.ended.wait(5)
+        assert server.ended.wait(LATE_SECONDS)
 
     def test_one_that_was_cut_before_it_began_does_not_begin(
         self, serve: StartPeculiar, client: Client

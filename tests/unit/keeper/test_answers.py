@@ -6,15 +6,29 @@ from pathlib import Path
 
 import pytest
 
+from leasectl.backends import kinds
+from leasectl.backends.contract import Patience
+from leasectl.backends.kinds import claim_key_of
+from leasectl.backends.pool.backend import PoolBackend
+from leasectl.engines.memory.engine import MemoryEngine
+from leasectl.engines.memory.sides import MemorySides
+from leasectl.engines.memory.store import MemoryStore
+from leasectl.errors import BackendUnreachable, StateUnwritable
 from leasectl.keeper.answers import Answers
 from leasectl.keeper.log import Log
 from leasectl.keeper.retries import key_of
+from leasectl.leases.acquire import acquire
+from leasectl.leases.announce import announce
 from leasectl.leases.asked import asked_of
 from leasectl.leases.delay import arm
 from leasectl.leases.service import Service
 from leasectl.model import Handle, OnReclaim, Request, whole
 from leasectl.state.uses import Uses
+from leasectl.system.poll import is_readable
+from leasectl.system.process import this_process
+from tests.kit import made_up_backend
 from tests.kit.desk import Desk
+from tests.kit.made_up_backend import KIND
 from tests.kit.reclaiming import Operator
 from tests.kit.watching import watched
 
@@ -48,10 +62,11 @@ def operator(desk: Desk, handle: Handle) -> Operator:
 
 def go(desk: Desk, answers: Answers) -> float | None:
     """A round after the other, until nothing is due now."""
-    while True:
+    for _ in range(20):
         due = answers.go({key_of(each) for each in watched(desk.state)})
         if due is None or due > desk.time.clock.elapsed():
             return due
+    pytest.fail("it goes on for ever")
 
 
 def test_it_has_nothing_to_do_as_long_as_nobody_is_asked(desk: Desk, answers: Answers) -> None:
@@ -136,3 +151,114 @@ def test_it_forgets_what_is_released(desk: Desk, answers: Answers) -> None:
     assert desk.record(handle).state == "released"
     answers.keep_only(())
     assert go(desk, answers) is None
+
+
+def test_what_could_not_be_answered_is_tried_again_after_ever_longer_pauses(
+    desk: Desk, answers: Answers, log: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    handle = held(desk, "release")
+    operator(desk, handle).mark(handle)
+    tried: list[float] = []
+
+    def full(*_: object) -> None:
+        tried.append(desk.time.clock.elapsed())
+        raise StateUnwritable("no space left")
+
+    with monkeypatch.context() as patch:
+        patch.setattr("leasectl.keeper.answers.answered", full)
+        assert go(desk, answers) == START + 1
+        desk.time.advance(0.5)
+        assert go(desk, answers) == START + 1
+        desk.time.advance(0.5)
+        assert go(desk, answers) == START + 3
+        desk.time.advance(2)
+        assert go(desk, answers) == START + 7
+    assert tried == [START, START + 1, START + 3]
+    assert f"can't answer for {handle.id}: no space left; next try in 4s" in log.read_text()
+    desk.time.advance(4)
+    go(desk, answers)
+    assert operator(desk, handle).states() == {"T--00": "ready"}
+    assert f"answered for {handle.id}: T--00 ready" in log.read_text()
+
+
+class TestOnAServer:
+    """Where threads answer, each with a service of its own."""
+
+    @pytest.fixture
+    def service(self, desk: Desk, monkeypatch: pytest.MonkeyPatch) -> Service:
+        monkeypatch.setattr(kinds, "KINDS", (*kinds.KINDS, KIND))
+        store = MemoryStore(clock=desk.time.clock, lost=lambda owner, names: None)
+        backend = PoolBackend(
+            "madeup://here",
+            MemoryEngine(store),
+            MemorySides(store),
+            clock=desk.time.clock,
+            remote=True,
+        )
+        monkeypatch.setattr(made_up_backend, "open_backend", lambda url, opening: backend)
+        service = desk.as_caller(desk.caller, "madeup://here")
+        service.pools.create_pool("T", ["T--00"])
+        return service
+
+    @pytest.fixture
+    def handle(self, service: Service) -> Handle:
+        handle = acquire(service, Request("T", on_reclaim="release"), patience=Patience())
+        announce(service, handle, guard=this_process())
+        return service.handles.require(handle.id)
+
+    @pytest.fixture
+    def answers(self, desk: Desk, service: Service, log: Path) -> Answers:
+        clock = desk.time.clock
+        log_ = Log(str(log), clock)
+        return Answers(desk.service, service.for_another_thread, clock=clock, log=log_)
+
+    def asked(self, service: Service, handle: Handle, answers: Answers) -> Operator:
+        """Somebody who wants it back, as a renewal has told."""
+        operator = Operator(service.notes, seconds=GOOD_FOR)
+        operator.mark(handle)
+        answers.heed(handle, service.notes.of_claims(claim_key_of(handle)))
+        return operator
+
+    def heard(self, answers: Answers) -> None:
+        assert answers.fd is not None
+        assert is_readable(answers.fd, 10)
+        answers.take_outcomes()
+
+    def test_it_is_a_threads_to_answer_what_a_renewal_has_told_of(
+        self, desk: Desk, service: Service, handle: Handle, answers: Answers, log: Path
+    ) -> None:
+        assert go(desk, answers) is None
+        operator = self.asked(service, handle, answers)
+        assert answers.fd is None
+        assert go(desk, answers) is None
+        self.heard(answers)
+        assert operator.states() == {"T--00": "ready"}
+        assert f"answered for {handle.id}: T--00 ready" in log.read_text()
+
+    @pytest.mark.parametrize("is_seen", [True, False], ids=["seen", "not seen yet"])
+    def test_what_a_thread_could_not_answer_is_asked_of_one_again(
+        self,
+        is_seen: bool,
+        desk: Desk,
+        service: Service,
+        handle: Handle,
+        answers: Answers,
+        log: Path,
+        monkeypatch: pytest.MonkeyPatch,
+    ) -> None:
+        def unreachable(*_: object) -> None:
+            raise BackendUnreachable("no answer")
+
+        operator = self.asked(service, handle, answers)
+        if is_seen:  # by somebody who couldn't say so
+            asked_of(service, whole(handle))
+        with monkeypatch.context() as patch:
+            patch.setattr("leasectl.keeper.answers.answered", unreachable)
+            go(desk, answers)
+            self.heard(answers)
+        assert f"can't answer for {handle.id}: no answer; next try in 1s" in log.read_text()
+        assert go(desk, answers) == START + 1
+        desk.time.advance(1)
+        go(desk, answers)
+        self.heard(answers)
+        assert operator.states() == {"T--00": "ready"}

@@ -221,7 +221,7 @@ def test_a_killed_run_costs_it_no_time_while_the_command_lives(cli: Cli, pool: s
         assert cli.held() != {}
     finally:
         os.kill(child, signal.SIGKILL)
-    eventually(lambda: free(cli), timeout=5.0, what="the lease follows the command")
+    eventually(lambda: free(cli), what="the lease follows the command")
 
 
 def name_of(pid: int) -> str:
@@ -313,6 +313,19 @@ def test_a_signal_while_it_starts_is_heeded_once_it_can(
         assert not free(cli)
 
 
+@pytest.mark.parametrize("signum", [signal.SIGINT, signal.SIGHUP])
+def test_what_a_terminal_sends_to_all_is_not_meant_for_it(
+    cli: Cli, pool: str, signum: signal.Signals
+) -> None:
+    holder = guard(cli)
+    acquire_guarded(cli, holder)
+    keeper = the_keeper(cli)
+    os.kill(keeper, signum)
+    holder.kill()
+    eventually(lambda: free(cli), what="it sees the guard die")
+    eventually(lambda: f"[{keeper}] ended: nothing left" in log(cli), what="it ends as ever")
+
+
 def test_usr1_hands_over_and_releases_nothing(cli: Cli, pool: str) -> None:
     holder = guard(cli)
     acquire_guarded(cli, holder)
@@ -358,6 +371,23 @@ def test_one_whose_code_is_replaced_under_it_becomes_the_version_that_is_there(
     assert exec_.value.args == ("-m", "leasectl.keeper", str(cli.state_dir))
 
 
+def test_one_that_can_not_end_can_be_woken_as_before(
+    cli: Cli, pool: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(wake: object) -> None:
+        raise StateUnwritable("no space left")
+
+    monkeypatch.setattr(loop, "_Signals", NoSignals)
+    with contextlib.closing(State.open(str(cli.state_dir))) as state:
+        keeper = loop._Loop(state, loop._Signals(), ProcessEnds(10), Clock())
+        with monkeypatch.context() as patch, pytest.raises(StateUnwritable):
+            patch.setattr(state.events, "write", refuse)  # right before the commit
+            keeper._has_retired()
+        assert keeper._pipe.is_in_place()
+        assert keeper._has_retired()
+        assert not keeper._pipe.is_in_place()
+
+
 def test_the_next_command_starts_a_killed_one_again(cli: Cli, pool: str) -> None:
     holder = guard(cli)
     acquire_guarded(cli, holder)
@@ -389,9 +419,9 @@ def test_a_waiter_starts_a_killed_one_again(cli: Cli, pool: str) -> None:
 
 
 def test_leases_with_a_ttl_are_renewed_as_long_as_the_guard_lives(cli: Cli, pool: str) -> None:
-    acquired(cli, "--ttl", "2s", "--guard-pid", str(os.getpid()))
+    acquired(cli, "--ttl", "4s", "--guard-pid", str(os.getpid()))
     since = boottime_seconds()
-    eventually(lambda: boottime_seconds() > since + 5.0, what="two and a half ttls go by")
+    eventually(lambda: boottime_seconds() > since + 6.0, what="one and a half ttls go by")
     assert len(cli.held()) == 1
     cli.ok("status")
     assert len(cli.held()) == 1

@@ -2,14 +2,22 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from leasectl.engines.values import ValueChange
+from leasectl.errors import StateUnwritable
+from leasectl.keeper import unused_pools
+from leasectl.keeper.log import Log
+from leasectl.keeper.unused_pools import UnusedPools
 from leasectl.model import Request
 from leasectl.once.work import Work, work_of
 from leasectl.state import keeper_process
 from leasectl.state.made_pools import MadePool, MadePools
-from leasectl.system.process import identify
+from leasectl.system.process import identify, this_process
+from leasectl.system.process_ends import ProcessEnds
+from tests.kit.desk import Desk
 from tests.kit.hosts import Hosts
 from tests.kit.hosts import hosts as hosts
 from tests.kit.support import Cli, eventually
@@ -38,6 +46,37 @@ def leave(cli: Cli, work: Work) -> None:
         MadePools(service.state).keep(made)
         keeper_process.wake(service.state)
     process.kill()
+
+
+def test_what_could_not_be_removed_is_tried_again_after_a_pause_and_not_before(
+    desk: Desk, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    desk.pool(1)
+    dead = this_process()._replace(start_time=1)  # its pid is another's by now
+    service, clock, made = desk.service, desk.time.clock, MadePools(desk.state)
+    with desk.state.transaction():
+        made.keep(MadePool(service.backend_url, service.settings, "T", dead))
+    ends = ProcessEnds(10)
+    ends.follow([dead])
+    log = Log(str(tmp_path / "keeper.log"), clock)
+    unused = UnusedPools(service, lambda: service, ends, clock=clock, log=log)
+    tried: list[str] = []
+
+    def refuse(backend: object, pool_type: str) -> bool:
+        tried.append(pool_type)
+        raise StateUnwritable("no space left")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(unused_pools, "remove_unused", refuse)
+        again = clock.elapsed() + 1
+        assert unused.go() == [again]
+        assert unused.go() == [again]
+        assert tried == ["T"]
+    desk.time.advance(1)
+    assert unused.go() == [None]
+    assert desk.service.pools.pools() == ()
+    assert made.all() == []
+    ends.close()
 
 
 def test_the_keeper_removes_one_with_its_round(hosts: Hosts, work: Work) -> None:

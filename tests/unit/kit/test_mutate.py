@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import subprocess
 import sys
@@ -13,6 +14,7 @@ import pytest
 from scripts.mutants import mutants
 
 MUTATE = Path(__file__).parents[3] / "scripts" / "mutate"
+UNSHARE = ("unshare", "--pid", "--fork", "--mount-proc")
 
 MODULE = """def is_grown_up(age: int) -> bool:
     return age >= 18
@@ -29,6 +31,14 @@ TESTS = """from pkg.it import greet, is_grown_up
 def test_it():
     assert is_grown_up(18) and not is_grown_up(3)
     greet(20, [])
+"""
+
+
+SEES_ONE = """import os
+
+
+def test_it():
+    assert not os.path.exists("/proc/{pid}")
 """
 
 
@@ -147,3 +157,12 @@ def test_what_it_breaks(source: str, broken: list[str]) -> None:
     assert [each.text for each in found] == broken
     for each in found:
         assert each.applied(source.encode()).decode().count(each.text) == 1
+
+
+def test_a_mutant_of_roots_sees_no_process_but_its_own(root: Path) -> None:
+    if os.geteuid() != 0 or subprocess.run([*UNSHARE, "true"]).returncode != 0:
+        pytest.skip("it can be kept apart from others only where root may unshare")
+    with subprocess.Popen(["sleep", "1000"]) as outsider:
+        (root / "test_it.py").write_text(SEES_ONE.format(pid=outsider.pid))
+        assert "0 of 1 killed" in mutate(root, "-n", "1")[1]
+        outsider.kill()

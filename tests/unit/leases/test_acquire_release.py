@@ -234,7 +234,7 @@ class TestRelease:
         (waiting,) = (each for each in desk.service.handles.active() if each.state == "acquiring")
         assert release(desk.service, whole(waiting)) == ()
         with pytest.raises(Cancelled):
-            pending.result(timeout=5)
+            pending.result(timeout=20)
         assert desk.tickets() == []
 
     def test_of_a_forgotten_handle_is_nothing(self, desk: Desk) -> None:
@@ -371,7 +371,7 @@ class TestWhatTheDeadLeave:
         pending = desk.acquire_beside()
         os.kill(child, signal.SIGKILL)
         ending(child)
-        assert pending.result(timeout=5).names == ("T--00",)
+        assert pending.result(timeout=20).names == ("T--00",)
         os.close(read)
         os.close(write)
 

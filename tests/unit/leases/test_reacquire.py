@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from leasectl.backends.contract import Patience
-from leasectl.errors import Cancelled, InvalidRequest, NoLease, NotFound
+from leasectl.errors import Cancelled, InvalidRequest, NoLease, NotAllowed, NotFound
 from leasectl.leases.announce import announce, take_back
 from leasectl.leases.delay import arm
 from leasectl.leases.reacquire import reacquire
@@ -19,6 +19,7 @@ from leasectl.leases.release import finish, release
 from leasectl.model import Handle, ReleaseTarget, Request, whole
 from leasectl.state.directory import State
 from leasectl.system.process import this_process
+from leasectl.text.naming import reserved_type
 from tests.kit.desk import Desk
 from tests.kit.forking import ending, fork
 from tests.kit.killing import kill_this_process
@@ -62,17 +63,17 @@ class TestAReacquire:
         first = desk.acquire()
         other = desk.acquire_beside()
         again = desk.reacquire_beside(first)
-        assert other.result(timeout=5).names == ("T--00",)
+        assert other.result(timeout=20).names == ("T--00",)
         assert not again.done()
         release(desk.service, whole(other.result()))
-        assert again.result(timeout=5).names == ("T--00",)
+        assert again.result(timeout=20).names == ("T--00",)
 
     def test_holds_nothing_while_it_waits(self, desk: Desk) -> None:
         desk.pool(1)
         first = desk.acquire()
         other = desk.acquire_beside()
         desk.reacquire_beside(first)
-        other.result(timeout=5)
+        other.result(timeout=20)
         record = desk.record(first)
         assert (record.state, record.names) == ("acquiring", ())
         assert desk.names_file(first) == ""
@@ -130,6 +131,15 @@ class TestAReacquire:
         with pytest.raises(NotFound, match="its guard has ended"):
             desk.reacquire(first)
 
+    def test_of_work_that_is_done_once_is_refused(self, desk: Desk) -> None:
+        work = reserved_type("0" * 64)
+        desk.service.pools.create_pool(work, [work])
+        first = desk.acquire(Request(work))
+        with pytest.raises(NotAllowed, match="done once; ask for that again"):
+            desk.reacquire(first)
+        assert desk.record(first) == first
+        assert desk.held() == {work: first.id}
+
     def test_that_is_released_while_it_waits_is_cancelled(self, desk: Desk) -> None:
         desk.pool(1)
         first = desk.acquire()
@@ -138,7 +148,7 @@ class TestAReacquire:
         pending = desk.reacquire_beside(first)
         assert release(desk.service, whole(desk.record(first))) == ()
         with pytest.raises(Cancelled):
-            pending.result(timeout=5)
+            pending.result(timeout=20)
         assert desk.record(first).state == "released"
         assert desk.tickets() == []
         release(desk.service, whole(other))
@@ -154,7 +164,7 @@ class TestAReacquire:
         pending = desk.acquire_beside()
         kill(killed)
         release(desk.service, whole(other))
-        third = pending.result(timeout=5)
+        third = pending.result(timeout=20)
         assert desk.record(first).state == "released"
         release(desk.service, whole(third))
         assert desk.reacquire(first).names == ("T--00",)
@@ -203,9 +213,9 @@ class TestTwoReacquiresAtOnce:
         earlier = desk.reacquire_beside(first)
         later = desk.reacquire_beside(first)
         with pytest.raises(Cancelled):
-            earlier.result(timeout=5)
+            earlier.result(timeout=20)
         release(desk.service, whole(other))
-        assert later.result(timeout=5).acquisition == 3
+        assert later.result(timeout=20).acquisition == 3
         assert desk.held() == {"T--00": first.id}
 
     def test_one_that_was_granted_but_not_told_gives_way(self, desk: Desk) -> None:
@@ -299,13 +309,13 @@ class TestADelayedRelease:
         arm(desk.service, late, 100)
         other = desk.acquire_beside()
         pending = desk.reacquire_beside(handle)
-        held_by_other = other.result(timeout=5)
+        held_by_other = other.result(timeout=20)
         desk.time.advance(100)
         assert due(desk.service) == []
         assert release(desk.service, late) == ()
         assert desk.record(handle).state == "acquiring"
         release(desk.service, whole(held_by_other))
-        assert pending.result(timeout=5).names == ("T--00",)
+        assert pending.result(timeout=20).names == ("T--00",)
         assert release(desk.service, late) == ()
         assert desk.held() == {"T--00": handle.id}
 

@@ -6,8 +6,9 @@ import contextlib
 
 import pytest
 
+from leasectl.errors import InvalidRequest
 from leasectl.leases.announce import announce
-from leasectl.leases.release_forced import release_by_force
+from leasectl.leases.release_forced import check_reason, release_by_force
 from leasectl.model import Handle
 from leasectl.state.pipes import listen
 from leasectl.system.process import this_process
@@ -22,6 +23,13 @@ def handle(desk: Desk) -> Handle:
     handle = desk.acquire()
     announce(desk.service, handle, guard=ELSEWHERE, runner=ELSEWHERE)
     return desk.record(handle)
+
+
+def test_a_reason_is_one_line_of_some_length() -> None:
+    assert check_reason("x" * 200) == "x" * 200
+    for bad in ("two\nlines", "x" * 201):
+        with pytest.raises(InvalidRequest, match="one printable line"):
+            check_reason(bad)
 
 
 def is_free(desk: Desk) -> bool:

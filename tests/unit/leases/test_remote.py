@@ -8,11 +8,13 @@ from collections.abc import Iterator, Sequence
 
 import pytest
 
+from leasectl.backends import kinds
 from leasectl.backends.contract import Patience, Withdrawn
 from leasectl.backends.kinds import claim_key_of, release_key_of
 from leasectl.backends.pool.backend import PoolBackend
 from leasectl.errors import (
     BackendUnreachable,
+    Cancelled,
     InvalidRequest,
     LeaseLost,
     NoLease,
@@ -20,24 +22,29 @@ from leasectl.errors import (
     NotFound,
     StateUnwritable,
 )
+from leasectl.leases import acquire_remote
 from leasectl.leases.acquire import acquire, turn
 from leasectl.leases.adoption import adopt
 from leasectl.leases.announce import announce
 from leasectl.leases.caller import Caller
-from leasectl.leases.journal import RecordJournal
+from leasectl.leases.journal import RecordJournal, remote_lease
 from leasectl.leases.reacquire import reacquire
 from leasectl.leases.recovery import due
 from leasectl.leases.release import finish, release
 from leasectl.leases.renew import note_renewal, renew
 from leasectl.leases.request import new_handle
 from leasectl.leases.service import Service
-from leasectl.model import Handle, Process, ReleaseTarget, Request, whole
+from leasectl.model import Claimant, Handle, Lease, Process, ReleaseTarget, Request, whole
 from leasectl.state.amendments import count_lost_replies
+from leasectl.state.event_log import StateEventLog
 from leasectl.state.handles import renews_itself
 from leasectl.state.releasing import GivingBack
+from leasectl.system.named_pipe import is_read
+from leasectl.system.poll import is_readable
 from leasectl.system.process import identify, this_process
 from tests.kit.desk import Desk
 from tests.kit.forking import ending, fork
+from tests.kit.made_up_backend import KIND
 from tests.unit.leases.made_up_server import NAMES, URL, Look, Server
 
 
@@ -95,6 +102,37 @@ def unreachable_for(name: str) -> Look:
     return look
 
 
+def test_where_a_server_has_no_pools_the_records_tell_what_happened(
+    server: Server, service: Service, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    without = [each._replace(has_pools=False) if each is KIND else each for each in kinds.KINDS]
+    monkeypatch.setattr(kinds, "KINDS", tuple(without))
+    handle = acquire(service, Request("T"), patience=Patience(wait_seconds=0))
+    announce(service, handle)
+    release(service, whole(handle))
+    told = StateEventLog(service.state, backend=URL).read()
+    assert [(each.kind, each.names) for each in told] == [
+        ("queued", ()),
+        ("granted", ("T--00",)),
+        ("released", ("T--00",)),
+    ]
+
+
+def test_of_what_is_granted_by_name_only_all_else_is_unknown(handle: Handle) -> None:
+    assert remote_lease(handle, "far", 5.0) == Lease(
+        name="far",
+        fence=0,
+        ticket=0,
+        grant=0,
+        holder_identity=handle.holder_identity,
+        acquire_time=5.0,
+        renew_time=5.0,
+        lease_duration_seconds=None,
+        lease_transitions=0,
+        labels=handle.request.labels,
+    )
+
+
 class TestAcquire:
     def test_what_cant_be_had_is_refused_and_leaves_no_record(
         self, server: Server, service: Service
@@ -123,6 +161,57 @@ class TestAcquire:
         with pytest.raises(StateUnwritable):
             acquire(service, Request("T"), patience=Patience())
         assert (held(server), service.handles.ids()) == ([], set())
+
+    def test_one_that_cant_go_back_now_either_is_left_to_the_keeper(
+        self, server: Server, service: Service, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        def full(*_: object, **__: object) -> None:
+            raise StateUnwritable("no space left")
+
+        def away(*_: object) -> None:
+            raise BackendUnreachable("no answer")
+
+        monkeypatch.setattr(RecordJournal, "granted", full)
+        monkeypatch.setattr(acquire_remote, "release", away)
+        with pytest.raises(StateUnwritable):
+            acquire(service, Request("T"), patience=Patience())
+        assert len(due(service)) == 1  # the keeper goes on trying
+
+    def test_who_is_woken_and_was_not_released_sleeps_again(
+        self, server: Server, service: Service, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        def wait(claimant: Claimant, journal: RecordJournal, patience: Patience) -> None:
+            journal.enqueuing()
+            (interrupt,) = patience.interrupts
+            pipe = service.state.cancel_pipe(journal.handle.id, journal.handle.acquisition)
+            assert is_read(pipe)  # which wakes it
+            assert is_readable(interrupt.fd, 0)
+            interrupt.raise_()
+            assert not is_readable(interrupt.fd, 0)
+            raise NoLease("as made up")
+
+        monkeypatch.setattr(server, "acquire", wait)
+        with pytest.raises(NoLease, match="as made up"):
+            acquire(service, Request("T"), patience=Patience())
+
+    @pytest.mark.parametrize("how", ["cancelled", "forgotten"])
+    def test_who_is_woken_because_it_was_released_gives_up(
+        self, server: Server, service: Service, monkeypatch: pytest.MonkeyPatch, how: str
+    ) -> None:
+        def wait(claimant: Claimant, journal: RecordJournal, patience: Patience) -> None:
+            journal.enqueuing()
+            (interrupt,) = patience.interrupts
+            with service.state.transaction():
+                service.handles.cancel(service.handles.require(journal.handle.id))
+                if how == "forgotten":
+                    service.handles.forget(journal.handle.id, journal.handle.acquisition)
+            assert is_readable(interrupt.fd, 0)
+            interrupt.raise_()
+
+        monkeypatch.setattr(server, "acquire", wait)
+        with pytest.raises(Cancelled, match="was released while it waited"):
+            acquire(service, Request("T"), patience=Patience())
+        assert service.handles.ids() == set()
 
     def test_a_server_that_ends_a_wait_by_itself_is_unreachable(
         self, server: Server, service: Service, monkeypatch: pytest.MonkeyPatch
@@ -425,6 +514,45 @@ class TestTheJournal:
         assert service.handles.require("T-new").lost_replies == 2
         journal.found()
         assert service.handles.require("T-new").lost_replies == 0
+
+    def test_what_has_come_is_on_record_until_it_goes_back(
+        self, service: Service, journal: RecordJournal
+    ) -> None:
+        for name in ("T--01", "T--00"):
+            assert journal.arrived(name) == remote_lease(journal.handle, name, service.clock.wall())
+        assert service.handles.require("T-new").names == ("T--01", "T--00")
+        journal.returned("T--01")
+        assert service.handles.require("T-new").names == ("T--00",)
+
+    @pytest.mark.parametrize("has_pools", [True, False])
+    def test_what_its_server_grants_anew_is_lost_by_who_had_it(
+        self,
+        service: Service,
+        handle: Handle,
+        journal: RecordJournal,
+        monkeypatch: pytest.MonkeyPatch,
+        has_pools: bool,
+    ) -> None:
+        known = [
+            each._replace(has_pools=has_pools) if each is KIND else each for each in kinds.KINDS
+        ]
+        monkeypatch.setattr(kinds, "KINDS", tuple(known))
+        again = RecordJournal(service, journal.handle)
+        again.arrived("T--01")
+        record = service.handles.require(handle.id)
+        assert (record.names, record.lost) == (("T--00", "T--02"), True)
+        told = StateEventLog(service.state, backend=URL).read()
+        assert [(each.kind, each.names) for each in told if each.handle == handle.id] == (
+            [] if has_pools else [("lost", ("T--01",)), ("released", ("T--01",))]
+        )
+
+    def test_what_another_is_giving_back_is_not_taken_for_a_grant(
+        self, service: Service, journal: RecordJournal, alive: Process
+    ) -> None:
+        with service.state.transaction():
+            GivingBack(service.state, release_key_of(journal.handle)).start(["T--00"], alive)
+        assert journal.arrived("T--00") is None
+        assert service.handles.require("T-new").names == ()
 
     def test_what_is_unsettled_stays_on_record_for_the_keeper(
         self, service: Service, journal: RecordJournal

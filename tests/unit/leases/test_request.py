@@ -7,9 +7,17 @@ from pathlib import Path
 import pytest
 
 from leasectl.backends import kinds
-from leasectl.errors import InvalidRequest, StateUnwritable
+from leasectl.errors import InvalidRequest, NotSupported, StateUnwritable
 from leasectl.leases.caller import Caller
-from leasectl.leases.request import LARGEST_COUNT, SHORTEST_TTL_SECONDS, new_handle
+from leasectl.leases.journal import RecordJournal
+from leasectl.leases.request import (
+    LARGEST_COUNT,
+    MOST_TYPES,
+    SHORTEST_TTL_SECONDS,
+    check_request,
+    claimant_of,
+    new_handle,
+)
 from leasectl.leases.service import Service
 from leasectl.model import Request
 from leasectl.state.handles import renews_itself
@@ -95,3 +103,83 @@ class TestScopeTest:
             new_handle(service, Request("T", scope="test"), "T-1")
         with pytest.raises(InvalidRequest, match="SHARED_DIR"):
             new_handle(desk.service, Request("T", scope="test"), "T-1")
+
+
+class TestACheckAlone:
+    """What can't be meant is refused before anything is opened, or a command's work begun."""
+
+    @pytest.mark.parametrize(
+        ("request_", "refusal"),
+        [
+            (Request("T", 0), "--count 0"),
+            (Request("T", 2, name="T--00"), "leave out --count"),
+            (Request("T", name="T--00", where=(("region", "here", True),)), "leave out --where"),
+            (Request("T", scope="test"), "SHARED_DIR"),
+            (Request("T", other_types=("T",)), "-t T -t T: give each type once"),
+            (Request("T", 2, other_types=("U",)), "-t T -t U means one lease"),
+            (Request("T", name="T--00", other_types=("U",)), "T--00 is in one pool"),
+            (Request("T", other_types=("U",) * MOST_TYPES), f"give -t at most {MOST_TYPES} times"),
+        ],
+    )
+    def test_refuses_what_makes_no_sense(self, request_: Request, refusal: str) -> None:
+        with pytest.raises(InvalidRequest, match=refusal):
+            check_request(request_, None, backend_url="local:", caller=OURS)
+
+    def test_lets_pass_what_does(self) -> None:
+        types = tuple(f"T{number}" for number in range(1, MOST_TYPES))
+        for request in (Request("T"), Request("T", name="T--00"), Request("T", other_types=types)):
+            check_request(request, 0.0, backend_url="local:", caller=OURS)
+
+    @pytest.mark.parametrize(
+        ("request_", "wait"),
+        [(Request("T", name="a"), None), (Request("T"), 0.0)],
+        ids=["name", "wait"],
+    )
+    def test_refuses_what_its_backend_can_not_do(
+        self, request_: Request, wait: float | None
+    ) -> None:
+        with pytest.raises(NotSupported, match="not supported by the lease proxy"):
+            check_request(request_, wait, backend_url="http://127.0.0.1:9", caller=OURS)
+        check_request(Request("T"), None, backend_url="http://127.0.0.1:9", caller=OURS)
+
+    @pytest.mark.parametrize(
+        "request_", [Request("T", other_types=("U",)), Request("T", on_reclaim="release")]
+    )
+    def test_refuses_what_only_pools_can_do_where_there_are_none(self, request_: Request) -> None:
+        with pytest.raises(NotSupported):
+            check_request(request_, None, backend_url="http://127.0.0.1:9", caller=OURS)
+        for url in ("local:", "none:"):
+            check_request(request_, None, backend_url=url, caller=OURS)
+
+
+class TestWhoStandsInTheQueue:
+    def test_is_the_next_acquisition_by_this_process(self, desk: Desk) -> None:
+        handle = new_handle(desk.service, Request("T"), "T-1")
+        first = claimant_of(RecordJournal(desk.service, handle))
+        assert (first.acquisition, first.process) == (1, this_process())
+        again = claimant_of(RecordJournal(desk.service, handle, again=lambda current: None))
+        assert again == first._replace(acquisition=2)
+
+    def test_is_shown_with_the_process_that_the_lease_is_for(self, desk: Desk) -> None:
+        handle = new_handle(desk.service, Request("T"), "T-1")
+        guard, runner = this_process()._replace(pid=11), this_process()._replace(pid=12)
+        shown = [
+            claimant_of(RecordJournal(desk.service, each)).holder_pid
+            for each in (
+                handle,
+                handle._replace(guard=guard),
+                handle._replace(runner=runner),
+                handle._replace(guard=guard, runner=runner),
+            )
+        ]
+        assert shown == [None, 11, 12, 11]
+
+    @pytest.mark.parametrize(("after", "shown"), [(None, None), (60.0, 65.0)])
+    def test_is_shown_with_its_release_counted_from_the_grant(
+        self, desk: Desk, after: float | None, shown: float | None
+    ) -> None:
+        handle = new_handle(desk.service, Request("T", release_after_seconds=after), "T-1")
+        held_back = claimant_of(RecordJournal(desk.service, handle, start_delay_seconds=5.0))
+        assert held_back.request.release_after_seconds == shown
+        at_once = claimant_of(RecordJournal(desk.service, handle))
+        assert at_once.request.release_after_seconds == after

@@ -13,7 +13,7 @@ from leasectl.errors import Cancelled, InvalidRequest, NoLease, StateUnwritable
 from leasectl.leases.acquire import acquire
 from leasectl.leases.announce import announce
 from leasectl.leases.caller import Caller
-from leasectl.leases.release import release
+from leasectl.leases.release import finish, release
 from leasectl.leases.scope_test import unlist_stale
 from leasectl.leases.service import Service
 from leasectl.leases.targets import Targets
@@ -56,6 +56,15 @@ def test_names_are_listed_where_later_steps_look(desk: Desk, shared_dir: Path) -
 def test_scope_step_lists_nothing(desk: Desk, shared_dir: Path) -> None:
     desk.pool(1)
     desk.acquire()
+    assert listed(shared_dir) == []
+
+
+def test_one_that_is_forgotten_with_its_release_leaves_no_name_behind(
+    desk: Desk, shared_dir: Path
+) -> None:
+    desk.pool(1)
+    handle = desk.acquire(TEST)
+    assert finish(desk.service, handle) == ("T--00",)
     assert listed(shared_dir) == []
 
 

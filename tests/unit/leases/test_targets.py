@@ -8,13 +8,18 @@ from pathlib import Path
 
 import pytest
 
+from leasectl.backends.contract import Patience
 from leasectl.errors import CorruptState, NotAllowed, NotFound
+from leasectl.leases.acquire import acquire
+from leasectl.leases.announce import announce
 from leasectl.leases.caller import Caller
 from leasectl.leases.release import release
 from leasectl.leases.service import Service
 from leasectl.leases.targets import Targets, read_names
-from leasectl.model import Handle, ReleaseTarget, Request, whole
+from leasectl.model import Handle, Process, ReleaseTarget, Request, whole
 from leasectl.state.directory import State
+from leasectl.system.process import this_process
+from leasectl.text.naming import reserved_type
 from tests.kit.support import Cli
 
 CALLER = Caller("job/1", "host")
@@ -141,6 +146,47 @@ def test_everything_is_what_is_not_released(targets: Targets, held: Handle, cli:
         release(service, whole(cli.hold("T")))
     other = cli.hold("T")
     assert sorted(targets.of_everything()) == sorted([whole(held), whole(other)])
+
+
+class TestWork:
+    """What holds for the lease under which a work's command runs: it ends with the command."""
+
+    @pytest.fixture
+    def work(self, held: Handle, cli: Cli) -> str:
+        work = reserved_type("0" * 64)
+        cli.pool(work, work)
+        return work
+
+    def handle(self, cli: Cli, work: str, runner: Process | None) -> Handle:
+        with cli.service(owner=CALLER.owner) as service:
+            handle = acquire(service, Request(work), patience=Patience(wait_seconds=0))
+            announce(service, handle, runner=runner)
+            return service.handles.require(handle.id)
+
+    def test_of_a_command_that_runs_it_is_nobody_elses_to_release(
+        self, targets: Targets, held: Handle, cli: Cli, work: str
+    ) -> None:
+        handle = self.handle(cli, work, this_process())
+        told = f"{handle.id} is that of leasectl once, pid {os.getpid()}, .*: kill {os.getpid()}"
+        with pytest.raises(NotAllowed, match=told):
+            targets.of_path(handle.id)
+        with pytest.raises(NotAllowed, match=told):
+            targets.of_names([work])
+        assert targets.of_everything() == [whole(held)]
+
+    def test_whose_command_has_ended_it_is_like_any(
+        self, targets: Targets, held: Handle, cli: Cli, work: str
+    ) -> None:
+        handle = self.handle(cli, work, this_process()._replace(start_time=1))
+        assert targets.of_path(handle.id) == [whole(handle)]
+        assert sorted(targets.of_everything()) == sorted([whole(held), whole(handle)])
+
+    def test_of_which_nobody_knows_who_does_it_may_be_under_way(
+        self, targets: Targets, cli: Cli, work: str
+    ) -> None:
+        handle = self.handle(cli, work, None)
+        with pytest.raises(NotAllowed, match="leasectl once, which gives its lease back"):
+            targets.of_path(handle.id)
 
 
 class TestNamesFiles:

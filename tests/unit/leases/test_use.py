@@ -4,17 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any, Callable
 
 import pytest
 
 from leasectl.backends.kinds import claim_key_of
+from leasectl.engines.notes import NoteChange
 from leasectl.errors import LeaseLost, NotAllowed, NotFound
-from leasectl.leases import asked
+from leasectl.leases import answer as answer_verb
+from leasectl.leases import answers, asked
 from leasectl.leases.answer import answer
 from leasectl.leases.answers import answer_for_holder
 from leasectl.leases.asked import asked_of
 from leasectl.leases.caller import Caller
-from leasectl.leases.marks import Answered
+from leasectl.leases.marks import Answered, encode_mark
 from leasectl.leases.release import finish, release
 from leasectl.leases.use import unuse, use
 from leasectl.model import Handle, ReleaseTarget, Request, whole
@@ -137,6 +140,50 @@ class TestAMark:
             answer(desk.service, whole(handle), "ready", ["T--00"])
         assert answer(desk.service, whole(handle), "ready") == ()
         assert operator.free() == ()
+
+    def test_may_be_heeded_before_it_is_known_to_be_sent(
+        self, desk: Desk, operator: Operator, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        handle = desk.acquire(TWO)
+
+        def answer_unheard(said: Answered, heed: Callable[[], object]) -> tuple[str, ...]:
+            def carry_out(*args: Any) -> dict[str, Answered]:
+                answers.carry_out(*args)
+                heed()
+                return {}
+
+            operator.mark(handle, ["T--00"])
+            monkeypatch.setattr(answer_verb, "carry_out", carry_out)
+            return answer(desk.service, whole(handle), said, ["T--00"])
+
+        def ask_anew() -> None:
+            operator.take_off()
+            operator.mark(handle, ["T--00"])
+
+        assert answer_unheard("keep", operator.take_off) == ("T--00",)
+        use(desk.service, whole(handle), "T--00")
+        unuse(desk.service, whole(handle), "T--00")
+        with pytest.raises(NotAllowed, match="changed meanwhile"):
+            answer_unheard("keep", ask_anew)
+        operator.take_off()
+        with pytest.raises(NotAllowed, match="changed meanwhile"):
+            answer_unheard("ready", operator.take_off)
+        assert answer_unheard("ready", operator.free) == ("T--00",)
+        assert desk.names_file(handle) == "T--01"
+
+    def test_to_keep_what_was_released_meanwhile_is_refused(
+        self, desk: Desk, operator: Operator, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        handle = desk.acquire(TWO)
+        operator.mark(handle)
+
+        def carry_out(*args: Any) -> Any:
+            release(desk.service, whole(handle))
+            return answers.carry_out(*args)
+
+        monkeypatch.setattr(answer_verb, "carry_out", carry_out)
+        with pytest.raises(NotAllowed, match="changed meanwhile"):
+            answer(desk.service, whole(handle), "keep", ["T--00"])
 
     def test_that_nobody_made_cant_be_answered(self, desk: Desk, operator: Operator) -> None:
         handle = desk.acquire(TWO)
@@ -300,13 +347,39 @@ class TestAnAnswerForTheHolder:
         assert operator.states() == {"T--00": "ready"}
         assert ready(desk, handle) == {"T--00"}
 
+    def test_is_remembered_until_its_mark_is_taken_off(
+        self, desk: Desk, operator: Operator
+    ) -> None:
+        handle = desk.acquire(TWO._replace(on_reclaim="keep"))
+        operator.mark(handle)
+        answer_for_holder(desk.service, whole(handle))
+        assert sorted(Uses(desk.state).marks(handle)) == ["T--00", "T--01"]
+        desk.time.advance(100)
+        answer_for_holder(desk.service, whole(handle))
+        assert operator.states() == {}
+        assert Uses(desk.state).marks(handle) == {}
+
+    def test_that_could_not_be_recorded_counts_as_soon_as_somebody_looks(
+        self, desk: Desk, operator: Operator
+    ) -> None:
+        handle = desk.acquire(TWO)
+        (mark,) = operator.mark(handle, ["T--00"])
+        (asked,) = asked_of(desk.service, whole(handle))
+        assert not asked.is_ready
+        (note,) = operator.notes.of_pool("T")
+        answered = encode_mark(mark.answered("ready"))
+        operator.notes.change([NoteChange(note.type, note.name, note.fence, note.text, answered)])
+        (asked,) = asked_of(desk.service, whole(handle))
+        assert asked.is_ready
+        assert ready(desk, handle) == {"T--00"}
+        with pytest.raises(NotAllowed, match="wants it back"):
+            use(desk.service, whole(handle), "T--00")
+
     def test_heeds_no_note_that_is_no_mark(self, desk: Desk, operator: Operator) -> None:
         handle = desk.acquire(TWO._replace(on_reclaim="release"))
         operator.mark(handle)
         for note in operator.notes.of_pool("T"):
             change = (note.type, note.name, note.fence, note.text, "\x1b[2J{")
-            from leasectl.engines.notes import NoteChange
-
             operator.notes.change([NoteChange(*change)])
         answer_for_holder(desk.service, whole(handle))
         assert [note.text for note in operator.notes.of_pool("T")] == ["\x1b[2J{"] * 2

@@ -90,6 +90,8 @@ class TestReconcile:
         eventually(lambda: "leaseDurationSeconds" not in namespace.lease(node)["spec"])
         second.signal(15)
         assert f"{node}: ended (nothing is asked for any more)" in second.finish().err
+        given_back = namespace.lease(LEASE_NAME)["spec"]
+        assert "leaseDurationSeconds" not in given_back, "another may lead at once"
 
     @pytest.mark.parametrize(
         ("option", "seconds"),
@@ -266,6 +268,24 @@ class TestStatus:
         assert finished.out == (
             f"NODE{pad}  ASKED  STATUS  CORDONED  LEASE  OVER IN\n"
             f"{node}  -      -       no        -            -\n"
+        )
+
+    def test_tells_who_asked_that_the_name_of_a_lease_is_too_long(
+        self,
+        maintenance: Cli,
+        options: tuple[str, ...],
+        cluster: ApiCluster,
+        namespace: Namespace,
+        node: str,
+    ) -> None:
+        self.lead(cluster)
+        write(namespace, node, request="10m", status="invalid")
+        name = "a" * 248
+        assert cluster.lease(f"{name}-{node}") is None
+        finished = maintenance(*options, "--lease-name", f"{name}-{{node}}")
+        assert finished.err == (
+            f"leasectl: {node}: its Lease would have a name of {249 + len(node)} characters, and "
+            "253 may be; give a shorter --lease-name, here and of leasectl maintenance reconcile\n"
         )
 
     def test_fits_a_terminal_and_is_in_full_of_one_node(

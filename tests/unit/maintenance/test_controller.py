@@ -35,11 +35,12 @@ class Replica:
         clock: ManualClock,
         name: str = "a",
         identity: str = IDENTITY,
+        lease_name: str = "{node}",
         **drain: object,
     ) -> None:
         self.said: list[str] = []
         self.told: list[tuple[float, str]] = []
-        settings = Settings(Us(identity), drain=DrainOptions(**drain))  # type: ignore[arg-type]
+        settings = Settings(Us(identity), lease_name, DrainOptions(**drain))  # type: ignore[arg-type]
         self.leadership = Leadership(cluster, name, clock.clock)
         self.changes = cluster.watch()
         self._run: Reconciling = Controller(
@@ -143,6 +144,22 @@ class TestLife:
         world.cluster.ask_for(NODE, None)
         world.until(lambda: world.cluster.status(NODE) == "ended", within=1)
         assert not world.cluster.is_cordoned(NODE)
+
+    def test_who_asks_for_what_no_lease_can_be_called_after_is_told(self, world: World) -> None:
+        world.replicas = [world.replica(lease_name="x" * 250 + "{node}")]
+        world.cluster.ask_for(NODE, "10m")
+        world.until(lambda: world.cluster.status(NODE) == "invalid", within=5)
+        assert not world.cluster.is_cordoned(NODE)
+        said = world.replicas[0].said[1:]
+        assert said == [
+            f"{NODE}: invalid (the request can't be read)",
+            f"{NODE}: its Lease would have a name of 258 characters, and 253 may be; "
+            "give a shorter --lease-name",
+        ]
+        world.during(60)
+        assert world.replicas[0].said[1:] == said
+        world.cluster.ask_for(NODE, None)
+        world.until(lambda: world.cluster.status(NODE) == "ended", within=5)
 
     def test_what_somebody_else_cordoned_stays_cordoned(self, world: World) -> None:
         world.cluster.add_node("other", cordoned=True)

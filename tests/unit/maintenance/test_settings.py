@@ -25,6 +25,13 @@ def test_a_lease_is_called_after_its_node(name: str, node: str, lease: str) -> N
     assert settings.node_of(lease) == node
 
 
+@pytest.mark.parametrize(("length", "can"), [(248, True), (249, False)])
+def test_a_name_may_be_too_long_for_a_lease(length: int, can: bool) -> None:
+    why = Settings(Us("us"), "name-{node}").has_no_lease("n" * length)
+    assert (why == "") is can
+    assert can or "254 characters" in why
+
+
 @pytest.mark.parametrize("lease", ["worker-1", "a-worker-1", "worker-1-z", "a--z", "a-z", ""])
 def test_what_is_called_otherwise_is_no_nodes(lease: str) -> None:
     assert Settings(Us("us"), "a-{node}-z").node_of(lease) == ""

@@ -251,7 +251,10 @@ class TestPages:
         for text in [text for reason, text in blocks(page) if reason is None]:
             text = text.replace(CLUSTER, f"{etcd.endpoints[0].replace('http', 'etcd')}/")
             if BOSKOS in text:
-                text = text.replace(BOSKOS, request.getfixturevalue("boskos")("lab=2").backend)
+                server = request.getfixturevalue("boskos")("lab=2")
+                text = text.replace(BOSKOS, server.backend)
+                if "66" in text:  # it is about a type that Boskos' file has no more
+                    server.configure("other=1")
             run_bash(shell, text)
             shell.ok("release", "--all", LEASECTL_BACKEND="local:")
 

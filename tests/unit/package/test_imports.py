@@ -24,17 +24,18 @@ def module_name(path: Path) -> str:
     return ".".join(("leasectl", *path.relative_to(PACKAGE).with_suffix("").parts))
 
 
-GROUND = ("errors", "model", "text", "system")
+GROUND = ("typed", "errors", "model", "text", "system")
 STORES = (*GROUND, "state", "http", "engines")
 SERVICES = (*STORES, "backends", "leases")
 
 # What each room of the house may import beside itself. A room is a module or folder right below
 # leasectl, or an engine: those are a room each, and what lies beside them is `engines`.
 MAY_IMPORT: dict[str, tuple[str, ...]] = {
-    "errors": (),
-    "model": ("errors",),
-    "text": ("errors", "model"),
-    "system": ("errors", "model"),
+    "typed": (),
+    "errors": ("typed",),
+    "model": ("typed", "errors"),
+    "text": ("typed", "errors", "model"),
+    "system": ("typed", "errors", "model"),
     "state": GROUND,
     "http": GROUND,
     "engines": (*GROUND, "state", "http"),
@@ -75,7 +76,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
         "keeper",
         "doctor",
     ),
-    "__main__": ("cli",),
+    "__main__": ("typed", "cli", "system"),
     # What starts the archive, before there is a package to import from.
     "pyz": ("errors", "__main__"),
     "shell": (),
@@ -194,15 +195,15 @@ def loaded_by(statement: str) -> set[str]:
 # What a plain acquire or release on the embedded pool may load, on whatever Python: that is most of
 # its time. What is added here is paid for by every command of every script.
 STANDARD = {
-    *("__future__", "abc", "collections", "contextlib", "copyreg", "datetime", "encodings", "enum"),
-    *("errno", "fcntl", "functools", "gc", "heapq", "importlib", "itertools", "keyword", "math"),
-    *("operator", "pwd", "re", "reprlib", "select", "signal", "sqlite3", "struct", "types"),
-    *("typing", "warnings", "sre_compile", "sre_constants", "sre_parse"),
+    *("__future__", "abc", "collections", "contextlib", "copyreg", "encodings", "enum", "errno"),
+    *("fcntl", "functools", "gc", "importlib", "itertools", "keyword", "math"),
+    *("operator", "pwd", "re", "reprlib", "select", "signal", "struct", "types"),
+    *("warnings", "sre_compile", "sre_constants", "sre_parse"),
 }
 OURS = {
     "backends": "contract kinds local opening pool pool.backend pool.turn",
-    "cli": "acquire app context described handle_output loaded options output release short_way "
-    "waiting",
+    "cli": "app commands commands.acquire commands.release context described loaded options "
+    "short_way shown shown.handle_output shown.output shown.waiting",
     "engines": "contract local local.engine local.queues local.sides local.store local.wait_pipes "
     "local.waiter refusals",
     "errors": "",
@@ -212,8 +213,9 @@ OURS = {
     "model": "",
     "state": "database directory event_rows handle_rows handles keeper_process keeper_version "
     "names_files pipes purging rows shared_leases timers",
-    "system": "clock lock_wait named_pipe poll process process_watch signals",
+    "system": "c_signal clock lock_wait named_pipe poll process process_watch signals",
     "text": "durations naming printable suggestions wording",
+    "typed": "hints tuples",
 }
 
 

@@ -80,8 +80,16 @@ def test_nobody_asks_a_url_what_its_backend_can_do() -> None:
 
 
 def test_only_one_folder_talks_to_the_network() -> None:
-    network = imports_of("socket", "ssl", "http.client", "httpcore", "httpx", "urllib.request")
-    of_server = {"server/connection.py", "server/delivery.py", "server/serving.py", "cli/serve.py"}
+    network = imports_of(
+        *("socket", "_socket", "ssl", "_ssl"),
+        *("http.client", "httpcore", "httpx", "urllib.request"),
+    )
+    of_server = {
+        "server/connection.py",
+        "server/delivery.py",
+        "server/serving.py",
+        "cli/commands/serve.py",
+    }
     elsewhere = [name for name in where(network) if not name.startswith("http/")]
     assert set(elsewhere) <= of_server  # whose connections others open
     assert network("def f():\n    from http import client")
@@ -95,6 +103,11 @@ def test_only_one_file_calls_poll() -> None:
 
 def test_only_one_file_decides_when_to_try_again() -> None:
     assert where(imports_of("tenacity")) == ["system/backoff.py"]
+
+
+def test_only_one_folder_names_typing_which_takes_long_to_load() -> None:
+    assert set(where(imports_of("typing"))) == {"typed/hints.py", "typed/tuples.py"}
+    assert imports_of("typing")("def f():\n    from typing import Any")
 
 
 def test_the_root_has_what_everybody_needs_and_nothing_else() -> None:

@@ -6,7 +6,8 @@ import pytest
 
 from leasectl.engines.notes import NoteChange
 from leasectl.errors import BackendUnreachable, Interrupted, NotFound
-from leasectl.leases.marks import new_mark
+from leasectl.leases.marks import encode_mark, new_mark
+from leasectl.model import Lease
 from leasectl.reclaim.taking_back import Listener, Outcome, take_back
 from leasectl.reclaim.wanted import Wanted
 from leasectl.state.uses import LastUse
@@ -146,6 +147,31 @@ def test_two_at_once_free_each_lease_once_and_both_are_content(world: World) -> 
     assert [each.missing for each in outcomes] == [0, 0]
 
 
+def test_where_somebody_was_faster_another_is_asked_for_at_once(world: World) -> None:
+    wanted = Wanted(excess=1, delay_seconds=DELAY, wait_seconds=WAIT)
+    first = new_mark("another", seconds=WAIT, now=0.0).answered("keep")
+    is_first = True
+
+    def uses() -> dict[tuple[str, str], LastUse]:
+        nonlocal is_first
+        if world.passed >= DELAY and is_first:  # after the look at what is noted
+            is_first = False
+            fence = next(each.fence for each in leases_of(world) if each.name == "T--0")
+            change = NoteChange("T", "T--0", fence, None, encode_mark(first))
+            assert world.sides.notes.change([change]) == (True,)
+        return {}
+
+    def answer() -> None:
+        for name, note in world.marks().items():
+            if '"marked"' in note.text:
+                world.answer(name, "ready")
+
+    steps = take_back(world.ground()._replace(uses=uses), wanted, Listener(world.freed.extend))
+    assert world.go_through(steps, then=answer) == Outcome(("T--1",), 0)
+    assert world.passed < DELAY + 1
+    assert world.marks() == {}
+
+
 def test_excess_takes_as_many_as_it_says_from_the_holder_with_the_most(world: World) -> None:
     wanted = Wanted(excess=2, delay_seconds=DELAY, wait_seconds=WAIT)
 
@@ -224,9 +250,8 @@ def test_one_that_goes_on_waits_for_its_store(world: World) -> None:
 
 
 def test_what_somebody_else_has_noted_and_is_no_mark_is_replaced(world: World) -> None:
-    (lease,) = world.sides.pools.pools("T")[0].resources[0:1]
-    assert lease.lease is not None
-    change = NoteChange("T", lease.name, lease.lease.fence, None, "no mark")
+    lease = leases_of(world)[0]
+    change = NoteChange("T", lease.name, lease.fence, None, "no mark")
     assert world.sides.notes.change([change]) == (True,)
     asked: set[str] = set()
     world.run(ALL, then=lambda: asked.update(world.marks()))
@@ -236,3 +261,9 @@ def test_what_somebody_else_has_noted_and_is_no_mark_is_replaced(world: World) -
 def test_a_mark_lives_as_long_as_the_delay_and_the_wait_together() -> None:
     assert ALL.mark_seconds == DELAY + WAIT
     assert new_mark("me", seconds=ALL.mark_seconds, now=0.0).seconds == 240.0
+
+
+def leases_of(world: World) -> list[Lease]:
+    """All that is held."""
+    (pool,) = world.sides.pools.pools("T")
+    return [each.lease for each in pool.resources if each.lease is not None]

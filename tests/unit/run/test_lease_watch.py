@@ -191,6 +191,34 @@ class TestLosing:
         watch.close()
 
 
+class TestTheKeeper:
+    @pytest.fixture
+    def looked(self, watch: LeaseWatch, monkeypatch: pytest.MonkeyPatch) -> list[State]:
+        """Where it was looked for since the watch began; it is there no longer."""
+        looked: list[State] = []
+        monkeypatch.setattr(keeper_process, "running", looked.append)
+        return looked
+
+    def test_it_is_looked_for_when_its_descriptor_says_so_and_not_before(
+        self, watch: LeaseWatch, looked: list[State]
+    ) -> None:
+        watch.look(())
+        assert len(looked) == 0
+        watch.look(watch.fds())
+        assert len(looked) == 1
+
+    def test_where_there_is_none_it_is_looked_for_again_at_the_time_that_was_said(
+        self, desk: Desk, watch: LeaseWatch, looked: list[State]
+    ) -> None:
+        watch.look(watch.fds())
+        again = watch.until(START)
+        assert again is not None and START < again <= START + 1
+        look_at(desk, watch, again - 0.1)
+        assert len(looked) == 1
+        look_at(desk, watch, again)
+        assert len(looked) == 2
+
+
 class TestOnAServer:
     """Where a thread renews; this one does so when it is told to."""
 
@@ -206,6 +234,19 @@ class TestOnAServer:
         def outcomes(self) -> list[tuple[ReleaseTarget, Outcome[str, Renewed]]]:
             answers, self.answers = self.answers, []
             return answers
+
+        def close(self) -> None:
+            os.close(self.fd)
+            os.close(self._write_fd)
+
+    class ClaimWatch:
+        def __init__(self) -> None:
+            self.fd, self._write_fd = os.pipe()
+            self.taken = 0
+
+        def take(self) -> str:
+            self.taken += 1
+            return ""
 
         def close(self) -> None:
             os.close(self.fd)
@@ -230,6 +271,18 @@ class TestOnAServer:
     def watch(self, desk: Desk, far: Handle) -> Iterator[LeaseWatch]:
         watch = LeaseWatch(desk.service, far, renewed_at=START, clock=desk.time.clock)
         yield watch
+        watch.close()
+
+    def test_it_renews_at_once_when_told_of_a_change_and_not_when_something_else_wakes_it(
+        self, desk: Desk, far: Handle, threads: Threads, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        claim_watch = self.ClaimWatch()
+        monkeypatch.setattr(module, "open_claim_watch", lambda handle, **_: claim_watch)
+        watch = LeaseWatch(desk.service, far, renewed_at=START, clock=desk.time.clock)
+        watch.look((threads.fd,))
+        assert (claim_watch.taken, threads.sent) == (0, [])
+        watch.look((claim_watch.fd,))
+        assert (claim_watch.taken, threads.sent) == (1, [far])
         watch.close()
 
     def answer(self, desk: Desk, watch: LeaseWatch, threads: Threads, **said: Any) -> None:

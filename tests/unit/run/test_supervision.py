@@ -79,6 +79,18 @@ def test_one_that_is_of_no_matter_is_none(tmp_path: Path) -> None:
     assert (tmp_path / "said").exists()
 
 
+def test_while_there_is_no_command_such_a_signal_ends_a_wait_and_others_do_not() -> None:
+    signals = Arrived((signal.SIGWINCH, True))
+    supervisor = Supervisor(Plan((), Request("T")), signals, warn=print, clock=Clock())
+    supervisor.check()
+    signals.close()
+    signals = Arrived((signal.SIGTERM, True))
+    supervisor = Supervisor(Plan((), Request("T")), signals, warn=print, clock=Clock())
+    with pytest.raises(Interrupted):
+        supervisor.check()
+    signals.close()
+
+
 class OverdueWatch:
     """Of a lease whose last moment has passed while whoever watches it was stopped."""
 

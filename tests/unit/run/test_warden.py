@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import signal
 import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import NoReturn
 
 import pytest
 
 from leasectl.run.child import Child, CommandNotFound, Ending
+from leasectl.run.wanted import LET_GO
+from leasectl.run.warden import watch_over
 from leasectl.system.clock import boottime_seconds
 from leasectl.system.signals import SignalDescriptor
 from tests.kit.support import eventually
@@ -73,6 +77,27 @@ def test_what_can_not_be_executed_is_told(signals: SignalDescriptor, tmp_path: P
     with pytest.raises(CommandNotFound, match="no"):
         child.reap()
     child.let_go()
+
+
+def test_a_process_that_can_not_become_the_command_ends_there(signals: SignalDescriptor) -> None:
+    def become() -> NoReturn:
+        raise FileNotFoundError(errno.ENOENT, "no")
+
+    life, told, failure = os.pipe(), os.pipe(), os.pipe()
+    pid = os.fork()
+    if pid == 0:
+        try:
+            watch_over(become, life=life[0], told=told[1], failure=failure[1], signals=signals)
+        finally:
+            os._exit(1)  # the command's process doesn't come by here
+    for fd in (life[0], told[1], failure[1]):
+        os.close(fd)
+    with os.fdopen(told[0]) as said, os.fdopen(failure[0]) as failed:
+        assert os.waitstatus_to_exitcode(int(said.readline())) == 126
+        assert failed.read() == str(errno.ENOENT)
+    os.write(life[1], LET_GO + b"\n")
+    os.close(life[1])
+    os.waitpid(pid, 0)
 
 
 def test_a_signal_reaches_the_command(signals: SignalDescriptor, tmp_path: Path) -> None:

@@ -127,7 +127,7 @@ class TestTheServer:
 
     def test_what_goes_wrong_is_in_its_log(self, cli: Cli, started: dict[str, str]) -> None:
         with contextlib.closing(sqlite3.connect(cli.state_dir / "state.db")) as db:
-            db.execute("DROP TABLE ticket")
+            db.execute("DROP TABLE pool")
         with Serving.at(started["LEASE_PROXY_SERVER_URL"]).connect() as client:
             assert client.ask("GET", "/metrics").status in (500, 503)
         assert "GET /metrics failed" in (cli.state_dir / "serve.log").read_text()

@@ -110,6 +110,13 @@ class TestWhatItShows:
         assert str(browser.evaluate("document.title")).startswith(f"{HOLDERS + 1}/")
         assert browser.complaints() == []
 
+    def test_the_cells_of_a_row_stand_beside_each_other(self, browser: Browser, page: Busy) -> None:
+        shown = browser.evaluate(
+            "[...document.querySelectorAll('table tr > *')].map(c => getComputedStyle(c).display)"
+        )
+        assert len(shown) > HOLDERS + WAITERS
+        assert set(shown) == {"table-cell"}
+
     def test_the_last_hours(self, browser: Browser, page: Busy) -> None:
         texts = browser.texts(f"#pool-{POOL} .band p:first-child")
         assert texts[0] == f"Held: {HOLDERS} now, at most {HOLDERS} of {HOLDERS}"

@@ -16,9 +16,9 @@ from typing import Any, Callable
 
 import pytest
 
-from leasectl.errors import CorruptState, StateUnwritable
+from leasectl.errors import CorruptState, Interrupted, StateUnwritable
 from leasectl.state import names_files
-from leasectl.state.database import check_directory
+from leasectl.state.database import TRANSACTIONS_OF_MANY, check_directory
 from leasectl.state.directory import State
 from leasectl.system.named_pipe import NamedPipe
 from tests.kit.forking import ending, fork
@@ -70,6 +70,18 @@ def hung_up(pipe: NamedPipe, timeout_ms: int = 0) -> bool:
     poll = select.poll()
     poll.register(pipe.fd, select.POLLIN)
     return bool(poll.poll(timeout_ms))
+
+
+def after_unlocking(monkeypatch: pytest.MonkeyPatch, then: Callable[[], None]) -> None:
+    """Have something happen right after the lock of a transaction was let go."""
+    flock = fcntl.flock
+
+    def flock_and_then(fd: int, operation: int) -> None:
+        flock(fd, operation)
+        if operation == fcntl.LOCK_UN:
+            then()
+
+    monkeypatch.setattr(fcntl, "flock", flock_and_then)
 
 
 class TestTransaction:
@@ -135,6 +147,50 @@ class TestTransaction:
         with state.transaction():
             assert cursor(state) == ""
         assert handle_files(state) == []
+
+    @pytest.mark.parametrize("fails", [False, True])
+    def test_who_is_woken_is_woken_though_another_has_the_lock_by_then(
+        self, state: State, monkeypatch: pytest.MonkeyPatch, fails: bool
+    ) -> None:
+        pipe = NamedPipe(state.waiter_pipe("w"))
+        other = os.open(state.path("state.lock"), os.O_RDWR)
+
+        def goes_on() -> None:
+            assert not hung_up(pipe)
+            fcntl.flock(other, fcntl.LOCK_EX)
+
+        after_unlocking(monkeypatch, goes_on)
+        with contextlib.suppress(ZeroDivisionError), state.transaction():
+            state.wake(pipe.path)
+            if fails:
+                raise ZeroDivisionError
+        assert hung_up(pipe)
+        assert not state.is_changing
+        os.close(other)
+        pipe.close()
+
+    def test_a_signal_that_raises_as_the_lock_goes_leaves_nothing_undone(
+        self, state: State, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        pipes = [NamedPipe(state.waiter_pipe(name)) for name in "abc"]
+
+        def raises() -> None:
+            raise Interrupted(signal.SIGTERM)
+
+        with monkeypatch.context() as patched, pytest.raises(Interrupted):
+            after_unlocking(patched, raises)
+            with state.transaction():
+                set_cursor(state, "x")
+                record(state, "h", "T--00")
+                for pipe in pipes:
+                    state.wake(pipe.path)
+        assert all(map(hung_up, pipes))
+        with state.transaction():  # one of its own, in which nothing is staged any more
+            state.db.execute("DELETE FROM lease")
+        assert cursor(state) == "x"
+        assert names_file(state) == "T--00"
+        for pipe in pipes:
+            pipe.close()
 
     def test_readers_do_not_wait_for_a_writer(self, state: State) -> None:
         with (
@@ -471,6 +527,21 @@ class TestTheDirectory:
             check_directory(str(state_dir), create=False)
         assert not state_dir.exists()
 
+    @pytest.mark.parametrize("before", [None, 0, 100], ids=["new", "empty", "shorter"])
+    def test_the_lock_has_all_its_room_before_a_disk_is_full(
+        self, state_dir: Path, before: int | None
+    ) -> None:
+        State.open(str(state_dir)).close()
+        lock = state_dir / "state.lock"
+        whole = lock.stat().st_size
+        assert whole >= 8192
+        lock.unlink()
+        if before is not None:
+            lock.touch(mode=0o600)
+            os.truncate(lock, before)
+        State.open(str(state_dir)).close()
+        assert lock.stat().st_size == whole
+
     def test_a_symbolic_link_for_the_lock_is_refused(self, state_dir: Path, tmp_path: Path) -> None:
         State.open(str(state_dir)).close()
         (state_dir / "state.lock").unlink()
@@ -497,6 +568,27 @@ class TestAReboot:
             db.execute("INSERT INTO timer VALUES ('h', '', 1, 1e9)")
         State.open(state.directory).close()
         assert [tuple(row) for row in state.query("SELECT due FROM timer")] == [(1e9,)]
+
+
+def test_the_log_is_emptied_seldom_by_who_writes_often_and_soon_by_others(state: State) -> None:
+    def write(writer: State, transactions: int) -> None:
+        for _ in range(transactions):
+            with writer.transaction() as db:
+                for number in range(200):  # each a page
+                    db.execute("REPLACE INTO note VALUES (?, 1, ?)", (str(number), "x" * 1000))
+
+    def frames() -> float:
+        """How long the log has become; what is in it now may be less."""
+        return os.path.getsize(state.path("state.db-wal")) / 1048
+
+    write(state, TRANSACTIONS_OF_MANY - 2)
+    assert 1000 < frames() < 1500
+    write(state, 50)
+    assert 3000 < frames() < 3500
+    with contextlib.closing(State.open(state.directory)) as other:
+        write(other, 2)  # the first empties it, the next begins it anew
+        ((_, now_in_it, _),) = other.query("PRAGMA wal_checkpoint(PASSIVE)")
+    assert now_in_it < 500
 
 
 def test_a_database_that_turns_bad_while_it_is_open_is_reported(state: State) -> None:

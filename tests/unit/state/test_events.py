@@ -62,6 +62,15 @@ class TestWriting:
         write(state)
         assert [each.time for each in StateEventLog(state).read()] == [1000.0]
 
+    def test_only_of_several_it_takes_more_that_all_are_written_or_none(self, state: State) -> None:
+        said: list[str] = []
+        state.db.set_trace_callback(said.append)
+        write(state)
+        assert not [each for each in said if "SAVEPOINT" in each or "RELEASE" in each]
+        write(state, 2)
+        assert [each for each in said if "events" in each] == ["SAVEPOINT events", "RELEASE events"]
+        state.db.set_trace_callback(None)
+
     def test_each_backend_has_its_own(self, state: State) -> None:
         with state.transaction():
             state.events.add(1.0, "queued", "T", backend="http://x")
@@ -226,9 +235,11 @@ class TestFollowing:
         for reads_on in (found[0] - 1, found[0], found[-1]):
             list(log.read(after=reads_on, missed=missed.append))
         assert len(missed) == 1, "those before it were read"
-        # Whoever wants none of what is left is told as well.
-        list(log.read(EventFilter(type="none"), after=found[0] - 3, missed=missed.append))
-        assert missed[1:] == [gone._replace(number=2)]
+        # Whoever wants none of what is left is told as well, also of a single one.
+        for number in (2, 1):
+            after = found[0] - number - 1
+            list(log.read(EventFilter(type="none"), after=after, missed=missed.append))
+            assert missed.pop() == gone._replace(number=number)
 
     def test_each_event_is_seen_once_and_in_order_while_others_write_and_trim(
         self, state: State

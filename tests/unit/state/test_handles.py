@@ -7,6 +7,7 @@ import re
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -14,9 +15,15 @@ from leasectl.errors import CorruptState, NotFound
 from leasectl.model import Handle, Lease, Process, ReleaseTarget, Request, Timer, whole
 from leasectl.state import purging
 from leasectl.state.directory import State
-from leasectl.state.handles import Handles, is_watched, new_id
+from leasectl.state.handles import Handles, is_watched, new_id, renews_itself
 from leasectl.state.purging import KEEP_UNGUARDED_SECONDS, purge
-from leasectl.state.rows import encode_labels, parse_labels
+from leasectl.state.rows import (
+    SERVED_KEY_LABEL,
+    encode_labels,
+    is_on_record_elsewhere,
+    parse_labels,
+)
+from leasectl.state.uses import Uses
 from leasectl.system.process import identify, this_process
 from tests.kit.watching import watched
 
@@ -124,6 +131,18 @@ class TestRecords:
         with state.transaction():
             handles.announce(read, guard=None, runner=None)
         assert Path(state.names_path(handle.id)).read_text() == "T--09\nT--00"
+
+    def test_what_arrives_one_by_one_reads_back_in_that_order(
+        self, state: State, handles: Handles
+    ) -> None:
+        handle = a_handle(request=Request("T", count=3))
+        with state.transaction():
+            handles.create(handle, remote=True)
+            for name in ("T--02", "T--00", "T--01"):
+                handles.arrived(handle, a_lease(name))
+            handles.returned(handle, "T--02")
+        read = handles.require(handle.id)
+        assert (read.state, read.names) == ("acquiring", ("T--00", "T--01"))
 
     def test_an_unknown_handle_is_none_or_not_found(self, handles: Handles) -> None:
         assert handles.load("T-nobody") is None
@@ -377,6 +396,20 @@ def test_a_keeper_is_needed_for_what_happens_without_a_command(
     assert is_watched(handle, remote=False) is needed
 
 
+@pytest.mark.parametrize(
+    ("followed", "is_needed"),
+    [({}, False), ({"guard": this_process()}, True), ({"runner": this_process()}, True)],
+    ids=["nobody", "guard", "run"],
+)
+def test_a_ttl_of_ones_own_is_renewed_while_somebody_follows(
+    followed: dict[str, Any], is_needed: bool
+) -> None:
+    request = Request("T", ttl_seconds=5.0)
+    own = a_handle("T-abcdef", request=request, explicit_ttl=True, **followed)
+    assert renews_itself(own) is is_needed
+    assert is_watched(own, remote=False) is is_needed
+
+
 def test_a_keeper_is_needed_for_an_acquisition_from_a_server_until_it_is_announced() -> None:
     under_way = a_handle(waiter=Process("b", 1, 1, 1))
     assert is_watched(under_way, remote=True)
@@ -401,3 +434,33 @@ def test_a_value_that_no_version_writes_is_reported_as_damage(
         db.execute(f"UPDATE handle SET {column} = ?", (value,))
     with pytest.raises(CorruptState, match=r'bad record of "T-abcdef".*; if no job'):
         handles.load("T-abcdef")
+
+
+@pytest.mark.parametrize("is_guarded", [True, False])
+def test_one_that_only_marks_had_the_keeper_see_to_is_let_go_by_it(
+    state: State, handles: Handles, is_guarded: bool
+) -> None:
+    guard = this_process() if is_guarded else None
+    handle = held(state, handles, a_handle(guard=guard), a_lease())
+    uses = Uses(state)
+    with state.transaction():
+        uses.have_watched([handle.id])
+    assert watched(state) == [handle]
+    with state.transaction():
+        uses.let_go(handle)
+    assert watched(state) == ([handle] if is_guarded else [])
+
+
+@pytest.mark.parametrize(
+    ("fields", "so"),
+    [
+        ({"served": True, "request": Request("T", labels=((SERVED_KEY_LABEL, "k"),))}, True),
+        ({"served": True, "request": Request("T", labels=(("pr", "7"),))}, False),
+        ({"served": True}, False),
+        ({"request": Request("T", labels=((SERVED_KEY_LABEL, "k"),))}, False),
+    ],
+)
+def test_a_client_with_records_of_its_own_says_so_to_who_serves_it(
+    fields: dict[str, Any], so: bool
+) -> None:
+    assert is_on_record_elsewhere(a_handle("T-abcdef", **fields)) is so

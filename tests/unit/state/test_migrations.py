@@ -16,6 +16,7 @@ import pytest
 from leasectl.backends.kinds import claim_key_of
 from leasectl.engines.local.absent import suspend
 from leasectl.engines.local.queues import LocalQueues
+from leasectl.errors import LeaseError
 from leasectl.model import ReleaseTarget, Timer
 from leasectl.state.amendments import note_answer
 from leasectl.state.database import SCHEMA_VERSION
@@ -268,6 +269,20 @@ def test_one_that_is_killed_half_way_has_changed_nothing(of_schema_2: Path, stat
             db.execute("SELECT name FROM sqlite_master WHERE name LIKE 'keeper_%'").fetchall() == []
         )
     check_handles(of_schema_2)
+
+
+def test_one_that_fails_half_way_says_so_and_has_changed_nothing(of_schema_2: Path) -> None:
+    path = of_schema_2 / "state.db"
+    with contextlib.closing(sqlite3.connect(path, isolation_level=None)) as db:
+        db.execute("ALTER TABLE handle ADD COLUMN unconfirmed")  # which the second step adds last
+        before = db.execute("SELECT sql FROM sqlite_master ORDER BY name").fetchall()
+        with pytest.raises(sqlite3.OperationalError, match="duplicate column name: unconfirmed"):
+            migrate(db, to=SCHEMA_VERSION)
+        assert not db.in_transaction
+        with pytest.raises(LeaseError, match="unconfirmed"):
+            State.open(str(of_schema_2))
+        assert db.execute("PRAGMA user_version").fetchone() == (2,)
+        assert db.execute("SELECT sql FROM sqlite_master ORDER BY name").fetchall() == before
 
 
 def test_a_command_on_a_directory_of_the_version_before_goes_on_with_what_is_there(

@@ -114,6 +114,27 @@ def test_a_free_lock_is_taken_and_another_waited_for(
     assert Waiter(lambda: wait(lock)).ending() == 0
 
 
+def test_with_nothing_to_heed_it_is_one_call_whoever_has_it(
+    lock: Path, held: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    flock, calls = fcntl.flock, list[int]()
+
+    def counted(fd: int, operation: int) -> None:
+        calls.append(operation)
+        if len(calls) == 1:
+            flock(held, fcntl.LOCK_UN)  # once it is waited for, as it were
+        flock(fd, operation)
+
+    monkeypatch.setattr(fcntl, "flock", counted)
+    fd = os.open(lock, os.O_RDWR)
+    flock_exclusive(fd)
+    assert calls == [fcntl.LOCK_EX]
+    with lock_limit(1.0):
+        flock_exclusive(fd)
+    assert calls == [fcntl.LOCK_EX, fcntl.LOCK_EX | fcntl.LOCK_NB]
+    os.close(fd)
+
+
 @pytest.mark.parametrize("wait", [beside_a_trap, beside_a_descriptor])
 def test_a_signal_ends_the_wait(lock: Path, held: int, wait: Callable[[Path], None]) -> None:
     waiter = Waiter(lambda: wait(lock))

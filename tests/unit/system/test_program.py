@@ -67,8 +67,8 @@ def test_one_that_prints_without_end_is_ended() -> None:
 def test_one_that_hangs_is_ended_with_what_it_has_started(script: str, tmp_path: Path) -> None:
     pid_file = tmp_path / "pid"
     since = time.monotonic()
-    ended = run(f"echo $$ > {pid_file}; echo said >&2; {script}", seconds=0.3)
-    assert 0.3 <= time.monotonic() - since < 10
+    ended = run(f"echo $$ > {pid_file}; echo said >&2; {script}", seconds=1.5)
+    assert 1.5 <= time.monotonic() - since < 20
     assert (ended.why, ended.said) == ("time", "said\n")
     session = int(pid_file.read_text())
     eventually(lambda: not in_session(session))
@@ -87,8 +87,8 @@ def in_session(session: int) -> bool:
 
 def test_what_it_leaves_behind_does_not_hold_us_up() -> None:
     since = time.monotonic()
-    assert run("sleep 5 & echo done").printed == b"done\n"
-    assert time.monotonic() - since < 4
+    assert run("sleep 15 & echo done").printed == b"done\n"
+    assert time.monotonic() - since < 14
 
 
 def test_one_that_is_not_there_says_so() -> None:
@@ -110,7 +110,7 @@ def test_a_signal_ends_it_with_what_waits_for_it() -> None:
     with SignalTrap() as trap, pytest.raises(Unanswered):
         threading.Timer(0.2, os.kill, (os.getpid(), signal.SIGTERM)).start()
         run("sleep 60")
-    assert time.monotonic() - since < 10
+    assert time.monotonic() - since < 20
     assert trap.signum == signal.SIGTERM
 
 

@@ -9,7 +9,6 @@ But not before the time that its last renewal gave it, as `EarlyEnds` has it.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
 
 from leasectl.engines.contract import LostListener
 from leasectl.engines.etcd.claims.early_ends import EarlyEnds
@@ -31,6 +30,7 @@ from leasectl.engines.etcd.queues.view import QueueView
 from leasectl.engines.etcd.records import Claim, Free, parse_claim
 from leasectl.model import ReleasedBy, Ticket
 from leasectl.system.clock import Clock, earliest
+from leasectl.typed.tuples import NamedTuple
 
 
 class Reaped(NamedTuple):

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Iterable, Sequence
-from typing import NamedTuple, Optional
 
 from leasectl.engines.etcd.claims.claims import EtcdClaims, FoundClaim
 from leasectl.engines.etcd.claims.writes import Along, write_owned
@@ -36,6 +35,8 @@ from leasectl.engines.notes import Note, NoteChange, NoteWatch
 from leasectl.model import ReleasedBy
 from leasectl.state.event import Event
 from leasectl.system.clock import Clock
+from leasectl.typed.hints import Optional
+from leasectl.typed.tuples import NamedTuple
 
 # A transaction may have 128 guards, and as many steps: a note has three of either at most.
 _MOST_AT_ONCE = 32

@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import contextlib
 from collections import OrderedDict, deque
-from typing import TYPE_CHECKING, NamedTuple
 
 from leasectl.engines.etcd.claims.claims import EtcdClaims
 from leasectl.engines.etcd.claims.view import claim_reads, parse_claim_view
@@ -32,6 +31,8 @@ from leasectl.engines.etcd.key_values import claim_id_in, noted_in
 from leasectl.engines.etcd.keys import ClaimId, Keys
 from leasectl.engines.etcd.records import Claim, parse_claim
 from leasectl.system.clock import Clock
+from leasectl.typed.hints import TYPE_CHECKING
+from leasectl.typed.tuples import NamedTuple
 
 if TYPE_CHECKING:
     from leasectl.engines.notes import Note, NoteListener

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 from leasectl.engines.etcd.gateway.requests import Json, KeyValue, delete, delete_all, put
 from leasectl.engines.etcd.keys import ClaimId, Keys
 from leasectl.engines.etcd.records import Claim, encode_claim
 from leasectl.state.event import Event
 from leasectl.text.printable import printable
+from leasectl.typed.tuples import NamedTuple
 
 _LONGEST_REASON = 1000
 

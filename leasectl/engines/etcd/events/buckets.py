@@ -14,7 +14,6 @@ import contextlib
 import json
 import math
 from collections.abc import Mapping, Sequence
-from typing import NamedTuple
 
 from leasectl.engines.etcd.gateway.answers import EtcdLeaseGone
 from leasectl.engines.etcd.gateway.gateway import Gateway, new_etcd_lease_id
@@ -33,6 +32,7 @@ from leasectl.errors import CorruptState, LeaseError
 from leasectl.state.event import Kept
 from leasectl.system.clock import Clock
 from leasectl.text.fields import MALFORMED, read_text
+from leasectl.typed.tuples import NamedTuple
 
 # Of what is kept, in time and in number: the more there are, the more exact, and the more often
 # somebody has to make one.

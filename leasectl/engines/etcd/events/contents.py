@@ -9,7 +9,6 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import chain
-from typing import NamedTuple
 
 from leasectl.engines.etcd.events.buckets import Bucket, packed_bucket
 from leasectl.engines.etcd.events.packs import parse_pack
@@ -25,6 +24,7 @@ from leasectl.engines.etcd.gateway.requests import (
 from leasectl.engines.etcd.keys import Keys
 from leasectl.errors import CorruptState
 from leasectl.state.event import Event, number_of
+from leasectl.typed.tuples import NamedTuple
 
 # A megabyte or so.
 _MOST_PACKS = 16

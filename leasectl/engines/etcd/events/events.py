@@ -9,9 +9,8 @@ from __future__ import annotations
 import contextlib
 import secrets
 from collections.abc import Sequence
-from typing import Callable
 
-from leasectl.engines.etcd.events.buckets import EventBuckets, usable_bucket
+from leasectl.engines.etcd.events.buckets import Bucket, EventBuckets, usable_bucket
 from leasectl.engines.etcd.events.records import encode_event, event_token
 from leasectl.engines.etcd.gateway.answers import InvalidArgument, NoSpace
 from leasectl.engines.etcd.gateway.gateway import Gateway
@@ -29,6 +28,7 @@ from leasectl.errors import LeaseError
 from leasectl.state.event import Event, EventKind, Kept
 from leasectl.state.event_rows import is_written
 from leasectl.system.clock import Clock
+from leasectl.typed.hints import Callable
 
 _TOKEN_BYTES = 6
 # One transaction of so many looks whether its bucket is full.
@@ -66,7 +66,8 @@ class EtcdEvents:
         self._buckets = EventBuckets(gateway, keys, kept=kept, clock=clock)
         self._writes = kept is None or kept.number > 0
         self._draw = draw
-        self._now: KeyValue | None = None
+        # Replaced as one: what was read of the bucket of now, and that bucket if it can be used.
+        self._now: tuple[KeyValue | None, Bucket | None] = (None, None)
         self._is_known = False
 
     def read_now(self) -> Json:
@@ -75,7 +76,9 @@ class EtcdEvents:
 
     def note_now(self, now: KeyValue | None) -> None:
         """The bucket of now is that, as was just read."""
-        self._now, self._is_known = now, True
+        if now is None or now != self._now[0]:
+            self._now = (now, usable_bucket(now))
+        self._is_known = True
 
     def commit(
         self,
@@ -92,8 +95,7 @@ class EtcdEvents:
         token, repeated = self._draw(_TOKEN_BYTES), False
         while True:
             looks = int(token, 16) % _LOOK_EVERY == 0
-            now = self._bucket_of_now(looks=looks)
-            bucket = usable_bucket(now)
+            now, bucket = self._bucket_of_now(looks=looks)
             if bucket is None or now is None:
                 return self._gateway.commit(guards, grouped(then), otherwise)
             puts = [
@@ -135,17 +137,16 @@ class EtcdEvents:
 
         pack_a_bucket(self._gateway, self._keys, clock=self._clock)
 
-    def _bucket_of_now(self, *, looks: bool) -> KeyValue | None:
+    def _bucket_of_now(self, *, looks: bool) -> tuple[KeyValue | None, Bucket | None]:
         """The bucket to write to; None where there is none, and none can be made."""
         if not self._is_known:
             (found,) = self._gateway.read(self.read_now()).answers
             self.note_now(found.first)
-        now = self._now
-        bucket = usable_bucket(now)
+        now, bucket = self._now
         if bucket is None or looks or self._buckets.is_old(bucket):
             try:
                 now = self._buckets.follow(now)
             except LeaseError:
-                return now
+                return now, bucket
             self.note_now(now)
-        return now
+        return self._now

@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
 from itertools import chain, islice
-from typing import Callable, NamedTuple
 
 from leasectl.engines.etcd.events.buckets import Bucket, packed_numbers, readable_buckets
 from leasectl.engines.etcd.events.contents import parts, read_contents, readable_events
@@ -22,6 +21,8 @@ from leasectl.engines.etcd.keys import Keys
 from leasectl.engines.etcd.records import revision_of
 from leasectl.engines.event_log import EventWatch
 from leasectl.state.event import ALL_EVENTS, Event, EventFilter, Missed
+from leasectl.typed.hints import Callable
+from leasectl.typed.tuples import NamedTuple
 
 # What clocks may differ by, of those who write.
 _SLACK_SECONDS = 3600.0

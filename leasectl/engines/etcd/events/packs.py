@@ -13,7 +13,6 @@ import zlib
 from base64 import b64decode, b64encode
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain, repeat
-from typing import Any, Callable
 
 from leasectl.engines.etcd.events.records import parse_event, read_kind
 from leasectl.engines.etcd.gateway.requests import KeyValue
@@ -21,6 +20,7 @@ from leasectl.engines.etcd.key_values import LONGEST_SHOWN, read_time, safe_text
 from leasectl.errors import CorruptState
 from leasectl.state.event import Event, number_of
 from leasectl.text.fields import MALFORMED, read_name, read_text
+from leasectl.typed.hints import Any, Callable
 
 # So large is none that we write, unpacked.
 _LONGEST_BYTES = 64 << 20

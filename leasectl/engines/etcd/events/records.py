@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from typing import Any, cast
 
 from leasectl.engines.etcd.gateway.requests import KeyValue
 from leasectl.engines.etcd.key_values import read_time, safe_text, unreadable
 from leasectl.engines.etcd.records import fence, revision_of
 from leasectl.state.event import Event, EventKind
 from leasectl.text.fields import MALFORMED, read_name, read_optional, read_text
+from leasectl.typed.hints import Any, cast
 
 _DECODER = json.JSONDecoder()  # asked as it is, for one that is read a hundred thousand times
 _INDEX_DIGITS = 2

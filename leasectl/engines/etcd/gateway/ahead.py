@@ -5,9 +5,9 @@ from __future__ import annotations
 import queue
 from collections.abc import Iterator, Sequence
 from functools import partial
-from typing import Callable, Generic, NoReturn, TypeVar
 
 from leasectl.http.worker import Worker
+from leasectl.typed.hints import Callable, Generic, NoReturn, TypeVar
 
 _Made = TypeVar("_Made")
 

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import json
-from typing import NamedTuple
 
 from leasectl.engines.etcd.gateway.requests import Json
 from leasectl.errors import BackendUnreachable, LeaseError
 from leasectl.http.messages import Answer
 from leasectl.http.no_answer import NoAnswer
 from leasectl.text.printable import printable
+from leasectl.typed.tuples import NamedTuple
 
 # The gRPC codes that the gateway passes on, as far as they say something that we act upon.
 _NOT_FOUND, _PERMISSION_DENIED, _FAILED_PRECONDITION, _UNAUTHENTICATED = 5, 7, 9, 16

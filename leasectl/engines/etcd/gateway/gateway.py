@@ -13,7 +13,6 @@ import secrets
 import threading
 import time
 from collections.abc import Iterator, Sequence
-from typing import Callable, NamedTuple
 
 from leasectl.engines.etcd.gateway.access import KEEP_ALIVE, MemberAccess
 from leasectl.engines.etcd.gateway.answers import (
@@ -38,6 +37,8 @@ from leasectl.http.trust import Trust
 from leasectl.system.backoff import Backoff, Pauses
 from leasectl.system.clock import Clock
 from leasectl.text.printable import printable
+from leasectl.typed.hints import Callable
+from leasectl.typed.tuples import NamedTuple
 
 ATTEMPT_SECONDS = 2.0
 # etcd tells what is left of a lease in whole seconds, without the rest.

@@ -5,11 +5,13 @@ Keys and values are text here, and base64 on the way.
 
 from __future__ import annotations
 
-from base64 import b64decode, b64encode
+from base64 import b64decode
+from binascii import b2a_base64
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
 
 from leasectl.errors import CorruptState
+from leasectl.typed.hints import Any
+from leasectl.typed.tuples import NamedTuple
 
 # etcd's own limit on operations of either branch, and on comparisons, of one transaction
 # (--max-txn-ops). A transaction within it has a limit of its own: what that one leaves of this.
@@ -57,7 +59,7 @@ class Outcome(NamedTuple):
 
 def encode(text: str) -> str:
     """Keys and values travel as base64."""
-    return b64encode(text.encode()).decode()
+    return b2a_base64(text.encode(), newline=False).decode()
 
 
 def decode(text: str) -> str:

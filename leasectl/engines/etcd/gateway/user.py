@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 from leasectl.http.named_file import NamedFile
+from leasectl.typed.tuples import NamedTuple
 
 _LONGEST_BYTES = 64 * 1024
 

@@ -7,7 +7,6 @@ same puts right what an older version has left, which knows of none of this.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import NamedTuple
 
 from leasectl.engines.etcd.events import event_facts
 from leasectl.engines.etcd.gateway.gateway import new_etcd_lease_id
@@ -32,6 +31,7 @@ from leasectl.engines.etcd.records import encode_free, encode_taken, last_fence
 from leasectl.engines.event_words import membership_changes
 from leasectl.engines.membership import Member
 from leasectl.state.event import Event
+from leasectl.typed.tuples import NamedTuple
 
 
 class Renaming(NamedTuple):

@@ -7,7 +7,6 @@ is killed. But versions before know of none of it, and people write to etcd by h
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Callable, NamedTuple
 
 from leasectl.engines.etcd.gateway.gateway import Gateway
 from leasectl.engines.etcd.gateway.requests import (
@@ -27,6 +26,8 @@ from leasectl.engines.etcd.members.records import (
 from leasectl.engines.etcd.members.stock import closed_alike, parse_closed, stock_writes
 from leasectl.engines.etcd.records import last_fence, parse_claim
 from leasectl.engines.membership import Member
+from leasectl.typed.hints import Callable
+from leasectl.typed.tuples import NamedTuple
 
 # Below which there is something of a name in a pool.
 _KINDS = ("resource", "free", "bound", "closed", "property", "life", "coming", "grace")

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Callable
 
 from leasectl.engines.contract import LostListener
 from leasectl.engines.etcd.claims.claims import EtcdClaims
@@ -39,6 +38,7 @@ from leasectl.errors import InvalidRequest, LeaseError, NotAllowed, NotFound
 from leasectl.model import Claimant, Ticket
 from leasectl.system.clock import Clock
 from leasectl.text.wording import listed
+from leasectl.typed.hints import TYPE_CHECKING, Callable
 
 if TYPE_CHECKING:
     from leasectl.engines.etcd.members.check import MemberCheck

@@ -7,15 +7,16 @@ was lost.
 from __future__ import annotations
 
 import json
-from typing import Any, NamedTuple
 
 from leasectl.engines.etcd.gateway.requests import KeyValue
 from leasectl.engines.etcd.key_values import name_in, safe_text, unreadable
 from leasectl.engines.etcd.records import Free
 from leasectl.engines.membership import Lifetime, Member, Pools, Properties
-from leasectl.model import Process, parse_process
-from leasectl.system.process import boot_id, is_dead
+from leasectl.model import parse_process
+from leasectl.system.process import is_dead_here
 from leasectl.text.fields import MALFORMED, read_name, read_number, read_optional, read_text
+from leasectl.typed.hints import Any
+from leasectl.typed.tuples import NamedTuple
 
 
 class Bound(NamedTuple):
@@ -135,7 +136,7 @@ def encode_life(lifetime: Lifetime) -> str:
 
 def has_ended(lifetime: Lifetime | None, life: KeyValue | None) -> bool:
     """Tell whether a membership has, by its lifetime and by what is left of that in ``life/``."""
-    return lifetime is not None and (life is None or _is_dead_here(lifetime.process))
+    return lifetime is not None and (life is None or is_dead_here(lifetime.process))
 
 
 def encode_belonging(pools: Pools, by: str) -> str:
@@ -174,11 +175,6 @@ def parse_belonging(kv: KeyValue | None, types: frozenset[str]) -> Pools:
 def free_of(bound: Bound, kv: KeyValue) -> Free:
     """What a key below ``bound/`` says of a resource that is closed and free."""
     return Free(kv.key, kv.mod_revision, name_in(kv), bound.last_holder, bound.transitions)
-
-
-def _is_dead_here(process: Process | None) -> bool:
-    """Tell whether a process has ended for certain: another boot may be another machine."""
-    return process is not None and process.boot_id == boot_id() and is_dead(process)
 
 
 def _encode_lifetime(lifetime: Lifetime) -> dict[str, Any]:

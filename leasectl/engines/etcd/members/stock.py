@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from typing import NamedTuple
 
 from leasectl.engines.etcd.gateway.requests import Found, Json, KeyValue, delete, put, read_all
 from leasectl.engines.etcd.key_values import name_in, unreadable
@@ -21,6 +20,7 @@ from leasectl.engines.etcd.keys import Keys
 from leasectl.engines.etcd.members.records import encode_properties, parse_properties
 from leasectl.engines.membership import Member, Properties
 from leasectl.text.fields import MALFORMED, read_name, read_optional
+from leasectl.typed.tuples import NamedTuple
 
 
 def encode_closed(member: Member) -> str:

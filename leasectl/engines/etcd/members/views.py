@@ -8,7 +8,6 @@ for what is held.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence, Set
-from typing import NamedTuple
 
 from leasectl.engines.etcd.gateway.gateway import Gateway
 from leasectl.engines.etcd.gateway.requests import (
@@ -31,6 +30,7 @@ from leasectl.engines.etcd.members.records import (
 )
 from leasectl.engines.etcd.records import Claim, Free, last_fence, parse_claim, parse_free
 from leasectl.engines.membership import Member, Pools, after_lifetime, after_release
+from leasectl.typed.tuples import NamedTuple
 
 # Each has seven keys at most, and one request has 128 reads.
 SEEN_AT_ONCE = 12

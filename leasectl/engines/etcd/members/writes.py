@@ -9,7 +9,6 @@ from __future__ import annotations
 import math
 import secrets
 from collections.abc import Sequence
-from typing import NamedTuple
 
 from leasectl.engines.etcd.claims.writes import NOTHING_ALONG, Along
 from leasectl.engines.etcd.events.events import EtcdEvents
@@ -23,6 +22,7 @@ from leasectl.engines.etcd.members.records import is_by
 from leasectl.engines.etcd.members.views import MembersView
 from leasectl.engines.etcd.records import encode_taken
 from leasectl.system.clock import Clock
+from leasectl.typed.tuples import NamedTuple
 
 _WORD_BYTES = 8
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 import secrets
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from typing import TYPE_CHECKING
 
 from leasectl.engines import refusals
 from leasectl.engines.contract import LostListener
@@ -48,6 +47,7 @@ from leasectl.model import Process
 from leasectl.state.event import Event, EventKind
 from leasectl.system.clock import Clock
 from leasectl.text.naming import is_reserved
+from leasectl.typed.hints import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from leasectl.engines.etcd.members.members import EtcdMembers

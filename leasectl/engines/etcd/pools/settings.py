@@ -6,8 +6,6 @@ the settings that it was made by, none comes after it that doesn't heed it.
 
 from __future__ import annotations
 
-from typing import Callable, Literal
-
 from leasectl.engines.etcd.events.events import EtcdEvents
 from leasectl.engines.etcd.gateway.answers import EtcdLeaseGone
 from leasectl.engines.etcd.gateway.gateway import Gateway
@@ -26,6 +24,7 @@ from leasectl.engines.etcd.queues.rank import without_ageing
 from leasectl.engines.etcd.records import encode_settings, parse_settings
 from leasectl.engines.facts import NO_SETTINGS, PoolSettings
 from leasectl.state.event import Event
+from leasectl.typed.hints import Callable, Literal
 
 Written = Literal["written", "others there", "disturbed"]
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
-from typing import Callable, NamedTuple
 
 from leasectl.engines import refusals
 from leasectl.engines.etcd.gateway.answers import Compacted, NoSpace
@@ -36,6 +35,8 @@ from leasectl.engines.etcd.queues.rank import in_order, priorities
 from leasectl.engines.etcd.records import Claim, parse_claim, parse_ticket
 from leasectl.engines.facts import Pool, QueueEntry, Resource
 from leasectl.system.clock import Clock
+from leasectl.typed.hints import Callable
+from leasectl.typed.tuples import NamedTuple
 
 _ASKED_AT_ONCE = 8
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import NamedTuple
 
 from leasectl.engines.etcd.gateway.requests import Found, Json, KeyValue, read, read_all
 from leasectl.engines.etcd.key_values import name_in, noted_in
@@ -12,6 +11,7 @@ from leasectl.engines.etcd.members.records import has_ended, parse_belonging, pa
 from leasectl.engines.facts import QueueEntry, Resource
 from leasectl.engines.matching import Want
 from leasectl.engines.membership import Member, Pools
+from leasectl.typed.tuples import NamedTuple
 
 
 class SaidOfNames(NamedTuple):

@@ -10,12 +10,13 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterable, Sequence, Set
-from typing import TYPE_CHECKING, NamedTuple
 
 from leasectl.engines.etcd.gateway.requests import KeyValue
 from leasectl.engines.etcd.records import parse_ticket
 from leasectl.engines.matching import Want
 from leasectl.errors import CorruptState
+from leasectl.typed.hints import TYPE_CHECKING
+from leasectl.typed.tuples import NamedTuple
 
 if TYPE_CHECKING:
     from leasectl.engines.etcd.members.stock import Stock

@@ -8,7 +8,7 @@ more, which the first finds out by a second.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import NamedTuple
+from functools import lru_cache
 
 from leasectl.engines.etcd.gateway.gateway import Gateway
 from leasectl.engines.etcd.gateway.requests import (
@@ -29,6 +29,7 @@ from leasectl.engines.etcd.queues.rank import in_order, precedes, priorities
 from leasectl.engines.etcd.queues.view import NO_NEEDS, SURE, Needs, QueueView
 from leasectl.engines.matching import want_of
 from leasectl.model import Request, Ticket
+from leasectl.typed.tuples import NamedTuple
 
 
 class Change(NamedTuple):
@@ -138,9 +139,13 @@ def queue_reads(keys: Keys, request: Request, tickets: Json, needs: Needs) -> tu
         tickets: Reads the tickets that matter.
         needs: What is read beside that.
     """
-    pool_type = request.type
+    return (tickets, *_pool_reads(keys, request.type), *_supply_reads(keys, request, needs))
+
+
+@lru_cache(maxsize=64)  # the same for each ticket
+def _pool_reads(keys: Keys, pool_type: str) -> tuple[Json, ...]:
+    """Those that don't depend on the ticket."""
     return (
-        tickets,
         count(keys.queueds(pool_type)),
         read_all(keys.ranks(pool_type), keys_only=True),
         read(keys.pool(pool_type)),
@@ -152,7 +157,6 @@ def queue_reads(keys: Keys, request: Request, tickets: Json, needs: Needs) -> tu
         count(keys.helds(pool_type)),
         count(keys.alives(pool_type)),
         read_all(keys.comings(pool_type)),
-        *_supply_reads(keys, request, needs),
     )
 
 

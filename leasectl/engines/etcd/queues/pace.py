@@ -33,7 +33,6 @@ from __future__ import annotations
 import contextlib
 import math
 from collections.abc import Sequence
-from typing import NamedTuple
 
 from leasectl.engines.etcd.gateway.answers import EtcdLeaseGone
 from leasectl.engines.etcd.gateway.gateway import ROUNDED_SECONDS, Gateway, new_etcd_lease_id
@@ -51,6 +50,7 @@ from leasectl.engines.etcd.keys import Keys
 from leasectl.engines.etcd.records import parse_settings
 from leasectl.engines.facts import NO_SETTINGS, PoolSettings
 from leasectl.errors import LeaseError
+from leasectl.typed.tuples import NamedTuple
 
 # What is left of it by then is an error of numbers.
 _ROUNDING_SECONDS = 1e-6

@@ -6,8 +6,6 @@ why, which takes a look at all that is in the pool.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
-
 from leasectl.engines.etcd.events.events import EtcdEvents
 from leasectl.engines.etcd.gateway.gateway import Gateway
 from leasectl.engines.etcd.gateway.requests import count, read
@@ -16,6 +14,8 @@ from leasectl.engines.etcd.pools.listing import check_there
 from leasectl.engines.etcd.records import check_count
 from leasectl.errors import BackendUnreachable
 from leasectl.model import Request
+from leasectl.typed.hints import TYPE_CHECKING
+from leasectl.typed.tuples import NamedTuple
 
 if TYPE_CHECKING:
     from leasectl.engines.possible import Unmet

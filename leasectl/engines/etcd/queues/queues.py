@@ -7,7 +7,6 @@ any of them. What its process knows of a ticket from one step to the next is in 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 from leasectl.engines import event_parts
 from leasectl.engines.contract import Outlook, TicketGone
@@ -39,6 +38,7 @@ from leasectl.engines.facts import Standing
 from leasectl.errors import BackendUnreachable
 from leasectl.model import Lease, Request
 from leasectl.system.clock import Clock, earliest
+from leasectl.typed.hints import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from leasectl.engines.etcd.members.times import MemberTimes

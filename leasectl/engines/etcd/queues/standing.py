@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Callable
 
 from leasectl.engines.etcd.gateway.gateway import Gateway
 from leasectl.engines.etcd.gateway.requests import (
@@ -23,6 +22,7 @@ from leasectl.engines.etcd.records import parse_claim
 from leasectl.engines.facts import Standing
 from leasectl.model import Request
 from leasectl.system.clock import Clock
+from leasectl.typed.hints import Callable
 
 
 class EtcdStandings:

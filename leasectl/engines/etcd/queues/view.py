@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
 
 from leasectl.engines.etcd.gateway.requests import KeyValue
 from leasectl.engines.etcd.key_values import name_in
@@ -11,6 +10,7 @@ from leasectl.engines.etcd.queues.competing import Leave, Rival
 from leasectl.engines.etcd.records import parse_settings
 from leasectl.engines.matching import want_of
 from leasectl.model import Request
+from leasectl.typed.tuples import NamedTuple
 
 
 class Needs(NamedTuple):

@@ -8,7 +8,6 @@ is who tells of the ticket's end; those of an older version have none.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
 
 from leasectl.engines.etcd.events import event_facts
 from leasectl.engines.etcd.events.events import EtcdEvents
@@ -30,6 +29,7 @@ from leasectl.engines.event_words import WAITER_DIED, WITHDRAWN
 from leasectl.errors import CorruptState
 from leasectl.state.event import Event
 from leasectl.system.clock import Clock
+from leasectl.typed.tuples import NamedTuple
 
 # Each takes two operations, and another for its event.
 _AT_ONCE = 40

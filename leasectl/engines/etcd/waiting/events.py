@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from typing import Any, NamedTuple
 
 from leasectl.engines.etcd.gateway.requests import KeyValue, encode, end_of, parse_key_value
 from leasectl.engines.etcd.waiting.targets import Watched
@@ -12,6 +11,8 @@ from leasectl.errors import NotAllowed
 from leasectl.http.no_answer import NoAnswer
 from leasectl.text.fields import MALFORMED
 from leasectl.text.printable import printable
+from leasectl.typed.hints import Any
+from leasectl.typed.tuples import NamedTuple
 
 
 class EventsLost(Exception):

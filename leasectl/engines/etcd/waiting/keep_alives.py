@@ -12,9 +12,9 @@ from __future__ import annotations
 import contextlib
 import heapq
 import itertools
+import math
 import threading
 from collections import Counter
-from typing import Protocol
 
 from leasectl.engines.etcd.gateway.answers import EtcdLeaseGone
 from leasectl.engines.etcd.gateway.gateway import Gateway
@@ -25,6 +25,7 @@ from leasectl.errors import LeaseError
 from leasectl.http.exchange import Client
 from leasectl.http.no_answer import NoAnswer
 from leasectl.system.clock import Clock
+from leasectl.typed.hints import Protocol
 
 _LONGEST_ANSWER_SECONDS = 5.0
 _LINGER_SECONDS = 0.2
@@ -50,7 +51,8 @@ class KeepAlives:
     """The thread, from its start to its end, which comes when nobody has been left for a while.
 
     Not at once: to end it, and the watches with it, takes as long as half a request, and who is
-    last to wait has got its grant and goes on. It may be back soon, too.
+    last to wait has got its grant and goes on. It may be back soon, too. And the thread is woken
+    only for what it wouldn't be in time for, as that takes time from who comes or goes.
 
     Args:
         gateway: The cluster.
@@ -70,6 +72,8 @@ class KeepAlives:
         self._ttls: Counter[int] = Counter()
         self._due: list[tuple[float, int, HasTicket]] = []  # a heap, with some that have left since
         self._serial = itertools.count()  # among those that are due at once
+        self._left_at = clock.elapsed()  # when the last of them left
+        self._sleeps_until = 0.0  # when the thread wakes by itself, on the elapsed clock
 
     def start(self) -> None:
         """Start the thread."""
@@ -95,11 +99,13 @@ class KeepAlives:
             self._waiters.remove(waiter)
             self._ttls -= Counter((waiter.ticket.ttl_seconds,))  # and what is zero goes
             if not self._waiters:
-                self._changed.notify()
+                self._left_at = self._clock.elapsed()
+                if self._sleeps_until > self._left_at + _LINGER_SECONDS:
+                    self._changed.notify()
 
     def _push(self, due: float, waiter: HasTicket) -> None:
         heapq.heappush(self._due, (due, next(self._serial), waiter))
-        if self._due[0][2] is waiter:
+        if due < self._sleeps_until:
             self._changed.notify()
 
     # The thread
@@ -121,18 +127,26 @@ class KeepAlives:
                 with self._changed:
                     self._push(self._clock.elapsed() + pause, waiter)
                     if not has_answer:
+                        self._sleeps_until = math.inf
                         self._changed.wait_for(lambda: not self._waiters, pause)
+                        self._sleeps_until = 0.0
         self._watch.close()
 
     def _next(self) -> HasTicket | None:
         """Wait for the next that is due; None at the end. With the lock held."""
-        while self._waiters or self._changed.wait_for(lambda: self._waiters, _LINGER_SECONDS):
+        while True:
             while self._due and self._due[0][2] not in self._waiters:
                 heapq.heappop(self._due)
-            pause = self._due[0][0] - self._clock.elapsed() if self._due else None
-            if pause is not None and pause <= 0:
-                return heapq.heappop(self._due)[2]
+            # Each who waits is due at some time.
+            until = self._due[0][0] if self._due else self._left_at + _LINGER_SECONDS
+            pause = until - self._clock.elapsed()
+            if pause <= 0:
+                break
+            self._sleeps_until = until
             self._changed.wait(pause)
+            self._sleeps_until = 0.0
+        if self._due:
+            return heapq.heappop(self._due)[2]
         self._is_over = True
         return None
 

@@ -8,7 +8,7 @@ was before lags behind it.
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from leasectl.typed.tuples import NamedTuple
 
 
 class _Answered(NamedTuple):

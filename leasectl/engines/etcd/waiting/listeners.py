@@ -8,10 +8,10 @@ comes is told by its key to those who wait for that key, and to nobody else.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Protocol
 
 from leasectl.engines.etcd.gateway.requests import KeyValue
 from leasectl.engines.etcd.waiting.targets import Watched, WatchTarget
+from leasectl.typed.hints import Protocol
 
 
 class Listener(Protocol):

@@ -8,7 +8,6 @@ for the keep-alives. What they find out is only a hint; whoever is woken reads f
 from __future__ import annotations
 
 import threading
-from typing import NamedTuple, Protocol
 
 from leasectl.engines.etcd.gateway.gateway import Gateway
 from leasectl.engines.etcd.waiting.keep_alives import HasTicket, KeepAlives
@@ -16,6 +15,8 @@ from leasectl.engines.etcd.waiting.listeners import Listener
 from leasectl.engines.etcd.waiting.targets import WatchTarget
 from leasectl.engines.etcd.waiting.watch import EtcdWatch
 from leasectl.system.clock import Clock
+from leasectl.typed.hints import Protocol
+from leasectl.typed.tuples import NamedTuple
 
 
 class Sleeper(Listener, HasTicket, Protocol):

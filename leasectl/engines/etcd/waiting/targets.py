@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
 
 from leasectl.engines.etcd.gateway.requests import KeyValue
 from leasectl.engines.etcd.keys import Keys
+from leasectl.typed.tuples import NamedTuple
 
 
 class Watched(NamedTuple):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence, Set
 from contextlib import AbstractContextManager
-from typing import Callable
 
 from leasectl.engines.contract import Outlook
 from leasectl.engines.etcd.gateway.requests import KeyValue
@@ -15,6 +14,7 @@ from leasectl.engines.facts import Standing
 from leasectl.model import Process
 from leasectl.system.process_watch import ProcessWatch
 from leasectl.system.wakeup import Wakeup
+from leasectl.typed.hints import Callable
 
 # A release ends a claim and frees its resources at once, and two watches tell of that, in any order
 # but right after each other. Waiting for the second spares the head a look, which takes longer.

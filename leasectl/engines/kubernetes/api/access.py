@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import NamedTuple, Protocol
 
 from leasectl.http.exchange import Client
 from leasectl.http.trust import Trust
 from leasectl.system.clock import Clock
+from leasectl.typed.hints import Protocol
+from leasectl.typed.tuples import NamedTuple
 
 # At each address that a name has, and again for TLS, where a stopped server hangs.
 CONNECT_SECONDS = 3.0

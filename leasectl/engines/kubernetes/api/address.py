@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import re
-from typing import NamedTuple
 
 from leasectl.errors import InvalidRequest
 from leasectl.text.printable import printable
+from leasectl.typed.tuples import NamedTuple
 
 _SCHEME = "kubernetes://"
-# A label of DNS: RFC 1123, as the API server wants it of a namespace.
-_NAMESPACE = re.compile(r"[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?", re.ASCII)
-_ESCAPE = re.compile(rb"%([0-9A-Fa-f]{2})?")
+# Of a label of DNS: RFC 1123, as the API server wants it of a namespace.
+_OF_LABELS = frozenset("abcdefghijklmnopqrstuvwxyz0123456789-")
+_LONGEST_LABEL = 63
+_ESCAPE = rb"%([0-9A-Fa-f]{2})?"
 _LONGEST_VALUE = 4096
 
 
@@ -52,7 +53,9 @@ def parse_kubernetes_url(url: str) -> KubernetesAddress:
 
 def is_namespace(text: str) -> bool:
     """Whether a namespace can have that name."""
-    return bool(_NAMESPACE.fullmatch(text))
+    return (
+        0 < len(text) <= _LONGEST_LABEL and _OF_LABELS.issuperset(text) and text.strip("-") == text
+    )
 
 
 def _parameters(url: str, query: str) -> dict[str, str]:
@@ -74,9 +77,10 @@ def _parameters(url: str, query: str) -> dict[str, str]:
 def _unescaped(url: str, name: str, value: str) -> str:
     """What a value stands for: "%2F" and the like are what they are in all URLs; "+" is a "+"."""
     raw = value.encode(errors="surrogateescape")
-    if any(found[1] is None for found in _ESCAPE.finditer(raw)):
+    if any(found[1] is None for found in re.finditer(_ESCAPE, raw)):
         raise _wrong(url, f'has a "%" in {name} that isn\'t written as %25')
-    text = _ESCAPE.sub(lambda found: bytes.fromhex(found[1].decode()), raw).decode(errors="replace")
+    unescaped = re.sub(_ESCAPE, lambda found: bytes.fromhex(found[1].decode()), raw)
+    text = unescaped.decode(errors="replace")
     if not text.isprintable() or "\ufffd" in text or len(text) > _LONGEST_VALUE:
         raise _wrong(url, f"has a {name} that can't be one")
     return text

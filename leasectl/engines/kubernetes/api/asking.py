@@ -9,7 +9,6 @@ from __future__ import annotations
 import contextlib
 import threading
 from collections.abc import Iterator
-from typing import Callable, NamedTuple, NoReturn
 
 from leasectl.engines.kubernetes.api.access import Access, Login
 from leasectl.engines.kubernetes.api.collection import EVICTION, Deed, Json
@@ -35,6 +34,8 @@ from leasectl.http.exchange import Client
 from leasectl.http.messages import Call
 from leasectl.http.no_answer import NoAnswer
 from leasectl.system.clock import Clock
+from leasectl.typed.hints import Callable, NoReturn
+from leasectl.typed.tuples import NamedTuple
 
 # However little time is left, an answer that takes no longer is waited for.
 _LEAST_SECONDS = 3.0

@@ -7,14 +7,15 @@ then what kubectl would take.
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Mapping
-from typing import Literal, NamedTuple
 
 from leasectl.engines.kubernetes.api.address import KubernetesAddress, is_namespace
 from leasectl.errors import CorruptState, InvalidRequest
+from leasectl.text import plain_json as json
 from leasectl.text.printable import printable
+from leasectl.typed.hints import Literal
+from leasectl.typed.tuples import NamedTuple
 
 # Where Kubernetes puts what a pod needs, unless its spec says that it doesn't.
 SERVICE_ACCOUNT = "/var/run/secrets/kubernetes.io/serviceaccount"

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Literal, NamedTuple
 
 from leasectl.text.printable import printable
+from leasectl.typed.hints import Any, Literal
+from leasectl.typed.tuples import NamedTuple
 
 Json = Mapping[str, Any]
 

@@ -10,7 +10,6 @@ import json
 import os
 import re
 from collections.abc import Mapping
-from typing import NamedTuple
 
 from leasectl.engines.kubernetes.api.entries import MEND_IT, is_header
 from leasectl.engines.kubernetes.api.plugins import Plugin
@@ -22,6 +21,7 @@ from leasectl.system.program import Ended, run_program
 from leasectl.text.durations import NoTime, format_seconds
 from leasectl.text.moments import parse_moment
 from leasectl.text.printable import printable
+from leasectl.typed.tuples import NamedTuple
 
 _LONGEST_BYTES = 1 << 20
 # What ends in a moment is as good as ended: the request takes time as well.

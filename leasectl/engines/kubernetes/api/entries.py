@@ -6,28 +6,24 @@ somebody else, or nobody.
 
 from __future__ import annotations
 
-import binascii
 import os
 import re
-from base64 import b64decode
 from collections.abc import Iterable
-from typing import NamedTuple
 
 from leasectl.errors import CorruptState, NotSupported
 from leasectl.http.named_file import NamedFile
 from leasectl.http.pem import Pem
 from leasectl.text.documents import Fields, Items, Part, Scalar
 from leasectl.text.printable import printable
+from leasectl.typed.tuples import NamedTuple
 
 # What to do about whatever is wrong in a kubeconfig.
 MEND_IT = "mend that, or name another kubeconfig in LEASECTL_KUBECONFIG"
 
 _HOST = r"(?:[^\s/?#@:\[\]]+|\[[0-9A-Fa-f:.]+\])(?::(?P<port>[0-9]{1,5}))?"
-_SERVER = re.compile(rf"https?://{_HOST}(/[^\s?#@]*)?", re.ASCII)
-_PROXY = re.compile(rf"https?://(?:[^\s/?#@]*@)?{_HOST}/?", re.ASCII)
-_SERVER_NAME = re.compile(r"[A-Za-z0-9_:][A-Za-z0-9_.:-]{0,252}", re.ASCII)
-# Tokens and names go into headers.
-_HEADER = re.compile(r"[!-~](?:[ -~]*[!-~])?", re.ASCII)
+_SERVER = rf"https?://{_HOST}(/[^\s?#@]*)?"
+_PROXY = rf"https?://(?:[^\s/?#@]*@)?{_HOST}/?"
+_SERVER_NAME = r"[A-Za-z0-9_:][A-Za-z0-9_.:-]{0,252}"
 _USER_FIELDS = frozenset(
     (
         *("client-certificate", "client-certificate-data", "client-key", "client-key-data"),
@@ -115,9 +111,11 @@ class Entry(NamedTuple):
         return None if path is None else Source(f"{field} of {self}", path=path)
 
     def _decoded(self, field: str, data: str) -> bytes:
+        from base64 import b64decode  # only here: few have what isn't in files
+
         try:
             return b64decode("".join(data.split()), validate=True)
-        except (binascii.Error, ValueError):
+        except ValueError:
             raise self.refused(f"has a {field} that isn't in base64") from None
 
 
@@ -212,7 +210,7 @@ def read_cluster(entry: Entry) -> ClusterEntry:
     if ca is not None and not is_verified:
         raise entry.refused("has a certificate-authority and insecure-skip-tls-verify as well")
     server_name, proxy_url = entry.text("tls-server-name"), _proxy_url(entry)
-    if server_name and not _SERVER_NAME.fullmatch(server_name):
+    if server_name and not re.fullmatch(_SERVER_NAME, server_name, re.ASCII):
         raise entry.refused("has a tls-server-name that no server can have")
     if server_name and proxy_url:
         raise NotSupported(
@@ -297,8 +295,8 @@ def _proxy_url(entry: Entry) -> str | None:
     return proxy_url
 
 
-def _is_address(form: re.Pattern[str], url: str) -> bool:
-    found = form.fullmatch(url)
+def _is_address(form: str, url: str) -> bool:
+    found = re.fullmatch(form, url, re.ASCII)
     return found is not None and url.isprintable() and 0 < int(found["port"] or 1) < 1 << 16
 
 
@@ -333,4 +331,4 @@ def is_encodable(text: str) -> bool:
 
 def is_header(text: str) -> bool:
     """Whether a text can be sent as (the end of) a header."""
-    return bool(_HEADER.fullmatch(text))
+    return text.isascii() and text.isprintable() and text.strip(" ") == text != ""

@@ -6,12 +6,13 @@ Nothing is asked of anybody.
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING, NamedTuple
 
 from leasectl.engines.kubernetes.api.choice import ClusterChoice
 from leasectl.http.named_file import NamedFile
 from leasectl.http.pem import Pem, PemTls
 from leasectl.http.settings import read_token
+from leasectl.typed.hints import TYPE_CHECKING
+from leasectl.typed.tuples import NamedTuple
 
 if TYPE_CHECKING:
     from leasectl.engines.kubernetes.api.plugins import Plugin

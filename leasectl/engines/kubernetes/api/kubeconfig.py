@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Sequence
-from typing import NamedTuple
 
 from leasectl.engines.kubernetes.api.entries import (
     MEND_IT,
@@ -23,7 +22,7 @@ from leasectl.http.named_file import NamedFile
 from leasectl.http.trust import look_at
 from leasectl.text.documents import Fields, Items, Part, Scalar, parse_document
 from leasectl.text.printable import printable
-from leasectl.text.suggestions import nearest
+from leasectl.typed.tuples import NamedTuple
 
 _LONGEST_BYTES = 4 << 20
 # By path: how a file looked before it was read, and what it said; for whoever reads it next.
@@ -122,6 +121,8 @@ class Kubeconfig(NamedTuple):
         return entries[name]
 
     def _meant(self, name: str) -> str:
+        from leasectl.text.suggestions import nearest
+
         near = nearest(name, list(self.contexts))
         return f'; did you mean "{printable(near)}"?' if near else ""
 

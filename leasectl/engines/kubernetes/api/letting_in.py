@@ -6,14 +6,13 @@ a 401 counts only from one that says that it is ready.
 
 from __future__ import annotations
 
-from typing import Union
-
 from leasectl.engines.kubernetes.api.access import Access, Login
 from leasectl.engines.kubernetes.api.refusals import NotAuthenticated, NotPermitted
 from leasectl.errors import AccessRefused, CorruptState, InvalidRequest, NotAllowed
 from leasectl.http.exchange import Client
 from leasectl.http.messages import Call
 from leasectl.http.no_answer import OTHER_TIME, NoAnswer
+from leasectl.typed.hints import Union
 
 _READY = "/readyz"
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import threading
 from functools import partial
-from typing import TYPE_CHECKING
 
 from leasectl.engines.kubernetes.api.access import Access
 from leasectl.engines.kubernetes.api.choice import ClusterChoice
@@ -17,6 +16,7 @@ from leasectl.errors import LeaseError, NotAllowed
 from leasectl.http.pem import PemTls, pem_context
 from leasectl.http.trust import Trust, look_at
 from leasectl.system.clock import Clock
+from leasectl.typed.hints import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from leasectl.engines.kubernetes.api.credentials import PluginCredential

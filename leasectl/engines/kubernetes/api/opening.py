@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import time
-from typing import Callable
 
 from leasectl.engines.kubernetes.api.choice import ClusterChoice
 from leasectl.engines.kubernetes.api.login import FileLogin
 from leasectl.engines.kubernetes.api.requests import Api
 from leasectl.system.clock import Clock
+from leasectl.typed.hints import Callable
 
 
 def open_api(

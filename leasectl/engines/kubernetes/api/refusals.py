@@ -7,12 +7,9 @@ nothing of what became of the request: `NoAnswer`, which may become `LostAnswer`
 
 from __future__ import annotations
 
-import json
 import re
-from typing import Any, NamedTuple
 
 from leasectl.engines.kubernetes.api.collection import Deed, Json
-from leasectl.engines.kubernetes.api.rights import how_to_permit
 from leasectl.errors import (
     AccessRefused,
     BackendUnreachable,
@@ -22,13 +19,16 @@ from leasectl.errors import (
 )
 from leasectl.http.messages import Answer
 from leasectl.http.no_answer import NoAnswer
+from leasectl.text import plain_json as json
 from leasectl.text.printable import printable
+from leasectl.typed.hints import Any
+from leasectl.typed.tuples import NamedTuple
 
 _LONGEST_WORDS = 300
 # However long a server says: whoever asks has a deadline of its own.
 _LONGEST_PAUSE_SECONDS = 3600.0
 # What RBAC says: `User "u" cannot list resource "leases" in API group …`.
-_NO_ROLE = re.compile(r'User "(?P<user>[^"]*)" cannot ')
+_NO_ROLE = r'User "(?P<user>[^"]*)" cannot '
 _BUDGET = "DisruptionBudget"
 _READS = ("get", "list", "watch")
 
@@ -266,9 +266,11 @@ def _status_said(status: Json) -> _Said:
 
 
 def _forbidden(deed: Deed, said: _Said) -> str:
-    found = _NO_ROLE.search(said.words)
+    found = re.search(_NO_ROLE, said.words)
     if not found:  # a quota, an admission webhook, a namespace that is being deleted
         return f"it may not {deed}: {said.words}"
+    from leasectl.engines.kubernetes.api.rights import how_to_permit
+
     user = printable(found["user"], longest=200)
     if user == "system:anonymous":
         return f"without a token or certificate nobody may {deed}; a kubeconfig has to have one"

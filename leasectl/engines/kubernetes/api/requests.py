@@ -8,12 +8,9 @@ carried out: where nothing was sent, or the server says that it was too busy; el
 from __future__ import annotations
 
 import contextlib
-import json
 import time
 from collections.abc import Mapping
 from contextlib import AbstractContextManager
-from typing import TYPE_CHECKING, Callable, NamedTuple
-from urllib.parse import urlencode
 
 from leasectl.engines.kubernetes.api.access import Access, Login
 from leasectl.engines.kubernetes.api.asking import Asking, Reply
@@ -21,8 +18,11 @@ from leasectl.engines.kubernetes.api.collection import Collection, Deed, Json
 from leasectl.engines.kubernetes.api.letting_in import current_access
 from leasectl.engines.kubernetes.api.refusals import Expired, MadeAnew
 from leasectl.errors import BackendUnreachable
-from leasectl.http.messages import Call
+from leasectl.http.messages import Call, encode_query
 from leasectl.system.clock import Clock
+from leasectl.text import plain_json as json
+from leasectl.typed.hints import TYPE_CHECKING, Callable
+from leasectl.typed.tuples import NamedTuple
 
 if TYPE_CHECKING:
     from leasectl.engines.kubernetes.api.watching import Watch
@@ -276,7 +276,7 @@ class Api:
             **_selectors(labels, f"metadata.name={name}" if name else ""),
         }
         deed = Deed("watch", collection, name)
-        path = f"{collection.path()}?{urlencode(query)}"
+        path = f"{collection.path()}?{encode_query(query)}"
         return Watch(self._asking.login, deed, path, seconds=self._deadline_seconds)
 
     def ask(self, deed: Deed, method: str, body: Json | None = None) -> Json:
@@ -320,7 +320,7 @@ class Api:
         query: Mapping[str, str] | None = None,
         content_type: str = _JSON,
     ) -> Reply:
-        path = deed.path + (f"?{urlencode(query)}" if query else "")
+        path = deed.path + (f"?{encode_query(query)}" if query else "")
         content, headers = b"", {"Accept": _JSON}
         if body is not None:
             content, headers["Content-Type"] = json.dumps(body).encode(), content_type

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import NamedTuple
 
 from leasectl.engines.kubernetes.api.address import is_namespace
 from leasectl.engines.kubernetes.api.collection import (
@@ -15,6 +14,7 @@ from leasectl.engines.kubernetes.api.collection import (
     leases,
 )
 from leasectl.text.printable import printable
+from leasectl.typed.tuples import NamedTuple
 
 _LEASE_VERBS: tuple[Verb, ...] = ("get", "list", "watch", "create", "update", "delete")
 _EVENT_VERBS: tuple[Verb, ...] = ("create", "list", "watch")

@@ -7,11 +7,9 @@ nothing, not even the bookmark that comes each minute; and of what is too old it
 
 from __future__ import annotations
 
-import json
 import threading
 from collections.abc import Iterator
 from itertools import islice
-from typing import Literal, NamedTuple, cast
 
 from leasectl.engines.kubernetes.api.access import Access, Login
 from leasectl.engines.kubernetes.api.collection import Deed, Json
@@ -33,7 +31,10 @@ from leasectl.engines.kubernetes.api.refusals import (
 from leasectl.http.exchange import Client, Stream
 from leasectl.http.messages import Answer, Call
 from leasectl.http.no_answer import NoAnswer
+from leasectl.text import plain_json as json
 from leasectl.text.printable import printable
+from leasectl.typed.hints import Literal, cast
+from leasectl.typed.tuples import NamedTuple
 
 # A bookmark comes each minute, when nothing else does.
 LONGEST_SILENCE_SECONDS = 75.0

@@ -15,7 +15,7 @@ from leasectl.engines.event_parts import (
     short,
     wanted,
 )
-from leasectl.engines.kubernetes.objects import Claim, ResourceObject, TicketObject
+from leasectl.engines.kubernetes.objects.objects import Claim, ResourceObject, TicketObject
 from leasectl.model import Claimant, Lease, ReleasedBy
 from leasectl.state.event import Event, EventKind
 

@@ -7,18 +7,18 @@ the same. Nothing here ever fails, and nobody waits for it.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING
 
-from leasectl.engines.kubernetes.names import object_of_pool
+from leasectl.engines.kubernetes.objects.names import object_of_pool
 from leasectl.model import Claimant, Lease, ReleasedBy
 from leasectl.state.event_rows import is_written
 from leasectl.system.clock import Clock
+from leasectl.typed.hints import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from leasectl.engines.kubernetes.events.own_record import OwnRecord
     from leasectl.engines.kubernetes.events.posting import Posting
     from leasectl.engines.kubernetes.events.posts import About
-    from leasectl.engines.kubernetes.objects import ResourceObject, TicketObject
+    from leasectl.engines.kubernetes.objects.objects import ResourceObject, TicketObject
     from leasectl.engines.membership import Member
     from leasectl.state.event import Event, EventKind
 

@@ -9,7 +9,6 @@ that was told: so whoever goes on from a number misses nothing, however late it 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Callable
 
 from leasectl.engines.event_log import EventLog, EventWatch
 from leasectl.engines.kubernetes.api.collection import events
@@ -17,11 +16,12 @@ from leasectl.engines.kubernetes.api.refusals import is_not_permitted
 from leasectl.engines.kubernetes.api.requests import Api
 from leasectl.engines.kubernetes.events.post_objects import EVENT, NUMBERS_PER_VERSION, parse_post
 from leasectl.engines.kubernetes.events.watch import KubernetesEventWatch
-from leasectl.engines.kubernetes.names import label_of_type
-from leasectl.engines.kubernetes.objects import KIND, POOL
+from leasectl.engines.kubernetes.objects.names import label_of_type
+from leasectl.engines.kubernetes.objects.objects import KIND, POOL
 from leasectl.errors import AccessRefused
 from leasectl.state.event import ALL_EVENTS, Event, EventFilter, Missed, number_of
 from leasectl.system.clock import rfc3339
+from leasectl.typed.hints import Callable
 
 _IN_CLUSTERS = "a cluster keeps them for an hour, or as long as its --event-ttl says"
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from leasectl.engines.kubernetes.events.events import KubernetesEvents
-from leasectl.engines.kubernetes.objects import ResourceObject
-from leasectl.engines.kubernetes.ticket import OwnTicket
+from leasectl.engines.kubernetes.objects.objects import ResourceObject
+from leasectl.engines.kubernetes.queues.ticket import OwnTicket
 from leasectl.model import Lease
 
 

@@ -8,10 +8,13 @@ from __future__ import annotations
 
 import contextlib
 
-from leasectl.engines.event_log import EventLog
 from leasectl.errors import LeaseError
 from leasectl.state.directory import State
 from leasectl.state.event import Event, EventKind, add_event
+from leasectl.typed.hints import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from leasectl.engines.event_log import EventLog
 
 # A change of a handle's record follows right after these.
 _FOLLOWED: tuple[EventKind, ...] = ("queued", "granted", "gave up", "released")

@@ -8,23 +8,22 @@ https://github.com/kubernetes/kubernetes, pkg/apis/core/validation/events.go.
 
 from __future__ import annotations
 
-import json
 import os
-import secrets
 from collections.abc import Sequence
-from typing import Any, cast
 
-from leasectl.engines.kubernetes.bodies import micro_time
 from leasectl.engines.kubernetes.events.posts import Post
-from leasectl.engines.kubernetes.fields import mapping, safe_text
-from leasectl.engines.kubernetes.names import label_of_type
-from leasectl.engines.kubernetes.objects import DOMAIN, KIND, POOL, Json
-from leasectl.engines.kubernetes.reading import annotations_of, identity_of
+from leasectl.engines.kubernetes.objects.bodies import micro_time
+from leasectl.engines.kubernetes.objects.fields import mapping, safe_text
+from leasectl.engines.kubernetes.objects.names import label_of_type
+from leasectl.engines.kubernetes.objects.objects import DOMAIN, KIND, POOL, Json
+from leasectl.engines.kubernetes.objects.reading import annotations_of, identity_of
 from leasectl.state.event import Event, EventKind
+from leasectl.text import plain_json as json
 from leasectl.text.durations import format_seconds
 from leasectl.text.fields import MALFORMED, read_name, read_number, read_optional, read_text
 from leasectl.text.printable import printable
 from leasectl.text.wording import counted
+from leasectl.typed.hints import Any, cast
 
 # The value of the label by which those are found that have something to be read.
 EVENT = "event"
@@ -144,7 +143,7 @@ def _read_kind(value: object) -> EventKind:
 
 def _name(object_name: str) -> str:
     """What an event is called, as nothing else ever: after its Lease, as all others are."""
-    random = secrets.token_hex(_RANDOM_BYTES)
+    random = os.urandom(_RANDOM_BYTES).hex()
     begin = object_name[: _LONGEST_NAME - len(random) - 1].rstrip(".-")
     return f"{begin}.{random}"
 

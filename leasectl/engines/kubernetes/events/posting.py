@@ -11,7 +11,6 @@ import contextlib
 import os
 import time
 from functools import partial
-from typing import Callable
 
 from leasectl.engines.kubernetes.api.collection import events
 from leasectl.engines.kubernetes.api.refusals import Conflict, NotPermitted
@@ -19,6 +18,7 @@ from leasectl.engines.kubernetes.api.requests import Api
 from leasectl.engines.kubernetes.events.posts import Post
 from leasectl.errors import LeaseError
 from leasectl.system.clock import Clock
+from leasectl.typed.hints import Callable
 
 _LONGEST_SECONDS = 0.7
 # A process that goes on tries again after that.

@@ -13,8 +13,8 @@ from leasectl.engines.kubernetes.api.requests import Api
 from leasectl.engines.kubernetes.api.watching import WatchEvent, WatchExpired
 from leasectl.engines.kubernetes.events.post_objects import EVENT, NUMBERS_PER_VERSION, parse_post
 from leasectl.engines.kubernetes.following import Following
-from leasectl.engines.kubernetes.objects import KIND
-from leasectl.engines.kubernetes.reading import identity_of
+from leasectl.engines.kubernetes.objects.objects import KIND
+from leasectl.engines.kubernetes.objects.reading import identity_of
 from leasectl.state.event import Event
 
 _OURS = f"{KIND}={EVENT}"

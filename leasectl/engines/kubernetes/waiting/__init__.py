@@ -4,7 +4,7 @@ A `waiter` sleeps in poll(2) on its wakeup. All waiters of a process share one `
 that renews their tickets and looks at the time, for what is over is told by nobody, and for each
 pool a `pool_watch`, a thread that keeps a view of it up to date. Whenever that changes
 somebody's `verdict`, that one is woken, and nobody else. Who is far behind follows three objects
-only (`ticket_watch`).
+only (`ticket_watch`). Of those who wait on the same machine each hears the `ends` at once.
 
 What a ticket has to pay where its pool has a pace, `paying` says; what becomes of it when it is a
 claim, `leftovers`; what is `coming` from other pools is looked at now and then.

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from leasectl.engines.kubernetes.api.watching import WatchEvent
 from leasectl.engines.kubernetes.following import Following
-from leasectl.engines.kubernetes.reading import identity_of
-from leasectl.engines.kubernetes.recognition import resource_in
-from leasectl.engines.kubernetes.store import Store
+from leasectl.engines.kubernetes.objects.reading import identity_of
+from leasectl.engines.kubernetes.objects.recognition import resource_in
+from leasectl.engines.kubernetes.objects.store import Store
 from leasectl.errors import LeaseError
 
 

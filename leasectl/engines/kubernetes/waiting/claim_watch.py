@@ -10,10 +10,10 @@ import threading
 
 from leasectl.engines.kubernetes.api.watching import WatchEvent
 from leasectl.engines.kubernetes.following import Following
-from leasectl.engines.kubernetes.objects import Json
-from leasectl.engines.kubernetes.reading import identity_of
-from leasectl.engines.kubernetes.recognition import resource_in
-from leasectl.engines.kubernetes.store import Store
+from leasectl.engines.kubernetes.objects.objects import Json
+from leasectl.engines.kubernetes.objects.reading import identity_of
+from leasectl.engines.kubernetes.objects.recognition import resource_in
+from leasectl.engines.kubernetes.objects.store import Store
 
 
 class KubernetesClaimWatch:

@@ -8,13 +8,13 @@ leases may be over; that is heard of in no watch of his, and neither are renewal
 from __future__ import annotations
 
 from leasectl.engines.contract import Outlook
-from leasectl.engines.kubernetes.claims import Claims
-from leasectl.engines.kubernetes.names import label_of_type
-from leasectl.engines.kubernetes.objects import MOVES_TO
-from leasectl.engines.kubernetes.observed import Observed
-from leasectl.engines.kubernetes.recognition import resource_in
-from leasectl.engines.kubernetes.store import Store
-from leasectl.engines.kubernetes.view import PoolView
+from leasectl.engines.kubernetes.claims.claims import Claims
+from leasectl.engines.kubernetes.objects.names import label_of_type
+from leasectl.engines.kubernetes.objects.objects import MOVES_TO
+from leasectl.engines.kubernetes.objects.recognition import resource_in
+from leasectl.engines.kubernetes.objects.store import Store
+from leasectl.engines.kubernetes.objects.view import PoolView
+from leasectl.engines.kubernetes.queues.observed import Observed
 
 
 def until_more(

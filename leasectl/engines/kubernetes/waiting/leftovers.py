@@ -10,11 +10,11 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from functools import partial
 
-from leasectl.engines.kubernetes.objects import Identity, ResourceObject
-from leasectl.engines.kubernetes.store import Store
-from leasectl.engines.kubernetes.ticket import OwnTicket
-from leasectl.engines.kubernetes.turns import served_in
-from leasectl.engines.kubernetes.view import PoolView
+from leasectl.engines.kubernetes.objects.objects import Identity, ResourceObject
+from leasectl.engines.kubernetes.objects.store import Store
+from leasectl.engines.kubernetes.objects.view import PoolView
+from leasectl.engines.kubernetes.queues.ticket import OwnTicket
+from leasectl.engines.kubernetes.queues.turns import served_in
 from leasectl.engines.kubernetes.waiting.session import WaitSession
 from leasectl.system.clock import Clock
 

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from leasectl.engines.kubernetes.bodies import with_grant
-from leasectl.engines.kubernetes.objects import PACE
-from leasectl.engines.kubernetes.observed import Observed
-from leasectl.engines.kubernetes.pace import after_grant, seconds_left
-from leasectl.engines.kubernetes.reading import annotations_of
-from leasectl.engines.kubernetes.store import Store
-from leasectl.engines.kubernetes.ticket import OwnTicket
-from leasectl.engines.kubernetes.view import PoolView
+from leasectl.engines.kubernetes.objects.bodies import with_grant
+from leasectl.engines.kubernetes.objects.objects import PACE
+from leasectl.engines.kubernetes.objects.reading import annotations_of
+from leasectl.engines.kubernetes.objects.store import Store
+from leasectl.engines.kubernetes.objects.view import PoolView
+from leasectl.engines.kubernetes.queues.observed import Observed
+from leasectl.engines.kubernetes.queues.pace import after_grant, seconds_left
+from leasectl.engines.kubernetes.queues.ticket import OwnTicket
 
 
 def seconds_to_pay(own: OwnTicket, view: PoolView, observed: Observed, now: float) -> float:

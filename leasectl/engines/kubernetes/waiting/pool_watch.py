@@ -7,18 +7,23 @@ told, so that each finds out for itself, and asks as long as it may.
 from __future__ import annotations
 
 import threading
-from typing import Callable, Protocol
 
 from leasectl.engines.kubernetes.api.watching import Watch, WatchEnded, WatchEvent
-from leasectl.engines.kubernetes.objects import Json, PoolObject, ResourceObject, TicketObject
-from leasectl.engines.kubernetes.observed import Observed
-from leasectl.engines.kubernetes.reading import identity_of
-from leasectl.engines.kubernetes.store import Store
-from leasectl.engines.kubernetes.ticket import OwnTicket
-from leasectl.engines.kubernetes.turns import is_before
-from leasectl.engines.kubernetes.view import PoolView
+from leasectl.engines.kubernetes.objects.objects import (
+    Json,
+    PoolObject,
+    ResourceObject,
+    TicketObject,
+)
+from leasectl.engines.kubernetes.objects.reading import identity_of
+from leasectl.engines.kubernetes.objects.store import Store
+from leasectl.engines.kubernetes.objects.view import PoolView
+from leasectl.engines.kubernetes.queues.observed import Observed
+from leasectl.engines.kubernetes.queues.ticket import OwnTicket
+from leasectl.engines.kubernetes.queues.turns import is_before
 from leasectl.engines.kubernetes.waiting.verdict import Verdict, verdict_of
 from leasectl.errors import LeaseError
+from leasectl.typed.hints import Callable, Protocol
 
 _ASK_AGAIN_SECONDS = 1.0
 # One watch after the other that ends at once isn't begun again in a spin.

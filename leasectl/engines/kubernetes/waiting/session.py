@@ -10,17 +10,17 @@ from __future__ import annotations
 import math
 import threading
 from functools import partial
-from typing import TYPE_CHECKING
 
-from leasectl.engines.kubernetes.bodies import renewed_ticket
-from leasectl.engines.kubernetes.objects import Json, TicketObject
-from leasectl.engines.kubernetes.observed import Observed
-from leasectl.engines.kubernetes.store import Store
-from leasectl.engines.kubernetes.ticket import OwnTicket
-from leasectl.engines.kubernetes.view import PoolView
+from leasectl.engines.kubernetes.objects.bodies import renewed_ticket
+from leasectl.engines.kubernetes.objects.objects import Json, TicketObject
+from leasectl.engines.kubernetes.objects.store import Store
+from leasectl.engines.kubernetes.objects.view import PoolView
+from leasectl.engines.kubernetes.queues.observed import Observed
+from leasectl.engines.kubernetes.queues.ticket import OwnTicket
 from leasectl.errors import AccessRefused, LeaseError
 from leasectl.system.clock import Clock, earliest
 from leasectl.system.wakeup import Wakeup
+from leasectl.typed.hints import TYPE_CHECKING
 
 if TYPE_CHECKING:  # most have their turn without a wait
     from leasectl.engines.kubernetes.waiting.pool_watch import PoolWatch, Sleeper

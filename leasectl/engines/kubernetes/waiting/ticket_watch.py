@@ -17,10 +17,10 @@ from __future__ import annotations
 import threading
 
 from leasectl.engines.kubernetes.api.watching import Watch, WatchEnded, WatchEvent
-from leasectl.engines.kubernetes.objects import PoolObject, TicketObject
-from leasectl.engines.kubernetes.observed import Observed
-from leasectl.engines.kubernetes.reading import parse_object
-from leasectl.engines.kubernetes.store import Store
+from leasectl.engines.kubernetes.objects.objects import PoolObject, TicketObject
+from leasectl.engines.kubernetes.objects.reading import parse_object
+from leasectl.engines.kubernetes.objects.store import Store
+from leasectl.engines.kubernetes.queues.observed import Observed
 from leasectl.engines.kubernetes.waiting.pool_watch import Sleeper
 from leasectl.errors import LeaseError
 from leasectl.system.clock import Clock

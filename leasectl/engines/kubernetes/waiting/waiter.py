@@ -28,24 +28,25 @@ from collections.abc import Collection, Sequence, Set
 
 from leasectl.engines.contract import Outlook, TicketExpired, TicketGone
 from leasectl.engines.facts import Standing
-from leasectl.engines.kubernetes.claims import Claims
-from leasectl.engines.kubernetes.dead_tickets import remove_dead
+from leasectl.engines.kubernetes.claims.claims import Claims
 from leasectl.engines.kubernetes.events.of_request import RequestEvents
-from leasectl.engines.kubernetes.listing import no_pool
-from leasectl.engines.kubernetes.objects import Identity, ResourceObject, TicketObject
-from leasectl.engines.kubernetes.observed import Looked, Observed
-from leasectl.engines.kubernetes.standing import standing_of
-from leasectl.engines.kubernetes.store import Store
-from leasectl.engines.kubernetes.ticket import OwnTicket
-from leasectl.engines.kubernetes.turns import (
+from leasectl.engines.kubernetes.objects.objects import Identity, ResourceObject, TicketObject
+from leasectl.engines.kubernetes.objects.store import Store
+from leasectl.engines.kubernetes.objects.view import PoolView
+from leasectl.engines.kubernetes.pools.listing import no_pool
+from leasectl.engines.kubernetes.queues.dead_tickets import remove_dead
+from leasectl.engines.kubernetes.queues.observed import Looked, Observed
+from leasectl.engines.kubernetes.queues.standing import standing_of
+from leasectl.engines.kubernetes.queues.ticket import OwnTicket
+from leasectl.engines.kubernetes.queues.turns import (
     Turn,
     ahead_of,
     in_order,
     members_of,
     turn_of,
 )
-from leasectl.engines.kubernetes.view import PoolView
 from leasectl.engines.kubernetes.waiting.coming import until_more
+from leasectl.engines.kubernetes.waiting.ends import Ends
 from leasectl.engines.kubernetes.waiting.leftovers import begin_taking_away, left_at
 from leasectl.engines.kubernetes.waiting.paying import pay, seconds_to_pay
 from leasectl.engines.kubernetes.waiting.session import WaitSession
@@ -53,7 +54,6 @@ from leasectl.engines.kubernetes.waiting.verdict import Verdict, verdict_of
 from leasectl.engines.possible import unmet
 from leasectl.model import Lease, Process
 from leasectl.system.clock import Clock
-from leasectl.system.process_watch import ProcessWatch
 from leasectl.system.wakeup import Wakeup
 
 # So many follow the pool, to move on with a claim and not with the end of a ticket. A thousand of
@@ -100,7 +100,7 @@ class KubernetesWaiter:
         self._session = session
         self._until = until
         self._clock = clock
-        self._processes = ProcessWatch()
+        self._ends = Ends(store, observed)
         self._wakeup: Wakeup | None = None
         self._view: PoolView | None = None  # what it has seen last
         self._is_fast = False  # and that it may claim by that, without a ticket
@@ -139,19 +139,17 @@ class KubernetesWaiter:
 
     def listen(self, processes: Sequence[Process]) -> tuple[frozenset[int], bool]:
         # Nothing is missed before: a watch starts at the version of the look before it.
-        self._processes.update(processes)
         if self._wakeup is None:
             self._wakeup = Wakeup()
         if self._view is not None:
             self._session.listen(self, self._view, before=self._far_behind)
-        return frozenset((self._wakeup.fd, *self._processes.fds())), self._processes.any_ended
+        fds, any_ended = self._ends.listen(processes)
+        return frozenset((self._wakeup.fd, *fds)), any_ended
 
     def heard(self, woken: Set[int]) -> bool:
         if self._wakeup is not None and self._wakeup.fd in woken:
             self._wakeup.clear()
-        ended = not woken.isdisjoint(self._processes.fds())
-        self._processes.heard(woken)
-        return ended
+        return self._ends.heard(woken)
 
     def wake(self) -> None:
         """End its sleep; from any thread."""
@@ -167,7 +165,7 @@ class KubernetesWaiter:
                 self._claims.give_back(own)
 
     def close(self) -> None:
-        self._processes.close()
+        self._ends.close()
         self._session.leave(self)
         if self._wakeup is not None:
             self._wakeup.close()
@@ -277,6 +275,7 @@ class KubernetesWaiter:
         """Claim what is seen to be free, if it is its turn; None where somebody was faster."""
         own, self._view = self.ticket, view
         self._check_still_there(view)
+        self._ends.see(own.as_seen(view), view)
         looked = self._observed.look(view)
         if not self._reap(view, looked):
             return None

@@ -67,13 +67,13 @@ def test_the_keeper_gives_back_what_a_killed_script_held(hosts: Hosts) -> None:
 def test_the_next_command_starts_a_keeper_that_goes_on_renewing(hosts: Hosts) -> None:
     hosts.pool("a")
     here = hosts.new()
-    held = here("acquire", "-t", "T", "--ttl", "4s", "--guard-pid", str(os.getpid())).handle
+    held = here("acquire", "-t", "T", "--ttl", "8s", "--guard-pid", str(os.getpid())).handle
     (first,) = here.keepers()
     granted = _renewed_at(hosts)
     kill(first)
     here.ok("status")
     eventually(lambda: _has_another_keeper(here, first))
-    eventually(lambda: _renewed_at(hosts) > granted + 4, what="it has outlived its ttl")
+    eventually(lambda: _renewed_at(hosts) > granted + 8, what="it has outlived its ttl")
     assert here.ok("release", "--handle", held) == "a\n"
 
 
@@ -81,13 +81,13 @@ def test_a_run_starts_a_keeper_and_renews_its_lease_itself(hosts: Hosts) -> None
     hosts.pool("a")
     here = hosts.new()
     script = Script(here.cwd, "say begin; await end")
-    run = here.start("run", "-q", "-t", "T", "--ttl", "3s", "--", str(script.path))
+    run = here.start("run", "-q", "-t", "T", "--ttl", "6s", "--", str(script.path))
     script.wait_for("begin")
     (first,) = eventually(here.keepers)
     granted = _renewed_at(hosts)
     kill(first)
     eventually(lambda: _has_another_keeper(here, first))
-    eventually(lambda: _renewed_at(hosts) > granted + 3, what="it has outlived its ttl")
+    eventually(lambda: _renewed_at(hosts) > granted + 6, what="it has outlived its ttl")
     script.tell("end")
     assert run.finish().code == 0
     assert hosts.is_free()
@@ -97,11 +97,11 @@ def test_what_a_killed_run_had_follows_its_command(hosts: Hosts) -> None:
     hosts.pool("a")
     here = hosts.new()
     script = Script(here.cwd, "say begin $$; await end")
-    run = here.start("run", "-q", "-t", "T", "--ttl", "3s", "--", str(script.path))
+    run = here.start("run", "-q", "-t", "T", "--ttl", "6s", "--", str(script.path))
     script.wait_for("begin")
     eventually(lambda: here.query("SELECT 1 FROM handle WHERE guard IS NOT NULL"))
     granted = _renewed_at(hosts)
     kill(run.pid)
-    eventually(lambda: _renewed_at(hosts) > granted + 3, what="the keeper renews it")
+    eventually(lambda: _renewed_at(hosts) > granted + 6, what="the keeper renews it")
     script.tell("end")
     eventually(hosts.is_free, what="the command's end frees it")

@@ -212,7 +212,7 @@ class TestReleaseOfWhatWaits:
         (row,) = here.query("SELECT id FROM handle WHERE state = 'acquiring'")
         released = here("release", "--handle", str(row[0]))
         assert (released.code, released.out) == (0, "")
-        finished = waiter.finish(timeout=5)
+        finished = waiter.finish(timeout=15)
         assert (finished.code, finished.out) == (NO_LEASE, "")
         assert "released while it waited" in finished.err
         assert hosts.waiting() == 0
@@ -242,7 +242,7 @@ class TestReleaseOfWhatWaits:
         here.ok("acquire", "-t", "T")
         waiter = hosts.start_waiting(here, "run", "-q", "-t", "T", "--optional", "--", "echo", "x")
         here.ok("release", "--all")
-        finished = waiter.finish(timeout=5)
+        finished = waiter.finish(timeout=15)
         assert (finished.code, finished.out) == (NO_LEASE, "")
         assert hosts.is_free()
 

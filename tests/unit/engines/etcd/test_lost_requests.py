@@ -188,7 +188,7 @@ class TestLostAnswers:
         assert len(between.paths) == 1
 
     def test_what_is_no_etcd_is_named(self, between: Relay, prefix: str) -> None:
-        access = Access([between.endpoint + "/nowhere"], prefix, seconds=0.3)
+        access = Access([between.endpoint + "/nowhere"], prefix, seconds=1.0)
         with pytest.raises(BackendUnreachable, match=r"404.*etcd"):
             access.acquire("me", Request("T"))
 
@@ -270,7 +270,8 @@ class TestGrantedLate:
         def hold_back(_number: int, _path: str) -> None:
             if store.held():
                 between.listen()  # that one, and none after it
-                eventually(lambda: store.held() == [], what="what it claimed has run out")
+                # It may have the next one at once.
+                eventually(lambda: store.held() == [] or store.grants() > 1, what="it has run out")
 
         late = Access([between.endpoint], prefix)
         between.listen(after=hold_back)

@@ -17,9 +17,9 @@ from leasectl.engines.membership import Lifetime, join
 from leasectl.errors import AccessRefused, NotAllowed
 from leasectl.model import Request
 from leasectl.system.process import identify
+from tests.kit.kubernetes.made_up_api import Killed, MadeUpApi
+from tests.kit.kubernetes.made_up_process import Process
 from tests.kit.support import ManualClock
-from tests.unit.engines.kubernetes.made_up_api import Killed, MadeUpApi
-from tests.unit.engines.kubernetes.parts import Process
 
 
 def test_whoever_only_looks_writes_nothing(manual_clock: ManualClock) -> None:

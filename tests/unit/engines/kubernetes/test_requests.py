@@ -8,13 +8,13 @@ from typing import Callable
 import pytest
 
 from leasectl.engines.facts import PoolSettings
-from leasectl.engines.kubernetes.names import object_of_resource
+from leasectl.engines.kubernetes.objects.names import object_of_resource
 from leasectl.errors import BackendUnreachable, LeaseError
 from leasectl.model import Claimant, Request
 from leasectl.system import afterwards
+from tests.kit.kubernetes.made_up_api import Killed, MadeUpApi
+from tests.kit.kubernetes.made_up_process import Process
 from tests.kit.support import ManualClock
-from tests.unit.engines.kubernetes.made_up_api import Killed, MadeUpApi
-from tests.unit.engines.kubernetes.parts import Process
 
 ONE = Request("T", ttl_seconds=30.0)
 TWO = Request("T", count=2, ttl_seconds=30.0)

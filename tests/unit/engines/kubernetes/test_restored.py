@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from leasectl.model import Request
+from tests.kit.kubernetes.made_up_api import MadeUpApi
+from tests.kit.kubernetes.made_up_process import Process
 from tests.kit.support import ManualClock
-from tests.unit.engines.kubernetes.made_up_api import MadeUpApi
-from tests.unit.engines.kubernetes.parts import Process
 
 ONE = Request("T", ttl_seconds=30.0)
 

@@ -41,7 +41,7 @@ def test_who_looks_needs_no_lock_as_long_as_nothing_is_over(desk: Desk) -> None:
         (shown,) = PoolService(desk.service).overview().pools
     assert (seen.held, len(seen.queue)) == (shown.held, len(shown.queue)) == (2, 1)
     release(desk.service, whole(handle))
-    waiting.result(timeout=5)
+    waiting.result(timeout=20)
 
 
 def test_what_has_expired_is_not_shown_as_held(desk: Desk) -> None:
@@ -57,7 +57,7 @@ def test_pools_and_records_are_of_one_instant(desk: Desk) -> None:
     handle = desk.acquire()
     with desk.service.pools.looking():
         before = desk.service.pools.pools("T")
-        desk.beside(lambda service: release(service, whole(handle))).result(timeout=5)
+        desk.beside(lambda service: release(service, whole(handle))).result(timeout=20)
         assert desk.service.pools.pools("T") == before
         assert [each.id for each in desk.service.handles.active()] == [handle.id]
     assert desk.service.pools.pools("T")[0].held == 0
@@ -92,7 +92,7 @@ def test_whose_ticket_went_after_it_was_found_dead_is_left_alone(desk: Desk) -> 
         remove_dead_ones(store.queues, "T", [found])
     assert desk.tickets() == [found.number]
     release(desk.service, whole(handle))
-    assert waiting.result(timeout=5).names == ("T--00",)
+    assert waiting.result(timeout=20).names == ("T--00",)
 
 
 def dead_waiters(desk: Desk, pool_type: str, number: int) -> None:
@@ -164,7 +164,9 @@ def test_the_witness_takes_away_many_whom_others_pass_in_parts(desk: Desk) -> No
     while left[-1]:
         assert witness.look() == []
         left.append(len(desk.tickets()))
-        is_called_again = witness.due() is not None
+        due = witness.due()
+        is_called_again = due is not None
+        assert due is None or 0 < due - desk.time.clock.elapsed() < 1  # others have the lock first
         assert is_called_again == (left[-2] - left[-1] == REMOVED_AT_ONCE)
     parts = [before - after for before, after in zip(left, left[1:])]
     assert len(parts) == 3

@@ -9,6 +9,7 @@ from functools import partial
 import pytest
 
 from leasectl.engines.local import member_audit
+from leasectl.engines.local.store import LocalStore
 from leasectl.engines.members import Members
 from leasectl.engines.membership import (
     Lifetime,
@@ -64,6 +65,22 @@ class TestWhatNobodyMayHave:
         to_cordon(members, "T--00", "T--01")
         rows = desk.state.query("SELECT name FROM resource WHERE type = 'T' AND owner IS NULL")
         assert [row["name"] for row in rows] == ["T--02"]
+
+    def test_is_so_also_after_its_holder_has_given_it_back(
+        self, desk: Desk, members: Members
+    ) -> None:
+        handle = desk.acquire(Request("T", name="T--00"))
+        to_cordon(members, "T--00")
+        release(desk.service, whole(handle))
+        assert owner(desk, "T--00") == CLOSED_MARK
+
+    def test_leaves_nothing_behind_once_all_may_have_it_again(
+        self, desk: Desk, members: Members
+    ) -> None:
+        to_cordon(members, "T--00")
+        members.update(["T--00"], lambda member, _: cordon(member, is_cordoned=False))
+        assert owner(desk, "T--00") is None
+        assert desk.state.query("SELECT * FROM member") == []
 
     def test_is_shown_as_free(self, desk: Desk, members: Members) -> None:
         to_cordon(members, "T--00")
@@ -160,6 +177,11 @@ def test_what_a_version_before_took_out_is_known_by_what_is_expected_of_it(
     desk.state.db.execute("DELETE FROM resource WHERE name = 'T--00'")
     assert members.members(["T--00"]) == (Member("T--00", expected="T"),)
     assert member_audit.left_over(desk.state) == ["T--00"]
+    store = LocalStore(desk.state, lost=lambda *_: None, clock=desk.time.clock)
+    with desk.state.transaction():
+        store.memberships().put_right("T--00")
+    assert member_audit.left_over(desk.state) == []
+    assert members.members(["T--00"]) == (Member("T--00", expected="T"),)
 
 
 def test_what_a_version_before_took_out_comes_again_as_if_it_was_new(

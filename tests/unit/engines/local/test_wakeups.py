@@ -3,19 +3,25 @@
 from __future__ import annotations
 
 import contextlib
+import os
+import signal
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from leasectl.engines.facts import PoolSettings
+from leasectl.engines.local.absent import suspend
 from leasectl.engines.local.engine import LocalEngine
 from leasectl.engines.local.pools import LocalPools
+from leasectl.engines.local.queues import LocalQueues
 from leasectl.engines.local.waiter import LocalWaiter
 from leasectl.model import Claimant, Request
 from leasectl.state.directory import State
+from leasectl.state.pipes import listen
 from leasectl.system.poll import is_readable
-from leasectl.system.process import this_process
+from leasectl.system.process import identify, this_process
+from tests.kit.forking import ending, fork
 from tests.kit.recorded import record
 from tests.kit.support import ManualClock
 
@@ -45,6 +51,11 @@ class Queue:
             waiter.claim()
         return waiter
 
+    def look(self, waiter: LocalWaiter) -> None:
+        """Have one look by itself, as it is time."""
+        with self._engine.atomic():
+            waiter.claim()
+
     def woken(self) -> list[LocalWaiter]:
         """Have those look who were woken."""
         found = []
@@ -54,9 +65,20 @@ class Queue:
                 found.append(waiter)
         for waiter in found:
             waiter.heard(waiter.listen(())[0])
-            with self._engine.atomic():
-                waiter.claim()
+            self.look(waiter)
         return found
+
+    def suspend_first(self) -> None:
+        """Have the others pass the first of those who wait, as it doesn't come."""
+        queues = LocalQueues(self._state, lost=lambda *_: None, clock=self._time.clock)
+        with contextlib.closing(queues.in_order("T")) as tickets:
+            first = next(tickets)
+        with self._engine.atomic():
+            suspend(queues, "T", first)
+
+    def suspended(self) -> int:
+        """How many are passed so."""
+        return len(self._state.query("SELECT number FROM suspended"))
 
     def close(self) -> None:
         for waiter in self._waiters:
@@ -87,3 +109,84 @@ def test_so_does_one_that_comes_in_between(queue: Queue) -> None:
     queue.come(1)
     assert queue.woken() == [first]
     assert queue.woken() == []
+
+
+@pytest.mark.parametrize("queue", [AGING], indirect=True, ids=["with ageing"])
+def test_of_two_that_pass_another_at_one_instant_the_second_wakes_it(
+    queue: Queue, manual_clock: ManualClock
+) -> None:
+    first, second = queue.come(), queue.come()
+    manual_clock.advance(AGING / 2)
+    better = queue.come(1)
+    while queue.woken():
+        pass
+    manual_clock.advance(AGING / 2)
+    queue.look(first)
+    assert queue.woken() == [second]
+    assert queue.woken() == [better]
+    assert queue.woken() == []
+
+
+def test_one_that_was_passed_keeps_others_back_again_as_soon_as_it_looks(queue: Queue) -> None:
+    first, _ = queue.come(), queue.come()
+    queue.suspend_first()
+    assert queue.suspended() == 1
+    queue.look(first)
+    assert queue.suspended() == 0
+
+
+def test_behind_one_that_takes_what_it_named_others_may_claim_and_are_looked_after(
+    state_dir: Path, manual_clock: ManualClock
+) -> None:
+    clock = manual_clock.clock
+    with contextlib.closing(State.open(str(state_dir))) as state:
+        engine = LocalEngine(state, lost=lambda *_: None, clock=clock)
+        pools = LocalPools(state, lost=lambda *_: None, clock=clock)
+        pools.create_pool("T", ["T--0", "T--1"])
+        requests = Request("T", 2), Request("T", name="T--0"), Request("T")
+        waiters = []
+        for number, request in enumerate(requests):
+            key = f"h{number}"
+            record(state, key, request, now=clock.elapsed())
+            waiter = engine.waiter(Claimant(key, key, request, this_process()), until=None)
+            with engine.atomic():
+                waiter.enqueue()
+                waiter.claim()
+            waiters.append(waiter)
+        state.db.execute("UPDATE resource SET owner = NULL")
+        with contextlib.closing(listen(state.witness_pipe)) as witness:
+            with engine.atomic():
+                assert waiters[1].claim().leases
+            assert is_readable(witness.fd, 0)
+        for waiter in waiters:
+            waiter.close()
+
+
+def test_who_listens_hears_whether_it_was_called_or_somebody_has_ended(
+    queue: Queue,
+) -> None:
+    pid = fork(signal.pause)
+    other = identify(pid)
+    waiter = queue.come()
+    pipe, _ = waiter.listen(())
+    fds, any_ended = waiter.listen([other, this_process()])
+    assert not any_ended
+    (pidfd,) = fds - pipe  # not its own: it would know
+    assert not waiter.heard(set())
+    assert not waiter.heard(set(pipe))
+    os.kill(pid, signal.SIGKILL)
+    ending(pid)
+    assert is_readable(pidfd, 0)
+    assert waiter.heard({pidfd})
+    assert waiter.listen([other]) == (pipe, True)
+
+
+def test_a_call_is_heard_once(queue: Queue) -> None:
+    waiter = queue.come()
+    (pipe,) = waiter.listen(())[0]
+    queue.come(1)
+    assert is_readable(pipe, 0)
+    waiter.heard(set())
+    assert is_readable(pipe, 0)
+    waiter.heard({pipe})
+    assert not is_readable(pipe, 0)

@@ -45,7 +45,8 @@ def test_a_queue_is_of_a_type_in_a_state() -> None:
 
 
 def test_the_reaper_takes_what_is_not_renewed(boskos: StartBoskos) -> None:
-    server = boskos("T=2", expire=1, reaper_interval=0.1)
+    # Times are in whole seconds: what was renewed just now may be a second old by them.
+    server = boskos("T=2", expire=2, reaper_interval=0.1)
     with RawBoskos(server.url) as client:
         kept, lost = client.get(), client.get()
         while server.owners != {kept: "me"}:

@@ -27,13 +27,22 @@ from tests.kit.support import eventually
 class TestEndedEarly:
     """Whoever revokes a claim's etcd lease ends it before its holder can know."""
 
-    @pytest.fixture
-    def revoked(self, store: Access) -> Lease:
-        """A lease of which that is so; it is the only one."""
-        (lease,) = store.acquire("holder", Request("T", name=NAMES[0], ttl_seconds=SHORT))
+    @staticmethod
+    def revoke(store: Access, ttl_seconds: float) -> Lease:
+        (lease,) = store.acquire("holder", Request("T", name=NAMES[0], ttl_seconds=ttl_seconds))
         (etcd_lease_id,) = store.etcd_lease_ids()
         store.gateway.revoke(etcd_lease_id)
         return lease
+
+    @pytest.fixture
+    def revoked(self, store: Access) -> Lease:
+        """A lease of which that is so; it is the only one."""
+        return self.revoke(store, SHORT)
+
+    @pytest.fixture
+    def held_on(self, store: Access) -> Lease:
+        """The same, with a ttl that isn't over for as long as a test takes."""
+        return self.revoke(store, 60.0)
 
     def test_it_is_granted_to_nobody_before_its_holder_had_to_stop(
         self, store: Access, revoked: Lease
@@ -44,22 +53,23 @@ class TestEndedEarly:
         assert store.lost == [("holder", (revoked.name,))]
 
     def test_until_then_it_shows_as_held_and_its_pool_is_in_use(
-        self, store: Access, revoked: Lease
+        self, store: Access, held_on: Lease
     ) -> None:
-        assert store.held() == [revoked.name]
+        assert store.held() == [held_on.name]
         with pytest.raises(NotAllowed):
-            store.pools.remove_resources("T", [revoked.name], force=False)
+            store.pools.remove_resources("T", [held_on.name], force=False)
         with pytest.raises(NotAllowed):
             store.pools.delete_pool("T", force=False)
 
-    def test_others_are_granted_meanwhile(self, store: Access, revoked: Lease) -> None:
+    @pytest.mark.usefixtures("held_on")
+    def test_others_are_granted_meanwhile(self, store: Access) -> None:
         assert len(store.acquire("other", Request("T", count=3), wait=0)) == 3
 
     def test_its_holder_learns_of_it_and_has_given_it_back_by_a_release(
-        self, store: Access, revoked: Lease
+        self, store: Access, held_on: Lease
     ) -> None:
         assert store.engine.renew("holder") == ()
-        assert store.held() == [revoked.name]
+        assert store.held() == [held_on.name]
         assert store.engine.free("holder") == ()
         assert store.held() == []
         assert len(store.acquire("next", Request("T", count=4), wait=0)) == 4

@@ -254,7 +254,7 @@ class TestMembers:
             since = time.monotonic()
             with pytest.raises(BackendUnreachable, match="do they have a quorum"):
                 write_something(gateway)
-            assert 2.9 < time.monotonic() - since < 8
+            assert 2.9 < time.monotonic() - since < 20
             server.signal(0, signal.SIGCONT)
             write_something(let_in(server, **settings))
 

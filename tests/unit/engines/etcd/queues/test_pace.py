@@ -220,7 +220,7 @@ class TestInEtcd:
         eventually(lambda: head.claim().leases, 5.0)
         eventually(lambda: store.held() == ["T--0", "T--1"])
         head.close()
-        assert len(pending.result(timeout=5)) == 1
+        assert len(pending.result(timeout=20)) == 1
 
     def test_one_for_a_name_that_somebody_else_got_keeps_those_behind_from_nothing(
         self, store: Access
@@ -232,8 +232,8 @@ class TestInEtcd:
         store.begin("second", particular)
         eventually(lambda: len(store.queue()) == 2)
         last = store.begin("last", ONE)
-        first.result(timeout=5)
-        assert [lease.name for lease in last.result(timeout=5)] == ["T--2"]
+        first.result(timeout=20)
+        assert [lease.name for lease in last.result(timeout=20)] == ["T--2"]
         store.engine.withdraw("second")
 
     def test_a_pool_without_one_costs_no_request_more(

@@ -254,11 +254,12 @@ class TestInEtcd:
         pending = begin_listening(Access([between.endpoint], prefix), between, request)
         before = len(between.paths)
         eventually(lambda: [e.effective_priority for e in store.pool().queue] == [2])
-        assert between.paths[before:].count("/v3/kv/txn") <= 3
+        # Besides, it looks once what its watch may have missed before that began.
+        assert between.paths[before:].count("/v3/kv/txn") <= 1 + 3
         (rank_key,) = store.gateway.read(read_all(store.keys.ranks("T"))).answers[0].items
         assert rank_key.etcd_lease_id
         store.engine.free("holder")
-        assert len(pending.result(timeout=5)) == 1
+        assert len(pending.result(timeout=20)) == 1
         assert not any(key.startswith("rank/") for key in keys_left(store))
 
 

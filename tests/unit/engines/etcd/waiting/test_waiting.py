@@ -24,6 +24,7 @@ from leasectl.errors import (
 )
 from leasectl.model import Claimant, Lease, Request
 from tests.kit.etcd.access import NAMES, SHORT, Access, begin_listening
+from tests.kit.etcd.pulse import pulse
 from tests.kit.etcd.server import EtcdServer, etcd_server
 from tests.kit.relay import Relay, relay
 from tests.kit.support import eventually
@@ -38,9 +39,13 @@ class TestWaiting:
         pending = begin_listening(waiter, between, Request("T", ttl_seconds=SHORT))
         eventually(lambda: between.paths[-1] == "/v3/lease/keepalive")
         busy = len(between.paths)
-        # More of them than would fit into one ttl: its ticket is still there because of them.
-        eventually(lambda: len(between.paths) >= busy + 5, what="keep-alives")
-        assert set(between.paths[busy:]) == {"/v3/lease/keepalive"}
+        # More of them than would fit into one ttl: its ticket is still there because of them. Where
+        # one was late, as on a busy machine, its watch has begun anew before.
+        eventually(
+            lambda: between.paths[busy:][-5:] == 5 * ["/v3/lease/keepalive"],
+            timeout=60,
+            what="keep-alives",
+        )
         assert store.queue() == ["waiter"]
         store.engine.free("holder")
         assert len(pending.result(timeout=10)) == 1
@@ -176,7 +181,7 @@ class TestWaiting:
     ) -> None:
         """etcd falls silent while it looks again, or claims: the last request of each case."""
         store.acquire("holder", Request("T", count=4))
-        waiter = Access([between.endpoint], prefix, seconds=0.3)
+        waiter = Access([between.endpoint], prefix, seconds=1.0)
         said: list[str] = []
 
         def note(line: str) -> None:
@@ -204,7 +209,7 @@ class TestWaiting:
         self, store: Access, between: Relay, prefix: str
     ) -> None:
         store.acquire("holder", Request("T", count=4))
-        waiter = Access([between.endpoint], prefix, seconds=0.3)
+        waiter = Access([between.endpoint], prefix, seconds=1.0)
         reports: list[Progress] = []
         said: list[str] = []
         patience = Patience(report=reports.append, report_seconds=0.01, warn=said.append)
@@ -286,10 +291,12 @@ class TestTwoMembers:
     @pytest.mark.parametrize("how", ["is gone", "hangs", "lags"])
     def test_whatever_the_other_is_like_no_keep_alive_is_lost_by_it(
         self,
+        etcd: EtcdServer,
         store: Access,
         between: Relay,
         other: Relay,
         pending: Future[tuple[Lease, ...]],
+        prefix: str,
         how: str,
     ) -> None:
         is_over = threading.Event()
@@ -300,12 +307,19 @@ class TestTwoMembers:
         else:
             other.freeze(1)
         first = len(between.paths)
-        eventually(lambda: len(between.paths) >= first + 5, timeout=20, what="keep-alives")
-        assert set(between.paths[first:]) == {"/v3/lease/keepalive"}
+        with pulse(Access(etcd.endpoints, prefix)) as beside:
+            eventually(lambda: len(between.paths) >= first + 5, timeout=30, what="keep-alives")
         times = between.times[first:]
-        assert max(after - before for before, after in zip(times, times[1:])) < 2 * 4 / 3
+        longest = max(after - before for before, after in zip(times, times[1:]))
+        # If one were lost, the next would come after two thirds of the ttl.
+        assert longest < 2 * 4 / 3 - 0.3 + 2 * beside.longest_pause
+        # After one that is late, as on a busy machine, its watch begins anew.
+        watches = between.paths[first:].count("/v3/watch")
+        assert watches == 0 or beside.longest_pause > 0.2
+        assert set(between.paths[first:]) <= {"/v3/lease/keepalive", "/v3/watch"}
         assert store.queue() == ["waiter"]
-        assert len(other.paths) == (how != "is gone")  # it rests, and nothing else goes there
+        # It rests, and nothing else goes there.
+        assert len(other.paths) <= (how != "is gone") * (1 + 2 * watches)
         is_over.set()
         store.engine.free("holder")
         assert len(pending.result(timeout=10)) == 1

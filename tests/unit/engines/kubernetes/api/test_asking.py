@@ -25,8 +25,7 @@ from leasectl.errors import (
     InvalidRequest,
     Unanswered,
 )
-from leasectl.system.clock import Clock, boottime_seconds
-from tests.kit.support import ManualClock
+from tests.kit.support import ManualClock, clock_without_stalls
 from tests.unit.engines.kubernetes.api.conftest import Script
 from tests.unit.engines.kubernetes.api.scripted import Cut, Hang, Reply, Said, Scripted, status
 
@@ -91,12 +90,12 @@ class TestReads:
     ) -> None:
         since = time.monotonic()
         with pytest.raises(BackendUnreachable) as raised:
-            open_at(script(status(500, "x", "etcd is away")), deadline_seconds=0.3).get(HERE, "a")
-        assert 0.3 <= time.monotonic() - since < 5
+            open_at(script(status(500, "x", "etcd is away")), deadline_seconds=1.0).get(HERE, "a")
+        assert 1.0 <= time.monotonic() - since < 8
         assert "answered 500: etcd is away; is it there, and is context" in str(raised.value)
 
     def test_who_has_less_time_waits_no_longer(self, script: Script, open_at: OpenAt) -> None:
-        fast = Clock(elapsed=lambda: boottime_seconds() * 10)
+        fast = clock_without_stalls(rate=10.0)
         api = open_at(script(Hang()), attempt_seconds=0.1, clock=fast)
         began = fast.elapsed()
         with api.limited(0.0), pytest.raises(BackendUnreachable):
@@ -165,7 +164,7 @@ class TestWrites:
         since = time.monotonic()
         with pytest.raises(LostAnswer, match="no answer in time"):
             open_at(script(Hang()), attempt_seconds=0.2).replace(HERE, "a", LEASE)
-        assert time.monotonic() - since < 5
+        assert time.monotonic() - since < 8  # of the ten for all attempts
 
     def test_one_that_was_not_sent_is_repeated(self, script: Script, open_at: OpenAt) -> None:
         server = script(OK)
@@ -381,8 +380,8 @@ class TestStarting:
         server.ready = [status(403, "Forbidden")]
         since = time.monotonic()
         with pytest.raises(AccessRefused):
-            open_at(server, deadline_seconds=0.5).get(HERE, "a")
-        assert 0.4 < time.monotonic() - since < 5
+            open_at(server, deadline_seconds=1.0).get(HERE, "a")
+        assert 0.9 < time.monotonic() - since < 8
 
     def test_nor_is_that_waited_for_for_long(
         self, script: Script, open_at: OpenAt, manual_clock: ManualClock
@@ -429,7 +428,7 @@ class TestLists:
     )
     def test_what_is_no_list_is_none(self, body: Any, script: Script, open_at: OpenAt) -> None:
         with pytest.raises(BackendUnreachable, match="an API server wouldn't"):
-            open_at(script(Said(body=body)), deadline_seconds=0.2).list(HERE)
+            open_at(script(Said(body=body)), deadline_seconds=0.5).list(HERE)
 
     def test_one_without_an_end_is_given_up(
         self, script: Script, open_at: OpenAt, monkeypatch: pytest.MonkeyPatch

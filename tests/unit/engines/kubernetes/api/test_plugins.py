@@ -246,9 +246,9 @@ def test_what_is_no_credential_is_said_and_not_shown(script: str, line: str, mak
 def test_one_that_hangs_has_its_time(make: Make) -> None:
     since = time.monotonic()
     with pytest.raises(BackendUnreachable) as raised:
-        ask(make("echo waiting for somebody >&2; sleep 60"), seconds=0.3)
-    assert time.monotonic() - since < 10
-    assert "printed no credential within 0.3s (waiting for somebody); try it by hand" in str(
+        ask(make("echo waiting for somebody >&2; sleep 60"), seconds=1.5)
+    assert time.monotonic() - since < 20
+    assert "printed no credential within 1.5s (waiting for somebody); try it by hand" in str(
         raised.value
     )
 

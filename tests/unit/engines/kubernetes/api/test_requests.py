@@ -153,6 +153,6 @@ class TestWatches:
             threading.Timer(0.1, watch.cut).start()
             with pytest.raises(WatchEnded):
                 next(events)
-        assert time.monotonic() - since < 5
+        assert time.monotonic() - since < 20
         with pytest.raises(WatchEnded), watch:
             pass

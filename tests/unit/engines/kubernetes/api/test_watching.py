@@ -113,11 +113,11 @@ def test_silence_is_an_end(
     api = open_at(script(Said(lines=[FIRST], is_endless=True)))
     assert watching.LONGEST_SILENCE_SECONDS == 75.0
     watch = watch_at(api)
-    watch._call = watch._call._replace(longest_silence_seconds=0.3)
+    watch._call = watch._call._replace(longest_silence_seconds=1.0)
     since = time.monotonic()
     seen, _ = follow(watch)
     assert len(seen) == 1
-    assert 0.3 <= time.monotonic() - since < 10
+    assert 1.0 <= time.monotonic() - since < 20
 
 
 def test_a_server_that_is_busy_says_until_when(script: Script, open_at: OpenAt) -> None:
@@ -155,7 +155,7 @@ def test_any_thread_can_end_it(reply: Reply, script: Script, open_at: OpenAt) ->
     threading.Thread(target=cut, daemon=True).start()
     since = time.monotonic()
     follow(watch)
-    assert time.monotonic() - since < 10
+    assert time.monotonic() - since < 20
 
 
 def test_one_that_was_ended_before_it_began_asks_nobody(script: Script, open_at: OpenAt) -> None:

@@ -1,0 +1,162 @@
+"""``leasectl acquire``: take leases and print the handle."""
+
+from __future__ import annotations
+
+from leasectl.cli import options
+from leasectl.cli.context import check_request, open_service, process_named_by
+from leasectl.cli.described import ENDING, OUTPUT, OneOf, as_json_only, option, plain_command
+from leasectl.cli.shown.handle_output import HandleForm, print_and_announce, print_later
+from leasectl.cli.shown.output import note
+from leasectl.cli.shown.waiting import (
+    interrupts,
+    reported,
+    sleep_jitter,
+    warn_of_endless_wait,
+)
+from leasectl.errors import InvalidRequest, LeaseError, NoLease, spares_optional
+from leasectl.leases.acquire import acquire
+from leasectl.leases.request import draw_start_delay
+from leasectl.model import Request, Scope
+from leasectl.system.lock_wait import wait_limit
+from leasectl.system.signals import SignalTrap
+from leasectl.typed.hints import Any
+
+EXAMPLE = """\b
+Example:
+  h=$(leasectl acquire azure--install -w 2h --release-after 20m \\
+    --guard-pid $$)
+  openshift-install create cluster
+  leasectl release --handle "$h"
+"""
+
+
+@plain_command(epilog=EXAMPLE, options_metavar="TYPE [OPTIONS]")
+@options.request_options
+@options.wait
+@options.conflict_exit_code
+@options.optional
+@options.jitter
+@options.start_jitter
+@option(
+    "--scope",
+    group=ENDING,
+    type=OneOf("step", "test"),
+    default="step",
+    show_default=True,
+    help="test: the lease outlives the step; its names are also listed in $SHARED_DIR/leases.",
+)
+@option(
+    "--guard-pid",
+    group=ENDING,
+    type=int,
+    metavar="PID",
+    help="Release when this process ends; in a script, use $$. Default: no guard.",
+)
+# For the Bash functions: --guard-pid, but not where a server holds leases for the whole job. There
+# steps copy a handle into SHARED_DIR, end, and a later step releases it.
+@option("--step-pid", type=int, metavar="PID", hidden=True)
+@option(
+    "--output",
+    group=OUTPUT,
+    type=OneOf("handle", "names", "csv", "json", "env"),
+    default="handle",
+    show_default=True,
+    metavar="FORM",
+    help="handle: its path; names: one a line; csv: in one line; json: all that is known of it; "
+    "env: for eval, what exports LEASECTL_HANDLE, LEASECTL_NAMES and so on, as run has them.",
+)
+@options.json_output
+@options.quiet
+@options.backend
+def command(
+    *,
+    wait_seconds: float | None,
+    conflict_code: int | None,
+    jitter_seconds: float,
+    start_jitter_seconds: float,
+    scope: Scope,
+    guard_pid: int | None,
+    step_pid: int | None,
+    output: HandleForm,
+    as_json: bool,
+    optional: bool,
+    quiet: bool,
+    backend: str | None,
+    **wanted: Any,
+) -> None:
+    """Take N leases of a type and print the path of their handle.
+
+    Waits its turn: first come, first served, but the higher --priority before the lower. The
+    handle is what release, reacquire, renew and cat take. Without --guard-pid, --release-after or
+    --ttl it is held until you release it.
+    """
+    request = options.make_request(scope=scope, **wanted)
+    if request.priority:
+        from leasectl.cli.priority import without_vain_priority
+
+        request = without_vain_priority(request, backend, quiet=quiet)
+    if as_json:
+        output = as_json_only("output", "--output", output)
+    pid = step_pid if guard_pid is None else guard_pid
+    if scope == "test" and pid is not None:
+        raise InvalidRequest("--guard-pid doesn't go with --scope test, which outlives the step")
+    guard = None if pid is None else process_named_by("--guard-pid", pid)
+    if request.on_reclaim == "release" and guard is None and not quiet:
+        _warn_of_no_answer(request, backend)
+    if optional:
+        check_request(request, wait_seconds, backend)
+        warn_of_endless_wait(wait_seconds, quiet=quiet)
+    try:
+        with SignalTrap() as trap:
+            with wait_limit(wait_seconds):
+                service = open_service(backend)
+            ends = interrupts(trap, guard)
+            sleep_jitter(jitter_seconds, ends, quiet=quiet)
+            start_delay = draw_start_delay(start_jitter_seconds)
+            with wait_limit(wait_seconds):
+                with reported(
+                    request, wait_seconds, ends, events=lambda: service.events, quiet=quiet
+                ) as waiting:
+                    handle = acquire(
+                        service,
+                        request,
+                        patience=waiting.patience,
+                        guard=guard,
+                        guards_job_too=guard_pid is not None,
+                        start_delay_seconds=start_delay,
+                        listed=True,
+                    )
+                    waiting.got(handle, start_delay)
+                if not start_delay:
+                    print_and_announce(service, handle, trap, output)
+            if start_delay:
+                print_later(
+                    service,
+                    handle,
+                    trap,
+                    output,
+                    seconds=start_delay,
+                    interrupts=ends,
+                    wait_seconds=wait_seconds,
+                )
+    except LeaseError as error:
+        if optional and spares_optional(error):
+            note(f"{error}; going on without a lease, as it is optional")
+            return
+        if isinstance(error, NoLease) and conflict_code is not None:
+            error.exit_code = conflict_code
+        raise
+
+
+def _warn_of_no_answer(request: Request, backend: str | None) -> None:
+    """Tell whoever is ready to give something back that nobody will say so for them."""
+    from leasectl.backends.kinds import kind_of
+    from leasectl.cli.context import choose_backend
+
+    kind = kind_of(choose_backend(backend).url)
+    if request.ttl_seconds is None or not (kind.remote and kind.has_pools):
+        return  # the keeper answers, or whoever asks finds the records
+    do = "have the script look at leasectl marks, and say leasectl answer --ready"
+    if request.scope == "step":
+        do = f"give --guard-pid, leave out --ttl, or {do}"
+    note(f"with --ttl and no guard nobody answers a reclaim, whatever --on-reclaim says: {do}")

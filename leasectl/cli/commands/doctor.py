@@ -1,0 +1,129 @@
+"""``leasectl doctor``: what is configured, reachable, stale."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+
+from leasectl.cli import options
+from leasectl.cli.command import new_command
+from leasectl.cli.context import caller, choose_backend, settings, state_directory
+from leasectl.cli.described import option
+from leasectl.cli.loaded import nothing_is_garbage
+from leasectl.cli.shown.output import show, show_json
+from leasectl.cli.shown.table import GREEN, RED, YELLOW, painted
+from leasectl.cli.shown.terminal import output_width, shows_colour
+from leasectl.doctor.findings import Finding
+from leasectl.text.printable import printable
+from leasectl.text.wording import counted
+
+_NAME_WIDTH = 17
+_COLOURS = {"ok": GREEN, "warn": YELLOW, "fail": RED}
+
+EXAMPLE = """\b
+Examples:
+  leasectl doctor
+  leasectl doctor --fix
+"""
+
+
+@new_command(epilog=EXAMPLE)
+@option("--fix", is_flag=True, help="Mend what can be mended safely, and say what was done.")
+@options.json_output
+@options.backend
+def command(*, fix: bool, as_json: bool, backend: str | None) -> int:
+    """Check what leasectl needs here, and mend it with --fix.
+
+    Each check is ok, a warning or a failure, and says what to do. Nothing is changed without
+    --fix. With it, the state directory is made private, the keeper started if it is needed,
+    files that no record knows are removed, records that contradict each other are settled by
+    freeing, and what the dead hold is given back. With etcd, its members, the pools, the names
+    in them, what we may do there and this state directory's claims are looked at too; with
+    Kubernetes, which cluster it is and why, as whom and with which rights we come, and whether
+    anybody has edited or deleted what is there; with a lease proxy, whether it answers as one
+    does, how soon, and whether our token will do. Leases that somebody may still use are never
+    released: for these the release command is shown.
+
+    The exit code is 0 when nothing fails, else that of the worst failure: 65, 66, 73, 69, 77,
+    64 or 1.
+    """
+    from leasectl.doctor.examination import Examination
+    from leasectl.doctor.findings import exit_code
+    from leasectl.doctor.surroundings import Surroundings
+
+    nothing_is_garbage()
+    choice = choose_backend(backend)
+    surroundings = Surroundings(
+        directory=os.path.abspath(state_directory()),
+        backend_url=choice.url,
+        backend_reason=choice.reason,
+        caller=caller(),
+        settings=settings(),
+        environment=os.environ,
+        proxy_variables=tuple(
+            sorted(
+                (name, value)
+                for name, value in os.environ.items()
+                if name.startswith("LEASE_PROXY_")
+            )
+        ),
+    )
+    width, colour = output_width(), shows_colour()
+    found: list[Finding] = []
+    for finding in Examination(surroundings, fix=fix).findings():
+        found.append(finding)
+        if not as_json:
+            show(_text(finding, width, colour=colour))
+    if as_json:
+        show_json({"backend": choice.url, "checks": [_fields(each) for each in found]})
+    else:
+        show(_summary(found))
+    return exit_code(found)
+
+
+def _fields(finding: Finding) -> dict[str, object]:
+    return {
+        "name": finding.name,
+        "status": finding.status,
+        "what": finding.what,
+        "advice": finding.advice,
+        "fixed": finding.fixed,
+    }
+
+
+def _text(finding: Finding, width: int | None, *, colour: bool) -> str:
+    lines = _wrapped(f"{finding.status:<6}{finding.name:<{_NAME_WIDTH}}", finding.what, width)
+    indent = " " * (6 + _NAME_WIDTH)
+    if finding.advice is not None:
+        lines += _wrapped(f"{indent}-> ", finding.advice, width)
+    if finding.fixed is not None:
+        lines += _wrapped(f"{indent}fixed: ", finding.fixed, width)
+    if colour:
+        status = painted(finding.status, _COLOURS[finding.status])
+        lines[0] = lines[0].replace(finding.status, status, 1)
+    return "".join(f"{line}\n" for line in lines)
+
+
+def _wrapped(start: str, text: str, width: int | None) -> list[str]:
+    text = printable(text, longest=10_000)
+    if width is None:
+        return [start + text]
+    import textwrap
+
+    return textwrap.wrap(
+        start + text,
+        max(width, 40),
+        subsequent_indent=" " * (6 + _NAME_WIDTH),
+        break_long_words=False,
+        break_on_hyphens=False,
+    )
+
+
+def _summary(found: Sequence[Finding]) -> str:
+    count = {
+        status: sum(each.status == status for each in found) for status in ("ok", "warn", "fail")
+    }
+    fixed = sum(each.fixed is not None for each in found)
+    mended = f", {fixed} fixed" if fixed else ""
+    warnings, failures = counted(count["warn"], "warning"), counted(count["fail"], "failure")
+    return f"\n{count['ok']} ok, {warnings}, {failures}{mended}\n"

@@ -1,0 +1,305 @@
+"""``leasectl once``: have work done by one, and its result used by all."""
+
+from __future__ import annotations
+
+import os
+
+import click
+
+from leasectl.cli import options
+from leasectl.cli.command import Command, new_command
+from leasectl.cli.context import check_request, open_service
+from leasectl.cli.described import ATTEMPTS, ENDING, OUTPUT, WHAT, option
+from leasectl.cli.input_file import read_bytes
+from leasectl.cli.shown.output import emit_bytes, note
+from leasectl.cli.shown.waiting import reported
+from leasectl.errors import InvalidRequest
+from leasectl.once.work import Work, work_of
+from leasectl.system.signals import die_of
+from leasectl.text.durations import parse_duration
+from leasectl.text.naming import check_key
+from leasectl.text.wording import counted
+from leasectl.typed.hints import TYPE_CHECKING, Literal
+
+if TYPE_CHECKING:
+    from leasectl.once.asked import Asked, Outcome
+
+EXAMPLE = """\b
+Examples:
+  leasectl once import-4.21 -- sh -c 'echo imported >import.log; date'
+  tag=$(leasectl once tag --input 4.21 --keep 7d -- date +%Y%m%d-%H%M%S)
+  leasectl once import-4.21 --verify 'test -e import.log' -- date
+  leasectl once --list
+  leasectl once --forget import-4.21
+"""
+
+_WITH_SEPARATOR = "leasectl once KEY -- CMD"
+# The options, beside those that any command has, that are heeded with what shows or ends results.
+_WITH_RESULTS = {
+    "lists": ("as_json",),
+    "show": ("texts", "files", "as_json"),
+    "forget": ("texts", "files"),
+}
+_LONGEST_KEEP_SECONDS = 3650 * 86400.0
+
+
+class OnceCommand(Command):
+    """Takes the command line apart: options and KEY before ``--``, the command behind it."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        args, argv = divided(args)
+        rest = super().parse_args(ctx, args)
+        ctx.params["argv"] = tuple(argv or ())
+        return rest
+
+
+def divided(args: list[str]) -> tuple[list[str], list[str] | None]:
+    """The words up to the command, and the command; None where nothing says that it begins."""
+    if "--" not in args:
+        return args, None
+    separator = args.index("--")
+    return args[:separator], args[separator + 1 :]
+
+
+def words_of_command(args: list[str]) -> int | None:
+    """How many words of the command have been typed, to complete the next; None before it."""
+    argv = divided(args)[1]
+    return None if argv is None else len(argv)
+
+
+def _complete_keys(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
+    """Offer the keys of works of which a result is kept, to a shell that completes a word."""
+    from leasectl.cli.completion_values import work_keys_like
+
+    return work_keys_like(incomplete, ctx)
+
+
+@new_command(OnceCommand, epilog=EXAMPLE, options_metavar="KEY [OPTIONS] -- CMD...")
+@click.argument("words", nargs=-1, metavar="", shell_complete=_complete_keys)
+@option(
+    "--input",
+    "texts",
+    group=WHAT,
+    multiple=True,
+    metavar="TEXT",
+    help="What the work depends on beside KEY: with another input it is other work. May be "
+    "repeated; the order counts.",
+)
+@option(
+    "--input-file",
+    "files",
+    group=WHAT,
+    multiple=True,
+    metavar="F",
+    help="The same, the content of a file; they count after all --input.",
+)
+@option(
+    "--keep",
+    "keep_seconds",
+    group=ENDING,
+    type=parse_duration,
+    default="24h",
+    show_default=True,
+    metavar="D",
+    help="Whoever asks within this time after the end gets the result that there is.",
+)
+@option(
+    "--verify",
+    group=ENDING,
+    metavar="CMD",
+    help="A shell command; if it fails, a result that was kept is forgotten, and the work is done "
+    "again.",
+)
+@option(
+    "--attempts",
+    group=ATTEMPTS,
+    type=click.IntRange(1, 1000),
+    default=3,
+    show_default=True,
+    metavar="N",
+    help="How often CMD may fail, one who waits after the other, before the rest give up.",
+)
+@option(
+    "--on-failure",
+    group=ATTEMPTS,
+    type=click.Choice(["next", "share"]),
+    default="next",
+    show_default=True,
+    help="When CMD fails, the next who waits runs it; or all who wait exit as it did.",
+)
+@option(
+    "--run-limit",
+    "run_limit_seconds",
+    group=ENDING,
+    type=parse_duration,
+    metavar="D",
+    help="CMD is ended after this long, and has failed (124). Default: no limit.",
+)
+@options.wait
+@option(
+    "--ttl",
+    "ttl_seconds",
+    group=ENDING,
+    type=parse_duration,
+    metavar="D",
+    help="How long after its last sign of life whoever runs CMD is taken for dead, where it isn't "
+    "seen to die. Default: the backend's.",
+)
+@option(
+    "--result-file",
+    group=WHAT,
+    metavar="F",
+    help="CMD leaves its result in this file, which is removed before it begins; what it prints "
+    "goes to stderr.",
+)
+@option("--list", "lists", is_flag=True, group=OUTPUT, help="Show the results that are kept.")
+@option(
+    "--show",
+    metavar="KEY",
+    group=OUTPUT,
+    shell_complete=_complete_keys,
+    help="Print the result that is kept of KEY.",
+)
+@option(
+    "--forget",
+    metavar="KEY",
+    group=OUTPUT,
+    shell_complete=_complete_keys,
+    help="Keep the result of KEY no longer; 77 while it runs.",
+)
+@options.json_output
+@options.quiet
+@options.backend
+def command(
+    *,
+    words: tuple[str, ...],
+    texts: tuple[str, ...],
+    files: tuple[str, ...],
+    keep_seconds: float,
+    verify: str | None,
+    attempts: int,
+    on_failure: Literal["next", "share"],
+    run_limit_seconds: float | None,
+    wait_seconds: float | None,
+    ttl_seconds: float | None,
+    result_file: str | None,
+    lists: bool,
+    show: str | None,
+    forget: str | None,
+    as_json: bool,
+    quiet: bool,
+    backend: str | None,
+    argv: tuple[str, ...],
+) -> int:
+    """Have one process do some work, and others use its result.
+
+    Whoever comes first runs CMD. All others wait, and get what it printed: the same bytes on
+    stdout, once it has ended with 0; so does whoever asks within --keep. CMD's stderr is shown as
+    it comes, and its stdin is empty unless it is a terminal. If it fails, the next who waits runs
+    it; if whoever runs it is killed, CMD is ended, and the next who waits begins anew. Signals are
+    passed on; after one by which all is to end there is no result, however CMD ends.
+
+    CMD may ask for other work; for its own, also by way of another's command, it would wait for
+    itself, and is refused (64).
+
+    The work is KEY and all inputs; CMD and the environment are no part of it. A result may have
+    1 MiB, 180 KiB on kubernetes://, and is what CMD has written when it ends, not what it leaves
+    running. While work is under way, the options of who asked first count: --keep, --attempts,
+    --on-failure and --run-limit.
+
+    The exit code is CMD's; of one that others ran and that failed, theirs. 75: not done within
+    --wait; 79: the lease was lost, and CMD was ended; 65: the result is too large.
+    """
+    wanted = [bool(words or argv), lists, show is not None, forget is not None]
+    if sum(wanted) != 1:
+        raise InvalidRequest(
+            f"say what to do: {_WITH_SEPARATOR}, or one of --list, --show KEY and --forget KEY"
+        )
+    if not words and not argv:
+        _refuse_meaningless("lists" if lists else "forget" if show is None else "show")
+        from leasectl.cli.shown import once_results
+
+        if show is not None:
+            work = _work(show, texts, files)
+            return once_results.print_one(work, backend, as_json=as_json, quiet=quiet)
+        if forget is not None:
+            return once_results.forget(_work(forget, texts, files), backend, quiet=quiet)
+        return once_results.print_all(backend, as_json=as_json)
+    if as_json:
+        raise InvalidRequest("--json goes with --list and --show")
+    if not argv:
+        raise InvalidRequest(f"no command; put it behind --, like {_WITH_SEPARATOR}")
+    if len(words) != 1:
+        raise InvalidRequest(f"give one KEY before --, like {_WITH_SEPARATOR}")
+    from leasectl.once.asked import Asked
+    from leasectl.once.rounds import Terms
+
+    asked = Asked(
+        _work(words[0], texts, files),
+        argv,
+        Terms(keep_seconds, attempts, on_failure == "share", run_limit_seconds),
+        ttl_seconds=ttl_seconds,
+        verify=verify,
+        result_file=result_file,
+        environ=dict(os.environ),
+    )
+    _check(asked)
+    check_request(asked.request, wait_seconds, backend)
+    return _do(asked, wait_seconds, backend, quiet=quiet)
+
+
+def _refuse_meaningless(mode: str) -> None:
+    """Refuse options that are about having work done, where a result is only looked at."""
+    ctx = click.get_current_context()
+    options = (each for each in ctx.command.params if isinstance(each, click.Option))
+    said = {str(option.name): max(option.opts, key=len) for option in options}
+    for name, written in said.items():
+        source = ctx.get_parameter_source(name)
+        means_something = name in (mode, "quiet", "backend", *_WITH_RESULTS[mode])
+        if source is click.core.ParameterSource.COMMANDLINE and not means_something:
+            raise InvalidRequest(f"{written} means nothing with {said[mode]}; leave it out")
+
+
+def _work(key: str, texts: tuple[str, ...], files: tuple[str, ...]) -> Work:
+    check_key(key)
+    inputs = [os.fsencode(each) for each in texts]
+    return work_of(key, [*inputs, *(read_bytes(each, "--input-file") for each in files)])
+
+
+def _check(asked: Asked) -> None:
+    terms = asked.terms
+    if not 1 <= terms.keep_seconds <= _LONGEST_KEEP_SECONDS:
+        raise InvalidRequest("--keep: give a time from 1s to 3650d")
+    if terms.run_limit_seconds is not None and terms.run_limit_seconds <= 0:
+        raise InvalidRequest("--run-limit 0 leaves no time; leave it out for no limit")
+    if asked.result_file == "":
+        raise InvalidRequest("--result-file is empty")
+
+
+def _do(asked: Asked, wait_seconds: float | None, backend: str | None, *, quiet: bool) -> int:
+    from leasectl.once.doing import Once
+
+    service = open_service(backend)
+    with reported(asked.request, wait_seconds, (), events=lambda: None, quiet=quiet) as waiting:
+        outcome = Once(service, asked, warn=waiting.warn).result(waiting.patience)
+    if outcome.content is not None and outcome.kept is not None:
+        if not outcome.is_ours and not quiet:
+            from leasectl.cli.shown.once_results import whose
+
+            note(whose(outcome.kept))
+        emit_bytes(outcome.content)
+        return 0
+    if outcome.ending is None:
+        return _say_failed(asked, outcome, quiet=quiet)
+    if outcome.ending.signum is not None:
+        die_of(outcome.ending.signum)
+    return outcome.ending.code or 0
+
+
+def _say_failed(asked: Asked, outcome: Outcome, *, quiet: bool) -> int:
+    if not quiet:
+        note(
+            f"work {asked.work.key} has failed {counted(outcome.times, 'time')} while this waited, "
+            f"at last with exit code {outcome.status}"
+        )
+    return outcome.status or 1

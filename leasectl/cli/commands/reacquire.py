@@ -1,0 +1,89 @@
+"""``leasectl reacquire``: give back what a handle holds and take the same again."""
+
+from __future__ import annotations
+
+from leasectl.cli import options
+from leasectl.cli.context import no_handle_of_ours, open_service
+from leasectl.cli.described import plain_handle_command
+from leasectl.cli.shown.handle_output import HandleForm, print_and_announce, print_later
+from leasectl.cli.shown.waiting import interrupts, reported, sleep_jitter
+from leasectl.errors import LockHeld, NoLease
+from leasectl.leases.reacquire import reacquire
+from leasectl.leases.request import draw_start_delay
+from leasectl.leases.targets import Targets
+from leasectl.system.lock_wait import wait_limit
+from leasectl.system.signals import SignalTrap
+
+EXAMPLE = """\b
+Example:
+  leasectl reacquire "$h" -w 30m
+"""
+
+
+@plain_handle_command(epilog=EXAMPLE, options_metavar="H [OPTIONS]")
+@options.handle
+@options.wait
+@options.conflict_exit_code
+@options.jitter
+@options.start_jitter
+@options.quiet
+@options.json_output
+def command(
+    *,
+    handle: str,
+    as_json: bool,
+    wait_seconds: float | None,
+    conflict_code: int | None,
+    jitter_seconds: float,
+    start_jitter_seconds: float,
+    quiet: bool,
+) -> None:
+    """Release what a handle holds, and acquire the same again.
+
+    Both happen in one step: the handle stays the same, and the new request goes to the end of
+    the queue. A delayed release is armed anew. Prints the handle's path. If no lease is had, the
+    handle holds nothing, and can be reacquired later.
+    """
+    form: HandleForm = "json" if as_json else "handle"
+    try:
+        with SignalTrap() as trap:
+            with wait_limit(wait_seconds):
+                service = open_service(for_handles=True)
+                record = Targets(service).handle_at(handle)
+            if record is None:
+                raise no_handle_of_ours(handle, service, "reacquired")
+            ends = interrupts(trap, record.guard)
+            sleep_jitter(jitter_seconds, ends, quiet=quiet)
+            start_delay = draw_start_delay(start_jitter_seconds)
+            with wait_limit(wait_seconds):
+                with reported(
+                    record.request,
+                    wait_seconds,
+                    ends,
+                    events=lambda: service.backend_of(record).events,
+                    quiet=quiet,
+                ) as waiting:
+                    held = reacquire(
+                        service,
+                        record.id,
+                        patience=waiting.patience,
+                        start_delay_seconds=start_delay,
+                    )
+                    waiting.got(held, start_delay)
+                if not start_delay:
+                    print_and_announce(service, held, trap, form)
+            if start_delay:
+                print_later(
+                    service,
+                    held,
+                    trap,
+                    form,
+                    seconds=start_delay,
+                    interrupts=ends,
+                    wait_seconds=wait_seconds,
+                )
+    except NoLease as error:
+        if not isinstance(error, LockHeld):
+            error.args = (f"{error}; the handle holds nothing now",)
+        error.exit_code = error.exit_code if conflict_code is None else conflict_code
+        raise

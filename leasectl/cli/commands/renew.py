@@ -1,0 +1,67 @@
+"""``leasectl renew``: give what a handle holds its full time again."""
+
+from __future__ import annotations
+
+import time
+
+from leasectl.cli import options
+from leasectl.cli.context import no_handle_of_ours, open_service
+from leasectl.cli.described import option, plain_handle_command
+from leasectl.cli.shown.output import emit, emit_json, note, when_due
+from leasectl.leases.renew import renew
+from leasectl.leases.service import Service
+from leasectl.leases.targets import Targets
+from leasectl.model import Handle, whole
+from leasectl.system.clock import rfc3339
+from leasectl.text.durations import parse_duration
+
+EXAMPLE = """\b
+Examples:
+  leasectl renew "$h"
+  leasectl renew "$h" --ttl 2h
+"""
+
+
+@plain_handle_command(epilog=EXAMPLE, options_metavar="H [OPTIONS]")
+@options.handle
+@option(
+    "--ttl",
+    "ttl_seconds",
+    type=parse_duration,
+    metavar="D",
+    help="From now on the lease expires this long after its last renewal, sooner or later than "
+    "before; without a guard, only leasectl renew renews it then.",
+)
+@options.json_output
+def command(*, handle: str, ttl_seconds: float | None, as_json: bool) -> None:
+    """Renew what a handle holds, and print when it expires now.
+
+    Only leases with a ttl expire; for others this is a sign of life, and "never" is printed. To
+    keep a lease longer, give it a longer --ttl; if it is to be released at a time, put that off
+    with: leasectl release H --delay D --detach
+    """
+    service = open_service(for_handles=True)
+    record = Targets(service).handle_at(handle)
+    if record is None:
+        raise no_handle_of_ours(handle, service, "renewed")
+    sent = time.time()
+    record = renew(service, whole(record), ttl_seconds=ttl_seconds)
+    ttl = record.request.ttl_seconds
+    _tell_of_release(service, record)
+    expires = None if ttl is None else rfc3339(sent + ttl)
+    if as_json:
+        emit_json({"handle": service.state.names_path(record.id), "expires_at": expires})
+    else:
+        emit(f"{expires or 'never'}\n")
+
+
+def _tell_of_release(service: Service, handle: Handle) -> None:
+    """Say when it goes back, if that is before what is printed: no renewal puts that off."""
+    due, ttl = handle.release_at, handle.request.ttl_seconds
+    left = None if due is None else max(0.0, due - service.clock.elapsed())
+    if left is None or (ttl is not None and left >= ttl):
+        return
+    note(
+        f"{handle.id} is released {when_due(left)}; to put that off: "
+        f"leasectl release {handle.id} --delay D --detach"
+    )

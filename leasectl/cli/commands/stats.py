@@ -1,0 +1,176 @@
+"""``leasectl stats``: what came of the leases of a pool, in numbers and as a picture."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+
+from leasectl.backends.kinds import Kind, kind_of
+from leasectl.cli import options, time_options
+from leasectl.cli.command import new_command
+from leasectl.cli.context import open_service
+from leasectl.cli.described import OUTPUT, WHAT, option
+from leasectl.cli.shown.event_lines import NO_EVENTS_OF_DRY_RUN
+from leasectl.cli.shown.output import note, show, show_json
+from leasectl.cli.shown.picture import look_of_pictures, picture, width_of_pictures
+from leasectl.cli.shown.plot import PlotFile, plot, plot_option
+from leasectl.cli.shown.stats_table import statistics_tables, stretch
+from leasectl.cli.shown.status_table import look_of_stdout
+from leasectl.cli.shown.table import BOLD, painted
+from leasectl.pools.pool_histories import pool_histories
+from leasectl.pools.series import PictureRow, series_of
+from leasectl.pools.statistics import Statistics, Window, statistics_of
+from leasectl.pools.statistics_json import encode_series, encode_statistics
+from leasectl.pools.timeline import Timeline
+from leasectl.text.printable import printable
+from leasectl.text.width import shorten
+from leasectl.text.wording import counted
+
+EXAMPLE = """\b
+Examples:
+  leasectl stats
+  leasectl stats -t azure--install --since 7d
+  leasectl stats -t azure--install --since 2h --json
+"""
+_MOST_PICTURES = 5
+
+
+@new_command(epilog=EXAMPLE, options_metavar="[TYPE] [OPTIONS]")
+@options.one_type("Only this pool; it may also stand without -t. Default: all pools.", group=WHAT)
+@time_options.since
+@time_options.until
+@option("--no-picture", is_flag=True, group=OUTPUT, help="Only the tables.")
+@plot_option
+@options.json_output
+@options.backend
+def command(
+    *,
+    pool_type: str | None,
+    since: float | None,
+    until: float | None,
+    no_picture: bool,
+    plot_file: PlotFile | None,
+    as_json: bool,
+    backend: str | None,
+) -> None:
+    """Show what came of leases, in numbers and as a picture.
+
+    PEAK/MIN is the most grants within any minute. UTILISATION is the share of all resources' time
+    in which they were held. GAVE UP are requests that ended without a grant, LOST leases that
+    ended against their holders' will, TAKEN BACK those whose holders had died. WAIT is of what was
+    granted, HOLD of what ended, each by its median, the 95th percentile (nearest rank) and the
+    longest. ADVISED PACE spreads grants that would else come all at once, at next to no cost: the
+    median hold / capacity / 1.2; set it with leasectl pool set TYPE --pace D.
+
+    The picture has, in columns of equal times, how many resources were held and how many requests
+    waited, on average, and the most starts within a minute. It is as wide as the terminal; where
+    only ASCII can be shown, it is ASCII. --json has the same, durations in seconds and times in
+    RFC 3339 and UTC.
+
+    All of it comes of the events that are kept (see leasectl events). Without pools of its own, a
+    backend has those of this state directory's handles.
+    """
+    time_options.check_stretch(since, until)
+    service = open_service(backend, to_show=True)
+    window = Window(since, time.time() if until is None else until)
+    log = service.events
+    known = {
+        each: timeline
+        for each, timeline in sorted(pool_histories(service, pool_type, log=log).items())
+        if _is_known(timeline, window)
+    }
+    found = {each: statistics_of(timeline, window) for each, timeline in known.items()}
+    rows = _picture_rows(known, found, window)
+    if as_json:
+        show_json(_encoded(service.backend_url, found, rows))
+    drawn = _busiest(rows, found)
+    if log.remark:
+        note(log.remark)
+    if not rows:
+        note(_nothing_known(kind_of(service.backend_url), pool_type, since, until))
+    elif not as_json:
+        show(_shown(found, [] if no_picture else drawn))
+    if plot_file is not None and drawn:
+        plot(drawn, plot_file, title=_heading(found))
+    elif plot_file is not None:
+        note(f"there is nothing to draw, so {printable(plot_file.path)} is not written")
+
+
+def _is_known(timeline: Timeline, window: Window) -> bool:
+    """Tell whether there is anything to tell of a pool; not of one that was gone before."""
+    if timeline.first is None or window.until is None or timeline.first > window.until:
+        return False
+    if window.since is None or timeline.last >= window.since:
+        return True
+    now = statistics_of(timeline, window)
+    return bool(now.capacity or now.held or now.waiting)
+
+
+def _picture_rows(
+    known: Mapping[str, Timeline], found: Mapping[str, Statistics], window: Window
+) -> list[PictureRow]:
+    """A row for each pool, all of the same stretch of time: as much of it as anything is known."""
+    if not found:
+        return []
+    return [PictureRow(each, known[each], Window(*_ends(found))) for each in known]
+
+
+def _busiest(rows: Sequence[PictureRow], found: Mapping[str, Statistics]) -> list[PictureRow]:
+    """Those that pictures are drawn of: there is something to be seen, and not too much."""
+    busy = [row for row in rows if _has_use(found[row.title])]
+    return sorted(busy, key=lambda row: -found[row.title].grants)[:_MOST_PICTURES]
+
+
+def _has_use(found: Statistics) -> bool:
+    return bool(found.grants or found.hold or found.gave_up or found.held or found.waiting)
+
+
+def _ends(found: Mapping[str, Statistics]) -> tuple[float, float]:
+    return min(each.since for each in found.values()), max(each.until for each in found.values())
+
+
+def _encoded(
+    backend: str, found: Mapping[str, Statistics], rows: Sequence[PictureRow]
+) -> dict[str, object]:
+    pools = [
+        {
+            "type": row.title,
+            **encode_statistics(found[row.title]),
+            "series": encode_series(series_of(row.timeline, row.window)),
+        }
+        for row in rows
+    ]
+    return {"backend": backend, "pools": pools}
+
+
+def _heading(found: Mapping[str, Statistics]) -> str:
+    subject = next(iter(found)) if len(found) == 1 else counted(len(found), "pool")
+    return f"{printable(subject, longest=200)}, {stretch(*_ends(found))}"
+
+
+def _shown(found: Mapping[str, Statistics], rows: Sequence[PictureRow]) -> str:
+    look, width = look_of_stdout(), width_of_pictures()
+    heading = shorten(_heading(found), width)
+    parts = [
+        painted(heading, BOLD if look.colour else None) + "\n",
+        statistics_tables(found, look),
+    ]
+    if rows:
+        parts.append(picture(rows, width=width, look=look_of_pictures()))
+    if len(rows) == _MOST_PICTURES < len(found):
+        parts.append(f"pictures are of the {len(rows)} with the most grants; of one: -t TYPE\n")
+    return "\n".join(parts)
+
+
+def _nothing_known(
+    kind: Kind, pool_type: str | None, since: float | None, until: float | None
+) -> str:
+    """That there is nothing to show, and what would make something."""
+    if kind.grants_nothing:
+        return NO_EVENTS_OF_DRY_RUN
+    makes_some = "each acquire and release makes some"
+    if kind.has_pools:
+        makes_some += ", and each change of a pool"
+    which = f" of {pool_type}" if pool_type else ""
+    when = "" if since is until is None else " of that time"
+    return f"no events{which}{when} are kept; {makes_some}"

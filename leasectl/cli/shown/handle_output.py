@@ -1,0 +1,145 @@
+"""What is printed of a handle, and when what was acquired may outlive the process that did it."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+
+from leasectl.backends.kinds import kind_of_handle
+from leasectl.cli.shown.output import emit, emit_json, emit_lines, note
+from leasectl.errors import LeaseError
+from leasectl.leases.announce import announce, take_back
+from leasectl.leases.service import Service
+from leasectl.model import Handle
+from leasectl.system.clock import boottime_seconds, rfc3339
+from leasectl.system.signals import SignalTrap
+from leasectl.typed.hints import TYPE_CHECKING, Literal
+
+if TYPE_CHECKING:
+    from leasectl.engines.membership import Properties
+    from leasectl.system.poll import Interrupt
+
+HandleForm = Literal["handle", "names", "csv", "json", "env"]
+
+
+def print_and_announce(
+    service: Service, handle: Handle, trap: SignalTrap, form: HandleForm = "handle"
+) -> None:
+    """Print what was had, and only then let it outlive this process; else give it back."""
+    try:
+        trap.check()
+        if kind_of_handle(handle).grants_nothing:
+            note(f"dry run (backend {handle.backend}): nothing is leased")
+        print_handle(service, handle, form)
+        announce(service, handle)
+    except BaseException:
+        take_back(service, handle)
+        raise
+
+
+def print_later(
+    service: Service,
+    handle: Handle,
+    trap: SignalTrap,
+    form: HandleForm = "handle",
+    *,
+    seconds: float,
+    interrupts: Sequence[Interrupt],
+    wait_seconds: float | None,
+) -> None:
+    """Hold what was had for a while first, looked after; it goes back if something ends that."""
+    from leasectl.run.start_delay import hold_back
+    from leasectl.system.lock_wait import wait_limit
+
+    try:
+        hold_back(service, handle, seconds, interrupts, clock=service.clock)
+    except BaseException:
+        take_back(service, handle)
+        raise
+    with wait_limit(wait_seconds):  # that of the wait is over
+        print_and_announce(service, handle._replace(runner=None), trap, form)
+
+
+def print_handle(service: Service, handle: Handle, form: HandleForm) -> None:
+    """Print a handle: its path, what it holds, all that is known of it, or lines for ``eval``."""
+    path = service.state.names_path(handle.id)
+    if form == "handle":
+        emit(f"{path}\n")
+    elif form == "names":
+        emit_lines(handle.names)
+    elif form == "csv":
+        emit(",".join(handle.names) + "\n")
+    elif form == "json":
+        print_handle_json(service, handle)
+    else:
+        import shlex
+
+        variables = {
+            "LEASECTL_HANDLE": path,
+            "LEASECTL_NAMES": ",".join(handle.names),
+            "LEASECTL_TYPE": str(handle.type),
+            "LEASECTL_FENCE": ",".join(handle.fences),
+            **_property_variables(service, handle),
+        }
+        emit_lines(tuple(f"export {k}={v and shlex.quote(v)}" for k, v in variables.items()))
+
+
+def _property_variables(service: Service, handle: Handle) -> Mapping[str, str]:
+    from leasectl.leases.properties import property_variables  # for this form alone
+
+    found = property_variables(service, handle)
+    for each in found.warnings:
+        note(each)
+    return found.values
+
+
+def _properties(service: Service, handle: Handle) -> Mapping[str, Properties] | None:
+    """What the resources of a handle are; None where that can't be told now, which is said."""
+    from leasectl.leases.properties import properties_of
+
+    try:
+        return properties_of(service, handle)
+    except LeaseError as error:
+        note(f'{error}; "properties" are null')
+        return None
+
+
+def print_handle_json(service: Service, handle: Handle) -> None:
+    """Print all that is known of a handle."""
+    from leasectl.pools.shown_json import lease_spec
+    from leasectl.state.uses import Uses
+    from leasectl.text.properties import written
+
+    in_use = Uses(service.state).in_use(handle)
+    properties = _properties(service, handle)
+    left = None if handle.release_at is None else handle.release_at - boottime_seconds()
+    release_at = None if left is None else rfc3339(time.time() + left)
+    guard_pid = handle.guard.pid if handle.guard else None
+    emit_json(
+        {
+            "handle": service.state.names_path(handle.id),
+            "backend": handle.backend,
+            "type": handle.type,
+            "types": handle.request.types,
+            "count": handle.request.count,
+            "scope": handle.request.scope,
+            "priority": handle.request.priority,
+            "where": written(handle.request.where),
+            "on_reclaim": handle.request.on_reclaim,
+            "state": handle.state,
+            "acquisition": handle.acquisition,
+            "release_at": release_at,
+            "release_time": release_at,  # as `status` called it, for programs of before
+            "leases": [
+                {
+                    "name": lease.name,
+                    **lease_spec(lease),
+                    "guard_pid": guard_pid,
+                    "labels": dict(lease.labels),
+                    "properties": None if properties is None else dict(properties[lease.name]),
+                    "in_use": lease.name in in_use,
+                }
+                for lease in handle.leases
+            ],
+        }
+    )

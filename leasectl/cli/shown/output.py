@@ -1,0 +1,120 @@
+"""Writing: data to stdout, everything else to stderr."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterator
+
+from leasectl.errors import Interrupted, LeaseError
+from leasectl.typed.hints import Callable
+
+# The resources in a pool among pools.
+_DEEPEST_LISTS = 4
+_ENCODED_AT_ONCE = 100
+_SHOWN_AT_ONCE = 1 << 16
+
+
+class ReaderGone(LeaseError):
+    """Whoever read our stdout has closed it."""
+
+
+def emit(text: str) -> None:
+    """Write data to stdout, all of it, now.
+
+    Raises:
+        LeaseError: It can't be written; whoever asked won't see it.
+    """
+    emit_bytes(text.encode("utf-8", "surrogateescape"))  # a path is the bytes that it is
+
+
+def emit_bytes(data: bytes) -> None:
+    """Write bytes to stdout as they are; as `emit`."""
+    try:
+        while data:
+            data = data[os.write(1, data) :]
+    except BrokenPipeError as error:
+        raise ReaderGone("nobody reads stdout any more") from error
+    except OSError as error:
+        raise LeaseError(f"can't write to stdout: {error.strerror}") from error
+
+
+def emit_lines(lines: tuple[str, ...]) -> None:
+    """Write one line each; nothing for none."""
+    emit("".join(f"{line}\n" for line in lines))
+
+
+def emit_json(value: object) -> None:
+    """Write JSON on one line."""
+    import json
+
+    emit(json.dumps(value) + "\n")
+
+
+def show(text: str) -> None:
+    """Write what is only there to be looked at: a reader that has seen enough ends us quietly.
+
+    Raises:
+        Interrupted: By PIPE, as every other tool is.
+        LeaseError: It can't be written.
+    """
+    try:
+        emit(text)
+    except ReaderGone:
+        import signal
+
+        raise Interrupted(signal.SIGPIPE) from None
+
+
+def show_json(value: object) -> None:
+    """`show` JSON, on one line; in pieces: thousands at once need so much memory that it takes
+    longer to get that than to fill it."""
+    import json
+
+    text = ""
+    for piece in _pieces(value, json.JSONEncoder(check_circular=False).encode, _DEEPEST_LISTS):
+        text += piece
+        if len(text) >= _SHOWN_AT_ONCE:
+            show(text)
+            text = ""
+    show(text + "\n")
+
+
+def _pieces(value: object, encode: Callable[[object], str], depth: int) -> Iterator[str]:
+    """JSON as it is written in one, with lists cut that are long and not deeper down than that."""
+    if not depth or not value or not isinstance(value, (dict, list)):
+        yield encode(value)
+    elif isinstance(value, dict):
+        for place, (key, each) in enumerate(value.items()):
+            yield f"{', ' if place else '{'}{encode(str(key))}: "
+            yield from _pieces(each, encode, depth - 1)
+        yield "}"
+    elif len(value) <= _ENCODED_AT_ONCE:
+        for place, each in enumerate(value):
+            yield ", " if place else "["
+            yield from _pieces(each, encode, depth - 1)
+        yield "]"
+    else:
+        for start in range(0, len(value), _ENCODED_AT_ONCE):
+            yield ", " if start else "["
+            yield encode(value[start : start + _ENCODED_AT_ONCE])[1:-1]
+        yield "]"
+
+
+def when_due(seconds: float) -> str:
+    """When that will be, for people: ``in 20m, at 14:32:05 UTC``."""
+    import time
+
+    from leasectl.text.durations import format_duration
+
+    at = time.strftime("%H:%M:%S UTC", time.gmtime(time.time() + seconds))
+    return f"in {format_duration(seconds)}, at {at}"
+
+
+def note(text: str) -> None:
+    """Tell people something, on stderr."""
+    try:
+        sys.stderr.write(f"leasectl: {text}\n")
+        sys.stderr.flush()
+    except OSError:
+        pass

@@ -1,0 +1,168 @@
+"""Tables for people: columns that line up and fit the terminal."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from leasectl.text.width import Cut, cells, pad, shorten
+from leasectl.typed.hints import Callable
+from leasectl.typed.tuples import NamedTuple
+
+GAP = 2
+Colour = str  # the parameter of "select graphic rendition", as ECMA-48 has it
+BOLD, FAINT, RED, GREEN, YELLOW = "1", "2", "31", "32", "33"
+
+
+def painted(text: str, colour: Colour | None) -> str:
+    """A text as a terminal shows it in a colour."""
+    return f"\x1b[{colour}m{text}\x1b[0m" if colour and text else text
+
+
+def _plain(_: str) -> Colour | None:
+    return None
+
+
+class Column(NamedTuple):
+    """One column.
+
+    Args:
+        title: Its heading.
+        right: Numbers stand at the right.
+        shrinks: When space is short, columns lose some in this order, 1 first; 0 keeps its width.
+        at_least: How many cells shrinking leaves as long as others can shrink instead.
+        cut: Where characters are left out.
+        goes: When even that is too wide, columns are left out in this order, 1 first; 0 stays.
+        colour: Of a cell with a text.
+    """
+
+    title: str
+    right: bool = False
+    shrinks: int = 0
+    at_least: int = 8
+    cut: Cut = "middle"
+    goes: int = 0
+    colour: Callable[[str], Colour | None] = _plain
+
+
+class Table(NamedTuple):
+    """A table that has been laid out.
+
+    Args:
+        text: Lines, each with its newline.
+        left_out: The titles of columns that there was no room for.
+        is_whole: Nothing is left out and nothing cut.
+    """
+
+    text: str
+    left_out: tuple[str, ...] = ()
+    is_whole: bool = True
+
+
+def table(
+    columns: Sequence[Column],
+    rows: Sequence[Sequence[str]],
+    width: int | None,
+    *,
+    indent: str = "",
+    colour: bool = False,
+) -> Table:
+    """Lay out rows under their headings.
+
+    Args:
+        columns: The columns, left to right.
+        rows: A text for each column.
+        width: No line takes more cells than this; None for no limit.
+        indent: Put before each line.
+        colour: Use the columns' colours.
+    """
+    texts = [[column.title, *(row[n] for row in rows)] for n, column in enumerate(columns)]
+    wanted = [max(map(cells, each)) for each in texts]
+    widths = [*wanted]
+    chosen = list(range(len(columns)))
+    if width is not None:
+        available = width - len(indent)
+        chosen = _with_room(widths, columns, available)
+        _shrink(widths, columns, chosen, available)
+    if colour:
+        lines = [
+            _written(
+                [_Cell(texts[c][n], widths[c], columns[c], is_title=n == 0) for c in chosen],
+                indent,
+                width,
+            )
+            for n in range(1 + len(rows))
+        ]
+    else:
+        filled = [_filled(texts[c], widths[c], columns[c]) for c in chosen]
+        in_rows = zip(*filled) if filled else [()] * (1 + len(rows))
+        lines = [_joined(line, indent, width) for line in in_rows]
+    left_out = tuple(column.title for n, column in enumerate(columns) if n not in chosen)
+    return Table(
+        "".join(f"{line}\n" for line in lines), left_out, widths == wanted and not left_out
+    )
+
+
+def _with_room(widths: Sequence[int], columns: Sequence[Column], available: int) -> list[int]:
+    """The positions of the columns that there is room for once they have shrunk."""
+    chosen = list(range(len(columns)))
+    least = [
+        min(width, max(column.at_least, cells(column.title))) if column.shrinks else width
+        for column, width in zip(columns, widths)
+    ]
+    going = sorted((n for n in chosen if columns[n].goes), key=lambda each: columns[each].goes)
+    for position in going:
+        if _total([least[each] for each in chosen]) <= available:
+            break
+        chosen.remove(position)
+    # What is whole or not there at all may fit where a wider one, that went later, doesn't.
+    for position in reversed(going):
+        again = sorted({*chosen, position})
+        if not columns[position].shrinks and _total([least[each] for each in again]) <= available:
+            chosen = again
+    return chosen
+
+
+def _shrink(
+    widths: list[int], columns: Sequence[Column], chosen: Sequence[int], available: int
+) -> None:
+    in_order = sorted((columns[each].shrinks, each) for each in chosen if columns[each].shrinks)
+    for at_least in ([column.at_least for column in columns], [0] * len(columns)):
+        for _, position in in_order:
+            excess = _total([widths[each] for each in chosen]) - available
+            spare = widths[position] - max(at_least[position], len(columns[position].title))
+            widths[position] -= max(0, min(excess, spare))
+
+
+def _total(widths: Sequence[int]) -> int:
+    return sum(widths) + GAP * (len(widths) - 1)
+
+
+class _Cell(NamedTuple):
+    text: str
+    width: int
+    column: Column
+    is_title: bool
+
+    def written(self, *, colour: bool) -> str:
+        shown = shorten(self.text, self.width, cut=self.column.cut)
+        padded = pad(shown, self.width, right=self.column.right)
+        code = BOLD if self.is_title else self.column.colour(self.text)
+        return padded.replace(shown, painted(shown, code), 1) if colour and shown else padded
+
+
+def _written(line: Sequence[_Cell], indent: str, width: int | None) -> str:
+    plain = indent + (" " * GAP).join(each.written(colour=False) for each in line).rstrip()
+    if width is not None and cells(plain) > width:
+        return shorten(plain, width, cut="end")
+    return indent + (" " * GAP).join(each.written(colour=True) for each in line).rstrip()
+
+
+def _filled(texts: Sequence[str], width: int, column: Column) -> list[str]:
+    """The texts of a column, each as wide as it is to be; there may be thousands."""
+    if all(map(str.isascii, texts)) and max(map(len, texts)) <= width:
+        return [each.rjust(width) if column.right else each.ljust(width) for each in texts]
+    return [pad(shorten(t, width, cut=column.cut), width, right=column.right) for t in texts]
+
+
+def _joined(line: Sequence[str], indent: str, width: int | None) -> str:
+    return shorten(indent + (" " * GAP).join(line).rstrip(), width, cut="end")

@@ -1,0 +1,247 @@
+"""What a command does while it waits: show progress, heed signals, notice that nobody listens."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+
+from leasectl.backends.contract import Patience, Progress
+from leasectl.backends.kinds import either
+from leasectl.cli.shown.output import note, when_due
+from leasectl.errors import Cancelled, LeaseError
+from leasectl.model import Handle, Process, Request
+from leasectl.system.clock import boottime_seconds
+from leasectl.system.poll import READABLE, Interrupt, sleep
+from leasectl.system.process import open_pidfd
+from leasectl.system.signals import SignalTrap
+from leasectl.text.durations import format_duration
+from leasectl.text.wording import listed
+from leasectl.typed.hints import TYPE_CHECKING, Callable
+from leasectl.typed.tuples import NamedTuple
+
+if TYPE_CHECKING:
+    from leasectl.cli.shown.waiting_facts import Events, WaitingFacts
+
+TERMINAL_REPORT_SECONDS = 1.0
+LOG_REPORT_SECONDS = 60.0
+# Long enough to be read.
+_TURN_SECONDS = 4.0
+
+
+class Waiting(NamedTuple):
+    """A wait that people can follow.
+
+    Args:
+        patience: What to wait with.
+        got: To be called with the handle when there are leases, and for how many seconds it will be
+            held back; says so to whoever saw the wait, and what will happen to them by itself.
+        warn: To be called with a line for people, which is not to stand behind the live line.
+    """
+
+    patience: Patience
+    got: Callable[[Handle, float], None]
+    warn: Callable[[str], None]
+
+
+@contextmanager
+def reported(
+    request: Request,
+    wait_seconds: float | None,
+    interrupts: Sequence[Interrupt],
+    *,
+    events: Events,
+    quiet: bool,
+) -> Iterator[Waiting]:
+    """Wait inside with what this gives; the progress is shown meanwhile.
+
+    Args:
+        request: What is waited for.
+        wait_seconds: For how long at most; None for no limit.
+        interrupts: What ends the wait.
+        events: As `WaitingFacts` has it.
+        quiet: Show nothing, and so never wake up to do so.
+    """
+    reporter = _Reporter(request, wait_seconds, events)
+    patience = Patience(
+        wait_seconds=wait_seconds,
+        interrupts=tuple(interrupts),
+        report=None if quiet else reporter.report,
+        warn=reporter.line.warn,
+        report_seconds=reporter.line.seconds,
+    )
+    try:
+        yield Waiting(patience, _say_nothing if quiet else reporter.got, reporter.line.warn)
+    finally:
+        reporter.line.clear()
+
+
+def _say_nothing(handle: Handle, start_delay_seconds: float) -> None:
+    """Of what was had, to whoever wants to hear nothing."""
+
+
+class LiveLine:
+    """The last line of a terminal, drawn anew each time; there is none elsewhere.
+
+    Attributes:
+        is_live: There is one.
+        seconds: How often to say how things are: where there is none, each time is a line more.
+    """
+
+    def __init__(self) -> None:
+        self.is_live = sys.stderr.isatty() and _obeys_escapes()
+        self.seconds = TERMINAL_REPORT_SECONDS if self.is_live else LOG_REPORT_SECONDS
+        self._is_shown = False
+
+    def draw(self, fitted: Callable[[int], str]) -> None:
+        """Have the line be what fits into so many columns."""
+        with contextlib.suppress(OSError):  # the terminal is gone
+            columns = os.get_terminal_size(2).columns or 80
+            self._is_shown = draw(fitted(max(20, columns - 1)))
+
+    def clear(self) -> None:
+        """Take it away."""
+        if self._is_shown:
+            draw("")
+            self._is_shown = False
+
+    def warn(self, text: str) -> None:
+        """Tell people something, where the line was: whatever follows may be another's."""
+        self.clear()
+        note(text)
+
+
+class _Reporter:
+    """Progress of one wait: a live line on a terminal, else a line at the start and one a minute.
+
+    Args:
+        request: What is waited for.
+        wait_seconds: For how long at most; None for no limit.
+        events: As `WaitingFacts` has it.
+    """
+
+    def __init__(self, request: Request, wait_seconds: float | None, events: Events) -> None:
+        self._request = request
+        self._wait_seconds = wait_seconds
+        self._events = events
+        self._told: WaitingFacts | None = None
+        self._since: float | None = None  # when the wait began that was shown
+        self.line = LiveLine()
+
+    def got(self, handle: Handle, start_delay_seconds: float) -> None:
+        """Say that the wait is over, and what will happen to the leases by itself."""
+        said = []
+        if self._since is not None:
+            waited = format_duration(boottime_seconds() - self._since)
+            said.append(f"got {_named(handle.names)} after {waited}")
+            self._since = None
+        if start_delay_seconds >= 1 and handle.names:
+            subject = "held back" if said else f"{_named(handle.names)} is held back"
+            said.append(f"{subject}, to start {when_due(start_delay_seconds)} (--start-jitter)")
+        after = handle.request.release_after_seconds
+        if after is not None and handle.names:
+            subject = "to go back" if said else f"{_named(handle.names)} will go back"
+            said.append(f"{subject} {when_due(start_delay_seconds + after)} (--release-after)")
+        self.line.clear()
+        if said:
+            note("; ".join(said))
+
+    def _facts(self) -> WaitingFacts:
+        if self._told is None:
+            from leasectl.cli.shown.waiting_facts import WaitingFacts
+
+            self._told = WaitingFacts(self._request, self._wait_seconds, self._events)
+        return self._told
+
+    def report(self, progress: Progress) -> None:
+        if self._since is None:
+            self._since = boottime_seconds() - progress.waited_seconds
+        parts = self._facts().tell(progress)
+        if not self.line.is_live:
+            note(", ".join(each.text for each in parts))
+            return
+        from leasectl.cli.shown.waiting_line import fit_line
+
+        types, turn = either(self._request.types), int(progress.waited_seconds / _TURN_SECONDS)
+        self.line.draw(lambda width: fit_line(parts, types, width, turn=turn))
+
+
+def _obeys_escapes() -> bool:
+    from leasectl.cli.shown.terminal import obeys_escapes
+
+    return obeys_escapes(2)
+
+
+def _named(names: Sequence[str]) -> str:
+    return listed(names) if names else "nothing"
+
+
+def warn_of_endless_wait(wait_seconds: float | None, *, quiet: bool) -> None:
+    """Tell whoever can do without a lease that without a limit it may be waited for all the same.
+
+    Args:
+        wait_seconds: For how long at most; None for no limit.
+        quiet: Say nothing.
+    """
+    if wait_seconds is None and not quiet:
+        note(
+            "--optional without --wait may wait for ever; to go on without a lease, set -w, like 1h"
+        )
+
+
+def draw(line: str) -> bool:
+    """Draw the terminal's last line anew, if that is ours; return whether it was.
+
+    In the background it is the prompt's, or another command's. A terminal that we aren't controlled
+    by has no foreground.
+    """
+    with contextlib.suppress(OSError):
+        if os.tcgetpgrp(2) != os.getpgrp():
+            return False
+    with contextlib.suppress(OSError):
+        sys.stderr.write(f"\r\x1b[K{line}")
+        sys.stderr.flush()
+    return True
+
+
+def interrupts(trap: SignalTrap, guard: Process | None) -> list[Interrupt]:
+    """What ends a wait: a signal, the guard's death, and that nobody reads our answer any more."""
+    found = [Interrupt(trap.fd, READABLE, trap.check)]
+    if guard is not None:
+        pidfd = open_pidfd(guard)
+        if pidfd is None:
+            raise Cancelled(f"guard {guard.pid} has ended")
+        found.append(Interrupt(pidfd, READABLE, lambda: _raise_guard_ended(guard)))
+    if fcntl.fcntl(1, fcntl.F_GETFL) & os.O_ACCMODE == os.O_RDONLY:
+        raise LeaseError("can't write to stdout: it is closed, so nobody would learn of the lease")
+    # No event is asked for: a pipe without a reader reports an error all the same.
+    return [*found, Interrupt(1, 0, _raise_nobody_reads)]
+
+
+def sleep_jitter(longest_seconds: float, interrupts: Sequence[Interrupt], *, quiet: bool) -> None:
+    """Sleep a random time of up to so many seconds, and say for how long."""
+    if longest_seconds > 0:
+        from leasectl.leases.request import draw_between
+
+        seconds = draw_between(0.0, longest_seconds)
+        if seconds >= 1 and not quiet:
+            longest = format_duration(longest_seconds)
+            note(f"asks for a lease in {format_duration(seconds)} (--jitter {longest})")
+        pause(seconds, interrupts)
+
+
+def pause(seconds: float, interrupts: Sequence[Interrupt]) -> None:
+    """Sleep, unless something ends it."""
+    until = boottime_seconds() + seconds
+    sleep(wake_fds=(), interrupts=interrupts, until=until, now=boottime_seconds)
+
+
+def _raise_guard_ended(guard: Process) -> None:
+    raise Cancelled(f"guard {guard.pid} ended while the request waited")
+
+
+def _raise_nobody_reads() -> None:
+    raise LeaseError("nobody reads the answer any more (stdout is closed); gave up waiting")

@@ -1,0 +1,76 @@
+"""The line that says on a terminal how a wait is going: one line, whatever the names."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from leasectl.text.width import cells, shorten
+from leasectl.typed.tuples import NamedTuple
+
+# Less of a text than this says nothing.
+_SUBJECT_AT_LEAST = 16
+_LEAD = "waiting for "
+
+
+class Said(NamedTuple):
+    """One thing that is told of a wait.
+
+    Args:
+        text: What is said.
+        goes: Where room is short, what is told goes in this order, 1 first; 0 stays.
+        short: What is said then before it goes; None for nothing shorter.
+    """
+
+    text: str
+    goes: int = 0
+    short: str | None = None
+
+
+def fit_line(parts: Sequence[Said], subject: str, width: int, *, turn: int = 0) -> str:
+    """Join what is told of a wait, in one line of a terminal.
+
+    What is waited for is cut first; then the words before it go, and then what may go, whole. What
+    goes first of all, and what goes second, take their turns in place of the others.
+
+    Args:
+        parts: What is told; the first is "waiting for", the subject and what may follow, and stays.
+        subject: What is waited for.
+        width: Cells that the line may take.
+        turn: Counts up while the line is shown; of each three, the second shows what would have
+            gone second, and the third what would have gone first.
+    """
+    line = _joined([each.text for each in parts])
+    if cells(line) <= width:
+        return line
+    said = [each.short or each.text for each in parts]
+    full, shortest = said[0], said[0].replace(subject, shorten(subject, _SUBJECT_AT_LEAST), 1)
+    has_turn = (0, 2, 1)[turn % 3]
+    needed = [text for part, text in zip(parts[1:], said[1:]) if has_turn == 1 or part.goes != 1]
+    if cells(_joined([shortest, *needed])) > width:
+        full, shortest = full[len(_LEAD) :], shortest[len(_LEAD) :]
+    kept = _kept(parts, [shortest, *said[1:]], width, last=has_turn)
+    rest = [said[n] for n in kept[1:]]
+    room = cells(subject) + width - cells(_joined([full, *rest]))
+    head = full.replace(subject, shorten(subject, max(room, _SUBJECT_AT_LEAST)), 1)
+    return shorten(_joined([head, *rest]), width, cut="end")
+
+
+def _kept(parts: Sequence[Said], said: Sequence[str], width: int, *, last: int) -> list[int]:
+    """The positions of what there is room for; what has that number goes last."""
+    kept = list(range(len(parts)))
+    going = [n for n in kept if parts[n].goes]
+    going.sort(key=lambda n: (parts[n].goes == last, parts[n].goes))
+    for position in going:
+        if cells(_joined([said[n] for n in kept])) <= width:
+            break
+        kept.remove(position)
+    # What went early may have been longer than what went after it.
+    for position in reversed(going):
+        again = sorted({*kept, position})
+        if cells(_joined([said[n] for n in again])) <= width:
+            kept = again
+    return kept
+
+
+def _joined(said: Sequence[str]) -> str:
+    return ", ".join(said)

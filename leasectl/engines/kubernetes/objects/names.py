@@ -1,0 +1,108 @@
+"""What our names are called in the cluster: of objects, and of what labels say.
+
+Types and names of ours may have capitals, "_" and 253 characters; the names of objects and the
+values of labels may not. A name that is valid there is used as it is, any other as a readable slug
+and a hash of all of it. What looks like such a slug is never used as it is; so two names are called
+the same only if their hashes are (80 bits). The truth is in an annotation.
+
+Sources: https://kubernetes.io/docs/concepts/overview/working-with-objects/names/ and labels/ there.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+
+from leasectl.text.digest import sha256_hex
+
+# What all objects begin with that aren't resources.
+OWN = "leasectl-"
+POOL_PREFIX = "leasectl-pool-"
+TICKET_PREFIX = "leasectl-ticket-"
+VALUE_PREFIX = "leasectl-value-"
+# What is said beside pools, of names that aren't in any yet.
+OBJECT_OF_BELONGING = "leasectl-belonging"
+LONGEST_OBJECT = 253
+LONGEST_LABEL = 63
+
+_HASH = 20  # hexadecimal digits
+_HEX = frozenset("0123456789abcdef")
+_OF_OBJECTS = frozenset("abcdefghijklmnopqrstuvwxyz0123456789-")  # between dots
+_OF_LABELS = _OF_OBJECTS.union("ABCDEFGHIJKLMNOPQRSTUVWXYZ._")
+_NOT_AT_ENDS = "-._"
+
+
+def object_of_resource(name: str) -> str:
+    """What the object of a resource is called."""
+    return _as_it_is_or_slug(name, "")
+
+
+def object_of_pool(pool_type: str) -> str:
+    """What the object of a pool is called."""
+    return _as_it_is_or_slug(pool_type, POOL_PREFIX)
+
+
+def object_of_values(space: str, subject: str) -> str:
+    """What the object is called in which all that is small is kept of a subject."""
+    return _as_it_is_or_slug(f"{space}.{subject}", VALUE_PREFIX)
+
+
+def object_of_content(space: str, subject: str, word: str) -> str:
+    """What the object of a content is called."""
+    return _as_it_is_or_slug(f"{space}.{subject}.content.{word}", VALUE_PREFIX)
+
+
+def new_ticket_object() -> str:
+    """What the object of a new ticket is called: as nothing else ever."""
+    return TICKET_PREFIX + os.urandom(12).hex()
+
+
+def label_of_type(pool_type: str) -> str:
+    """The value of the label by which the objects of a pool are found."""
+    if _is_label(pool_type) and not _looks_like_slug(pool_type):
+        return pool_type
+    return _slug(pool_type, LONGEST_LABEL)
+
+
+def label_of_claim(claim_key: str) -> str:
+    """The value of the label by which the objects with a claim key are found.
+
+    Args:
+        claim_key: With the id of the state directory where it is unique.
+    """
+    return sha256_hex(claim_key)[:40]
+
+
+def _as_it_is_or_slug(name: str, prefix: str) -> str:
+    fits = len(prefix) + len(name) <= LONGEST_OBJECT and _is_object(name)
+    if fits and not _looks_like_slug(name) and not (prefix == "" and name.startswith(OWN)):
+        return prefix + name
+    return prefix + _slug(name, LONGEST_OBJECT - len(prefix))
+
+
+def _is_object(name: str) -> bool:
+    """Whether an object could have that name: labels of DNS with dots between, of any length."""
+    parts = name.split(".")
+    return all(each and _OF_OBJECTS.issuperset(each) and each.strip("-") == each for each in parts)
+
+
+def _is_label(text: str) -> bool:
+    """Whether that could be the value of a label."""
+    fits = 0 < len(text) <= LONGEST_LABEL and _OF_LABELS.issuperset(text)
+    return fits and text.strip(_NOT_AT_ENDS) == text
+
+
+def _looks_like_slug(name: str) -> bool:
+    """Whether what is valid could be the `_slug` of another one."""
+    readable, digest = name[:-_HASH], name[-_HASH:]
+    return len(digest) == _HASH and _HEX.issuperset(digest) and readable[-1:] in ("", "-")
+
+
+def _slug(name: str, longest: int) -> str:
+    """What is readable of a name, and a hash of it."""
+    readable = re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-")
+    while readable.startswith(OWN):
+        readable = readable[len(OWN) :]
+    readable = readable[: min(longest, LONGEST_LABEL) - _HASH - 1].strip("-")
+    digest = sha256_hex(name)[:_HASH]
+    return f"{readable}-{digest}" if readable else digest

@@ -1,0 +1,338 @@
+"""How Lease objects are read that somebody else has written: checked before they are believed.
+
+Anybody who may edit Leases may write anything. What can't be read is never a crash: such a resource
+is had by nobody, such a ticket counts as one that could use anything until its time is over, and
+whoever asks finds both among the `Unreadable`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from leasectl.engines.facts import PoolSettings
+from leasectl.engines.kubernetes.objects.fields import (
+    mapping,
+    parse_time,
+    read_labels,
+    read_natural,
+    read_not_negative,
+    read_positive,
+    read_state,
+    read_where,
+    safe_text,
+)
+from leasectl.engines.kubernetes.objects.names import (
+    OBJECT_OF_BELONGING,
+    TICKET_PREFIX,
+    label_of_type,
+    object_of_pool,
+    object_of_resource,
+)
+from leasectl.engines.kubernetes.objects.objects import (
+    BELONGING,
+    CHANGED,
+    CLAIM,
+    COMING,
+    COUNTS_AS,
+    ENDED,
+    ENTERING,
+    EPOCH,
+    KIND,
+    LAST,
+    MEMBER,
+    NAME,
+    NOTE,
+    PACE,
+    PLACE,
+    POOL,
+    SETTINGS,
+    STATE,
+    TICKET,
+    TYPE,
+    BelongingObject,
+    Claim,
+    Found,
+    Identity,
+    Json,
+    PoolObject,
+    ResourceObject,
+    TicketObject,
+    Unreadable,
+)
+from leasectl.engines.matching import Want
+from leasectl.engines.membership import Lifetime, Member, Pools, Properties
+from leasectl.model import parse_process
+from leasectl.text import plain_json as json
+from leasectl.text.fields import MALFORMED, read_name, read_number, read_optional, read_text
+from leasectl.text.printable import printable
+from leasectl.typed.hints import Any, Callable
+
+
+def identity_of(raw: Json) -> Identity:
+    """Which object that is, as the server has written it."""
+    meta = mapping(mapping(raw).get("metadata"))
+    version = str(meta.get("resourceVersion", ""))
+    number = int(version) if version.isascii() and version.isdecimal() else 0
+    return Identity(str(meta.get("name", "")), str(meta.get("uid", "")), number)
+
+
+def kind_of(raw: Json) -> str:
+    """Which kind of ours an object says that it is; empty for one that isn't ours."""
+    kind = labels_of(raw).get(KIND, "")
+    return kind if isinstance(kind, str) else ""
+
+
+def parse_object(raw: Json) -> Found | None:
+    """Read an object; None for one of another kind, or that isn't ours."""
+    read = _READ.get(kind_of(raw))
+    if read is None:
+        return None
+    id_ = identity_of(raw)
+    try:
+        return read(id_, raw)
+    except MALFORMED as error:
+        why = printable(str(error) or type(error).__name__, longest=80)
+        if kind_of(raw) == "ticket":  # until its time is over it may be somebody's
+            pool = annotations_of(raw).get(TYPE)
+            renewed = repr(mapping(raw.get("spec")).get("renewTime"))
+            return TicketObject(id_, raw, str(pool), id_.version, renewed=renewed)
+        return Unreadable(id_, raw, kind_of(raw), why)
+
+
+def annotations_of(raw: Json) -> dict[str, Any]:
+    """The annotations of an object, whatever they are."""
+    return dict(mapping(mapping(raw.get("metadata")).get("annotations")))
+
+
+def labels_of(raw: Json) -> dict[str, Any]:
+    """The labels of an object."""
+    return dict(mapping(mapping(raw.get("metadata")).get("labels")))
+
+
+# Of each kind
+
+
+def _read_resource(id_: Identity, raw: Json) -> ResourceObject:
+    notes = annotations_of(raw)
+    name = read_name(notes[NAME])
+    if id_.name != object_of_resource(name):
+        raise ValueError(f"it says that it is {name}")
+    pool = _type_in(raw, notes) if notes.get(TYPE) is not None else None
+    last = mapping(json.loads(notes.get(LAST, "{}")))
+    said = mapping(json.loads(notes.get(MEMBER, "{}")))
+    grace, came = said.get("grace") or (None, "")
+    claim = _read_claim(raw, notes)
+    return ResourceObject(
+        id_,
+        raw,
+        _read_member(name, pool, said)._replace(
+            holder=None if claim is None else claim.holder_identity
+        ),
+        claim,
+        fence=read_natural(last.get("fence", 0)),
+        last_holder=read_optional(read_text, last.get("holder")),
+        transitions=read_natural(last.get("transitions", 0)),
+        grace_seconds=read_optional(read_positive, grace),
+        came=read_text(came),
+        joined=read_text(said.get("life", "")),
+        last_tickets=tuple(map(read_text, last.get("tickets", ()))),
+        entering=safe_text(read_text(labels_of(raw).get(ENTERING, ""))),
+    )
+
+
+def _read_claim(raw: Json, notes: Mapping[str, Any]) -> Claim | None:
+    spec = mapping(raw.get("spec"))
+    if CLAIM not in notes:
+        return _foreign_claim(raw, spec) if spec.get("holderIdentity") else None
+    record = json.loads(notes[CLAIM])
+    renewed = read_text(record["renewed"])
+    ended = safe_text(read_text(notes[ENDED])) if ENDED in notes else ""
+    fence = read_natural(record["fence"])
+    return Claim(
+        claim_key=safe_text(read_text(record["key"])),
+        ticket=read_text(record["ticket"]),
+        place=read_natural(record["place"]),
+        grant=read_natural(record["grant"]),
+        fence=fence,
+        holder_identity=safe_text(read_text(record["holder"])),
+        acquire_time=parse_time(record["acquired"]),
+        renew_time=parse_time(renewed),
+        renewed=renewed,
+        ttl_seconds=read_optional(read_positive, record["ttl"]),
+        transitions=read_natural(record["transitions"]),
+        labels=read_labels(record["labels"]),
+        holder_pid=read_optional(int, record.get("pid")),
+        release_after_seconds=read_optional(read_number, record.get("release_after")),
+        ended=ended or ("by hand" if ENDED in notes else ""),
+        note=_read_note(notes, fence),
+        left=tuple(map(read_text, record.get("left", ()))),
+    )
+
+
+def _foreign_claim(raw: Json, spec: Json) -> Claim:
+    """What somebody holds who isn't of ours, by what the API says of that."""
+    ttl = spec.get("leaseDurationSeconds")
+    renewed = spec.get("renewTime") or spec.get("acquireTime")
+    made = mapping(raw.get("metadata")).get("creationTimestamp")
+    since = spec.get("acquireTime") or renewed or made
+    acquired = 0.0 if since is None else parse_time(since)
+    when = acquired if renewed is None else parse_time(renewed)
+    return Claim(
+        claim_key="",
+        ticket="",
+        place=0,
+        grant=0,
+        fence=0,
+        holder_identity=safe_text(read_text(spec["holderIdentity"])),
+        acquire_time=acquired,
+        renew_time=when,
+        renewed=str(renewed),
+        ttl_seconds=None if ttl is None else read_positive(ttl),
+        transitions=read_natural(spec.get("leaseTransitions") or 0),
+    )
+
+
+def _read_note(notes: Mapping[str, Any], fence: int) -> str | None:
+    """What is noted at this claim, and not at one before it."""
+    if NOTE not in notes:
+        return None
+    record = json.loads(notes[NOTE])
+    if record["fence"] != fence:
+        return None
+    from leasectl.engines.notes import LONGEST_NOTE  # few claims have one
+
+    return printable(read_text(record["text"]), longest=10 * LONGEST_NOTE)
+
+
+def _read_ticket(id_: Identity, raw: Json) -> TicketObject:
+    notes = annotations_of(raw)
+    if not id_.name.startswith(TICKET_PREFIX):
+        raise ValueError("it isn't called as a ticket")
+    record = json.loads(notes[TICKET])
+    spec = mapping(raw.get("spec"))
+    priority = int(record["priority"])
+    return TicketObject(
+        id_,
+        raw,
+        _type_in(raw, notes),
+        # Until the first renewal writes it down; after that whoever edits it makes it no better.
+        min(id_.version, read_natural(int(notes[PLACE]))) if PLACE in notes else id_.version,
+        claim_key=safe_text(read_text(record["key"])),
+        holder_identity=safe_text(read_text(record["holder"])),
+        ttl_seconds=read_positive(record["ttl"]),
+        renewed=repr(spec.get("renewTime")),
+        want=Want(read_optional(read_name, record.get("name")), read_where(record["where"])),
+        count=read_natural(record["count"]),
+        priority=priority,
+        counts_as=int(notes[COUNTS_AS]) if COUNTS_AS in notes else priority,
+        since=parse_time(spec["acquireTime"]),
+        pid=read_optional(int, record.get("pid")),
+        labels=read_labels(record["labels"]),
+        process=read_optional(parse_process, record.get("process")),
+    )
+
+
+def _read_pool(id_: Identity, raw: Json) -> PoolObject:
+    notes = annotations_of(raw)
+    pool_type = _type_in(raw, notes)
+    if id_.name != object_of_pool(pool_type):
+        raise ValueError(f"it says that it is pool {pool_type}")
+    record = json.loads(notes[SETTINGS])
+    settings = PoolSettings(
+        pace_seconds=read_not_negative(record["pace_seconds"]),
+        burst=read_natural(record["burst"]),
+        aging_seconds=read_not_negative(record["aging_seconds"]),
+    )
+    if settings.burst < 1:
+        raise ValueError("a burst is none")
+    level, last_grant = json.loads(notes.get(PACE, '[0, ""]'))
+    state, word = json.loads(notes.get(STATE, '["open", ""]'))
+    epoch, floor = json.loads(notes.get(EPOCH, '["", 0]'))
+    return PoolObject(
+        id_,
+        raw,
+        pool_type,
+        settings,
+        read_state(state),
+        read_text(word),
+        level=read_not_negative(level),
+        last_grant=read_text(last_grant),
+        changed=read_text(notes.get(CHANGED, "")),
+        coming=COMING in notes,
+        epoch=read_text(epoch),
+        floor=read_natural(floor),
+    )
+
+
+def _read_belonging(id_: Identity, raw: Json) -> BelongingObject:
+    if id_.name != OBJECT_OF_BELONGING:
+        raise ValueError("it isn't called so")
+    record = json.loads(annotations_of(raw)[BELONGING])
+    return BelongingObject(
+        id_, raw, _read_pools(record), read_optional(_read_pools, record.get("pending"))
+    )
+
+
+def _read_pools(record: Json) -> Pools:
+    patterns = {read_text(each): read_name(to) for each, to in record["patterns"].items()}
+    default = read_optional(read_name, record["default"])
+    return Pools(frozenset(), default, read_not_negative(record["grace_seconds"]), patterns)
+
+
+def _read_member(name: str, pool: str | None, record: Json) -> Member:
+    expected = read_optional(read_name, record.get("expected"))
+    if pool is None:
+        return Member(name, None, expected)
+    return Member(
+        name,
+        pool,
+        expected,
+        by_default=bool(record.get("by_default")),
+        cordoned=bool(record.get("cordoned")),
+        moves_to=read_optional(read_name, record.get("moves_to")),
+        leaves=bool(record.get("leaves")),
+        lifetime=read_optional(_read_lifetime, record.get("lifetime")),
+        joined=read_natural(record.get("joined", 0)),
+        properties=_read_properties(record.get("properties", ())),
+    )
+
+
+def _read_lifetime(record: Json) -> Lifetime:
+    return Lifetime(
+        read_optional(parse_process, record.get("process")),
+        read_optional(read_positive, record.get("ttl_seconds")),
+    )
+
+
+def _read_properties(pairs: Any) -> Properties:
+    return tuple(sorted((read_name(key), safe_text(read_text(value))) for key, value in pairs))
+
+
+def _read_values(id_: Identity, raw: Json) -> Found:
+    from leasectl.engines.kubernetes.objects.value_objects import read_values
+
+    return read_values(id_, raw, annotations_of(raw))
+
+
+def _read_content(id_: Identity, raw: Json) -> Found:
+    from leasectl.engines.kubernetes.objects.value_objects import read_content
+
+    return read_content(id_, raw, annotations_of(raw))
+
+
+_READ: dict[str, Callable[[Identity, Json], Found]] = {
+    "resource": _read_resource,
+    "ticket": _read_ticket,
+    "pool": _read_pool,
+    "belonging": _read_belonging,
+    "values": _read_values,
+    "content": _read_content,
+}
+
+
+def _type_in(raw: Json, notes: Mapping[str, Any]) -> str:
+    """The type of its pool, if it is found as one of that."""
+    pool_type = read_name(notes[TYPE])
+    if labels_of(raw).get(POOL) != label_of_type(pool_type):
+        raise ValueError(f"its label isn't that of pool {pool_type}")
+    return pool_type

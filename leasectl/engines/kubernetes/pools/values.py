@@ -1,0 +1,327 @@
+"""What is kept under keys in Kubernetes, as `Values`: an object for each subject, and each content.
+
+A change is the one write of its subject's object, guarded by the resourceVersion with which that
+was read. Where a claim has to allow it, that is looked at after the reading and right before the
+write: so whoever has it since, and has changed anything of the subject, was there before that
+reading, and then the claim isn't ours, or after it, and then the write is refused. Who comes to
+have it between our look and our write finds, where it says which versions it has read, that these
+aren't those any more.
+
+The claim is given back after that. Killed before, its process leaves what was changed, and a claim
+that is its own still: its keeper gives that back, or the ttl ends it.
+
+A content is announced in the subject's object before it is made, and taken away after that says
+that it is to go. Killed in between, its process leaves an entry there, by which `tidy` finds it.
+Nothing goes by itself here: whoever has done a work, lists results, or keeps a state directory
+tidies. How long is told by wall clocks, of who wrote it and of who looks.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import secrets
+from collections.abc import Mapping, Sequence
+
+from leasectl.engines.kubernetes.claims.claims import Claims
+from leasectl.engines.kubernetes.objects.edited import why_taken
+from leasectl.engines.kubernetes.objects.names import object_of_values
+from leasectl.engines.kubernetes.objects.objects import (
+    ContentObject,
+    Json,
+    ResourceObject,
+    Said,
+    ValuesObject,
+)
+from leasectl.engines.kubernetes.objects.reading import parse_object
+from leasectl.engines.kubernetes.objects.recognition import is_made_by
+from leasectl.engines.kubernetes.objects.store import Store
+from leasectl.engines.kubernetes.objects.value_objects import (
+    content_body,
+    object_of_content,
+    values_body,
+)
+from leasectl.engines.values import (
+    CONTENT,
+    Guard,
+    Parts,
+    Value,
+    ValueChange,
+    check_changes,
+    is_content,
+    parts_of,
+)
+from leasectl.errors import BackendUnreachable, CorruptState, LeaseError
+from leasectl.system.clock import Clock
+from leasectl.typed.hints import TYPE_CHECKING, Callable
+
+if TYPE_CHECKING:
+    from leasectl.state.event import Event
+
+LARGEST_CONTENT = 180 * 1024  # of 256 KiB that annotations may have, in base64 perhaps
+_MOST_TRIES = 20
+_MOST_TIDIED = 20  # subjects, at a time
+_TO_GO = 0.0
+
+
+class KubernetesValues:
+    """The values in one namespace.
+
+    Args:
+        store: Where they are.
+        claims: By which changes may be allowed.
+        tell: Called with the event of a change that was made.
+        clock: Where times come from.
+    """
+
+    largest_content = LARGEST_CONTENT
+
+    def __init__(
+        self, store: Store, claims: Claims, *, tell: Callable[[Event], None], clock: Clock
+    ) -> None:
+        self._store = store
+        self._claims = claims
+        self._tell = tell
+        self._clock = clock
+
+    # Reading
+
+    def get(self, key: str) -> Value | None:
+        parts = parts_of(key)
+        if is_content(key):
+            content = self._content(key)
+            return None if content is None else self._value(key, content.said)
+        found = self._find(parts)
+        said = None if found is None else found.said.get(_kind(parts))
+        return None if said is None else self._value(key, said)
+
+    def read(self, prefix: str) -> tuple[Value, ...]:
+        space, slash, _ = prefix.partition("/")
+        values = []
+        for found in self._all(space if slash else None):
+            for kind, said in found.said.items():
+                key = _key(found, kind)
+                value = self._value(key, said) if key.startswith(prefix) else None
+                if value is not None:
+                    values.append(value)
+        return tuple(sorted(values))
+
+    def _value(self, key: str, said: Said) -> Value | None:
+        if self._is_over(said.until):
+            return None
+        return Value(key, said.content, said.version, said.written_at)
+
+    def _is_over(self, until: float | None) -> bool:
+        return until is not None and until <= self._clock.wall()
+
+    def _find(self, parts: Parts) -> ValuesObject | None:
+        raw = self._store.get(object_of_values(parts.space, parts.subject))
+        return None if raw is None else self._read(raw)
+
+    def _content(self, key: str) -> ContentObject | None:
+        raw = self._store.get(object_of_content(key))
+        found = None if raw is None else parse_object(raw)
+        if raw is not None and not isinstance(found, ContentObject):
+            raise self._unreadable(raw)
+        return found if isinstance(found, ContentObject) else None
+
+    def _all(self, space: str | None) -> list[ValuesObject]:
+        return [self._read(raw) for raw in self._store.values(space).items]
+
+    def _read(self, raw: Json) -> ValuesObject:
+        found = parse_object(raw)
+        if not isinstance(found, ValuesObject):
+            raise self._unreadable(raw)
+        return found
+
+    def _unreadable(self, raw: Json) -> LeaseError:
+        why = why_taken(raw, self._store.collection.namespace)
+        return why or CorruptState("a Lease has the name of another kind of leasectl's")
+
+    # Writing
+
+    def change(
+        self,
+        changes: Sequence[ValueChange],
+        *,
+        guard: Guard | None = None,
+        event: Event | None = None,
+    ) -> bool:
+        check_changes(changes)
+        held = None
+        for _ in range(_MOST_TRIES):
+            found = self._find(parts_of(changes[0].key))
+            if guard is not None:  # only now: see above
+                held = self._held(guard)
+                if held is None:
+                    return False
+            if not self._are_as_they_have_to_be(changes, found):
+                return False
+            said, contents = self._after(changes, found)
+            if self._write(changes, found, said, contents):
+                break
+        else:
+            raise BackendUnreachable(
+                f"{changes[0].key} is changed faster than it is read; try again"
+            )
+        if held is not None and guard is not None and guard.frees:
+            self._claims.release(held, by="command")
+        if event is not None:
+            self._tell(event)
+        return True
+
+    def tidy(self) -> None:
+        with contextlib.suppress(LeaseError):
+            tidied = 0
+            for raw in self._store.values(None).items:
+                found = parse_object(raw)
+                if isinstance(found, ValuesObject) and tidied < _MOST_TIDIED:
+                    tidied += self._tidy(found)
+
+    def _tidy(self, found: ValuesObject) -> bool:
+        """Take away what is over of a subject; returns whether anything was."""
+        said = {kind: each for kind, each in found.said.items() if not self._is_over(each.until)}
+        contents = {
+            word: _TO_GO if self._is_over(until) else until
+            for word, until in found.contents.items()
+        }
+        if found.said and not said:
+            contents = dict.fromkeys(contents, _TO_GO)
+        if (said, contents) != (found.said, found.contents):
+            self._put(found, Parts(found.space, "", found.subject), said, contents)
+        elif _TO_GO in contents.values() or not (said or contents):
+            self._clear(found)  # as whoever was killed at that was to do
+        else:
+            return False
+        return True
+
+    def _held(self, guard: Guard) -> ResourceObject | None:
+        """The resource of the claim that allows a change; None where that isn't so any more."""
+        resource = self._store.resource(guard.name)
+        claim = None if resource is None else resource.claim
+        if resource is None or claim is None or claim.ended or self._claims.is_over(resource):
+            return None
+        is_it = claim.claim_key == self._store.with_state_id(guard.claim_key)
+        return resource if is_it and claim.fence == guard.fence else None
+
+    def _are_as_they_have_to_be(
+        self, changes: Sequence[ValueChange], found: ValuesObject | None
+    ) -> bool:
+        return all(
+            each.version is None or each.version == self._version(each.key, found)
+            for each in changes
+        )
+
+    def _version(self, key: str, found: ValuesObject | None) -> int:
+        """Which version is kept under a key; 0 for none."""
+        if is_content(key):
+            content = self._content(key)
+            said = None if content is None else content.said
+        else:
+            said = None if found is None else found.said.get(_kind(parts_of(key)))
+        return 0 if said is None or self._is_over(said.until) else said.version
+
+    def _after(
+        self, changes: Sequence[ValueChange], found: ValuesObject | None
+    ) -> tuple[dict[str, Said], dict[str, float | None]]:
+        """What is kept of a subject after changes, and which contents there are then."""
+        before = {} if found is None else found.said
+        said = {kind: each for kind, each in before.items() if not self._is_over(each.until)}
+        contents = {} if found is None else dict(found.contents)
+        for each in changes:
+            parts = parts_of(each.key)
+            if is_content(each.key):
+                if each.content is not None or parts.word in contents:
+                    contents[parts.word] = _TO_GO if each.content is None else self._until(each)
+            elif each.content is None:
+                said.pop(_kind(parts), None)
+            else:
+                said[_kind(parts)] = self._said(each)
+        if before and not said:  # nothing tells of them any more
+            new = [parts_of(each.key).word for each in changes if each.content is not None]
+            contents = {word: until if word in new else _TO_GO for word, until in contents.items()}
+        return said, contents
+
+    def _write(
+        self,
+        changes: Sequence[ValueChange],
+        found: ValuesObject | None,
+        said: Mapping[str, Said],
+        contents: Mapping[str, float | None],
+    ) -> bool:
+        """Have a subject be so; returns whether it was as it was read."""
+        parts = parts_of(changes[0].key)
+        is_nothing = found is None and not said and not contents
+        if not is_nothing and not self._put(found, parts, said, contents):
+            return False
+        for each in changes:
+            if is_content(each.key) and each.content is not None:
+                self._put_content(each.key, self._said(each))
+        return True
+
+    def _put(
+        self,
+        found: ValuesObject | None,
+        parts: Parts,
+        said: Mapping[str, Said],
+        contents: Mapping[str, float | None],
+    ) -> bool:
+        """Write the object of a subject; returns whether it was as it was read."""
+        body = values_body(found, parts, said, contents)
+        write = self._store.create if found is None else self._store.change
+        raw = write(body, is_made_by(body)).raw
+        if raw is not None and (_TO_GO in contents.values() or not (said or contents)):
+            with contextlib.suppress(LeaseError):  # it is done, and what is to go is noted
+                self._clear(self._read(raw))
+        return raw is not None
+
+    def _clear(self, found: ValuesObject) -> None:
+        """Take away the contents that are to go, and then what tells of them."""
+        kept = {word: until for word, until in found.contents.items() if until != _TO_GO}
+        for word in found.contents:
+            if word not in kept:
+                content = self._content(f"{found.space}/{CONTENT}/{found.subject}/{word}")
+                if content is not None:
+                    self._store.delete(content.id, as_seen=False)
+        if not kept and not found.said:
+            self._store.delete(found.id, as_seen=True)
+        elif kept != found.contents:
+            body = values_body(found, Parts(found.space, "", found.subject), found.said, kept)
+            self._store.change(body, is_made_by(body))
+
+    def _put_content(self, key: str, said: Said) -> None:
+        """Have a content be there; nobody else writes to its key."""
+
+        def is_ours(raw: Json) -> bool:
+            there = parse_object(raw)
+            return isinstance(there, ContentObject) and there.said.content == said.content
+
+        written = self._store.create(content_body(key, said), is_ours)
+        for _ in range(_MOST_TRIES):
+            if written.raw is not None:
+                return
+            seen = self._content(key)
+            if seen is None:
+                written = self._store.create(content_body(key, said), is_ours)
+            else:
+                written = self._store.change(content_body(key, said, seen), is_ours)
+        raise BackendUnreachable(f"{key} is changed faster than it is read; try again")
+
+    def _said(self, change: ValueChange) -> Said:
+        assert change.content is not None
+        version = 1 + secrets.randbelow(2**62)
+        return Said(change.content, version, self._clock.wall(), self._until(change))
+
+    def _until(self, change: ValueChange) -> float | None:
+        keep = change.keep_seconds
+        return None if keep is None else self._clock.wall() + keep
+
+
+def _kind(parts: Parts) -> str:
+    """What is said, as the object of a subject has it."""
+    return f"{parts.kind}/{parts.word}" if parts.word else parts.kind
+
+
+def _key(found: ValuesObject, kind: str) -> str:
+    said, _, word = kind.partition("/")
+    key = f"{found.space}/{said}/{found.subject}"
+    return f"{key}/{word}" if word else key

@@ -1,0 +1,208 @@
+"""A ticket as the process knows it that waits with it.
+
+It may become a claim without ever having been put: where nobody waits and there is enough. Its
+object is made by the waiter's thread, and renewed by the one that keeps it alive.
+"""
+
+from __future__ import annotations
+
+import threading
+
+from leasectl.engines.kubernetes.api.refusals import is_not_permitted
+from leasectl.engines.kubernetes.objects.bodies import Body, new_ticket
+from leasectl.engines.kubernetes.objects.names import new_ticket_object
+from leasectl.engines.kubernetes.objects.objects import Identity, Json, TicketObject
+from leasectl.engines.kubernetes.objects.reading import identity_of, parse_object
+from leasectl.engines.kubernetes.objects.view import PoolView
+from leasectl.engines.matching import want_of
+from leasectl.engines.ranking import effective_priority, next_rise
+from leasectl.errors import AccessRefused, InvalidRequest, LeaseError, NotAllowed
+from leasectl.model import Claimant, Request
+from leasectl.system.clock import Clock
+
+# Each is a request; a pool is seldom that large.
+MOST_AT_ONCE = 100
+
+
+def check_count(request: Request) -> None:
+    """Refuse what would take too long to claim.
+
+    Raises:
+        InvalidRequest: It asks for more than can be claimed one after the other.
+    """
+    if request.count > MOST_AT_ONCE:
+        raise InvalidRequest(
+            f"--count {request.count} is more than is granted at once on Kubernetes: "
+            f"{MOST_AT_ONCE} at most, because each takes a request"
+        )
+
+
+class OwnTicket:
+    """One ticket, from before it is put until it is gone or has become a claim.
+
+    Args:
+        claimant: Whose it is; what it asks for.
+        claim_key: Of the claimant, with its state id.
+        ttl_seconds: After so long without a renewal others take it for dead.
+        clock: Where times come from.
+
+    Attributes:
+        claimant: As given.
+        claim_key: As given.
+        ttl_seconds: As given.
+        object_name: Of its object, also before there is one.
+        is_tried: It may have been put, also if nobody has said so.
+        is_unsure: A claim of it was sent, and nobody has said what became of it.
+        claim_sent_at: When that claim, or the last one, was sent, on the elapsed clock.
+        refusal: Why it may not be renewed any more; None while it may.
+        unwatched: Why its waiter may not follow what happens, and never could; None where it may.
+    """
+
+    def __init__(
+        self, claimant: Claimant, claim_key: str, *, ttl_seconds: float, clock: Clock
+    ) -> None:
+        self.claimant = claimant
+        self.claim_key = claim_key
+        self.ttl_seconds = ttl_seconds
+        self.object_name = new_ticket_object()
+        self.is_tried = False
+        self.is_unsure = False
+        self.claim_sent_at = 0.0
+        self.refusal: AccessRefused | None = None
+        self.unwatched: NotAllowed | None = None
+        self._was_watched = False
+        self.has_paid = False  # the pool's pace has let it through already
+        self._clock = clock
+        self._made_at = clock.elapsed()
+        self._lock = threading.Lock()
+        # Under the lock:
+        self._object: TicketObject | None = None
+        self._put_at = self._sent_at = clock.elapsed()
+        self._is_gone = False
+
+    @property
+    def request(self) -> Request:
+        """What it asks for."""
+        return self.claimant.request
+
+    @property
+    def waited(self) -> float:
+        """How long ago the request was made, in seconds."""
+        return self._clock.elapsed() - self._made_at
+
+    # Its object
+
+    @property
+    def object(self) -> TicketObject | None:
+        """Its object as it was written here last; None before it is put."""
+        return self._object
+
+    @property
+    def is_gone(self) -> bool:
+        """Whether it was seen that somebody has taken it away."""
+        return self._is_gone
+
+    @property
+    def sent_at(self) -> float:
+        """When the last request was sent that gave it its full time, on the elapsed clock."""
+        return self._sent_at
+
+    @property
+    def is_overdue(self) -> bool:
+        """Whether others may have taken it for dead by now."""
+        is_put = self._object is not None
+        return is_put and self._clock.elapsed() - self._sent_at >= self.ttl_seconds
+
+    def body(self) -> Body:
+        """How it is put; its time counts from now."""
+        with self._lock:
+            self._sent_at = self._put_at = self._clock.elapsed()
+        self.is_tried = True
+        return new_ticket(
+            self.object_name,
+            self.claimant,
+            self.claim_key,
+            ttl_seconds=self.ttl_seconds,
+            wall=self._clock.wall(),
+        )
+
+    def note(self, raw: Json, *, sent_at: float | None = None) -> None:
+        """Its object is so now.
+
+        Args:
+            raw: The object.
+            sent_at: When the renewal was sent that has made it so; None where that wasn't one.
+        """
+        found = parse_object(raw)
+        with self._lock:
+            if isinstance(found, TicketObject):
+                place = found.place if self._object is None else self._object.place
+                self._object = found._replace(place=min(place, found.place))
+            if sent_at is not None:
+                self._sent_at = sent_at
+
+    def note_gone(self) -> None:
+        """Somebody has taken it away."""
+        self._is_gone = True
+
+    def is_it(self, raw: Json) -> bool:
+        """Tell whether an object is this ticket's, by its name, which nobody guesses."""
+        return identity_of(raw).name == self.object_name
+
+    def identity(self) -> Identity:
+        """Which object to take away; of one that nobody has told us of only the name is known."""
+        own = self._object
+        return Identity(self.object_name, "", 0) if own is None else own.id
+
+    # Its waiter's watch
+
+    def note_watched(self) -> None:
+        """Its waiter follows what happens."""
+        self._was_watched, self.unwatched = True, None
+
+    def note_unwatched(self, reason: LeaseError) -> None:
+        """Its waiter can't follow what happens.
+
+        Rights that were there and are gone may come again; those that were never there don't come
+        by themselves.
+        """
+        if not self._was_watched and is_not_permitted(reason):
+            self.unwatched = NotAllowed(str(reason))
+
+    # Its place
+
+    def as_seen(self, view: PoolView) -> TicketObject:
+        """It as a place in a queue: behind all that is in there as long as it isn't put."""
+        own, there = self._object, view.tickets.get(self.object_name)
+        if own is not None:
+            is_newer = there is not None and there.id.version > own.id.version
+            return there._replace(place=own.place) if there is not None and is_newer else own
+        request = self.request
+        return TicketObject(
+            Identity(self.object_name, "", 0),
+            {},
+            request.type,
+            view.version,
+            claim_key=self.claim_key,
+            holder_identity=self.claimant.holder_identity,
+            ttl_seconds=self.ttl_seconds,
+            want=want_of(request),
+            count=request.count,
+            priority=request.priority,
+            counts_as=request.priority,
+        )
+
+    # Its priority
+
+    def counts_as(self, view: PoolView) -> int:
+        """The priority that it is to count with by now."""
+        aging = view.pool.settings.aging_seconds if view.pool is not None else 0.0
+        waited = self._clock.elapsed() - self._put_at
+        return effective_priority(self.request.priority, waited, aging)
+
+    def rises_at(self, view: PoolView) -> float | None:
+        """When that is one more, on the elapsed clock; None for never."""
+        now = self._clock.elapsed()
+        aging = view.pool.settings.aging_seconds if view.pool is not None else 0.0
+        seconds = next_rise(now - self._put_at, aging)
+        return None if seconds is None else now + seconds

@@ -1,0 +1,237 @@
+"""Waiting on a real API server: the dead before one, servers that stop, edits by hand."""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from leasectl.backends.contract import Patience
+from leasectl.backends.pool.backend import PoolBackend
+from leasectl.engines.kubernetes.api.address import KubernetesAddress
+from leasectl.engines.kubernetes.api.choice import choose
+from leasectl.engines.kubernetes.api.opening import open_api
+from leasectl.engines.kubernetes.engine import WAITER_TTL_SECONDS
+from leasectl.engines.kubernetes.opening import Opened, open_kubernetes
+from leasectl.engines.kubernetes.waiting import waiter
+from leasectl.engines.kubernetes.waiting.waiter import FEW_NEXT
+from leasectl.errors import AccessRefused, Cancelled, NotAllowed
+from leasectl.model import Claimant, Lease, Request
+from leasectl.system.clock import Clock
+from leasectl.system.process import this_process
+from tests.kit.forking import ending, fork
+from tests.kit.journal import NoJournal
+from tests.kit.kubernetes.namespaces import Namespace
+from tests.kit.kubernetes.rights import LEAST_RULES
+from tests.kit.support import eventually
+
+TTL = 1.5
+ONE = Request("T")
+# For those who are to fail at a renewal: somebody may be about to look once more before it waits.
+LOOKING_RULES = ({**LEAST_RULES[0], "verbs": ["get", "list", "watch"]}, LEAST_RULES[1])
+
+
+class Processes:
+    """What would be processes, each on its own."""
+
+    def __init__(self, kubeconfig: Path) -> None:
+        self._choice = choose(KubernetesAddress(kubeconfig=str(kubeconfig)), {})
+        self.first = self.open()
+        self.warnings: list[str] = []
+
+    def open(self) -> Opened:
+        return open_kubernetes(
+            open_api(self._choice, clock=Clock()),
+            self._choice.namespace,
+            state_id="state",
+            lost=lambda key, names: None,
+            clock=Clock(),
+        )
+
+    def acquire(self, key: str, request: Request = ONE) -> tuple[Lease, ...]:
+        opened = self.open()
+        journal = NoJournal()
+        backend = PoolBackend("test:", opened.engine, opened, clock=Clock())
+        claimant = Claimant(key, key, request, this_process())
+        backend.acquire(claimant, journal, Patience(warn=self.warnings.append))
+        return journal.leases or ()
+
+    def begin(self, key: str, request: Request = ONE) -> list[object]:
+        """Acquire in a thread; what came of it is put into what is returned."""
+        ends: list[object] = []
+
+        def run() -> None:
+            try:
+                ends.append(self.acquire(key, request))
+            except Exception as error:
+                ends.append(error)
+
+        threading.Thread(target=run, daemon=True).start()
+        eventually(lambda: ends or self.is_waiting(key))  # it may have gone by then
+        return ends
+
+    def fork(self, key: str) -> int:
+        """Wait in a process of its own."""
+        pid = fork(lambda: self.acquire(key))
+        eventually(lambda: self.is_waiting(key))
+        return pid
+
+    def put_dead(self, key: str) -> None:
+        """A ticket of somebody who is killed right after it."""
+        request = Request("T", ttl_seconds=TTL)
+        dead = self.open().engine.waiter(Claimant(key, key, request), until=None)
+        dead.enqueue()
+        assert dead.claim().leases is None
+
+    def is_waiting(self, key: str) -> bool:
+        return bool(self.first.store.of_claim(key, "ticket").items)
+
+    def waiting(self) -> int:
+        return len(self.first.store.all("ticket").items)
+
+
+def _kill(pid: int) -> None:
+    os.kill(pid, signal.SIGKILL)
+    ending(pid)
+
+
+@pytest.fixture(params=[FEW_NEXT, 0], ids=["near", "far"])
+def processes(
+    kubeconfig: Path, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[Processes]:
+    """By what they follow who wait: the pool, or two tickets."""
+    monkeypatch.setattr(waiter, "FEW_NEXT", request.param)
+    processes = Processes(kubeconfig)
+    processes.first.pools.create_pool("T", ["T--00"])
+    yield processes
+
+
+def test_several_dead_in_a_row_cost_one_ttl(processes: Processes) -> None:
+    processes.acquire("holder")
+    for number in range(10):
+        processes.put_dead(f"dead-{number}")
+    ends = processes.begin("alive")
+    processes.first.engine.free("holder")
+    start = time.monotonic()
+    eventually(lambda: ends, timeout=20)
+    assert isinstance(ends[0], tuple), ends
+    assert time.monotonic() - start < 5 * TTL  # not ten, also on a machine that is busy
+    eventually(lambda: processes.waiting() == 0)  # what it got is told before its ticket goes
+
+
+def test_who_is_killed_on_the_same_machine_costs_nobody_a_ttl(processes: Processes) -> None:
+    processes.acquire("holder")
+    first, second = processes.fork("first"), processes.fork("second")
+    _kill(first)
+    ends = processes.begin("alive")
+    _kill(second)
+    processes.first.engine.free("holder")
+    eventually(lambda: ends, timeout=WAITER_TTL_SECONDS / 3)
+    assert isinstance(ends[0], tuple), ends
+
+
+def test_who_lives_keeps_its_place_for_many_ttls(processes: Processes) -> None:
+    processes.acquire("holder")
+    first = processes.begin("first", Request("T", ttl_seconds=2 * TTL))
+    second = processes.begin("second")
+    time.sleep(4 * TTL)
+    assert processes.waiting() == 2
+    processes.first.engine.free("holder")
+    eventually(lambda: first)
+    assert isinstance(first[0], tuple)
+    assert not second
+
+
+def test_who_is_withdrawn_hears_of_it_at_once(processes: Processes) -> None:
+    processes.acquire("holder")
+    ends = processes.begin("waiter")
+    processes.first.engine.withdraw("waiter")
+    eventually(lambda: ends, timeout=15)
+    assert isinstance(ends[0], Cancelled)
+
+
+def test_who_may_not_renew_any_more_is_told_and_gives_up_with_its_place(
+    processes: Processes, namespace: Namespace
+) -> None:
+    processes.acquire("holder")
+    ends = processes.begin("waiter", Request("T", ttl_seconds=2 * TTL))
+    namespace.account.permit(LOOKING_RULES)
+    eventually(lambda: ends)
+    assert isinstance(ends[0], AccessRefused)
+    assert ends[0].exit_code == 77, ends
+    assert "may not update leases" in str(ends[0])
+    (warning,) = processes.warnings
+    assert warning.startswith("waiting on, as the place in the queue should last: ")
+
+
+def test_who_may_not_watch_is_told_at_once_what_is_missing(
+    processes: Processes, namespace: Namespace
+) -> None:
+    processes.acquire("holder")
+    leases, events = LEAST_RULES
+    verbs = [verb for verb in leases["verbs"] if verb != "watch"]
+    namespace.account.permit(({**leases, "verbs": verbs}, events))
+    processes.put_dead("before")
+    ends = processes.begin("waiter")
+    eventually(lambda: ends, timeout=15)
+    assert isinstance(ends[0], NotAllowed)
+    said = str(ends[0])
+    assert f'may not watch leases.coordination.k8s.io in namespace "{namespace.name}"' in said
+    assert "leasectl kubernetes manifest" in said
+    assert processes.warnings == []
+    eventually(lambda: processes.waiting() == 1, what="only the dead one still waits")
+
+
+def test_who_may_again_in_time_has_lost_nothing(processes: Processes, namespace: Namespace) -> None:
+    processes.acquire("holder")
+    first = processes.begin("first", Request("T", ttl_seconds=6.0))
+    second = processes.begin("second", Request("T", ttl_seconds=60.0))
+    namespace.account.permit(LOOKING_RULES)
+    eventually(lambda: processes.warnings)
+    namespace.account.permit(LEAST_RULES)
+    processes.first.engine.free("holder")
+    eventually(lambda: first)
+    assert isinstance(first[0], tuple), first
+    assert not second
+
+
+def test_a_ticket_that_somebody_edits_keeps_its_place(
+    processes: Processes, namespace: Namespace
+) -> None:
+    processes.acquire("holder")
+    first, second = processes.begin("first"), processes.begin("second")
+    tickets = [each for each in namespace.lease_names() if each.startswith("leasectl-ticket-")]
+    for name in tickets:
+        ticket = namespace.lease(name)
+        if ticket["spec"]["holderIdentity"] == "second":
+            ticket["metadata"]["annotations"]["leasectl.dev/place"] = "1"
+        ticket["metadata"]["annotations"]["example.com/edited"] = "yes"
+        namespace.administrator.ok("PUT", f"{namespace.leases}/{name}", ticket)
+    assert not first
+    assert not second
+    processes.first.engine.free("holder")
+    eventually(lambda: first or second)
+
+
+def test_they_are_served_one_after_the_other(processes: Processes) -> None:
+    processes.acquire("holder")
+    waiting = [processes.begin(f"waiter-{number}") for number in range(6)]
+    before = "holder"
+    for number, ends in enumerate(waiting):
+        processes.first.engine.free(before)
+        eventually(lambda ends=ends: ends)  # type: ignore[misc]
+        assert isinstance(ends[0], tuple), ends
+        assert not any(waiting[number + 1 :])
+        before = f"waiter-{number}"
+
+
+def test_no_managed_fields_are_kept(processes: Processes, namespace: Namespace) -> None:
+    processes.acquire("holder", Request("T", ttl_seconds=30.0))
+    processes.first.engine.renew("holder")
+    (name,) = [each for each in namespace.lease_names() if each.startswith("t-00")]
+    assert "managedFields" not in namespace.lease(name)["metadata"]

@@ -1,0 +1,109 @@
+"""What the embedded pool tells of itself: of what is on record here, and of what isn't."""
+
+from __future__ import annotations
+
+import pytest
+
+from leasectl.engines.membership import Lifetime, cordon, join
+from leasectl.leases.release import release
+from leasectl.model import Handle, Request, whole
+from leasectl.state.event import Event
+from tests.kit.desk import Desk
+from tests.kit.desk import desk as desk
+
+REQUEST = Request("T", count=2, priority=7, ttl_seconds=60.0)
+
+
+@pytest.fixture
+def handle(desk: Desk) -> Handle:
+    """Holds two since ten seconds ago, by its second acquisition."""
+    desk.pool(2)
+    handle = desk.reacquire(desk.acquire(REQUEST))
+    desk.time.advance(10.0)
+    return handle
+
+
+def told(desk: Desk, kind: str) -> Event:
+    """The last that is told of a kind."""
+    return [each for each in desk.service.events.read() if each.kind == kind][-1]
+
+
+def known(handle: Handle) -> dict[str, object]:
+    return {
+        "type": "T",
+        "names": handle.names,
+        "fences": tuple(each.fence for each in handle.leases),
+        "handle": handle.id,
+        "acquisition": 2,
+        "holder_identity": handle.holder_identity,
+        "count": 2,
+        "priority": 7,
+        "ticket": 2,
+        "grant": 2,
+    }
+
+
+def test_of_an_end_all_is_told_that_was_known_of_the_grant(desk: Desk, handle: Handle) -> None:
+    granted = told(desk, "granted")
+    assert {key: getattr(granted, key) for key in known(handle)} == known(handle)
+    release(desk.service, whole(handle, by="run"))
+    ended = told(desk, "released")
+    assert {key: getattr(ended, key) for key in known(handle)} == known(handle)
+    assert (ended.by, ended.reason, ended.hold_seconds) == ("run", "", 10.0)
+    assert ended.time == desk.time.clock.wall()
+
+
+def test_what_runs_out_is_lost_and_released_by_its_ttl(desk: Desk, handle: Handle) -> None:
+    desk.time.advance(50.0)
+    desk.acquire(Request("T"))
+    for kind in ("lost", "released"):
+        ended = told(desk, kind)
+        assert {key: getattr(ended, key) for key in known(handle)} == known(handle)
+        assert (ended.by, ended.hold_seconds) == ("ttl", 60.0)
+
+
+def test_of_what_nothing_is_on_record_as_much_is_told_as_is_seen(
+    desk: Desk, handle: Handle
+) -> None:
+    with desk.state.transaction() as db:
+        db.execute("DELETE FROM handle")
+        db.execute("UPDATE resource SET ticket = NULL, grant_number = NULL")
+    with desk.service.atomic():
+        assert desk.service.backend_of(handle).release(handle.id, ()) == handle.names
+    ended = told(desk, "released")
+    unknown = {"acquisition": 0, "priority": 0, "ticket": 0, "grant": 0}
+    assert {key: getattr(ended, key) for key in known(handle)} == {**known(handle), **unknown}
+    assert ended.hold_seconds == 10.0  # by the wall clock
+
+
+class TestANameOfAPool:
+    def test_that_is_changed_is_told_of_in_words(self, desk: Desk) -> None:
+        desk.pool(2)
+        members = desk.service.members
+        members.update(["T--00"], lambda each, _: cordon(each, is_cordoned=True))
+        event = told(desk, "pool changed")
+        assert (event.names, event.reason) == (("T--00",), "1 resource cordoned")
+
+    def test_that_is_added_or_removed_by_hand_is_told_of_once(self, desk: Desk) -> None:
+        desk.pool(2)
+        desk.service.pools.add_resources("T", ["T--02"])
+        desk.service.pools.remove_resources("T", ["T--00"], force=False)
+        events = [each for each in desk.service.events.read() if each.kind.startswith("pool")]
+        assert [(each.kind, each.names) for each in events] == [
+            ("pool made", ("T--00", "T--01")),
+            ("pool changed", ("T--02",)),
+            ("pool changed", ("T--00",)),
+        ]
+
+    def test_whose_time_is_over_is_gone_for_who_changes_it(self, desk: Desk) -> None:
+        desk.pool(1)
+        desk.pool(1, "U")
+        members = desk.service.members
+        lives = Lifetime(ttl_seconds=5.0)
+        members.update(["n"], lambda each, pools: join(each, "T", pools, lifetime=lives))
+        desk.time.advance(5.0)
+        seen = members.update(["n"], lambda each, _: each).before[0]
+        assert seen.pool is None
+        # So it may go where it isn't awaited, without having left.
+        members.update(["n"], lambda each, pools: join(each, "U", pools, lifetime=lives))
+        assert members.members(["n"])[0].pool == "U"

@@ -1,0 +1,130 @@
+"""leasectl.engines.local.witness: since when each could have come, and what is done about that."""
+
+from __future__ import annotations
+
+import pytest
+
+from leasectl.engines.contract import SUSPENDED_AFTER_SECONDS
+from leasectl.engines.facts import PoolSettings
+from leasectl.engines.local.witness import LocalWitness
+from leasectl.engines.membership import Lifetime, join
+from leasectl.model import Process, Request
+from leasectl.system.process import this_process
+from tests.kit.desk import Desk
+from tests.kit.desk import desk as desk
+
+DEAD = this_process()._replace(start_time=1)
+
+
+@pytest.fixture
+def witness(desk: Desk) -> LocalWitness:
+    """Of a pool of one, and of what it tells of those who went away."""
+    desk.pool(1)
+    return LocalWitness(desk.state, lost=desk.service.losses.tell, clock=desk.time.clock)
+
+
+def put(desk: Desk, number: int, process: Process | None = None) -> None:
+    """Put a ticket of a waiter that never comes."""
+    desk.state.db.execute("UPDATE pool SET last_ticket = ? WHERE type = 'T'", (number,))
+    desk.state.db.execute(
+        "INSERT INTO ticket VALUES ('T', ?, ?, ?, 1, 0, ?, 'nobody-listens')",
+        (number, f"T-{number}", f"job/1/host/T-{number}", process and process.encode()),
+    )
+
+
+def looks(desk: Desk, witness: LocalWitness, after: float) -> tuple[list[int], float | None]:
+    """Have it look after a time: whom it has suspended then, and in how long it looks again."""
+    desk.time.advance(after)
+    found = [able.ticket.number for able in witness.look()]
+    due = witness.due()
+    return found, None if due is None else due - desk.time.clock.elapsed()
+
+
+def test_who_is_next_counts_from_when_the_one_before_was_suspended(
+    desk: Desk, witness: LocalWitness
+) -> None:
+    for number in (1, 2, 3):
+        put(desk, number)
+    assert looks(desk, witness, 0.0) == ([], SUSPENDED_AFTER_SECONDS)
+    assert looks(desk, witness, SUSPENDED_AFTER_SECONDS) == ([1], SUSPENDED_AFTER_SECONDS)
+    # Whoever calls it in between has it look, and nobody begin anew.
+    assert looks(desk, witness, 4.0) == ([], SUSPENDED_AFTER_SECONDS - 4.0)
+    assert looks(desk, witness, SUSPENDED_AFTER_SECONDS - 4.0) == ([2], SUSPENDED_AFTER_SECONDS)
+
+
+def test_the_dead_are_taken_away_at_once_and_nobody_is_suspended_for_that(
+    desk: Desk, witness: LocalWitness
+) -> None:
+    put(desk, 1, DEAD)
+    put(desk, 2)
+    put(desk, 3)
+    assert looks(desk, witness, 0.0) == ([], SUSPENDED_AFTER_SECONDS)
+    assert desk.tickets() == [2, 3]
+
+
+def test_who_could_not_claim_has_nothing_to_come_for(desk: Desk, witness: LocalWitness) -> None:
+    handle = desk.acquire(Request("T", ttl_seconds=30.0))
+    put(desk, 1)
+    put(desk, 2)
+    assert looks(desk, witness, 0.0) == ([], 30.0)
+    assert looks(desk, witness, 29.0) == ([], 1.0)
+    assert looks(desk, witness, 1.0) == ([], SUSPENDED_AFTER_SECONDS)
+    assert desk.record(handle).lost
+    assert looks(desk, witness, SUSPENDED_AFTER_SECONDS) == ([1], SUSPENDED_AFTER_SECONDS)
+
+
+def test_under_a_pace_the_first_counts_from_when_it_may_be_granted(
+    desk: Desk, witness: LocalWitness
+) -> None:
+    desk.service.pools.add_resources("T", ["T--01"])
+    desk.service.pools.change_settings("T", PoolSettings(pace_seconds=20.0))
+    desk.acquire()
+    put(desk, 1)
+    put(desk, 2)
+    assert looks(desk, witness, 0.0) == ([], 20.0 + SUSPENDED_AFTER_SECONDS)
+    assert looks(desk, witness, 20.0) == ([], SUSPENDED_AFTER_SECONDS)
+    assert looks(desk, witness, SUSPENDED_AFTER_SECONDS)[0] == [1]
+
+
+def test_what_was_had_in_between_is_not_what_somebody_let_lie(
+    desk: Desk, witness: LocalWitness
+) -> None:
+    put(desk, 1)
+    put(desk, 2)
+    looks(desk, witness, 0.0)
+    desk.state.db.execute("UPDATE resource SET fence = fence + 1")  # as who is better takes it
+    assert looks(desk, witness, 6.0) == ([], SUSPENDED_AFTER_SECONDS)
+    assert looks(desk, witness, 6.0) == ([], SUSPENDED_AFTER_SECONDS - 6.0)
+
+
+def test_is_needed_for_those_behind_others_and_for_names_that_are_there_for_a_time(
+    desk: Desk, witness: LocalWitness
+) -> None:
+    put(desk, 1)
+    assert not witness.is_needed()
+    put(desk, 2)
+    assert witness.is_needed()
+    desk.state.db.execute("DELETE FROM ticket")
+    assert not witness.is_needed()
+    lives = Lifetime(ttl_seconds=5.0)
+    desk.service.members.update(["n"], lambda each, pools: join(each, "T", pools, lifetime=lives))
+    assert witness.is_needed()
+    assert looks(desk, witness, 0.0) == ([], 5.0)
+    assert looks(desk, witness, 5.0) == ([], None)
+    assert not witness.is_needed()
+    assert desk.service.members.members(["n"])[0].pool is None
+
+
+def test_watches_who_was_told_to_go_and_who_has_a_name_stay(
+    desk: Desk, witness: LocalWitness
+) -> None:
+    handle = desk.acquire(guard=this_process())
+    desk.service.pools.end_early(handle.id, handle.names, guard=DEAD, reason="")
+    lives = Lifetime(process=this_process())
+    desk.service.members.update(["n"], lambda each, pools: join(each, "T", pools, lifetime=lives))
+    assert sorted(witness.guards()) == sorted([DEAD, this_process()])
+    assert witness.has_any_guard_ended()
+    witness.look()
+    assert witness.guards() == [this_process()]
+    assert not witness.has_any_guard_ended()
+    assert desk.held() == {}

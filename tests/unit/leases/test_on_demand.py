@@ -1,0 +1,137 @@
+"""leasectl.leases.on_demand: pools that are there as long as somebody needs them."""
+
+from __future__ import annotations
+
+import pytest
+
+from leasectl.engines.values import ValueChange
+from leasectl.errors import NotSupported, StateUnwritable
+from leasectl.leases.on_demand import PoolOnDemand, is_needed, remove_unused, round_key
+from leasectl.model import Request
+from leasectl.state import keeper_process
+from leasectl.state.directory import State
+from leasectl.state.made_pools import MadePool, MadePools
+from leasectl.system.process import this_process
+from leasectl.text.naming import reserved_type
+from tests.kit.desk import Desk
+
+WORK = reserved_type("0" * 64)
+US = MadePool("local:", "", WORK, this_process())
+
+
+@pytest.fixture
+def pool(desk: Desk) -> PoolOnDemand:
+    return PoolOnDemand(desk.service, WORK)
+
+
+def known(desk: Desk) -> list[MadePool]:
+    return MadePools(desk.state).all()
+
+
+def pools(desk: Desk) -> list[str]:
+    return [each.type for each in desk.service.pools.pools()]
+
+
+def test_who_needs_one_says_so_once_and_has_the_keeper_know(
+    desk: Desk, pool: PoolOnDemand, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    woken: list[State] = []
+    monkeypatch.setattr(keeper_process, "wake", woken.append)
+    pool.need()
+    assert (known(desk), pools(desk), woken) == ([US], [], [desk.state])
+    pool.need()
+    assert woken == [desk.state]
+
+
+def test_it_is_made_of_one_resource_of_its_name_by_whoever_is_first(
+    desk: Desk, pool: PoolOnDemand
+) -> None:
+    pool.need()
+    assert pool.make()
+    assert not pool.make()
+    assert not PoolOnDemand(desk.service, WORK).make()
+    ((made),) = desk.service.pools.pools()
+    assert (made.type, [each.name for each in made.resources]) == (WORK, [WORK])
+
+
+def test_where_there_are_no_pools_that_is_said(desk: Desk) -> None:
+    with pytest.raises(NotSupported):
+        PoolOnDemand(desk.as_caller(desk.caller, "none:"), WORK).make()
+
+
+def test_it_goes_with_its_round_when_nobody_needs_it_any_more(
+    desk: Desk, pool: PoolOnDemand
+) -> None:
+    pool.need()
+    pool.make()
+    key = round_key(WORK)
+    desk.service.values.change([ValueChange(key, b"1", None)])
+    pool.leave()
+    assert (known(desk), pools(desk)) == ([], [])
+    assert desk.service.values.get(key) is None
+
+
+def test_it_stays_for_others_who_hold_it_or_wait(desk: Desk, pool: PoolOnDemand) -> None:
+    pool.need()
+    pool.make()
+    assert not is_needed(desk.service.pools, WORK)
+    desk.acquire(Request(WORK))
+    assert is_needed(desk.service.pools, WORK)
+    desk.service.values.change([ValueChange(round_key(WORK), b"1", None)])
+    pool.leave()
+    assert (known(desk), pools(desk)) == ([], [WORK])
+    assert desk.service.values.get(round_key(WORK)) is not None
+
+
+def test_who_never_needed_it_takes_nothing_away(desk: Desk, pool: PoolOnDemand) -> None:
+    desk.service.pools.create_pool(WORK, [WORK])
+    pool.leave()
+    assert pools(desk) == [WORK]
+
+
+def test_who_has_left_may_need_it_again(desk: Desk, pool: PoolOnDemand) -> None:
+    for _ in range(2):
+        pool.need()
+        assert known(desk) == [US]
+        assert pool.make()
+        pool.leave()
+        assert known(desk) == []
+
+
+def test_what_is_left_to_the_keeper_stays_on_record(desk: Desk, pool: PoolOnDemand) -> None:
+    pool.need()
+    pool.make()
+    pool.leave_to_keeper()
+    pool.leave()
+    assert (known(desk), pools(desk)) == ([US], [WORK])
+
+
+def test_what_can_not_be_removed_now_stays_on_record(
+    desk: Desk, pool: PoolOnDemand, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: object) -> None:
+        raise StateUnwritable("no space left")
+
+    pool.need()
+    pool.make()
+    monkeypatch.setattr("leasectl.leases.on_demand.remove_unused", full)
+    pool.leave()
+    assert (known(desk), pools(desk)) == ([US], [WORK])
+
+
+def test_it_is_known_whether_one_was_there_to_be_removed(desk: Desk, pool: PoolOnDemand) -> None:
+    backend = desk.service.backend_at("local:", "")
+    assert not remove_unused(backend, WORK)
+    pool.make()
+    desk.acquire(Request(WORK))
+    assert remove_unused(backend, WORK)
+    assert pools(desk) == [WORK]
+    desk.service.pools.end_early(*_held(desk), guard=None, reason="")
+    assert remove_unused(backend, WORK)
+    assert pools(desk) == []
+    assert not is_needed(desk.service.pools, WORK)
+
+
+def _held(desk: Desk) -> tuple[str, list[str]]:
+    ((name, owner),) = desk.held().items()
+    return owner, [name]

@@ -1,0 +1,143 @@
+"""leasectl.run.leased_command: a child that never becomes its command, and one that does."""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from leasectl.backends.contract import Patience
+from leasectl.errors import Cancelled, Interrupted, LeaseLost
+from leasectl.leases.acquire import acquire
+from leasectl.leases.release import release
+from leasectl.leases.release_forced import release_by_force
+from leasectl.leases.service import Service
+from leasectl.model import Handle, Request, whole
+from leasectl.run.child import Child, Ending
+from leasectl.run.leased_command import LeasedCommand, give_back
+from leasectl.run.plan import Plan
+from leasectl.run.supervision import Supervisor
+from leasectl.state import keeper_process
+from leasectl.system.process import this_process
+from leasectl.system.signals import SignalDescriptor
+from tests.kit.desk import Desk
+from tests.kit.support import eventually
+
+HOUR = 3600.0
+
+
+@pytest.fixture(autouse=True)
+def keeper(monkeypatch: pytest.MonkeyPatch) -> None:
+    """There is one, and it lives."""
+    monkeypatch.setattr(keeper_process, "running", lambda state: this_process())
+
+
+@pytest.fixture
+def signals() -> Iterator[SignalDescriptor]:
+    descriptor = SignalDescriptor((signal.SIGTERM,))
+    yield descriptor
+    signal.pthread_sigmask(signal.SIG_SETMASK, descriptor.mask_before)
+
+
+@pytest.fixture
+def handle(desk: Desk) -> Handle:
+    desk.pool(1)
+    return acquire(desk.service, Request("T"), patience=Patience(), followed=True)
+
+
+@pytest.fixture
+def began(tmp_path: Path) -> Path:
+    """Is there when the command has begun."""
+    return tmp_path / "began"
+
+
+@pytest.fixture
+def child(began: Path, signals: SignalDescriptor) -> Child:
+    argv = ("/bin/sh", "-c", f'echo >"{began}"; exit 3')
+    return Child(argv[0], argv, dict(os.environ), signals)
+
+
+@pytest.fixture
+def command(desk: Desk, handle: Handle, signals: SignalDescriptor) -> LeasedCommand:
+    plan = Plan(command=("sh",), request=Request("T"))
+    supervisor = Supervisor(plan, signals, warn=lambda _: None, clock=desk.time.clock)
+    return LeasedCommand(desk.service, handle, supervisor, clock=desk.time.clock)
+
+
+def is_gone(child: Child) -> bool:
+    with pytest.raises(ChildProcessError):
+        os.waitpid(child.pid, os.WNOHANG)
+    return True
+
+
+def test_it_is_the_guard_of_its_lease_while_it_runs(
+    desk: Desk, handle: Handle, command: LeasedCommand, child: Child, began: Path
+) -> None:
+    assert command.run(child, "sh", wait_seconds=None) == Ending(3)
+    record = desk.record(handle)
+    assert record.guard is not None
+    assert (record.guard.pid, record.runner) == (child.pid, this_process())
+    assert began.exists()
+    give_back(desk.service, record, warn=pytest.fail)
+    assert desk.held() == {}
+    assert desk.service.handles.load(handle.id) is None
+
+
+def test_what_was_released_before_it_follows_begins_nothing(
+    desk: Desk, handle: Handle, command: LeasedCommand, child: Child, began: Path
+) -> None:
+    release(desk.service, whole(handle))
+    with pytest.raises(Cancelled, match="released before it could be used"):
+        command.run(child, "sh", wait_seconds=None)
+    assert is_gone(child)
+    assert not began.exists()
+
+
+def test_what_was_lost_before_it_follows_begins_nothing(
+    desk: Desk, handle: Handle, command: LeasedCommand, child: Child, began: Path
+) -> None:
+    release_by_force(desk.service, handle.names, reason="")
+    with pytest.raises((Cancelled, LeaseLost)):
+        command.run(child, "sh", wait_seconds=None)
+    assert is_gone(child)
+    assert not began.exists()
+
+
+def test_what_is_released_while_it_is_held_back_begins_nothing(
+    desk: Desk, handle: Handle, command: LeasedCommand, child: Child, began: Path
+) -> None:
+    def release_what_it_follows(service: Service) -> tuple[str, ...]:
+        eventually(lambda: service.handles.require(handle.id).runner == this_process())
+        eventually(lambda: service.handles.require(handle.id).guard)
+        return release(service, whole(handle))
+
+    released = desk.beside(release_what_it_follows)
+    with pytest.raises(Cancelled, match="released before it could be used"):
+        command.run(child, "sh", wait_seconds=None, start_delay_seconds=HOUR)
+    assert released.result(timeout=10) == handle.names
+    assert is_gone(child)
+    assert not began.exists()
+
+
+def test_a_signal_while_it_is_held_back_ends_all(
+    handle: Handle, command: LeasedCommand, child: Child, began: Path
+) -> None:
+    # Which has a descriptor in this thread; what others have left behind may be there, too.
+    signal.pthread_kill(threading.get_ident(), signal.SIGTERM)
+    with pytest.raises(Interrupted):
+        command.run(child, "sh", wait_seconds=None, start_delay_seconds=HOUR)
+    assert is_gone(child)
+    assert not began.exists()
+
+
+def test_one_that_is_killed_before_it_begins_says_how_it_ended(
+    desk: Desk, handle: Handle, command: LeasedCommand, child: Child, began: Path
+) -> None:
+    os.kill(child.pid, signal.SIGKILL)
+    ending = command.run(child, "sh", wait_seconds=None, start_delay_seconds=HOUR)
+    assert ending.signum == signal.SIGKILL
+    assert not began.exists()

@@ -1,0 +1,64 @@
+"""leasectl.state.releasing: which releases are under way on a server."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from leasectl.state.directory import State
+from leasectl.state.releasing import GivingBack
+from leasectl.system.process import identify, this_process
+
+US, INIT = this_process(), identify(1)
+DEAD = US._replace(start_time=1)
+
+
+@pytest.fixture
+def state(state_dir: Path) -> Iterator[State]:
+    with_it = State.open(str(state_dir))
+    yield with_it
+    with_it.close()
+
+
+@pytest.fixture
+def under_way(state: State) -> Iterator[GivingBack]:
+    with state.transaction():
+        yield GivingBack(state, "etcd://here:1 T-1/1")
+
+
+def test_each_process_is_on_record_for_each_name_once(under_way: GivingBack) -> None:
+    for process in (US, INIT, US):
+        under_way.start(["a", "b"], process)
+    assert (
+        sorted(under_way.processes("a")) == sorted(under_way.processes("b")) == sorted([US, INIT])
+    )
+    assert under_way.processes("c") == []
+
+
+def test_that_one_is_certain_says_nothing_of_those_who_are_at_it_still(
+    under_way: GivingBack,
+) -> None:
+    for process in (US, INIT, DEAD):
+        under_way.start(["a", "b"], process)
+    under_way.settled("a", US)
+    assert under_way.processes("a") == [INIT]
+    assert sorted(under_way.processes("b")) == sorted([US, INIT, DEAD])
+
+
+def test_who_stops_trying_leaves_what_others_try(under_way: GivingBack) -> None:
+    for process in (US, DEAD):
+        under_way.start(["a", "b", "c"], process)
+    under_way.stopped(["a", "b"], US)
+    assert under_way.processes("a") == under_way.processes("b") == [DEAD]
+    assert sorted(under_way.processes("c")) == sorted([US, DEAD])
+
+
+def test_what_is_released_elsewhere_is_another_lease(state: State, under_way: GivingBack) -> None:
+    elsewhere = GivingBack(state, "etcd://here:1 T-1/2")
+    under_way.start(["a"], US)
+    assert elsewhere.processes("a") == []
+    elsewhere.start(["a"], US)
+    elsewhere.stopped(["a"], US)
+    assert under_way.processes("a") == [US]

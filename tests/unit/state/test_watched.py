@@ -1,0 +1,182 @@
+"""leasectl.state.watched: what a keeper reads of handles that have changed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from leasectl.errors import CorruptState
+from leasectl.model import Handle, Request, whole
+from leasectl.state import watched
+from leasectl.state.directory import State
+from leasectl.state.handles import Handles
+from leasectl.state.watched import Changes, WatchedHandles
+from leasectl.system.process import this_process
+
+US = this_process()
+
+
+@pytest.fixture
+def state(state_dir: Path) -> Iterator[State]:
+    state = State.open(str(state_dir))
+    yield state
+    state.close()
+
+
+@pytest.fixture
+def handles(state: State) -> Handles:
+    return Handles(state)
+
+
+@pytest.fixture
+def keeper(state: State) -> WatchedHandles:
+    return WatchedHandles(state)
+
+
+def made(handles: Handles, state: State, handle_id: str, **fields: object) -> Handle:
+    """One that is held, and is the keeper's because of its guard."""
+    handle = Handle(
+        id=handle_id,
+        backend="local:",
+        request=Request("T"),
+        owner="job/1",
+        holder_identity=f"job/1/host/{handle_id}",
+        state="acquiring",
+        acquisition=1,
+        guard=US,
+    )._replace(**fields)  # type: ignore[arg-type]
+    with state.transaction():
+        handles.create(handle, remote=False)
+        handles.grant(handle, (), None, now=1.0)
+    return handle
+
+
+NOTHING = Changes({}, are_all=False)
+
+
+def test_at_first_all_are_read(state: State, handles: Handles, keeper: WatchedHandles) -> None:
+    assert keeper.changes() == Changes({}, are_all=True)
+    made(handles, state, "T-1", runner=US, acquisition=3)
+    made(handles, state, "T-2", guard=None)  # which nobody sees to
+    for each in (WatchedHandles(state), keeper):
+        changes = each.changes()
+        assert changes.are_all
+        (found,) = changes.handles.values()
+        assert found is not None
+        assert (found.id, found.acquisition, found.is_held) == ("T-1", 3, True)
+        assert (found.guard, found.waiter, found.runner, found.ttl_seconds) == (US, None, US, None)
+
+
+def test_then_what_has_changed_is_read_once(
+    state: State, handles: Handles, keeper: WatchedHandles
+) -> None:
+    first, second = (made(handles, state, each) for each in ("T-1", "T-2"))
+    assert set(keeper.changes().handles) == {"T-1", "T-2"}
+    assert keeper.changes() == NOTHING
+    made(handles, state, "T-3")
+    with state.transaction():
+        handles.release(second, now=2.0)
+    changes = keeper.changes()
+    assert (changes.are_all, set(changes.handles)) == (False, {"T-2", "T-3"})
+    assert changes.handles["T-2"] is None
+    assert changes.handles["T-3"] == keeper.one("T-3")
+    assert keeper.changes() == NOTHING
+    with state.transaction():
+        handles.forget(first.id, 1)
+    assert keeper.changes() == Changes({"T-1": None}, are_all=False)
+    assert keeper.one("T-1") is keeper.one("T-nobody") is None
+    assert [each.id for each in keeper.all()] == ["T-3"]
+
+
+def test_what_the_keeper_is_given_to_release_later_is_new_to_it(
+    state: State, handles: Handles, keeper: WatchedHandles
+) -> None:
+    handle = made(handles, state, "T-1", guard=None)
+    made(handles, state, "T-2")
+    assert set(keeper.changes().handles) == {"T-2"}
+    with state.transaction():
+        handles.timers.arm(whole(handle), 9.0)
+    assert keeper.changes().handles == {"T-1": keeper.one("T-1")}
+
+
+@pytest.mark.parametrize(
+    ("request_", "fields", "ttl"),
+    [
+        (Request("T", ttl_seconds=60.0), {"explicit_ttl": False}, 60.0),
+        (Request("T", ttl_seconds=60.0), {"explicit_ttl": True}, 60.0),
+        (Request("T", ttl_seconds=60.0, scope="test"), {"explicit_ttl": True}, None),
+        (Request("T"), {}, None),
+    ],
+)
+def test_a_ttl_is_known_of_those_that_are_renewed_alone(
+    state: State,
+    handles: Handles,
+    keeper: WatchedHandles,
+    request_: Request,
+    fields: dict[str, object],
+    ttl: float | None,
+) -> None:
+    made(handles, state, "T-1", request=request_, **fields)
+    found = keeper.one("T-1")
+    assert found is not None
+    assert found.ttl_seconds == ttl
+
+
+class TestTrimming:
+    KEPT = 5
+
+    @pytest.fixture(autouse=True)
+    def few(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(watched, "_KEPT", self.KEPT)
+
+    def change(self, state: State, handle: Handle, times: int) -> None:
+        for number in range(times):
+            with state.transaction() as db:
+                runner = US._replace(pid=number + 2).encode()
+                db.execute("UPDATE handle SET runner = ? WHERE id = ?", (runner, handle.id))
+
+    def notes(self, state: State) -> list[int]:
+        return [n for (n,) in state.query("SELECT number FROM handle_change ORDER BY number")]
+
+    def test_leaves_the_last_for_who_reads_from_there(
+        self, state: State, handles: Handles, keeper: WatchedHandles
+    ) -> None:
+        other = WatchedHandles(state)
+        handle = made(handles, state, "T-1")
+        keeper.changes()
+        self.change(state, handle, 2 * self.KEPT)
+        other.changes()
+        before = self.notes(state)
+        keeper.trim()
+        assert self.notes(state) == before  # it has not read those yet
+        keeper.changes()
+        keeper.trim()
+        assert self.notes(state) == before[-self.KEPT :]
+        self.change(state, handle, 1)
+        for each in (keeper, other):
+            assert each.changes() == Changes({"T-1": keeper.one("T-1")}, are_all=False)
+        keeper.trim()
+        assert len(self.notes(state)) == self.KEPT + 1  # not each time
+
+    def test_has_who_was_away_for_long_read_all_again(
+        self, state: State, handles: Handles, keeper: WatchedHandles
+    ) -> None:
+        other = WatchedHandles(state)
+        handle = made(handles, state, "T-1")
+        other.changes()
+        self.change(state, handle, 2 * self.KEPT)
+        keeper.changes()
+        keeper.trim()
+        assert other.changes() == Changes({"T-1": keeper.one("T-1")}, are_all=True)
+
+
+def test_a_process_that_none_can_be_is_damage(
+    state: State, handles: Handles, keeper: WatchedHandles
+) -> None:
+    made(handles, state, "T-1")
+    with state.transaction() as db:
+        db.execute("UPDATE handle SET guard = 'somebody'")
+    with pytest.raises(CorruptState, match='holds a bad record of "T-1"'):
+        keeper.changes()
