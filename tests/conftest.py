@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from leasectl.system import signals
 from tests.kit.boskos.fixture import any_boskos as any_boskos
 from tests.kit.boskos.fixture import boskos as boskos
 from tests.kit.boskos.fixture import shared_boskos as shared_boskos
@@ -38,11 +39,12 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 @pytest.fixture(autouse=True)
-def no_signal_stays_blocked() -> Iterator[None]:
-    """Or the processes that later tests start would never hear of it."""
+def no_signal_stays_heeded() -> Iterator[None]:
+    """Nor blocked, or the processes that later tests start would never hear of it."""
     before = signal.pthread_sigmask(signal.SIG_BLOCK, ())
     yield
     assert signal.pthread_sigmask(signal.SIG_SETMASK, before) == before
+    assert signals.current() is None
 
 
 @pytest.fixture(scope="session")

@@ -4,19 +4,11 @@ from __future__ import annotations
 
 import os
 import signal
-from collections.abc import Iterator
 
 import pytest
 
 from leasectl.run.child import Child, Ending
 from leasectl.system.signals import SignalDescriptor
-
-
-@pytest.fixture
-def signals() -> Iterator[SignalDescriptor]:
-    descriptor = SignalDescriptor((signal.SIGTERM,))
-    yield descriptor
-    signal.pthread_sigmask(signal.SIG_SETMASK, descriptor.mask_before)
 
 
 @pytest.mark.parametrize("handler", [signal.SIG_IGN, signal.default_int_handler])

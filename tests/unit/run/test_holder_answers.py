@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import os
 import select
-import signal
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Callable
@@ -125,12 +124,6 @@ class TestByItsRequest:
 
 class TestByACommand:
     """It says by its exit code what can be given back."""
-
-    @pytest.fixture
-    def signals(self) -> Iterator[SignalDescriptor]:
-        descriptor = SignalDescriptor((signal.SIGTERM,))
-        yield descriptor
-        signal.pthread_sigmask(signal.SIG_SETMASK, descriptor.mask_before)
 
     @pytest.fixture
     def asked(self) -> list[tuple[str, ...]]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import signal
 import threading
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -34,13 +33,6 @@ HOUR = 3600.0
 def keeper(monkeypatch: pytest.MonkeyPatch) -> None:
     """There is one, and it lives."""
     monkeypatch.setattr(keeper_process, "running", lambda state: this_process())
-
-
-@pytest.fixture
-def signals() -> Iterator[SignalDescriptor]:
-    descriptor = SignalDescriptor((signal.SIGTERM,))
-    yield descriptor
-    signal.pthread_sigmask(signal.SIG_SETMASK, descriptor.mask_before)
 
 
 @pytest.fixture

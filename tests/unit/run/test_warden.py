@@ -7,7 +7,6 @@ import os
 import signal
 import sys
 import time
-from collections.abc import Iterator
 from pathlib import Path
 from typing import NoReturn
 
@@ -21,13 +20,6 @@ from leasectl.system.signals import SignalDescriptor
 from tests.kit.support import eventually
 
 SHELL = "/bin/sh"
-
-
-@pytest.fixture
-def signals() -> Iterator[SignalDescriptor]:
-    descriptor = SignalDescriptor((signal.SIGTERM, signal.SIGUSR1))
-    yield descriptor
-    signal.pthread_sigmask(signal.SIG_SETMASK, descriptor.mask_before)
 
 
 def child_of(signals: SignalDescriptor, script: str, *, stdout: int | None = None) -> Child:
