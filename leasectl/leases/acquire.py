@@ -122,18 +122,18 @@ def turn(
     Args:
         service: On the backend that the leases come from.
         request: What is wanted.
-        handle_id: The id of the new handle; there must be no record of it.
+        handle_id: The id of the new handle, which an earlier one may have had; there must be no
+            record of it.
         patience: How long to wait; whoever drives the generator sees to interrupts.
 
     Raises:
         NotSupported: The backend can only block.
         LeaseError: As `acquire`.
     """
-    handle = new_handle(service, request, handle_id)._replace(served=True)
-    backend, journal = _begin_served(service, handle)
+    backend, journal = _begin_served(service, request, handle_id)
     try:
         if not backend.remote:
-            patience = heedful(service, handle, patience)._replace(
+            patience = heedful(service, journal.handle, patience)._replace(
                 # It has a keeper anyway, and would need a descriptor for each of thousands to watch
                 see_to_witness=lambda: _witness(service) and this_process()
             )
@@ -162,14 +162,19 @@ def acquire_served(
     Raises:
         LeaseError: As `acquire`.
     """
-    acquisition = int.from_bytes(os.urandom(_DRAWN_BYTES), "big")
-    handle = new_handle(service, request, handle_id)._replace(served=True, acquisition=acquisition)
     from leasectl.leases.acquire_remote import acquire_remote
 
-    return acquire_remote(service, *_begin_served(service, handle), patience)
+    return acquire_remote(service, *_begin_served(service, request, handle_id), patience)
 
 
-def _begin_served(service: Service, handle: Handle) -> tuple[Backend, RecordJournal]:
+def _begin_served(
+    service: Service, request: Request, handle_id: str
+) -> tuple[Backend, RecordJournal]:
+    """Whatever was late for an earlier handle of that id, also on a server, is not to meet this
+    one, and nothing is left to count on from. So its acquisitions don't begin with 1.
+    """
+    acquisition = int.from_bytes(os.urandom(_DRAWN_BYTES), "big")
+    handle = new_handle(service, request, handle_id)._replace(served=True, acquisition=acquisition)
     backend = service.backend_of(handle)
     journal = RecordJournal(service, handle, listed=False)
     if journal.needs_keeper:

@@ -28,6 +28,7 @@ from leasectl.state import keeper_process
 from leasectl.state.directory import State
 from leasectl.state.releasing import GivingBack
 from leasectl.system.clock import Clock
+from leasectl.system.poll import sleep_through
 from leasectl.system.process import identify, this_process
 from tests.kit.relay import Relay
 from tests.kit.watching import watched
@@ -51,6 +52,12 @@ def service(between: Relay, state_dir: Path, monkeypatch: pytest.MonkeyPatch) ->
     service.pools.create_pool("T", ["T--00", "T--01"])
     yield service
     state.close()
+
+
+def served(service: Service) -> Handle:
+    """As for a client of a server that asks with one key each time."""
+    steps = turn(service, ONE, handle_id="T-served", patience=NO_WAIT)
+    return sleep_through(steps, interrupts=(), now=service.clock.elapsed)
 
 
 def acquired(service: Service, request: Request = ONE) -> Handle:
@@ -154,6 +161,20 @@ def test_a_request_whose_place_is_taken_away_ends_as_cancelled(service: Service)
         while True:
             steps.send(set())
     assert service.handles.load("T-waits1") is None
+
+
+def test_what_is_late_for_a_handle_does_not_free_what_another_of_its_id_holds(
+    service: Service,
+) -> None:
+    """A keeper may have tried all the time to undo what wasn't answered."""
+    before = served(service)
+    finish(service, before)
+    now = served(service)
+    assert release(service, whole(before, by="delay")) == ()
+    backend = service.backend_of(before)
+    assert list(backend.release(claim_key_of(before), (), by="delay")) == []
+    assert held(service) == {now.names[0]: claim_key_of(now)}
+    assert service.handles.require("T-served").names == now.names
 
 
 @pytest.mark.parametrize("lost", range(1, 4))
