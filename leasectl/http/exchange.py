@@ -12,9 +12,9 @@ from __future__ import annotations
 from collections.abc import Generator, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 
-from leasectl.http.messages import Answer, Call
+from leasectl.http.messages import Answer, Call, Incoming
 from leasectl.http.no_answer import NOT_IN_TIME, NotInTime, too_long
-from leasectl.http.transport import Incoming, Sending, Transport
+from leasectl.http.transport import Sending, Transport
 from leasectl.http.worker import Worker
 from leasectl.system.clock import Clock, earliest
 from leasectl.system.poll import Interrupt, Sleep, sleep_through
@@ -324,6 +324,15 @@ class Stream:
     def cut(self) -> None:
         """End it, from any thread and at any time: before it has begun, too."""
         self._sending.cut()
+
+    def send(self, data: bytes) -> bool:
+        """As `Sending.send_more`; from any thread."""
+        return isinstance(self._sending, Sending) and self._sending.send_more(data)
+
+    def listen_on(self) -> None:
+        """As `Sending.listen_on`; for who reads its lines."""
+        if isinstance(self._sending, Sending):
+            self._sending.listen_on()
 
     def _lines(self, incoming: Incoming) -> Iterator[str]:
         begun = bytearray()

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from functools import lru_cache
 
 from leasectl.typed.tuples import NamedTuple
 
@@ -24,6 +25,9 @@ class Call(NamedTuple):
         longest_silence_seconds: For how long nothing more of the answer may come; None for ever.
         more_headers: The same, for those that come more than once.
         server_name: Whose certificate it has to be, where that isn't the host of the URL.
+        goes_on: More of it may follow while the answer comes in: `Stream.send`. Not through a
+            proxy, nor over TLS.
+        is_terse: Without what a server can do without; etcd's gateway passes it on to itself.
     """
 
     url: str
@@ -34,6 +38,20 @@ class Call(NamedTuple):
     longest_silence_seconds: float | None = None
     more_headers: Sequence[tuple[str, str]] = ()
     server_name: str | None = None
+    goes_on: bool = False
+    is_terse: bool = False
+
+    @property
+    def kept_for(self) -> tuple[str, str | None]:
+        """For which requests the connection of this one is kept: to that server under that name."""
+        return server_of(self.url), self.server_name
+
+
+@lru_cache(maxsize=64)
+def server_of(url: str) -> str:
+    """A URL up to its path."""
+    scheme, _, rest = url.partition("://")
+    return f"{scheme}://{rest.partition('/')[0]}"
 
 
 def headers_of(call: Call, *, closes: bool) -> list[tuple[str, str]]:
@@ -43,13 +61,19 @@ def headers_of(call: Call, *, closes: bool) -> list[tuple[str, str]]:
         call: The request.
         closes: Its connection ends with it.
     """
-    headers = {
-        "Accept": "*/*",
-        "Accept-Encoding": "identity",
-        "User-Agent": "leasectl",
-        "Connection": "close" if closes else "keep-alive",
-    }
-    if call.body or call.method in _WITH_BODY:
+    headers = {}
+    if not call.is_terse:
+        headers = {
+            "Accept": "*/*",
+            "Accept-Encoding": "identity",
+            "User-Agent": "leasectl",
+            "Connection": "keep-alive",
+        }
+    if closes:
+        headers["Connection"] = "close"
+    if call.goes_on:
+        headers["Transfer-Encoding"] = "chunked"
+    elif call.body or call.method in _WITH_BODY:
         headers["Content-Length"] = str(len(call.body))
     if call.only_now:
         headers["Expect"] = "100-continue"
@@ -75,3 +99,11 @@ class Answer(NamedTuple):
     status: int
     text: str
     headers: Mapping[str, str] = {}
+
+
+class Incoming(NamedTuple):
+    """An answer while it comes in: its head is there, its body follows in pieces."""
+
+    status: int
+    headers: Mapping[str, str]
+    chunks: Iterator[bytes]

@@ -16,9 +16,8 @@ import httpx
 
 from leasectl.http.connection import KEEP_ALIVE, shut
 from leasectl.http.http1 import BadUrl, ProtocolError
-from leasectl.http.messages import Call, headers_of
+from leasectl.http.messages import Call, Incoming, headers_of, server_of
 from leasectl.http.no_answer import NoAnswer, no_answer
-from leasectl.http.transport import Incoming, server_of
 from leasectl.http.trust import Trust
 from leasectl.system.poll import is_readable
 from leasectl.typed.hints import Any

@@ -7,15 +7,21 @@ from __future__ import annotations
 
 import contextlib
 import threading
-from collections.abc import Iterator, Mapping
-from functools import lru_cache
+from collections.abc import Iterator
 
 from leasectl.http.connection import TcpConnection
-from leasectl.http.http1 import AnswerReader, BadUrl, ProtocolError, Target, parse_url, request_head
-from leasectl.http.messages import Call, headers_of
+from leasectl.http.http1 import (
+    AnswerReader,
+    BadUrl,
+    ProtocolError,
+    Target,
+    chunk_of,
+    parse_url,
+    request_head,
+)
+from leasectl.http.messages import Call, Incoming, headers_of, server_of
 from leasectl.http.no_answer import NoAnswer, no_answer
 from leasectl.typed.hints import TYPE_CHECKING
-from leasectl.typed.tuples import NamedTuple
 
 if TYPE_CHECKING:
     import ssl
@@ -28,14 +34,6 @@ _PIECE_BYTES = 1 << 16
 
 class _NotAllThere(Exception):
     """Of an answer that is still coming in."""
-
-
-class Incoming(NamedTuple):
-    """An answer while it comes in: its head is there, its body follows in pieces."""
-
-    status: int
-    headers: Mapping[str, str]
-    chunks: Iterator[bytes]
 
 
 class Transport:
@@ -91,7 +89,7 @@ class Transport:
     def take_idle(self, call: Call) -> TcpConnection | None:
         """A connection that was put aside, to the server of a request; None for none."""
         with self._lock:
-            idle = self._idle.pop(_kept_for(call), None)
+            idle = self._idle.pop(call.kept_for, None)
         if idle is None or idle.is_usable():
             return idle
         idle.close()
@@ -104,9 +102,9 @@ class Transport:
         connection.put_aside()
         with self._lock:
             keeps = not self._is_closed and context is self._context
-            left_over = self._idle.pop(_kept_for(call), None) if keeps else connection
+            left_over = self._idle.pop(call.kept_for, None) if keeps else connection
             if keeps:
-                self._idle[_kept_for(call)] = connection
+                self._idle[call.kept_for] = connection
         if left_over is not None:
             left_over.close()
 
@@ -229,6 +227,22 @@ class Sending:
         finally:
             self.close()
 
+    def send_more(self, data: bytes) -> bool:
+        """Send more of one that goes on, once its answer has begun, if that takes no time.
+
+        Returns:
+            Whether all of it was sent; else no more may be.
+        """
+        piece = chunk_of(data)
+        with self._lock, contextlib.suppress(OSError):
+            connection = None if self._is_cut else self._connection
+            return connection is not None and connection.send_now(piece) == len(piece)
+        return False
+
+    def listen_on(self) -> None:
+        """Have it take any time from now on until more of its answer comes; for who reads that."""
+        self._begun().listen(None)
+
     def half_close(self) -> None:
         """Close our half of its connection: it may still be answered."""
         with self._lock:
@@ -324,19 +338,9 @@ class Sending:
         """All that is sent; asked for right before that."""
         call = self._call
         headers = headers_of(call, closes=self._own_connection)
-        return request_head(call.method, target, headers) + call.body
+        body = chunk_of(call.body) if call.goes_on else call.body
+        return request_head(call.method, target, headers) + body
 
     def _chunks(self, reader: AnswerReader) -> Iterator[bytes]:
         with self._telling():
             yield from reader.body()
-
-
-@lru_cache(maxsize=64)
-def server_of(url: str) -> str:
-    """A URL up to its path."""
-    scheme, _, rest = url.partition("://")
-    return f"{scheme}://{rest.partition('/')[0]}"
-
-
-def _kept_for(call: Call) -> tuple[str, str | None]:
-    return server_of(call.url), call.server_name

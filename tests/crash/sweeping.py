@@ -14,8 +14,9 @@ from typing import Callable
 
 from leasectl.backends.contract import Patience
 from leasectl.http.http1 import Target
+from leasectl.http.messages import Incoming
 from leasectl.http.no_answer import NoAnswer
-from leasectl.http.transport import Incoming, Sending
+from leasectl.http.transport import Sending
 from leasectl.leases.acquire import acquire
 from leasectl.leases.announce import announce
 from leasectl.leases.release import release

@@ -21,6 +21,9 @@ Hook = Callable[[int, str], object]
 _REVISION = re.compile(rb'(?<="revision":")\d+')
 _LENGTH = re.compile(rb"\r\ncontent-length: *(\d+)", re.IGNORECASE)
 
+# Whatever comes after the first piece of such a request belongs to it.
+_GOES_ON = re.compile(rb"\r\ntransfer-encoding: *chunked", re.IGNORECASE)
+
 _EXPECTING = b"Expect: 100-continue\r\n"
 
 
@@ -51,7 +54,10 @@ class Relay:
         before: Called before a request is passed on.
         after: Called when the answer is there; the answer is lost if it says so.
         instead: Called before a request would be passed on; what it says is answered, if anything.
+        awaits_ends: Pass no request on before its end, as some proxies do.
     """
+
+    awaits_ends = False
 
     def __init__(self, endpoint: str, tls: Tls | None = None) -> None:
         self.methods: list[str] = []
@@ -148,7 +154,7 @@ class Relay:
         for end in (client, server):
             poller.register(end, select.POLLIN)
         # Requests are never pipelined, so whatever comes back answers the last one.
-        number, path, unread = 0, "", b""
+        number, path, unread, goes_on = 0, "", b"", False
         while True:
             spoken = {fd for fd, _ in poller.poll()}
             if server.fileno() in spoken and (data := _read(server)) is not None:
@@ -158,12 +164,16 @@ class Relay:
             if client.fileno() in spoken and (data := _read(client)) is not None:
                 if not data:
                     return
+                if goes_on:
+                    server.sendall(data)
+                    continue
                 unread += data
                 if _EXPECTING in unread:
                     unread = unread.replace(_EXPECTING, b"")
                     client.sendall(b"HTTP/1.1 100 Continue\r\n\r\n")
-                if _is_whole(unread):
+                if _is_whole(unread, awaits_end=self.awaits_ends):
                     number, path = self._note(unread, client, server)
+                    goes_on = bool(_GOES_ON.search(unread.partition(b"\r\n\r\n")[0]))
                     self.before(number, path)
                     said = self.instead(number, path)
                     if said is None:
@@ -228,10 +238,12 @@ def _read(end: socket.socket) -> bytes | None:
         end.setblocking(True)
 
 
-def _is_whole(request: bytes) -> bool:
-    """Whether a request has come up to its end."""
+def _is_whole(request: bytes, *, awaits_end: bool) -> bool:
+    """Whether a request has come up to its end, or one that goes on up to the end of a piece."""
     head, blank, body = request.partition(b"\r\n\r\n")
     length = _LENGTH.search(head)
+    if _GOES_ON.search(head):
+        return body.endswith(b"\r\n0\r\n\r\n" if awaits_end else b"\r\n")
     return bool(blank) and len(body) >= (int(length[1]) if length else 0)
 
 

@@ -21,11 +21,11 @@ import pytest
 from leasectl.errors import Interrupted
 from leasectl.http import exchange
 from leasectl.http.exchange import Client, Stream
-from leasectl.http.messages import Answer, Call
+from leasectl.http.messages import Answer, Call, Incoming
 from leasectl.http.no_answer import NoAnswer, NotInTime
 from leasectl.http.settings import Settings
 from leasectl.http.tls import client_context, client_files
-from leasectl.http.transport import Incoming, Sending
+from leasectl.http.transport import Sending
 from leasectl.http.trust import Trust
 from leasectl.http.worker import Worker
 from leasectl.system.clock import Clock

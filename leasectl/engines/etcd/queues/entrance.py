@@ -96,10 +96,11 @@ class EtcdEntrance:
         record = encode_ticket(claimant, keys.with_state_id(claimant.claim_key), now)
         priority = own.request.priority
         rank = keys.rank(pool_type, encode_rank(priority, None), etcd_lease_id)
-        reads = () if priority else entry_reads(keys, own.request)
+        there = present(pool) if room is None else unchanged(pool, room.pool.mod_revision)
+        reads = () if priority else entry_reads(keys, own.request, room)
         try:
             outcome = self._events.commit(
-                [absent(key), present(pool) if room is None else unchanged(pool, room.revision)],
+                [absent(key), there],
                 [
                     put(key, record, etcd_lease_id=etcd_lease_id),
                     put(
@@ -119,7 +120,7 @@ class EtcdEntrance:
         if outcome.succeeded:
             own.note_put(outcome.revision)
             if reads:
-                own.note_entry(parse_entry(own.request, etcd_lease_id, outcome))
+                own.note_entry(parse_entry(own.request, etcd_lease_id, outcome, room))
             return True
         (found,) = outcome.answers
         if found.first is not None:  # by an earlier try, whose answer was lost

@@ -25,6 +25,7 @@ from leasectl.engines.etcd.gateway.requests import (
 from leasectl.engines.etcd.key_values import etcd_lease_id_in, name_in
 from leasectl.engines.etcd.keys import Keys
 from leasectl.engines.etcd.queues.competing import Rival, Supply, compete, leave, rival
+from leasectl.engines.etcd.queues.possible import Room
 from leasectl.engines.etcd.queues.rank import in_order, precedes, priorities
 from leasectl.engines.etcd.queues.view import NO_NEEDS, SURE, Needs, QueueView
 from leasectl.engines.matching import want_of
@@ -112,25 +113,36 @@ def _look(
     return view._replace(own=own.first)
 
 
-def entry_reads(keys: Keys, request: Request) -> tuple[Json, ...]:
-    """What the transaction that puts a ticket has to read last; `parse_entry` takes the answers."""
+def entry_reads(keys: Keys, request: Request, room: Room | None) -> tuple[Json, ...]:
+    """What the transaction that puts a ticket has to read last; `parse_entry` takes the answers.
+
+    Args:
+        keys: Where things are.
+        request: What the ticket asks for.
+        room: What is known of its pool, which is guarded; None for nothing.
+    """
     tickets = read_last_created(keys.tickets(request.type), limit=2)
-    return queue_reads(keys, request, tickets, NO_NEEDS)
+    return queue_reads(keys, request, tickets, NO_NEEDS, room)
 
 
-def parse_entry(request: Request, etcd_lease_id: int, outcome: Outcome) -> QueueView:
+def parse_entry(
+    request: Request, etcd_lease_id: int, outcome: Outcome, room: Room | None
+) -> QueueView:
     """What came of `entry_reads`.
 
     Args:
         request: What the ticket asks for that was put, with a priority of 0.
         etcd_lease_id: That it is attached to.
         outcome: Of that transaction.
+        room: As `entry_reads` has it.
     """
     number = outcome.revision
-    return parse_queue(request, etcd_lease_id, number, number, outcome.answers, NO_NEEDS)
+    return parse_queue(request, etcd_lease_id, number, number, outcome.answers, NO_NEEDS, room)
 
 
-def queue_reads(keys: Keys, request: Request, tickets: Json, needs: Needs) -> tuple[Json, ...]:
+def queue_reads(
+    keys: Keys, request: Request, tickets: Json, needs: Needs, room: Room | None = None
+) -> tuple[Json, ...]:
     """What has to be read of a queue; `parse_queue` takes the answers.
 
     Args:
@@ -138,8 +150,11 @@ def queue_reads(keys: Keys, request: Request, tickets: Json, needs: Needs) -> tu
         request: What the ticket asks for that looks.
         tickets: Reads the tickets that matter.
         needs: What is read beside that.
+        room: What is known of the pool; None for nothing.
     """
-    return (tickets, *_pool_reads(keys, request.type), *_supply_reads(keys, request, needs))
+    unknown = _room_reads(keys, request.type) if room is None else ()
+    reads = (*_pool_reads(keys, request.type), *unknown)
+    return (tickets, *reads, *_supply_reads(keys, request, needs))
 
 
 @lru_cache(maxsize=64)  # the same for each ticket
@@ -148,15 +163,22 @@ def _pool_reads(keys: Keys, pool_type: str) -> tuple[Json, ...]:
     return (
         count(keys.queueds(pool_type)),
         read_all(keys.ranks(pool_type), keys_only=True),
-        read(keys.pool(pool_type)),
         read(keys.settings(pool_type)),
         read(keys.pace(pool_type)),
         read(keys.grants(pool_type)),
-        count(keys.resources(pool_type)),
-        count(keys.all_closed(pool_type)),
         count(keys.helds(pool_type)),
         count(keys.alives(pool_type)),
         read_all(keys.comings(pool_type)),
+    )
+
+
+@lru_cache(maxsize=64)
+def _room_reads(keys: Keys, pool_type: str) -> tuple[Json, ...]:
+    """Those of what changes only with the pool."""
+    return (
+        read(keys.pool(pool_type)),
+        count(keys.resources(pool_type)),
+        count(keys.all_closed(pool_type)),
     )
 
 
@@ -167,6 +189,7 @@ def parse_queue(
     revision: int,
     answers: Sequence[Found],
     needs: Needs,
+    room: Room | None = None,
 ) -> QueueView:
     """What came of `queue_reads`, for the ticket of that number.
 
@@ -177,11 +200,15 @@ def parse_queue(
         revision: At which that was read.
         answers: What was found.
         needs: What was read.
+        room: What was known of the pool.
     """
-    tickets, queued, ranks, pool, settings, pace, grants, *rest = answers
-    resources, closed, held, alive = (each.count for each in rest[:4])
-    comings, *found = rest[4:]
-    supply, page, is_closed = _parse_supply(request, needs, resources - closed, found)
+    tickets, queued, ranks, settings, pace, grants, held, alive, comings, *found = answers
+    if room is None:
+        pool, resources, closed, *found = found
+        there, takers = pool.first, resources.count - closed.count
+    else:
+        there, takers = room
+    supply, page, is_closed = _parse_supply(request, needs, takers, found)
     counted = priorities(ranks.items)
     priority = counted.get(etcd_lease_id, 0)
     better = [
@@ -198,10 +225,10 @@ def parse_queue(
         is_for_time=competition.is_for_time,
         others=competition.others,
         leave=leave(want, competition.others, supply),
-        pool=pool.first,
+        pool=there,
         grants=grants.first,
         is_closed=is_closed,
-        expired=held - alive,
+        expired=held.count - alive.count,
         page=page,
         died=queued.count - tickets.count,  # etcd counts all tickets, whatever it leaves out
         rank=next((kv for kv in ranks.items if etcd_lease_id_in(kv) == etcd_lease_id), None),
@@ -210,6 +237,7 @@ def parse_queue(
         settings=settings.first,
         pace=pace.first,
         comings=comings.items,
+        tickets=tickets.count,
     )
     if request.name is None:
         view = view._replace(page=tuple(kv for kv in page if view.leave.has(name_in(kv))))

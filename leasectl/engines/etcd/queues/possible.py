@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from leasectl.engines.etcd.events.events import EtcdEvents
 from leasectl.engines.etcd.gateway.gateway import Gateway
-from leasectl.engines.etcd.gateway.requests import count, read
+from leasectl.engines.etcd.gateway.requests import KeyValue, count, read
 from leasectl.engines.etcd.keys import Keys
 from leasectl.engines.etcd.pools.listing import check_there
 from leasectl.engines.etcd.records import check_count
@@ -25,11 +25,11 @@ class Room(NamedTuple):
     """What there is in a pool, as long as that isn't written anew.
 
     Args:
-        revision: At which the pool was written.
+        pool: As it was written.
         takers: How many resources there are that take holders.
     """
 
-    revision: int
+    pool: KeyValue
     takers: int
 
 
@@ -99,4 +99,4 @@ def _room(gateway: Gateway, keys: Keys, events: EtcdEvents, request: Request) ->
     there = check_there(gateway, keys, request.type, pool.first)
     if found and (found[0].first is None or closed.count):
         return None
-    return Room(there.mod_revision, resources.count - closed.count)
+    return Room(there, resources.count - closed.count)

@@ -52,6 +52,7 @@ class EtcdTicket:
         is_behind: Whether better ones then kept something from it that it could use.
         needs: What had to be read to tell that.
         is_unsure: Whether a claim of it was sent whose answer never came.
+        seen: What was seen last.
     """
 
     def __init__(
@@ -72,7 +73,7 @@ class EtcdTicket:
         self._put_at = clock.elapsed()
         self._priority = claimant.request.priority  # that it counts with
         self._settings = NO_SETTINGS
-        self._seen: QueueView | None = None
+        self.seen: QueueView | None = None
         self._grants = GrantWatch()
         self._counting = 0  # the revision of the last grant after which it saw what is owed
         self._due: tuple[QueueView, tuple[Free, ...]] | None = None  # what there is when it is time
@@ -174,9 +175,9 @@ class EtcdTicket:
     def rise_due(self) -> Change:
         """What has it count with what it has to by now, as a look writes it; mostly nothing."""
         priority = self.priority_due
-        if priority is None or self._seen is None:
+        if priority is None or self.seen is None:
             return NO_CHANGE
-        number, seen = self.ticket.number, self._seen
+        number, seen = self.ticket.number, self.seen
         return Change(*rise(self._keys, self.claim_id, number, priority, seen.rank, seen.settings))
 
     def _effective_priority(self) -> int:
@@ -241,7 +242,7 @@ class EtcdTicket:
 
     def note_view(self, view: QueueView) -> None:
         """This was just seen."""
-        self._seen = view
+        self.seen = view
         self._settings = NO_SETTINGS if view.settings is None else parse_settings(view.settings)
         self._priority = view.priority
         self.needs = view.needs if view.before is None else _needs(is_ranked=view.is_ranked)
@@ -259,6 +260,7 @@ class EtcdTicket:
             view.revision,
             is_paced=self.is_paced,
             for_time=view.is_for_time,
+            has_time=view.revision == self._number and view.has_many,
         )
         self.is_head, self.is_behind, self._too_little = False, True, None
 
@@ -281,11 +283,7 @@ class EtcdTicket:
     def wait_until_met(self, view: QueueView) -> None:
         """Listen for other resources in the pool, as what there is could never meet its request."""
         self.target = until_met(
-            self._keys,
-            self.request.type,
-            self.etcd_lease_id,
-            view.revision,
-            is_paced=self.is_paced,
+            self._keys, self.request.type, self.etcd_lease_id, view.revision, is_paced=self.is_paced
         )
         self.is_behind, self._too_little, self._due, self._unused = False, None, None, None
 
@@ -313,9 +311,9 @@ class EtcdTicket:
     # What it is told of
 
     @property
-    def has_news(self) -> bool:
-        """Whether it has been told of something since this was last taken, or it last looked."""
-        return bool(self._news)
+    def news(self) -> tuple[KeyValue, ...]:
+        """What it has been told of since this was last taken, or it last looked."""
+        return self._news
 
     def add_news(self, news: Sequence[KeyValue]) -> None:
         """Tell it what has changed: a hint, as all else that a watch says.

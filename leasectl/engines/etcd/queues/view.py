@@ -48,6 +48,8 @@ NO_NEEDS = Needs()
 # Once it is its turn and these have told that, nobody can come before it any more.
 SURE = (NO_NEEDS, Needs(better=True))
 
+_MANY = 4
+
 
 class QueueView(NamedTuple):
     """All that a ticket's turn depends on, as it was at one revision.
@@ -75,6 +77,7 @@ class QueueView(NamedTuple):
         settings: How the pool grants, if it was written down.
         pace: What its grants owe its pace, likewise.
         comings: What comes to the pool by itself.
+        tickets: How many there are, whoever is before whom.
     """
 
     revision: int
@@ -96,6 +99,12 @@ class QueueView(NamedTuple):
     settings: KeyValue | None = None
     pace: KeyValue | None = None
     comings: tuple[KeyValue, ...] = ()
+    tickets: int = 0
+
+    @property
+    def has_many(self) -> bool:
+        """Whether there are so many tickets that they are gone later than a watch begins."""
+        return self.tickets > _MANY
 
     @property
     def is_paced(self) -> bool:

@@ -27,12 +27,14 @@ class WatchLine(NamedTuple):
         is_begun: It says that the watch has begun.
         revision: The one that the member was at then.
         events: What it tells: keys as they were written, or were deleted (without a value).
+        is_over: It says that the watch has ended.
     """
 
     watch: int
     is_begun: bool
     revision: int
     events: tuple[KeyValue, ...]
+    is_over: bool = False
 
 
 def encode_watches(
@@ -51,13 +53,18 @@ def encode_watches(
     )
 
 
+def encode_end(watch: int) -> str:
+    """What ends a watch of a stream that goes on, by the number that etcd gave it."""
+    return json.dumps({"cancel_request": {"watch_id": str(watch)}})
+
+
 def parse_line(line: str) -> WatchLine:
     """Read a line of the stream.
 
     Raises:
         EventsLost: A watch was to begin at a revision that etcd has forgotten, or somebody else
             wrote what can't be read.
-        NoAnswer: It says nothing, or that a watch has ended.
+        NoAnswer: It says nothing, or that a watch couldn't begin.
         NotAllowed: The user may not watch that, or not any more.
     """
     try:
@@ -67,16 +74,16 @@ def parse_line(line: str) -> WatchLine:
         reason = str(result.get("cancel_reason", ""))
         if "permission denied" in reason:
             raise NotAllowed(f"the watch was cancelled: {printable(reason)}")
-        if result.get("canceled"):
+        is_begun, is_over = bool(result.get("created")), bool(result.get("canceled"))
+        if is_over and (is_begun or reason):
             raise NoAnswer("the watch was cancelled")
         changes = [event["kv"] for event in result.get("events", ())]
         try:
             events = tuple(map(parse_key_value, changes))
         except UnicodeDecodeError as error:
             raise EventsLost from error
-        is_begun = bool(result.get("created"))
         revision = int(result["header"]["revision"]) if is_begun else 0
-        return WatchLine(int(result.get("watch_id", 0)), is_begun, revision, events)
+        return WatchLine(int(result.get("watch_id", 0)), is_begun, revision, events, is_over)
     except MALFORMED as error:
         raise NoAnswer(f"no event: {error!r}") from error
 

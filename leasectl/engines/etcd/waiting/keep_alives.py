@@ -20,6 +20,8 @@ from leasectl.engines.etcd.gateway.answers import EtcdLeaseGone
 from leasectl.engines.etcd.gateway.gateway import Gateway
 from leasectl.engines.etcd.queues.ticket import EtcdTicket
 from leasectl.engines.etcd.waiting.lag import LagDetector
+from leasectl.engines.etcd.waiting.listeners import Listener
+from leasectl.engines.etcd.waiting.targets import WatchTarget
 from leasectl.engines.etcd.waiting.watch import EtcdWatch
 from leasectl.errors import LeaseError
 from leasectl.http.exchange import Client
@@ -29,6 +31,8 @@ from leasectl.typed.hints import Protocol
 
 _LONGEST_ANSWER_SECONDS = 5.0
 _LINGER_SECONDS = 0.2
+# Most waits that are going to be short are over by then.
+_COMPLETE_SECONDS = 0.2
 # A member learns what was written with the leader's next message, 0.1 s later if all is well.
 _LONGEST_SLACK_SECONDS = 1.0
 
@@ -37,14 +41,11 @@ class _Lagging(NoAnswer):
     """It did answer, but knows less than another did before."""
 
 
-class HasTicket(Protocol):
-    """Whose ticket is kept alive."""
+class Sleeper(Listener, Protocol):
+    """Who has a ticket and sleeps."""
 
     @property
     def ticket(self) -> EtcdTicket: ...
-
-    def wake(self) -> None:
-        """Have it find out for itself what became of its ticket."""
 
 
 class KeepAlives:
@@ -68,9 +69,10 @@ class KeepAlives:
         self._changed = threading.Condition()
         # Under the lock of _changed:
         self._is_over = False
-        self._waiters: set[HasTicket] = set()
+        self._waiters: set[Sleeper] = set()
         self._ttls: Counter[int] = Counter()
-        self._due: list[tuple[float, int, HasTicket]] = []  # a heap, with some that have left since
+        self._due: list[tuple[float, int, Sleeper]] = []  # a heap, with some that have left since
+        self._to_complete: list[tuple[float, int, Sleeper, WatchTarget]] = []  # likewise
         self._serial = itertools.count()  # among those that are due at once
         self._left_at = clock.elapsed()  # when the last of them left
         self._sleeps_until = 0.0  # when the thread wakes by itself, on the elapsed clock
@@ -79,7 +81,7 @@ class KeepAlives:
         """Start the thread."""
         threading.Thread(target=self._run, name="leasectl_keep_alive", daemon=True).start()
 
-    def add(self, waiter: HasTicket) -> bool:
+    def add(self, waiter: Sleeper) -> bool:
         """Keep a waiter's ticket alive from here on.
 
         Returns:
@@ -93,7 +95,15 @@ class KeepAlives:
                 self._push(ticket.sent_at + ticket.ttl_seconds / 3, waiter)
             return not self._is_over
 
-    def remove(self, waiter: HasTicket) -> None:
+    def complete_soon(self, sleeper: Sleeper, target: WatchTarget) -> None:
+        """Have the watch listen to all of a target that it only listens to a part of yet."""
+        with self._changed:
+            due = self._clock.elapsed() + _COMPLETE_SECONDS
+            heapq.heappush(self._to_complete, (due, next(self._serial), sleeper, target))
+            if due < self._sleeps_until:
+                self._changed.notify()
+
+    def remove(self, waiter: Sleeper) -> None:
         """Keep its ticket alive no longer."""
         with self._changed:
             self._waiters.remove(waiter)
@@ -103,7 +113,7 @@ class KeepAlives:
                 if self._sleeps_until > self._left_at + _LINGER_SECONDS:
                     self._changed.notify()
 
-    def _push(self, due: float, waiter: HasTicket) -> None:
+    def _push(self, due: float, waiter: Sleeper) -> None:
         heapq.heappush(self._due, (due, next(self._serial), waiter))
         if due < self._sleeps_until:
             self._changed.notify()
@@ -132,13 +142,14 @@ class KeepAlives:
                         self._sleeps_until = 0.0
         self._watch.close()
 
-    def _next(self) -> HasTicket | None:
+    def _next(self) -> Sleeper | None:
         """Wait for the next that is due; None at the end. With the lock held."""
         while True:
             while self._due and self._due[0][2] not in self._waiters:
                 heapq.heappop(self._due)
             # Each who waits is due at some time.
             until = self._due[0][0] if self._due else self._left_at + _LINGER_SECONDS
+            until = min(until, self._complete())
             pause = until - self._clock.elapsed()
             if pause <= 0:
                 break
@@ -150,7 +161,20 @@ class KeepAlives:
         self._is_over = True
         return None
 
-    def _keep_alive(self, client: Client, waiter: HasTicket, ttl: int) -> bool:
+    def _complete(self) -> float:
+        """Have the watch listen to what it was to a little later, where it is time; returns when
+        that will be for the next. With the lock held.
+        """
+        while self._to_complete:
+            due, _, sleeper, target = self._to_complete[0]
+            if sleeper in self._waiters:
+                if due > self._clock.elapsed():
+                    return due
+                self._watch.complete(sleeper, target)
+            heapq.heappop(self._to_complete)
+        return math.inf
+
+    def _keep_alive(self, client: Client, waiter: Sleeper, ttl: int) -> bool:
         """One keep-alive at the member, or at another to compare; whether there was an answer."""
         now, member, patience = self._clock.elapsed(), self._watch.member, _patience(ttl)
         seconds = patience

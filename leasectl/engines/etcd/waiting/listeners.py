@@ -79,11 +79,21 @@ class Listeners:
         """Whether there is just one who listens, or listened last."""
         return len(self._targets) == 1
 
+    def is_alone(self, listener: Listener) -> bool:
+        """Whether nobody else listens, or would after having been woken."""
+        return self._targets.keys() <= {listener}
+
+    def is_waiting_for(self, listener: Listener, target: WatchTarget) -> bool:
+        """Tell whether somebody listens for that target, and hasn't been woken since it said so."""
+        return listener in self._registered and self._targets[listener] is target
+
     def miss(self, source: Watched, revision: int) -> None:
         """A watch of the stream didn't tell of something that happened up to a revision.
 
         Who has looked before that looks again.
         """
+        if source not in self.revisions:  # nobody listens for it any more
+            return
         self.revisions[source] = max(self.revisions[source], revision)
         for listener in list(self._registered):
             target = self._targets[listener]

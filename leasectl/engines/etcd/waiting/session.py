@@ -10,17 +10,11 @@ from __future__ import annotations
 import threading
 
 from leasectl.engines.etcd.gateway.gateway import Gateway
-from leasectl.engines.etcd.waiting.keep_alives import HasTicket, KeepAlives
-from leasectl.engines.etcd.waiting.listeners import Listener
+from leasectl.engines.etcd.waiting.keep_alives import KeepAlives, Sleeper
 from leasectl.engines.etcd.waiting.targets import WatchTarget
 from leasectl.engines.etcd.waiting.watch import EtcdWatch
 from leasectl.system.clock import Clock
-from leasectl.typed.hints import Protocol
 from leasectl.typed.tuples import NamedTuple
-
-
-class Sleeper(Listener, HasTicket, Protocol):
-    """Who has a ticket and sleeps."""
 
 
 class _Threads(NamedTuple):
@@ -54,7 +48,8 @@ class WaitSession:
                     self._threads = self._start(sleeper)
                 self._sleepers.add(sleeper)
             assert self._threads is not None
-            self._threads.watch.listen(sleeper, target)
+            if not self._threads.watch.listen(sleeper, target):
+                self._threads.keep_alives.complete_soon(sleeper, target)
 
     def leave(self, sleeper: Sleeper) -> None:
         """Have somebody be woken no more and its ticket not be kept alive, if they are."""

@@ -53,11 +53,19 @@ class WatchTarget(NamedTuple):
         watched: Nothing but that.
         shared: What covers all that any waiter of the same pool may ever wait for.
         revision: Etcd's.
+        later: What there is time for: most waits are over before. What the other watches may have
+            missed before they began isn't looked at sooner, either.
     """
 
     watched: tuple[Watched, ...]
     shared: tuple[Watched, ...]
     revision: int
+    later: tuple[Watched, ...] = ()
+
+    @property
+    def whole(self) -> WatchTarget:
+        """The same with all at once."""
+        return self._replace(watched=(*self.later, *self.watched), later=())
 
 
 def behind(
@@ -69,20 +77,22 @@ def behind(
     *,
     is_paced: bool = False,
     for_time: bool = False,
+    has_time: bool = False,
 ) -> WatchTarget:
     """What a ticket waits for that isn't at the head: the end of its predecessor's, or its own.
 
     Or other settings of the pool, by which it may count with more than that one, or other resources
     in it, of which that one may leave it some. Where it is the pool's time alone that the
     predecessor keeps from it, also the end of any other: that may have got what the predecessor
-    waits for.
+    waits for. Who has time, with many before it, needn't hear of its own end at once.
     """
     own = Watched(keys.ticket(pool_type, etcd_lease_id), deletes=True)
     before = Watched(keys.tickets(pool_type) if for_time else predecessor, deletes=True)
     *_, pool = _resources(keys, pool_type)
     settings, grants = _settings(keys, pool_type), _grants(keys, pool_type, is_paced)
     shared = _shared(keys, pool_type, is_paced)
-    return WatchTarget((own, before, pool, settings, *grants), shared, revision)
+    target = WatchTarget((before, pool, settings, *grants), shared, revision, later=(own,))
+    return target if has_time else target.whole
 
 
 def at_the_head(

@@ -84,7 +84,7 @@ class EtcdWaiter:
     def heard(self, woken: Set[int]) -> bool:
         if self._wakeup is not None and self._wakeup.fd in woken:
             self._wakeup.clear()
-            awaits_sequel = self.ticket.is_head and not self.ticket.has_news
+            awaits_sequel = self.ticket.is_head and not self.ticket.news
             if awaits_sequel and self._wakeup.wait(_SEQUEL_SECONDS):
                 self._wakeup.clear()
         ended = not woken.isdisjoint(self._processes.fds())

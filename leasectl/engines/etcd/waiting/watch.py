@@ -5,10 +5,11 @@ is believed only as long as the same member answers keep-alives and keeps up wit
 finds that it doesn't calls `EtcdWatch.leave`, and the watches go on at the next member, each from
 where it was.
 
-The gateway takes all that is to be watched in one request, so that a change means a new stream.
 A watch that begins in the past, and be it a moment ago, etcd has wait for up to 0.1 s with all that
 it tells. So one who is alone, and can look again, has watches that begin now; then it is read what
-they may have missed.
+they may have missed. For the next wait others are asked for on the same stream, whose request goes
+on. Where it can't, as with TLS, a change means a new stream; also with a token, which etcd looks at
+when a stream begins.
 """
 
 from __future__ import annotations
@@ -18,8 +19,9 @@ from collections.abc import Mapping, Set
 
 from leasectl.engines.etcd.gateway.gateway import Gateway
 from leasectl.engines.etcd.gateway.requests import read
-from leasectl.engines.etcd.waiting.events import EventsLost, encode_watches, parse_line
+from leasectl.engines.etcd.waiting.events import EventsLost, parse_line
 from leasectl.engines.etcd.waiting.listeners import Listener, Listeners
+from leasectl.engines.etcd.waiting.stream_watches import StreamWatches
 from leasectl.engines.etcd.waiting.targets import Watched, WatchTarget
 from leasectl.errors import LeaseError
 from leasectl.http.exchange import Client, Stream
@@ -28,6 +30,8 @@ from leasectl.http.no_answer import NoAnswer
 from leasectl.system.backoff import Backoff, Pauses
 
 _HEADERS_SECONDS = 2.0
+# Whatever is in between may wait for the end of a request before it passes it on.
+_BEGIN_SECONDS = 2.0
 _BACKOFF = Backoff(first_seconds=0.05, longest_seconds=1.0)
 
 
@@ -58,6 +62,9 @@ class EtcdWatch:
         self._generation = 0  # one up whenever the stream has to be made anew
         self._member = gateway.current
         self._stream: Stream | None = None  # the one that is read
+        self._watches: StreamWatches | None = None  # its own, once others may come and go on it
+        self._goes_on = may_skip  # as far as is known
+        self._is_for_later = False  # what is missing of a target, or may have been missed
 
     @property
     def member(self) -> int:
@@ -74,11 +81,30 @@ class EtcdWatch:
             self._is_closed = True
             self._begin_anew()
 
-    def listen(self, listener: Listener, target: WatchTarget) -> None:
-        """As `Listeners.put`."""
+    def listen(self, listener: Listener, target: WatchTarget) -> bool:
+        """As `Listeners.put`.
+
+        Returns:
+            Whether to all of its target; else it has to be completed, a little later. So it is
+            where that costs little: with one who is alone, whose stream goes on.
+        """
         with self._changed:
-            if self._listeners.put(listener, target):
-                self._begin_anew()
+            goes_on = self._watches is not None and self._listeners.is_alone(listener)
+            self._is_for_later = goes_on and bool(target.later)
+            self._put(listener, target if self._is_for_later else target.whole)
+            return not self._is_for_later
+
+    def complete(self, listener: Listener, target: WatchTarget) -> None:
+        """Listen to all of a target, if that is still what is listened for."""
+        with self._changed:
+            if self._is_for_later and self._listeners.is_waiting_for(listener, target):
+                self._is_for_later = False
+                self._put(listener, target.whole)
+
+    def _put(self, listener: Listener, target: WatchTarget) -> None:
+        """As `Listeners.put`, with the lock held."""
+        if self._listeners.put(listener, target) and not self._go_on():
+            self._begin_anew()
 
     def remove(self, listener: Listener) -> None:
         """As `Listeners.remove`. The stream stays as it is: what it tells too much is ignored."""
@@ -92,8 +118,17 @@ class EtcdWatch:
                 self._member = (member + 1) % len(self._gateway.endpoints)
                 self._begin_anew()
 
+    def _go_on(self) -> bool:
+        """Have the stream tell of what is listened for now; returns whether it does. With the lock
+        held."""
+        if self._stream is None or self._watches is None or not self._listeners.is_for_one:
+            return False
+        more = self._watches.change(self._listeners.revisions)
+        return more is not None and (not more or self._stream.send(more.encode()))
+
     def _begin_anew(self) -> None:
         """Have the stream made anew; with the lock held."""
+        self._watches = None
         self._generation += 1
         self._changed.notify_all()
         if self._stream is not None:
@@ -156,58 +191,63 @@ class EtcdWatch:
     ) -> None:
         """Tell listeners what comes on the stream, until it has to be made anew."""
         headers = self._gateway.headers(client, member, _HEADERS_SECONDS)
-        url = self._gateway.endpoints[member] + "/v3/watch"
-        silence = self._longest_silence_seconds
-        body = encode_watches(
-            revisions, from_now=from_now, has_progress=silence is not None
-        ).encode()
-        stream = client.stream(Call(url, body, headers, longest_silence_seconds=silence))
+        endpoint, silence = self._gateway.endpoints[member], self._longest_silence_seconds
+        goes_on = self._goes_on and from_now and not headers and endpoint.startswith("http:")
+        watches = StreamWatches(revisions, from_now=from_now, has_progress=silence is not None)
+        stream = client.stream(
+            Call(
+                endpoint + "/v3/watch",
+                watches.body.encode(),
+                headers,
+                longest_silence_seconds=_BEGIN_SECONDS if goes_on else silence,
+                goes_on=goes_on,
+                is_terse=True,
+            )
+        )
         with self._changed:
             if self._generation != generation:
                 return
             self._stream = stream
-        to_begin = list(revisions)
-        begun: dict[int, Watched] = {}  # by the numbers that etcd gave them
-        late: dict[Watched, int] = {}  # those that have begun later than they had to
         try:
             with stream as lines:
                 for line in lines:
                     told = parse_line(line)
-                    if told.is_begun and len(begun) < len(to_begin):
-                        source = begun[told.watch] = to_begin[len(begun)]
-                        if from_now and told.revision > revisions[source]:
-                            late[source] = told.revision
-                        if len(begun) == len(to_begin):
-                            self._make_up(generation, revisions, late)
                     with self._changed:
                         if self._generation != generation:
                             return
-                        if told.events and told.watch in begun:
-                            self._listeners.tell(begun[told.watch], told.events)
+                        source = watches.hear(told)
+                        if source in self._listeners.revisions and told.events:
+                            self._listeners.tell(source, told.events)
+                        late = {} if self._is_for_later else watches.take_late()
+                        if goes_on and watches.have_begun and self._watches is None:
+                            stream.listen_on()
+                            self._watches = watches
+                    if late:
+                        self._make_up(generation, late)
             raise NoAnswer("the watch has ended")
+        except NoAnswer as reason:
+            with self._changed:
+                if self._generation == generation and self._watches is None and reason.sent:
+                    self._goes_on = False
+            raise
         finally:
             with self._changed:
-                self._stream = None
+                self._stream = self._watches = None
 
-    def _make_up(
-        self, generation: int, revisions: Mapping[Watched, int], late: Mapping[Watched, int]
-    ) -> None:
+    def _make_up(self, generation: int, late: Mapping[Watched, tuple[int, int]]) -> None:
         """Have listeners look again that have missed something before their watches began.
 
         Args:
             generation: The stream's.
-            revisions: From which on the watches would have had to tell.
-            late: From which on some of them do.
+            late: As `StreamWatches.take_late` has it.
         """
-        missed = self._missed(late, revisions) if late else frozenset()
+        missed = self._missed({source: wanted for source, (wanted, _) in late.items()})
         with self._changed:
             for source in missed if self._generation == generation else ():
-                self._listeners.miss(source, late[source])
+                self._listeners.miss(source, late[source][1])
 
-    def _missed(
-        self, late: Mapping[Watched, int], revisions: Mapping[Watched, int]
-    ) -> Set[Watched]:
-        """Those of the watches that may have missed something.
+    def _missed(self, late: Mapping[Watched, int]) -> Set[Watched]:
+        """Those of the watches that may have missed something, since a revision each.
 
         Of many keys nobody can tell which have gone; of one it is read whether it is as it was.
         """
@@ -218,7 +258,5 @@ class EtcdWatch:
         except LeaseError:
             return late.keys()
         return {
-            source
-            for source, each in zip(late, found)
-            if source.is_news(each.first, revisions[source])
+            source for source, each in zip(late, found) if source.is_news(each.first, late[source])
         }

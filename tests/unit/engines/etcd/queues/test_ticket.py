@@ -114,7 +114,7 @@ class TestItsNews:
     def test_it_is_used_once(self) -> None:
         ticket = self.waiting(Request("T"))
         ticket.add_news((free("T--1", 11),))
-        known = [(ticket.has_news, ticket.guess_view() is not None) for _ in range(2)]
+        known = [(bool(ticket.news), ticket.guess_view() is not None) for _ in range(2)]
         assert known == [(True, True), (False, False)]
 
     def test_too_little_even_so_is_no_view(self) -> None:

@@ -65,6 +65,26 @@ class TestListeners:
         listeners.put(late, for_the_pace(KEYS, "T", 2, 10))
         assert late.woken == []
 
+    def test_who_listens_for_a_target_is_known_until_it_is_woken(self) -> None:
+        listeners, first, second = Listeners(), Sleeper(), Sleeper()
+        wanted = target(1, revision=5)
+        listeners.put(first, wanted)
+        assert listeners.is_alone(first)
+        assert listeners.is_waiting_for(first, wanted)
+        assert not listeners.is_waiting_for(first, target(1, revision=5))
+        before = next(each for each in wanted.watched if each.key == KEYS.ticket("T", 0))
+        listeners.tell(before, [event(before.key, 6)])
+        assert not listeners.is_waiting_for(first, wanted)
+        listeners.put(second, target(2, revision=6))
+        assert not listeners.is_alone(first)
+
+    def test_what_was_missed_that_nobody_wants_any_more_wakes_nobody(self) -> None:
+        listeners, sleeper = Listeners(), Sleeper()
+        listeners.put(sleeper, target(1, revision=5))
+        listeners.miss(FREES, 9)
+        assert sleeper.woken == []
+        assert FREES not in listeners.revisions
+
     def test_who_is_left_alone_goes_on_with_the_stream_that_there_is(self) -> None:
         listeners, first, second = Listeners(), Sleeper(), Sleeper()
         listeners.put(first, target(0, revision=5))

@@ -62,7 +62,9 @@ class TestWaiting:
                 told.extend(store.engine.free("holder"))
             return asked(revisions, **options)
 
-        monkeypatch.setattr("leasectl.engines.etcd.waiting.watch.encode_watches", free_before)
+        monkeypatch.setattr(
+            "leasectl.engines.etcd.waiting.stream_watches.encode_watches", free_before
+        )
         pending = begin_listening(Access([between.endpoint], prefix), between, Request("T"))
         assert len(pending.result(timeout=10)) == 1
         assert len(told) == 4
