@@ -169,8 +169,9 @@ class MemberAccess:
         call = Call(
             endpoint + path,
             _TO_JSON(body).encode(),
-            {**_headers(token), "Content-Type": "application/json"},
+            _headers(token),
             only_now=path == KEEP_ALIVE,  # one that is done late keeps what the dead left
+            is_terse=True,
         )
         answer = client.ask(call, seconds=seconds)
         try:
