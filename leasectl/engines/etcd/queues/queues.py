@@ -15,12 +15,11 @@ from leasectl.engines.etcd.claims.renewals import EtcdRenewals
 from leasectl.engines.etcd.events.events import EtcdEvents
 from leasectl.engines.etcd.gateway.answers import EtcdLeaseGone
 from leasectl.engines.etcd.gateway.gateway import Gateway
-from leasectl.engines.etcd.gateway.requests import (
-    read,
-)
+from leasectl.engines.etcd.gateway.requests import read
 from leasectl.engines.etcd.keys import Keys
 from leasectl.engines.etcd.pools.listing import check_there
 from leasectl.engines.etcd.queues.entrance import EtcdEntrance
+from leasectl.engines.etcd.queues.glance import glance
 from leasectl.engines.etcd.queues.look import look
 from leasectl.engines.etcd.queues.pace import EtcdPaces, Owed
 from leasectl.engines.etcd.queues.possible import why_unmet
@@ -93,7 +92,7 @@ class EtcdQueues:
         """As `Waiter.claim`."""
         leases = self._find_claim(own)
         if leases is None and (not own.is_head or own.priority_due is not None):
-            view = own.take_entry() or self._look(own)
+            view = own.take_entry() or self._glance(own) or self._look(own)
             if not view.could_meet(own.request):
                 return self._wait_until_met(own, view)
             if view.before is not None:
@@ -263,6 +262,14 @@ class EtcdQueues:
         return claim.leases(renewed)
 
     # Looking
+
+    def _glance(self, own: EtcdTicket) -> QueueView | None:
+        """See that it is its turn, and what there is for it; None where that takes a look."""
+        view = glance(self._gateway, self._keys, own.ticket, own.seen, own.news)
+        if view is not None:
+            own.begin_look()
+            own.note_view(view)
+        return view
 
     def _look(self, own: EtcdTicket) -> QueueView:
         """See how things are, and first have it count with what it has to by now."""

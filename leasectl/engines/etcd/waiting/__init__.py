@@ -4,8 +4,8 @@ A `waiter` sleeps in poll(2) on its wakeup. All waiters of a process share one `
 two threads: one follows the `watch`, a stream to one member whose lines `events` reads, and has
 `listeners` wake those whose `targets` have changed; which of them are on it, as they come and go,
 `stream_watches` knows. The other thread sends the `keep_alives`, to the same member, and has what
-there was time for be watched, too. Whether that one still can be believed, who is silent, is for the answers to those to show,
-and for `lag` to see; if not, both threads leave it for the next.
+there was time for be watched, too. Whether that one still can be believed, who is silent, is for
+the answers to those to show, and for `lag` to see; if not, both threads leave it for the next.
 
 Others have an `own_watch`: a holder, to hear of it at once when its claim is taken away, by a
 `claim_watch`, and who follows events or notes, by a `change_watch`.
