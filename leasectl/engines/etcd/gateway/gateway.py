@@ -164,7 +164,8 @@ class Gateway:
             AccessRefused: etcd doesn't know the user, or the user may not do this, or a file that
                 is needed to ask can't be used.
         """
-        body = {"compare": list(guards), "success": list(then), "failure": list(otherwise)}
+        parts = {"compare": list(guards), "success": list(then), "failure": list(otherwise)}
+        body = {name: part for name, part in parts.items() if part}
         return parse_outcome(*self._ask("/v3/kv/txn", body))
 
     def read(self, *reads: Json) -> Outcome:
