@@ -9,15 +9,13 @@ import contextlib
 import os
 import shutil
 import signal
-import statistics
 import subprocess
 import sys
 import time
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Callable, Optional
+from typing import TYPE_CHECKING, Callable
 
-# As scripts/bench has it; measured is None where etcd isn't installed.
-Row = tuple[str, Optional[float], str, Optional[float], bool]
+from scripts.bench_rows import Row, ratios, row_of
 
 if TYPE_CHECKING:  # httpx and the like are only there in the second start
     from tests.kit.etcd.access import Access
@@ -45,7 +43,7 @@ def measure(rounds: int) -> list[Row]:
     missing = [program for program in ("etcd", "etcdctl") if not shutil.which(program)]
     if missing:
         why = f" (not measured: no {' and no '.join(missing)} here)"
-        return [(what + why, None, unit, None, True) for what, unit in _UNITS.items()]
+        return [Row(what + why, None, unit, None, True) for what, unit in _UNITS.items()]
     from tests.kit.etcd.server import etcd_server
 
     with etcd_server() as server:
@@ -62,11 +60,10 @@ def hand_off(endpoint: str, rounds: int) -> list[Row]:
     """A process that has been waiting, and etcdctl's in turns with it, so that noise hits both."""
     with waiting_process(endpoint) as ours, waiting_etcdctl(endpoint) as theirs:
         pairs = [(ours(), theirs()) for _ in range(rounds + 1)][1:]  # the first one warms up
-    mine = statistics.median(a for a, _ in pairs)
-    ratio = mine / statistics.median(b for _, b in pairs)
+    mine, their = zip(*pairs)
     return [
-        (_HAND_OFF, mine * 1e3, "ms", None, True),
-        (_AGAINST, ratio, "x", 1.5, True),
+        row_of(_HAND_OFF, [each * 1e3 for each in mine], "ms", None),
+        row_of(_AGAINST, ratios(mine, their), "x", 1.5),
     ]
 
 
@@ -188,7 +185,7 @@ def throughput(endpoint: str, what: str, *, processes: int, rounds: int) -> Row:
     assert len(seen) == processes * rounds, "grants are missing"
     tickets = [ticket for _, ticket in seen]
     assert tickets == sorted(tickets), "grants are not in the order of their tickets"
-    return (what, len(seen) / seconds, "per s", None, False)
+    return Row(what, len(seen) / seconds, "per s", None, False)
 
 
 def requests(endpoint: str, *, waiters: int, seconds: float) -> Row:
@@ -211,7 +208,7 @@ def requests(endpoint: str, *, waiters: int, seconds: float) -> Row:
         made = len(between.paths) - before
         for steps in reversed(waiting):
             steps.close()
-    return (_REQUESTS, made / waiters * 60 / seconds, "requests", 3, True)
+    return Row(_REQUESTS, made / waiters * 60 / seconds, "requests", 3, True)
 
 
 def access(endpoint: str, prefix: str, *, resources: int = 0) -> Access:
