@@ -236,14 +236,28 @@ def release_key_of(handle: Handle) -> str:
 
 def no_backend(url: str) -> InvalidRequest:
     """The error for a URL that names none."""
-    from leasectl.text.printable import printable
+    from leasectl.text.printable import printable_url
 
     # First those that are the same everywhere.
     choices = [kind.choice for kind in sorted(KINDS, key=lambda kind: kind.takes_address)]
     return InvalidRequest(
-        f'there is no backend "{printable(url)}"; choose {either(choices)} with --backend or '
+        f'there is no backend "{printable_url(url)}"; choose {either(choices)} with --backend or '
         "LEASECTL_BACKEND"
     )
+
+
+def check_port(url: str, port: str | None, *, like: str) -> None:
+    """Refuse a port that no server can have: one would wait for it, as for one that is away.
+
+    Raises:
+        InvalidRequest: There is no such port.
+    """
+    if port is not None and not 1 <= int(port) <= 65535:
+        from leasectl.text.printable import printable
+
+        raise InvalidRequest(
+            f'"{printable(url)}" has port {port}, which there isn\'t; write it like {like}'
+        )
 
 
 def no_pools(url: str) -> NotSupported:

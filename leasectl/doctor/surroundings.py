@@ -12,7 +12,7 @@ from leasectl.errors import InvalidRequest, LeaseError
 from leasectl.http.settings import Settings
 from leasectl.leases.caller import Caller
 from leasectl.state import shared_leases
-from leasectl.text.printable import printable
+from leasectl.text.printable import printable_url
 from leasectl.text.wording import counted
 from leasectl.typed.tuples import NamedTuple
 
@@ -41,7 +41,7 @@ class Surroundings(NamedTuple):
 
 def backend(around: Surroundings) -> Finding:
     """Which backend was chosen, by what, and is there such a one?"""
-    what = f"{_without_credentials(around.backend_url)}, chosen by {around.backend_reason}"
+    what = f"{printable_url(around.backend_url, longest=200)}, chosen by {around.backend_reason}"
     try:
         check_url(around.backend_url)
     except InvalidRequest as error:
@@ -54,7 +54,7 @@ def lease_proxy(around: Surroundings) -> Finding:
     if not around.proxy_variables:
         return Finding(OK, "no LEASE_PROXY_* variable is set")
     what = ", ".join(
-        f"{name}={_without_credentials(value)}" for name, value in around.proxy_variables
+        f"{name}={printable_url(value, longest=200)}" for name, value in around.proxy_variables
     )
     overridden = "LEASE_PROXY_SERVER_URL" in dict(around.proxy_variables) and (
         around.backend_reason != "LEASE_PROXY_SERVER_URL"
@@ -84,10 +84,3 @@ def shared_dir(directory: str | None) -> Finding:
             "make it writable, or use scope step",
         )
     return Finding(OK, f"{directory}; leases lists {counted(len(names), 'name')}")
-
-
-def _without_credentials(url: str) -> str:
-    """A URL without the user and password that it may carry."""
-    scheme, slashes, rest = url.partition("://")
-    host, slash, path = rest.partition("/")
-    return printable(f"{scheme}{slashes}{host.rpartition('@')[2]}{slash}{path}", longest=200)

@@ -10,6 +10,7 @@ import re
 from collections.abc import Mapping
 from urllib.parse import parse_qsl
 
+from leasectl.backends.kinds import check_port
 from leasectl.errors import InvalidRequest
 from leasectl.text.durations import NoTime, parse_duration
 from leasectl.text.printable import printable
@@ -27,7 +28,7 @@ _ROUNDED_SECONDS = 1.0
 _RENEW_EACH_SECONDS = 30.0
 _URL = re.compile(
     r"boskos\+(?P<server>https?://(?P<host>[A-Za-z0-9._~-]+|\[[0-9A-Fa-f:.]+\])"
-    r"(?::[0-9]{1,5})?(?:/[A-Za-z0-9._~/-]*)?)(?:\?(?P<query>[^#]*))?",
+    r"(?::(?P<port>[0-9]{1,5}))?(?:/[A-Za-z0-9._~/-]*)?)(?:\?(?P<query>[^#]*))?",
     re.ASCII,
 )
 _STATE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}", re.ASCII)
@@ -86,6 +87,7 @@ def parse_boskos_url(url: str) -> BoskosAddress:
     found = _URL.fullmatch(url)
     if found is None:
         raise _wrong(url, "is no address of Boskos")
+    check_port(url, found["port"], like=LIKE)
     said = _parameters(url, found["query"] or "")
     address = BoskosAddress(
         found["server"].rstrip("/"),

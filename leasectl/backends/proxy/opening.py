@@ -5,18 +5,30 @@ from __future__ import annotations
 import re
 
 from leasectl.backends.contract import Backend, Opening
-from leasectl.backends.kinds import no_backend
+from leasectl.backends.kinds import check_port, no_backend
 from leasectl.backends.proxy import limits
+from leasectl.errors import InvalidRequest
 from leasectl.http.settings import parse_settings
 from leasectl.model import Request
 
-_URL = re.compile(r"https?://[A-Za-z0-9._~:\[\]-]+(/[A-Za-z0-9._~/-]*)?", re.ASCII)
+_URL = re.compile(
+    r"https?://(?:[A-Za-z0-9._~-]+|\[[0-9A-Fa-f:.]+\])(?::(?P<port>[0-9]{1,5}))?"
+    r"(?:/[A-Za-z0-9._~/-]*)?",
+    re.ASCII,
+)
 
 
 def check_url(url: str) -> None:
     """Raise InvalidRequest unless it is an address that can be asked."""
-    if not _URL.fullmatch(url):
+    if "@" in url:
+        raise InvalidRequest(  # without the address, which may hold a password
+            "an address of a lease proxy holds no user; where it asks for a token, name the file "
+            "that holds it in LEASECTL_TOKEN_FILE"
+        )
+    found = _URL.fullmatch(url)
+    if found is None:
         raise no_backend(url)
+    check_port(url, found["port"], like="http://HOST:PORT")
 
 
 def check_request(request: Request, wait_seconds: float | None) -> None:

@@ -103,6 +103,31 @@ def test_an_address_that_is_none_names_no_backend(url: str) -> None:
         check_url(url)
 
 
+@pytest.mark.parametrize("scheme", ["http", "https", "boskos+http", "etcd"])
+@pytest.mark.parametrize("port", ["0", "65536", "99999"])
+def test_a_port_that_no_server_can_have_is_refused_before_anybody_waits(
+    scheme: str, port: str
+) -> None:
+    with pytest.raises(InvalidRequest, match=rf"has port {port}, which there isn't; write it like"):
+        check_url(f"{scheme}://h:{port}")
+
+
+@pytest.mark.parametrize(
+    "url", ["http://h", "https://h:1/p", "http://[::1]:8080/", "http://[::1]", "http://h:65535"]
+)
+def test_other_addresses_of_a_lease_proxy_can_be_asked(url: str) -> None:
+    assert check_url(url) == url
+
+
+@pytest.mark.parametrize(
+    "before", ["", "http:", "http:/", "http://", "htp://", "boskos+http://", "etcd://", "h://a@b:x"]
+)
+def test_no_password_in_an_address_is_shown(before: str) -> None:
+    with pytest.raises(InvalidRequest) as refused:
+        check_url(f"{before}me:secret@proxy:8080/path")
+    assert "secret" not in str(refused.value)
+
+
 def test_a_scheme_is_in_one_row() -> None:
     schemes = [scheme for kind in KINDS for scheme in kind.schemes]
     assert len(schemes) == len(set(schemes))
