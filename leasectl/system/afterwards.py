@@ -9,9 +9,9 @@ or when that takes too long.
 from __future__ import annotations
 
 import contextlib
-import signal
 import threading
 
+from leasectl.system import c_signal as signal
 from leasectl.typed.hints import TYPE_CHECKING, Callable
 
 if TYPE_CHECKING:
