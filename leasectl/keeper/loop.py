@@ -10,7 +10,6 @@ from __future__ import annotations
 import contextlib
 import os
 import resource
-import signal
 from collections.abc import Collection
 
 from leasectl.errors import InvalidRequest, LeaseError
@@ -20,6 +19,7 @@ from leasectl.state import keeper_process
 from leasectl.state.directory import State
 from leasectl.state.event import parse_kept
 from leasectl.system import afterwards
+from leasectl.system import c_signal as signal
 from leasectl.system.clock import Clock, earliest
 from leasectl.system.named_pipe import NamedPipe
 from leasectl.system.poll import sleep

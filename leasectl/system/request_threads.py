@@ -3,24 +3,26 @@
 from __future__ import annotations
 
 import contextlib
-import queue
 import threading
 from collections.abc import Hashable
-from dataclasses import dataclass
 
 from leasectl.errors import LeaseError
 from leasectl.system.clock import Clock
 from leasectl.system.wakeup import Wakeup
-from leasectl.typed.hints import Callable, Generic, TypeVar, cast
+from leasectl.typed.hints import TYPE_CHECKING, Callable, Generic, TypeVar, cast
+
+if TYPE_CHECKING:
+    from queue import Empty, SimpleQueue
+else:  # of which `queue` is made; it loads more besides
+    from _queue import Empty, SimpleQueue
 
 Server = TypeVar("Server", bound=Hashable)
 Job = TypeVar("Job", bound=Hashable)
 Result = TypeVar("Result")
 
 
-@dataclass(frozen=True)
 class Outcome(Generic[Job, Result]):
-    """What came of a job.
+    """What came of a job; no dataclass, as each keeper would load what makes those.
 
     Args:
         job: Which it was.
@@ -29,10 +31,17 @@ class Outcome(Generic[Job, Result]):
         error: Why it failed; None when it didn't.
     """
 
-    job: Job
-    sent_at: float
-    value: Result | None = None
-    error: LeaseError | None = None
+    def __init__(
+        self,
+        job: Job,
+        sent_at: float,
+        value: Result | None = None,
+        error: LeaseError | None = None,
+    ) -> None:
+        self.job = job
+        self.sent_at = sent_at
+        self.value = value
+        self.error = error
 
     def result(self) -> Result:
         """What it returned, or raise why it failed."""
@@ -55,8 +64,8 @@ class RequestThreads(Generic[Server, Job, Result]):
         self._begin = begin
         self._clock = clock
         self._wakeup: Wakeup | None = None  # there is none before the first job
-        self._outcomes: queue.SimpleQueue[Outcome[Job, Result]] = queue.SimpleQueue()
-        self._queues: dict[Server, queue.SimpleQueue[Job | None]] = {}
+        self._outcomes: SimpleQueue[Outcome[Job, Result]] = SimpleQueue()
+        self._queues: dict[Server, SimpleQueue[Job | None]] = {}
         self._under_way: set[Job] = set()
 
     @property
@@ -72,7 +81,7 @@ class RequestThreads(Generic[Server, Job, Result]):
         if self._wakeup is None:
             self._wakeup = Wakeup()
         if server not in self._queues:
-            jobs: queue.SimpleQueue[Job | None] = queue.SimpleQueue()
+            jobs: SimpleQueue[Job | None] = SimpleQueue()
             threading.Thread(
                 target=self._work,
                 args=(server, jobs, self._wakeup),
@@ -93,7 +102,7 @@ class RequestThreads(Generic[Server, Job, Result]):
             return []
         self._wakeup.clear()
         found = []
-        with contextlib.suppress(queue.Empty):
+        with contextlib.suppress(Empty):
             while True:
                 found.append(self._outcomes.get_nowait())
         self._under_way.difference_update(each.job for each in found)
@@ -106,7 +115,7 @@ class RequestThreads(Generic[Server, Job, Result]):
         for jobs in self._queues.values():
             jobs.put(None)
 
-    def _work(self, server: Server, jobs: queue.SimpleQueue[Job | None], wakeup: Wakeup) -> None:
+    def _work(self, server: Server, jobs: SimpleQueue[Job | None], wakeup: Wakeup) -> None:
         run: Callable[[Job], Result] | None = None
         while True:
             job = jobs.get()

@@ -10,7 +10,7 @@ Every method that changes something belongs inside `State.transaction`.
 
 from __future__ import annotations
 
-import sqlite3
+import _sqlite3 as sqlite3
 from collections.abc import Sequence
 
 from leasectl.engines.local.store import ENDED_MARK, LocalStore

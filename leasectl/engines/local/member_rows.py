@@ -7,7 +7,7 @@ of memberships.
 
 from __future__ import annotations
 
-import sqlite3
+import _sqlite3 as sqlite3
 from collections.abc import Sequence
 
 from leasectl.engines.membership import Lifetime, Member, Properties

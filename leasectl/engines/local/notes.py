@@ -7,7 +7,7 @@ keeper and the `run` of the handle, and whoever frees something for a note tells
 
 from __future__ import annotations
 
-import sqlite3
+import _sqlite3 as sqlite3
 from collections.abc import Sequence
 
 from leasectl.engines.contract import LostListener

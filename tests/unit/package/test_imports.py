@@ -253,7 +253,7 @@ def test_a_plain_acquire_or_release_loads_nothing_that_it_does_not_use(cli: Cli,
 
 # Each command that takes something from a server starts a keeper beside itself, and ends by sending
 # what happened: what these load is waited for as much as its own.
-@pytest.mark.parametrize("module", ["leasectl.system.afterwards"])
+@pytest.mark.parametrize("module", ["leasectl.keeper.loop", "leasectl.system.afterwards"])
 def test_what_goes_on_beside_a_command_loads_nothing_that_it_does_not_use(module: str) -> None:
     dear = {"dataclasses", "datetime", "inspect", "json", "queue", "signal", "sqlite3", "ssl"}
     assert loaded_by(f"import {module}") & dear == set()
