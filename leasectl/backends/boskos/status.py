@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from leasectl.backends.boskos import requests
 from leasectl.backends.boskos.address import parse_boskos_url
-from leasectl.backends.boskos.answers import metric
 from leasectl.backends.boskos.connection import BoskosConnection
+from leasectl.backends.boskos.missing import metric_of
 from leasectl.backends.servers import TypeCounts
 from leasectl.http.settings import Settings
 from leasectl.system.clock import Clock
@@ -26,8 +25,6 @@ def ask_counts(
 ) -> TypeCounts:
     """As `CountServer` has it."""
     connection = BoskosConnection(parse_boskos_url(url), settings, clock=clock)
-    address = connection.address
-    asking = connection.asking(requests.metric(address, pool_type), seconds=_SECONDS)
-    answer = sleep_through(asking, interrupts=interrupts, now=clock.elapsed)
-    told = metric(connection.url, pool_type, answer)
-    return TypeCounts(pool_type, told.states, told.owners, address.free)
+    steps = metric_of(connection, pool_type, seconds=_SECONDS)
+    told = sleep_through(steps, interrupts=interrupts, now=clock.elapsed)
+    return TypeCounts(pool_type, told.states, told.owners, connection.address.free)

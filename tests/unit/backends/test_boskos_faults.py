@@ -10,6 +10,7 @@ import pytest
 
 from tests.kit.boskos.fixture import StartBoskos
 from tests.kit.boskos.process import Boskos
+from tests.kit.relay import Relay
 from tests.kit.support import Cli, eventually
 
 pytestmark = pytest.mark.once
@@ -150,3 +151,15 @@ class TestLostAnswers:
             "acquire", "-t", "T", "-w", "0", LEASECTL_BACKEND="boskos+http://127.0.0.1:9"
         )
         assert finished.code == 69
+
+    @pytest.mark.parametrize("words", [("acquire", "T", "-w", "1m"), ("status", "T")])
+    def test_what_knows_no_page_at_a_wrong_address_is_no_boskos_without_the_type(
+        self, cli: Cli, server: Boskos, words: tuple[str, ...]
+    ) -> None:
+        other = Relay(server.url)
+        other.instead = lambda number, path: (
+            b"HTTP/1.1 404 Not Found\r\nContent-Length: 18\r\n\r\n404 page not found"
+        )
+        finished = cli(*words, LEASECTL_BACKEND=f"boskos+{other.endpoint}")
+        other.close()
+        assert (finished.code, "is no Boskos that works" in finished.err) == (69, True)

@@ -53,6 +53,8 @@ class TestAddresses:
             ("boskos+http://", "no address"),
             ("boskos+ftp://h", "no address"),
             ("boskos+http://h#x", "no address"),
+            ("boskos+http://h:65536", "has port 65536, which is none"),
+            ("boskos+http://h:0", "has port 0, which is none"),
             ("boskos+http://h?expires=5m", "expires"),
             ("boskos+http://h?expire=5m&expire=6m", "twice"),
             ("boskos+http://h?expire=soon", "bad expire"),
