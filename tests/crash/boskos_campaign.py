@@ -210,11 +210,12 @@ class Campaign:
                 self._restart()
 
     def _restart(self) -> None:
+        seed = self._chance.randrange(1 << 30)  # or each time the same requests would go wrong
         if not self._forgets or self._forgotten_at:
-            self._server.restart()
+            self._server.restart(seed=seed)
             return
         self._forgotten_at.append(time.clock_gettime_ns(time.CLOCK_BOOTTIME))
-        self._server.restart(remembers="nothing")
+        self._server.restart(remembers="nothing", seed=seed)
 
     def _end_all(self) -> None:
         for run in list(self._running.values()):

@@ -49,15 +49,17 @@ class Boskos(FaultServer):
         assert isinstance(owners, dict)
         return owners
 
-    def restart(self, *, remembers: str = "resources") -> None:
+    def restart(self, *, remembers: str = "resources", seed: int | None = None) -> None:
         """KILL it and start it again.
 
         Args:
             remembers: ``resources``, as one on Kubernetes does; ``queues`` as well; or ``nothing``,
                 as one that has all in memory.
+            seed: What chance is drawn from then; what it was before if None, so the same of its
+                requests go wrong again.
         """
         self.kill()
-        self.start(f"--remembers={remembers}")
+        self.start(f"--remembers={remembers}", *([] if seed is None else [f"--seed={seed}"]))
 
     def configure(self, *resources: str) -> None:
         """Change the file that says which resources it has, and have it read.

@@ -210,3 +210,17 @@ def test_the_judge_sees_what_went_wrong() -> None:
     twice = BoskosHistory([*grant("one"), *grant("two")]).problems()
     assert twice == ["a went to two while one had it"]
     assert BoskosHistory(grant("one", 2)).problems() == ["a was granted to rank 2"]
+
+
+def test_after_a_restart_with_another_seed_others_go_wrong(boskos: StartBoskos) -> None:
+    server = boskos("T=1", faults=("500 rate=0.5",))
+
+    def statuses() -> list[int]:
+        with RawBoskos(server.url, "me") as client:
+            return [client.metric().status for _ in range(30)]
+
+    first = statuses()
+    server.restart()
+    assert statuses() == first
+    server.restart(seed=2)
+    assert statuses() != first
