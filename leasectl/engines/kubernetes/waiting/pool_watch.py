@@ -2,6 +2,10 @@
 
 However a watch ends, it is one road: list, and watch from there. While that fails the waiters are
 told, so that each finds out for itself, and asks as long as it may.
+
+One whose connection is dead and doesn't say so ends nothing: not before 75 s, which is many ttls of
+some. But all who wait write here now and then, each to its own ticket, and a watch that hears tells
+of that. One that doesn't is cut, without a request that tries it.
 """
 
 from __future__ import annotations
@@ -72,6 +76,8 @@ class PoolWatch:
         self._watch: Watch | None = None
         self._next_at: float | None = None
         self._has_new_settings = False
+        self._version_heard = view.version  # of what its watch told of last, or begins with
+        self._expected: tuple[int, float] | None = None  # a version, by when on the elapsed clock
 
     def start(self) -> None:
         """Start the thread."""
@@ -111,6 +117,26 @@ class PoolWatch:
         """Have it know of what was written here before the watch tells it."""
         with self._changed:
             self._view.put(raw)
+
+    def expect(self, version: int, by: float) -> None:
+        """Its watch is to tell of a write, or of a later one.
+
+        Args:
+            version: Of the write.
+            by: Until when on the elapsed clock; if it is still to tell of one before, that counts.
+        """
+        with self._changed:
+            if self._expected is None and self._version_heard < version:
+                self._expected = (version, by)
+
+    def cut_if_deaf(self, now: float) -> None:
+        """Begin another watch if this one hasn't told of what it was to tell of by now."""
+        with self._changed:
+            if self._expected is None or now < self._expected[1]:
+                return
+            self._expected, watch = None, self._watch
+        if watch is not None:
+            watch.cut()
 
     def add(self, sleeper: Sleeper) -> None:
         """Wake somebody whenever its verdict changes, from now on."""
@@ -165,11 +191,17 @@ class PoolWatch:
         if is_sooner and looked.next_at is not None:
             self._due_changed()
 
+    def _hear(self, version: int) -> None:
+        self._version_heard = version
+        if self._expected is not None and version >= self._expected[0]:
+            self._expected = None
+
     def _take(self, event: WatchEvent) -> None:
-        name = identity_of(event.object).name
+        name, version = identity_of(event.object).name, identity_of(event.object).version
+        self._hear(version)
         before = self._view.find(name)
         if event.type == "BOOKMARK":
-            self._view.version = max(self._view.version, identity_of(event.object).version)
+            self._view.version = max(self._view.version, version)
             self._changed.notify_all()
             return
         if not self._view.apply(event.object, is_deleted=event.type == "DELETED"):
@@ -217,6 +249,7 @@ class PoolWatch:
         with self._changed:
             watch = self._store.watch_pool(self._view.pool_type, self._view.version)
             self._watch = watch
+            self._hear(self._view.version)
             if self._is_closed:
                 return
         with watch as events:

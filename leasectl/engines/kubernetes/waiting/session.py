@@ -213,7 +213,9 @@ class WaitSession:
         """Have a ticket live on, and count with what it has to by now."""
         ticket = sleeper.ticket
         patience = min(ticket.ttl_seconds / 6, _LONGEST_ANSWER_SECONDS)
-        due = None
+        due, pool_watch = None, self.pool_watch(ticket.request.type)
+        if pool_watch is not None:
+            pool_watch.cut_if_deaf(self._clock.elapsed())
         try:
             with self._store.limited(self._clock.elapsed() + patience):
                 is_there = self._write(sleeper)
@@ -247,13 +249,21 @@ class WaitSession:
             if written.raw is not None:
                 ticket.note(written.raw, sent_at=sent_at)
                 pool_watch = self.pool_watch(ticket.request.type)
-                if pool_watch is not None and counts_as != seen.counts_as:
-                    pool_watch.look_at_time()  # the watch may have told of it before
+                if pool_watch is not None:
+                    self._expect_to_hear(pool_watch, ticket)
+                    if counts_as != seen.counts_as:
+                        pool_watch.look_at_time()  # the watch may have told of it before
                 return True
             if written.found is None or written.found["metadata"]["uid"] != seen.id.uid:
                 return False
             ticket.note(written.found)  # somebody has edited it
         return True
+
+    def _expect_to_hear(self, pool_watch: PoolWatch, ticket: OwnTicket) -> None:
+        """Have a watch tell of a renewal well before the next one, with which that is looked at."""
+        assert ticket.object is not None
+        within = min(ticket.ttl_seconds / 6, _LONGEST_ANSWER_SECONDS)
+        pool_watch.expect(ticket.object.id.version, self._clock.elapsed() + within)
 
     def _view_of(self, sleeper: Sleeper) -> PoolView | None:
         pool_watch = self.pool_watch(sleeper.ticket.request.type)

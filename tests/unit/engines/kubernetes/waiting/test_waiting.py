@@ -147,6 +147,36 @@ def test_who_lives_keeps_its_place_for_many_ttls(processes: Processes) -> None:
     assert not second
 
 
+def test_who_listens_to_a_connection_that_is_dead_notices_by_its_own_renewals(
+    processes: Processes, namespace: Namespace, tmp_path: Path
+) -> None:
+    """Nothing ends such a watch for 75 s: the last who had a turn would be long gone by then."""
+    is_over, watches = threading.Event(), list[str]()
+
+    def be_dead(_number: int, path: str) -> None:
+        if "watch=1" in path:
+            watches.append(path)
+            if len(watches) == 1:
+                is_over.wait()
+
+    (held,) = processes.acquire("holder")
+    with namespace.relay() as between:
+        path = tmp_path / "by-relay"
+        by_relay = Processes(namespace.account.kubeconfig(path, server=between.endpoint))
+        between.listen(before=be_dead)
+        try:
+            ends = by_relay.begin("waiter", Request("T", ttl_seconds=TTL))
+            eventually(lambda: watches)
+            processes.first.engine.free("holder")
+            eventually(lambda: ends, timeout=30.0)
+        finally:
+            is_over.set()
+    assert isinstance(ends[0], tuple), ends
+    (granted,) = ends[0]
+    assert (granted.name, granted.fence > held.fence) == (held.name, True)
+    assert between.methods.count("GET") < 20
+
+
 def test_who_is_withdrawn_hears_of_it_at_once(processes: Processes) -> None:
     processes.acquire("holder")
     ends = processes.begin("waiter")
