@@ -232,7 +232,8 @@ def write_program(path: Path, text: str) -> None:
 
 
 def run_bash(cli: Cli, text: str) -> None:
-    finished = cli.spawn(["bash", "-euo", "pipefail", "-c", text]).finish()
+    # Some build what they then try.
+    finished = cli.spawn(["bash", "-euo", "pipefail", "-c", text]).finish(timeout=100.0)
     assert finished.code == 0, f"{text}\n{finished}"
 
 
