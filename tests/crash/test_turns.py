@@ -45,6 +45,7 @@ class Arrival:
         after: When it comes, in seconds from the start.
         hold: For how long it holds, in seconds.
         killed_after: When it is killed, in seconds from the start; None for never.
+        killed_waiting: By then at the earliest, once it waits.
         rounds: How often it does all that.
     """
 
@@ -52,6 +53,7 @@ class Arrival:
     after: float = 0.0
     hold: float = 0.0
     killed_after: float | None = None
+    killed_waiting: bool = False
     rounds: int = 1
 
 
@@ -91,9 +93,15 @@ class Campaign:
         os.close(read_end)
         begin = time.time()
         os.close(write_end)
-        doomed = [(a.killed_after, pid) for a, pid in zip(arrivals, pids) if a.killed_after]
-        for after, pid in sorted(doomed):
+        doomed = [
+            (a.killed_after, pid, a.killed_waiting)
+            for a, pid in zip(arrivals, pids)
+            if a.killed_after
+        ]
+        for after, pid, waiting in sorted(doomed):
             time.sleep(max(0.0, begin + after - time.time()))
+            if waiting:
+                eventually(lambda pid=pid: self._is_stopped_waiting(pid))  # type: ignore[misc]
             os.kill(pid, signal.SIGKILL)
         codes = [ending(pid, timeout=200.0) for pid in pids]
         assert set(codes) <= {0, -signal.SIGKILL}, codes
@@ -105,6 +113,21 @@ class Campaign:
         broken = violations(read_history(self.folder / "history"), capacity=self.capacity)
         assert [each for each in broken if not each.startswith("ticket ")] == []  # `unfair` says
         return events, begin
+
+    def _is_stopped_waiting(self, pid: int) -> bool:
+        """Stop a process if it waits, and tell whether it does; else it goes on."""
+        with self.cli.service(backend=self.backend) as service:
+
+            def waits() -> bool:
+                return pid in [entry.pid for entry in service.pools.pools("T")[0].queue]
+
+            if not waits():
+                return False
+            os.kill(pid, signal.SIGSTOP)
+            if waits():
+                return True
+            os.kill(pid, signal.SIGCONT)  # it was its turn in between
+            return False
 
 
 @pytest.fixture(params=[pytest.param(b, marks=[pytest.mark.once]) for b in BACKENDS])
@@ -193,6 +216,10 @@ class TestPriority:
             for number in range(self.JOBS)
         ]
         found[1].request = Request("T", count=3, priority=0)
+        # All of the pool, after everybody else: in the middle of the stream it has to wait.
+        found[6] = Arrival(
+            Request("T", count=3, priority=-6), after=0.5, killed_after=0.5, killed_waiting=True
+        )
         return found
 
     @pytest.mark.parametrize("aging", [0.0, 0.5])
