@@ -54,7 +54,9 @@ def root(tmp_path: Path) -> Path:
 
 def mutate(root: Path, *options: str, tests: str = "test_it.py") -> tuple[int, str]:
     argv = [sys.executable, str(MUTATE), "--root", str(root), *options, "pkg", "--", tests]
-    done = subprocess.run(argv, capture_output=True, text=True, timeout=100)
+    # A pytest that loads no more than these tests need starts in less than half the time.
+    env = {**os.environ, "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
+    done = subprocess.run(argv, capture_output=True, text=True, timeout=100, env=env)
     return done.returncode, done.stdout + done.stderr
 
 
