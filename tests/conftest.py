@@ -22,6 +22,9 @@ from tests.kit.kubernetes.servers import Kubernetes, kubernetes_servers
 from tests.kit.relay import Relay, relay
 from tests.kit.support import Cli, CliOfAnotherUser, ManualClock
 
+# The fixtures that start one, each for a whole session.
+SERVERS = {"etcd", "kubernetes", "shared_boskos"}
+
 
 def pytest_configure() -> None:
     """Let no signal be ignored that commands are sent: nohup and a shell's "&" leave some so."""
@@ -32,10 +35,13 @@ def pytest_configure() -> None:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark what runs whole commands, which scripts/test doesn't do on every Python."""
+    """Mark what scripts/test doesn't do on every Python: what runs commands, or asks a server."""
     for item in items:
-        if not {"cli", "other_user"}.isdisjoint(getattr(item, "fixturenames", ())):
+        fixtures = set(getattr(item, "fixturenames", ()))
+        if fixtures & {"cli", "other_user"}:
             item.add_marker(pytest.mark.commands)
+        if fixtures & SERVERS:
+            item.add_marker(pytest.mark.once)
 
 
 @pytest.fixture(autouse=True)

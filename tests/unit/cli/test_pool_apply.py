@@ -303,6 +303,7 @@ def test_a_backend_without_pools_says_so(cli: Cli) -> None:
     assert finished.err.count("\n") == 1
 
 
+@pytest.mark.once
 @pytest.mark.timeout(300)
 def test_a_hundred_thousand_resources_take_seconds(cli: Cli) -> None:
     def apply(text: str) -> Finished:
