@@ -177,5 +177,7 @@ def test_run_and_its_command_are_stopped_and_continued_together(prompt: Prompt) 
     prompt.free()
     prompt.see("begun\r\n")
     assert prompt.press(CTRL_Z) == "148"
-    prompt.type(b"fg\ngo on\n")
+    prompt.type(b"fg\n")
+    prompt.see("exit 5'\r\n")  # what goes on, when bash has let go of the terminal's keys
+    prompt.type(b"go on\n")
     assert prompt.status() == "5"
