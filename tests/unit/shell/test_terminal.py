@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
 import sys
@@ -71,6 +72,17 @@ class Prompt:
         """Press a key after which there is a prompt; returns the exit code that it shows."""
         self.type(key)
         return self.status()
+
+    def is_stopped(self) -> bool:
+        """Whether all that Bash has started is; before, it may read what is typed for Bash."""
+        states = []
+        for stat in Path("/proc").glob("[0-9]*/stat"):
+            with contextlib.suppress(OSError):
+                pid, _, rest = stat.read_text().partition(" ")
+                state, _, _, session = rest.rpartition(")")[2].split()[:4]
+                if session == str(self._terminal.pid) != pid:
+                    states.append(state)
+        return set(states) == {"T"}
 
     def close_window(self) -> None:
         self._terminal.close()
@@ -177,7 +189,8 @@ def test_run_and_its_command_are_stopped_and_continued_together(prompt: Prompt) 
     prompt.free()
     prompt.see("begun\r\n")
     assert prompt.press(CTRL_Z) == "148"
+    eventually(prompt.is_stopped)
     prompt.type(b"fg\n")
-    prompt.see("exit 5'\r\n")  # what goes on, when bash has let go of the terminal's keys
+    prompt.see("exit 5'\r\n")  # what goes on, when Bash has let go of the terminal's keys
     prompt.type(b"go on\n")
     assert prompt.status() == "5"
