@@ -212,7 +212,7 @@ class WaitSession:
     def _renew(self, sleeper: Sleeper) -> None:
         """Have a ticket live on, and count with what it has to by now."""
         ticket = sleeper.ticket
-        patience = min(ticket.ttl_seconds / 6, _LONGEST_ANSWER_SECONDS)
+        patience = _answer_seconds(ticket)
         due, pool_watch = None, self.pool_watch(ticket.request.type)
         if pool_watch is not None:
             pool_watch.cut_if_deaf(self._clock.elapsed())
@@ -262,8 +262,8 @@ class WaitSession:
     def _expect_to_hear(self, pool_watch: PoolWatch, ticket: OwnTicket) -> None:
         """Have a watch tell of a renewal well before the next one, with which that is looked at."""
         assert ticket.object is not None
-        within = min(ticket.ttl_seconds / 6, _LONGEST_ANSWER_SECONDS)
-        pool_watch.expect(ticket.object.id.version, self._clock.elapsed() + within)
+        by = self._clock.elapsed() + _answer_seconds(ticket)
+        pool_watch.expect(ticket.object.id.version, by)
 
     def _view_of(self, sleeper: Sleeper) -> PoolView | None:
         pool_watch = self.pool_watch(sleeper.ticket.request.type)
@@ -279,3 +279,8 @@ def _due(ticket: OwnTicket, view: PoolView | None) -> float:
 def _is_renewed(renewed: str, raw: Json) -> bool:
     """Tell whether an object has been renewed just then."""
     return (raw.get("spec") or {}).get("renewTime") == renewed
+
+
+def _answer_seconds(ticket: OwnTicket) -> float:
+    """How long the answer to a renewal may take, and what tells of it, well before the next one."""
+    return min(ticket.ttl_seconds / 6, _LONGEST_ANSWER_SECONDS)
