@@ -208,6 +208,8 @@ def _fork_candidate(argv: Sequence[str]) -> tuple[int, int]:
     try:
         middle = os.fork()
     except OSError as error:
+        for fd in (pid_read, pid_write, go_read, go_write):
+            os.close(fd)
         raise LeaseError(f"can't start the keeper: {error.strerror}") from error
     finally:
         if os.getpid() == parent:

@@ -10,6 +10,7 @@ import pytest
 
 from leasectl.backends.contract import Patience, Progress
 from leasectl.backends.one_by_one import Steps
+from leasectl.backends.proxy import status
 from leasectl.backends.proxy.acquisition import (
     CONNECT_SECONDS,
     FIRST_REPORT_SECONDS,
@@ -189,6 +190,28 @@ class TestGrants:
         acquisition = Try(Proxy(grant("T--00", key=key)))
         acquisition.take()
         assert acquisition.journal.for_the_job == for_the_job
+
+    @pytest.mark.parametrize("capacity", [3, None])
+    def test_who_heeds_keys_is_asked_once_how_many_there_are(
+        self, monkeypatch: pytest.MonkeyPatch, capacity: int | None
+    ) -> None:
+        proxy = Proxy(*[grant(f"T--0{number}", key=f"{KEY}/{number}") for number in range(3)])
+        asked_after: list[int] = []
+
+        def capacity_of(*_: object) -> int | None:
+            asked_after.append(len(proxy.keys))
+            return capacity
+
+        monkeypatch.setattr(status, "capacity_of", capacity_of)
+        assert len(Try(proxy, count=3).take()) == 3
+        assert asked_after == [1]
+
+    def test_more_than_there_are_are_not_waited_for(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(status, "capacity_of", lambda *_: 2)
+        proxy = Proxy(grant("T--00", key=f"{KEY}/0"))
+        with pytest.raises(InvalidRequest):
+            Try(proxy, count=3).take()
+        assert len(proxy.keys) == 1
 
     def test_a_refusal_ends_it(self) -> None:
         with pytest.raises(InvalidRequest, match="answered 400: no"):

@@ -292,6 +292,7 @@ def test_term_releases_now_what_was_to_be_released_later(cli: Cli, pool: str) ->
     eventually(lambda: ended(cli), what="the keeper ends")
     assert set(cli.held().values()) == {Path(guarded).name}
     eventually(lambda: "ended by TERM" in log(cli), what="it says so")
+    assert cli.query("SELECT * FROM keeper") == []
 
 
 @pytest.mark.parametrize("signum", [signal.SIGTERM, signal.SIGUSR1])

@@ -79,6 +79,18 @@ class TestWhatItKnows:
         assert kept.look()
         assert kept.abandoned() == []
 
+    def test_what_becomes_of_who_was_granted_it_and_has_told_nobody(
+        self, desk: Desk, kept: KeptHandles, child: Process
+    ) -> None:
+        handle = guarded(desk)
+        with desk.state.transaction() as db:
+            db.execute("UPDATE handle SET waiter = ?", (child.encode(),))
+        kept.look()
+        assert kept.abandoned() == []
+        kill(child)
+        assert kept.look()
+        assert [each.handle_id for each in kept.abandoned()] == [handle.id]
+
     def test_a_guard_that_died_before_is_known_at_once(
         self, desk: Desk, kept: KeptHandles, child: Process
     ) -> None:

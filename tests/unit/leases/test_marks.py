@@ -33,6 +33,7 @@ def test_an_answer_changes_nothing_else() -> None:
 def test_no_two_marks_are_the_same() -> None:
     first, second = (new_mark("ops@desk", seconds=9, now=5) for _ in "ab")
     assert first != second
+    assert len(first.id) == len(MARK.id)
     assert first._replace(id=second.id) == second
 
 

@@ -34,6 +34,7 @@ from leasectl.leases.release import finish, release
 from leasectl.leases.renew import note_renewal, renew
 from leasectl.leases.request import new_handle
 from leasectl.leases.service import Service
+from leasectl.leases.targets import Targets
 from leasectl.model import Claimant, Handle, Lease, Process, ReleaseTarget, Request, whole
 from leasectl.state.amendments import count_lost_replies
 from leasectl.state.event_log import StateEventLog
@@ -223,6 +224,21 @@ class TestAcquire:
         with pytest.raises(BackendUnreachable, match="nobody here had asked for that"):
             acquire(service, Request("T"), patience=Patience())
 
+    def test_the_ttl_of_what_nobody_is_going_to_renew_counts_from_the_grant(
+        self, server: Server, service: Service, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        renewed: list[str] = []
+
+        def noted(service: Service, target: ReleaseTarget) -> Handle:
+            renewed.append(target.handle_id)
+            return renew(service, target)
+
+        monkeypatch.setattr(acquire_remote, "renew", noted)
+        own = acquire(service, Request("T", ttl_seconds=50.0), patience=Patience())
+        assert renewed == [own.id]
+        acquire(service, Request("T"), patience=Patience())  # which the keeper does
+        assert renewed == [own.id]
+
     def test_as_a_generator_it_is_the_same(self, server: Server, service: Service) -> None:
         with pytest.raises(StopIteration) as end:
             next(turn(service, Request("T"), handle_id="T-served", patience=Patience()))
@@ -246,6 +262,20 @@ class TestReacquire:
         with pytest.raises(BackendUnreachable):
             reacquire(service, handle.id, patience=Patience(wait_seconds=0))
         assert service.handles.require(handle.id).acquisition == 1
+
+    def test_who_finds_that_another_has_begun_one_meanwhile_gives_way(
+        self, server: Server, service: Service, handle: Handle
+    ) -> None:
+        def begin(names: Sequence[str]) -> None:
+            server.before_release = lambda names: None
+            reacquire(service, handle.id, patience=Patience(wait_seconds=0))
+
+        server.before_release = begin
+        with pytest.raises(Cancelled, match="was acquired again by somebody else"):
+            reacquire(service, handle.id, patience=Patience(wait_seconds=0))
+        record = service.handles.require(handle.id)
+        assert (record.acquisition, set(record.names)) == (2, set(NAMES))
+        assert held(server) == list(NAMES)
 
 
 class TestRelease:
@@ -554,6 +584,17 @@ class TestTheJournal:
         assert journal.arrived("T--00") is None
         assert service.handles.require("T-new").names == ()
 
+    def test_a_guard_stays_where_a_server_keeps_for_the_job_unless_it_is_only_of_the_wait(
+        self, service: Service, journal: RecordJournal
+    ) -> None:
+        guarded = journal.handle._replace(guard=this_process())
+        stays = RecordJournal(service, guarded)
+        stays.is_the_jobs()
+        assert stays.handle.guard == this_process()
+        ends = RecordJournal(service, guarded, guards_job_too=False)
+        ends.is_the_jobs()
+        assert ends.handle.guard is None
+
     def test_what_is_unsettled_stays_on_record_for_the_keeper(
         self, service: Service, journal: RecordJournal
     ) -> None:
@@ -594,3 +635,24 @@ class TestAdoption:
 
     def test_what_nobody_holds_is_nobodys(self, service: Service) -> None:
         assert list(adopt(service, ["T--00"], foreign=None)) == []
+
+    def test_a_release_by_name_means_what_is_adopted(
+        self, service: Service, handle: Handle
+    ) -> None:
+        targets = Targets(service)
+        assert targets.of_names(["T--01"]) == [whole(handle)._replace(names=("T--01",))]
+        with service.state.transaction():
+            service.handles.forget(handle.id, 1)
+        (target,) = targets.of_names(["T--01"])
+        assert release(service, target) == ("T--01",)
+
+    def test_nothing_is_where_a_server_takes_it_back_only_from_who_has_it(
+        self, service: Service, handle: Handle, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        known = [
+            each._replace(claims_by_identity=True) if each is KIND else each for each in kinds.KINDS
+        ]
+        monkeypatch.setattr(kinds, "KINDS", tuple(known))
+        with pytest.raises(NotAllowed, match="takes it back only from the handle that has it"):
+            adopt(service, ["T--00"], foreign=None)
+        assert service.handles.ids() == {handle.id}

@@ -181,6 +181,31 @@ class TestLosing:
         assert not watch.is_lost(START + 10 * TTL)
         assert watch.until(START + TTL) is None
 
+    @pytest.mark.parametrize("ttl", [None, TTL])
+    def test_what_a_command_goes_on_without_is_kept_for_it_no_longer_than_a_ttl(
+        self, desk: Desk, ttl: float | None
+    ) -> None:
+        desk.pool(1)
+        handle = acquired(desk, Request("T", ttl_seconds=ttl))
+        watch = LeaseWatch(desk.service, handle, renewed_at=START, clock=desk.time.clock)
+        release_by_force(desk.service, handle.names, reason="stuck")
+        assert desk.held()
+        watch.go_on_without()
+        assert bool(desk.held()) == (ttl is not None)
+        watch.close()
+
+    def test_what_is_left_when_some_was_given_back_goes_on(self, desk: Desk) -> None:
+        desk.pool(2)
+        handle = acquired(desk, Request("T", count=2))
+        watch = LeaseWatch(desk.service, handle, renewed_at=START, clock=desk.time.clock)
+        release(desk.service, ReleaseTarget(handle.id, handle.acquisition, ("T--00",)))
+        watch.look_at_record()
+        assert (watch.held, watch.is_lost(START)) == ("T--01", False)
+        release(desk.service, whole(handle))
+        watch.look_at_record()
+        assert watch.held == "T--01"
+        watch.close()
+
     def test_one_without_a_ttl_never_runs_out(self, desk: Desk) -> None:
         desk.pool(1, "U")
         handle = acquired(desk, Request("U"))

@@ -67,6 +67,7 @@ def test_at_first_all_are_read(state: State, handles: Handles, keeper: WatchedHa
         assert found is not None
         assert (found.id, found.acquisition, found.is_held) == ("T-1", 3, True)
         assert (found.guard, found.waiter, found.runner, found.ttl_seconds) == (US, None, US, None)
+        assert found.processes == {US}
 
 
 def test_then_what_has_changed_is_read_once(
