@@ -1170,7 +1170,8 @@ class TestPools:
     @pytest.mark.parametrize("where", ["create", "add"])
     def test_a_name_given_twice_is_refused(self, world: World, where: str) -> None:
         make_pool(world, 1)
-        with pytest.raises(InvalidRequest, match="T--07"):
+        pool = "U" if where == "create" else "T"
+        with pytest.raises(InvalidRequest, match=f'"T--07" is already in pool "{pool}"'):
             if where == "create":
                 world.pools.create_pool("U", ["T--07", "T--07"])
             else:
