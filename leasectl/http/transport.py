@@ -24,8 +24,7 @@ from leasectl.http.no_answer import NoAnswer, no_answer
 from leasectl.typed.hints import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    import ssl
-
+    from leasectl.http import c_ssl as ssl
     from leasectl.http.trust import Trust
 
 _FAILURES = (OSError, ProtocolError, BadUrl)

@@ -10,8 +10,7 @@ from leasectl.errors import LeaseError
 from leasectl.typed.hints import TYPE_CHECKING, Callable
 
 if TYPE_CHECKING:
-    import ssl
-
+    from leasectl.http import c_ssl as ssl
     from leasectl.http.settings import Settings
 
 # What tells of each file whether it is the same.

@@ -78,7 +78,7 @@ class TestStartJitter:
         started = under_way(cli, command)
         cli.ok("release", "--names", "T--00", *force)
         finished = started.finish()
-        assert (finished.code, finished.out) == (code, "")
+        assert (finished.code, finished.out) == (code, ""), finished.err
         assert finished.err.count("\n") == 1
         assert not (cli.cwd / "started").exists()
         eventually(lambda: cli.held() == {})
