@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import contextlib
+import socket
 import time
 
-from leasectl.http import c_socket as socket
 from leasectl.http.http1 import Target
 from leasectl.system.poll import is_readable
 from leasectl.typed.hints import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from leasectl.http.c_ssl import SecureSocket, SSLContext
+    import ssl
 
 # A server that vanished is noticed after a minute, however long an answer may take.
 KEEP_ALIVE = (
@@ -26,12 +26,6 @@ _AT_ONCE = (socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
 _LONGEST_IDLE_SECONDS = 5.0
 
 
-class _Socket(socket.socket):
-    """One that TLS can be told of: it holds a weak reference, which C's own class has none of."""
-
-    __slots__ = ("__weakref__",)
-
-
 class TcpConnection:
     """A connection, which is there.
 
@@ -41,7 +35,6 @@ class TcpConnection:
 
     def __init__(self, connected: socket.socket) -> None:
         self._socket = connected
-        self._tls: SecureSocket | None = None
         self._idle_since = 0.0
 
     @classmethod
@@ -55,7 +48,10 @@ class TcpConnection:
         Raises:
             OSError: It can't be had.
         """
-        connected = _connected(target, seconds)
+        # Of a text Python would first make what it takes long to load for: of names that aren't
+        # ASCII `parse_url` has done so.
+        place = (target.host.encode(), target.port)
+        connected = socket.create_connection(place, timeout=seconds)  # type: ignore[arg-type]
         try:
             for option in (*KEEP_ALIVE, _AT_ONCE):
                 connected.setsockopt(*option)
@@ -64,7 +60,7 @@ class TcpConnection:
             raise
         return cls(connected)
 
-    def secure(self, context: SSLContext, server_name: str) -> None:
+    def secure(self, context: ssl.SSLContext, server_name: str) -> None:
         """Go on over TLS.
 
         Args:
@@ -74,15 +70,17 @@ class TcpConnection:
         Raises:
             OSError: It can't be had, or not with that.
         """
-        from leasectl.http.c_ssl import SecureSocket
-
-        self._tls = SecureSocket(context, self._socket, server_name)
-        self._tls.do_handshake()
+        context.set_alpn_protocols(["http/1.1"])
+        secured = context.wrap_socket(
+            self._socket, server_hostname=server_name.encode(), do_handshake_on_connect=False
+        )
+        self._socket = secured  # from here on it can be cut
+        secured.do_handshake()
 
     def send(self, data: bytes) -> None:
         """Send all of it, however long that takes; OSError if that can't be."""
         self._socket.settimeout(None)
-        (self._tls or self._socket).sendall(data)
+        self._socket.sendall(data)
 
     def send_now(self, data: bytes) -> int:
         """Send as much of it as takes no time, not over TLS; returns how many bytes that were."""
@@ -110,7 +108,7 @@ class TcpConnection:
 
     def receive(self, most: int) -> bytes:
         """Wait for what comes next, at most so many bytes; none at the end. OSError: it doesn't."""
-        return (self._tls or self._socket).recv(most)
+        return self._socket.recv(most)
 
     def put_aside(self) -> None:
         """Nobody uses it from now on."""
@@ -132,28 +130,6 @@ class TcpConnection:
     def close(self) -> None:
         """Have done with it; only for who uses it."""
         self._socket.close()
-
-
-def _connected(target: Target, seconds: float) -> socket.socket:
-    """Connect at the first of a name's addresses that can be, as `socket.create_connection`."""
-    failed: OSError | None = None
-    # Of a text Python would first make what it takes long to load for: of names that aren't ASCII
-    # `parse_url` has done so.
-    name = target.host.encode()
-    for place in socket.getaddrinfo(name, target.port, 0, socket.SOCK_STREAM):
-        family, kind, protocol, _, address = place
-        try:
-            connected = _Socket(family, kind, protocol)
-            try:
-                connected.settimeout(seconds)
-                connected.connect(address)
-            except BaseException:
-                connected.close()
-                raise
-            return connected
-        except OSError as error:
-            failed = error
-    raise failed or OSError("its name has no address")
 
 
 def shut(connected: socket.socket, how: int) -> None:

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import re
+import socket
 import sys
 
-from leasectl.http import c_socket as socket
 from leasectl.http.http1 import BadUrl, ProtocolError
 from leasectl.text.printable import printable
 from leasectl.typed.hints import TYPE_CHECKING, Literal
 
 if TYPE_CHECKING:
-    from leasectl.http import c_ssl as ssl
+    import ssl
 
 NOT_IN_TIME = "no answer in time"
+_ERRNO = r"^\[Errno -?[0-9]+\] "
 # OpenSSL's codes, which the ssl module doesn't name: it is another host's, or another IP address's.
 _OTHER_NAME = (62, 64)
 # Likewise: it isn't valid yet, or not any more.
@@ -83,13 +85,8 @@ def no_answer(error: Exception, *, url: str, sent: bool) -> NoAnswer:
     advice = ""
     if isinstance(error, ProtocolError) and url.startswith("http:"):
         advice = "with TLS its address is etcds://"
-    detail = _detail(_without_number(str(error)), error)
+    detail = _detail(re.sub(_ERRNO, "", str(error)).rstrip("."), error)
     return NoAnswer(detail, advice=advice, sent=sent, lasting=isinstance(error, BadUrl), said=said)
-
-
-def _without_number(said: str) -> str:
-    """What an error of the system says, without its ``[Errno N]``."""
-    return (said.partition("] ")[2] if said.startswith("[Errno ") else said).rstrip(".")
 
 
 def _detail(text: str, error: Exception) -> str:
@@ -98,12 +95,14 @@ def _detail(text: str, error: Exception) -> str:
 
 def _without_tls(error: ssl.SSLError, *, sent: bool, said: str) -> NoAnswer:
     """Say of an error of TLS what it means."""
-    from leasectl.http import c_ssl as ssl  # which it is of
+    import ssl  # which it is of
 
     if isinstance(error, ssl.SSLCertVerificationError):
         return _untrusted(error, sent=sent, said=said)
     reason = getattr(error, "reason", None) or ""  # which OpenSSL gives its own errors only
-    detail = _detail(reason.replace("_", " ").lower() or _without_number(said), error)
+    detail = _detail(
+        reason.replace("_", " ").lower() or re.sub(_ERRNO, "", said).rstrip("."), error
+    )
     if "ALERT" in reason and ("CERTIFICATE" in reason or "UNKNOWN_CA" in reason):
         return NoAnswer(
             f"it wants a certificate of ours that it trusts ({detail})",
@@ -132,9 +131,9 @@ def _untrusted(error: ssl.SSLCertVerificationError, *, sent: bool, said: str) ->
 
 def _tls_error(error: BaseException | None) -> ssl.SSLError | None:
     """What lies below an error of a library, which carries it only as its cause."""
-    if "_ssl" not in sys.modules:  # to load it takes long, and without it there was no TLS
+    if "ssl" not in sys.modules:  # to load it takes long, and without it there was no TLS
         return None
-    from leasectl.http import c_ssl as ssl
+    import ssl
 
     while error is not None and not isinstance(error, ssl.SSLError):
         error = error.__cause__ or error.__context__

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import contextlib
 import os
+import ssl
 from collections.abc import Iterator
 
 from leasectl.errors import CorruptState, StateUnwritable
-from leasectl.http import c_ssl as ssl
 from leasectl.text.printable import printable
 from leasectl.typed.hints import BinaryIO, NoReturn, cast
 from leasectl.typed.tuples import NamedTuple
@@ -51,44 +51,30 @@ class PemTls(NamedTuple):
     is_verified: bool = True
 
 
-def pem_context(pems: PemTls, *, for_library: bool = False) -> ssl.SSLContext:
+def pem_context(pems: PemTls) -> ssl.SSLContext:
     """Make the context of a client's connections.
 
     With a CA of its own that takes a millisecond, with the usual ones a hundred.
 
-    Args:
-        pems: Whom to trust, and what to show.
-        for_library: Others than ours make them, which want a context of `ssl` itself.
-
     Raises:
         CorruptState: Something isn't what it should be.
     """
-    context = _trusting(pems, for_library=for_library)
+    context = _trusting(pems)
     if pems.certificate is not None:
         _show(context, pems.certificate, pems.key)
     return context
 
 
-def _trusting(pems: PemTls, *, for_library: bool) -> ssl.SSLContext:
+def _trusting(pems: PemTls) -> ssl.SSLContext:
     if pems.is_verified and pems.ca is None:
-        import ssl as library
-
-        return library.create_default_context()
-    context = _new_context(for_library=for_library)
+        return ssl.create_default_context()
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     if not pems.is_verified:
         context.check_hostname = False
         context.verify_mode = ssl.CERT_NONE
     elif pems.ca is not None:
         _load_ca(context, pems.ca)
     return context
-
-
-def _new_context(*, for_library: bool) -> ssl.SSLContext:
-    if not for_library:
-        return ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-    import ssl as library
-
-    return library.SSLContext(library.PROTOCOL_TLS_CLIENT)
 
 
 def _load_ca(context: ssl.SSLContext, ca: Pem) -> None:

@@ -24,7 +24,8 @@ from leasectl.http.no_answer import NoAnswer, no_answer
 from leasectl.typed.hints import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from leasectl.http import c_ssl as ssl
+    import ssl
+
     from leasectl.http.trust import Trust
 
 _FAILURES = (OSError, ProtocolError, BadUrl)

@@ -10,7 +10,8 @@ from leasectl.errors import LeaseError
 from leasectl.typed.hints import TYPE_CHECKING, Callable
 
 if TYPE_CHECKING:
-    from leasectl.http import c_ssl as ssl
+    import ssl
+
     from leasectl.http.settings import Settings
 
 # What tells of each file whether it is the same.

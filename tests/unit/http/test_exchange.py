@@ -19,8 +19,7 @@ from typing import Any, Callable
 import pytest
 
 from leasectl.errors import Interrupted
-from leasectl.http import c_socket, exchange
-from leasectl.http import connection as connection_module
+from leasectl.http import exchange
 from leasectl.http.exchange import Client, Stream
 from leasectl.http.messages import Answer, Call, Incoming
 from leasectl.http.no_answer import NoAnswer, NotInTime
@@ -133,9 +132,7 @@ class TestInTime:
         self, client: Client, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         found = threading.Event()
-        monkeypatch.setattr(
-            c_socket, "getaddrinfo", lambda *_args, **_options: found.wait(30) and []
-        )
+        monkeypatch.setattr(socket, "getaddrinfo", lambda *_args, **_options: found.wait(30) and [])
         since = time.monotonic()
         with pytest.raises(NotInTime) as raised:
             client.ask(Call("http://etcd:2379/"), seconds=SECONDS)
@@ -148,13 +145,13 @@ class TestInTime:
     ) -> None:
         heard: list[socket.socket] = []
         server = serve(heard.append)
-        look_up, found = c_socket.getaddrinfo, threading.Event()
+        look_up, found = socket.getaddrinfo, threading.Event()
 
         def look_up_late(*args: object, **options: object) -> object:
             found.wait(30)
             return look_up(*args, **options)  # type: ignore[arg-type]
 
-        monkeypatch.setattr(c_socket, "getaddrinfo", look_up_late)
+        monkeypatch.setattr(socket, "getaddrinfo", look_up_late)
         with pytest.raises(NoAnswer):
             ask(client, server, SECONDS)
         found.set()
@@ -166,7 +163,7 @@ class TestInTime:
     ) -> None:
         """However late: it may be carried out."""
         cut, found, sent = Sending.cut, threading.Event(), threading.Event()
-        look_up = c_socket.getaddrinfo
+        look_up = socket.getaddrinfo
 
         def look_up_late(*args: Any, **options: Any) -> Any:
             found.wait(30)
@@ -180,7 +177,7 @@ class TestInTime:
             sent.wait(30)
             cut(sending)
 
-        monkeypatch.setattr(c_socket, "getaddrinfo", look_up_late)
+        monkeypatch.setattr(socket, "getaddrinfo", look_up_late)
         monkeypatch.setattr(Sending, "cut", cut_late)
         with pytest.raises(NotInTime) as raised:
             ask(client, serve(hear), 0.1)
@@ -238,13 +235,13 @@ class TestConnections:
         self, serve: StartPeculiar, client: Client, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         made: list[socket.socket] = []
+        connect = socket.create_connection
 
-        class Noted(connection_module._Socket):
-            def __init__(self, *args: Any) -> None:
-                super().__init__(*args)
-                made.append(self)
+        def note(*args: Any, **options: Any) -> socket.socket:
+            made.append(connect(*args, **options))
+            return made[-1]
 
-        monkeypatch.setattr(connection_module, "_Socket", Noted)
+        monkeypatch.setattr(socket, "create_connection", note)
         ask(client, serve(answer))
         (connection,) = made
         assert connection.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE)
@@ -442,9 +439,7 @@ class TestGivingUp:
 
     def test_nothing_is_told_of_what_was_not_sent(self, monkeypatch: pytest.MonkeyPatch) -> None:
         found = threading.Event()
-        monkeypatch.setattr(
-            c_socket, "getaddrinfo", lambda *_args, **_options: found.wait(30) and []
-        )
+        monkeypatch.setattr(socket, "getaddrinfo", lambda *_args, **_options: found.wait(30) and [])
         heard: list[Answer | None] = []
         with new_client() as client, pytest.raises(NotInTime):
             client.ask(Call("http://nowhere/"), seconds=0.1, late=heard.append)

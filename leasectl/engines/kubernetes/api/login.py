@@ -41,7 +41,7 @@ class FileLogin:
         self._found: Found | None = None
         self._look: _Look = ()
         self._plugin: PluginCredential | None = None
-        self._trusted: tuple[tuple[PemTls, bool], Trust] | None = None
+        self._trusted: tuple[PemTls, Trust] | None = None
 
     def current(self, seconds: float) -> Access:
         """As `Login.current`."""
@@ -76,7 +76,7 @@ class FileLogin:
                 f"{self._choice.server}; put back the kubeconfig that named that"
             )
         if found.pems is not None and found.plugin is None:
-            self._trust(found, found.pems)
+            self._trust(found.pems)
         self._look = _look_at(found)
         if found.plugin is None:
             self._plugin = None
@@ -101,26 +101,21 @@ class FileLogin:
             who=found.who,
             headers={} if token is None else {"Authorization": f"Bearer {token}"},
             more_headers=found.headers,
-            trust=None if pems is None else self._trust(found, pems),
+            trust=None if pems is None else self._trust(pems),
             server_name=found.server_name,
             proxy_url=found.proxy_url,
         )
 
-    def _trust(self, found: Found, pems: PemTls) -> Trust:
+    def _trust(self, pems: PemTls) -> Trust:
         """The same for the same: connections of another are not used any more.
-
-        Args:
-            found: What the files say, of the way there too.
-            pems: Of whom and of what it is.
 
         Raises:
             CorruptState: There is none that could be made of it.
         """
-        of = (pems, found.proxy_url is not None)  # by way of a proxy others connect
-        if self._trusted is None or self._trusted[0] != of:
-            trust = Trust(partial(pem_context, pems, for_library=of[1]), ())
+        if self._trusted is None or self._trusted[0] != pems:
+            trust = Trust(partial(pem_context, pems), ())
             trust.context()
-            self._trusted = of, trust
+            self._trusted = pems, trust
         return self._trusted[1]
 
 
