@@ -285,6 +285,19 @@ class TestADelayedRelease:
         desk.time.advance(100)
         assert desk.release_due() == [("T--00",)]
 
+    def test_is_drawn_anew_by_each_where_it_is_between_two_times(self, desk: Desk) -> None:
+        desk.pool(1)
+        handle = desk.acquire(Request("T", release_between_seconds=(100.0, 200.0)))
+        drawn = set()
+        for _ in range(5):
+            handle = desk.reacquire(handle)
+            after = handle.request.release_after_seconds
+            assert after is not None
+            assert 100.0 <= after <= 200.0
+            assert handle.release_at == desk.time.clock.elapsed() + after
+            drawn.add(after)
+        assert len(drawn) > 1
+
     @pytest.mark.parametrize("capacity", [1, 2], ids=["same name", "another name"])
     @pytest.mark.parametrize("names", [None, ("T--00",)], ids=["whole", "by name"])
     def test_that_fires_after_a_reacquire_is_void(

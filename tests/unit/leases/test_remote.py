@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 
 import pytest
 
@@ -36,6 +37,7 @@ from leasectl.leases.request import new_handle
 from leasectl.leases.service import Service
 from leasectl.leases.targets import Targets
 from leasectl.model import Claimant, Handle, Lease, Process, ReleaseTarget, Request, whole
+from leasectl.state import shared_leases
 from leasectl.state.amendments import count_lost_replies
 from leasectl.state.event_log import StateEventLog
 from leasectl.state.handles import renews_itself
@@ -117,6 +119,24 @@ def test_where_a_server_has_no_pools_the_records_tell_what_happened(
         ("granted", ("T--00",)),
         ("released", ("T--00",)),
     ]
+
+
+@pytest.mark.parametrize("is_queued", [True, False])
+def test_there_what_was_refused_before_it_was_asked_for_is_not_told(
+    server: Server, service: Service, monkeypatch: pytest.MonkeyPatch, is_queued: bool
+) -> None:
+    def refuse(claimant: Claimant, journal: RecordJournal, patience: Patience) -> None:
+        if is_queued:
+            journal.enqueuing()
+        raise InvalidRequest("as made up")
+
+    without = [each._replace(has_pools=False) if each is KIND else each for each in kinds.KINDS]
+    monkeypatch.setattr(kinds, "KINDS", tuple(without))
+    monkeypatch.setattr(server, "acquire", refuse)
+    with pytest.raises(InvalidRequest):
+        acquire(service, Request("T"), patience=Patience())
+    told = [each.kind for each in StateEventLog(service.state, backend=URL).read()]
+    assert told == (["queued", "gave up"] if is_queued else [])
 
 
 def test_of_what_is_granted_by_name_only_all_else_is_unknown(handle: Handle) -> None:
@@ -238,6 +258,22 @@ class TestAcquire:
         assert renewed == [own.id]
         acquire(service, Request("T"), patience=Patience())  # which the keeper does
         assert renewed == [own.id]
+
+    def test_of_scope_test_it_is_listed_or_goes_back(
+        self, server: Server, desk: Desk, tmp_path: Path
+    ) -> None:
+        service = desk.as_caller(Caller("job/1", "host", str(tmp_path)), URL)
+        wanted = Request("T", scope="test", ttl_seconds=60.0)
+        handle = acquire(service, wanted, patience=Patience())
+        assert shared_leases.listed(str(tmp_path)) == ["T--00"]
+        announce(service, handle)
+        reacquire(service, handle.id, patience=Patience())
+        assert shared_leases.listed(str(tmp_path)) == ["T--01"]  # and no more what it gave back
+        (tmp_path / "leases").unlink()
+        (tmp_path / "leases").mkdir()
+        with pytest.raises(StateUnwritable):
+            acquire(service, wanted, patience=Patience())
+        assert held(server) == ["T--01"]
 
     def test_as_a_generator_it_is_the_same(self, server: Server, service: Service) -> None:
         with pytest.raises(StopIteration) as end:
