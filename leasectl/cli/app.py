@@ -15,6 +15,7 @@ from leasectl.cli.loaded import command_is_loaded, little_is_garbage
 from leasectl.errors import (
     BackendUnreachable,
     Interrupted,
+    InvalidRequest,
     LeaseError,
     is_out_of_files,
     out_of_files,
@@ -107,8 +108,8 @@ def _do(args: list[str]) -> int:
 
 
 def _text_of(error: LeaseError) -> str:
-    """An error's text; where a server can't be reached, with what points there."""
-    if not isinstance(error, BackendUnreachable):
+    """An error's text; where a server can't be reached or meant, with what points there."""
+    if not isinstance(error, (BackendUnreachable, InvalidRequest)):
         return str(error)
     from leasectl.cli.gone_server import remark
 

@@ -1,4 +1,4 @@
-"""Saying that a server is gone which this environment still points to."""
+"""Saying that this environment points to a server that is gone, or that can't be meant."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from leasectl.backends.proxy.connection import Connection
 from leasectl.backends.proxy.protocol import ACQUIRE
 from leasectl.backends.unanswered import NotSent
 from leasectl.cli.serve_env import SERVE_PID
-from leasectl.errors import BackendUnreachable, LeaseError, NotFound
+from leasectl.errors import BackendUnreachable, InvalidRequest, LeaseError, NotFound
 from leasectl.http.settings import Settings
 from leasectl.system.clock import Clock
 from leasectl.system.process import identify
@@ -45,7 +45,10 @@ def check_served(url: str, settings: Settings) -> None:
 
 
 def remark(error: LeaseError) -> str:
-    """What to add to an error: which variable points to a server that can't be reached."""
+    """What to add to an error: which variable points to a server that can't be reached or meant."""
+    if isinstance(error, InvalidRequest):
+        refused = [each for each in _VARIABLES if f'"{os.environ.get(each)}"' in str(error)]
+        return f"; that is what {refused[0]} says" if refused else ""
     reason: BaseException | None = error
     while reason is not None and not isinstance(reason, NotSent):
         reason = reason.__cause__

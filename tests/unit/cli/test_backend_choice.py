@@ -36,6 +36,7 @@ def test_a_backend_that_there_isnt_is_refused_and_no_state_directory_made(
     finished = cli(*args, **env)
     assert (finished.code, finished.out) == (USAGE, "")
     assert 'no backend "gopher:"' in finished.err
+    assert finished.err.endswith(f"; that is what {next(iter(env))} says\n")
     assert not cli.state_dir.exists()
 
 
@@ -43,7 +44,8 @@ def test_the_option_wins_over_the_environment(cli: Cli) -> None:
     cli.pool("T")
     found = json.loads(cli.ok("status", "--json", "--backend", "local:", LEASECTL_BACKEND="none:"))
     assert found["backend"] == "local:"
-    assert cli("release", "--all", "--backend", "gopher:").code == USAGE
+    refused = cli("release", "--all", "--backend", "gopher:", LEASECTL_BACKEND="none:")
+    assert (refused.code, " says" in refused.err) == (USAGE, False)
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ import contextlib
 
 import pytest
 
-from leasectl.errors import InvalidRequest
+from leasectl.errors import InvalidRequest, NotSupported
 from leasectl.leases.announce import announce
 from leasectl.leases.release_forced import check_reason, release_by_force
 from leasectl.model import Handle
@@ -52,3 +52,16 @@ def test_one_that_listens_is_told_and_waited_for_until_it_ends(desk: Desk, handl
     (forced,) = release_by_force(desk.service, handle.names, reason="")
     assert forced.has_run is False
     assert is_free(desk)
+
+
+@pytest.mark.parametrize(
+    ("url", "why"),
+    [
+        ("none:", "knows nothing of holders"),
+        ("http://127.0.0.1:1", "knows nothing of holders"),
+        ("boskos+http://127.0.0.1:1", "takes a lease back only from the handle that has it"),
+    ],
+)
+def test_who_has_no_pools_ends_nothing_by_force(desk: Desk, url: str, why: str) -> None:
+    with pytest.raises(NotSupported, match=f"--force is not supported by .*, which {why}"):
+        release_by_force(desk.as_caller(desk.caller, url), ["T--00"], reason="")

@@ -106,18 +106,19 @@ def unreachable_for(name: str) -> Look:
 
 
 def test_where_a_server_has_no_pools_the_records_tell_what_happened(
-    server: Server, service: Service, monkeypatch: pytest.MonkeyPatch
+    server: Server, service: Service, desk: Desk, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     without = [each._replace(has_pools=False) if each is KIND else each for each in kinds.KINDS]
     monkeypatch.setattr(kinds, "KINDS", tuple(without))
     handle = acquire(service, Request("T"), patience=Patience(wait_seconds=0))
     announce(service, handle)
+    desk.time.advance(5)
     release(service, whole(handle))
     told = StateEventLog(service.state, backend=URL).read()
-    assert [(each.kind, each.names) for each in told] == [
-        ("queued", ()),
-        ("granted", ("T--00",)),
-        ("released", ("T--00",)),
+    assert [(each.kind, each.names, each.hold_seconds) for each in told] == [
+        ("queued", (), None),
+        ("granted", ("T--00",), None),
+        ("released", ("T--00",), 5.0),
     ]
 
 
