@@ -19,6 +19,7 @@ from leasectl.state.directory import State
 from leasectl.state.handles import Handles
 from leasectl.state.pipes import listen
 from leasectl.system.poll import is_readable
+from leasectl.system.process import is_dead
 from tests.kit.support import eventually
 
 # What is started here instead of a keeper: it writes what it has open, and stays.
@@ -78,6 +79,19 @@ def test_there_is_one_for_all_who_ask(state: State, seen: Path) -> None:
     first = keeper_process.running(state)
     keeper_process.ensure(state)
     assert keeper_process.running(state) == first is not None
+
+
+def test_one_that_can_not_go_on_is_ended_by_its_successor(
+    state: State, seen: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    keeper_process.ensure(state)
+    first = keeper_process.running(state)
+    assert first is not None
+    with monkeypatch.context() as patch:
+        patch.setattr(keeper_process, "is_kept", lambda state: False)
+        keeper_process.ensure(state)
+    assert keeper_process.running(state) not in (None, first)
+    eventually(lambda: is_dead(first), what="the first has ended")
 
 
 @pytest.mark.parametrize("fails", [1, 2], ids=["the first fork", "the second"])

@@ -1,0 +1,87 @@
+"""leasectl.state.singled_out: which handles there is something to be said of."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from leasectl.model import Handle, Lease, Request, whole
+from leasectl.state import singled_out
+from leasectl.state.directory import State
+from leasectl.state.handles import Handles
+from leasectl.system.process import this_process
+
+US = this_process()
+ONE = Request("T")
+
+
+@pytest.fixture
+def state(state_dir: Path) -> Iterator[State]:
+    """In a transaction, as those need one that make what is looked at."""
+    state = State.open(str(state_dir))
+    with state.transaction():
+        yield state
+    state.close()
+
+
+def made(
+    state: State, handle_id: str, request: Request = ONE, *, at: float = 100.0, **fields: object
+) -> Handle:
+    """A handle that holds as many names as it asks for."""
+    identity = f"job/1/host/{handle_id}"
+    asked = Handle(handle_id, "local:", request, "job/1", identity, "acquiring", 1)
+    handle = asked._replace(**fields)  # type: ignore[arg-type]
+    handles = Handles(state)
+    handles.create(handle, remote=False)
+    leases = [
+        Lease(f"{handle_id}--{number}", 1, 1, 1, identity, at, at, request.ttl_seconds, 0)
+        for number in range(request.count)
+    ]
+    handles.grant(handle, leases, None, now=7.0)
+    return handles.require(handle_id)
+
+
+def test_those_never_end_that_nobody_follows_and_no_time_ends(state: State) -> None:
+    with_ttl = Request("T", ttl_seconds=60.0)
+    made(state, "T-1")
+    made(state, "T-2", guard=US)
+    made(state, "T-3", waiter=US)  # it hasn't told of it
+    made(state, "T-4", with_ttl, explicit_ttl=True)
+    made(state, "T-5", with_ttl)  # which the keeper renews
+    made(state, "T-6", Request("T", scope="test", ttl_seconds=60.0), explicit_ttl=True)
+    delayed = made(state, "T-7")
+    Handles(state).timers.arm(whole(delayed), 9.0)
+    made(state, "T-8", Request("T", labels=(("serve:key", "a"), ("serve:client", "b"))))
+    made(state, "T-9", with_ttl, explicit_ttl=True, runner=US)
+    Handles(state).release(made(state, "T-a"), now=8.0)
+    assert singled_out.never_ending(state) == ["T-1", "T-5", "T-9"]
+    assert singled_out.on_record_elsewhere(state) == 1
+
+
+def test_those_of_other_namespaces_are_whose_processes_are_there(state: State) -> None:
+    elsewhere = US._replace(pid_namespace=1)
+    made(state, "T-1", guard=US, waiter=US)
+    made(state, "T-2", guard=elsewhere)
+    made(state, "T-3", waiter=elsewhere)
+    made(state, "T-4")
+    found = singled_out.of_other_namespaces(state, US.pid_namespace)
+    assert found == ["T-2", "T-3"]
+
+
+def test_those_held_since_before_a_time_got_something_then(state: State) -> None:
+    made(state, "T-1", at=100.0)
+    made(state, "T-2", at=101.0)
+    Handles(state).release(made(state, "T-3", at=1.0), now=8.0)
+    assert singled_out.held_since_before(state, 101.0) == ["T-1"]
+
+
+def test_names_on_record_are_in_the_order_of_the_grant(state: State) -> None:
+    made(state, "T-2", Request("T", count=2))
+    made(state, "T-1", waiter=US)
+    made(state, "T-3", adopted_claim="somebody")
+    assert list(singled_out.names_on_record(state)) == [
+        ("T-1", False, ("T-1--0",)),
+        ("T-2", True, ("T-2--0", "T-2--1")),
+    ]
