@@ -374,6 +374,17 @@ class TestRelease:
         assert (record.state, record.names, record.lost) == ("held", ("T--01",), False)
         assert giving_back(service, handle, "T--01") == [alive]
 
+    def test_what_another_has_recorded_meanwhile_was_released_by_that(
+        self, server: Server, service: Service, handle: Handle
+    ) -> None:
+        def look(names: Sequence[str]) -> None:
+            if "T--01" in names:
+                with service.state.transaction():
+                    service.handles.returned(service.handles.require(handle.id), "T--01")
+
+        server.before_release = look
+        assert release(service, whole(handle)) == ("T--00", "T--02")
+
     def test_what_a_dead_one_was_releasing_is_over(
         self, server: Server, service: Service, handle: Handle, dead: Process
     ) -> None:

@@ -52,8 +52,9 @@ def test_looks_at_no_other_name(
         assert desk.acquire(Request("T", 2)).names == ("n-101", "n-102")
 
 
-def test_takes_nothing_whose_time_is_over(desk: Desk, members: Members) -> None:
-    desk.time.advance(11)
+@pytest.mark.parametrize("after", [10, 11])
+def test_takes_nothing_whose_time_is_over(desk: Desk, members: Members, after: float) -> None:
+    desk.time.advance(after)
     assert desk.acquire(Request("T")).names == ("n-200",)
     assert len(members.members()) == 200
 
