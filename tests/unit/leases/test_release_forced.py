@@ -6,7 +6,8 @@ import contextlib
 
 import pytest
 
-from leasectl.errors import InvalidRequest, NotSupported
+from leasectl.engines.local.pools import LocalPools
+from leasectl.errors import InvalidRequest, NotAllowed, NotSupported
 from leasectl.leases.announce import announce
 from leasectl.leases.release_forced import check_reason, release_by_force
 from leasectl.model import Handle
@@ -65,3 +66,15 @@ def test_one_that_listens_is_told_and_waited_for_until_it_ends(desk: Desk, handl
 def test_who_has_no_pools_ends_nothing_by_force(desk: Desk, url: str, why: str) -> None:
     with pytest.raises(NotSupported, match=f"--force is not supported by .*, which {why}"):
         release_by_force(desk.as_caller(desk.caller, url), ["T--00"], reason="")
+
+
+def test_what_nobody_got_from_leasectl_is_for_its_holder_to_give_up(
+    desk: Desk, handle: Handle, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (pool,) = desk.service.pools.pools()
+    (resource,) = pool.resources
+    shown = pool._replace(resources=(resource._replace(claim_key=None),))
+    monkeypatch.setattr(LocalPools, "pools", lambda *_, **__: (shown,))
+    with pytest.raises(NotAllowed, match="who didn't get it from leasectl, and has to give it up"):
+        release_by_force(desk.service, handle.names, reason="")
+    assert desk.record(handle) == handle

@@ -30,6 +30,7 @@ from leasectl.leases.announce import announce
 from leasectl.leases.caller import Caller
 from leasectl.leases.journal import RecordJournal, remote_lease
 from leasectl.leases.reacquire import reacquire
+from leasectl.leases.record_events import RecordEvents
 from leasectl.leases.recovery import due
 from leasectl.leases.release import finish, release
 from leasectl.leases.renew import note_renewal, renew
@@ -83,6 +84,13 @@ def alive() -> Iterator[Process]:
     ending(pid)
 
 
+@pytest.fixture
+def without_pools(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The server has none, so the records tell what happened."""
+    known = [each._replace(has_pools=False) if each is KIND else each for each in kinds.KINDS]
+    monkeypatch.setattr(kinds, "KINDS", tuple(known))
+
+
 def held(server: Server) -> list[str]:
     (pool,) = server.pools.pools("T")
     return [each.name for each in pool.resources if each.lease]
@@ -105,11 +113,10 @@ def unreachable_for(name: str) -> Look:
     return look
 
 
+@pytest.mark.usefixtures("server", "without_pools")
 def test_where_a_server_has_no_pools_the_records_tell_what_happened(
-    server: Server, service: Service, desk: Desk, monkeypatch: pytest.MonkeyPatch
+    service: Service, desk: Desk
 ) -> None:
-    without = [each._replace(has_pools=False) if each is KIND else each for each in kinds.KINDS]
-    monkeypatch.setattr(kinds, "KINDS", tuple(without))
     handle = acquire(service, Request("T"), patience=Patience(wait_seconds=0))
     announce(service, handle)
     desk.time.advance(5)
@@ -122,6 +129,7 @@ def test_where_a_server_has_no_pools_the_records_tell_what_happened(
     ]
 
 
+@pytest.mark.usefixtures("without_pools")
 @pytest.mark.parametrize("is_queued", [True, False])
 def test_there_what_was_refused_before_it_was_asked_for_is_not_told(
     server: Server, service: Service, monkeypatch: pytest.MonkeyPatch, is_queued: bool
@@ -131,13 +139,27 @@ def test_there_what_was_refused_before_it_was_asked_for_is_not_told(
             journal.enqueuing()
         raise InvalidRequest("as made up")
 
-    without = [each._replace(has_pools=False) if each is KIND else each for each in kinds.KINDS]
-    monkeypatch.setattr(kinds, "KINDS", tuple(without))
     monkeypatch.setattr(server, "acquire", refuse)
     with pytest.raises(InvalidRequest):
         acquire(service, Request("T"), patience=Patience())
     told = [each.kind for each in StateEventLog(service.state, backend=URL).read()]
     assert told == (["queued", "gave up"] if is_queued else [])
+
+
+@pytest.mark.usefixtures("without_pools")
+def test_there_who_gives_up_has_waited_since_it_was_queued_or_as_it_says(
+    service: Service, desk: Desk
+) -> None:
+    handle = new_handle(service, Request("T"), "T-new")
+    RecordJournal(service, handle).enqueuing()
+    events = RecordEvents(service.state, desk.time.clock)
+    desk.time.advance(5)
+    with service.state.transaction():
+        events.gave_up(handle, "why")
+        events.gave_up(handle, "why", wait=3.0)
+    told = StateEventLog(service.state, backend=URL).read()
+    waits = [(each.kind, each.wait_seconds) for each in told]
+    assert waits == [("queued", None), ("gave up", 5.0), ("gave up", 3.0)]
 
 
 def test_of_what_is_granted_by_name_only_all_else_is_unknown(handle: Handle) -> None:
@@ -623,6 +645,16 @@ class TestTheJournal:
         assert [(each.kind, each.names) for each in told if each.handle == handle.id] == (
             [] if has_pools else [("lost", ("T--01",)), ("released", ("T--01",))]
         )
+
+    def test_a_name_of_another_backend_is_another_resource(
+        self, service: Service, journal: RecordJournal, desk: Desk
+    ) -> None:
+        desk.pool(1)
+        here = desk.acquire()
+        assert here.names == ("T--00",)
+        journal.arrived("T--00")
+        assert desk.record(here) == here
+        assert service.handles.require("T-new").names == ("T--00",)
 
     def test_what_another_is_giving_back_is_not_taken_for_a_grant(
         self, service: Service, journal: RecordJournal, alive: Process
