@@ -6,7 +6,7 @@ hasn't heard of it yet, so nobody would ever release it.
 
 from __future__ import annotations
 
-from leasectl.errors import Cancelled
+from leasectl.errors import Cancelled, LeaseError, LeaseLost
 from leasectl.leases.release import finish, release
 from leasectl.leases.service import Service
 from leasectl.model import Handle, Process, whole
@@ -29,14 +29,23 @@ def announce(
         runner: A process that renews for the handle while it lives.
 
     Raises:
+        LeaseLost: The lease was taken by force in the meantime, or ran out.
         Cancelled: The handle was released in the meantime.
     """
     guard = guard or handle.guard
     with service.state.transaction():
         if not service.handles.announce(handle, guard=guard, runner=runner):
-            raise Cancelled(f"handle {handle.id} was released before it could be used")
+            raise _why_not(service, handle)
         if guard is not None:
             keeper_process.wake(service.state)
+
+
+def _why_not(service: Service, handle: Handle) -> LeaseError:
+    record = service.handles.load(handle.id)
+    if record is None or not record.lost or record.acquisition != handle.acquisition:
+        return Cancelled(f"handle {handle.id} was released before it could be used")
+    why = f" ({record.lost_reason})" if record.lost_reason else ""
+    return LeaseLost(f"the lease of {handle.type} was lost{why} before it could be used")
 
 
 def take_back(service: Service, handle: Handle) -> None:

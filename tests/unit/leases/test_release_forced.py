@@ -6,11 +6,14 @@ import contextlib
 
 import pytest
 
+from leasectl.backends.contract import Patience
 from leasectl.engines.local.pools import LocalPools
-from leasectl.errors import InvalidRequest, NotAllowed, NotSupported
+from leasectl.errors import Cancelled, InvalidRequest, LeaseLost, NotAllowed, NotSupported
+from leasectl.leases.acquire import acquire
 from leasectl.leases.announce import announce
+from leasectl.leases.release import release
 from leasectl.leases.release_forced import check_reason, release_by_force
-from leasectl.model import Handle
+from leasectl.model import Handle, Request, whole
 from leasectl.state.pipes import listen
 from leasectl.system.process import this_process
 from tests.kit.desk import Desk
@@ -78,3 +81,16 @@ def test_what_nobody_got_from_leasectl_is_for_its_holder_to_give_up(
     with pytest.raises(NotAllowed, match="who didn't get it from leasectl, and has to give it up"):
         release_by_force(desk.service, handle.names, reason="")
     assert desk.record(handle) == handle
+
+
+def test_who_has_told_nobody_of_its_grant_is_told_that_it_was_lost(desk: Desk) -> None:
+    desk.pool(2)
+    taken, freed = (
+        acquire(desk.service, Request("T"), patience=Patience(wait_seconds=0)) for _ in range(2)
+    )
+    release_by_force(desk.service, taken.names, reason="stuck")
+    with pytest.raises(LeaseLost, match=r"the lease of T was lost \(.*: stuck\) before"):
+        announce(desk.service, taken)
+    release(desk.service, whole(freed))
+    with pytest.raises(Cancelled):
+        announce(desk.service, freed)

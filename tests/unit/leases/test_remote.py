@@ -85,7 +85,7 @@ def alive() -> Iterator[Process]:
 
 
 @pytest.fixture
-def without_pools(monkeypatch: pytest.MonkeyPatch) -> None:
+def without_pools(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
     """The server has none, so the records tell what happened."""
     known = [each._replace(has_pools=False) if each is KIND else each for each in kinds.KINDS]
     monkeypatch.setattr(kinds, "KINDS", tuple(known))
@@ -113,7 +113,7 @@ def unreachable_for(name: str) -> Look:
     return look
 
 
-@pytest.mark.usefixtures("server", "without_pools")
+@pytest.mark.usefixtures("without_pools")
 def test_where_a_server_has_no_pools_the_records_tell_what_happened(
     service: Service, desk: Desk
 ) -> None:
