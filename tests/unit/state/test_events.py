@@ -13,7 +13,7 @@ from leasectl.errors import InvalidRequest
 from leasectl.state import event_rows, event_trimming
 from leasectl.state.directory import State
 from leasectl.state.event import Event, EventFilter, Kept, Missed, parse_kept
-from leasectl.state.event_log import StateEventLog
+from leasectl.state.event_log import StateEventLog, refusal
 from leasectl.state.pipes import tidy
 from leasectl.system.poll import is_readable
 from tests.kit.forking import ending, fork
@@ -116,6 +116,38 @@ class TestWriting:
         assert len(told) == 1
         assert "full" in told[0]
 
+    def test_whether_one_can_be_is_tried_and_undone(self, state: State) -> None:
+        write(state)
+        assert refusal(state) == ""
+        assert numbers(state) == [1]
+        with state.transaction() as db:
+            db.execute(
+                "CREATE TRIGGER none BEFORE INSERT ON event BEGIN SELECT RAISE(FAIL, 'no'); END"
+            )
+        assert refusal(state) == "no"
+
+
+def test_an_event_is_wanted_by_all_that_is_said_of_it() -> None:
+    event = Event(
+        1, 12.5, "released", "T", ("a", "b"), (3, 4), "T-x", 2, "j/1/h/T-x", 2, -3, 7, 6, 1.5, 2.5,
+        "ttl", "why",
+    )  # fmt: skip
+    for wanted in (
+        EventFilter(),
+        EventFilter(type="T", handle="T-x", name="b", holder="1/h", since=12.5, until=12.5),
+    ):
+        assert wanted.wants(event)
+    for other in (
+        EventFilter(type="U"),
+        EventFilter(handle="T-y"),
+        EventFilter(name="c"),
+        EventFilter(holder="j/2"),
+        EventFilter(since=12.6),
+        EventFilter(until=12.4),
+        EventFilter(type="T", holder="j/2"),
+    ):
+        assert not other.wants(event)
+
 
 class TestKeeping:
     def test_no_more_are_kept_than_is_said(self, state: State) -> None:
@@ -198,6 +230,14 @@ class TestFollowing:
             state.events.add(1.0, "queued", "T")
             raise RuntimeError
         assert not is_readable(watch.fd, 0)
+        watch.close()
+
+    def test_one_whose_pipe_was_removed_is_still_one(self, state: State) -> None:
+        watch = StateEventLog(state).watch()
+        for pipe in os.listdir(state.path("waiters")):
+            os.unlink(state.path("waiters", pipe))
+        write(state)
+        assert len(state.query("SELECT * FROM follower")) == 1
         watch.close()
 
     @pytest.mark.parametrize("who", ["the next who writes", "the next who follows"])

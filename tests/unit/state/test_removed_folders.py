@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import shutil
 from pathlib import Path
 
@@ -9,6 +10,7 @@ import pytest
 
 from leasectl.errors import StateUnwritable
 from leasectl.model import Request
+from leasectl.state.directory import State
 from leasectl.state.handles import Handles
 from tests.kit.doctor_reports import doctor
 from tests.kit.support import Cli, eventually
@@ -121,3 +123,13 @@ def test_a_grant_that_cannot_be_listed_changes_nothing(cli: Cli) -> None:
         service.state.stage_names(handle.id, ["T--00"])
     with cli.service() as service:
         assert not Handles(service.state).require(handle.id).lost
+
+
+def test_who_has_it_open_sees_that_another_is_in_its_place(state_dir: Path) -> None:
+    with contextlib.closing(State.open(str(state_dir))) as state:
+        assert not state.was_removed()
+        state_dir.rename(state_dir.with_name("elsewhere"))
+        assert state.was_removed() is True
+        with contextlib.closing(State.open(str(state_dir))) as another:
+            assert state.was_removed()
+            assert not another.was_removed()
