@@ -68,7 +68,14 @@ def begin_for_a_part(
         return not watch.listen(sleeper, target)
 
     eventually(listens_to_a_part, what="its stream goes on")
+    # What comes before that is found later.
+    eventually(lambda: has_begun(watch), what="what it has asked for has begun")
     return found[-1]
+
+
+def has_begun(watch: EtcdWatch) -> bool:
+    with watch._changed:
+        return watch._watches is not None and watch._watches.have_begun
 
 
 class TestOneStream:
