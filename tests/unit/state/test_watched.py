@@ -107,6 +107,7 @@ def test_what_the_keeper_is_given_to_release_later_is_new_to_it(
     [
         (Request("T", ttl_seconds=60.0), {"explicit_ttl": False}, 60.0),
         (Request("T", ttl_seconds=60.0), {"explicit_ttl": True}, 60.0),
+        (Request("T", ttl_seconds=60.0), {"explicit_ttl": True, "guard": None, "runner": US}, 60.0),
         (Request("T", ttl_seconds=60.0, scope="test"), {"explicit_ttl": True}, None),
         (Request("T"), {}, None),
     ],
