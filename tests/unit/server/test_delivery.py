@@ -48,8 +48,8 @@ def test_an_answer_that_cannot_be_delivered_gives_its_lease_back(
     grants = f'leasectl_grants_total{{type="{pool}"}} 1'
     if how == "close":  # of a reset connection not even the request arrives
         eventually(lambda: grants in shared.get("/metrics"))
-    eventually(lambda: held(shared.cli, pool) == [])
-    assert shared.cli.query("SELECT id FROM handle WHERE type = ?", pool) == []
+    eventually(lambda: shared.cli.query("SELECT id FROM handle WHERE type = ?", pool) == [])
+    assert held(shared.cli, pool) == []
 
 
 def test_with_a_key_it_can_be_asked_for_again(shared: Serving, pool: str) -> None:
