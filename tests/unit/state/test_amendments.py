@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
-from leasectl.model import Handle, Lease, ReleaseTarget, Request
+from leasectl.model import Handle, ReleaseTarget, Request
 from leasectl.state.amendments import (
     change_ttl,
     count_lost_replies,
@@ -22,39 +21,26 @@ from leasectl.state.handles import Handles
 from leasectl.state.timers import Timers
 from leasectl.state.uses import SeenMark, Uses
 from leasectl.system.process import this_process
-
-ONE = Request("T")
+from tests.unit.state.held import made
 
 
 @pytest.fixture
-def state(state_dir: Path) -> Iterator[State]:
+def state(changing: State) -> State:
     """In a transaction, as each of these needs one."""
-    state = State.open(str(state_dir))
-    with state.transaction():
-        yield state
-    state.close()
-
-
-def made(state: State, handle_id: str, request: Request = ONE) -> Handle:
-    """A handle that holds a name."""
-    identity = f"job/1/host/{handle_id}"
-    asked = Handle(handle_id, "local:", request, "job/1", identity, "acquiring", 2)
-    handles = Handles(state)
-    handles.create(asked, remote=False, now=5.0)
-    lease = Lease(f"{handle_id}--00", 1, 1, 1, identity, 100.0, 100.0, None, 0, ())
-    handles.grant(asked, [lease], None, now=7.0)
-    return handles.require(handle_id)
+    return changing
 
 
 @pytest.fixture
 def handle(state: State) -> Handle:
-    return made(state, "T-1")
+    return made(state, "T-1", acquisition=2)
 
 
 @pytest.fixture(autouse=True)
 def other(state: State, handle: Handle) -> Iterator[Handle]:
     """One of which nothing is said, and which is as it was in the end."""
-    other = made(state, "T-2", Request("T", ttl_seconds=60.0, release_after_seconds=5.0))
+    other = made(
+        state, "T-2", Request("T", ttl_seconds=60.0, release_after_seconds=5.0), acquisition=2
+    )
     yield other
     assert Handles(state).require(other.id) == other
 

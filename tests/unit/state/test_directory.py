@@ -10,7 +10,6 @@ import resource
 import select
 import signal
 import sqlite3
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Callable
 
@@ -24,13 +23,6 @@ from leasectl.system.named_pipe import NamedPipe
 from tests.kit.forking import ending, fork
 from tests.kit.killing import kill_this_process
 from tests.kit.support import eventually
-
-
-@pytest.fixture
-def state(state_dir: Path) -> Iterator[State]:
-    state = State.open(str(state_dir))
-    yield state
-    state.close()
 
 
 def set_cursor(state: State, value: str) -> None:

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import os
 import signal
-from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
@@ -18,13 +16,6 @@ from leasectl.state.pipes import tidy
 from leasectl.system.poll import is_readable
 from tests.kit.forking import ending, fork
 from tests.kit.support import eventually
-
-
-@pytest.fixture
-def state(state_dir: Path) -> Iterator[State]:
-    state = State.open(str(state_dir))
-    yield state
-    state.close()
 
 
 def write(state: State, number: int = 1, *, at: float = 1000.0) -> None:

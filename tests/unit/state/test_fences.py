@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -15,13 +14,6 @@ from leasectl.state.directory import State
 @pytest.fixture(autouse=True)
 def small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(fences, "BLOCK", 5)
-
-
-@pytest.fixture
-def state(state_dir: Path) -> Iterator[State]:
-    state = State.open(str(state_dir))
-    yield state
-    state.close()
 
 
 def drawn(state: State, count: int) -> list[int]:

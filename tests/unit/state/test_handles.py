@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import re
 import subprocess
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -26,13 +25,6 @@ from leasectl.state.rows import (
 from leasectl.state.uses import Uses
 from leasectl.system.process import identify, this_process
 from tests.kit.watching import watched
-
-
-@pytest.fixture
-def state(state_dir: Path) -> Iterator[State]:
-    state = State.open(str(state_dir))
-    yield state
-    state.close()
 
 
 @pytest.fixture

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import signal
 import subprocess
@@ -29,12 +28,6 @@ from leasectl.system.process import identify, own_pid_namespace, this_process
 from tests.kit.support import eventually
 
 StartKeeper = Callable[[str], "subprocess.Popen[bytes]"]
-
-
-@pytest.fixture
-def state(state_dir: Path) -> Iterator[State]:
-    with contextlib.closing(State.open(str(state_dir))) as state:
-        yield state
 
 
 @pytest.fixture

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from pathlib import Path
-
 import pytest
 
 from leasectl.model import Handle, Request
@@ -18,13 +15,6 @@ US = this_process()
 OTHER = US._replace(pid=US.pid + 1)
 POOL = MadePool("etcd://here:1", '{"user": "ci"}', "once.1", US)
 STAY = Stay("etcd://here:1", '{"user": "ci"}', "node-1", "nodes", US, 60.0)
-
-
-@pytest.fixture
-def state(state_dir: Path) -> Iterator[State]:
-    state = State.open(str(state_dir))
-    yield state
-    state.close()
 
 
 class TestMadePools:

@@ -5,10 +5,6 @@ from __future__ import annotations
 import contextlib
 import os
 import shutil
-from collections.abc import Iterator
-from pathlib import Path
-
-import pytest
 
 from leasectl.model import Handle, Request
 from leasectl.state.directory import State
@@ -16,13 +12,6 @@ from leasectl.state.handles import Handles
 from leasectl.state.pipes import listen, tidy, unused
 from leasectl.system.poll import is_readable
 from leasectl.system.process import this_process
-
-
-@pytest.fixture
-def state(state_dir: Path) -> Iterator[State]:
-    state = State.open(str(state_dir))
-    yield state
-    state.close()
 
 
 def left(path: str) -> str:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
@@ -13,13 +12,6 @@ from leasectl.system.process import identify, this_process
 
 US, INIT = this_process(), identify(1)
 DEAD = US._replace(start_time=1)
-
-
-@pytest.fixture
-def state(state_dir: Path) -> Iterator[State]:
-    with_it = State.open(str(state_dir))
-    yield with_it
-    with_it.close()
 
 
 @pytest.fixture

@@ -2,45 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from pathlib import Path
-
 import pytest
 
-from leasectl.model import Handle, Lease, Request, whole
+from leasectl.model import Request, whole
 from leasectl.state import singled_out
 from leasectl.state.directory import State
 from leasectl.state.handles import Handles
 from leasectl.system.process import this_process
+from tests.unit.state.held import made
 
 US = this_process()
-ONE = Request("T")
 
 
 @pytest.fixture
-def state(state_dir: Path) -> Iterator[State]:
+def state(changing: State) -> State:
     """In a transaction, as those need one that make what is looked at."""
-    state = State.open(str(state_dir))
-    with state.transaction():
-        yield state
-    state.close()
-
-
-def made(
-    state: State, handle_id: str, request: Request = ONE, *, at: float = 100.0, **fields: object
-) -> Handle:
-    """A handle that holds as many names as it asks for."""
-    identity = f"job/1/host/{handle_id}"
-    asked = Handle(handle_id, "local:", request, "job/1", identity, "acquiring", 1)
-    handle = asked._replace(**fields)  # type: ignore[arg-type]
-    handles = Handles(state)
-    handles.create(handle, remote=False)
-    leases = [
-        Lease(f"{handle_id}--{number}", 1, 1, 1, identity, at, at, request.ttl_seconds, 0)
-        for number in range(request.count)
-    ]
-    handles.grant(handle, leases, None, now=7.0)
-    return handles.require(handle_id)
+    return changing
 
 
 def test_those_never_end_that_nobody_follows_and_no_time_ends(state: State) -> None:
@@ -82,6 +59,6 @@ def test_names_on_record_are_in_the_order_of_the_grant(state: State) -> None:
     made(state, "T-1", waiter=US)
     made(state, "T-3", adopted_claim="somebody")
     assert list(singled_out.names_on_record(state)) == [
-        ("T-1", False, ("T-1--0",)),
-        ("T-2", True, ("T-2--0", "T-2--1")),
+        ("T-1", False, ("T-1--00",)),
+        ("T-2", True, ("T-2--00", "T-2--01")),
     ]

@@ -2,38 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from pathlib import Path
-
 import pytest
 
-from leasectl.model import Handle, Lease, ReleaseTarget, Request
+from leasectl.model import Handle, ReleaseTarget
 from leasectl.state.directory import State
 from leasectl.state.handles import Handles
 from leasectl.state.uses import LastUse, SeenMark, SeenName, Uses
+from tests.unit.state.held import made
 
-NAME = "T--00"
+NAME = "T-1--00"
 MARK = SeenMark("0123456789abcdef", "ops@desk", 100.0, is_ready=False)
 
 
 @pytest.fixture
-def state(state_dir: Path) -> Iterator[State]:
+def state(changing: State) -> State:
     """In a transaction, as each of these needs one."""
-    state = State.open(str(state_dir))
-    with state.transaction():
-        yield state
-    state.close()
+    return changing
 
 
 @pytest.fixture
 def handle(state: State) -> Handle:
     """The second acquisition, which holds a name."""
-    asked = Handle("T-1", "local:", Request("T"), "job/1", "job/1/host/T-1", "acquiring", 2)
-    handles = Handles(state)
-    handles.create(asked, remote=False, now=5.0)
-    lease = Lease(NAME, 1, 1, 1, "job/1/host/T-1", 100.0, 100.0, None, 0, ())
-    handles.grant(asked, [lease], None, now=7.0)
-    return handles.require("T-1")
+    return made(state, "T-1", acquisition=2)
 
 
 @pytest.fixture
@@ -58,7 +48,7 @@ def test_what_is_in_use_is_until_it_ends(uses: Uses, handle: Handle, former: Han
     assert uses.in_use(handle) == {NAME}
     assert uses.in_use(former) == frozenset()
     assert uses.last() == {("T-1", NAME): LastUse(2, None)}
-    assert not uses.end("T-1", "T--01", now=9.0)
+    assert not uses.end("T-1", "T-1--01", now=9.0)
     assert uses.end("T-1", NAME, now=9.0)
     assert not uses.end("T-1", NAME, now=10.0)
     assert uses.in_use(handle) == frozenset()
@@ -114,7 +104,7 @@ def test_the_keeper_sees_to_it_only_as_long_as_there_is_a_mark(
 
 
 def test_of_what_is_held_no_more_nothing_stays(state: State, uses: Uses, handle: Handle) -> None:
-    for each in (NAME, "T--07"):  # which it doesn't hold
+    for each in (NAME, "T-1--07"):  # which it doesn't hold
         uses.begin(handle, each)
         uses.see(handle, each, MARK)
     assert uses.of_nobody() == ["T-1"]

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from pathlib import Path
-
 import pytest
 
 from leasectl.errors import CorruptState
@@ -16,13 +13,6 @@ from leasectl.state.watched import Changes, WatchedHandles
 from leasectl.system.process import this_process
 
 US = this_process()
-
-
-@pytest.fixture
-def state(state_dir: Path) -> Iterator[State]:
-    state = State.open(str(state_dir))
-    yield state
-    state.close()
 
 
 @pytest.fixture
