@@ -40,10 +40,15 @@ def announce(
             keeper_process.wake(service.state)
 
 
+def released_before_use(handle: Handle) -> Cancelled:
+    """The error for a handle that somebody has released before it was of use to who acquired."""
+    return Cancelled(f"handle {handle.id} was released before it could be used")
+
+
 def _why_not(service: Service, handle: Handle) -> LeaseError:
     record = service.handles.load(handle.id)
     if record is None or not record.lost or record.acquisition != handle.acquisition:
-        return Cancelled(f"handle {handle.id} was released before it could be used")
+        return released_before_use(handle)
     why = f" ({record.lost_reason})" if record.lost_reason else ""
     return LeaseLost(f"the lease of {handle.type} was lost{why} before it could be used")
 

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from leasectl.errors import Cancelled, LeaseError, LeaseLost, NotAllowed, NotFound
-from leasectl.leases.announce import announce
+from leasectl.errors import LeaseError, LeaseLost, NotAllowed, NotFound
+from leasectl.leases.announce import announce, released_before_use
 from leasectl.leases.release import finish
 from leasectl.leases.renew import renew
 from leasectl.leases.service import Service
@@ -130,7 +130,7 @@ class LeasedCommand:
                 renew(self._service, whole(handle))  # it may have been granted long ago
             announce(self._service, handle, guard=guard, runner=this_process())
         except NotAllowed:
-            raise Cancelled(f"handle {handle.id} was released before it could be used") from None
+            raise released_before_use(handle) from None
         watch = LeaseWatch(self._service, handle, renewed_at=sent_at, clock=self._clock)
         if watch.is_lost(self._clock.elapsed()):
             subject = watch.subject

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from leasectl.errors import Cancelled, LeaseError, LeaseLost, NotAllowed
+from leasectl.errors import LeaseError, LeaseLost, NotAllowed
+from leasectl.leases.announce import released_before_use
 from leasectl.leases.renew import renew
 from leasectl.leases.service import Service
 from leasectl.model import Handle, whole
@@ -44,7 +45,7 @@ def hold_back(
         try:
             renew(service, whole(handle))  # it may have been granted long ago
         except NotAllowed:
-            raise _released(handle) from None
+            raise released_before_use(handle) from None
     watch = LeaseWatch(service, handle, renewed_at=sent_at, clock=clock)
     try:
         wait_to_start(service, handle, watch, seconds, interrupts, clock=clock)
@@ -104,12 +105,8 @@ def _why_gone(service: Service, handle: Handle, watch: LeaseWatch, now: float) -
             return None
         watch.look_at_record()  # of which it may not have been told yet
         if not watch.is_lost(now):
-            return _released(handle)
+            return released_before_use(handle)
     why = f" ({watch.reason})" if watch.reason else ""
     return LeaseLost(
         f"the lease of {watch.subject} was lost{why} before anything was started under it"
     )
-
-
-def _released(handle: Handle) -> Cancelled:
-    return Cancelled(f"handle {handle.id} was released before it could be used")
