@@ -13,7 +13,6 @@ from leasectl.http.settings import Settings
 from leasectl.system.clock import Clock
 from leasectl.system.process import identify
 from leasectl.text.printable import printable
-from leasectl.typed.hints import Callable
 
 _PROBE_SECONDS = 2.0
 _VARIABLES = ("LEASECTL_BACKEND", "LEASE_PROXY_SERVER_URL")
@@ -48,25 +47,28 @@ def check_served(url: str, settings: Settings) -> None:
 def remark(error: LeaseError) -> str:
     """What to add to an error: which variable points to a server that can't be reached or meant."""
     if isinstance(error, InvalidRequest):
-        said = _naming(str(error), lambda value: f'"{value}"')
-        return f"; that is what {said[0]} says" if said else ""
+        named = _variable_in(str(error), quote='"')
+        return f"; that is what {named} says" if named else ""
     reason: BaseException | None = error
     while reason is not None and not isinstance(reason, NotSent):
         reason = reason.__cause__
     if reason is None:
         return ""
-    named = _naming(str(reason), str)
-    if not named:
+    named = _variable_in(str(reason))
+    if named is None:
         return ""
     pid = _ended_server()
     ended = f", and process {pid} ({SERVE_PID}) has ended" if pid is not None else ""
-    return f" {named[0]} points there{ended}"
+    return f" {named} points there{ended}"
 
 
-def _naming(text: str, shown: Callable[[str], str]) -> list[str]:
-    """The variables that are set and whose value, as it would be shown, is in a text."""
-    values = ((name, os.environ.get(name)) for name in _VARIABLES)
-    return [name for name, value in values if value and shown(value) in text]
+def _variable_in(text: str, quote: str = "") -> str | None:
+    """The first variable that is set and whose value is in a text, between such quotes."""
+    for name in _VARIABLES:
+        value = os.environ.get(name)
+        if value and f"{quote}{value}{quote}" in text:
+            return name
+    return None
 
 
 def _ended_server() -> str | None:
