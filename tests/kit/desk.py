@@ -22,7 +22,7 @@ from leasectl.leases.reacquire import reacquire
 from leasectl.leases.recovery import due
 from leasectl.leases.release import release
 from leasectl.leases.service import Service
-from leasectl.model import Handle, Request
+from leasectl.model import Handle, Process, Request
 from leasectl.state import keeper_process
 from leasectl.state.directory import State
 from tests.kit.support import ManualClock, eventually
@@ -106,6 +106,19 @@ class Desk:
         ending = self.beside(work)
         eventually(lambda: ending.done() or set(self.tickets()) - before)
         return ending
+
+    def put_ticket(self, number: int, process: Process | None = None) -> None:
+        """Put a ticket of a waiter that never comes at the end of the queue of T.
+
+        Args:
+            number: Its own, higher than all before.
+            process: That waits with it, as far as anybody knows.
+        """
+        self.state.db.execute("UPDATE pool SET last_ticket = ? WHERE type = 'T'", (number,))
+        self.state.db.execute(
+            "INSERT INTO ticket VALUES ('T', ?, ?, ?, 1, 0, ?, 'nobody-listens')",
+            (number, f"T-{number}", f"job/1/host/T-{number}", process and process.encode()),
+        )
 
     def tickets(self) -> list[int]:
         return [number for (number,) in self.state.query("SELECT number FROM ticket")]

@@ -59,15 +59,6 @@ def keeper(desk: Desk) -> Iterator[Keeper]:
     keeper.close()
 
 
-def put(desk: Desk, number: int) -> None:
-    """Put a ticket of a waiter that never comes."""
-    desk.state.db.execute("UPDATE pool SET last_ticket = ? WHERE type = 'T'", (number,))
-    desk.state.db.execute(
-        "INSERT INTO ticket VALUES ('T', ?, ?, ?, 1, 0, ?, 'nobody-listens')",
-        (number, f"T-{number}", f"job/1/host/T-{number}", None),
-    )
-
-
 def suspended(desk: Desk) -> list[int]:
     rows = desk.state.query("SELECT number FROM suspended ORDER BY number")
     return [row["number"] for row in rows]
@@ -82,8 +73,8 @@ def test_one_after_the_other_is_given_ten_seconds_from_when_it_was_seen(
     desk: Desk, keeper: Keeper
 ) -> None:
     assert keeper.after(0) is None
-    put(desk, 1)
-    put(desk, 2)
+    desk.put_ticket(1)
+    desk.put_ticket(2)
     call(desk)
     assert keeper.after(0) == 1.0  # not at once, where it would be in the way
     assert keeper.after(1) == 10.0
@@ -112,26 +103,26 @@ def test_between_two_looks_it_hears_nothing_however_often_it_is_called(
 
 
 def test_who_was_late_itself_begins_to_count_anew(desk: Desk, keeper: Keeper) -> None:
-    put(desk, 1)
-    put(desk, 2)
+    desk.put_ticket(1)
+    desk.put_ticket(2)
     assert keeper.after(0) == 10.0
     assert keeper.after(600) == 10.0
     assert suspended(desk) == []
 
 
 def test_somebody_alone_is_left_alone(desk: Desk, keeper: Keeper) -> None:
-    put(desk, 1)
+    desk.put_ticket(1)
     assert keeper.after(0) is None
     assert not keeper.rounds.is_needed()
-    put(desk, 2)
+    desk.put_ticket(2)
     assert keeper.rounds.is_needed()
 
 
 def test_who_was_served_in_between_is_not_taken_for_one_who_never_came(
     desk: Desk, keeper: Keeper
 ) -> None:
-    put(desk, 1)
-    put(desk, 2)
+    desk.put_ticket(1)
+    desk.put_ticket(2)
     keeper.after(0)
     desk.state.db.execute("UPDATE resource SET fence = 7")  # somebody had it, and gave it back
     assert keeper.after(10) == 10.0
@@ -140,7 +131,7 @@ def test_who_was_served_in_between_is_not_taken_for_one_who_never_came(
 
 def test_the_dead_are_not_waited_for(desk: Desk, keeper: Keeper) -> None:
     for number in (1, 2, 3):
-        put(desk, number)
+        desk.put_ticket(number)
     desk.state.db.execute("UPDATE ticket SET process = 'gone:1:1:1' WHERE number = 1")
     assert keeper.after(0) == 10.0
     assert desk.tickets() == [2, 3]
@@ -148,8 +139,8 @@ def test_the_dead_are_not_waited_for(desk: Desk, keeper: Keeper) -> None:
 
 def test_what_expires_before_somebody_who_does_not_come_is_seen(desk: Desk, keeper: Keeper) -> None:
     desk.acquire(Request("T", ttl_seconds=30))
-    put(desk, 2)
-    put(desk, 3)
+    desk.put_ticket(2)
+    desk.put_ticket(3)
     assert keeper.after(0) == 30.0
     desk.state.db.execute("UPDATE handle SET state = 'released'")
     assert keeper.after(30) == 10.0
@@ -163,8 +154,8 @@ def test_what_was_ended_by_force_is_free_when_its_guard_ends_although_nobody_com
     pid = fork(signal.pause)
     holder = desk.acquire()
     keeper.after(0)
-    put(desk, 2)
-    put(desk, 3)
+    desk.put_ticket(2)
+    desk.put_ticket(3)
     desk.service.pools.end_early(holder.id, holder.names, guard=identify(pid), reason="stuck")
     keeper.after(0)
     assert identify(pid) in keeper.rounds.processes()

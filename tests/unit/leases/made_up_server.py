@@ -55,6 +55,13 @@ class Server(PoolBackend):
             yield from super().release(claim_key, [], by=by)
 
 
+def change_kind(monkeypatch: pytest.MonkeyPatch, **facts: bool) -> None:
+    """Have something else be so of the made-up server than its row says."""
+    changed = KIND._replace(**facts)  # type: ignore[arg-type]
+    known = [changed if each is KIND else each for each in kinds.KINDS]
+    monkeypatch.setattr(kinds, "KINDS", tuple(known))
+
+
 @pytest.fixture
 def server(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> Server:
     """A server with a pool T of three."""

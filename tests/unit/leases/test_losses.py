@@ -6,7 +6,6 @@ from pathlib import Path
 
 import pytest
 
-from leasectl.backends import kinds
 from leasectl.backends.contract import Patience
 from leasectl.backends.kinds import claim_key_of
 from leasectl.errors import NoLease
@@ -23,8 +22,7 @@ from leasectl.state import shared_leases
 from leasectl.state.event_log import StateEventLog
 from leasectl.state.uses import SeenMark, Uses
 from tests.kit.desk import Desk
-from tests.kit.made_up_backend import KIND
-from tests.unit.leases.made_up_server import NAMES, URL, Server
+from tests.unit.leases.made_up_server import NAMES, URL, Server, change_kind
 
 THREE = Request("T", count=3, ttl_seconds=60.0)
 NO_WAIT = Patience(wait_seconds=0)
@@ -161,8 +159,7 @@ class TestWhatAStoreTells:
 
         service.losses.tell(claim_key_of(handle), ["T--00"])
         assert told() == []
-        without = [each._replace(has_pools=False) if each is KIND else each for each in kinds.KINDS]
-        monkeypatch.setattr(kinds, "KINDS", tuple(without))
+        change_kind(monkeypatch, has_pools=False)
         service.losses.tell(claim_key_of(handle), ["T--01"])
         assert told() == [("lost", ("T--01",)), ("released", ("T--01",))]
 

@@ -9,7 +9,6 @@ from pathlib import Path
 
 import pytest
 
-from leasectl.backends import kinds
 from leasectl.backends.contract import Patience, Withdrawn
 from leasectl.backends.kinds import claim_key_of, release_key_of
 from leasectl.backends.pool.backend import PoolBackend
@@ -48,8 +47,7 @@ from leasectl.system.poll import is_readable
 from leasectl.system.process import identify, this_process
 from tests.kit.desk import Desk
 from tests.kit.forking import ending, fork
-from tests.kit.made_up_backend import KIND
-from tests.unit.leases.made_up_server import NAMES, URL, Look, Server
+from tests.unit.leases.made_up_server import NAMES, URL, Look, Server, change_kind
 
 
 @pytest.fixture
@@ -87,8 +85,7 @@ def alive() -> Iterator[Process]:
 @pytest.fixture
 def without_pools(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
     """The server has none, so the records tell what happened."""
-    known = [each._replace(has_pools=False) if each is KIND else each for each in kinds.KINDS]
-    monkeypatch.setattr(kinds, "KINDS", tuple(known))
+    change_kind(monkeypatch, has_pools=False)
 
 
 def held(server: Server) -> list[str]:
@@ -633,10 +630,7 @@ class TestTheJournal:
         monkeypatch: pytest.MonkeyPatch,
         has_pools: bool,
     ) -> None:
-        known = [
-            each._replace(has_pools=has_pools) if each is KIND else each for each in kinds.KINDS
-        ]
-        monkeypatch.setattr(kinds, "KINDS", tuple(known))
+        change_kind(monkeypatch, has_pools=has_pools)
         again = RecordJournal(service, journal.handle)
         again.arrived("T--01")
         record = service.handles.require(handle.id)
@@ -729,10 +723,7 @@ class TestAdoption:
     def test_nothing_is_where_a_server_takes_it_back_only_from_who_has_it(
         self, service: Service, handle: Handle, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        known = [
-            each._replace(claims_by_identity=True) if each is KIND else each for each in kinds.KINDS
-        ]
-        monkeypatch.setattr(kinds, "KINDS", tuple(known))
+        change_kind(monkeypatch, claims_by_identity=True)
         with pytest.raises(NotAllowed, match="takes it back only from the handle that has it"):
             adopt(service, ["T--00"], foreign=None)
         assert service.handles.ids() == {handle.id}

@@ -6,7 +6,6 @@ from collections.abc import Iterator
 
 import pytest
 
-from leasectl.backends import kinds
 from leasectl.backends.contract import Patience
 from leasectl.backends.kinds import claim_key_of
 from leasectl.engines.facts import Pool
@@ -22,8 +21,7 @@ from leasectl.state import keeper_process
 from leasectl.state.handles import renews_itself
 from leasectl.system.process import this_process
 from tests.kit.desk import Desk
-from tests.kit.made_up_backend import KIND
-from tests.unit.leases.made_up_server import URL, Server
+from tests.unit.leases.made_up_server import URL, Server, change_kind
 
 NO_WAIT = Patience(wait_seconds=0)
 REASON = "released by force by ops/host: its machine is gone"
@@ -218,9 +216,8 @@ class TestAnotherTtl:
 def test_a_server_without_pools_is_not_asked_who_took_it(
     server: Server, service: Service, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    without = [each._replace(has_pools=False) if each is KIND else each for each in kinds.KINDS]
     handle = acquired(service)
     take(server, handle)
-    monkeypatch.setattr(kinds, "KINDS", tuple(without))
+    change_kind(monkeypatch, has_pools=False)
     with pytest.raises(LeaseLost, match="has lost its lease; get a new one"):
         renew(service, whole(handle))

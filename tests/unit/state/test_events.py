@@ -17,6 +17,11 @@ from leasectl.system.poll import is_readable
 from tests.kit.forking import ending, fork
 from tests.kit.support import eventually
 
+EVENT = Event(
+    1, 12.5, "released", "T", ("a", "b"), (3, 4), "T-x", 2, "j/1/h/T-x", 2, -3, 7, 6, 1.5, 2.5,
+    "ttl", "why",
+)  # fmt: skip
+
 
 def write(state: State, number: int = 1, *, at: float = 1000.0) -> None:
     with state.transaction():
@@ -41,10 +46,7 @@ class TestWriting:
                 grant=6, wait=1.5, hold=2.5, by="ttl", reason="why",
             )  # fmt: skip
         (event,) = StateEventLog(state).read()
-        assert event == Event(
-            1, 12.5, "released", "T", ("a", "b"), (3, 4), "T-x", 2, "j/1/h/T-x", 2, -3, 7, 6, 1.5,
-            2.5, "ttl", "why",
-        )  # fmt: skip
+        assert event == EVENT
 
     def test_what_was_undone_has_not_happened(self, state: State) -> None:
         with pytest.raises(RuntimeError), state.transaction():
@@ -119,15 +121,11 @@ class TestWriting:
 
 
 def test_an_event_is_wanted_by_all_that_is_said_of_it() -> None:
-    event = Event(
-        1, 12.5, "released", "T", ("a", "b"), (3, 4), "T-x", 2, "j/1/h/T-x", 2, -3, 7, 6, 1.5, 2.5,
-        "ttl", "why",
-    )  # fmt: skip
     for wanted in (
         EventFilter(),
         EventFilter(type="T", handle="T-x", name="b", holder="1/h", since=12.5, until=12.5),
     ):
-        assert wanted.wants(event)
+        assert wanted.wants(EVENT)
     for other in (
         EventFilter(type="U"),
         EventFilter(handle="T-y"),
@@ -137,7 +135,7 @@ def test_an_event_is_wanted_by_all_that_is_said_of_it() -> None:
         EventFilter(until=12.4),
         EventFilter(type="T", holder="j/2"),
     ):
-        assert not other.wants(event)
+        assert not other.wants(EVENT)
 
 
 class TestKeeping:

@@ -6,7 +6,6 @@ import pytest
 
 from leasectl.engines.local.absent import dead_passed, remove_passed
 from leasectl.engines.local.queues import LocalQueues
-from leasectl.model import Process
 from leasectl.system.process import this_process
 from tests.kit.desk import Desk
 from tests.kit.desk import desk as desk
@@ -21,22 +20,17 @@ def queues(desk: Desk) -> LocalQueues:
     return LocalQueues(desk.state, lost=lambda owner, names: None, clock=desk.time.clock)
 
 
-def put(desk: Desk, number: int, process: Process, *, suspended: bool) -> None:
-    with desk.state.transaction() as db:
-        db.execute(
-            "INSERT INTO ticket VALUES ('T', ?, ?, 'job/1/host', 1, 0, ?, 'nobody-listens')",
-            (number, f"T-{number}", process.encode()),
-        )
-        if suspended:
-            db.execute("INSERT INTO suspended VALUES ('T', ?, ?)", (number, f"T-{number}"))
+def suspend(desk: Desk, number: int) -> None:
+    desk.state.db.execute("INSERT INTO suspended VALUES ('T', ?, ?)", (number, f"T-{number}"))
 
 
 def test_of_those_that_were_found_only_who_is_still_dead_and_passed_goes(
     desk: Desk, queues: LocalQueues
 ) -> None:
-    put(desk, 1, DEAD, suspended=True)
-    put(desk, 2, ALIVE, suspended=True)
-    put(desk, 3, DEAD, suspended=False)
+    for number, process in enumerate((DEAD, ALIVE, DEAD), start=1):
+        desk.put_ticket(number, process)
+    suspend(desk, 1)
+    suspend(desk, 2)
     assert dead_passed(desk.state) == [("T", 1)]
     with desk.state.transaction():
         # The last two are of tickets that others have taken away since.

@@ -8,7 +8,7 @@ from leasectl.engines.contract import SUSPENDED_AFTER_SECONDS
 from leasectl.engines.facts import PoolSettings
 from leasectl.engines.local.witness import LocalWitness
 from leasectl.engines.membership import Lifetime, join
-from leasectl.model import Process, Request
+from leasectl.model import Request
 from leasectl.system.process import this_process
 from tests.kit.desk import Desk
 from tests.kit.desk import desk as desk
@@ -23,15 +23,6 @@ def witness(desk: Desk) -> LocalWitness:
     return LocalWitness(desk.state, lost=desk.service.losses.tell, clock=desk.time.clock)
 
 
-def put(desk: Desk, number: int, process: Process | None = None) -> None:
-    """Put a ticket of a waiter that never comes."""
-    desk.state.db.execute("UPDATE pool SET last_ticket = ? WHERE type = 'T'", (number,))
-    desk.state.db.execute(
-        "INSERT INTO ticket VALUES ('T', ?, ?, ?, 1, 0, ?, 'nobody-listens')",
-        (number, f"T-{number}", f"job/1/host/T-{number}", process and process.encode()),
-    )
-
-
 def looks(desk: Desk, witness: LocalWitness, after: float) -> tuple[list[int], float | None]:
     """Have it look after a time: whom it has suspended then, and in how long it looks again."""
     desk.time.advance(after)
@@ -44,7 +35,7 @@ def test_who_is_next_counts_from_when_the_one_before_was_suspended(
     desk: Desk, witness: LocalWitness
 ) -> None:
     for number in (1, 2, 3):
-        put(desk, number)
+        desk.put_ticket(number)
     assert looks(desk, witness, 0.0) == ([], SUSPENDED_AFTER_SECONDS)
     assert looks(desk, witness, SUSPENDED_AFTER_SECONDS) == ([1], SUSPENDED_AFTER_SECONDS)
     # Whoever calls it in between has it look, and nobody begin anew.
@@ -55,17 +46,17 @@ def test_who_is_next_counts_from_when_the_one_before_was_suspended(
 def test_the_dead_are_taken_away_at_once_and_nobody_is_suspended_for_that(
     desk: Desk, witness: LocalWitness
 ) -> None:
-    put(desk, 1, DEAD)
-    put(desk, 2)
-    put(desk, 3)
+    desk.put_ticket(1, DEAD)
+    desk.put_ticket(2)
+    desk.put_ticket(3)
     assert looks(desk, witness, 0.0) == ([], SUSPENDED_AFTER_SECONDS)
     assert desk.tickets() == [2, 3]
 
 
 def test_who_could_not_claim_has_nothing_to_come_for(desk: Desk, witness: LocalWitness) -> None:
     handle = desk.acquire(Request("T", ttl_seconds=30.0))
-    put(desk, 1)
-    put(desk, 2)
+    desk.put_ticket(1)
+    desk.put_ticket(2)
     assert looks(desk, witness, 0.0) == ([], 30.0)
     assert looks(desk, witness, 29.0) == ([], 1.0)
     assert looks(desk, witness, 1.0) == ([], SUSPENDED_AFTER_SECONDS)
@@ -79,8 +70,8 @@ def test_under_a_pace_the_first_counts_from_when_it_may_be_granted(
     desk.service.pools.add_resources("T", ["T--01"])
     desk.service.pools.change_settings("T", PoolSettings(pace_seconds=20.0))
     desk.acquire()
-    put(desk, 1)
-    put(desk, 2)
+    desk.put_ticket(1)
+    desk.put_ticket(2)
     assert looks(desk, witness, 0.0) == ([], 20.0 + SUSPENDED_AFTER_SECONDS)
     assert looks(desk, witness, 20.0) == ([], SUSPENDED_AFTER_SECONDS)
     assert looks(desk, witness, SUSPENDED_AFTER_SECONDS)[0] == [1]
@@ -89,8 +80,8 @@ def test_under_a_pace_the_first_counts_from_when_it_may_be_granted(
 def test_what_was_had_in_between_is_not_what_somebody_let_lie(
     desk: Desk, witness: LocalWitness
 ) -> None:
-    put(desk, 1)
-    put(desk, 2)
+    desk.put_ticket(1)
+    desk.put_ticket(2)
     looks(desk, witness, 0.0)
     desk.state.db.execute("UPDATE resource SET fence = fence + 1")  # as who is better takes it
     assert looks(desk, witness, 6.0) == ([], SUSPENDED_AFTER_SECONDS)
@@ -100,9 +91,9 @@ def test_what_was_had_in_between_is_not_what_somebody_let_lie(
 def test_is_needed_for_those_behind_others_and_for_names_that_are_there_for_a_time(
     desk: Desk, witness: LocalWitness
 ) -> None:
-    put(desk, 1)
+    desk.put_ticket(1)
     assert not witness.is_needed()
-    put(desk, 2)
+    desk.put_ticket(2)
     assert witness.is_needed()
     desk.state.db.execute("DELETE FROM ticket")
     assert not witness.is_needed()
