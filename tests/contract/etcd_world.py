@@ -21,6 +21,7 @@ from leasectl.engines.etcd.records import parse_claim
 from leasectl.engines.facts import QueueEntry
 from leasectl.engines.members import Members
 from leasectl.engines.ranking import effective_priority
+from leasectl.system.clock import Clock
 from leasectl.system.process import this_process
 from tests.contract.forked import ForkedClient, LostFile, SharedClock
 from tests.contract.world import Client, Participant
@@ -206,7 +207,8 @@ class EtcdWorld:
 
     def _open(self) -> Opened:
         clock = self._time.clock
-        gateway = Gateway(self._server.endpoints, clock=clock)
+        # The server's time is real, whatever ours is put forward to: a request may be under way.
+        gateway = Gateway(self._server.endpoints, clock=Clock())
         return open_below(self._keys, gateway, lost=self._losses.note, clock=clock)
 
 
