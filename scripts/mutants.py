@@ -182,7 +182,13 @@ def _jumps(node: ast.Break | ast.Continue) -> Iterator[str]:
     yield "continue" if isinstance(node, ast.Break) else "break"
 
 
+# To them the order of two arguments is the same.
+_SYMMETRIC = {"min", "max", "earliest"}
+
+
 def _arguments(node: ast.Call) -> Iterator[str]:
+    if isinstance(node.func, ast.Name) and node.func.id in _SYMMETRIC:
+        return
     starred = any(isinstance(each, ast.Starred) for each in node.args)
     if len(node.args) == 2 and not node.keywords and not starred:
         yield ast.unparse(ast.Call(node.func, node.args[::-1], []))

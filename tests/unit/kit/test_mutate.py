@@ -140,6 +140,7 @@ def test_tests_that_fail_anyway_judge_nothing(root: Path) -> None:
         ("True", ["False"]),
         ("f(a)", ["pass"]),
         ("f(a, b)", ["f(b, a)", "pass"]),
+        ("min(a, b)", ["pass"]),
         ("raise A", ["pass"]),
         ("for x in y: break", ["continue"]),
         ("def f(): return a", ["return None"]),

@@ -109,6 +109,15 @@ class TestWriting:
         assert len(told) == 1
         assert "full" in told[0]
 
+    def test_the_disk_is_looked_at_now_and_then(
+        self, state: State, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        looks: list[None] = []
+        monkeypatch.setattr(event_rows.EventRows, "_is_disk_full", lambda self: looks.append(None))
+        for _ in range(2 * event_rows._WRITES_PER_LOOK_AT_DISK):
+            write(state)
+        assert len(looks) == 2
+
     def test_whether_one_can_be_is_tried_and_undone(self, state: State) -> None:
         write(state)
         assert refusal(state) == ""
@@ -147,6 +156,21 @@ class TestKeeping:
         assert found[-1] == 800
         assert len(found) <= 100 + 64 + 40
         assert found == list(range(found[0], 801))
+
+    def test_what_is_too_much_is_looked_for_now_and_then(
+        self, state: State, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        looks: list[None] = []
+        monkeypatch.setattr(event_trimming, "finish_writing", lambda *_, **__: looks.append(None))
+        write(state, event_rows._EVENTS_PER_TRIMMING - 1)
+        assert len(looks) == 0
+        write(state, 2)
+        assert len(looks) == 1
+        for _ in range(event_rows._EVENTS_PER_TRIMMING - 2):
+            write(state)
+        assert len(looks) == 1
+        write(state)
+        assert len(looks) == 2
 
     def test_old_ones_go_a_few_at_a_time(self, state: State) -> None:
         write(state, 5000, at=1000.0)

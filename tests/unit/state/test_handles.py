@@ -101,6 +101,7 @@ class TestRecords:
             release_after_seconds=1200.0,
             scope="test",
             labels=(("pr", "1=2"), ("empty", "")),
+            where=(("zone", "b", True), ("arch", "x", False)),
         )
         written = a_handle(
             request=request, guard=this_process(), waiter=this_process(), shared_dir="/x y"
@@ -135,6 +136,17 @@ class TestRecords:
             handles.returned(handle, "T--02")
         read = handles.require(handle.id)
         assert (read.state, read.names) == ("acquiring", ("T--00", "T--01"))
+        assert files(state) == []  # until it is told
+
+    def test_what_had_arrived_is_a_part_of_the_grant(self, state: State, handles: Handles) -> None:
+        handle = a_handle(request=Request("T", count=2))
+        leases = (a_lease("T--01", fence=1), a_lease("T--00", fence=2))
+        with state.transaction():
+            handles.create(handle, remote=True)
+            handles.arrived(handle, leases[0])
+            handles.grant(handle, leases, None, now=0.0)
+        read = handles.require(handle.id)
+        assert (read.state, read.leases) == ("held", leases)
 
     def test_an_unknown_handle_is_none_or_not_found(self, handles: Handles) -> None:
         assert handles.load("T-nobody") is None
@@ -273,6 +285,15 @@ class TestDropping:
         assert handles.require(handle.id).state == "released"
         assert Path(state.names_path(handle.id)).read_text() == ""
 
+    def test_what_is_given_back_alone_is_no_longer_among_its_names(
+        self, state: State, handles: Handles
+    ) -> None:
+        handle = held(state, handles, a_handle(), a_lease("a"), a_lease("b", fence=2))
+        with state.transaction():
+            handles.returned(handle, "a")
+        assert handles.require(handle.id).names == ("b",)
+        assert Path(state.names_path(handle.id)).read_text() == "b"
+
     @pytest.mark.parametrize("lost_first", [True, False])
     def test_a_loss_is_remembered_until_the_next_acquisition(
         self, state: State, handles: Handles, lost_first: bool
@@ -288,6 +309,19 @@ class TestDropping:
             handles.begin_again(over, this_process(), remote=False, now=1.0)
         assert not handles.require(handle.id).lost
 
+    def test_pipes_go_with_whoever_is_dead(
+        self, state: State, handles: Handles, dead: Process
+    ) -> None:
+        for who, left in ((this_process(), 2), (dead, 0)):
+            handle = held(state, handles, a_handle(waiter=who, runner=who), a_lease())
+            for pipe in (state.runner_pipe(handle.id), state.cancel_pipe(handle.id, 1)):
+                os.mkfifo(pipe)
+            with state.transaction():
+                handles.release(handle, now=1.0)
+            assert len(os.listdir(state.path("waiters"))) == left
+            with state.transaction():
+                handles.forget(handle.id, 1)
+
     def test_what_is_released_is_not_watched(self, state: State, handles: Handles) -> None:
         handle = held(state, handles, a_handle(guard=this_process()), a_lease())
         assert handles.any_watched()
@@ -296,6 +330,24 @@ class TestDropping:
         assert watched(state) == []
         assert not handles.any_watched()
         assert handles.active() == []
+
+
+class TestForgetting:
+    def test_leaves_nothing(self, state: State, handles: Handles) -> None:
+        handle = held(state, handles, a_handle(), a_lease())
+        for pipe in (state.runner_pipe(handle.id), state.cancel_pipe(handle.id, 1)):
+            os.mkfifo(pipe)
+        with state.transaction():
+            handles.timers.arm(whole(handle), 5.0)
+            handles.forget(handle.id, 2)  # which isn't the one that is current
+        assert handles.require(handle.id).names == ("T--00",)
+        assert len(os.listdir(state.path("waiters"))) == 2
+        with state.transaction():
+            handles.forget(handle.id, 1)
+        assert handles.load(handle.id) is None
+        for table in ("lease", "timer"):
+            assert state.query(f"SELECT * FROM {table}") == []
+        assert os.listdir(state.path("waiters")) == files(state) == []
 
 
 class TestPurge:

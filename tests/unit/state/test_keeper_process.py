@@ -22,9 +22,10 @@ from leasectl.system.poll import is_readable
 from leasectl.system.process import is_dead
 from tests.kit.support import eventually
 
-# What is started here instead of a keeper: it writes what it has open, and stays.
+# What is started here instead of a keeper: it writes what it has open, and stays until it is called.
 LOOKS = """
 import json, os, signal, sys
+signal.signal(signal.SIGURG, lambda *_: os._exit(0))
 links = {}
 for fd in os.listdir("/proc/self/fd"):
     try:
@@ -79,6 +80,17 @@ def test_there_is_one_for_all_who_ask(state: State, seen: Path) -> None:
     first = keeper_process.running(state)
     keeper_process.ensure(state)
     assert keeper_process.running(state) == first is not None
+
+
+def test_one_that_can_not_be_woken_gets_a_signal(state: State, seen: Path) -> None:
+    keeper_process.call(state)  # there is none
+    keeper_process.ensure(state)
+    eventually(seen.exists, what="the candidate runs")
+    keeper = keeper_process.running(state)
+    assert keeper is not None
+    with state.transaction():
+        keeper_process.wake(state)
+    eventually(lambda: is_dead(keeper), what="it is called")
 
 
 def test_one_that_can_not_go_on_is_ended_by_its_successor(

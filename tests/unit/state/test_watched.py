@@ -151,6 +151,10 @@ class TestTrimming:
             assert each.changes() == Changes({"T-1": keeper.one("T-1")}, are_all=False)
         keeper.trim()
         assert len(self.notes(state)) == self.KEPT + 1  # not each time
+        self.change(state, handle, self.KEPT - 1)
+        keeper.changes()
+        keeper.trim()
+        assert len(self.notes(state)) == self.KEPT
 
     def test_has_who_was_away_for_long_read_all_again(
         self, state: State, handles: Handles, keeper: WatchedHandles
