@@ -22,7 +22,7 @@ from leasectl.system.poll import is_readable
 from leasectl.system.process import is_dead
 from tests.kit.support import eventually
 
-# What is started here instead of a keeper: it writes what it has open, and stays until it is called.
+# What is started here instead of a keeper: it writes what it has open and stays until it is called.
 LOOKS = """
 import json, os, signal, sys
 signal.signal(signal.SIGURG, lambda *_: os._exit(0))
