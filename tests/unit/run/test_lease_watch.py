@@ -18,6 +18,7 @@ from leasectl.leases.release import release
 from leasectl.leases.release_forced import release_by_force
 from leasectl.leases.renewal_threads import Renewed
 from leasectl.model import Handle, ReleaseTarget, Request, whole
+from leasectl.run import keeper_pidfd
 from leasectl.run import lease_watch as module
 from leasectl.run.lease_watch import GRACE_AFTER_LOSS_SECONDS, LeaseWatch
 from leasectl.state import keeper_process
@@ -243,6 +244,14 @@ class TestTheKeeper:
         look_at(desk, watch, again)
         assert len(looked) == 2
 
+    def test_where_it_can_not_be_looked_for_that_is_tried_again(
+        self, desk: Desk, watch: LeaseWatch, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(keeper_pidfd, "recover", fail)
+        watch.look(watch.fds())
+        again = watch.until(START)
+        assert again is not None and START < again <= START + 1
+
 
 class TestOnAServer:
     """Where a thread renews; this one does so when it is told to."""
@@ -328,6 +337,14 @@ class TestOnAServer:
         assert watch.is_lost(GIVE_UP + TTL / 3)
         (lease,) = desk.record(far).leases
         assert lease.renew_time == desk.time.clock.wall()
+
+    def test_what_can_not_be_recorded_counts_all_the_same(
+        self, watch: LeaseWatch, desk: Desk, threads: Threads, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(module, "note_renewal", fail)
+        self.answer(desk, watch, threads, value=Renewed(("far",)))
+        assert not watch.is_lost(GIVE_UP + TTL / 3 - 0.1)
+        assert watch.is_lost(GIVE_UP + TTL / 3)
 
     def test_what_it_no_longer_has_is_lost(
         self, desk: Desk, watch: LeaseWatch, threads: Threads, far: Handle

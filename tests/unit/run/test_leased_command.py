@@ -6,16 +6,19 @@ import os
 import signal
 import threading
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from leasectl.backends.contract import Patience
 from leasectl.errors import Cancelled, Interrupted, LeaseLost
 from leasectl.leases.acquire import acquire
+from leasectl.leases.announce import announce
 from leasectl.leases.release import release
 from leasectl.leases.release_forced import release_by_force
 from leasectl.leases.service import Service
 from leasectl.model import Handle, Request, whole
+from leasectl.run import leased_command as module
 from leasectl.run.child import Child, Ending
 from leasectl.run.leased_command import LeasedCommand, give_back
 from leasectl.run.plan import Plan
@@ -27,6 +30,7 @@ from tests.kit.desk import Desk
 from tests.kit.support import eventually
 
 HOUR = 3600.0
+TTL = 30.0
 
 
 @pytest.fixture(autouse=True)
@@ -35,7 +39,7 @@ def keeper(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(keeper_process, "running", lambda state: this_process())
 
 
-@pytest.fixture(params=[None, 30.0], ids=["for good", "with a ttl"])
+@pytest.fixture(params=[None, TTL], ids=["for good", "with a ttl"])
 def handle(desk: Desk, request: pytest.FixtureRequest) -> Handle:
     desk.pool(1)
     wanted = Request("T", ttl_seconds=request.param)
@@ -55,9 +59,13 @@ def child(began: Path, signals: SignalDescriptor) -> Child:
 
 
 @pytest.fixture
-def command(desk: Desk, handle: Handle, signals: SignalDescriptor) -> LeasedCommand:
+def supervisor(desk: Desk, signals: SignalDescriptor) -> Supervisor:
     plan = Plan(command=("sh",), request=Request("T"))
-    supervisor = Supervisor(plan, signals, warn=lambda _: None, clock=desk.time.clock)
+    return Supervisor(plan, signals, warn=lambda _: None, clock=desk.time.clock)
+
+
+@pytest.fixture
+def command(desk: Desk, handle: Handle, supervisor: Supervisor) -> LeasedCommand:
     return LeasedCommand(desk.service, handle, supervisor, clock=desk.time.clock)
 
 
@@ -98,6 +106,25 @@ def test_what_was_lost_before_it_follows_begins_nothing(
         command.run(child, "sh", wait_seconds=None)
     assert is_gone(child)
     assert not began.exists()
+
+
+def test_what_runs_out_before_it_begins_is_lost_and_nobody_listens_for_it(
+    desk: Desk, supervisor: Supervisor, child: Child, began: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def announce_late(*args: Any, **keywords: Any) -> None:
+        announce(*args, **keywords)
+        desk.time.advance(TTL)
+
+    desk.pool(1)
+    wanted = Request("T", ttl_seconds=TTL)
+    handle = acquire(desk.service, wanted, patience=Patience(), followed=True)
+    command = LeasedCommand(desk.service, handle, supervisor, clock=desk.time.clock)
+    monkeypatch.setattr(module, "announce", announce_late)
+    with pytest.raises(LeaseLost, match="was lost before sh could be started"):
+        command.run(child, "sh", wait_seconds=None)
+    assert is_gone(child)
+    assert not began.exists()
+    assert os.listdir(desk.state.path("waiters")) == []
 
 
 def test_what_is_released_while_it_is_held_back_begins_nothing(

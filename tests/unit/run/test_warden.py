@@ -101,6 +101,24 @@ def test_a_signal_reaches_the_command(signals: SignalDescriptor, tmp_path: Path)
     child.let_go()
 
 
+def test_what_the_terminal_sends_has_reached_the_command_already(
+    signals: SignalDescriptor, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    read = SignalDescriptor.read
+    monkeypatch.setattr(
+        SignalDescriptor,
+        "read",
+        lambda self: [(signum, signum != signal.SIGUSR1) for signum, _ in read(self)],
+    )
+    traps = "trap 'exit 5' USR1; trap 'exit 6' TERM"
+    child = child_of(signals, f"{traps}; echo $$ >{tmp_path}/pid; while :; do sleep 0.05; done")
+    pids_in(tmp_path / "pid", 1)
+    for signum in (signal.SIGUSR1, signal.SIGTERM):
+        child.signal(signum)
+    assert child.reap() == Ending(6)
+    child.let_go()
+
+
 def test_what_it_writes_goes_where_it_is_to(signals: SignalDescriptor) -> None:
     read, write = os.pipe()
     child = child_of(signals, "printf 'a\\0b'", stdout=write)
