@@ -164,4 +164,4 @@ def names(opened: Opened) -> Finding:
     known = all_known(opened.store)
     members = [known.member(name) for name in known.resources]
     there = [each for each in members if each.pool is not None]
-    return agreement_of(there, known.pools, members)
+    return agreement_of(there, known.pools, members, number=len(there))

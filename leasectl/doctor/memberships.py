@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 
 from leasectl.doctor.findings import OK, WARN, Finding
+from leasectl.engines.local import member_audit
 from leasectl.engines.membership import Member, Pools, belongs_to
 from leasectl.leases.service import Service
 from leasectl.state.snapshot import snapshot
@@ -23,23 +24,30 @@ def misplaced(service: Service, facts: Callable[[], Iterable[Member]]) -> Findin
         pools, belonging = service.pools.pools(), service.members.belonging()
         known = tuple(facts())
     there = [each.member or Member(each.name, p.type) for p in pools for each in p.resources]
-    return agreement_of(there, belonging, known)
+    return agreement_of(there, belonging, known, number=len(there))
 
 
 def misplaced_here(service: Service) -> Finding:
     """The same of the embedded pools, where one reading has all names, in pools or not."""
-    with snapshot(service.state):
-        belonging, known = service.members.belonging(), service.members.members()
-    return agreement_of([each for each in known if each.pool is not None], belonging, known)
+    state = service.state
+    with snapshot(state):
+        belonging, number = service.members.belonging(), member_audit.count_in_pools(state)
+        # Of thousands mostly nothing is said, and then it can only be a pattern's word.
+        known = service.members.members() if belonging.patterns else member_audit.said_of(state)
+    there = [each for each in known if each.pool is not None]
+    return agreement_of(there, belonging, known, number=number)
 
 
-def agreement_of(there: Sequence[Member], belonging: Pools, known: Iterable[Member]) -> Finding:
+def agreement_of(
+    there: Sequence[Member], belonging: Pools, known: Iterable[Member], *, number: int
+) -> Finding:
     """Compare where names are by where they belong.
 
     Args:
-        there: All that are in pools.
+        there: Those in pools, at least if somebody has said where they belong.
         belonging: What is said of where names belong.
         known: At least those of which somebody has said where they belong, there or not.
+        number: How many are in pools.
     """
     expected = [(each, to) for each in there if (to := belongs_to(each, belonging)) is not None]
     astray = [(each, to) for each, to in expected if to != each.pool]
@@ -49,7 +57,7 @@ def agreement_of(there: Sequence[Member], belonging: Pools, known: Iterable[Memb
     missing = sorted({*exact.values(), *belonging.patterns.values()} - belonging.types)
     if missing:
         return _nowhere_to_be(missing, exact, belonging.patterns)
-    return Finding(OK, f"{counted(len(there), 'name')} in pools, none that belongs elsewhere")
+    return Finding(OK, f"{counted(number, 'name')} in pools, none that belongs elsewhere")
 
 
 def _nowhere_to_be(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 from collections.abc import Iterator
 from functools import partial
@@ -14,6 +15,7 @@ from leasectl.engines.local import audit, member_audit
 from leasectl.engines.local.store import LocalStore
 from leasectl.errors import CorruptState
 from leasectl.leases.service import Service
+from leasectl.state import names_files
 from leasectl.state.directory import State
 from leasectl.state.handles import Handles
 from leasectl.state.singled_out import names_on_record
@@ -82,14 +84,11 @@ def disagreements(service: Service) -> Iterator[Disagreement]:
             f'pool "{pool_type}" counts {counted} resources and has {real}',
             partial(audit.correct_capacity, state, pool_type, real),
         )
-    for handle_id, is_announced, names in names_on_record(state):
-        if not is_announced and not state.names_files.is_there(handle_id):
-            continue  # nobody has been told yet
-        if _read_names(state.names_path(handle_id)) != names:
-            yield Disagreement(
-                f"{state.names_path(handle_id)} doesn't say what the handle holds",
-                partial(state.stage_names, handle_id, names),
-            )
+    for handle_id, names in _told_otherwise(state):
+        yield Disagreement(
+            f"{state.names_path(handle_id)} doesn't say what the handle holds",
+            partial(state.stage_names, handle_id, names),
+        )
 
 
 def _claims(state: State, backend: Backend) -> Iterator[Disagreement]:
@@ -173,10 +172,37 @@ def _dropping(handles: Handles, claim_key: str, *names: str) -> Callable[[], obj
     return drop
 
 
-def _read_names(path: str) -> tuple[str, ...] | None:
-    # With less around it than open(): there may be thousands.
+def _told_otherwise(state: State) -> Iterator[tuple[str, tuple[str, ...]]]:
+    """Each handle whose names file doesn't say what it holds, and what it should say."""
+    with _folder(state.path("handles")) as folder:
+        for handle_id, is_announced, names in names_on_record(state):
+            if not is_announced and not state.names_files.is_there(handle_id):
+                continue  # nobody has been told yet
+            said = _read(folder, handle_id)
+            if said is None or (said != names_files.content(names) and _names_in(said) != names):
+                yield handle_id, names
+
+
+@contextlib.contextmanager
+def _folder(path: str) -> Iterator[int | None]:
+    """A descriptor of a folder; None where that can't be opened, and nothing in it."""
     try:
-        fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+        fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    except OSError:
+        yield None
+        return
+    try:
+        yield fd
+    finally:
+        os.close(fd)
+
+
+# With less around it than open() and a whole path: there may be thousands.
+def _read(folder: int | None, name: str) -> bytes | None:
+    if folder is None:
+        return None
+    try:
+        fd = os.open(name, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=folder)
     except OSError:
         return None
     try:
@@ -185,8 +211,12 @@ def _read_names(path: str) -> tuple[str, ...] | None:
             parts.append(part)
             if len(part) < _PART_BYTES:
                 break
-        return tuple(b"".join(parts).decode(errors="replace").split())
+        return b"".join(parts)
     except OSError:
         return None
     finally:
         os.close(fd)
+
+
+def _names_in(content: bytes) -> tuple[str, ...]:
+    return tuple(content.decode(errors="replace").split())

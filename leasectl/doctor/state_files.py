@@ -157,11 +157,11 @@ def _remove_stale(state: State) -> str:
 def _stale_files(state: State) -> Iterator[str]:
     """Inside a transaction: nobody else is half-way through making a file."""
     known = Handles(state).ids()
-    names: list[str] = []
+    names: set[str] = set()
     with contextlib.suppress(FileNotFoundError):  # it is made anew by the next who needs it
-        names = sorted(os.listdir(state.path("handles")))
-    for name in names:
-        found = None if name in known else _HANDLE_FILE.fullmatch(name)
+        names.update(os.listdir(state.path("handles")))
+    for name in sorted(names.difference(known)):
+        found = _HANDLE_FILE.fullmatch(name)
         if found is None:
             continue
         path = state.path("handles", name)

@@ -114,8 +114,8 @@ class NamesFiles:
             fd = _open_new(temporary)
             assert fd is not None
         try:
-            content = "\n".join(names).encode()
-            if os.write(fd, content) != len(content):
+            text = content(names)
+            if os.write(fd, text) != len(text):
                 raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), temporary or path)
         finally:
             os.close(fd)
@@ -164,9 +164,14 @@ class NamesFiles:
         """Tell whether a names file is as it should be; then a full disk doesn't matter."""
         try:
             with open(self.path(handle_id), "rb") as file:
-                return file.read() == "\n".join(names).encode()
+                return file.read() == content(names)
         except OSError:
             return False
+
+
+def content(names: Sequence[str]) -> bytes:
+    """What the file of a handle that holds these has in it."""
+    return "\n".join(names).encode()
 
 
 def _make_room(path: str) -> None:

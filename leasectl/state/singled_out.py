@@ -10,7 +10,8 @@ from leasectl.state.directory import State
 from leasectl.state.rows import ADOPTED_LABEL, SERVED_KEY_LABEL, SERVED_LABEL, is_renewed
 
 _HAS_LEASES = "EXISTS (SELECT 1 FROM lease WHERE lease.handle = handle.id)"
-_HAS_LABEL = "instr(char(10) || labels, char(10) || '{}=') > 0"
+# Most have none, which is told sooner.
+_HAS_LABEL = "(labels <> '' AND instr(char(10) || labels, char(10) || '{}=') > 0)"
 # As `rows.is_on_record_elsewhere` has it of one.
 _IS_ON_RECORD_ELSEWHERE = (
     f"({_HAS_LABEL.format(SERVED_KEY_LABEL)} AND (served OR {_HAS_LABEL.format(SERVED_LABEL)}))"
@@ -30,8 +31,8 @@ _OF_OTHERS = (
     "AND (guard NOT LIKE :here OR waiter NOT LIKE :here) ORDER BY id"
 )
 _OLD = (
-    "SELECT id FROM handle WHERE state <> 'released' AND EXISTS (SELECT 1 FROM lease "
-    "WHERE lease.handle = handle.id AND acquire_time < ?) ORDER BY id"
+    "SELECT DISTINCT handle AS id FROM lease WHERE acquire_time < ? AND EXISTS (SELECT 1 "
+    "FROM handle WHERE handle.id = lease.handle AND state <> 'released') ORDER BY id"
 )
 _NAMES = (
     "SELECT id, waiter IS NULL, lease.name FROM handle LEFT JOIN lease ON lease.handle = id "

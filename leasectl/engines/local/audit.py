@@ -80,9 +80,9 @@ def records_without_claim(state: State, backend: str) -> list[Claim]:
     """Leases on record for held handles of a backend, of resources that aren't theirs."""
     return _claims(
         state,
-        "SELECT handle AS claim_key, lease.name FROM lease JOIN handle ON id = handle "
-        "LEFT JOIN resource ON resource.name = lease.name AND resource.owner = handle "
-        "WHERE backend = ? AND state = 'held' AND resource.name IS NULL",
+        "SELECT handle AS claim_key, name FROM lease WHERE NOT EXISTS "
+        "(SELECT 1 FROM resource WHERE resource.name = lease.name AND owner = handle) AND EXISTS "
+        "(SELECT 1 FROM handle WHERE id = lease.handle AND backend = ? AND state = 'held')",
         backend,
     )
 

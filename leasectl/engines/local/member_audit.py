@@ -1,4 +1,4 @@
-"""Where what is said of names in the embedded pools can't be so, for `doctor`.
+"""What is said of names in the embedded pools, and where it can't be so, for `doctor`.
 
 A command of a version before, which knows nothing of memberships, may leave such things behind; the
 next look at the pool puts most of them right.
@@ -6,6 +6,8 @@ next look at the pool puts most of them right.
 
 from __future__ import annotations
 
+from leasectl.engines.local import member_rows
+from leasectl.engines.membership import Member
 from leasectl.state.directory import State
 from leasectl.state.rows import CLOSED_MARK, IS_SPECIAL
 
@@ -42,6 +44,17 @@ def left_over(state: State) -> list[str]:
         "AND (expected IS NULL OR by_default OR joined OR properties <> '' OR name IN "
         f"(SELECT name FROM member WHERE {IS_SPECIAL}))",
     )
+
+
+def count_in_pools(state: State) -> int:
+    """How many names there are in all pools."""
+    return int(state.query("SELECT count(*) FROM resource")[0][0])
+
+
+def said_of(state: State) -> tuple[Member, ...]:
+    """Names of which more is said than that they are in a pool, in order."""
+    found = map(member_rows.member_of, member_rows.read_said(state))
+    return tuple(each for each in found if each.is_known)
 
 
 def _names(state: State, sql: str) -> list[str]:

@@ -32,6 +32,7 @@ _OF = (
 )
 _OF_NAME = _OF % "(SELECT ? AS name)"
 _OF_ALL = _OF % "(SELECT name FROM resource UNION SELECT name FROM member)" + " ORDER BY named.name"
+_OF_SAID = _OF % "(SELECT name FROM member)" + " ORDER BY named.name"
 _OF_POOL = (
     f"SELECT {_COLUMNS} FROM resource AS named LEFT JOIN member ON member.name = named.name "
     "WHERE type = ? ORDER BY named.name"
@@ -73,6 +74,11 @@ def read(state: State, name: str) -> sqlite3.Row:
 def read_all(state: State) -> list[sqlite3.Row]:
     """The same of all names of which anything is known."""
     return state.query(_OF_ALL)
+
+
+def read_said(state: State) -> list[sqlite3.Row]:
+    """The same of all names of which more is known than that they are in a pool."""
+    return state.query(_OF_SAID)
 
 
 def read_pool(state: State, pool_type: str) -> list[sqlite3.Row]:
