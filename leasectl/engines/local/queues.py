@@ -24,18 +24,17 @@ if TYPE_CHECKING:
 
 _process = lru_cache(maxsize=64)(parse_process)  # of tickets it is asked for again and again
 
-# What a ticket asks for beside a number stands in the record of its handle; `handle.name` is the
-# one resource that it waits for.
-TICKETS = (
+# The rank that a ticket has where not all are alike, and whether others may pass it.
+PLACES = (
     "ticket LEFT JOIN suspended ON "
     "suspended.type = ticket.type AND suspended.number = ticket.number "
-    "AND suspended.owner = ticket.owner LEFT JOIN handle ON handle.id = ticket.owner"
-)
-# Beside those, the rank that a ticket has where not all are alike; and the columns of a `Waiting`.
-RANKED_TICKETS = (
-    f"{TICKETS} LEFT JOIN ranked_ticket AS ranked ON ranked.type = ticket.type "
+    "AND suspended.owner = ticket.owner "
+    "LEFT JOIN ranked_ticket AS ranked ON ranked.type = ticket.type "
     "AND ranked.number = ticket.number AND ranked.owner = ticket.owner"
 )
+# What it asks for beside a number stands in the record of its handle; `handle.name` is the one
+# resource that it waits for. Then the columns of a `Waiting`.
+RANKED_TICKETS = f"{PLACES} LEFT JOIN handle ON handle.id = ticket.owner"
 _WAITING = (
     "SELECT ticket.number, ticket.owner, ticket.count, ticket.process, ticket.pipe, handle.name, "
     "coalesce(where_properties, ''), suspended.number IS NOT NULL, ranked.priority, "

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from leasectl.engines.facts import Standing
-from leasectl.engines.local.queues import RANKED_TICKETS
+from leasectl.engines.local.queues import PLACES, RANKED_TICKETS
 from leasectl.engines.local.settings import LocalSettings
 from leasectl.engines.local.store import LocalStore
 from leasectl.model import Request
@@ -17,15 +17,19 @@ _PRIORITY = (
     "coalesce(ranked.priority + CASE WHEN :aging > 0 "
     "THEN CAST(max(0, :now - ranked.queued_at) / :aging AS INTEGER) ELSE 0 END, 0)"
 )
-# Those that keep the ticket from something: better, not suspended, and after what it could use.
+# Those that keep the ticket from something: better, and not suspended.
 _BETTER = (
-    f"SELECT count(*) FROM {RANKED_TICKETS}, (SELECT {_PRIORITY} AS priority FROM {RANKED_TICKETS} "
+    f"SELECT count(*) FROM %s, (SELECT {_PRIORITY} AS priority FROM {PLACES} "
     "WHERE ticket.type = :type AND ticket.number = :ticket) AS own "
     "WHERE ticket.type = :type AND suspended.number IS NULL "
-    "AND (:name IS NULL OR handle.name = :name OR (handle.name IS NULL "
-    "AND coalesce(handle.where_properties, '') NOT IN (_OTHERS))) "
     f"AND ({_PRIORITY} > own.priority "
     f"OR ({_PRIORITY} = own.priority AND ticket.number < :ticket))"
+)
+_BETTER_FOR_ANY = _BETTER % PLACES
+# Of those, who is after the one name that it could use.
+_BETTER_FOR_NAME = (
+    f"{_BETTER % RANKED_TICKETS} AND (handle.name = :name OR "
+    "(handle.name IS NULL AND coalesce(handle.where_properties, '') NOT IN (%s)))"
 )
 
 
@@ -50,7 +54,9 @@ def standing_of(store: LocalStore, request: Request, ticket: int, *, clock: Cloc
     }
     capacity = store.pool(pool_type)["capacity"]
     others = _others(store, request)
-    better = _BETTER.replace("_OTHERS", ", ".join(f":{key}" for key in others))
+    better = _BETTER_FOR_ANY
+    if request.name is not None:
+        better = _BETTER_FOR_NAME % ", ".join(f":{key}" for key in others)
     (counts,) = state.query(
         f"SELECT ({better}) AS better,"
         " (SELECT count(*) FROM ticket WHERE type = :type AND number <> :ticket) AS others,"
