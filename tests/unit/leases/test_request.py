@@ -49,6 +49,23 @@ class TestLimits:
             new_handle(desk.service, Request("T", 2, name="T--00"), "T-1")
 
 
+class TestWhereAServerHasOneTtlForAll:
+    """On Boskos, whose reaper takes back what hasn't been renewed for ten minutes."""
+
+    URL = "boskos+http://127.0.0.1:1?expire=10m"
+
+    @pytest.mark.parametrize("ttl", [None, 600.0])
+    def test_a_request_has_a_little_less(self, desk: Desk, ttl: float | None) -> None:
+        service = desk.as_caller(OURS, self.URL)
+        handle = new_handle(service, Request("T", ttl_seconds=ttl), "T-1")
+        assert handle.request.ttl_seconds == 599.0
+
+    def test_another_can_not_be_asked_for(self) -> None:
+        asked = Request("T", ttl_seconds=601.0)
+        with pytest.raises(NotSupported, match="give --ttl 10m, or leave it out"):
+            check_request(asked, None, backend_url=self.URL, caller=OURS)
+
+
 class TestWhereEveryLeaseRunsOut:
     """On a made-up server whose leases run out after 7 seconds unless they are renewed."""
 

@@ -1,0 +1,57 @@
+"""leasectl.leases.asked: whether what is noted at a handle's claims wants to be seen to."""
+
+from __future__ import annotations
+
+import pytest
+
+from leasectl.engines.notes import Note
+from leasectl.leases.asked import needs_answer
+from leasectl.leases.marks import Mark, MarkState, encode_mark
+from leasectl.state.uses import SeenMark
+
+MARK = Mark("0123456789abcdef", "ops@desk", "marked", 360.0, 1_700_000_000.5)
+SEEN = SeenMark(MARK.id, MARK.asked_by, 500.0, is_ready=False)
+NOW = 499.9
+
+
+def needs(
+    state: MarkState | None, seen: SeenMark | None, *, now: float = NOW, is_answered_here: bool
+) -> bool:
+    """Of what is noted at one claim, or nothing is, and has been seen before, or nothing has."""
+    text = "" if state is None else encode_mark(MARK._replace(state=state))
+    before = {} if seen is None else {"T--00": seen}
+    return needs_answer(
+        [Note("T", "T--00", 7, text)], before, now, is_answered_here=is_answered_here
+    )
+
+
+@pytest.mark.parametrize("is_answered_here", [True, False])
+class TestWhoeverAnswers:
+    def test_has_nothing_to_do_where_nothing_is_and_nothing_was(
+        self, is_answered_here: bool
+    ) -> None:
+        assert not needs(None, None, is_answered_here=is_answered_here)
+
+    def test_sees_to_what_is_new_or_has_gone(self, is_answered_here: bool) -> None:
+        another = SEEN._replace(id="another")
+        for state, seen in (("marked", None), ("marked", another), (None, SEEN), ("keep", another)):
+            assert needs(state, seen, is_answered_here=is_answered_here)  # type: ignore[arg-type]
+
+    def test_sees_to_what_has_ended(self, is_answered_here: bool) -> None:
+        assert needs("keep", SEEN, now=SEEN.ends_at, is_answered_here=is_answered_here)
+
+    def test_sees_to_an_answer_that_is_not_on_record(self, is_answered_here: bool) -> None:
+        ready = SEEN._replace(is_ready=True)
+        assert needs("ready", SEEN, is_answered_here=is_answered_here)
+        assert needs("keep", ready, is_answered_here=is_answered_here)
+        assert not needs("ready", ready, is_answered_here=is_answered_here)
+        assert not needs("keep", SEEN, is_answered_here=is_answered_here)
+
+    def test_sends_an_answer_again_that_has_not_come(self, is_answered_here: bool) -> None:
+        ready = SEEN._replace(is_ready=True)
+        assert needs("marked", ready, is_answered_here=is_answered_here)
+
+
+def test_what_is_marked_is_answered_by_whoever_does_that_here() -> None:
+    assert needs("marked", SEEN, is_answered_here=True)
+    assert not needs("marked", SEEN, is_answered_here=False)
