@@ -123,9 +123,10 @@ def test_a_note_goes_with_a_release_and_is_none_of_the_next_holders(world: World
 
 
 def test_a_note_goes_with_an_expiry(world: World) -> None:
-    _, lease = holding(world, ttl=world.ttl_seconds)
+    client, lease = holding(world, ttl=world.ttl_seconds)
     note(world, lease, "marked")
     world.let_pass(2 * world.ttl_seconds)
+    eventually(lambda: world.notes.of_claims(client.claim_key) == ())
     eventually(lambda: noted(world) == [])
 
 

@@ -427,6 +427,16 @@ class TestRelease:
     ) -> None:
         release(service, whole(handle))
         assert server.asked == [(claim_key_of(handle), NAMES)]
+        assert release(service, whole(handle)) == ()
+        assert len(server.asked) == 1
+
+    def test_of_what_another_acquisition_had_lost_no_more_is_asked_for(
+        self, server: Server, service: Service, handle: Handle
+    ) -> None:
+        with pytest.raises(LeaseLost):
+            note_renewal(service, whole(handle), [])
+        assert release(service, ReleaseTarget(handle.id, 2)) == ()
+        assert server.asked == []
 
     def test_of_what_was_granted_before_it_could_be_told_no_more_is_asked_for_either(
         self, server: Server, service: Service, handle: Handle, dead: Process
