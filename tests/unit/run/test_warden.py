@@ -101,6 +101,15 @@ def test_a_signal_reaches_the_command(signals: SignalDescriptor, tmp_path: Path)
     child.let_go()
 
 
+def test_the_command_does_not_outlive_its_warden(signals: SignalDescriptor, tmp_path: Path) -> None:
+    child = child_of(signals, f"echo $$ >{tmp_path}/pid; while :; do sleep 0.05; done")
+    (command,) = pids_in(tmp_path / "pid", 1)
+    os.kill(child.pid, signal.SIGKILL)
+    eventually(lambda: not is_running(command))
+    assert child.reap() == Ending(None, signal.SIGKILL)
+    child.let_go()
+
+
 def test_what_the_terminal_sends_has_reached_the_command_already(
     signals: SignalDescriptor, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
