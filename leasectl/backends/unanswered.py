@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from leasectl.errors import BackendUnreachable, NoLease
-from leasectl.http.messages import Answer
+from leasectl.http.messages import Answer, redirection
 from leasectl.http.no_answer import NoAnswer
 from leasectl.text.printable import printable
 
@@ -26,7 +26,7 @@ class TimeOver(NoLease):
 
 def words_of(url: str, answer: Answer) -> str:
     """What a server said, for an error."""
-    said = printable(" ".join(answer.text.split()), longest=200)
+    said = redirection(answer) or printable(" ".join(answer.text.split()), longest=200)
     return f"{url} answered {answer.status}: {said or 'nothing'}"
 
 

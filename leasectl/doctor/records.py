@@ -84,7 +84,7 @@ def disagreements(service: Service) -> Iterator[Disagreement]:
             f'pool "{pool_type}" counts {counted} resources and has {real}',
             partial(audit.correct_capacity, state, pool_type, real),
         )
-    for handle_id, names in _told_otherwise(state):
+    for handle_id, names in _names_files_amiss(state):
         yield Disagreement(
             f"{state.names_path(handle_id)} doesn't say what the handle holds",
             partial(state.stage_names, handle_id, names),
@@ -172,7 +172,7 @@ def _dropping(handles: Handles, claim_key: str, *names: str) -> Callable[[], obj
     return drop
 
 
-def _told_otherwise(state: State) -> Iterator[tuple[str, tuple[str, ...]]]:
+def _names_files_amiss(state: State) -> Iterator[tuple[str, tuple[str, ...]]]:
     """Each handle whose names file doesn't say what it holds, and what it should say."""
     with _folder(state.path("handles")) as folder:
         for handle_id, is_announced, names in names_on_record(state):

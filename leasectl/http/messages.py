@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache
 
+from leasectl.text.printable import printable
 from leasectl.typed.tuples import NamedTuple
 
 # Of these a server wants to be told that there is none.
@@ -99,6 +100,18 @@ class Answer(NamedTuple):
     status: int
     text: str
     headers: Mapping[str, str] = {}
+
+
+def redirection(answer: Answer) -> str:
+    """Where an answer sends whoever asked, for people; empty where it doesn't.
+
+    Nobody goes there: what was asked may have been done here. What its query has in it may be a
+    secret.
+    """
+    if not 300 <= answer.status < 400:
+        return ""
+    there = printable(answer.headers.get("location", "").partition("?")[0], longest=120)
+    return there and f"it redirects to {there}, which isn't followed"
 
 
 class Incoming(NamedTuple):

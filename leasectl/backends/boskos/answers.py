@@ -174,8 +174,10 @@ def _resource_in(url: str, answer: Answer) -> Granted:
     raise Loss(f"{url} answered something else than a resource: {said or 'nothing'}")
 
 
-def _failed(url: str, answer: Answer) -> Refused | CanNeverBeMet | Loss:
+def _failed(url: str, answer: Answer) -> BackendUnreachable | CanNeverBeMet:
     words = words_of(url, answer)
+    if answer.status < 400:  # Boskos has no such answer
+        return BackendUnreachable(f"{words}; check its address")
     if answer.status >= 500:
         return Loss(words)  # what Boskos asks itself may have been done, and its answer lost
     return Refused(words) if answer.status in (408, 429) else CanNeverBeMet(words)

@@ -154,6 +154,7 @@ class TestAnswers:
             (Answer(200, '[{"name":"a"},{"name":"b"}]'), Loss),
             (Answer(200, "[" * 100_000), Loss),
             (Answer(200, ""), BackendUnreachable),  # it says that to any path
+            (Answer(302, ""), BackendUnreachable),  # it is something else that answers there
             (Answer(400, "Type: , must be set"), CanNeverBeMet),
             (Answer(429, "slowly"), Refused),
         ],

@@ -84,6 +84,12 @@ def test_another_status_is_an_error_in_the_servers_words(
     assert str(refused.value) == f"{URL} answered {status}: {text or 'nothing'}"
 
 
+def test_a_server_that_sends_us_elsewhere_is_told_of_with_where() -> None:
+    sent_on = Answer(302, "<html>Found</html>", {"location": "https://login/?token=x"})
+    with pytest.raises(Refused, match="answered 302: it redirects to https://login/, which isn't"):
+        granted(URL, sent_on)
+
+
 def test_what_isnt_leased_is_as_good_as_released() -> None:
     for good in (answer(200), answer(204)):
         assert was_released(URL, good)

@@ -6,7 +6,7 @@ import json
 
 from leasectl.engines.etcd.gateway.requests import Json
 from leasectl.errors import BackendUnreachable, LeaseError
-from leasectl.http.messages import Answer
+from leasectl.http.messages import Answer, redirection
 from leasectl.http.no_answer import NoAnswer
 from leasectl.text.printable import printable
 from leasectl.typed.tuples import NamedTuple
@@ -78,8 +78,9 @@ def parse_answer(url: str, answer: Answer) -> Json:
     except (ValueError, RecursionError):
         said = None
     if not isinstance(said, dict) or (answer.status != 200 and "code" not in said):
-        shown = printable(answer.text[:200].strip(), longest=60)
-        raise NoAnswer(f"answered {answer.status} {shown}, which etcd's v3 gateway wouldn't")
+        shown = redirection(answer) or printable(answer.text[:200].strip(), longest=60)
+        words = f"{answer.status} ({shown or 'nothing'})"
+        raise NoAnswer(f"answered {words}, which etcd's v3 gateway wouldn't")
     if answer.status == 200 and "error" not in said:
         return said
     raise _refusal(url, said)

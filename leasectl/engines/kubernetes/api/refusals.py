@@ -17,7 +17,7 @@ from leasectl.errors import (
     InvalidRequest,
     LeaseError,
 )
-from leasectl.http.messages import Answer
+from leasectl.http.messages import Answer, redirection
 from leasectl.http.no_answer import NoAnswer
 from leasectl.text import plain_json as json
 from leasectl.text.printable import printable
@@ -249,7 +249,7 @@ def _read(answer: Answer) -> _Said:
         said = None
     if isinstance(said, dict) and said.get("kind") == "Status":
         return _status_said(said)
-    words = " ".join(answer.text[:4000].split()) or "nothing"
+    words = redirection(answer) or " ".join(answer.text[:4000].split()) or "nothing"
     return _Said(printable(words, longest=_LONGEST_WORDS), "", {}, is_status=False)
 
 
