@@ -6,6 +6,7 @@ import os
 import signal
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -23,7 +24,7 @@ from leasectl.errors import (
     StateUnwritable,
 )
 from leasectl.leases import acquire_remote
-from leasectl.leases.acquire import acquire, turn
+from leasectl.leases.acquire import acquire, acquire_served, turn
 from leasectl.leases.adoption import adopt
 from leasectl.leases.announce import announce
 from leasectl.leases.caller import Caller
@@ -300,6 +301,42 @@ class TestAcquire:
             next(turn(service, Request("T"), handle_id="T-served", patience=Patience()))
         assert end.value.value == service.handles.require("T-served")
         assert end.value.value.names == ("T--00",)
+
+    def test_with_a_thread_for_each_it_is_the_same(self, server: Server, service: Service) -> None:
+        served = acquire_served(
+            service, Request("T"), handle_id="T-served", patience=Patience(wait_seconds=0)
+        )
+        assert served == service.handles.require("T-served")
+        assert (served.names, served.served) == (("T--00",), True)
+
+    def test_whoever_holds_it_back_runs_until_it_is_told(self, service: Service) -> None:
+        held_back = acquire(service, Request("T"), patience=Patience(), start_delay_seconds=60.0)
+        assert service.handles.require(held_back.id).runner == this_process()
+        at_once = acquire(service, Request("T"), patience=Patience())
+        assert service.handles.require(at_once.id).runner is None
+
+    @pytest.mark.parametrize("is_generator", [False, True])
+    def test_of_a_lost_grant_the_keeper_goes_on_with_what_is_left(
+        self,
+        server: Server,
+        service: Service,
+        monkeypatch: pytest.MonkeyPatch,
+        is_generator: bool,
+    ) -> None:
+        def lost(claimant: Claimant, journal: RecordJournal, patience: Patience) -> Iterator[Any]:
+            journal.enqueuing()
+            journal.to_undo()
+            yield from ()
+            raise BackendUnreachable("its answer was lost")
+
+        monkeypatch.setattr(server, "turn", lost)
+        monkeypatch.setattr(server, "acquire", lambda *args: next(lost(*args)))
+        with pytest.raises(BackendUnreachable):
+            if is_generator:
+                next(turn(service, Request("T"), handle_id="T-served", patience=Patience()))
+            else:
+                acquire(service, Request("T"), patience=Patience())
+        assert len(due(service)) == 1
 
 
 class TestReacquire:
