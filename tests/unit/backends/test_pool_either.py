@@ -359,6 +359,19 @@ class TestTheEnd:
         finish(steps)
         assert scene.journal.pool_type == "A"
 
+    def test_who_did_not_run_for_long_waits_on_also_for_what_can_not_be_met_as_things_are(
+        self, scene: Scene
+    ) -> None:
+        steps = scene.turn()
+        next(steps)
+        scene.pools.remove_resources("B", ["B--00"], force=True)
+        scene.engine.expired = {"A"}
+        steps.send(set())
+        assert scene.waiting() == ["A", "B"]
+        scene.pools.add_resources("B", ["B--01"])
+        finish(steps)
+        assert scene.journal.pool_type == "B"
+
     def test_who_did_not_run_for_long_ends_if_no_pool_is_left(self, scene: Scene) -> None:
         steps = scene.turn()
         next(steps)
