@@ -66,7 +66,7 @@ def _holding(service: Service, target: ReleaseTarget, name: str) -> Handle:
 
 def _is_wanted_back(service: Service, name: str, mark: SeenMark) -> NotAllowed:
     left = mark.ends_at - service.clock.elapsed()
-    if left > 0:
+    if left >= 1:
         at = time.strftime("%H:%M:%S UTC", time.gmtime(service.clock.wall() + left))
         when = f"in {format_duration(left)} at the latest, at {at}"
     else:

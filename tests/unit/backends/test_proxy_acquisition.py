@@ -42,6 +42,7 @@ class Proxy:
     Attributes:
         time: What steps may let pass.
         keys: The key of each request.
+        counts: How many each says will be asked for in all; None where it doesn't.
         given_back: Names, each with the key that it was given back under.
         undone: Keys of which everything was to be undone; `heeds` says whether it was.
     """
@@ -50,6 +51,7 @@ class Proxy:
         self.time = ManualClock(elapsed=1000.0)
         self.steps = iter(steps)
         self.keys: list[str] = []
+        self.counts: list[str | None] = []
         self.given_back: list[tuple[str, str]] = []
         self.undone: list[tuple[str, float | None]] = []
         self.heeds: bool | Exception = False
@@ -57,6 +59,7 @@ class Proxy:
     def ask(self, path: str, *, headers: dict[str, str], **more: Any) -> Answer:
         assert path == "/lease/acquire"
         self.keys.append(headers["Idempotency-Key"])
+        self.counts.append(headers.get("Leasectl-Count"))
         step = next(self.steps)
         if callable(step):
             step = step(more)
@@ -162,6 +165,12 @@ class TestGrants:
         proxy = Proxy(grant("T--00"), grant("T--01"))
         assert Try(proxy, count=2).take() == ["T--00", "T--01"]
         assert proxy.keys == [f"{KEY}/0", f"{KEY}/1"]
+
+    def test_the_first_of_several_says_how_many_there_will_be(self) -> None:
+        for count, said in ((3, ["3", None, None]), (1, [None])):
+            proxy = Proxy(*(grant(f"T--0{number}") for number in range(count)))
+            Try(proxy, count=count).take()
+            assert proxy.counts == said
 
     @pytest.mark.parametrize("names", [("T--00", "T--01"), ("T--00/..",)])
     def test_what_wasnt_asked_for_is_given_back(self, names: tuple[str, ...]) -> None:

@@ -160,6 +160,19 @@ def test_there_who_gives_up_has_waited_since_it_was_queued_or_as_it_says(
     assert waits == [("queued", None), ("gave up", 5.0), ("gave up", 3.0)]
 
 
+@pytest.mark.usefixtures("without_pools")
+def test_there_who_gives_up_by_itself_has_waited_since_it_asked(
+    service: Service, desk: Desk
+) -> None:
+    journal = RecordJournal(service, new_handle(service, Request("T"), "T-new"))
+    journal.enqueuing()
+    desk.time.advance(5)
+    journal.gave_up("why")
+    told = StateEventLog(service.state, backend=URL).read()
+    waits = [(each.kind, each.wait_seconds) for each in told]
+    assert waits == [("queued", None), ("gave up", 5.0)]
+
+
 def test_of_what_is_granted_by_name_only_all_else_is_unknown(handle: Handle) -> None:
     assert remote_lease(handle, "far", 5.0) == Lease(
         name="far",

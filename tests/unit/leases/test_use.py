@@ -110,8 +110,10 @@ class TestAMark:
         operator.mark(handle, ["T--00"])
         assert answer(desk.service, whole(handle), "ready") == ("T--00",)
         assert operator.states() == {"T--00": "ready"}
-        with pytest.raises(NotAllowed, match=r"ops@desk wants it back.*in 1m40s"):
-            use(desk.service, whole(handle), "T--00")
+        for passed, when in ((0, "in 1m40s at the latest"), (99, "in 1s at"), (0.5, "any moment")):
+            desk.time.advance(passed)
+            with pytest.raises(NotAllowed, match=f"ops@desk wants it back.*{when}"):
+                use(desk.service, whole(handle), "T--00")
         use(desk.service, whole(handle), "T--01")
 
     def test_of_what_is_in_use_cant_be_answered_ready(self, desk: Desk, operator: Operator) -> None:
