@@ -93,11 +93,18 @@ class TestPaths:
         (tmp_path / "link").symlink_to(state.path("handles"))
         assert targets.of_path(f"{tmp_path}/link/{held.id}") == [whole(held)]
 
+    @pytest.mark.parametrize(
+        ("name", "advice"),
+        [
+            ("T--00", "its log was lost.* leasectl release --names T--00"),
+            ("gone--00", "the database was lost.* leasectl pool apply"),
+        ],
+    )
     def test_a_handle_without_a_record_is_damage_and_its_file_is_not_believed(
-        self, targets: Targets, state: State
+        self, targets: Targets, state: State, name: str, advice: str
     ) -> None:
-        Path(state.names_path("T-forged")).write_text("T--00")
-        with pytest.raises(CorruptState):
+        Path(state.names_path("T-forged")).write_text(name)
+        with pytest.raises(CorruptState, match=advice):
             targets.of_path(state.names_path("T-forged"))
 
     def test_a_copy_means_its_names(
