@@ -454,6 +454,27 @@ class TestRelease:
         server.before_release = look
         assert release(service, whole(handle)) == ("T--00", "T--02")
 
+    def test_what_is_to_be_said_of_another_ones_doing_is_not_told(
+        self,
+        server: Server,
+        service: Service,
+        handle: Handle,
+        alive: Process,
+        monkeypatch: pytest.MonkeyPatch,
+    ) -> None:
+        def look(names: Sequence[str]) -> None:
+            service.warn(f"{names[0]} wasn't leased any more")
+            if "T--01" in names:
+                with service.state.transaction():
+                    service.handles.returned(service.handles.require(handle.id), "T--01")
+
+        told: list[str] = []
+        monkeypatch.setattr(service, "_warn", told.append)
+        start_giving_back(service, handle, "T--02", alive)
+        server.before_release = look
+        release(service, whole(handle))
+        assert told == ["T--00 wasn't leased any more"]
+
     def test_what_a_dead_one_was_releasing_is_over(
         self, server: Server, service: Service, handle: Handle, dead: Process
     ) -> None:
