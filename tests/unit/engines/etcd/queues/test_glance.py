@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import signal
 from concurrent.futures import Future
 from typing import Any
 
@@ -13,6 +15,7 @@ from leasectl.engines.etcd.queues.look import look
 from leasectl.model import Lease, Request
 from tests.kit.etcd.access import Access, keys_left
 from tests.kit.etcd.server import EtcdServer
+from tests.kit.forking import ending, fork
 from tests.kit.support import eventually
 
 ONE, ALL = Request("T"), Request("T", count=4)
@@ -34,11 +37,18 @@ class Waiting:
         store.acquire("holder", ONE)
 
     def begin(self, claim_key: str, request: Request) -> Future[tuple[Lease, ...]]:
-        """Have somebody wait, in a process of its own, as the last."""
+        """Have somebody wait, as if in a process of its own, as the last."""
         pending = Access(self._endpoints, self._prefix).begin(claim_key, request)
         self._queue.append(claim_key)
         eventually(lambda: self._store.queue() == self._queue)
         return pending
+
+    def begin_process(self, claim_key: str, request: Request) -> int:
+        """The same in a real process, whose id this is."""
+        pid = fork(lambda: Access(self._endpoints, self._prefix).acquire(claim_key, request))
+        self._queue.append(claim_key)
+        eventually(lambda: self._store.queue() == self._queue)
+        return pid
 
     def begin_first(self, claim_key: str, request: Request) -> Future[tuple[Lease, ...]]:
         """The same as the first, by its priority."""
@@ -109,8 +119,10 @@ class TestGlance:
     def test_a_waiter_that_died_is_told_of_by_who_was_behind_it(
         self, waiting: Waiting, store: Access, looks: list[str]
     ) -> None:
-        waiting.begin("first", ALL)
+        pid = waiting.begin_process("first", ALL)
         me = waiting.begin("me", ONE)
+        os.kill(pid, signal.SIGKILL)  # it would queue again, and be told of itself
+        ending(pid)
         (found,) = store.gateway.read(read_all(store.keys.tickets("T"))).answers
         first = min(found.items, key=lambda kv: kv.create_revision)
         store.gateway.revoke(first.etcd_lease_id)
