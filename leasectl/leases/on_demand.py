@@ -10,7 +10,7 @@ from __future__ import annotations
 import contextlib
 
 from leasectl.engines.values import ValueChange
-from leasectl.errors import InvalidRequest, LeaseError, NotFound, NotMade, NotSupported
+from leasectl.errors import InvalidRequest, LeaseError, NotAllowed, NotFound, NotMade, NotSupported
 from leasectl.leases.service import Service
 from leasectl.state import keeper_process
 from leasectl.state.made_pools import MadePool, MadePools
@@ -120,7 +120,7 @@ def remove_unused(backend: Backend, pool_type: str) -> bool:
     if found is not None:
         backend.values.change([ValueChange(key, None, found.version)])
     # Of one that isn't there something may be left. Or somebody has come, or was quicker.
-    with contextlib.suppress(InvalidRequest, NotFound):
+    with contextlib.suppress(NotAllowed, InvalidRequest, NotFound):
         backend.pools.delete_pool(pool_type, force=False)
     return pool is not None
 

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
+from leasectl.engines.local.pools import LocalPools
 from leasectl.engines.values import ValueChange
 from leasectl.errors import NotSupported, StateUnwritable
 from leasectl.leases.on_demand import PoolOnDemand, is_needed, remove_unused, round_key
@@ -130,6 +133,29 @@ def test_it_is_known_whether_one_was_there_to_be_removed(desk: Desk, pool: PoolO
     assert remove_unused(backend, WORK)
     assert pools(desk) == []
     assert not is_needed(desk.service.pools, WORK)
+
+
+def test_who_comes_just_as_it_is_removed_keeps_it(
+    desk: Desk, pool: PoolOnDemand, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pool.make()
+    backend = desk.service.backend_at("local:", "")
+    look = LocalPools.pools
+    came: list[bool] = []
+
+    def look_before_somebody_comes(*args: Any, **options: Any) -> Any:
+        found = look(*args, **options)
+        if not came:
+            came.append(True)
+            desk.acquire(Request(WORK))
+        return found
+
+    with monkeypatch.context() as patch:
+        patch.setattr(LocalPools, "pools", look_before_somebody_comes)
+        assert remove_unused(backend, WORK)
+    assert came
+    assert pools(desk) == [WORK]
+    assert is_needed(desk.service.pools, WORK)
 
 
 def _held(desk: Desk) -> tuple[str, list[str]]:

@@ -67,6 +67,14 @@ def test_without_a_keeper_there_is_none_to_ask(state: State, start: StartKeeper)
     assert not asked(state)
 
 
+def test_nothing_is_to_be_asked_of_this_version_nor_asked_twice() -> None:
+    ours = leasectl.__version__
+    settled = [Registered(this_process(), *said).is_settled for said in ((ours,), ("0", ours))]
+    assert settled == [True, True]
+    open_ = [Registered(this_process(), *said).is_settled for said in ((), ("0",), ("0", "1"))]
+    assert open_ == [False, False, False]
+
+
 def test_one_of_this_version_is_left_alone(state: State, start: StartKeeper) -> None:
     keeper = start(CODE_FOLDER)
     register(state, identify(keeper.pid))
