@@ -5,9 +5,12 @@ from __future__ import annotations
 import pytest
 
 from leasectl.engines.notes import Note
-from leasectl.leases.asked import needs_answer
+from leasectl.leases.asked import asked_of, needs_answer
 from leasectl.leases.marks import Mark, MarkState, encode_mark
-from leasectl.state.uses import SeenMark
+from leasectl.model import whole
+from leasectl.state.uses import SeenMark, Uses
+from tests.kit.desk import Desk
+from tests.kit.reclaiming import Operator
 
 MARK = Mark("0123456789abcdef", "ops@desk", "marked", 360.0, 1_700_000_000.5)
 SEEN = SeenMark(MARK.id, MARK.asked_by, 500.0, is_ready=False)
@@ -50,6 +53,21 @@ class TestWhoeverAnswers:
     def test_sends_an_answer_again_that_has_not_come(self, is_answered_here: bool) -> None:
         ready = SEEN._replace(is_ready=True)
         assert needs("marked", ready, is_answered_here=is_answered_here)
+
+
+def test_of_another_mark_is_seen_what_that_says(desk: Desk) -> None:
+    desk.pool(1)
+    handle = desk.acquire()
+    operator = Operator(desk.service.notes, seconds=100.0)
+    operator.mark(handle)
+    (first,) = asked_of(desk.service, whole(handle))
+    operator.take_off()
+    operator.seconds = 200.0
+    operator.mark(handle)
+    (second,) = asked_of(desk.service, whole(handle))
+    assert second.ends_at == first.ends_at + 100.0
+    assert second.mark.id != first.mark.id
+    assert Uses(desk.state).marks(handle)["T--00"].id == second.mark.id
 
 
 def test_what_is_marked_is_answered_by_whoever_does_that_here() -> None:
