@@ -15,10 +15,11 @@ from typing import Any, Callable
 
 import pytest
 
-from leasectl.errors import CorruptState, Interrupted, StateUnwritable
+from leasectl.errors import CorruptState, Interrupted, LeaseError, StateUnwritable
 from leasectl.state import names_files
 from leasectl.state.database import TRANSACTIONS_OF_MANY, check_directory
 from leasectl.state.directory import State
+from leasectl.system.lock_wait import lock_limit
 from leasectl.system.named_pipe import NamedPipe
 from tests.kit.forking import ending, fork
 from tests.kit.killing import kill_this_process
@@ -127,6 +128,18 @@ class TestTransaction:
             set_cursor(state, "y")
         assert [ending(child) for child in children] == [0] * 5
         assert cursor(state) == "yxxxxx"
+
+    def test_who_gets_no_lock_in_time_has_no_transaction_and_gets_one_later(
+        self, state: State
+    ) -> None:
+        other = os.open(state.path("state.lock"), os.O_RDWR)
+        fcntl.flock(other, fcntl.LOCK_EX)
+        with pytest.raises(LeaseError, match=r"state\.lock"), lock_limit(0.05), state.transaction():
+            pytest.fail("it has the lock that another holds")
+        os.close(other)
+        with state.transaction():
+            set_cursor(state, "later")
+        assert cursor(state) == "later"
 
     def test_a_writer_that_is_killed_leaves_nothing_and_blocks_nobody(self, state: State) -> None:
         def die_inside() -> None:
