@@ -6,6 +6,7 @@ import contextlib
 import fcntl
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -279,8 +280,11 @@ def test_each_attempt_has_a_lease_of_its_own(cli: Cli, pool: str) -> None:
 def test_the_last_attempt_counts(cli: Cli, pool: str) -> None:
     script = attempts(cli, 4, 75, 4, 0)
     options = ("--attempts", "3", "--retry-on", "4,75")
-    assert cli("run", "-t", pool, *options, "--", str(script.path)).code == 4
+    finished = cli("run", "-t", pool, *options, "--", str(script.path))
+    assert finished.code == 4
     assert len(script.said) == 3
+    told = re.findall(r"exited with (\d+); attempt (\d) of 3 follows", finished.err)
+    assert told == [("4", "2"), ("75", "3")]
 
 
 def test_other_codes_are_not_retried(cli: Cli, pool: str) -> None:
