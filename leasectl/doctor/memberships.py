@@ -28,11 +28,11 @@ def misplaced(service: Service, facts: Callable[[], Iterable[Member]]) -> Findin
 
 
 def misplaced_here(service: Service) -> Finding:
-    """The same of the embedded pools, where one reading has all names, in pools or not."""
+    """The same of the embedded pools, without reading names of which nobody has said anything."""
     state = service.state
     with snapshot(state):
         belonging, number = service.members.belonging(), member_audit.count_in_pools(state)
-        # Of thousands mostly nothing is said, and then it can only be a pattern's word.
+        # A pattern may say it of any name.
         known = service.members.members() if belonging.patterns else member_audit.said_of(state)
     there = [each for each in known if each.pool is not None]
     return agreement_of(there, belonging, known, number=number)

@@ -53,8 +53,7 @@ def count_in_pools(state: State) -> int:
 
 def said_of(state: State) -> tuple[Member, ...]:
     """Names of which more is said than that they are in a pool, in order."""
-    found = map(member_rows.member_of, member_rows.read_said(state))
-    return tuple(each for each in found if each.is_known)
+    return member_rows.known(member_rows.read_said(state))
 
 
 def _names(state: State, sql: str) -> list[str]:

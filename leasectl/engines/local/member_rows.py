@@ -8,7 +8,7 @@ of memberships.
 from __future__ import annotations
 
 import _sqlite3 as sqlite3
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from leasectl.engines.membership import Lifetime, Member, Properties
 from leasectl.model import Process
@@ -145,6 +145,11 @@ def member_of(row: sqlite3.Row) -> Member:
         joined=row["joined"],
         properties=parse_properties(row["properties"]),
     )
+
+
+def known(rows: Iterable[sqlite3.Row]) -> tuple[Member, ...]:
+    """Read those of which anything is known."""
+    return tuple(each for each in map(member_of, rows) if each.is_known)
 
 
 def write(

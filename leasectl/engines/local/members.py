@@ -81,8 +81,7 @@ class LocalMembers:
     def _members(self, names: Sequence[str] | None) -> tuple[Member, ...]:
         if names is not None:
             return tuple(map(self._memberships.member, names))
-        found = map(member_rows.member_of, member_rows.read_all(self._state))
-        return tuple(each for each in found if each.is_known)
+        return member_rows.known(member_rows.read_all(self._state))
 
     def _claim(self, members: Sequence[Member], claimant: Claimant) -> tuple[Lease, ...]:
         """Have somebody hold names of one pool that nobody does, past its queue and its pace."""

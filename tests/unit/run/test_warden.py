@@ -102,7 +102,7 @@ def test_a_signal_reaches_the_command(signals: SignalDescriptor, tmp_path: Path)
 
 
 def test_the_command_does_not_outlive_its_warden(signals: SignalDescriptor, tmp_path: Path) -> None:
-    child = child_of(signals, f"echo $$ >{tmp_path}/pid; while :; do sleep 0.05; done")
+    child = child_of(signals, f"echo $$ >{tmp_path}/pid; exec sleep 1000")
     (command,) = pids_in(tmp_path / "pid", 1)
     os.kill(child.pid, signal.SIGKILL)
     eventually(lambda: not is_running(command))

@@ -25,7 +25,7 @@ from tests.kit.support import eventually
 # What is started here instead of a keeper: it writes what it has open and stays until it is called.
 LOOKS = """
 import json, os, signal, sys
-signal.signal(signal.SIGURG, lambda *_: os._exit(0))
+signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGURG])
 links = {}
 for fd in os.listdir("/proc/self/fd"):
     try:
@@ -35,7 +35,7 @@ for fd in os.listdir("/proc/self/fd"):
 with open(sys.argv[1] + ".new", "w") as file:
     json.dump(links, file)
 os.rename(sys.argv[1] + ".new", sys.argv[1])
-signal.pause()
+signal.sigwait([signal.SIGURG])
 """
 
 

@@ -39,23 +39,24 @@ class Waiting:
     def begin(self, claim_key: str, request: Request) -> Future[tuple[Lease, ...]]:
         """Have somebody wait, as if in a process of its own, as the last."""
         pending = Access(self._endpoints, self._prefix).begin(claim_key, request)
-        self._queue.append(claim_key)
-        eventually(lambda: self._store.queue() == self._queue)
+        self._await_in_queue(claim_key, len(self._queue))
         return pending
 
     def begin_process(self, claim_key: str, request: Request) -> int:
         """The same in a real process, whose id this is."""
         pid = fork(lambda: Access(self._endpoints, self._prefix).acquire(claim_key, request))
-        self._queue.append(claim_key)
-        eventually(lambda: self._store.queue() == self._queue)
+        self._await_in_queue(claim_key, len(self._queue))
         return pid
 
     def begin_first(self, claim_key: str, request: Request) -> Future[tuple[Lease, ...]]:
         """The same as the first, by its priority."""
         pending = Access(self._endpoints, self._prefix).begin(claim_key, request)
-        self._queue.insert(0, claim_key)
-        eventually(lambda: self._store.queue() == self._queue)
+        self._await_in_queue(claim_key, 0)
         return pending
+
+    def _await_in_queue(self, claim_key: str, index: int) -> None:
+        self._queue.insert(index, claim_key)
+        eventually(lambda: self._store.queue() == self._queue)
 
     def withdraw(self, claim_key: str) -> None:
         self._queue.remove(claim_key)
