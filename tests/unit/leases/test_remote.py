@@ -38,8 +38,9 @@ from leasectl.leases.request import new_handle
 from leasectl.leases.service import Service
 from leasectl.leases.targets import Targets
 from leasectl.model import Claimant, Handle, Lease, Process, ReleaseTarget, Request, whole
-from leasectl.state import shared_leases
+from leasectl.state import keeper_process, shared_leases
 from leasectl.state.amendments import count_lost_replies
+from leasectl.state.directory import State
 from leasectl.state.event_log import StateEventLog
 from leasectl.state.handles import renews_itself
 from leasectl.state.releasing import GivingBack
@@ -321,6 +322,8 @@ class TestAcquire:
         )
         assert served == service.handles.require("T-served")
         assert (served.names, served.served) == (("T--00",), True)
+        # It is told once all is done, and until then no path of it is known to anybody.
+        assert not Path(service.state.names_path("T-served")).exists()
 
     def test_whoever_holds_it_back_runs_until_it_is_told(self, service: Service) -> None:
         held_back = acquire(service, Request("T"), patience=Patience(), start_delay_seconds=60.0)
@@ -757,11 +760,15 @@ class TestTheJournal:
         journal.gave_up()
         assert service.handles.load("T-new") is not None
 
-    def test_what_the_keeper_is_to_give_back_is_due_at_once(
-        self, service: Service, journal: RecordJournal
+    def test_what_the_keeper_is_to_give_back_is_due_at_once_and_it_is_told(
+        self, service: Service, journal: RecordJournal, monkeypatch: pytest.MonkeyPatch
     ) -> None:
+        told: list[State] = []
+        monkeypatch.setattr(keeper_process, "wake", told.append)
         journal.to_undo()
+        assert told == []
         journal.leave_to_keeper()
+        assert told == [service.state]
         assert [target.handle_id for target in due(service)] == ["T-new"]
 
 

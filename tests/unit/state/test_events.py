@@ -48,6 +48,20 @@ class TestWriting:
         (event,) = StateEventLog(state).read()
         assert event == EVENT
 
+    def test_of_types_for_work_that_is_done_once_only_the_work_is_told(self, state: State) -> None:
+        reserved = f"once.{'0' * 64}"
+        with state.transaction():
+            for kind in ("granted", "work begun", "released", "work done"):
+                state.events.add(1.0, kind, reserved)
+            state.events.add(2.0, "granted", "T")
+        found = [(each.type, each.kind) for each in StateEventLog(state).read()]
+        assert found == [(reserved, "work begun"), (reserved, "work done"), ("T", "granted")]
+
+    def test_what_is_not_said_is_nothing_and_of_one_resource(self, state: State) -> None:
+        write(state)
+        (event,) = StateEventLog(state).read()
+        assert event == Event(1, 1000.0, "queued", "T", handle="h0")
+
     def test_what_was_undone_has_not_happened(self, state: State) -> None:
         with pytest.raises(RuntimeError), state.transaction():
             state.events.add(1.0, "queued", "T")

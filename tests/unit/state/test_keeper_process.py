@@ -22,11 +22,15 @@ from leasectl.system.poll import is_readable
 from leasectl.system.process import is_dead
 from tests.kit.support import eventually
 
-# What is started here instead of a keeper: it writes what it has open and stays until it is called.
+# What is started here instead of a keeper: it writes what it has open, where it is and what it
+# ignores, and stays until it is called.
 LOOKS = """
 import json, os, signal, sys
 signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGURG])
-links = {}
+links = {"cwd": os.getcwd()}
+for each in (signal.SIGINT, signal.SIGHUP):
+    if signal.getsignal(each) == signal.SIG_IGN:
+        links[each.name] = "ignored"
 for fd in os.listdir("/proc/self/fd"):
     try:
         links[fd] = os.readlink(f"/proc/self/fd/{fd}")
@@ -66,10 +70,17 @@ def test_it_has_nothing_of_whoever_starts_it_and_leaves_nothing_there(
     state: State, seen: Path
 ) -> None:
     before = open_here()
-    keeper_process.ensure(state)
+    # As under nohup(1), or in the background of a shell without job control.
+    ignored = (signal.SIGINT, signal.SIGHUP)
+    handlers = [signal.signal(each, signal.SIG_IGN) for each in ignored]
+    try:
+        keeper_process.ensure(state)
+    finally:
+        for each, handler in zip(ignored, handlers):
+            signal.signal(each, handler)
     assert open_here() == before
     eventually(seen.exists, what="the candidate runs")
-    assert json.loads(seen.read_text()) == dict.fromkeys("012", "/dev/null")
+    assert json.loads(seen.read_text()) == {**dict.fromkeys("012", "/dev/null"), "cwd": "/"}
     keeper = keeper_process.running(state)
     assert keeper is not None
     assert Path(f"/proc/{keeper.pid}/stat").read_text().rpartition(")")[2].split()[1] == "1"
@@ -91,6 +102,30 @@ def test_one_that_can_not_be_woken_gets_a_signal(state: State, seen: Path) -> No
     with state.transaction():
         keeper_process.wake(state)
     eventually(lambda: is_dead(keeper), what="it is called")
+
+
+def test_one_that_was_killed_is_forgotten_and_one_that_lives_is_not(
+    state: State, seen: Path
+) -> None:
+    keeper_process.remove_dead(state)  # there is none
+    keeper_process.ensure(state)
+    keeper = keeper_process.running(state)
+    assert keeper is not None
+    keeper_process.remove_dead(state)
+    assert keeper_process.registered(state) == keeper
+    os.kill(keeper.pid, signal.SIGKILL)
+    eventually(lambda: is_dead(keeper), what="it is killed")
+    keeper_process.remove_dead(state)
+    assert keeper_process.registered(state) is None
+
+
+def test_a_python_that_does_not_know_where_it_lies_starts_none(
+    state: State, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys, "executable", "")
+    with pytest.raises(LeaseError, match="the path of the Python interpreter is not known"):
+        keeper_process.ensure(state)
+    assert keeper_process.registered(state) is None
 
 
 def test_one_that_can_not_go_on_is_ended_by_its_successor(

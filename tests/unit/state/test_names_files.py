@@ -87,15 +87,18 @@ def test_without_a_note_nobody_looks(desk: Desk, names: Path) -> None:
     assert names.read_text() == "scribbled"
 
 
+@pytest.mark.parametrize("taken", [0, 3])
 def test_a_writer_that_fails_half_way_leaves_nothing(
-    desk: Desk, names: Path, monkeypatch: pytest.MonkeyPatch
+    desk: Desk, names: Path, monkeypatch: pytest.MonkeyPatch, taken: int
 ) -> None:
     write = os.write
 
     def full(fd: int, content: bytes) -> int:
-        if content == b"second":
+        if content != b"second":
+            return write(fd, content)
+        if not taken:
             raise OSError(errno.ENOSPC, "no space left")
-        return write(fd, content)
+        return write(fd, content[:taken])
 
     with monkeypatch.context() as broken, pytest.raises(StateUnwritable):
         broken.setattr(os, "write", full)

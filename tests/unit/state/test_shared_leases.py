@@ -79,7 +79,10 @@ def test_what_is_no_list_is_refused_and_left_alone(shared_dir: Path, junk: bytes
 
 
 def test_a_list_longer_than_a_secret_is_refused(shared_dir: Path) -> None:
-    (shared_dir / "leases").write_bytes(b"a\n" * (1 << 20))
+    longest = b"a\n" * (1 << 19)
+    (shared_dir / "leases").write_bytes(longest)
+    assert len(shared_leases.listed(str(shared_dir))) == 1 << 19
+    (shared_dir / "leases").write_bytes(longest + b"\n")
     with pytest.raises(CorruptState):
         shared_leases.listed(str(shared_dir))
 
