@@ -27,7 +27,7 @@ from leasectl.system.process import this_process
 from tests.crash.contenders import CONTENDER, contention
 from tests.kit.forking import ending, fork, leasectl
 from tests.kit.history import Recorder, read_history, violations
-from tests.kit.invariants import broken_invariants
+from tests.kit.invariants import Told, broken_invariants
 from tests.kit.killing import kill_at
 from tests.kit.sizes import EVERY_KILL
 from tests.kit.support import Cli
@@ -52,6 +52,7 @@ class Sweep:
     Attributes:
         kills: How many there have been.
         kept: The ids of handles that are to go on from one kill to the next.
+        told: What has been read of its events.
     """
 
     def __init__(
@@ -70,6 +71,7 @@ class Sweep:
         self.recorder = Recorder(self.history)
         self.kills = 0
         self.kept: set[str] = set()
+        self.told = Told()
         with self.service() as service:
             service.pools.create_pool("T", [f"T--{n}" for n in range(capacity)])
 
@@ -148,7 +150,7 @@ class Sweep:
         """Let one more command run, and see that all is well."""
         with self.service() as service:
             PoolService(service).show()
-        broken = broken_invariants(self.cli.state_dir)
+        broken = broken_invariants(self.cli.state_dir, told=self.told)
         assert broken == [], f"{when}: {broken}"
 
     def give_back(self) -> None:

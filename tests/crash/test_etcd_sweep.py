@@ -183,7 +183,7 @@ class EtcdSweep:
             for lease in [each.lease]
             if lease is not None
         ]
-        found = broken_invariants(self.sweep.cli.state_dir, claims)
+        found = broken_invariants(self.sweep.cli.state_dir, claims, told=self.sweep.told)
         found += [f"{each.holder_identity} is in the queue" for each in pool.queue]
         found += [f"{claim.name} is held by {claim.owner}" for claim in claims]
         return found

@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 from leasectl.model import parse_process
 from leasectl.state.event import Event
 from leasectl.system.process import Liveness, liveness, own_pid_namespace
-from tests.kit.story import story_of
+from tests.kit.story import Telling
 
 Rows = list[sqlite3.Row]
 
@@ -41,11 +41,22 @@ class Claim(NamedTuple):
     grant: int
 
 
+class Told:
+    """What was read of a state directory's events, so that the next look goes on from there."""
+
+    def __init__(self) -> None:
+        self.made: set[str] = set()
+        self.telling = Telling()
+
+
 class _Reader:
     """A state directory as it is while nobody can change it."""
 
-    def __init__(self, directory: Path, db: sqlite3.Connection, elsewhere: Sequence[Claim]) -> None:
+    def __init__(
+        self, directory: Path, db: sqlite3.Connection, elsewhere: Sequence[Claim], told: Told
+    ) -> None:
         self.directory = directory
+        self.told = told
         self._db = db
         here = self.rows(
             "SELECT name, owner, fence, ticket, grant_number FROM resource WHERE owner <> '#'"
@@ -63,12 +74,15 @@ class _Reader:
         return self._db.execute(sql).fetchone()[0]
 
 
-def broken_invariants(directory: Path, elsewhere: Sequence[Claim] = ()) -> list[str]:
+def broken_invariants(
+    directory: Path, elsewhere: Sequence[Claim] = (), *, told: Told | None = None
+) -> list[str]:
     """Say what is wrong with a state directory; nothing, when all is well.
 
     Args:
         directory: The state directory.
         elsewhere: What its handles hold of pools that aren't in it.
+        told: Of who looks at it again and again; the same each time.
     """
     uri = f"file:{directory}/state.db?mode=ro"
     lock = os.open(directory / "state.lock", os.O_RDONLY | os.O_CLOEXEC)
@@ -76,7 +90,7 @@ def broken_invariants(directory: Path, elsewhere: Sequence[Claim] = ()) -> list[
         fcntl.flock(lock, fcntl.LOCK_EX)
         with contextlib.closing(sqlite3.connect(uri, uri=True, timeout=10)) as db:
             db.row_factory = sqlite3.Row
-            reader = _Reader(directory, db, elsewhere)
+            reader = _Reader(directory, db, elsewhere, told or Told())
             return [
                 *_resources(reader),
                 *_records(reader),
@@ -245,11 +259,11 @@ def _story(reader: _Reader) -> Iterator[str]:
     Of pools that were made while events were written, and whose first are still kept; and that no
     process of a version before changes, which writes none.
     """
-    told = [
-        _event(row) for row in reader.rows("SELECT * FROM event WHERE backend = '' ORDER BY number")
-    ]
-    made = {event.type for event in told if event.kind == "pool made"}
-    story = story_of(event for event in told if event.type in made)
+    made, telling = reader.told.made, reader.told.telling
+    of_new = f"backend = '' AND number > {telling.number}"
+    told = [*map(_event, reader.rows(f"SELECT * FROM event WHERE {of_new} ORDER BY number"))]
+    made.update(event.type for event in told if event.kind == "pool made")
+    story = telling.go_on(event for event in told if event.type in made)
     yield from story.broken
     held = {
         row["name"]: row["owner"].lstrip("!")
