@@ -272,6 +272,24 @@ def test_but_less_where_they_let_somebody_go_first_who_counts_less(desk: Desk) -
     assert [entry.ticket for entry in desk.shown()] == [1, 4, 2, 3]
 
 
+def test_those_before_one_are_found_once_each(desk: Desk) -> None:
+    for name in ("a", "b", None):
+        desk.wait(name=name).close()
+    with desk.state.transaction():
+        found = desk.queues.up_to("T", 3)
+    assert [each.number for each in found] == [3, 2, 1]
+
+
+def test_a_time_has_come_from_its_instant_on(desk: Desk) -> None:
+    order, now = desk.queues.order("T"), desk.time.clock.elapsed()
+    assert [order.is_over(then) for then in (None, now - 1, now, now + 1)] == [
+        False,
+        True,
+        True,
+        False,
+    ]
+
+
 def test_one_that_an_older_version_takes_away_is_gone(desk: Desk) -> None:
     for priority in (2, 1, 0):
         desk.wait(priority).close()
