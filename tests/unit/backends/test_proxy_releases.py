@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 from typing import Any, Callable, cast
 
@@ -205,11 +206,12 @@ class TestWhatBoskosHasTakenBack:
         assert 0.5 * AWAY_SECONDS < proxy.time.clock.elapsed() - 1000 <= AWAY_SECONDS
 
 
-def test_who_may_not_release_is_told_at_once() -> None:
+@pytest.mark.parametrize("names", [["a"], []])
+def test_who_may_not_release_is_told_at_once(names: list[str]) -> None:
     proxy = Proxy(AccessRefused(NotAllowed("401; set it")))
     with pytest.raises(AccessRefused, match=r"^401; set it$") as refused:
-        list(releases(proxy).release(KEY, ["a"]))
-    assert (refused.value.exit_code, len(proxy.asked)) == (77, 2)
+        list(releases(proxy).release(KEY, names))
+    assert (refused.value.exit_code, len(proxy.asked)) == (77, 2 if names else 1)
 
 
 class TestWhatAKeyWasGranted:
@@ -240,6 +242,13 @@ class TestWhatAKeyWasGranted:
         proxy = Proxy(self.HEEDED)
         assert given_back(releases(proxy)) == ([], "")
         assert proxy.names() == [""]
+
+    def test_which_says_in_how_long_it_was_not_done(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        proxy = Proxy(BUSY)
+        done, why = given_back(releases(proxy, monkeypatch))
+        assert done == []
+        assert re.fullmatch(r"not released within [0-9.]+s: http://proxy/?.* 500.*busy.*", why), why
+        assert float(why.split()[3][:-2]) > 0.5 * SECONDS
 
     def test_and_nothing_where_no_key_is_known(self) -> None:
         proxy = Proxy(DONE)
