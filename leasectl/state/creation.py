@@ -28,18 +28,30 @@ def create(path: str, *, fence: int) -> None:
         raise corrupt(path, "is missing, but its log is there")
     temporary = path + ".new"
     unlink(temporary)
-    os.close(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
-    db = sqlite3.connect(temporary, isolation_level=None)
+    fd = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+    try:
+        _fill(temporary, fence)
+        os.fsync(fd)
+    finally:
+        os.close(fd)  # after SQLite's, whose locks would go with it
+    os.rename(temporary, path)
+
+
+def _fill(path: str, fence: int) -> None:
+    """Make the database in a file that nobody knows yet, so there is no way back to be kept."""
+    db = sqlite3.connect(path, isolation_level=None)
     try:
         db.execute("PRAGMA page_size = 1024")  # rows are short, and whole pages are logged
-        db.execute("PRAGMA journal_mode = WAL")
-        db.executescript(f"BEGIN; {SCHEMA} COMMIT;")
+        db.execute("PRAGMA journal_mode = OFF")
+        db.execute("PRAGMA synchronous = OFF")
+        db.executescript(f"BEGIN; {SCHEMA}")
         db.execute(
             "INSERT INTO meta (fence, boot_id, purge_cursor, place) VALUES (?, ?, '', ?)",
             (fence, boot_id(), new_state_id()),
         )
         db.execute(f"PRAGMA application_id = {APPLICATION_ID}")
         db.execute(f"PRAGMA user_version = {SCHEMA_VERSION}")
+        db.execute("COMMIT")
+        db.execute("PRAGMA journal_mode = WAL")
     finally:
         db.close()
-    os.rename(temporary, path)
