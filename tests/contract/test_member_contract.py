@@ -123,7 +123,7 @@ class TestAdding:
 
     def test_of_many_who_add_a_name_to_two_pools_those_to_one_win(self, world: World) -> None:
         make_pools(world)
-        names = [f"n-{number}" for number in range(20)]
+        names = [f"n-{number}" for number in range(12)]
         results: list[tuple[str, str, str]] = []
 
         def add_all(pool_type: str) -> None:
@@ -224,7 +224,7 @@ class TestMoving:
 
         watching = threading.Thread(target=look)
         watching.start()
-        for number in range(50):
+        for number in range(20):
             update(world, to_move("BA"[number % 2]), "a-1")
         is_over.set()
         watching.join()

@@ -78,7 +78,7 @@ def contention(directory: Path, history: Path, choices: Sequence[Choose]) -> Ite
         participant = Participant(directory, history)
         while not select.select([stop_read], [], [], 0)[0]:
             participant.hold(choose(rng), seconds=rng.random() / 500)
-            time.sleep(rng.random() / 100)
+            time.sleep(rng.random() / 40)  # so that who is killed has others beside it, and time
         participant.close()
 
     pids = [fork(lambda n=n, c=c: contend(n, c)) for n, c in enumerate(choices)]  # type: ignore[misc]

@@ -18,7 +18,7 @@ from tests.kit.serving import Serve, held, waiting
 from tests.kit.sizes import FULL_SIZE
 from tests.kit.support import Cli, eventually
 
-PROCESSES, ROUNDS = (32, 16) if FULL_SIZE else (16, 9)
+PROCESSES, ROUNDS = (32, 16) if FULL_SIZE else (12, 7)
 PAIRS = PROCESSES * ROUNDS
 FAULTS = "reset-before|reset-after|half|garbage|not-json|500|delay|drip|close-keepalive rate=0.2"
 
