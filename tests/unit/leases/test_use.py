@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Callable
@@ -110,10 +111,14 @@ class TestAMark:
         operator.mark(handle, ["T--00"])
         assert answer(desk.service, whole(handle), "ready") == ("T--00",)
         assert operator.states() == {"T--00": "ready"}
+        ends_at = desk.time.clock.wall() + 100
         for passed, when in ((0, "in 1m40s at the latest"), (99, "in 1s at"), (0.5, "any moment")):
             desk.time.advance(passed)
-            with pytest.raises(NotAllowed, match=f"ops@desk wants it back.*{when}"):
+            with pytest.raises(NotAllowed, match=f"ops@desk wants it back.*{when}") as refused:
                 use(desk.service, whole(handle), "T--00")
+            if when != "any moment":
+                ends = time.strftime("%H:%M:%S UTC", time.gmtime(ends_at))
+                assert f", at {ends}" in str(refused.value)
         use(desk.service, whole(handle), "T--01")
 
     def test_of_what_is_in_use_cant_be_answered_ready(self, desk: Desk, operator: Operator) -> None:

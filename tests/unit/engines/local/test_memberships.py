@@ -157,6 +157,17 @@ class TestALifetime:
             desk.acquire(Request("U"))
         assert members.members(["n"]) == (Member("n"),)
 
+    def test_that_ends_by_itself_is_told_to_who_sees_to_it(
+        self, desk: Desk, members: Members, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        woken: list[str] = []
+        monkeypatch.setattr(desk.state, "wake", woken.append)
+        members.update(["n"], lambda member, pools: add(member, "U", pools))
+        assert desk.state.witness_pipe not in woken
+        lives = Lifetime(ttl_seconds=10.0)
+        members.update(["m"], lambda member, pools: join(member, "U", pools, lifetime=lives))
+        assert desk.state.witness_pipe in woken
+
     def test_that_is_over_is_taken_away_by_who_only_looks(
         self, desk: Desk, members: Members
     ) -> None:
