@@ -4,7 +4,8 @@ Starting an interpreter and importing is most of what a command costs, and thous
 of these is a process with a session, an environment, a working directory and descriptors of its
 own; only its interpreter isn't fresh. One that is, is what the documented examples, the tests of
 the Bash functions and those of the pyz run, and whatever a test starts with `Cli.spawn`. Programs
-of the kit that tests start by the hundred are forked from it as well.
+of the kit that tests start by the hundred are forked from it as well, and so is the keeper that a
+forked command starts.
 """
 
 from __future__ import annotations
@@ -21,13 +22,14 @@ import signal
 import socket
 import subprocess
 import sys
-import threading
 import time
 import traceback
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import NoReturn, TextIO
 
+from leasectl.state import keeper_process
+from tests.kit.forked_command import Command
 from tests.kit.loading import load_everything
 
 _ROOT = Path(__file__).parents[2]
@@ -43,106 +45,17 @@ _HEEDED_AT_START = ("PYTHON", "LC_", "LANG")
 _LONGEST_REQUEST = 100_000
 
 
-class Command:
-    """A command that was forked; to be used as a ``subprocess.Popen`` that captures text.
-
-    Args:
-        args: Its name and arguments.
-        pid: Its process.
-        status: Where the server says how it ended.
-        stdout: What it prints; None where that isn't captured.
-        stderr: Likewise.
-    """
-
-    def __init__(
-        self,
-        args: Sequence[str],
-        pid: int,
-        status: TextIO,
-        stdout: TextIO | None = None,
-        stderr: TextIO | None = None,
-    ) -> None:
-        self.args = args
-        self.pid = pid
-        self.stdout = stdout
-        self.stderr = stderr
-        self.returncode: int | None = None
-        self._status = status
-        # Whoever wants to end it may ask while another waits for its end.
-        self._status_lock = threading.Lock()
-
-    def poll(self) -> int | None:
-        """How it ended, a negative code for a signal; None while it runs."""
-        with contextlib.suppress(subprocess.TimeoutExpired):
-            self.wait(0)
-        return self.returncode
-
-    def wait(self, timeout: float | None = None) -> int:
-        """Wait for its end."""
-        with self._status_lock:
-            if self.returncode is not None:
-                return self.returncode
-            said = os.dup(self._status.fileno())
-        try:
-            if not select.select([said], [], [], timeout)[0]:
-                raise subprocess.TimeoutExpired(self.args, timeout or 0.0)
-        finally:
-            os.close(said)
-        with self._status_lock:
-            if self.returncode is None:
-                self.returncode = int(self._status.readline())
-                self._status.close()
-            return self.returncode
-
-    def communicate(self, timeout: float | None = None) -> tuple[str, str]:
-        """Read all that it prints and wait for its end."""
-        deadline = time.monotonic() + (1e6 if timeout is None else timeout)
-        streams = [each for each in (self.stdout, self.stderr) if each and not each.closed]
-        read = {each.fileno(): b"" for each in streams}
-        unread = set(read)
-        while unread:
-            remaining = deadline - time.monotonic()
-            readable = select.select([*unread], [], [], max(0.0, remaining))[0]
-            if not readable:
-                raise subprocess.TimeoutExpired(self.args, timeout or 0.0)
-            for fd in readable:
-                chunk = os.read(fd, 1 << 16)
-                read[fd] += chunk
-                if not chunk:
-                    unread.remove(fd)
-        self.wait(max(0.0, deadline - time.monotonic()))
-        said = {
-            each: _text(read[each.fileno()], each.encoding) for each in streams if not each.closed
-        }
-        for each in streams:
-            each.close()
-        out, err = (said.get(each, "") if each else "" for each in (self.stdout, self.stderr))
-        return out, err
-
-    def send_signal(self, signum: int) -> None:
-        """Send it a signal, unless it has ended."""
-        if self.poll() is None:
-            with contextlib.suppress(ProcessLookupError):  # it has ended since
-                os.kill(self.pid, signum)
-
-    def kill(self) -> None:
-        self.send_signal(signal.SIGKILL)
-
-    def terminate(self) -> None:
-        self.send_signal(signal.SIGTERM)
-
-
-def _text(data: bytes, encoding: str) -> str:
-    return data.decode(encoding).replace("\r\n", "\n").replace("\r", "\n")
-
-
-def start(args: Sequence[str], *, env: Mapping[str, str], cwd: Path) -> Command | None:
+def start(
+    args: Sequence[str], *, env: Mapping[str, str], cwd: Path, forks_keeper: bool = True
+) -> Command | None:
     """Start ``leasectl``.
 
     Args:
         args: Its arguments.
         env: Its environment.
         cwd: Where it runs.
+        forks_keeper: The keeper that it starts is forked as well, instead of a program that has
+            all to load.
 
     Returns:
         The command; None where only a fresh interpreter does what is asked for.
@@ -151,7 +64,12 @@ def start(args: Sequence[str], *, env: Mapping[str, str], cwd: Path) -> Command 
         return None
     if any("\0" in each for each in (*args, *env.values())):
         return None
-    request = {"args": list(args), "env": {**env}, "cwd": str(cwd)}
+    request = {
+        "args": list(args),
+        "env": {**env},
+        "cwd": str(cwd),
+        "forks_keeper": forks_keeper,
+    }
     if len(json.dumps(request).encode()) > _LONGEST_REQUEST:
         return None
     out, out_end = os.pipe()
@@ -226,27 +144,43 @@ def serve(fd: int) -> None:
     gc.collect()
     gc.freeze()
     requests = socket.socket(fileno=fd)
-    running: dict[int, tuple[int, int]] = {}
+    # By which commands ask for a keeper.
+    of_commands, to_server = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    running: dict[int, tuple[int, int | None]] = {}
     while True:
-        for ready in select.select([fd, *running], [], [])[0]:
-            if ready != fd:
-                pid, status = running.pop(ready)
+        for ready in select.select([fd, of_commands.fileno(), *running], [], [])[0]:
+            if ready == fd:
+                request, fds, _, _ = socket.recv_fds(requests, 2 * _LONGEST_REQUEST, 3)
+                if not request:
+                    return
+                out, err, status = fds
+                pid = os.fork()
+                if pid == 0:
+                    _become(json.loads(request), out, err, to_server.fileno())
+                running[os.pidfd_open(pid)] = pid, status
+                _tell(status, pid)
+                os.close(out)
+                os.close(err)
+            elif ready == of_commands.fileno():
+                request, fds, _, _ = socket.recv_fds(of_commands, _LONGEST_REQUEST, 2)
+                told, go = fds
+                # Or one that comes at once would end it.
+                before = signal.pthread_sigmask(signal.SIG_BLOCK, keeper_process.KEEPER_SIGNALS)
+                pid = os.fork()
+                if pid == 0:
+                    _become_keeper(json.loads(request), go)
+                signal.pthread_sigmask(signal.SIG_SETMASK, before)
+                running[os.pidfd_open(pid)] = pid, None
+                _tell(told, pid)
+                os.close(told)
+                os.close(go)
+            else:
+                pid, ending = running.pop(ready)
                 code = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
-                _tell(status, code)
-                os.close(status)
+                if ending is not None:
+                    _tell(ending, code)
+                    os.close(ending)
                 os.close(ready)
-                continue
-            request, fds, _, _ = socket.recv_fds(requests, 2 * _LONGEST_REQUEST, 3)
-            if not request:
-                return
-            out, err, status = fds
-            pid = os.fork()
-            if pid == 0:
-                _become(json.loads(request), out, err)
-            running[os.pidfd_open(pid)] = pid, status
-            _tell(status, pid)
-            os.close(out)
-            os.close(err)
 
 
 def _tell(status: int, number: int) -> None:
@@ -254,17 +188,18 @@ def _tell(status: int, number: int) -> None:
         os.write(status, b"%d\n" % number)
 
 
-def _become(request: dict[str, object], out: int, err: int) -> NoReturn:
+def _become(request: dict[str, object], out: int, err: int, to_server: int) -> NoReturn:
     """In the forked process: let go of what is the server's, and be the command."""
     try:
         os.setsid()
         os.chdir(str(request["cwd"]))
         os.dup2(out, 1)
         os.dup2(err, 2)
-        os.closerange(3, max(map(int, os.listdir("/proc/self/fd"))) + 1)
-        os.environ.clear()
-        os.environ.update(request["env"])  # type: ignore[call-overload]
-        time.tzset()
+        kept = [to_server] if request.get("forks_keeper") else []
+        _close_all_but(kept)
+        if kept:
+            keeper_process._fork_candidate = functools.partial(_ask_for_keeper, to_server)
+        _take_over(request)
         sys.stdout = os.fdopen(1, "w", errors=sys.stdout.errors)
         sys.stderr = os.fdopen(2, "w", buffering=1, errors=sys.stderr.errors)
         _run(request)
@@ -275,6 +210,55 @@ def _become(request: dict[str, object], out: int, err: int) -> NoReturn:
         traceback.print_exc()
     finally:
         os._exit(1)
+
+
+def _ask_for_keeper(to_server: int, argv: Sequence[str]) -> tuple[int, int]:
+    """In a command: as `leasectl.state.keeper_process` has it, by the server."""
+    told, told_end = os.pipe()
+    go, go_write = os.pipe()
+    request = json.dumps({"args": list(argv[3:]), "env": keeper_process.environment()}).encode()
+    with socket.socket(fileno=os.dup(to_server)) as server:
+        socket.send_fds(server, [request], [told_end, go])
+    os.close(told_end)
+    os.close(go)
+    with os.fdopen(told) as said:
+        return int(said.readline()), go_write
+
+
+def _become_keeper(request: dict[str, object], go: int) -> NoReturn:
+    """In the forked process: let go of what is the server's, wait until it may, and keep."""
+    try:
+        os.setsid()
+        os.chdir("/")
+        for fd in (0, 1, 2):
+            os.dup2(os.open(os.devnull, os.O_RDWR), fd)
+        _close_all_but([go])
+        for signum in (signal.SIGINT, signal.SIGPIPE):  # which Python has changed
+            signal.signal(signum, signal.SIG_DFL)
+        _take_over(request)
+        sys.argv = ["keeper", *request["args"]]  # type: ignore[misc]
+        os.read(go, 1)
+        os.close(go)
+        runpy.run_module("leasectl.keeper", run_name="__main__", alter_sys=True)
+        _end(0)
+    except SystemExit as end:
+        _end(end.code)
+    finally:
+        os._exit(1)
+
+
+def _close_all_but(fds: Sequence[int]) -> None:
+    for name in os.listdir("/proc/self/fd"):
+        if int(name) > 2 and int(name) not in fds:
+            with contextlib.suppress(OSError):  # that by which they were listed
+                os.close(int(name))
+
+
+def _take_over(request: dict[str, object]) -> None:
+    """Have the environment that was asked for."""
+    os.environ.clear()
+    os.environ.update(request["env"])  # type: ignore[call-overload]
+    time.tzset()
 
 
 def _end(code: object) -> NoReturn:

@@ -28,6 +28,7 @@ from leasectl.state.directory import State
 from leasectl.system.clock import Clock, boottime_seconds
 from leasectl.system.process import open_pidfd
 from tests.kit import fork_server
+from tests.kit.forked_command import Command
 
 T = TypeVar("T")
 
@@ -117,7 +118,7 @@ class Finished:
 class Started:
     """A command that runs, in a session of its own."""
 
-    def __init__(self, process: subprocess.Popen[str] | fork_server.Command) -> None:
+    def __init__(self, process: subprocess.Popen[str] | Command) -> None:
         self.process = process
         self.pid = process.pid
 
@@ -146,11 +147,13 @@ class Cli:
         state_dir: What `LEASECTL_STATE_DIR` says.
         cwd: Where commands run: not where the source is, so that the installed package runs.
         env: Their environment.
+        forks_keeper: As `fork_server.start` has it.
     """
 
     state_dir: Path
     cwd: Path
     env: dict[str, str] = field(default_factory=clean_environment)
+    forks_keeper: bool = True
     _started: list[Started] = field(default_factory=list)
 
     def __post_init__(self) -> None:
@@ -173,7 +176,9 @@ class Cli:
         """Start a command; it is killed at the end of the test if it still runs."""
         if type(self).command is Cli.command:
             whole = with_changes(self.env, env)
-            command = fork_server.start(args, env=whole, cwd=self.cwd)
+            command = fork_server.start(
+                args, env=whole, cwd=self.cwd, forks_keeper=self.forks_keeper
+            )
             if command is not None:
                 self._started.append(Started(command))
                 return self._started[-1]
