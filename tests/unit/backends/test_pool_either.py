@@ -19,8 +19,9 @@ from leasectl.engines.memory.sides import MemorySides
 from leasectl.engines.memory.store import MemoryStore
 from leasectl.engines.memory.waiter import MemoryWaiter
 from leasectl.errors import BackendUnreachable, Interrupted, NoLease, NotFound
-from leasectl.model import Claimant, Lease, Request
+from leasectl.model import Claimant, Lease, Process, Request
 from leasectl.system.wakeup import Wakeup
+from tests.kit.children import child as child
 from tests.kit.journal import NoJournal
 from tests.kit.support import ManualClock
 
@@ -203,6 +204,15 @@ class TestTheGrant:
         assert [lease.name for lease in scene.journal.leases or ()] == ["A--00"]
         assert (scene.journal.pool_type, scene.journal.said) == ("A", [])
 
+    def test_who_has_it_leaves_no_queue_twice(self, scene: Scene) -> None:
+        waiter = scene.waiter()
+        waiter.enqueue()
+        scene.free("B")
+        assert [lease.name for lease in waiter.claim().leases or ()] == ["B--00"]
+        scene.engine.asked.clear()
+        waiter.dequeue()
+        assert scene.engine.asked == ["dequeue B"]
+
     def test_of_one_whose_time_is_over_before_that_nobody_is_told(self, scene: Scene) -> None:
         waiter = scene.waiter()
         waiter.enqueue()
@@ -380,6 +390,18 @@ class TestTheEnd:
         scene.engine.expired = {"A"}
         with pytest.raises(NotFound, match='no pool "B"'):
             steps.send(set())
+
+    def test_it_hears_of_the_end_of_whom_it_watches(self, scene: Scene, child: Process) -> None:
+        waiter = scene.waiter()
+        waiter.enqueue()
+        assert waiter.claim().leases is None
+        alone, ended = waiter.listen([])
+        assert not ended
+        both, ended = waiter.listen([child])
+        assert (len(both - alone), ended) == (1, False)
+        assert waiter.heard(alone) is False
+        assert waiter.heard(both - alone) is True
+        waiter.dequeue()
 
     def test_whoever_sleeps_is_woken_by_either(self, scene: Scene) -> None:
         steps = scene.turn()

@@ -11,10 +11,13 @@ from leasectl.errors import StateUnwritable
 from leasectl.keeper import unused_pools
 from leasectl.keeper.log import Log
 from leasectl.keeper.unused_pools import UnusedPools
+from leasectl.leases.service import Service
 from leasectl.model import Request
 from leasectl.once.work import Work, work_of
 from leasectl.state import keeper_process
+from leasectl.state.directory import State
 from leasectl.state.made_pools import MadePool, MadePools
+from leasectl.system.poll import is_readable
 from leasectl.system.process import identify, this_process
 from leasectl.system.process_ends import ProcessEnds
 from tests.kit.desk import Desk
@@ -76,6 +79,36 @@ def test_what_could_not_be_removed_is_tried_again_after_a_pause_and_not_before(
     assert unused.go() == [None]
     assert desk.service.pools.pools() == ()
     assert made.all() == []
+    said = (tmp_path / "keeper.log").read_text()
+    assert "can't remove pool T: no space left" in said
+    assert said.endswith("pool T is gone, or others use it\n")
+    ends.close()
+
+
+@pytest.mark.parametrize("was_there", [True, False])
+def test_of_one_on_a_server_that_is_not_there_it_may_only_not_be_there_yet(
+    desk: Desk, hosts: Hosts, work: Work, tmp_path: Path, was_there: bool
+) -> None:
+    made, clock = MadePools(desk.state), desk.time.clock
+    if not was_there:
+        hosts.access.pools.delete_pool(work.pool_type, force=True)
+    service = desk.as_caller(desk.caller, hosts.url)
+    with desk.state.transaction():
+        dead = this_process()._replace(start_time=1)
+        made.keep(MadePool(hosts.url, service.settings, work.pool_type, dead))
+    ends, log = ProcessEnds(10), Log(str(tmp_path / "keeper.log"), clock)
+    ends.follow([dead])
+
+    def open_service() -> Service:  # in a thread, which has a connection of its own
+        return desk.open(State.open(str(desk.directory)), url=hosts.url)
+
+    unused = UnusedPools(service, open_service, ends, clock=clock, log=log)
+    assert unused.go() == [None]
+    fd = unused.fd
+    assert fd is not None
+    eventually(lambda: is_readable(fd, 0), what="a thread has asked")
+    unused.take_outcomes()
+    assert (made.all() == []) is was_there
     ends.close()
 
 
