@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import os
 import threading
+from pathlib import Path
 
-from tests.kit.support import Cli, Started
+import pytest
+
+from tests.kit.support import Cli, Started, eventually
 
 
 class _Ending(threading.Thread):
@@ -33,3 +37,18 @@ def test_one_may_wait_for_its_end_while_others_end_it(cli: Cli) -> None:
         for each in others:
             each.join()
         assert (finished.code, [each.error for each in others]) == (-15, [None] * 4), finished
+
+
+@pytest.mark.parametrize("is_forked", [True, False])
+def test_their_keeper_is_forked_too_where_nobody_wants_a_program(cli: Cli, is_forked: bool) -> None:
+    cli.pool("T")
+    cli.forks_keeper = is_forked
+    cli.ok("acquire", "-q", "-t", "T", "--release-after", "1h")
+    (keeper,) = cli.keepers()
+    words = Path(f"/proc/{keeper}/cmdline").read_bytes().split(b"\0")
+    assert (b"leasectl.keeper" not in words) is is_forked
+    assert os.readlink(f"/proc/{keeper}/cwd") == "/"
+    open_there = map(os.readlink, Path(f"/proc/{keeper}/fd").iterdir())
+    assert not [each for each in open_there if each.startswith("socket:")]
+    cli.ok("release", "--all")
+    eventually(lambda: cli.keepers() == [], what="it has nothing to keep")
