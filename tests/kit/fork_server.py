@@ -198,7 +198,9 @@ def _become(request: dict[str, object], out: int, err: int, to_server: int) -> N
         kept = [to_server] if request.get("forks_keeper") else []
         _close_all_but(kept)
         if kept:
-            keeper_process._fork_candidate = functools.partial(_ask_for_keeper, to_server)
+            keeper_process._fork_candidate = functools.partial(
+                _fork_keeper, to_server, os.fstat(to_server).st_ino
+            )
         _take_over(request)
         sys.stdout = os.fdopen(1, "w", errors=sys.stdout.errors)
         sys.stderr = os.fdopen(2, "w", buffering=1, errors=sys.stderr.errors)
@@ -212,8 +214,17 @@ def _become(request: dict[str, object], out: int, err: int, to_server: int) -> N
         os._exit(1)
 
 
-def _ask_for_keeper(to_server: int, argv: Sequence[str]) -> tuple[int, int]:
+_fork_candidate = keeper_process._fork_candidate
+
+
+def _fork_keeper(to_server: int, inode: int, argv: Sequence[str]) -> tuple[int, int]:
     """In a command: as `leasectl.state.keeper_process` has it, by the server."""
+    try:
+        is_open = os.fstat(to_server).st_ino == inode
+    except OSError:
+        is_open = False
+    if not is_open:  # the command went to the background, and has let go of all it had
+        return _fork_candidate(argv)
     told, told_end = os.pipe()
     go, go_write = os.pipe()
     request = json.dumps({"args": list(argv[3:]), "env": keeper_process.environment()}).encode()
