@@ -217,9 +217,13 @@ class TestNamesFiles:
         with pytest.raises(CorruptState, match="something else than lease names"):
             read_names(str(path))
 
-    def test_no_descriptor_is_left_open(self, tmp_path: Path) -> None:
+    @pytest.mark.timeout(20)
+    def test_a_named_pipe_keeps_nobody_waiting_and_no_descriptor_is_left_open(
+        self, tmp_path: Path
+    ) -> None:
+        os.mkfifo(tmp_path / "pipe")
         before = set(os.listdir("/proc/self/fd"))
-        for path in (tmp_path, Path("/dev/null"), tmp_path / "missing"):
+        for path in (tmp_path, tmp_path / "pipe", Path("/dev/null"), tmp_path / "missing"):
             with pytest.raises(NotFound):
                 read_names(str(path))
         assert set(os.listdir("/proc/self/fd")) == before

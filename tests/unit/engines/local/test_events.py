@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from leasectl.engines.membership import Lifetime, cordon, join
+from leasectl.errors import NoLease
 from leasectl.leases.release import release
 from leasectl.model import Handle, Request, whole
 from leasectl.state.event import Event
@@ -51,6 +52,17 @@ def test_of_an_end_all_is_told_that_was_known_of_the_grant(desk: Desk, handle: H
     assert {key: getattr(ended, key) for key in known(handle)} == known(handle)
     assert (ended.by, ended.reason, ended.hold_seconds) == ("run", "", 10.0)
     assert ended.time == desk.time.clock.wall()
+
+
+def test_of_who_gives_up_all_is_told_that_was_known_of_the_request(
+    desk: Desk, handle: Handle
+) -> None:
+    waiting = Request("T", count=2, priority=5)
+    with pytest.raises(NoLease):
+        desk.acquire(waiting)
+    gave_up = told(desk, "gave up")
+    assert (gave_up.count, gave_up.priority, gave_up.names) == (2, 5, ())
+    assert (gave_up.type, gave_up.ticket, gave_up.acquisition) == ("T", 3, 1)
 
 
 def test_what_runs_out_is_lost_and_released_by_its_ttl(desk: Desk, handle: Handle) -> None:

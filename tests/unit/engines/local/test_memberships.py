@@ -188,6 +188,7 @@ def test_what_a_version_before_took_out_is_known_by_what_is_expected_of_it(
     desk.state.db.execute("DELETE FROM resource WHERE name = 'T--00'")
     assert members.members(["T--00"]) == (Member("T--00", expected="T"),)
     assert member_audit.left_over(desk.state) == ["T--00"]
+    assert member_audit.said_of(desk.state) == (Member("T--00", expected="T"),)
     store = LocalStore(desk.state, lost=lambda *_: None, clock=desk.time.clock)
     with desk.state.transaction():
         store.memberships().put_right("T--00")
