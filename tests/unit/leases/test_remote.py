@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import string
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -24,6 +25,7 @@ from leasectl.errors import (
     StateUnwritable,
 )
 from leasectl.leases import acquire_remote
+from leasectl.leases import journal as journal_module
 from leasectl.leases.acquire import acquire, acquire_served, turn
 from leasectl.leases.adoption import adopt
 from leasectl.leases.announce import announce
@@ -677,6 +679,16 @@ class TestTheJournal:
         journal = RecordJournal(service, new_handle(service, Request("T"), "T-new"))
         journal.enqueuing()
         return journal
+
+    def test_a_few_of_all_remove_what_is_long_over(
+        self, service: Service, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        at = ""
+        purged: list[str] = []
+        monkeypatch.setattr(journal_module, "purge", lambda *_, **__: purged.append(at))
+        for at in string.ascii_lowercase:
+            RecordJournal(service, new_handle(service, Request("T"), f"T-{at}")).enqueuing()
+        assert purged == list("wxyz")
 
     def test_what_may_have_to_be_undone_counts_as_one_lost_reply(
         self, service: Service, journal: RecordJournal
