@@ -26,7 +26,7 @@ import time
 import traceback
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import NoReturn, TextIO
+from typing import Any, Callable, NoReturn, TextIO
 
 from leasectl.state import keeper_process
 from tests.kit.forked_command import Command
@@ -146,41 +146,28 @@ def serve(fd: int) -> None:
     requests = socket.socket(fileno=fd)
     # By which commands ask for a keeper.
     of_commands, to_server = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-    running: dict[int, tuple[int, int | None]] = {}
+    asked = {each.fileno(): each for each in (requests, of_commands)}
+    running: dict[int, tuple[int, int]] = {}
     while True:
-        for ready in select.select([fd, of_commands.fileno(), *running], [], [])[0]:
-            if ready == fd:
-                request, fds, _, _ = socket.recv_fds(requests, 2 * _LONGEST_REQUEST, 3)
-                if not request:
-                    return
-                out, err, status = fds
-                pid = os.fork()
-                if pid == 0:
-                    _become(json.loads(request), out, err, to_server.fileno())
-                running[os.pidfd_open(pid)] = pid, status
-                _tell(status, pid)
-                os.close(out)
-                os.close(err)
-            elif ready == of_commands.fileno():
-                request, fds, _, _ = socket.recv_fds(of_commands, _LONGEST_REQUEST, 2)
-                told, go = fds
-                # Or one that comes at once would end it.
-                before = signal.pthread_sigmask(signal.SIG_BLOCK, keeper_process.KEEPER_SIGNALS)
-                pid = os.fork()
-                if pid == 0:
-                    _become_keeper(json.loads(request), go)
-                signal.pthread_sigmask(signal.SIG_SETMASK, before)
-                running[os.pidfd_open(pid)] = pid, None
-                _tell(told, pid)
-                os.close(told)
-                os.close(go)
-            else:
-                pid, ending = running.pop(ready)
-                code = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
-                if ending is not None:
-                    _tell(ending, code)
-                    os.close(ending)
+        for ready in select.select([*asked, *running], [], [])[0]:
+            if ready in running:
+                pid, status = running.pop(ready)
+                _tell(status, os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]))
+                os.close(status)
                 os.close(ready)
+                continue
+            request, fds, _, _ = socket.recv_fds(asked[ready], 2 * _LONGEST_REQUEST, 3)
+            if not request:
+                return
+            pid = os.fork()
+            if pid == 0:
+                if ready == fd:
+                    _become(json.loads(request), fds, to_server.fileno())
+                _become_keeper(json.loads(request), fds)
+            *theirs, status = fds
+            running[os.pidfd_open(pid)] = pid, status
+            for each in theirs:
+                os.close(each)
 
 
 def _tell(status: int, number: int) -> None:
@@ -188,20 +175,25 @@ def _tell(status: int, number: int) -> None:
         os.write(status, b"%d\n" % number)
 
 
-def _become(request: dict[str, object], out: int, err: int, to_server: int) -> NoReturn:
+def _become(request: dict[str, Any], fds: Sequence[int], to_server: int) -> NoReturn:
     """In the forked process: let go of what is the server's, and be the command."""
+    out, err, status = fds
     try:
+        _tell(status, os.getpid())
         os.setsid()
-        os.chdir(str(request["cwd"]))
+        os.chdir(request["cwd"])
         os.dup2(out, 1)
         os.dup2(err, 2)
-        kept = [to_server] if request.get("forks_keeper") else []
-        _close_all_but(kept)
-        if kept:
+        os.closerange(3, to_server)
+        os.closerange(to_server + 1, max(map(int, os.listdir("/proc/self/fd"))) + 1)
+        if request.get("forks_keeper"):
             keeper_process._fork_candidate = functools.partial(
-                _fork_keeper, to_server, os.fstat(to_server).st_ino
+                _fork_keeper,
+                to_server,
+                os.fstat(to_server).st_ino,
+                keeper_process._fork_candidate,
             )
-        _take_over(request)
+        _take_over(request["env"])
         sys.stdout = os.fdopen(1, "w", errors=sys.stdout.errors)
         sys.stderr = os.fdopen(2, "w", buffering=1, errors=sys.stderr.errors)
         _run(request)
@@ -214,61 +206,59 @@ def _become(request: dict[str, object], out: int, err: int, to_server: int) -> N
         os._exit(1)
 
 
-_fork_candidate = keeper_process._fork_candidate
-
-
-def _fork_keeper(to_server: int, inode: int, argv: Sequence[str]) -> tuple[int, int]:
+def _fork_keeper(
+    to_server: int,
+    inode: int,
+    fork_candidate: Callable[[Sequence[str]], tuple[int, int]],
+    argv: Sequence[str],
+) -> tuple[int, int]:
     """In a command: as `leasectl.state.keeper_process` has it, by the server."""
     try:
         is_open = os.fstat(to_server).st_ino == inode
     except OSError:
         is_open = False
     if not is_open:  # the command went to the background, and has let go of all it had
-        return _fork_candidate(argv)
+        return fork_candidate(argv)
     told, told_end = os.pipe()
     go, go_write = os.pipe()
-    request = json.dumps({"args": list(argv[3:]), "env": keeper_process.environment()}).encode()
+    request = json.dumps({"argv": list(argv), "env": keeper_process.environment()}).encode()
     with socket.socket(fileno=os.dup(to_server)) as server:
-        socket.send_fds(server, [request], [told_end, go])
+        socket.send_fds(server, [request], [go, told_end])
     os.close(told_end)
     os.close(go)
     with os.fdopen(told) as said:
         return int(said.readline()), go_write
 
 
-def _become_keeper(request: dict[str, object], go: int) -> NoReturn:
-    """In the forked process: let go of what is the server's, wait until it may, and keep."""
-    try:
-        os.setsid()
-        os.chdir("/")
-        for fd in (0, 1, 2):
-            os.dup2(os.open(os.devnull, os.O_RDWR), fd)
-        _close_all_but([go])
-        for signum in (signal.SIGINT, signal.SIGPIPE):  # which Python has changed
-            signal.signal(signum, signal.SIG_DFL)
-        _take_over(request)
-        sys.argv = ["keeper", *request["args"]]  # type: ignore[misc]
-        os.read(go, 1)
-        os.close(go)
+def _become_keeper(request: dict[str, Any], fds: Sequence[int]) -> NoReturn:
+    """In the forked process: do as a candidate does, but for its program, which is loaded."""
+    (go, told), execve = fds, os.execve
+
+    def keep(path: str, argv: Sequence[str], env: Mapping[str, str]) -> NoReturn:
+        os.execve = execve  # a keeper becomes one of a newer version by it
+        _take_over(env)
+        sys.argv = list(argv[2:])
         runpy.run_module("leasectl.keeper", run_name="__main__", alter_sys=True)
         _end(0)
+
+    try:
+        # Whoever knows it may send it a signal.
+        signal.pthread_sigmask(signal.SIG_BLOCK, keeper_process.KEEPER_SIGNALS)
+        _tell(told, os.getpid())
+        os.setsid()
+        os.execve = keep  # type: ignore[assignment]
+        keeper_process._become(request["argv"], request["env"], go)
+        _end(1)
     except SystemExit as end:
         _end(end.code)
     finally:
         os._exit(1)
 
 
-def _close_all_but(fds: Sequence[int]) -> None:
-    for name in os.listdir("/proc/self/fd"):
-        if int(name) > 2 and int(name) not in fds:
-            with contextlib.suppress(OSError):  # that by which they were listed
-                os.close(int(name))
-
-
-def _take_over(request: dict[str, object]) -> None:
-    """Have the environment that was asked for."""
+def _take_over(env: Mapping[str, str]) -> None:
+    """Have that environment."""
     os.environ.clear()
-    os.environ.update(request["env"])  # type: ignore[call-overload]
+    os.environ.update(env)
     time.tzset()
 
 
@@ -282,13 +272,13 @@ def _end(code: object) -> NoReturn:
     os._exit(int(code or 0))  # type: ignore[call-overload]
 
 
-def _run(request: dict[str, object]) -> None:
+def _run(request: dict[str, Any]) -> None:
     program = request.get("program")
     if program is not None:
-        sys.argv = [str(program), *request["args"]]  # type: ignore[misc]
+        sys.argv = [str(program), *request["args"]]
         runpy.run_path(str(program), run_name="__main__")
         return
     from leasectl import __main__ as command
 
-    sys.argv = [str(command.__file__), *request["args"]]  # type: ignore[misc]
+    sys.argv = [str(command.__file__), *request["args"]]
     command.main()

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Callable
 
 import pytest
 
@@ -51,18 +53,40 @@ def leave(cli: Cli, work: Work) -> None:
     process.kill()
 
 
-def test_what_could_not_be_removed_is_tried_again_after_a_pause_and_not_before(
-    desk: Desk, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    desk.pool(1)
+@pytest.fixture
+def left_by_the_dead(desk: Desk, log: Path) -> Iterator[Callable[[Service, str], UnusedPools]]:
+    """Has a pool left by somebody who is dead; returns who sees to it."""
     dead = this_process()._replace(start_time=1)  # its pid is another's by now
-    service, clock, made = desk.service, desk.time.clock, MadePools(desk.state)
-    with desk.state.transaction():
-        made.keep(MadePool(service.backend_url, service.settings, "T", dead))
     ends = ProcessEnds(10)
     ends.follow([dead])
-    log = Log(str(tmp_path / "keeper.log"), clock)
-    unused = UnusedPools(service, lambda: service, ends, clock=clock, log=log)
+
+    def left(service: Service, pool_type: str) -> UnusedPools:
+        url, clock = service.backend_url, desk.time.clock
+        with desk.state.transaction():
+            MadePools(desk.state).keep(MadePool(url, service.settings, pool_type, dead))
+
+        def open_service() -> Service:  # in a thread, which has a connection of its own
+            return desk.open(State.open(str(desk.directory)), url=url)
+
+        return UnusedPools(service, open_service, ends, clock=clock, log=Log(str(log), clock))
+
+    yield left
+    ends.close()
+
+
+@pytest.fixture
+def log(tmp_path: Path) -> Path:
+    return tmp_path / "keeper.log"
+
+
+def test_what_could_not_be_removed_is_tried_again_after_a_pause_and_not_before(
+    desk: Desk,
+    left_by_the_dead: Callable[[Service, str], UnusedPools],
+    log: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    desk.pool(1)
+    unused = left_by_the_dead(desk.service, "T")
     tried: list[str] = []
 
     def refuse(backend: object, pool_type: str) -> bool:
@@ -71,45 +95,35 @@ def test_what_could_not_be_removed_is_tried_again_after_a_pause_and_not_before(
 
     with monkeypatch.context() as patch:
         patch.setattr(unused_pools, "remove_unused", refuse)
-        again = clock.elapsed() + 1
+        again = desk.time.clock.elapsed() + 1
         assert unused.go() == [again]
         assert unused.go() == [again]
         assert tried == ["T"]
     desk.time.advance(1)
     assert unused.go() == [None]
     assert desk.service.pools.pools() == ()
-    assert made.all() == []
-    said = (tmp_path / "keeper.log").read_text()
-    assert "can't remove pool T: no space left" in said
-    assert said.endswith("pool T is gone, or others use it\n")
-    ends.close()
+    assert MadePools(desk.state).all() == []
+    assert "can't remove pool T: no space left" in log.read_text()
+    assert log.read_text().endswith("pool T is gone, or others use it\n")
 
 
 @pytest.mark.parametrize("was_there", [True, False])
-def test_of_one_on_a_server_that_is_not_there_it_may_only_not_be_there_yet(
-    desk: Desk, hosts: Hosts, work: Work, tmp_path: Path, was_there: bool
+def test_one_on_a_server_is_forgotten_once_it_is_gone_but_not_if_it_may_be_there_later(
+    desk: Desk,
+    hosts: Hosts,
+    work: Work,
+    left_by_the_dead: Callable[[Service, str], UnusedPools],
+    was_there: bool,
 ) -> None:
-    made, clock = MadePools(desk.state), desk.time.clock
     if not was_there:
         hosts.access.pools.delete_pool(work.pool_type, force=True)
-    service = desk.as_caller(desk.caller, hosts.url)
-    with desk.state.transaction():
-        dead = this_process()._replace(start_time=1)
-        made.keep(MadePool(hosts.url, service.settings, work.pool_type, dead))
-    ends, log = ProcessEnds(10), Log(str(tmp_path / "keeper.log"), clock)
-    ends.follow([dead])
-
-    def open_service() -> Service:  # in a thread, which has a connection of its own
-        return desk.open(State.open(str(desk.directory)), url=hosts.url)
-
-    unused = UnusedPools(service, open_service, ends, clock=clock, log=log)
+    unused = left_by_the_dead(desk.as_caller(desk.caller, hosts.url), work.pool_type)
     assert unused.go() == [None]
     fd = unused.fd
     assert fd is not None
     eventually(lambda: is_readable(fd, 0), what="a thread has asked")
     unused.take_outcomes()
-    assert (made.all() == []) is was_there
-    ends.close()
+    assert (MadePools(desk.state).all() == []) is was_there
 
 
 def test_the_keeper_removes_one_with_its_round(hosts: Hosts, work: Work) -> None:

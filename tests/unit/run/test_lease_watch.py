@@ -307,24 +307,29 @@ class TestOnAServer:
         yield watch
         watch.close()
 
-    def test_it_renews_at_once_when_told_of_a_change_and_not_when_something_else_wakes_it(
-        self, desk: Desk, far: Handle, threads: Threads, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
+    @pytest.fixture
+    def claim_watch(self, monkeypatch: pytest.MonkeyPatch) -> ClaimWatch:
+        """What tells of changes to a watch that comes after it."""
         claim_watch = self.ClaimWatch()
         monkeypatch.setattr(module, "open_claim_watch", lambda handle, **_: claim_watch)
-        watch = LeaseWatch(desk.service, far, renewed_at=START, clock=desk.time.clock)
+        return claim_watch
+
+    def test_it_renews_at_once_when_told_of_a_change_and_not_when_something_else_wakes_it(
+        self, far: Handle, threads: Threads, claim_watch: ClaimWatch, watch: LeaseWatch
+    ) -> None:
         watch.look((threads.fd,))
         assert (claim_watch.taken, threads.sent) == (0, [])
         watch.look((claim_watch.fd,))
         assert (claim_watch.taken, threads.sent) == (1, [far])
-        watch.close()
 
     def test_told_of_a_change_while_a_renewal_is_under_way_it_renews_once_more_when_that_has_come(
-        self, desk: Desk, far: Handle, threads: Threads, monkeypatch: pytest.MonkeyPatch
+        self,
+        desk: Desk,
+        far: Handle,
+        threads: Threads,
+        claim_watch: ClaimWatch,
+        watch: LeaseWatch,
     ) -> None:
-        claim_watch = self.ClaimWatch()
-        monkeypatch.setattr(module, "open_claim_watch", lambda handle, **_: claim_watch)
-        watch = LeaseWatch(desk.service, far, renewed_at=START, clock=desk.time.clock)
         look_at(desk, watch, START + TTL / 3)
         watch.look((claim_watch.fd,))
         assert len(threads.sent) == 1
@@ -334,7 +339,6 @@ class TestOnAServer:
         threads.answers = [(whole(far), Outcome("", START + TTL / 3 + 2, value=Renewed(("far",))))]
         look_at(desk, watch, START + TTL / 3 + 4)
         assert len(threads.sent) == 2  # nothing has changed since
-        watch.close()
 
     def answer(self, desk: Desk, watch: LeaseWatch, threads: Threads, **said: Any) -> None:
         """Have the renewal that was sent after a third of the ttl come back a little later."""
