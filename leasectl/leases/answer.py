@@ -50,7 +50,7 @@ def answer(
     done = carry_out(service, target, steps) if steps else {}
     ids = {each.mark.id for each in chosen}
     so = {each.name for each in chosen if each.mark.state == said or done.get(each.name) == said}
-    if len(so) < len(chosen):  # the keeper may have sent it first
+    if any(each.name not in so for each in chosen):  # the keeper may have sent it first
         again = asked_of(service, target)
         so |= {each.name for each in again if each.mark.state == said and each.mark.id in ids}
         so |= _heeded(service, target, said, chosen, again)

@@ -19,7 +19,7 @@ from leasectl.text.printable import printable
 from leasectl.text.wording import listed
 from leasectl.typed.tuples import NamedTuple
 
-_LONGEST_NAMES_FILE = 1 << 20
+_TOO_LONG = 1 << 20  # a names file, in bytes
 
 
 class Listed(NamedTuple):
@@ -241,11 +241,11 @@ def read_names(path: str) -> list[str]:
             raise NotFound(f"{shown} is no handle: it is not a regular file")
         if found.st_uid != os.geteuid():
             raise NotAllowed(f"handle {shown} belongs to user {found.st_uid}")
-        text = os.read(fd, _LONGEST_NAMES_FILE + 1)
+        text = os.read(fd, _TOO_LONG)
     finally:
         os.close(fd)
     names = text.decode("utf-8", "replace").split("\n")
     names = names[:-1] if names[-1] == "" else names
-    if len(text) > _LONGEST_NAMES_FILE or not all(map(is_name, names)):
+    if len(text) == _TOO_LONG or not all(map(is_name, names)):
         raise CorruptState(f"{shown} is no handle: it holds something else than lease names")
     return names

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import math
 from collections.abc import Sequence
 
 from leasectl.errors import LeaseError
@@ -35,9 +36,10 @@ def closed_in(pools: Sequence[Pool]) -> str:
         for kind in ("cordoned", "leaving", "held back")
         if kind in kinds
     ]
-    left = [each.held_back_seconds or 0.0 for each in closed if _kind(each) == "held back"]
-    if left:
-        parts[-1] += f" for {format_duration(-(-min(left) // 1))}"
+    left = [each.held_back_seconds for each in closed if _kind(each) == "held back"]
+    first = min((seconds for seconds in left if seconds is not None), default=None)
+    if first is not None:
+        parts[-1] += f" for {format_duration(math.ceil(first))}"
     return ", ".join(parts)
 
 

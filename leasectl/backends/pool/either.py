@@ -73,11 +73,11 @@ class EitherWaiter:
 
     def check(self) -> None:
         """As `Waiter.check`; that a pool is there and can't meet it is borne if another can."""
-        self._check(InvalidRequest)
+        self._check(again=False)
 
     def enqueue(self, *, again: bool = False) -> None:
         # Of all, before anything is in a queue.
-        self._check(NotFound if again else InvalidRequest, waits_anyway=again)
+        self._check(again=again)
         self._is_queued = True
         for place in tuple(self._places):
             try:
@@ -177,21 +177,23 @@ class EitherWaiter:
             impossible="; ".join(impossible) or None,
         )
 
-    def _check(self, borne: type[LeaseError], *, waits_anyway: bool = False) -> None:
-        """Look whether the pools could meet it, and leave out those of which one thing is said.
+    def _check(self, *, again: bool) -> None:
+        """Look whether the pools could meet it, and leave out those that can't.
 
         Args:
-            borne: What that is; of the last pool it is raised.
-            waits_anyway: It waits also where it can't be met as things are.
+            again: It has waited already, and goes on where it can't be met as things are; only what
+                has gone meanwhile is left out.
         """
         for place in tuple(self._places):
             try:
                 place.waiter.check()
-            except borne as reason:
-                self._leave_out(place, reason)
-            except InvalidRequest:
-                if not waits_anyway:
+            except NotFound as reason:
+                if not again:
                     raise
+                self._leave_out(place, reason)
+            except InvalidRequest as reason:
+                if not again:
+                    self._leave_out(place, reason)
 
     def _leave_others(self) -> Outlook:
         """Get out of the other queues, and only then tell of the grant.

@@ -204,7 +204,7 @@ class PoolTurn:
         if self._outage:
             look = self._clock.elapsed() + ASK_AGAIN_SECONDS
         woken = yield Sleep(fds, earliest(self._deadline, self._next_report, look, again))
-        return self._waiter.heard(woken) or ended
+        return self._waiter.heard(woken)
 
     def _needs_witness(self, outlook: Outlook) -> bool:
         wanted = outlook.is_behind and self._patience.see_to_witness is not None
@@ -212,8 +212,6 @@ class PoolTurn:
 
     def _see_to_witness(self, outlook: Outlook) -> None:
         """Behind others, have somebody be there who sees to it that they come."""
-        if self._witness is None and not outlook.is_behind:
-            return
         now = self._clock.elapsed()
         if self._witness is not None and is_dead(self._witness):
             self._witness = None

@@ -11,7 +11,7 @@ import pytest
 from leasectl.backends.contract import Patience, Progress, Turn
 from leasectl.backends.pool.backend import PoolBackend
 from leasectl.backends.pool.either import EitherWaiter
-from leasectl.engines.contract import Outlook, TicketExpired
+from leasectl.engines.contract import Outlook, TicketExpired, TicketGone
 from leasectl.engines.facts import PoolSettings
 from leasectl.engines.memory.engine import MemoryEngine
 from leasectl.engines.memory.pools import MemoryPools
@@ -62,6 +62,8 @@ class Waiter(MemoryWaiter):
 
     def claim(self) -> Outlook:
         """Claim, and lose the answer; the next call finds what it got."""
+        if self._type in self._engine.vanished:
+            raise NotFound(f"no pool of {self._type}")
         outlook = self._unheard or super().claim()
         self._unheard = outlook if outlook.leases else None
         self._ask("claim")
@@ -71,6 +73,10 @@ class Waiter(MemoryWaiter):
         self._ask("dequeue")
         super().dequeue(why)
 
+    def close(self) -> None:
+        self._engine.closed.append(self._type)
+        super().close()
+
 
 class Engine(MemoryEngine):
     """A store that can fail.
@@ -78,7 +84,9 @@ class Engine(MemoryEngine):
     Attributes:
         failing: The steps that fail, like ``dequeue B``.
         expired: The types in whose queues a ticket has gone, as the next step there finds.
+        vanished: The types whose pool a claim finds gone, while a ticket is left.
         asked: The steps that were taken.
+        closed: The types whose waiter isn't needed any more, each as often.
         waiters: All there were, by type.
         is_locked: Whether a step is being taken at once with others.
     """
@@ -88,7 +96,9 @@ class Engine(MemoryEngine):
         self._memory = store
         self.failing: set[str] = set()
         self.expired: set[str] = set()
+        self.vanished: set[str] = set()
         self.asked: list[str] = []
+        self.closed: list[str] = []
         self.waiters: dict[str, Waiter] = {}
         self.is_locked = False
 
@@ -147,6 +157,7 @@ class Scene:
             who = f"holder of {pool_type}"
             self.backend.acquire(Claimant(who, who, Request(pool_type)), NoJournal(), Patience())
         self.engine.asked.clear()
+        self.engine.closed.clear()
 
     def turn(self, wait: float | None = None) -> Turn:
         patience = Patience(wait, warn=self._warn, report=self.reports.append)
@@ -253,7 +264,61 @@ class TestTheGrant:
         assert (scene.held(), scene.waiting(), scene.journal.said) == ([], [], ["gave up"])
 
 
+    def test_is_from_the_next_pool_where_the_first_is_found_gone(self, scene: Scene) -> None:
+        waiter = scene.waiter()
+        waiter.enqueue()
+        scene.engine.vanished = {"A"}
+        scene.free("B")
+        assert [lease.name for lease in waiter.claim().leases or ()] == ["B--00"]
+        assert scene.waiting() == []  # the ticket that was left is taken away
+        waiter.listen([])
+        assert scene.warnings == ["not waiting for A any more: no pool of A"]
+
+    def test_is_from_the_next_pool_where_the_first_was_deleted(self, scene: Scene) -> None:
+        waiter = scene.waiter()
+        waiter.enqueue()
+        waiter.claim()
+        scene.pools.delete_pool("A", force=True)
+        scene.free("B")
+        assert [lease.name for lease in waiter.claim().leases or ()] == ["B--00"]
+
+    def test_is_none_for_whose_request_was_withdrawn(self, scene: Scene) -> None:
+        waiter = scene.waiter()
+        waiter.enqueue()
+        waiter.claim()
+        scene.backend.withdraw("me", "by hand")
+        scene.free("A")
+        with pytest.raises(TicketGone):
+            waiter.claim()
+        assert scene.held() == []
+
+    def test_leaves_nothing_open(self, scene: Scene) -> None:
+        steps = scene.turn()
+        next(steps)
+        scene.pools.delete_pool("B", force=True)
+        scene.free("A")
+        finish(steps)
+        assert sorted(scene.engine.closed) == ["A", "B"]
+
+
 class TestTheStart:
+    def test_is_refused_where_one_pool_is_not_there(self, scene: Scene) -> None:
+        scene.pools.delete_pool("B", force=True)
+        waiter = scene.waiter()
+        for begin in (waiter.check, waiter.enqueue):
+            with pytest.raises(NotFound, match='no pool "B"'):
+                begin()
+        assert scene.engine.asked[-1] == "check B"
+        assert scene.waiting() == []
+
+    def test_waits_for_those_alone_that_could_meet_it(self, scene: Scene) -> None:
+        scene.pools.remove_resources("A", ["A--00"], force=True)
+        waiter = scene.waiter()
+        waiter.check()
+        waiter.enqueue()
+        assert scene.waiting() == ["B"]
+        assert "dequeue A" not in scene.engine.asked  # there never was a ticket
+
     def test_no_ticket_is_put_while_it_is_not_known_that_all_pools_are_there(
         self, scene: Scene
     ) -> None:
@@ -324,6 +389,8 @@ class TestTheEnd:
         waiter = scene.waiter()
         waiter.enqueue()
         assert (waiter.standing().held, waiter.standing().longest_holder) == (2, "holder of A")
+        scene.free("A")
+        assert (waiter.standing().held, waiter.standing().longest_holder) == (1, "holder of B")
         scene.pools.delete_pool("A", force=True)
         assert (waiter.standing().held, waiter.standing().longest_holder) == (1, "holder of B")
         scene.pools.delete_pool("B", force=True)
@@ -395,6 +462,8 @@ class TestTheEnd:
         waiter = scene.waiter()
         waiter.enqueue()
         assert waiter.claim().leases is None
+        dead = child._replace(start_time=child.start_time + 1)
+        assert waiter.listen([dead])[1]
         alone, ended = waiter.listen([])
         assert not ended
         both, ended = waiter.listen([child])

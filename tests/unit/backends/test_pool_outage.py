@@ -221,6 +221,7 @@ class TestAnOutage:
         look(steps, line, START + 1)
         assert line.queue() == ["other", "me"]
         assert line.engine.asked == ["dequeue"]
+        assert line.engine.closed[-1] is line.engine.waiters[-3]
         assert len(line.warnings) == 1
         assert line.journal.said == []
         steps.close()
@@ -271,9 +272,9 @@ class TestAnOutage:
         steps = line.wait(5)
         next(steps)
         line.engine.waiters[-1].error = TicketExpired("nothing was heard")
-        with pytest.raises(NoLease):
+        with pytest.raises(NoLease, match=r'no lease of "T" within 9s: '):
             look(steps, line, START + 9)
-        assert line.queue() == []
+        assert (line.queue(), line.warnings) == ([], [])
 
     def test_the_store_may_go_away_before_it_is_put_anew(self, line: Line) -> None:
         steps = line.wait()

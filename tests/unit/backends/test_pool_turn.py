@@ -54,7 +54,7 @@ class TestAWitness:
         look(steps, line, START + 0.9)
         assert looked == []
         assert look(steps, line, START + 1.0).until is None
-        look(steps, line, START + 9.0)
+        assert look(steps, line, START + 9.0).until is None
         assert looked == [1.0]
         steps.close()
 
@@ -72,18 +72,19 @@ class TestAWitness:
         self, line: Line, ahead: Turn
     ) -> None:
         pid = fork(signal.pause)
+        line.time.advance(0.5)
         steps, looked = self.behind(line, identify(pid), this_process())
         next(steps)
-        wanted = look(steps, line, START + 1.0)
+        wanted = look(steps, line, START + 1.5)
         (pidfd,) = [fd for fd in wanted.fds if "pidfd" in os.readlink(f"/proc/self/fd/{fd}")]
         os.kill(pid, signal.SIGKILL)
         ending(pid)
-        line.time.advance(3.25)
+        line.time.advance(4.25)
         # Each a whole number of seconds after it came, which is another instant for each.
-        assert steps.send({pidfd}).until == START + 5.0
-        assert looked == [1.0]
-        assert look(steps, line, START + 5.0).until is None
-        assert looked == [1.0, 5.0]
+        assert steps.send({pidfd}).until == START + 6.5
+        assert looked == [1.5]
+        assert look(steps, line, START + 6.5).until is None
+        assert looked == [1.5, 6.5]
         steps.close()
 
     def test_is_none_of_the_first_ones_business(self, line: Line) -> None:

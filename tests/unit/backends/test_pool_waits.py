@@ -12,7 +12,6 @@ import pytest
 
 from leasectl.backends.contract import Patience
 from leasectl.backends.pool.backend import PoolBackend
-from leasectl.backends.pool.turn import RECOVER_AGAIN_SECONDS
 from leasectl.engines.facts import PoolSettings
 from leasectl.engines.memory.engine import MemoryEngine
 from leasectl.engines.memory.pools import MemoryPools
@@ -38,7 +37,7 @@ def test_what_can_not_be_tended_is_tried_each_second_and_not_in_a_spin(
     backend.acquire(Claimant("first", "first", Request("T")), NoJournal(), Patience())
     pid = fork(signal.pause)
     holder = identify(pid)
-    recovered = []
+    recovered = list[float]()
     patience = Patience(watched=lambda: [holder], recover=lambda: recovered.append(clock.elapsed()))
     steps = backend.turn(Claimant("next", "next", Request("T")), NoJournal(), patience)
     wanted = next(steps)
@@ -51,10 +50,15 @@ def test_what_can_not_be_tended_is_tried_each_second_and_not_in_a_spin(
         wanted = steps.send({pidfd} if tries == 1 else set())
         assert len(recovered) == tries
         assert pidfd not in wanted.fds
-        assert wanted.until == clock.elapsed() + RECOVER_AGAIN_SECONDS
-        manual_clock.advance(RECOVER_AGAIN_SECONDS)
+        assert wanted.until == clock.elapsed() + 1.0
+        manual_clock.advance(1.0)
     steps.close()
     assert pools.pools("T")[0].queue == ()
+
+    late = backend.turn(Claimant("late", "late", Request("T")), NoJournal(), patience)
+    assert next(late).until == clock.elapsed() + 1.0
+    assert recovered[3:] == [clock.elapsed()]  # at once, as that one was dead already
+    late.close()
 
 
 def test_who_waits_is_told_once_that_it_can_not_be_met_and_once_that_it_can_again(

@@ -141,6 +141,14 @@ class TestADelayedRelease:
         desk.time.advance(0.1)
         assert due(desk.service) == [whole(handle, by="delay")]
 
+    def test_keeps_nobody_waiting_until_a_keeper_is_there(
+        self, desk: Desk, keeper: Keeper, handle: Handle
+    ) -> None:
+        seen: list[bool] = []
+        keeper.look = lambda: seen.append(desk.state.is_changing)
+        arm(desk.service, whole(handle), 10)
+        assert seen == [False]
+
     def test_of_what_has_gone_is_nobodys(self, desk: Desk, keeper: Keeper, handle: Handle) -> None:
         arm(desk.service, whole(handle)._replace(acquisition=2), 10)
         assert (keeper.wakes, keeper.starts) == (0, 0)

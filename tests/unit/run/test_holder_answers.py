@@ -148,6 +148,19 @@ class TestByACommand:
         yield answers
         answers.close()
 
+    def test_of_a_lease_on_a_server_our_own_records_are_not_looked_at(
+        self, desk: Desk, handle: Handle
+    ) -> None:
+        def ask(_: Sequence[str]) -> Child:
+            raise AssertionError("nothing was noted there")
+
+        far = handle._replace(backend="http://127.0.0.1:1")
+        with contextlib.closing(
+            HolderAnswers(desk.service, far, ask=ask, clock=desk.time.clock)
+        ) as answers:
+            answers.heed(None)
+            assert answers.until(0.0) is None
+
     @pytest.mark.parametrize(("code", "said"), [(0, "ready"), (1, "keep"), (3, "keep")])
     def test_that_says_yes_or_no_to_all_that_it_is_asked(
         self,
