@@ -32,9 +32,8 @@ from leasectl.text.durations import format_duration
 from leasectl.text.naming import is_name
 from leasectl.text.printable import printable
 
-# How long a server may be away, or fail, unless it takes longer to fail twice.
+# How long a server may be away, or fail, from when it first did: it always fails twice.
 CONNECT_SECONDS = 10.0
-_FEWEST_FAILURES = 2
 # For so long Boskos keeps the place of who waited and went away, and grants it to nobody else:
 # --request-ttl. A server that heeds keys knows at once.
 GHOST_SECONDS = 30.0
@@ -81,8 +80,7 @@ class Acquisition:
         wait = patience.wait_seconds
         self._deadline = None if wait is None else self._start + wait
         self._next_report = self._start + FIRST_REPORT_SECONDS
-        self._failures = 0
-        self._failing_since = self._start
+        self._failing_since: float | None = None
         self._failure: Exception | None = None
         self._got: set[str] = set()
         self._heeds_keys = False
@@ -125,7 +123,7 @@ class Acquisition:
             self._check_capacity()
         self._key = f"{self._journal.key}/{self._asked}"
         self._asked += 1
-        self._failures = 0
+        self._failing_since = None
         try:
             name = retry(
                 lambda: self._try(until),
@@ -178,10 +176,9 @@ class Acquisition:
         try:
             return self._ask_until_answered(until)
         except (NotSent, Refused) as error:
-            if not self._failures:
+            if self._failing_since is None:
                 # Not sooner: a server that goes while it lets us wait may be restarted.
                 self._failing_since = self._clock.elapsed()
-            self._failures += 1
             self._failure = error
             raise
 
@@ -189,7 +186,8 @@ class Acquisition:
         again = self._clock.elapsed() + pause
         if until is not None:
             return again >= until
-        return self._failures >= _FEWEST_FAILURES and again >= self._failing_since + CONNECT_SECONDS
+        assert self._failing_since is not None
+        return again >= self._failing_since + CONNECT_SECONDS
 
     def _note_failure(self, failures: int, error: Exception) -> None:
         if failures == 1 and self._patience.report:

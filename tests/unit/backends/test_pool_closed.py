@@ -1,4 +1,4 @@
-"""leasectl.backends.pool.closed: why what is free can't be had, as who has waited in vain is told."""
+"""leasectl.backends.pool.closed: why what is free can't be had, for who has waited in vain."""
 
 from __future__ import annotations
 

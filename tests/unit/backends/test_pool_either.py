@@ -263,7 +263,6 @@ class TestTheGrant:
             steps.throw(Interrupted(signal.SIGTERM))
         assert (scene.held(), scene.waiting(), scene.journal.said) == ([], [], ["gave up"])
 
-
     def test_is_from_the_next_pool_where_the_first_is_found_gone(self, scene: Scene) -> None:
         waiter = scene.waiter()
         waiter.enqueue()

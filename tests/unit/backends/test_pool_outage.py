@@ -9,7 +9,6 @@ import pytest
 
 from leasectl.backends.contract import Patience, Progress, Turn, Withdrawn
 from leasectl.backends.pool.backend import PoolBackend
-from leasectl.backends.pool.turn import ASK_AGAIN_SECONDS
 from leasectl.engines.contract import Outlook, TicketExpired
 from leasectl.engines.memory.engine import MemoryEngine
 from leasectl.engines.memory.pools import MemoryPools
@@ -23,6 +22,7 @@ from leasectl.errors import (
     LeaseError,
     NoLease,
     NotAllowed,
+    NotFound,
     Unanswered,
 )
 from leasectl.model import Claimant, Request
@@ -177,7 +177,7 @@ class TestAnOutage:
         line.engine.error = AWAY
         for number in range(1, 4):
             wanted = look(steps, line, START + number)
-            assert wanted.until == START + number + ASK_AGAIN_SECONDS
+            assert wanted.until == START + number + 1
         assert line.warnings == [
             "waiting on, as the place in the queue should last: etcd doesn't answer"
         ]
@@ -333,6 +333,17 @@ class TestLeaving:
         with pytest.raises(BackendUnreachable):
             steps.throw(unasked)
         assert (line.engine.asked, line.journal.said) == ([], ["gave up"])
+
+    def test_who_loses_the_pool_is_told_so_and_who_is_withdrawn_that(self, line: Line) -> None:
+        steps, other = line.wait(), line.wait(claim_key="other")
+        next(steps)
+        next(other)
+        line.backend.withdraw("other", "by hand")
+        with pytest.raises(Withdrawn, match="T: the request was released while it waited"):
+            other.send(set())
+        line.pools.delete_pool("T", force=True)
+        with pytest.raises(NotFound, match='no pool "T"'):
+            steps.send(set())
 
     def test_a_ticket_that_cant_be_taken_away_is_left_to_the_keeper(
         self, line: Line, monkeypatch: pytest.MonkeyPatch

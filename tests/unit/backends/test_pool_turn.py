@@ -9,7 +9,6 @@ from collections.abc import Iterator, Sequence
 import pytest
 
 from leasectl.backends.contract import Patience, Turn
-from leasectl.backends.pool.turn import ASK_AGAIN_SECONDS, WITNESS_AFTER_SECONDS
 from leasectl.engines.facts import PoolSettings
 from leasectl.engines.membership import cordon
 from leasectl.errors import BackendUnreachable, NoLease
@@ -50,7 +49,7 @@ class TestAWitness:
 
     def test_is_looked_for_when_it_has_waited_for_a_while(self, line: Line, ahead: Turn) -> None:
         steps, looked = self.behind(line, this_process())
-        assert next(steps).until == START + WITNESS_AFTER_SECONDS
+        assert next(steps).until == START + 1.0
         look(steps, line, START + 0.9)
         assert looked == []
         assert look(steps, line, START + 1.0).until is None
@@ -181,7 +180,7 @@ class TestAReportThatCanNotBeMade:
         with monkeypatch.context() as patch:
             patch.setattr(line.engine.waiters[-1], "standing", away)
             wanted = look(steps, line, START + 10.0)
-        assert wanted.until == START + 10.0 + ASK_AGAIN_SECONDS
+        assert wanted.until == START + 11.0
         assert line.warnings == [
             "waiting on, as the place in the queue should last: etcd doesn't answer"
         ]

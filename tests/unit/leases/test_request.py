@@ -11,9 +11,6 @@ from leasectl.errors import InvalidRequest, NotSupported, StateUnwritable
 from leasectl.leases.caller import Caller
 from leasectl.leases.journal import RecordJournal
 from leasectl.leases.request import (
-    LARGEST_COUNT,
-    MOST_TYPES,
-    SHORTEST_TTL_SECONDS,
     check_request,
     claimant_of,
     new_handle,
@@ -29,17 +26,17 @@ OURS = Caller("job/1", "host")
 
 
 class TestLimits:
-    @pytest.mark.parametrize("count", [1, LARGEST_COUNT])
+    @pytest.mark.parametrize("count", [1, 1_000_000])
     def test_so_many_may_be_asked_for(self, desk: Desk, count: int) -> None:
         assert new_handle(desk.service, Request("T", count), "T-1").request.count == count
 
-    @pytest.mark.parametrize("count", [0, -1, LARGEST_COUNT + 1])
+    @pytest.mark.parametrize("count", [0, -1, 1_000_001])
     def test_so_many_not(self, desk: Desk, count: int) -> None:
         with pytest.raises(InvalidRequest, match=f"--count {count}:"):
             new_handle(desk.service, Request("T", count), "T-1")
 
     def test_the_shortest_ttl(self, desk: Desk) -> None:
-        new_handle(desk.service, Request("T", ttl_seconds=SHORTEST_TTL_SECONDS), "T-1")
+        new_handle(desk.service, Request("T", ttl_seconds=2.0), "T-1")
         with pytest.raises(InvalidRequest, match="at least 2s"):
             new_handle(desk.service, Request("T", ttl_seconds=1.99), "T-1")
 
@@ -135,7 +132,7 @@ class TestACheckAlone:
             (Request("T", other_types=("T",)), "-t T -t T: give each type once"),
             (Request("T", 2, other_types=("U",)), "-t T -t U means one lease"),
             (Request("T", name="T--00", other_types=("U",)), "T--00 is in one pool"),
-            (Request("T", other_types=("U",) * MOST_TYPES), f"give -t at most {MOST_TYPES} times"),
+            (Request("T", other_types=("U",) * 16), "give -t at most 16 times"),
         ],
     )
     def test_refuses_what_makes_no_sense(self, request_: Request, refusal: str) -> None:
@@ -143,7 +140,7 @@ class TestACheckAlone:
             check_request(request_, None, backend_url="local:", caller=OURS)
 
     def test_lets_pass_what_does(self) -> None:
-        types = tuple(f"T{number}" for number in range(1, MOST_TYPES))
+        types = tuple(f"T{number}" for number in range(1, 16))
         for request in (Request("T"), Request("T", name="T--00"), Request("T", other_types=types)):
             check_request(request, 0.0, backend_url="local:", caller=OURS)
 

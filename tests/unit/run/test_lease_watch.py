@@ -20,7 +20,7 @@ from leasectl.leases.renewal_threads import Renewed
 from leasectl.model import Handle, ReleaseTarget, Request, whole
 from leasectl.run import keeper_pidfd
 from leasectl.run import lease_watch as module
-from leasectl.run.lease_watch import GRACE_AFTER_LOSS_SECONDS, LeaseWatch
+from leasectl.run.lease_watch import LeaseWatch
 from leasectl.state import keeper_process
 from leasectl.state.directory import State
 from leasectl.state.uses import SeenMark, Uses
@@ -165,7 +165,7 @@ class TestLosing:
         assert not watch.is_lost(START)  # it hasn't looked
         watch.look(watch.fds())
         assert watch.is_lost(START)
-        assert watch.kill_at(START) == START + GRACE_AFTER_LOSS_SECONDS
+        assert watch.kill_at(START) == START + 10.0
 
     def test_one_that_ran_out_is_found_lost_by_its_renewal(
         self, desk: Desk, watch: LeaseWatch

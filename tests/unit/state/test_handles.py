@@ -15,7 +15,7 @@ from leasectl.model import Handle, Lease, Process, ReleaseTarget, Request, Timer
 from leasectl.state import purging
 from leasectl.state.directory import State
 from leasectl.state.handles import Handles, is_watched, new_id, renews_itself
-from leasectl.state.purging import KEEP_UNGUARDED_SECONDS, purge
+from leasectl.state.purging import purge
 from leasectl.state.rows import (
     SERVED_KEY_LABEL,
     encode_labels,
@@ -376,9 +376,9 @@ class TestPurge:
         self, state: State, handles: Handles
     ) -> None:
         released(state, handles, a_handle(), now=100.0)
-        self.purge(state, handles, now=100.0 + KEEP_UNGUARDED_SECONDS - 1)
+        self.purge(state, handles, now=100.0 + 24 * 3600 - 1)
         assert files(state) == ["T-abcdef"]
-        self.purge(state, handles, now=100.0 + KEEP_UNGUARDED_SECONDS)
+        self.purge(state, handles, now=100.0 + 24 * 3600)
         assert handles.load("T-abcdef") is None
         assert files(state) == []
 

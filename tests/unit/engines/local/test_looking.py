@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from leasectl.engines.local.absent import REMOVED_AT_ONCE, remove_dead_ones
+from leasectl.engines.local.absent import remove_dead_ones
 from leasectl.engines.local.store import LocalStore
 from leasectl.engines.local.witness import LocalWitness
 from leasectl.leases.release import release
@@ -167,10 +167,10 @@ def test_the_witness_takes_away_many_whom_others_pass_in_parts(desk: Desk) -> No
         due = witness.due()
         is_called_again = due is not None
         assert due is None or 0 < due - desk.time.clock.elapsed() < 1  # others have the lock first
-        assert is_called_again == (left[-2] - left[-1] == REMOVED_AT_ONCE)
+        assert is_called_again == (left[-2] - left[-1] == 128)
     parts = [before - after for before, after in zip(left, left[1:])]
     assert len(parts) == 3
-    assert max(parts) == REMOVED_AT_ONCE
+    assert max(parts) == 128
     assert [each.state for each in desk.service.handles.active()] == ["held"]
 
 
