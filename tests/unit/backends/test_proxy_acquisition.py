@@ -162,7 +162,7 @@ class TestGrants:
         assert proxy.keys == [f"{KEY}/0", f"{KEY}/1"]
 
     def test_the_first_of_several_says_how_many_there_will_be(self) -> None:
-        for count, said in ((3, ["3", None, None]), (1, [None])):
+        for count, said in ((3, ["3", None, None]), (2, ["2", None]), (1, [None])):
             proxy = Proxy(*(grant(f"T--0{number}") for number in range(count)))
             Try(proxy, count=count).take()
             assert proxy.counts == said
