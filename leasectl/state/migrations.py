@@ -33,6 +33,7 @@ def migrate(db: sqlite3.Connection, *, to: int) -> None:
             _STEPS[number](db)
         if version < to:
             db.execute(f"PRAGMA user_version = {to}")
+            hand_over(db)
         db.execute("COMMIT")
     except BaseException:
         db.execute("ROLLBACK")
@@ -67,7 +68,6 @@ def _give_flags_columns(db: sqlite3.Connection) -> None:
         "CREATE TABLE keeper_version (pid_namespace INTEGER PRIMARY KEY, process TEXT NOT NULL, "
         "version TEXT NOT NULL, asked TEXT NOT NULL)"
     )
-    hand_over(db)
 
 
 def _say_whose_ttl_it_is(db: sqlite3.Connection) -> None:
@@ -76,7 +76,6 @@ def _say_whose_ttl_it_is(db: sqlite3.Connection) -> None:
     Those who hold by one already go on as they began: renewed by a keeper.
     """
     db.execute("ALTER TABLE handle ADD COLUMN explicit_ttl INTEGER NOT NULL DEFAULT 0")
-    hand_over(db)
 
 
 def _take_several_types(db: sqlite3.Connection) -> None:
@@ -90,7 +89,6 @@ def _let_tickets_be_passed(db: sqlite3.Connection) -> None:
         "CREATE TABLE suspended (type TEXT NOT NULL, number INTEGER NOT NULL, "
         "owner TEXT NOT NULL, PRIMARY KEY (type, number)) WITHOUT ROWID"
     )
-    hand_over(db)
 
 
 def _keep_what_was_ended(db: sqlite3.Connection) -> None:
@@ -130,7 +128,6 @@ def _keep_history_and_pace(db: sqlite3.Connection) -> None:
         "ended_by TEXT NOT NULL, reason TEXT NOT NULL)"
     )
     db.execute("CREATE TABLE follower (pipe TEXT PRIMARY KEY, process TEXT NOT NULL) WITHOUT ROWID")
-    hand_over(db)
 
 
 def _keep_members_notes_and_values(db: sqlite3.Connection) -> None:
@@ -185,7 +182,6 @@ def _keep_members_notes_and_values(db: sqlite3.Connection) -> None:
         "CREATE TABLE value (key TEXT PRIMARY KEY, content BLOB NOT NULL, "
         "version INTEGER NOT NULL, written_at REAL NOT NULL, kept_until REAL)"
     )
-    hand_over(db)
 
 
 def _note_what_changes(db: sqlite3.Connection) -> None:
@@ -208,7 +204,6 @@ def _note_what_changes(db: sqlite3.Connection) -> None:
         "BEGIN INSERT INTO handle_change (handle) VALUES (old.id); END"
     )
     db.execute("CREATE INDEX timer_due ON timer (due)")
-    hand_over(db)
 
 
 # By the version that they lead away from.

@@ -450,6 +450,12 @@ class TestWakeUps:
             set_cursor(state, "x")
         assert cursor(state) == "x"
 
+    def test_what_can_be_no_pipe_is_no_reason_to_go_on(self, state: State) -> None:
+        with pytest.raises((OSError, StateUnwritable), match="directory"), state.transaction():
+            set_cursor(state, "x")
+            state.wake(state.directory)
+        assert cursor(state) == ""
+
     def test_no_descriptor_is_left_open(self, state: State) -> None:
         pipe = NamedPipe(state.path("waiters", "w"))
         before = set(os.listdir("/proc/self/fd"))
@@ -546,6 +552,25 @@ class TestTheDirectory:
             os.truncate(lock, before)
         State.open(str(state_dir)).close()
         assert lock.stat().st_size == whole
+
+    def test_one_that_can_not_be_opened_leaves_no_descriptor_open(
+        self, state_dir: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        State.open(str(state_dir)).close()
+        (state_dir / "state.db").write_bytes(b"")
+        before = os.listdir("/proc/self/fd")
+        with pytest.raises(CorruptState):
+            State.open(str(state_dir))
+        assert os.listdir("/proc/self/fd") == before
+        (state_dir / "state.lock").write_bytes(b"")
+
+        def full(*_: object) -> int:
+            raise OSError(errno.ENOSPC, "no space left")
+
+        monkeypatch.setattr(os, "pwrite", full)
+        with pytest.raises(StateUnwritable):
+            State.open(str(state_dir))
+        assert os.listdir("/proc/self/fd") == before
 
     def test_a_symbolic_link_for_the_lock_is_refused(self, state_dir: Path, tmp_path: Path) -> None:
         State.open(str(state_dir)).close()

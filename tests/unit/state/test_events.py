@@ -10,7 +10,7 @@ import pytest
 from leasectl.errors import InvalidRequest
 from leasectl.state import event_rows, event_trimming
 from leasectl.state.directory import State
-from leasectl.state.event import Event, EventFilter, Kept, Missed, parse_kept
+from leasectl.state.event import ALL_EVENTS, Event, EventFilter, Kept, Missed, parse_kept
 from leasectl.state.event_log import StateEventLog, refusal
 from leasectl.state.pipes import tidy
 from leasectl.system.poll import is_readable
@@ -123,6 +123,13 @@ class TestWriting:
         assert len(told) == 1
         assert "full" in told[0]
 
+    def test_a_disk_that_does_not_say_how_large_it_is_is_not_full(
+        self, state: State, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(os, "fstatvfs", lambda _: os.statvfs_result([0] * 11))
+        write(state)
+        assert numbers(state) == [1]
+
     def test_the_disk_is_looked_at_now_and_then(
         self, state: State, monkeypatch: pytest.MonkeyPatch
     ) -> None:
@@ -135,6 +142,7 @@ class TestWriting:
     def test_whether_one_can_be_is_tried_and_undone(self, state: State) -> None:
         write(state)
         assert refusal(state) == ""
+        assert not state.db.in_transaction
         assert numbers(state) == [1]
         with state.transaction() as db:
             db.execute(
@@ -170,6 +178,24 @@ class TestKeeping:
         assert found[-1] == 800
         assert len(found) <= 100 + 64 + 40
         assert found == list(range(found[0], 801))
+
+    def test_as_many_are_kept_as_is_said(self, state: State) -> None:
+        state.events.kept_number = 100
+        write(state, 300)
+        assert numbers(state) == list(range(201, 301))
+
+    @pytest.mark.parametrize(("wanted", "told"), [(0, []), (2, [5, 4]), (5, [5, 4, 3, 2, 1])])
+    def test_the_latest_come_first_and_no_more_than_are_wanted(
+        self, state: State, wanted: int, told: list[int]
+    ) -> None:
+        write(state, 5)
+        latest = StateEventLog(state).latest(ALL_EVENTS, wanted)
+        assert [each.number for each in latest] == told
+
+    def test_the_latest_of_more_than_are_read_at_once_are_all_told(self, state: State) -> None:
+        write(state, 4500)
+        latest = StateEventLog(state).latest(ALL_EVENTS, 4000)
+        assert [each.number for each in latest] == list(range(4500, 500, -1))
 
     def test_what_is_too_much_is_looked_for_now_and_then(
         self, state: State, monkeypatch: pytest.MonkeyPatch

@@ -23,6 +23,8 @@ from leasectl.state.rows import (
     parse_labels,
 )
 from leasectl.state.uses import Uses
+from leasectl.system.named_pipe import NamedPipe
+from leasectl.system.poll import is_readable
 from leasectl.system.process import identify, this_process
 from tests.kit.watching import watched
 
@@ -136,6 +138,11 @@ class TestRecords:
             handles.returned(handle, "T--02")
         read = handles.require(handle.id)
         assert (read.state, read.names) == ("acquiring", ("T--00", "T--01"))
+        places = "SELECT name, position FROM lease ORDER BY position"
+        assert [tuple(row) for row in state.query(places)] == [("T--00", 2), ("T--01", 3)]
+        with state.transaction():
+            handles.grant(read, read.leases, None, now=0.0)
+        assert [tuple(row) for row in state.query(places)] == [("T--00", 1), ("T--01", 2)]
         assert files(state) == []  # until it is told
 
     def test_what_had_arrived_is_a_part_of_the_grant(self, state: State, handles: Handles) -> None:
@@ -162,6 +169,25 @@ class TestRecords:
         handle = held(state, handles, a_handle(), a_lease())
         assert handles.holding("T--00") == handle
         assert handles.holding("T--01") is None
+
+    def test_what_was_asked_for_at_a_backend_is_known_by_its_types(
+        self, state: State, handles: Handles
+    ) -> None:
+        with state.transaction():
+            for number, (pool_type, url) in enumerate(
+                [("U", "local:"), ("T", "local:"), ("U", "local:"), ("V", "http://x")]
+            ):
+                asked = a_handle(f"h{number}", request=Request(pool_type), backend=url)
+                handles.create(asked, remote=False)
+        assert handles.types_at("local:") == ["T", "U"]
+        assert handles.types_at("http://y") == []
+
+    def test_of_those_that_tell_something_nobody_reads_what_they_hold(
+        self, state: State, handles: Handles
+    ) -> None:
+        held(state, handles, a_handle("T-plain"), a_lease())
+        told = held(state, handles, a_handle("T-told", guard=this_process()), a_lease("T--01"))
+        assert handles.telling() == [told._replace(leases=())]
 
     def test_ids_are_of_the_type_and_do_not_repeat(self) -> None:
         ids = {new_id("azure--install") for _ in range(1000)}
@@ -216,6 +242,30 @@ class TestAcquisitions:
         told = handles.require(handle.id)
         assert (told.waiter, told.guard) == (None, this_process())
         assert watched(state) == [told]
+
+    def test_telling_leaves_a_names_file_alone_that_is_there(
+        self, state: State, handles: Handles
+    ) -> None:
+        handle = held(state, handles, a_handle(waiter=this_process()), a_lease())
+        with state.transaction():
+            state.stage_names(handle.id, handle.names)
+        before = os.stat(state.names_path(handle.id)).st_ino
+        with state.transaction():
+            assert handles.announce(handle, guard=None, runner=None)
+        assert os.stat(state.names_path(handle.id)).st_ino == before
+
+    def test_who_still_acquires_is_woken_when_that_is_no_longer_wanted(
+        self, state: State, handles: Handles
+    ) -> None:
+        handle = a_handle(waiter=this_process())
+        with state.transaction():
+            handles.create(handle, remote=False)
+        pipe = NamedPipe(state.cancel_pipe(handle.id, handle.acquisition))
+        with state.transaction():
+            handles.cancel(handle)
+        assert is_readable(pipe.fd, 5)
+        pipe.close()
+        assert [tuple(row) for row in state.query("SELECT cancelled FROM handle")] == [(1,)]
 
     def test_of_several_types_the_one_granted_is_on_record_until_the_next_grant(
         self, state: State, handles: Handles
@@ -428,6 +478,7 @@ class TestPurge:
     [
         (a_handle(), False),
         (a_handle(guard=Process("b", 1, 1, 1)), True),
+        (a_handle(runner=Process("b", 1, 1, 1)), True),
         (a_handle(request=Request("T", release_after_seconds=5.0)), True),
         (a_handle(request=Request("T", ttl_seconds=5.0)), True),
         (a_handle(request=Request("T", ttl_seconds=5.0, scope="test")), False),

@@ -25,6 +25,7 @@ def test_only_those_whose_guard_or_waiter_is_dead_are_left(desk: Desk) -> None:
         waiter = (GONE.encode(), waited.id)
         db.execute("UPDATE handle SET waiter = ? WHERE id = ?", waiter)
     assert leftovers.ids_of_the_dead(desk.state) == sorted([guarded.id, waited.id])
+    assert leftovers.ids_of_the_dead(desk.state, only_watched=True) == [guarded.id]
     release_abandoned(desk.service)
     assert leftovers.ids_of_the_dead(desk.state) == []
     assert len(desk.held()) == 2
