@@ -42,6 +42,7 @@ def test_every_command_goes_on(cleaned: Cli) -> None:
     assert (report.code, report.statuses()) == (0, {})
     handle = cleaned.ok("acquire", "-t", "T").strip()
     assert Path(handle).read_text() == "T--00"
+    assert Path(handle).stat().st_mode & 0o777 == 0o600
     waiter = cleaned.start("acquire", "-q", "-t", "T", "-w", "60")
     eventually(cleaned.waiting)
     assert cleaned.ok("release", "--handle", handle) == "T--00\n"

@@ -1,0 +1,209 @@
+"""What is free for whom, where requests say what has to be so of it, or name one."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from leasectl.engines.local import wants
+from leasectl.engines.local.engine import LocalEngine
+from leasectl.engines.local.sides import LocalSides
+from leasectl.engines.local.waiter import LocalWaiter
+from leasectl.model import Claimant, Lease, Request, Where
+from leasectl.state.directory import State
+from leasectl.state.rows import encode_where
+from leasectl.system.process import this_process
+from tests.kit.recorded import record
+from tests.kit.support import ManualClock
+
+EU: Where = (("zone", "eu", True),)
+NOT_EU: Where = (("zone", "eu", False),)
+
+
+@dataclass
+class Ticket:
+    """As one in a queue says what it is for."""
+
+    name: str | None = None
+    where: str = ""
+    count: int = 1
+
+
+class Desk:
+    """A pool "T" of four, two of which are in Europe."""
+
+    def __init__(self, state: State, time: ManualClock) -> None:
+        self.state = state
+        self.time = time
+        self.engine = LocalEngine(state, lost=lambda *_: None, clock=time.clock)
+        self.sides = LocalSides(state, lost=lambda *_: None, clock=time.clock)
+        self.sides.pools.create_pool("T", ["eu-1", "eu-2", "us-1", "x-1"])
+        zones = {"eu-1": "eu", "eu-2": "eu", "us-1": "us"}
+        self.sides.members.update(
+            list(zones), lambda each, _: each._replace(properties=(("zone", zones[each.name]),))
+        )
+        self.waiters = 0
+
+    def free_for(self, request: Request, *better: Ticket) -> list[str]:
+        return [row["name"] for row in wants.free_for(self.state, request, better)]
+
+    def come(self, request: Request) -> LocalWaiter:
+        self.waiters += 1
+        key = f"h{self.waiters}"
+        record(self.state, key, request, now=self.time.clock.elapsed())
+        waiter = self.engine.waiter(Claimant(key, key, request, this_process()), until=None)
+        with self.engine.atomic():
+            waiter.enqueue()
+        return waiter
+
+    def look(self, waiter: LocalWaiter) -> list[str] | None:
+        """Whose turn it is claims; returns the names."""
+        with self.engine.atomic():
+            leases: Sequence[Lease] | None = waiter.claim().leases
+        return None if leases is None else [lease.name for lease in leases]
+
+    def free(self, key: str, names: Sequence[str] | None = None) -> None:
+        with self.engine.atomic():
+            self.engine.free(key, names)
+
+    def take(self, request: Request) -> list[str] | None:
+        return self.look(self.come(request))
+
+
+@pytest.fixture
+def desk(state_dir: Path, manual_clock: ManualClock) -> Iterator[Desk]:
+    with contextlib.closing(State.open(str(state_dir))) as state:
+        yield Desk(state, manual_clock)
+
+
+@pytest.mark.parametrize(
+    ("request_", "better", "found"),
+    [
+        # One more than is asked for, so that it is known that there are more.
+        (Request("T", 1), (), ["eu-1", "eu-2"]),
+        (Request("T", 4), (), ["eu-1", "eu-2", "us-1", "x-1"]),
+        (Request("T", 1, where=EU), (), ["eu-1", "eu-2"]),
+        (Request("T", 4, where=NOT_EU), (), ["us-1", "x-1"]),
+        (Request("T", 4), (Ticket(where=encode_where(EU)),), ["us-1", "x-1"]),
+        (Request("T", 4), (Ticket("us-1"), Ticket("x-1")), ["eu-1", "eu-2"]),
+        (Request("T", 4, where=EU), (Ticket("eu-1"),), ["eu-2"]),
+        (Request("T", 4, where=EU), (Ticket(where=encode_where(EU)),), []),
+        (Request("U", 4), (), []),
+    ],
+)
+def test_what_others_have_a_better_right_to_is_left_out(
+    desk: Desk, request_: Request, better: tuple[Ticket, ...], found: list[str]
+) -> None:
+    assert desk.free_for(request_, *better) == found
+
+
+def test_what_has_rested_longest_comes_first(desk: Desk) -> None:
+    waiter = desk.come(Request("T", name="eu-1"))
+    assert desk.look(waiter) == ["eu-1"]
+    assert desk.free_for(Request("T", 4)) == ["eu-2", "us-1", "x-1"]
+    desk.free("h1")
+    assert desk.free_for(Request("T", 4)) == ["eu-2", "us-1", "x-1", "eu-1"]
+
+
+@pytest.mark.parametrize(
+    ("ticket", "better", "enough"),
+    [
+        (Ticket("eu-1"), (), True),
+        (Ticket("us-1"), (), False),
+        (Ticket("elsewhere"), (), False),
+        (Ticket(where=encode_where(EU), count=2), (), True),
+        (Ticket(where=encode_where(EU), count=3), (), False),
+        (Ticket(where=encode_where(EU), count=2), (Ticket("eu-1"),), False),
+        (Ticket(where=encode_where(EU), count=1), (Ticket("eu-1"),), True),
+        (Ticket(count=3), (), True),
+        (Ticket(count=4), (), False),
+    ],
+)
+def test_there_is_enough_for_one_where_it_is_free_and_kept_for_no_other(
+    desk: Desk, ticket: Ticket, better: tuple[Ticket, ...], enough: bool
+) -> None:
+    assert desk.take(Request("T", name="us-1")) == ["us-1"]
+    assert wants.is_enough_for(desk.state, "T", ticket, better) is enough
+
+
+def test_of_several_one_for_which_there_is_enough_will_do(desk: Desk) -> None:
+    eu = encode_where(EU)
+    assert not wants.any_enough(desk.state, "T", [])
+    assert wants.any_enough(desk.state, "T", [Ticket(where=eu, count=3), Ticket("us-1")])
+    # What the farther one takes first isn't there for the nearer.
+    assert not wants.any_enough(desk.state, "T", [Ticket(where=eu), Ticket(where=eu, count=3)])
+    assert not wants.any_enough(desk.state, "T", [Ticket(where=eu, count=3), Ticket("y")])
+
+
+def test_what_is_wanted_is_so_or_not_of_one_name(desk: Desk) -> None:
+    asked = [encode_where(EU), encode_where(NOT_EU)]
+    assert wants.matching(desk.state, asked, "eu-1") == {asked[0]}
+    assert wants.matching(desk.state, asked, "us-1") == {asked[1]}
+    assert wants.matching(desk.state, asked, "x-1") == {asked[1]}
+
+
+class TestWhoWaits:
+    def test_for_one_name_is_passed_by_who_wants_another(self, desk: Desk) -> None:
+        assert desk.take(Request("T", 4)) is not None
+        named = desk.come(Request("T", name="us-1"))
+        where = desk.come(Request("T", where=EU))
+        any_ = desk.come(Request("T"))
+        for waiter in (named, where, any_):
+            assert desk.look(waiter) is None
+        desk.free("h1", ["eu-2"])
+        assert desk.look(any_) is None  # the one before it is to have it
+        assert desk.look(where) == ["eu-2"]
+        desk.free("h1", ["x-1"])
+        assert desk.look(named) is None
+        assert desk.look(any_) == ["x-1"]
+        desk.free("h1", ["us-1"])
+        assert desk.look(named) == ["us-1"]
+
+    def test_is_told_of_those_alone_who_want_the_same(self, desk: Desk) -> None:
+        assert desk.take(Request("T", 4)) is not None
+        for request in (
+            Request("T", where=EU),
+            Request("T", where=NOT_EU),
+            Request("T", name="us-1"),
+            Request("T", name="eu-1"),
+        ):
+            desk.come(request)
+        late = {
+            each: desk.come(Request("T", name=each)).standing() for each in ("eu-1", "us-1", "x-1")
+        }
+        assert {each: found.position for each, found in late.items()} == {
+            "eu-1": 3,  # behind who wants Europe, and who wants it by name
+            "us-1": 3,
+            "x-1": 2,
+        }
+
+
+class TestRenewals:
+    def test_give_all_their_time_again_and_another_if_it_is_said(self, desk: Desk) -> None:
+        assert desk.take(Request("T", 2, ttl_seconds=60.0)) == ["eu-1", "eu-2"]
+        desk.time.advance(50.0)
+        assert desk.engine.renew("h1", ttl_seconds=None) == ("eu-1", "eu-2")
+        assert self.left(desk) == {"eu-1": 60.0, "eu-2": 60.0}
+        assert desk.engine.renew("h1", ttl_seconds=5.0) == ("eu-1", "eu-2")
+        assert self.left(desk) == {"eu-1": 5.0, "eu-2": 5.0}
+        desk.time.advance(5.0)
+        assert desk.engine.renew("h1", ttl_seconds=None) == ()
+
+    def test_leave_alone_what_does_not_expire_and_what_others_have(self, desk: Desk) -> None:
+        assert desk.take(Request("T")) == ["eu-1"]
+        assert desk.take(Request("T", ttl_seconds=60.0)) == ["eu-2"]
+        desk.time.advance(10.0)
+        assert desk.engine.renew("h1", ttl_seconds=5.0) == ("eu-1",)
+        assert self.left(desk) == {"eu-1": None, "eu-2": 50.0}
+
+    def left(self, desk: Desk) -> dict[str, float | None]:
+        (pool,) = desk.sides.pools.pools("T", expiries=True)
+        return {
+            each.name: None if each.expires_in_seconds is None else round(each.expires_in_seconds)
+            for each in pool.resources
+            if each.lease is not None
+        }
