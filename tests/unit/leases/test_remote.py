@@ -27,7 +27,6 @@ from leasectl.errors import (
 from leasectl.leases import acquire_remote
 from leasectl.leases import journal as journal_module
 from leasectl.leases.acquire import acquire, acquire_served, turn
-from leasectl.leases.adoption import adopt
 from leasectl.leases.announce import announce
 from leasectl.leases.caller import Caller
 from leasectl.leases.journal import RecordJournal, remote_lease
@@ -38,7 +37,6 @@ from leasectl.leases.release import finish, release
 from leasectl.leases.renew import note_renewal, renew
 from leasectl.leases.request import new_handle
 from leasectl.leases.service import Service
-from leasectl.leases.targets import Targets
 from leasectl.model import Claimant, Handle, Lease, Process, ReleaseTarget, Request, whole
 from leasectl.state import keeper_process, shared_leases
 from leasectl.state.amendments import count_lost_replies
@@ -782,48 +780,3 @@ class TestTheJournal:
         journal.leave_to_keeper()
         assert told == [service.state]
         assert [target.handle_id for target in due(service)] == ["T-new"]
-
-
-class TestAdoption:
-    OTHER = Caller("job/2", "host")
-
-    def test_what_this_job_and_build_hold_elsewhere_is_adopted(
-        self, service: Service, handle: Handle, desk: Desk
-    ) -> None:
-        key = claim_key_of(handle)
-        with service.state.transaction():
-            service.handles.forget(handle.id, 1)  # it was another state directory's
-        (adopted,) = adopt(service, ["T--02", "T--00"], foreign=None)
-        assert (claim_key_of(adopted), set(adopted.names)) == (key, {"T--00", "T--02"})
-        assert set(release(service, whole(adopted))) == {"T--00", "T--02"}
-
-    def test_what_another_job_holds_is_not(
-        self, service: Service, handle: Handle, desk: Desk
-    ) -> None:
-        theirs = desk.as_caller(self.OTHER, URL)
-        with pytest.raises(NotAllowed, match="T--00"):
-            adopt(theirs, ["T--00"], foreign=None)
-        foreign: list[str] = []
-        assert list(adopt(theirs, ["T--00", "T--01"], foreign=foreign)) == []
-        assert foreign == ["T--00", "T--01"]
-
-    def test_what_nobody_holds_is_nobodys(self, service: Service) -> None:
-        assert list(adopt(service, ["T--00"], foreign=None)) == []
-
-    def test_a_release_by_name_means_what_is_adopted(
-        self, service: Service, handle: Handle
-    ) -> None:
-        targets = Targets(service)
-        assert targets.of_names(["T--01"]) == [whole(handle)._replace(names=("T--01",))]
-        with service.state.transaction():
-            service.handles.forget(handle.id, 1)
-        (target,) = targets.of_names(["T--01"])
-        assert release(service, target) == ("T--01",)
-
-    def test_nothing_is_where_a_server_takes_it_back_only_from_who_has_it(
-        self, service: Service, handle: Handle, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        change_kind(monkeypatch, claims_by_identity=True)
-        with pytest.raises(NotAllowed, match="takes it back only from the handle that has it"):
-            adopt(service, ["T--00"], foreign=None)
-        assert service.handles.ids() == {handle.id}

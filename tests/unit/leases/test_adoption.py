@@ -1,0 +1,96 @@
+"""leasectl.leases.adoption: names that no handle here holds, and who may release them."""
+
+from __future__ import annotations
+
+import pytest
+
+from leasectl.backends.contract import Patience
+from leasectl.errors import NotAllowed
+from leasectl.leases.acquire import acquire
+from leasectl.leases.adoption import adopt, is_resource
+from leasectl.leases.caller import Caller
+from leasectl.leases.release import release
+from leasectl.leases.service import Service
+from leasectl.leases.targets import Targets
+from leasectl.model import Handle, Request, whole
+from tests.kit.desk import Desk
+from tests.unit.leases.made_up_server import URL, Server, change_kind
+
+NAMES = ["T--00", "T--01", "T--02"]
+
+
+def taken_by(desk: Desk, caller: Caller, count: int = 1) -> Handle:
+    """What somebody holds on the server, of whom no record here tells."""
+    service = desk.as_caller(caller, URL)
+    handle = acquire(service, Request("T", count), patience=Patience(wait_seconds=0))
+    with desk.state.transaction():
+        service.handles.forget(handle.id, 1)  # it was another state directory's
+    return handle
+
+
+@pytest.fixture
+def service(desk: Desk, server: Server) -> Service:
+    return desk.as_caller(desk.caller, URL)
+
+
+def test_on_the_embedded_pool_there_is_nothing_that_no_handle_holds(desk: Desk) -> None:
+    desk.pool(1)
+    assert adopt(desk.service, ["T--00"], foreign=None) == ()
+    assert is_resource(desk.service, "T--00")
+    assert not is_resource(desk.service, "T--01")
+
+
+def test_who_releases_by_name_alone_is_not_asked_whose_it_is(desk: Desk) -> None:
+    service = desk.as_caller(desk.caller, "http://127.0.0.1:1")
+    (handle,) = adopt(service, ["a", "b"], foreign=None)
+    assert service.handles.require(handle.id) == handle
+    assert (handle.names, handle.request.count, handle.adopted_claim) == (("a", "b"), 2, "")
+    assert (handle.state, handle.backend) == ("held", "http://127.0.0.1:1")
+    assert is_resource(service, "whatever")
+
+
+def test_who_releases_to_holders_alone_takes_nothing_back_from_others(
+    desk: Desk, server: Server, service: Service, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    change_kind(monkeypatch, claims_by_identity=True)
+    with pytest.raises(NotAllowed, match=r"^no handle in \S+ holds T--00, and madeup://here takes"):
+        adopt(service, ["T--00"], foreign=None)
+
+
+def test_of_a_pool_that_is_shared_a_name_comes_from_who_is_of_the_same_job(
+    desk: Desk, service: Service
+) -> None:
+    two, one = taken_by(desk, desk.caller, 2), taken_by(desk, desk.caller)
+    adopted = adopt(service, NAMES, foreign=None)
+    assert [each.names for each in adopted] == [("T--00", "T--01"), ("T--02",)]
+    assert [each.adopted_claim for each in adopted] == [two.key, one.key]
+    assert [each.request.count for each in adopted] == [2, 1]
+    assert [release(service, whole(each)) for each in adopted] == [("T--00", "T--01"), ("T--02",)]
+    assert adopt(service, NAMES, foreign=None) == []
+
+
+def test_a_release_by_name_means_what_is_adopted(desk: Desk, service: Service) -> None:
+    handle = acquire(service, Request("T"), patience=Patience(wait_seconds=0))
+    targets = Targets(service)
+    assert targets.of_names(["T--00"]) == [whole(handle)._replace(names=("T--00",))]
+    with service.state.transaction():
+        service.handles.forget(handle.id, 1)
+    (target,) = targets.of_names(["T--00"])
+    assert release(service, target) == ("T--00",)
+
+
+def test_what_nobody_holds_is_left_out(desk: Desk, service: Service) -> None:
+    taken_by(desk, desk.caller)
+    (handle,) = adopt(service, [*NAMES, "gone"], foreign=None)
+    assert handle.names == ("T--00",)
+
+
+def test_what_is_another_jobs_is_an_error_or_told(desk: Desk, service: Service) -> None:
+    taken_by(desk, Caller("another/2", "host"))
+    taken_by(desk, desk.caller)
+    with pytest.raises(NotAllowed, match=r"T--00. is held by another/2/"):
+        adopt(service, NAMES, foreign=None)
+    assert service.handles.active() == []
+    foreign: list[str] = []
+    (handle,) = adopt(service, NAMES, foreign=foreign)
+    assert (foreign, handle.names) == (["T--00"], ("T--01",))
