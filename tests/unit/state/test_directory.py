@@ -533,6 +533,16 @@ class TestTheDirectory:
         with pytest.raises(StateUnwritable, match="missing"):
             State.open(str(tmp_path / "missing" / "state"))
 
+    def test_one_that_is_named_from_a_folder_that_is_gone_is_refused(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        folder = tmp_path / "gone"
+        folder.mkdir()
+        monkeypatch.chdir(folder)
+        folder.rmdir()
+        with pytest.raises(StateUnwritable, match="state"):
+            State.open("state")
+
     def test_one_that_need_not_be_made_has_to_be_there(self, state_dir: Path) -> None:
         with pytest.raises(StateUnwritable, match="does not exist"):
             check_directory(str(state_dir), create=False)

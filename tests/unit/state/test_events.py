@@ -7,7 +7,7 @@ import signal
 
 import pytest
 
-from leasectl.errors import InvalidRequest
+from leasectl.errors import InvalidRequest, LeaseError
 from leasectl.state import event_rows, event_trimming
 from leasectl.state.directory import State
 from leasectl.state.event import ALL_EVENTS, Event, EventFilter, Kept, Missed, parse_kept
@@ -275,6 +275,16 @@ class TestFollowing:
         assert is_readable(watches[1].fd, 5)
         watches[1].close()
         assert state.query("SELECT * FROM follower") == []
+        assert os.listdir(state.path("waiters")) == []
+
+    def test_who_can_not_be_noted_has_no_pipe(self, state: State) -> None:
+        state.db.execute(
+            "CREATE TRIGGER none BEFORE INSERT ON follower BEGIN SELECT RAISE(FAIL, 'no'); END"
+        )
+        before = os.listdir("/proc/self/fd")
+        with pytest.raises(LeaseError):
+            StateEventLog(state).watch()
+        assert os.listdir("/proc/self/fd") == before
         assert os.listdir(state.path("waiters")) == []
 
     def test_nobody_is_woken_by_what_was_undone(self, state: State) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 from pathlib import Path
 
@@ -151,3 +152,19 @@ def test_of_changes_at_the_same_time_none_is_lost(shared_dir: Path) -> None:
         f"keep-{n}-{m}" for n in range(8) for m in range(12)
     )
     assert os.listdir(shared_dir) == ["leases"]
+
+
+def test_a_list_that_could_not_be_put_in_place_leaves_nothing_behind(
+    shared_dir: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: object) -> None:
+        raise OSError(errno.ENOSPC, "no space left")
+
+    shared_leases.add(str(shared_dir), ["T--00"])
+    before = os.listdir("/proc/self/fd")
+    monkeypatch.setattr(os, "rename", full)
+    with pytest.raises(StateUnwritable, match="no space left; make it writable"):
+        shared_leases.add(str(shared_dir), ["T--01"])
+    assert content(shared_dir) == "T--00\n"
+    assert not [name for name in os.listdir(shared_dir) if "new" in name]
+    assert os.listdir("/proc/self/fd") == before

@@ -8,6 +8,7 @@ from leasectl.model import Handle, ReleaseTarget
 from leasectl.state.directory import State
 from leasectl.state.handles import Handles
 from leasectl.state.uses import LastUse, SeenMark, SeenName, Uses
+from leasectl.system.process import this_process
 from tests.unit.state.held import made
 
 NAME = "T-1--00"
@@ -113,3 +114,13 @@ def test_of_what_is_held_no_more_nothing_stays(state: State, uses: Uses, handle:
     assert uses.in_use(handle) == set(uses.marks(handle)) == {NAME}
     Handles(state).release(handle, now=11.0)
     assert (uses.last(), uses.all_seen()) == ({}, [])
+
+
+def test_who_is_seen_to_for_other_reasons_is_not_let_go(
+    state: State, uses: Uses, handle: Handle
+) -> None:
+    uses.have_watched([handle.id])
+    uses.let_go(handle._replace(waiter=this_process()))  # it acquires, perhaps on a server
+    assert is_watched(state)
+    uses.let_go(handle)
+    assert not is_watched(state)

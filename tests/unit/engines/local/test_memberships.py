@@ -17,18 +17,20 @@ from leasectl.engines.membership import (
     add,
     cordon,
     expect,
+    expect_pattern,
     join,
     move,
     set_default,
 )
-from leasectl.errors import NoLease
+from leasectl.errors import NoLease, NotAllowed
 from leasectl.leases.release import release
-from leasectl.model import Request, whole
+from leasectl.model import Claimant, Lease, Request, whole
 from leasectl.state.rows import CLOSED_MARK, IS_SPECIAL
 from leasectl.system.process import identify
 from tests.kit.desk import Desk
 from tests.kit.desk import desk as desk
 from tests.kit.forking import ending, fork
+from tests.kit.recorded import record
 
 GRACE = 60.0
 
@@ -123,6 +125,49 @@ class TestWhatNobodyMayHave:
         release(desk.service, whole(handle))
         assert members.members(["T--00"]) == (Member("T--00", "T"),)
         assert len(desk.acquire(Request("T", 3)).names) == 3
+
+
+class TestWhatJoinsAsHeld:
+    def held(self, desk: Desk, *names: str, key: str = "h-1") -> tuple[Lease, ...]:
+        claimant = Claimant(key, f"job/1/host/{key}", Request("T", len(names)))
+        record(desk.state, key, claimant.request, now=desk.time.clock.elapsed())
+        updated = desk.service.members.update(
+            names, lambda member, pools: join(member, "T", pools, lifetime=None), claimant=claimant
+        )
+        return updated.leases
+
+    def test_is_a_grant_among_the_pools(self, desk: Desk, members: Members) -> None:
+        before = desk.acquire().leases
+        joined = self.held(desk, "n-1", "n-2")
+        after = desk.acquire().leases
+        assert [each.name for each in joined] == ["n-1", "n-2"]
+        assert [each.grant for each in (*before, *joined, *after)] == [1, 2, 2, 3]
+        assert [each.ticket for each in (*before, *joined, *after)] == [1, 2, 2, 3]
+        assert desk.held()["n-1"] == desk.held()["n-2"] == "h-1"
+
+    def test_is_nobodys_where_somebody_has_one_of_them(self, desk: Desk, members: Members) -> None:
+        handle = desk.acquire(Request("T", name="T--00"))
+        with pytest.raises(NotAllowed):
+            self.held(desk, "n-1", "T--00")
+        assert desk.held() == {"T--00": handle.id}
+        assert members.members(["n-1"]) == (Member("n-1"),)
+
+    def test_may_be_what_the_last_holder_has_lost_by_now(
+        self, desk: Desk, members: Members
+    ) -> None:
+        members.update(["n"], lambda member, pools: join(member, "T", pools, lifetime=None))
+        desk.acquire(Request("T", name="n", ttl_seconds=60.0))
+        desk.time.advance(60.0)
+        (lease,) = self.held(desk, "n", key="h-2")
+        assert (lease.holder_identity, lease.fence) == ("job/1/host/h-2", 2)
+
+    def test_what_belongs_where_is_known_after_it_was_changed(
+        self, desk: Desk, members: Members
+    ) -> None:
+        members.change_belonging(partial(expect_pattern, pattern="n-*", to="U"))
+        members.change_belonging(partial(set_default, pool_type="T", grace_seconds=GRACE))
+        pools = members.belonging()
+        assert (pools.patterns, pools.default, pools.grace_seconds) == ({"n-*": "U"}, "T", GRACE)
 
 
 class TestAHoldBack:
