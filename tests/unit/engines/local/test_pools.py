@@ -1,0 +1,143 @@
+"""leasectl.engines.local.pools: what a change of an embedded pool leaves, and what it tells."""
+
+from __future__ import annotations
+
+import contextlib
+import shutil
+import sqlite3
+from pathlib import Path
+
+import pytest
+
+from leasectl.engines.facts import PoolSettings
+from leasectl.engines.local.absent import suspend
+from leasectl.engines.local.queues import LocalQueues
+from leasectl.engines.membership import move, set_default
+from leasectl.errors import LeaseError, NoLease, NotAllowed
+from leasectl.model import Request
+from leasectl.state.directory import State
+from leasectl.state.event import ALL_EVENTS
+from tests.kit.desk import Desk
+from tests.kit.desk import desk as desk
+
+SETTINGS = PoolSettings(pace_seconds=5.0, aging_seconds=60.0)
+
+
+def told(desk: Desk) -> list[tuple[str, str, tuple[str, ...], str]]:
+    """Of each event of pools what it is, of which pool, about which names and in which words."""
+    events = desk.service.events.read(ALL_EVENTS)
+    return [(e.kind, e.type, e.names, e.reason) for e in events if e.kind.startswith("pool ")]
+
+
+def rows_of(state: State, pool_type: str) -> dict[str, int]:
+    """How many rows tell of a pool, by table."""
+    tables = [
+        row["name"] for row in state.query("SELECT name FROM sqlite_master WHERE type='table'")
+    ]
+    found = {}
+    for table in tables:
+        columns = {row["name"] for row in state.query(f"PRAGMA table_info({table})")}
+        if "type" in columns and table not in ("handle", "event"):
+            ((count,),) = state.query(f"SELECT count(*) FROM {table} WHERE type = ?", pool_type)
+            if count:
+                found[table] = count
+    return found
+
+
+def test_a_pool_that_is_deleted_leaves_no_row(desk: Desk) -> None:
+    pools, members = desk.service.pools, desk.service.members
+    pools.create_pool("T", ["T--00"], settings=SETTINGS)
+    desk.pool(1, "U")
+    members.change_belonging(lambda before: set_default(before, "T", 60.0))
+    held = desk.acquire(Request("U"))
+    members.update(["U--00"], lambda each, known: move(each, "T", known, when_free=True))
+    desk.acquire()
+    desk.put_ticket(7)
+    queues = LocalQueues(desk.state, lost=lambda *_: None, clock=desk.time.clock)
+    with desk.state.transaction():
+        queues.order("T").complete()
+        (ticket,) = queues.up_to("T", 7)
+        suspend(queues, "T", ticket)
+    before = rows_of(desk.state, "T")
+    assert set(before) >= {
+        "pool", "resource", "ticket", "ranked_ticket", "suspended", "pool_setting", "default_pool"
+    }  # fmt: skip
+    pools.delete_pool("T", force=True)
+    assert rows_of(desk.state, "T") == {}
+    assert members.members(["U--00"])[0].moves_to is None
+    assert desk.held() == {"U--00": held.id}
+    assert told(desk)[-1] == ("pool deleted", "T", ("T--00",), "")
+
+
+def test_one_in_use_is_deleted_only_by_force(desk: Desk) -> None:
+    desk.pool(1)
+    handle = desk.acquire()
+    with pytest.raises(NotAllowed, match=r"in use \(1 held, 0 waiting\)"):
+        desk.service.pools.delete_pool("T", force=False)
+    assert desk.held() == {"T--00": handle.id}
+
+
+def test_what_is_made_changed_and_removed_is_told(desk: Desk) -> None:
+    pools = desk.service.pools
+    pools.create_pool("T", ["a", "b"], settings=SETTINGS)
+    pools.create_pool("U", [])
+    pools.add_resources("T", ["c"])
+    pools.remove_resources("T", ["b", "b"], force=False)
+    assert pools.change_settings("T", PoolSettings(), seen=SETTINGS)
+    assert not pools.change_settings("T", SETTINGS, seen=SETTINGS)
+    kinds = [(kind, of, names) for kind, of, names, _ in told(desk)]
+    assert kinds == [
+        ("pool made", "T", ("a", "b")),
+        ("pool made", "U", ()),
+        ("pool changed", "T", ("c",)),
+        ("pool changed", "T", ("b",)),
+        ("pool changed", "T", ()),
+    ]
+    assert [each.type for each in pools.pools()] == ["T", "U"]
+    (pool,) = pools.pools("T")
+    assert ([each.name for each in pool.resources], pool.settings) == (["a", "c"], PoolSettings())
+
+
+@pytest.mark.parametrize("names", [["b", "a"], ["c", "c"]])
+def test_a_name_is_in_one_pool_and_once(desk: Desk, names: list[str]) -> None:
+    pools = desk.service.pools
+    pools.create_pool("T", ["a"])
+    with pytest.raises(LeaseError):
+        pools.add_resources("T", names)
+    with pytest.raises(LeaseError):
+        pools.create_pool("U", names)
+    assert [(each.type, each.capacity) for each in pools.pools()] == [("T", 1)]
+    with pytest.raises(LeaseError):
+        pools.create_pool("T", [])
+
+
+def test_nothing_is_removed_where_one_of_them_can_not_be(desk: Desk) -> None:
+    desk.pool(3)
+    desk.acquire(Request("T", name="T--01"))
+    with pytest.raises(LeaseError):
+        desk.service.pools.remove_resources("T", ["T--00", "T--01"], force=False)
+    (pool,) = desk.service.pools.pools("T")
+    assert pool.capacity == 3
+
+
+def test_when_the_next_grant_is_due_is_told_while_it_is_not(desk: Desk) -> None:
+    desk.service.pools.create_pool("T", ["a", "b"], settings=PoolSettings(pace_seconds=5.0))
+    desk.acquire()
+    desk.time.advance(2.0)
+    (pool,) = desk.service.pools.pools("T")
+    assert pool.next_grant_in_seconds == 3.0
+    with pytest.raises(NoLease):
+        desk.acquire()
+    desk.time.advance(3.0)
+    (pool,) = desk.service.pools.pools("T")
+    assert pool.next_grant_in_seconds == 0.0
+    desk.acquire()
+
+
+def test_a_new_pool_stands_in_the_database_itself(desk: Desk, tmp_path: Path) -> None:
+    """Its log may be lost with the machine, and could be all that tells of it."""
+    desk.pool(2)
+    copy = tmp_path / "copy.db"
+    shutil.copyfile(desk.state.path("state.db"), copy)
+    with contextlib.closing(sqlite3.connect(copy)) as db:
+        assert db.execute("SELECT type, capacity FROM pool").fetchall() == [("T", 2)]
