@@ -105,20 +105,13 @@ class LocalMemberships:
         if is_told:
             self._tell(before, after)
 
-    def released(self, names: Sequence[str]) -> frozenset[str]:
-        """Do what facts say to be done with releases that were made.
-
-        Returns:
-            Those that nobody can have now where they were.
-        """
+    def released(self, names: Sequence[str]) -> None:
+        """Do what facts say to be done with releases that were made, and wake whom it concerns."""
         before = [self.member(name) for name in names]
         after = [self._after_release(each) for each in before]
         self.write(before, after)
         for each in after:
             self._open_or_close(each.name)
-        return frozenset(
-            new.name for old, new in zip(before, after) if new != old or not new.takes_holders
-        )
 
     def expire(self, pool_type: str) -> None:
         """Have those go whose time in a pool is over, and those be had that were held back.

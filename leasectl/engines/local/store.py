@@ -220,8 +220,8 @@ class LocalStore:
             self.state.db.execute(_FREE, (row["name"],))
         bound = [row["name"] for row in freed if row["is_bound"]]
         if bound:
-            kept = self.memberships().released(bound)
-            freed = [row for row in freed if row["name"] not in kept]
+            self.memberships().released(bound)
+            freed = [row for row in freed if not row["is_bound"]]
         for pool_type in {row["type"] for row in freed}:
             names = [row["name"] for row in freed if row["type"] == pool_type]
             self.queues.wake_for(pool_type, names)

@@ -67,6 +67,8 @@ def test_a_pool_that_is_deleted_leaves_no_row(desk: Desk) -> None:
     assert members.members(["U--00"])[0].moves_to is None
     assert desk.held() == {"U--00": held.id}
     assert told(desk)[-1] == ("pool deleted", "T", ("T--00",), "")
+    (given_up,) = [e for e in desk.service.events.read(ALL_EVENTS) if e.kind == "gave up"]
+    assert (given_up.type, given_up.ticket, given_up.handle) == ("T", 7, "T-7")
 
 
 def test_one_in_use_is_deleted_only_by_force(desk: Desk) -> None:

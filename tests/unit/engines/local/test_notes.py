@@ -1,0 +1,87 @@
+"""leasectl.engines.local.notes: who hears of a note at a claim of an embedded pool."""
+
+from __future__ import annotations
+
+import pytest
+
+from leasectl.engines.local.notes import noted
+from leasectl.engines.notes import Note, NoteChange
+from leasectl.model import Handle, Request
+from leasectl.state.event import ALL_EVENTS
+from leasectl.system.named_pipe import NamedPipe
+from leasectl.system.poll import is_readable
+from leasectl.system.process import this_process
+from tests.kit.desk import Desk
+from tests.kit.desk import desk as desk
+from tests.kit.watching import watched
+
+
+@pytest.fixture
+def handle(desk: Desk) -> Handle:
+    """Holds one of two."""
+    desk.pool(2)
+    return desk.acquire()
+
+
+def change(
+    desk: Desk, handle: Handle, after: str | None, *, before: str | None = None, told: str = ""
+) -> bool:
+    (lease,) = handle.leases
+    changes = [NoteChange("T", lease.name, lease.fence, before, after, told)]
+    (is_done,) = desk.service.notes.change(changes)
+    return is_done
+
+
+def test_who_follows_the_pool_and_the_holders_run_are_woken(desk: Desk, handle: Handle) -> None:
+    watch = desk.service.notes.watch("T")
+    runner = NamedPipe(desk.state.runner_pipe(handle.id))
+    assert not is_readable(watch.fd, 0)
+    assert change(desk, handle, "marked")
+    assert is_readable(watch.fd, 5)
+    assert is_readable(runner.fd, 5)
+    watch.close()
+    runner.close()
+
+
+def test_the_keeper_sees_to_its_holder_from_then_on(desk: Desk, handle: Handle) -> None:
+    assert watched(desk.state) == []
+    assert not change(desk, handle, "again", before="marked")  # nothing is noted
+    assert watched(desk.state) == []
+    assert change(desk, handle, "marked")
+    assert [each.id for each in watched(desk.state)] == [handle.id]
+    assert noted(desk.state) == {handle.id: (Note("T", "T--00", 1, "marked"),)}
+    assert change(desk, handle, None, before="marked")
+    assert noted(desk.state) == {}
+
+
+def test_it_is_told_with_all_that_is_known_of_the_claim(desk: Desk, handle: Handle) -> None:
+    assert change(desk, handle, "silent")
+    assert change(desk, handle, "marked", before="silent", told="asked for")
+    (event,) = [each for each in desk.service.events.read(ALL_EVENTS) if each.kind == "noted"]
+    (lease,) = handle.leases
+    assert (event.names, event.fences, event.reason) == (("T--00",), (1,), "asked for")
+    whose = (event.handle, event.acquisition, event.holder_identity)
+    assert whose == (handle.id, 1, handle.holder_identity)
+    assert (event.count, event.ticket, event.grant) == (1, lease.ticket, lease.grant)
+
+
+def test_what_has_run_out_or_was_released_is_noted_no_more(desk: Desk, handle: Handle) -> None:
+    short = desk.acquire(Request("T", ttl_seconds=60.0), guard=this_process())
+    assert change(desk, short, "marked")
+    assert len(desk.service.notes.of_pool("T")) == 1
+    assert len(desk.service.notes.of_claims(short.id)) == 1
+    desk.time.advance(60.0)
+    assert desk.service.notes.of_claims(short.id) == ()
+    assert desk.service.notes.of_pool("T") == ()
+    assert not change(desk, short, "again", before="marked")
+
+
+def test_what_is_noted_just_so_is_freed_and_off_its_record(desk: Desk, handle: Handle) -> None:
+    (lease,) = handle.leases
+    assert change(desk, handle, "ready")
+    note = Note("T", lease.name, lease.fence, "ready")
+    notes = desk.service.notes
+    assert notes.free([note._replace(text="marked")], by="reclaim") == ()
+    assert notes.free([note._replace(fence=2), note, note], by="reclaim") == ("T--00",)
+    assert desk.held() == {}
+    assert desk.record(handle).names == ()
