@@ -71,19 +71,19 @@ class TestAWitness:
         self, line: Line, ahead: Turn
     ) -> None:
         pid = fork(signal.pause)
-        line.time.advance(0.5)
+        line.time.advance(0.25)
         steps, looked = self.behind(line, identify(pid), this_process())
         next(steps)
-        wanted = look(steps, line, START + 1.5)
+        wanted = look(steps, line, START + 1.25)
         (pidfd,) = [fd for fd in wanted.fds if "pidfd" in os.readlink(f"/proc/self/fd/{fd}")]
         os.kill(pid, signal.SIGKILL)
         ending(pid)
         line.time.advance(4.25)
         # Each a whole number of seconds after it came, which is another instant for each.
-        assert steps.send({pidfd}).until == START + 6.5
-        assert looked == [1.5]
-        assert look(steps, line, START + 6.5).until is None
-        assert looked == [1.5, 6.5]
+        assert steps.send({pidfd}).until == START + 6.25
+        assert looked == [1.25]
+        assert look(steps, line, START + 6.25).until is None
+        assert looked == [1.25, 6.25]
         steps.close()
 
     def test_is_none_of_the_first_ones_business(self, line: Line) -> None:

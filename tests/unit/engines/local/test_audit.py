@@ -6,7 +6,7 @@ from typing import Callable
 
 import pytest
 
-from leasectl.engines.local import audit
+from leasectl.engines.local import audit, member_audit
 from leasectl.engines.local.absent import suspend
 from leasectl.engines.local.audit import Claim, FenceMismatch, Miscount, Suspended
 from leasectl.engines.local.queues import LocalQueues
@@ -110,6 +110,11 @@ def test_a_pool_that_counts_wrongly_is_named_and_corrected(desk: Desk, handle: H
     with desk.state.transaction():
         audit.correct_capacity(desk.state, "T", 4)
     assert found(desk) == []
+
+
+def test_names_are_counted_in_all_pools(desk: Desk, handle: Handle) -> None:
+    desk.pool(2, "U")
+    assert member_audit.count_in_pools(desk.state) == 6
 
 
 def test_those_that_others_may_pass_are_known(desk: Desk, handle: Handle) -> None:

@@ -26,7 +26,7 @@ from leasectl.errors import NoLease, NotAllowed
 from leasectl.leases.release import release
 from leasectl.model import Claimant, Lease, Request, whole
 from leasectl.state.rows import CLOSED_MARK, IS_SPECIAL
-from leasectl.system.process import identify
+from leasectl.system.process import identify, this_process
 from tests.kit.desk import Desk
 from tests.kit.desk import desk as desk
 from tests.kit.forking import ending, fork
@@ -168,6 +168,29 @@ class TestWhatJoinsAsHeld:
         members.change_belonging(partial(set_default, pool_type="T", grace_seconds=GRACE))
         pools = members.belonging()
         assert (pools.patterns, pools.default, pools.grace_seconds) == ({"n-*": "U"}, "T", GRACE)
+
+
+def test_whether_and_when_one_ends_is_known(desk: Desk, members: Members) -> None:
+    store = LocalStore(desk.state, lost=lambda *_: None, clock=desk.time.clock)
+    stays = store.memberships()
+
+    def joins(name: str, lifetime: Lifetime | None) -> None:
+        members.update([name], lambda member, pools: join(member, "T", pools, lifetime=lifetime))
+
+    joins("n-1", None)
+    assert (stays.any_ends(), stays.next_end(), stays.processes()) == (False, None, [])
+    joins("n-2", Lifetime(this_process()))
+    assert (stays.any_ends(), stays.next_end(), stays.processes()) == (
+        True,
+        None,
+        [this_process()],
+    )
+    now = desk.time.clock.elapsed()
+    joins("n-3", Lifetime(ttl_seconds=60.0))
+    joins("n-4", Lifetime(ttl_seconds=30.0))
+    assert stays.next_end() == now + 30.0
+    joins("n-2", None)
+    assert (stays.any_ends(), stays.processes()) == (True, [])
 
 
 class TestAHoldBack:

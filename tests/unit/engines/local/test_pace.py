@@ -71,6 +71,20 @@ def test_who_has_to_wait_for_the_time_is_told_when_that_is(desk: Desk) -> None:
     assert desk.look(waiter).leases is not None
 
 
+def test_who_waits_for_what_is_held_takes_no_ones_time(desk: Desk) -> None:
+    _, first = desk.come("T--0")
+    assert first.leases is not None
+    named, outlook = desk.come("T--0")
+    assert outlook.leases is None
+    desk.elapsed += PACE
+    assert desk.come()[1].leases is not None
+    with desk.engine.atomic():
+        desk.engine.free("h0")
+    desk.elapsed += PACE
+    assert desk.come()[1].leases is None  # now the better one can have it
+    assert desk.look(named).leases is not None
+
+
 @pytest.mark.parametrize("by", [-1e6, 1e6])
 def test_a_wall_clock_that_is_set_changes_nothing(desk: Desk, by: float) -> None:
     desk.come()

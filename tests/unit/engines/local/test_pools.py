@@ -143,3 +143,14 @@ def test_a_new_pool_stands_in_the_database_itself(desk: Desk, tmp_path: Path) ->
     shutil.copyfile(desk.state.path("state.db"), copy)
     with contextlib.closing(sqlite3.connect(copy)) as db:
         assert db.execute("SELECT type, capacity FROM pool").fetchall() == [("T", 2)]
+
+
+def test_a_queue_has_its_order_from_when_tickets_age(desk: Desk) -> None:
+    desk.pool(1)
+    desk.acquire()
+    desk.put_ticket(7)
+    ranked = "SELECT number FROM ranked_ticket WHERE type = 'T'"
+    assert desk.service.pools.change_settings("T", PoolSettings(pace_seconds=5.0))
+    assert desk.state.query(ranked) == []
+    assert desk.service.pools.change_settings("T", PoolSettings(aging_seconds=60.0))
+    assert [row["number"] for row in desk.state.query(ranked)] == [7]
