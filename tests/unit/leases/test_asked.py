@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from leasectl.engines.notes import Note
+from leasectl.engines.local.notes import LocalNotes
+from leasectl.engines.notes import Note, NoteChange
 from leasectl.leases.asked import asked_of, needs_answer
 from leasectl.leases.marks import Mark, MarkState, encode_mark
-from leasectl.model import whole
+from leasectl.model import Request, whole
 from leasectl.state.uses import SeenMark, Uses
 from tests.kit.desk import Desk
 from tests.kit.reclaiming import Operator
@@ -68,6 +69,36 @@ def test_of_another_mark_is_seen_what_that_says(desk: Desk) -> None:
     assert second.ends_at == first.ends_at + 100.0
     assert second.mark.id != first.mark.id
     assert Uses(desk.state).marks(handle)["T--00"].id == second.mark.id
+
+
+def test_what_another_has_seen_since_is_not_what_is_told_now(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    desk.pool(2)
+    handle = desk.acquire(Request("T", 2))
+    operator = Operator(desk.service.notes)
+    operator.mark(handle, ["T--00"])
+    asked_of(desk.service, whole(handle))
+    operator.mark(handle, ["T--01"])
+    look = LocalNotes.of_claims
+    newer: list[Mark] = []
+
+    def slow_look(notes: LocalNotes, claim_key: str) -> tuple[Note, ...]:
+        """Meanwhile the first is asked for anew, and another has seen that."""
+        found = look(notes, claim_key)
+        with monkeypatch.context() as patch:
+            patch.setattr(LocalNotes, "of_claims", look)
+            for note in [each for each in found if each.name == "T--00"]:
+                desk.service.notes.change(
+                    [NoteChange(note.type, note.name, note.fence, note.text, None)]
+                )
+            newer.extend(operator.mark(handle, ["T--00"]))
+            asked_of(desk.service, whole(handle))
+        return found
+
+    monkeypatch.setattr(LocalNotes, "of_claims", slow_look)
+    assert [each.name for each in asked_of(desk.service, whole(handle))] == ["T--01"]
+    assert Uses(desk.state).marks(handle)["T--00"].id == newer[0].id
 
 
 def test_what_is_marked_is_answered_by_whoever_does_that_here() -> None:
