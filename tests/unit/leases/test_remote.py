@@ -780,3 +780,4 @@ class TestTheJournal:
         journal.leave_to_keeper()
         assert told == [service.state]
         assert [target.handle_id for target in due(service)] == ["T-new"]
+        assert service.handles.require("T-new").waiter is None  # who asked has no part in it now

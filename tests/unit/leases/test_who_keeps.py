@@ -134,7 +134,7 @@ class TestADelayedRelease:
         self, desk: Desk, keeper: Keeper, handle: Handle, is_there: bool
     ) -> None:
         keeper.is_there = is_there
-        arm(desk.service, whole(handle), 10)
+        assert arm(desk.service, whole(handle), 10)
         assert (keeper.wakes, keeper.starts) == (1, 0 if is_there else 1)
         desk.time.advance(9.9)
         assert due(desk.service) == []
@@ -150,7 +150,7 @@ class TestADelayedRelease:
         assert seen == [False]
 
     def test_of_what_has_gone_is_nobodys(self, desk: Desk, keeper: Keeper, handle: Handle) -> None:
-        arm(desk.service, whole(handle)._replace(acquisition=2), 10)
+        assert not arm(desk.service, whole(handle)._replace(acquisition=2), 10)
         assert (keeper.wakes, keeper.starts) == (0, 0)
 
 
