@@ -5,12 +5,14 @@ from __future__ import annotations
 import contextlib
 import os
 import select
+import threading
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Callable
+from typing import Any, Callable
 
 import pytest
 
+from leasectl.leases.answers import answer_for_holder
 from leasectl.leases.use import use
 from leasectl.model import Handle, Request, whole
 from leasectl.run.child import Child
@@ -92,6 +94,50 @@ class TestByItsRequest:
         use(desk.service, whole(handle), "T--00")  # as it isn't ready any more
         answers.heed(())
         assert answers.until(0.0) is None
+
+    def test_what_comes_while_a_thread_looks_is_looked_at_afterwards(
+        self,
+        desk: Desk,
+        handle: Handle,
+        operator: Operator,
+        answers: HolderAnswers,
+        monkeypatch: pytest.MonkeyPatch,
+    ) -> None:
+        looked, may_go_on = threading.Event(), threading.Event()
+
+        def slow(*asked: Any) -> None:
+            answer_for_holder(*asked)
+            looked.set()
+            assert may_go_on.wait(20)
+
+        with monkeypatch.context() as patch:
+            patch.setattr("leasectl.leases.answers.answer_for_holder", slow)
+            operator.mark(handle, ["T--00"])
+            answers.heed(operator.notes.of_pool("T"))
+            answers.look(())
+            assert looked.wait(20)
+        operator.mark(handle, ["T--01"])
+        answers.heed(operator.notes.of_pool("T"))
+        answers.look(())  # one thread looks already
+        may_go_on.set()
+        settle(answers)
+        assert operator.states() == {"T--00": "ready", "T--01": "ready"}
+
+    def test_what_a_script_is_to_answer_is_seen_and_left_to_it(
+        self, desk: Desk, operator: Operator
+    ) -> None:
+        desk.pool(1, "U")
+        handle = desk.acquire(Request("U", on_reclaim="answer"))
+        with contextlib.closing(
+            HolderAnswers(desk.service, handle, ask=None, clock=desk.time.clock)
+        ) as answers:
+            operator.mark(handle)
+            answers.heed(operator.notes.of_pool("U"))
+            answers.look(())
+            settle(answers)
+            answers.heed(operator.notes.of_pool("U"))
+            assert answers.until(0.0) is None
+        assert operator.states("U") == {"U--00": "marked"}
 
     def test_what_could_not_be_answered_is_tried_again(
         self,
