@@ -43,6 +43,13 @@ def test_who_asks_can_be_shown_and_is_read_back() -> None:
     assert parse_mark(encode_mark(mark)) == mark
 
 
+def test_a_note_as_long_as_one_may_be_is_read() -> None:
+    mark = new_mark("ops@desk", seconds=1, now=5)
+    longest = encode_mark(mark).ljust(LONGEST_NOTE)
+    assert parse_mark(longest) == mark
+    assert parse_mark(longest + " ") is None
+
+
 def test_the_longest_fits_into_a_note() -> None:
     mark = new_mark("\U0001f600" * 500, seconds=1 / 3, now=1 / 3)
     assert len(encode_mark(mark)) <= min(LONGEST_NOTE, LONGEST_SHOWN)

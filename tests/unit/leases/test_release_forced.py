@@ -47,6 +47,15 @@ def test_one_that_nobody_listens_for_any_more_is_not_waited_for(desk: Desk, hand
     assert is_free(desk)
 
 
+def test_one_that_expires_is_free_when_it_does_at_the_latest(desk: Desk) -> None:
+    desk.pool(2)
+    kept, plain = desk.acquire(Request("T", ttl_seconds=60.0)), desk.acquire()
+    announce(desk.service, kept, guard=this_process(), runner=None)
+    desk.time.advance(20.0)
+    found = release_by_force(desk.service, [*kept.names, *plain.names], reason="")
+    assert [each.free_in_seconds for each in found] == [40.0, 0.0]
+
+
 def test_one_that_listens_is_told_and_waited_for_until_it_ends(desk: Desk, handle: Handle) -> None:
     with contextlib.closing(listen(desk.state.runner_pipe(handle.id))):
         for _ in range(2):

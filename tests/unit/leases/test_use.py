@@ -131,6 +131,19 @@ class TestAMark:
         assert answer(desk.service, whole(handle), "ready") == ("T--01",)
         assert operator.states() == {"T--00": "marked", "T--01": "ready"}
 
+    def test_that_the_keeper_has_sent_first_is_given(
+        self, desk: Desk, operator: Operator, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        handle = desk.acquire(TWO)
+        operator.mark(handle, ["T--00"])
+
+        def too_late(*steps: Any) -> dict[str, Answered]:
+            answers.carry_out(*steps)
+            return {}
+
+        monkeypatch.setattr(answer_verb, "carry_out", too_late)
+        assert answer(desk.service, whole(handle), "ready", ["T--00"]) == ("T--00",)
+
     def test_that_was_answered_may_still_be_kept(self, desk: Desk, operator: Operator) -> None:
         handle = desk.acquire(TWO)
         operator.mark(handle)

@@ -9,7 +9,7 @@ from typing import Callable
 import pytest
 
 from leasectl.backends.contract import Patience
-from leasectl.leases.acquire import acquire
+from leasectl.leases.acquire import acquire, acquire_served
 from leasectl.leases.announce import announce
 from leasectl.leases.delay import arm, leave_to_keeper
 from leasectl.leases.recovery import due
@@ -89,6 +89,16 @@ class TestAnAcquisition:
         acquire(service, Request("T"), patience=Patience(wait_seconds=0))
         assert seen == [(0, set())]
         assert keeper.wakes == 1
+
+    def test_for_a_client_has_a_keeper_before_it_asks_for_anything(
+        self, desk: Desk, keeper: Keeper, server: Server
+    ) -> None:
+        service = desk.as_caller(desk.caller, URL)
+        seen: list[tuple[int, set[str]]] = []
+        keeper.look = lambda: seen.append((server.pools.pools("T")[0].held, service.handles.ids()))
+        patience = Patience(wait_seconds=0)
+        acquire_served(service, Request("T"), handle_id="T-client", patience=patience)
+        assert seen == [(0, set())]
 
     def test_whose_keeper_went_away_meanwhile_starts_another_with_its_record(
         self, desk: Desk, keeper: Keeper, server: Server
