@@ -22,9 +22,9 @@ from leasectl.system.process import this_process
 from leasectl.system.process_ends import ProcessEnds
 from tests.kit import made_up_backend
 from tests.kit.desk import Desk
+from tests.kit.made_up_server import URL, Server
+from tests.kit.made_up_server import server as server
 from tests.kit.support import eventually
-from tests.unit.leases.made_up_server import URL, Server
-from tests.unit.leases.made_up_server import server as server
 
 GONE = this_process()._replace(start_time=1)  # whose pid another has by now
 

@@ -3,4 +3,4 @@
 from __future__ import annotations
 
 from tests.kit.desk import desk as desk
-from tests.unit.leases.made_up_server import server as server
+from tests.kit.made_up_server import server as server

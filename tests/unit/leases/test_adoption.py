@@ -14,7 +14,7 @@ from leasectl.leases.service import Service
 from leasectl.leases.targets import Targets
 from leasectl.model import Handle, Request, whole
 from tests.kit.desk import Desk
-from tests.unit.leases.made_up_server import URL, Server, change_kind
+from tests.kit.made_up_server import URL, Server, change_kind
 
 NAMES = ["T--00", "T--01", "T--02"]
 

@@ -22,7 +22,7 @@ from leasectl.state import shared_leases
 from leasectl.state.event_log import StateEventLog
 from leasectl.state.uses import SeenMark, Uses
 from tests.kit.desk import Desk
-from tests.unit.leases.made_up_server import NAMES, URL, Server, change_kind
+from tests.kit.made_up_server import NAMES, URL, Server, change_kind
 
 THREE = Request("T", count=3, ttl_seconds=60.0)
 NO_WAIT = Patience(wait_seconds=0)

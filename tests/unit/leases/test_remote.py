@@ -49,7 +49,7 @@ from leasectl.system.poll import is_readable
 from leasectl.system.process import identify, this_process
 from tests.kit.desk import Desk
 from tests.kit.forking import ending, fork
-from tests.unit.leases.made_up_server import NAMES, URL, Look, Server, change_kind
+from tests.kit.made_up_server import NAMES, URL, Look, Server, change_kind
 
 
 @pytest.fixture

@@ -21,7 +21,7 @@ from leasectl.state import keeper_process
 from leasectl.state.handles import renews_itself
 from leasectl.system.process import this_process
 from tests.kit.desk import Desk
-from tests.unit.leases.made_up_server import URL, Server, change_kind
+from tests.kit.made_up_server import URL, Server, change_kind
 
 NO_WAIT = Patience(wait_seconds=0)
 REASON = "released by force by ops/host: its machine is gone"

@@ -10,7 +10,7 @@ from leasectl.leases.renewal_threads import RenewalThreads, Renewed
 from leasectl.model import ReleaseTarget, Request, whole
 from leasectl.system.poll import is_readable
 from tests.kit.desk import Desk
-from tests.unit.leases.made_up_server import URL, Server
+from tests.kit.made_up_server import URL, Server
 
 
 def test_each_is_sent_to_its_server_with_its_ttl_and_comes_back_with_its_handle(

@@ -19,7 +19,7 @@ from leasectl.leases.service import Service
 from leasectl.model import Request, whole
 from tests.kit import made_up_backend
 from tests.kit.desk import Desk
-from tests.unit.leases.made_up_server import URL, Server
+from tests.kit.made_up_server import URL, Server
 
 
 def test_events_are_those_of_its_backend(desk: Desk) -> None:

@@ -19,7 +19,7 @@ from leasectl.state import keeper_process
 from leasectl.state.directory import State
 from leasectl.system.process import this_process
 from tests.kit.desk import Desk
-from tests.unit.leases.made_up_server import URL, Server
+from tests.kit.made_up_server import URL, Server
 
 # As they are: a desk has no keeper started.
 _ENSURE, _WAKE = keeper_process.ensure, keeper_process.wake
