@@ -19,7 +19,7 @@ def migrate(db: sqlite3.Connection, *, to: int) -> None:
     """Make of an older database one of a version; whoever comes second finds it made.
 
     First its main file is made to hold what it has: what drew a fence until now noted that in the
-    log alone, and no ``state.lock`` knows of it.
+    log alone, and no ``state.lock`` knows of it. A keeper of that version is asked to make way.
 
     Args:
         db: The database, in autocommit mode.

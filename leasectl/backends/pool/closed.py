@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import math
 from collections.abc import Sequence
 
 from leasectl.errors import LeaseError
@@ -36,10 +35,13 @@ def closed_in(pools: Sequence[Pool]) -> str:
         for kind in ("cordoned", "leaving", "held back")
         if kind in kinds
     ]
-    left = [each.held_back_seconds for each in closed if _kind(each) == "held back"]
-    first = min((seconds for seconds in left if seconds is not None), default=None)
-    if first is not None:
-        parts[-1] += f" for {format_duration(math.ceil(first))}"
+    left = [
+        seconds
+        for each in closed
+        if (seconds := each.held_back_seconds) is not None and _kind(each) == "held back"
+    ]
+    if left:
+        parts[-1] += f" for {format_duration(-(-min(left) // 1))}"
     return ", ".join(parts)
 
 

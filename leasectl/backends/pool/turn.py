@@ -204,7 +204,7 @@ class PoolTurn:
         if self._outage:
             look = self._clock.elapsed() + ASK_AGAIN_SECONDS
         woken = yield Sleep(fds, earliest(self._deadline, self._next_report, look, again))
-        return self._waiter.heard(woken)
+        return self._waiter.heard(woken) or ended
 
     def _needs_witness(self, outlook: Outlook) -> bool:
         wanted = outlook.is_behind and self._patience.see_to_witness is not None

@@ -32,7 +32,7 @@ from leasectl.text.durations import format_duration
 from leasectl.text.naming import is_name
 from leasectl.text.printable import printable
 
-# How long a server may be away, or fail, from when it first did: it always fails twice.
+# How long a server may be away, or fail, from when it first did: so there is always a second try.
 CONNECT_SECONDS = 10.0
 # For so long Boskos keeps the place of who waited and went away, and grants it to nobody else:
 # --request-ttl. A server that heeds keys knows at once.

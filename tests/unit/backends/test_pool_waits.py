@@ -19,7 +19,7 @@ from leasectl.engines.memory.sides import MemorySides
 from leasectl.engines.memory.store import MemoryStore
 from leasectl.engines.sides import Sides
 from leasectl.errors import NoLease
-from leasectl.model import Claimant, Request
+from leasectl.model import Claimant, Process, Request
 from leasectl.system.process import identify, this_process
 from tests.kit.forking import ending, fork
 from tests.kit.journal import NoJournal
@@ -37,8 +37,14 @@ def test_what_can_not_be_tended_is_tried_each_second_and_not_in_a_spin(
     backend.acquire(Claimant("first", "first", Request("T")), NoJournal(), Patience())
     pid = fork(signal.pause)
     holder = identify(pid)
-    recovered = list[float]()
-    patience = Patience(watched=lambda: [holder], recover=lambda: recovered.append(clock.elapsed()))
+    looked, recovered = list[float](), list[float]()
+
+    def watched() -> list[Process]:
+        """Asked for with each look."""
+        looked.append(clock.elapsed())
+        return [holder]
+
+    patience = Patience(watched=watched, recover=lambda: recovered.append(clock.elapsed()))
     steps = backend.turn(Claimant("next", "next", Request("T")), NoJournal(), patience)
     wanted = next(steps)
     assert wanted.until is None
@@ -48,7 +54,7 @@ def test_what_can_not_be_tended_is_tried_each_second_and_not_in_a_spin(
     ending(pid)
     for tries in range(1, 4):
         wanted = steps.send({pidfd} if tries == 1 else set())
-        assert len(recovered) == tries
+        assert (len(recovered), len(looked)) == (tries, 1 + tries)
         assert pidfd not in wanted.fds
         assert wanted.until == clock.elapsed() + 1.0
         manual_clock.advance(1.0)
