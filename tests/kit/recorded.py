@@ -1,10 +1,14 @@
-"""A record for a ticket that a test puts by itself: the name that it waits for stands there."""
+"""Records for tickets that a test puts by itself, and who waits with them: on the embedded pool the
+name that one waits for stands there."""
 
 from __future__ import annotations
 
-from leasectl.model import Handle, Request
+from leasectl.engines.local.engine import LocalEngine
+from leasectl.engines.local.waiter import LocalWaiter
+from leasectl.model import Claimant, Handle, Request
 from leasectl.state.directory import State
 from leasectl.state.handles import Handles
+from leasectl.system.process import this_process
 
 
 def record(state: State, handle_id: str, request: Request, *, now: float) -> None:
@@ -20,3 +24,12 @@ def record(state: State, handle_id: str, request: Request, *, now: float) -> Non
     )
     with state.transaction():
         Handles(state).create(handle, remote=False, now=now)
+
+
+def waiter(
+    engine: LocalEngine, state: State, handle_id: str, request: Request, *, now: float
+) -> LocalWaiter:
+    """Record that a handle acquires; returns who waits for it, with no ticket yet."""
+    record(state, handle_id, request, now=now)
+    claimant = Claimant(handle_id, f"job/1/host/{handle_id}", request, this_process())
+    return engine.waiter(claimant, until=None)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import subprocess
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, Callable
@@ -19,6 +18,8 @@ from leasectl.state.stays import Stay, Stays
 from leasectl.system.poll import is_readable
 from leasectl.system.process import identify
 from leasectl.system.process_ends import ProcessEnds
+from tests.kit.children import child as child
+from tests.kit.children import kill
 from tests.kit.desk import Desk
 from tests.kit.support import eventually
 
@@ -79,9 +80,11 @@ def ends() -> Iterator[ProcessEnds]:
 
 @pytest.fixture
 def kept(desk: Desk, server: Server, ends: ProcessEnds, log: Path) -> KeptStays:
+    def open_service() -> Any:
+        return server
+
     clock = desk.time.clock
-    opens: Any = lambda: server  # noqa: E731
-    return KeptStays(desk.service, opens, ends, clock=clock, log=Log(str(log), clock))
+    return KeptStays(desk.service, open_service, ends, clock=clock, log=Log(str(log), clock))
 
 
 def joined(
@@ -160,14 +163,12 @@ def test_one_whose_process_has_ended_leaves_and_is_forgotten(
 
 
 def test_one_that_ends_between_two_renewals_leaves_at_once(
-    desk: Desk, server: Server, ends: ProcessEnds, kept: KeptStays
+    desk: Desk, server: Server, ends: ProcessEnds, kept: KeptStays, child: Process
 ) -> None:
-    process = subprocess.Popen(["sleep", "1000"])
-    joined(desk, server, ends, "n", identify(process.pid))
+    joined(desk, server, ends, "n", child)
     (due,) = done(kept)
     assert due is not None
-    process.kill()
-    process.wait()
+    kill(child)
     assert is_readable(ends.fd, 10)
     assert ends.take()
     assert done(kept) == []

@@ -10,11 +10,7 @@ from leasectl.backends import kinds
 from leasectl.errors import InvalidRequest, NotSupported, StateUnwritable
 from leasectl.leases.caller import Caller
 from leasectl.leases.journal import RecordJournal
-from leasectl.leases.request import (
-    check_request,
-    claimant_of,
-    new_handle,
-)
+from leasectl.leases.request import check_request, claimant_of, new_handle
 from leasectl.leases.service import Service
 from leasectl.model import Request
 from leasectl.state.handles import renews_itself

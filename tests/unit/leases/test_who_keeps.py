@@ -80,25 +80,19 @@ class TestAnAcquisition:
         granted(desk)
         assert (keeper.wakes, keeper.starts) == (0, 0)
 
+    @pytest.mark.parametrize("is_a_clients", [False, True])
     def test_on_a_server_has_a_keeper_before_it_asks_for_anything(
-        self, desk: Desk, keeper: Keeper, server: Server
+        self, desk: Desk, keeper: Keeper, server: Server, is_a_clients: bool
     ) -> None:
-        service = desk.as_caller(desk.caller, URL)
+        service, patience = desk.as_caller(desk.caller, URL), Patience(wait_seconds=0)
         seen: list[tuple[int, set[str]]] = []
         keeper.look = lambda: seen.append((server.pools.pools("T")[0].held, service.handles.ids()))
-        acquire(service, Request("T"), patience=Patience(wait_seconds=0))
+        if is_a_clients:
+            acquire_served(service, Request("T"), handle_id="T-client", patience=patience)
+        else:
+            acquire(service, Request("T"), patience=patience)
         assert seen == [(0, set())]
         assert keeper.wakes == 1
-
-    def test_for_a_client_has_a_keeper_before_it_asks_for_anything(
-        self, desk: Desk, keeper: Keeper, server: Server
-    ) -> None:
-        service = desk.as_caller(desk.caller, URL)
-        seen: list[tuple[int, set[str]]] = []
-        keeper.look = lambda: seen.append((server.pools.pools("T")[0].held, service.handles.ids()))
-        patience = Patience(wait_seconds=0)
-        acquire_served(service, Request("T"), handle_id="T-client", patience=patience)
-        assert seen == [(0, set())]
 
     def test_whose_keeper_went_away_meanwhile_starts_another_with_its_record(
         self, desk: Desk, keeper: Keeper, server: Server

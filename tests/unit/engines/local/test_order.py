@@ -17,11 +17,11 @@ from leasectl.engines.local.pools import LocalPools
 from leasectl.engines.local.queues import LocalQueues, Waiting
 from leasectl.engines.local.waiter import LocalWaiter
 from leasectl.engines.ranking import effective_priority
-from leasectl.model import Claimant, Request
+from leasectl.model import Request
 from leasectl.state.directory import State
 from leasectl.state.reboot import note_boot
 from leasectl.system.process import this_process
-from tests.kit.recorded import record
+from tests.kit import recorded
 from tests.kit.support import ManualClock
 
 AGING = 10.0
@@ -45,9 +45,8 @@ class Desk:
     def wait(self, priority: int = 0, *, count: int = 1, name: str | None = None) -> LocalWaiter:
         self.put += 1
         request = Request("T", count=count, priority=priority, name=name)
-        claimant = Claimant(f"h{self.put}", f"job/1/host/h{self.put}", request, this_process())
-        record(self.state, f"h{self.put}", request, now=self.time.clock.elapsed())
-        waiter = self.engine.waiter(claimant, until=None)
+        now = self.time.clock.elapsed()
+        waiter = recorded.waiter(self.engine, self.state, f"h{self.put}", request, now=now)
         with self.engine.atomic():
             waiter.enqueue()
         return waiter

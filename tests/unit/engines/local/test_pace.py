@@ -14,12 +14,11 @@ from leasectl.engines.local.engine import LocalEngine
 from leasectl.engines.local.pools import LocalPools
 from leasectl.engines.local.waiter import LocalWaiter
 from leasectl.engines.local.witness import LocalWitness
-from leasectl.model import Claimant, Request
+from leasectl.model import Request
 from leasectl.state.directory import State
 from leasectl.state.reboot import note_boot
 from leasectl.system.clock import Clock
-from leasectl.system.process import this_process
-from tests.kit.recorded import record
+from tests.kit import recorded
 
 PACE = 20.0
 
@@ -41,8 +40,7 @@ class Desk:
     def come(self, name: str | None = None) -> tuple[LocalWaiter, Outlook]:
         request = Request("T", name=name)
         key = f"h{len(self.waiters)}"
-        record(self.state, key, request, now=self.elapsed)
-        waiter = self.engine.waiter(Claimant(key, key, request, this_process()), until=None)
+        waiter = recorded.waiter(self.engine, self.state, key, request, now=self.elapsed)
         self.waiters.append(waiter)
         with self.engine.atomic():
             waiter.enqueue()

@@ -31,11 +31,8 @@ def told(desk: Desk) -> list[tuple[str, str, tuple[str, ...], str]]:
 
 def rows_of(state: State, pool_type: str) -> dict[str, int]:
     """How many rows tell of a pool, by table."""
-    tables = [
-        row["name"] for row in state.query("SELECT name FROM sqlite_master WHERE type='table'")
-    ]
     found = {}
-    for table in tables:
+    for (table,) in state.query("SELECT name FROM sqlite_master WHERE type = 'table'"):
         columns = {row["name"] for row in state.query(f"PRAGMA table_info({table})")}
         if "type" in columns and table not in ("handle", "event"):
             ((count,),) = state.query(f"SELECT count(*) FROM {table} WHERE type = ?", pool_type)

@@ -16,13 +16,13 @@ from leasectl.engines.local.engine import LocalEngine
 from leasectl.engines.local.pools import LocalPools
 from leasectl.engines.local.queues import LocalQueues
 from leasectl.engines.local.waiter import LocalWaiter
-from leasectl.model import Claimant, Request
+from leasectl.model import Request
 from leasectl.state.directory import State
 from leasectl.state.pipes import listen
 from leasectl.system.poll import is_readable
 from leasectl.system.process import identify, this_process
+from tests.kit import recorded
 from tests.kit.forking import ending, fork
-from tests.kit.recorded import record
 from tests.kit.support import ManualClock
 
 AGING = 60.0
@@ -42,9 +42,8 @@ class Queue:
     def come(self, priority: int = 0) -> LocalWaiter:
         """Ask as another; it has looked once when this returns."""
         key, request = f"h{len(self._waiters)}", Request("T", priority=priority)
-        record(self._state, key, request, now=self._time.clock.elapsed())
-        claimant = Claimant(key, key, request, this_process())
-        waiter = self._engine.waiter(claimant, until=None)
+        now = self._time.clock.elapsed()
+        waiter = recorded.waiter(self._engine, self._state, key, request, now=now)
         self._waiters.append(waiter)
         with self._engine.atomic():
             waiter.enqueue()
@@ -146,9 +145,7 @@ def test_behind_one_that_takes_what_it_named_others_may_claim_and_are_looked_aft
         requests = Request("T", 2), Request("T", name="T--0"), Request("T")
         waiters = []
         for number, request in enumerate(requests):
-            key = f"h{number}"
-            record(state, key, request, now=clock.elapsed())
-            waiter = engine.waiter(Claimant(key, key, request, this_process()), until=None)
+            waiter = recorded.waiter(engine, state, f"h{number}", request, now=clock.elapsed())
             with engine.atomic():
                 waiter.enqueue()
                 waiter.claim()

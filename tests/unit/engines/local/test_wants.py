@@ -13,11 +13,10 @@ from leasectl.engines.local import wants
 from leasectl.engines.local.engine import LocalEngine
 from leasectl.engines.local.sides import LocalSides
 from leasectl.engines.local.waiter import LocalWaiter
-from leasectl.model import Claimant, Lease, Request, Where
+from leasectl.model import Lease, Request, Where
 from leasectl.state.directory import State
 from leasectl.state.rows import encode_where
-from leasectl.system.process import this_process
-from tests.kit.recorded import record
+from tests.kit import recorded
 from tests.kit.support import ManualClock
 
 EU: Where = (("zone", "eu", True),)
@@ -53,9 +52,8 @@ class Desk:
 
     def come(self, request: Request) -> LocalWaiter:
         self.waiters += 1
-        key = f"h{self.waiters}"
-        record(self.state, key, request, now=self.time.clock.elapsed())
-        waiter = self.engine.waiter(Claimant(key, key, request, this_process()), until=None)
+        now = self.time.clock.elapsed()
+        waiter = recorded.waiter(self.engine, self.state, f"h{self.waiters}", request, now=now)
         with self.engine.atomic():
             waiter.enqueue()
         return waiter
