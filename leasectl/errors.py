@@ -43,7 +43,7 @@ class InvalidRequest(LeaseError):
 
 
 class CanNeverBeMet(InvalidRequest):
-    """The request is well put, and the backend says that it can't be met."""
+    """The request is well put, and the backend says that it can't be met, or not as things are."""
 
 
 class NotSupported(InvalidRequest):

@@ -39,9 +39,11 @@ class Want(NamedTuple):
 
     def count_usable(self, members: Iterable[Member]) -> int:
         """How many would do, of what takes holders."""
-        return sum(
-            each.takes_holders and self.could_use(each.name, each.properties) for each in members
-        )
+        return self.count_fit(each for each in members if each.takes_holders)
+
+    def count_fit(self, members: Iterable[Member]) -> int:
+        """How many would do, whether they take holders or not."""
+        return sum(self.could_use(each.name, each.properties) for each in members)
 
 
 def want_of(request: Request) -> Want:

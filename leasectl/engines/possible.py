@@ -11,7 +11,7 @@ from collections.abc import Collection, Iterable
 
 from leasectl.engines import refusals
 from leasectl.engines.matching import Want, want_of
-from leasectl.errors import InvalidRequest, LeaseError
+from leasectl.errors import CanNeverBeMet, InvalidRequest, LeaseError
 from leasectl.model import Request, Where
 from leasectl.text.printable import printable
 from leasectl.text.properties import written
@@ -34,6 +34,8 @@ class Unmet(NamedTuple):
         usable: How many of them would do, and take holders.
         named: The one that is asked for, if it is there.
         there_is: What is so of the keys that are asked about, of what takes holders.
+        is_for_now: It could be met if all took holders, or nothing is in the pool: that passes,
+            and is no mistake of whoever asks.
     """
 
     pool_type: str
@@ -43,15 +45,17 @@ class Unmet(NamedTuple):
     usable: int
     named: Member | None = None
     there_is: tuple[str, ...] = ()
+    is_for_now: bool = False
 
     def refusal(self) -> LeaseError:
         """What is said of a request that arrives."""
         if self.want.name is not None and self.named is None:
             return refusals.no_resource(self.pool_type, self.want.name)
+        kind = CanNeverBeMet if self.is_for_now else InvalidRequest
         if self.want.is_particular:
-            return InvalidRequest(f"{self}; see: leasectl status -t {self.pool_type}")
+            return kind(f"{self}; see: leasectl status -t {self.pool_type}")
         closed = self.capacity - self.usable
-        return refusals.too_few(self.pool_type, self.capacity, self.count, closed=closed)
+        return kind(str(refusals.too_few(self.pool_type, self.capacity, self.count, closed=closed)))
 
     def __str__(self) -> str:
         """What is said of it to whoever waits already."""
@@ -85,7 +89,14 @@ def unmet(request: Request, members: Collection[Member]) -> Unmet | None:
     named = next((each for each in members if each.name == want.name), None)
     there_is = tuple(_values(want.where, (each for each in members if each.takes_holders)))
     return Unmet(
-        request.type, want, request.count, len(members), usable, named=named, there_is=there_is
+        request.type,
+        want,
+        request.count,
+        len(members),
+        usable,
+        named=named,
+        there_is=there_is,
+        is_for_now=not members or want.count_fit(members) >= request.count,
     )
 
 

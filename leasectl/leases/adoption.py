@@ -9,7 +9,7 @@ from leasectl.errors import LeaseError, NotAllowed, NotFound
 from leasectl.leases.caller import not_ours
 from leasectl.leases.journal import remote_lease
 from leasectl.leases.service import Service
-from leasectl.model import Handle, Lease, Request
+from leasectl.model import Handle, Lease, ReleaseTarget, Request
 from leasectl.state.handles import new_id
 from leasectl.text.printable import printable
 from leasectl.text.wording import listed
@@ -61,6 +61,19 @@ def adopt(service: Service, names: Sequence[str], *, foreign: list[str] | None) 
         _record(service, _adopter(service, claim_key, len(leases)), leases)
         for claim_key, leases in found.items()
     ]
+
+
+def disown(service: Service, target: ReleaseTarget) -> None:
+    """Forget what was adopted and isn't given back after all: nobody here has leased it.
+
+    Args:
+        service: On the state directory where it was adopted.
+        target: What was to be released. What the keeper is to release later stays.
+    """
+    with service.state.transaction():
+        handle = service.current(target)
+        if handle is not None and handle.adopted_claim is not None and handle.release_at is None:
+            service.handles.forget(handle.id, handle.acquisition)
 
 
 def unknown_here(service: Service, names: Sequence[str]) -> LeaseError:

@@ -1,7 +1,8 @@
 """Events of handles on backends without pools, which have nobody else who would write them down.
 
 Each belongs inside `State.transaction`, beside the change of the record. Where a backend has pools
-its own steps tell of what happens in them, and these say nothing.
+its own steps tell of what happens in them, and these say nothing; nor of what was only adopted to
+give it back, since its grant is in the record of whoever got it, if in any.
 """
 
 from __future__ import annotations
@@ -85,7 +86,7 @@ class RecordEvents(NamedTuple):
         reason: str = "",
     ) -> None:
         kind = kind_of_handle(handle)
-        if kind.has_pools or kind.grants_nothing:
+        if kind.has_pools or kind.grants_nothing or handle.adopted_claim is not None:
             return
         self.state.events.add(
             self.clock.wall(),

@@ -27,6 +27,8 @@ def release_remote(
 ) -> tuple[str, ...]:
     """Release, name by name; what was released is taken out of the list of scope ``test``.
 
+    What was adopted for this and can't be given back is forgotten: nobody here has leased it.
+
     Args:
         service: On the state directory of the handle.
         backend: The handle's.
@@ -40,19 +42,25 @@ def release_remote(
         BackendUnreachable: Some couldn't be released; they stay in the record. Its `released`
             are those that could.
     """
-    released: tuple[str, ...] = ()
+    giving_back = _Release(service, backend, handle, target)
     try:
-        released = _Release(service, backend, handle, target).carry_out()
-    except BackendUnreachable as error:
-        released = error.released
+        return giving_back.carry_out()
+    except BackendUnreachable:
+        if handle.adopted_claim is not None and target.by == "command":
+            from leasectl.leases.adoption import disown
+
+            disown(service, target)
         raise
     finally:
-        unlist(service, handle, released)
-    return released
+        unlist(service, handle, giving_back.settled)
 
 
 class _Release:
-    """One release, from the record through the server back to the record."""
+    """One release, from the record through the server back to the record.
+
+    Attributes:
+        settled: Those of the names that have left the record by this.
+    """
 
     def __init__(
         self, service: Service, backend: Backend, handle: Handle, target: ReleaseTarget
@@ -65,6 +73,7 @@ class _Release:
         self._target = target
         self._giving_back = GivingBack(service.state, release_key_of(handle))
         self._events = RecordEvents(service.state, service.clock)
+        self.settled: list[str] = []
 
     def carry_out(self) -> tuple[str, ...]:
         self._give_up_lost()
@@ -120,10 +129,14 @@ class _Release:
                         if current is not None and name in current.names:
                             self._events.released(current, [name], by=by)
                             self._handles.returned(current, name)
-                            released.add(name)
-                        by_another = name not in released or self._giving_back.processes(name)
+                            self.settled.append(name)
+                        by_another = name not in self.settled or self._giving_back.processes(name)
                     if by_another:
                         del remarks[told:]  # that it isn't there any more is that one's doing
+                    # Whether what was adopted was leased at all, only the server has known.
+                    was_leased = self._handle.adopted_claim is None or len(remarks) == told
+                    if name in self.settled and was_leased:
+                        released.add(name)
                     told = len(remarks)
         except BackendUnreachable as error:
             error.released = in_order()

@@ -120,8 +120,12 @@ class Targets:
             f"status, and give it back with: leasectl release --names {','.join(names)}"
         )
 
-    def of_names(self, names: Sequence[str]) -> list[ReleaseTarget]:
+    def of_names(self, names: Sequence[str], *, only_here: bool = False) -> list[ReleaseTarget]:
         """What bare names mean: the handles that hold them now; nothing for those that are free.
+
+        Args:
+            names: Which.
+            only_here: On the service's backend; else also on another, if that is where they are.
 
         Raises:
             NotFound: No such resource.
@@ -131,6 +135,8 @@ class Targets:
         unheld = []
         for name in dict.fromkeys(names):
             handle = self._handles.holding(name, prefer=self._service.backend_url)
+            if only_here and handle is not None and handle.backend != self._service.backend_url:
+                handle = None
             if handle is None:
                 self._require_resource(name)
                 unheld.append(name)
@@ -171,10 +177,11 @@ class Targets:
         """All that this state directory's handles hold or wait for.
 
         Those that wait come first, or they would be granted what the others give back. Work that is
-        under way isn't among it.
+        under way isn't among it, nor what is others': what `leasectl serve` has granted to its
+        clients, and what is adopted to be given back by somebody else.
         """
         handles = sorted(self._handles.active(), key=lambda each: each.state != "acquiring")
-        return [whole(handle) for handle in handles if not _does_work(handle)]
+        return [whole(each) for each in handles if not (_does_work(each) or _is_others(each))]
 
     def _may_be_released(self, name: str) -> bool:
         """Tell whether a backend may take back a name that no handle here holds."""
@@ -203,6 +210,10 @@ def _does_work(handle: Handle) -> bool:
     return is_held and not is_dead(handle.runner)
 
 
+def _is_others(handle: Handle) -> bool:
+    return handle.served or handle.adopted_claim is not None
+
+
 def _refuse_work(handle: Handle) -> None:
     if _does_work(handle):
         pid = f", pid {handle.runner.pid}" if handle.runner else ""
@@ -213,11 +224,20 @@ def _refuse_work(handle: Handle) -> None:
 
 
 def _by_handle(held: Sequence[tuple[Handle, str]]) -> list[ReleaseTarget]:
-    """One target for each handle: what is released together shares one limit of time."""
-    names: dict[tuple[str, int], list[str]] = {}
+    """One target for each handle: what is released together shares one limit of time.
+
+    All that a handle holds is the handle, so that a copy of its names file means what the file does.
+    """
+    handles = {handle.id: handle for handle, _ in held}
+    names: dict[str, list[str]] = {}
     for handle, name in held:
-        names.setdefault((handle.id, handle.acquisition), []).append(name)
-    return [ReleaseTarget(*whose, tuple(some)) for whose, some in names.items()]
+        names.setdefault(handle.id, []).append(name)
+    return [
+        whole(handle)
+        if frozenset(some) == frozenset(handle.names)
+        else ReleaseTarget(handle.id, handle.acquisition, tuple(some))
+        for handle, some in ((handles[each], some) for each, some in names.items())
+    ]
 
 
 def read_names(path: str) -> list[str]:

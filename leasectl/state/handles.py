@@ -115,9 +115,13 @@ class Handles:
         """The handle that holds a resource.
 
         Where `leasectl serve` and its clients share a state directory there are two: one for each
-        side of the connection. Then it is the one of the preferred backend.
+        side of the connection. Then it is the one of the preferred backend. One that was only adopted,
+        by somebody who was killed before it could be given back, comes after all others.
         """
-        where = "WHERE id IN (SELECT handle FROM lease WHERE name = ?) ORDER BY backend <> ?"
+        where = (
+            "WHERE id IN (SELECT handle FROM lease WHERE name = ?) "
+            "ORDER BY adopted_claim IS NOT NULL, backend <> ?"
+        )
         found = self._select(where, name, prefer)
         return found[0] if found else None
 

@@ -126,7 +126,7 @@ def command(
     if handles:
         targets, absent = _of_handles(service, handles)
     elif lists_of_names:
-        targets = Targets(service).of_names(names)
+        targets = Targets(service).of_names(names, only_here=backend is not None)
     elif scope is not None:
         listed = Targets(service).of_scope_test()
         targets = listed.targets

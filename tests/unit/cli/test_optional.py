@@ -77,6 +77,20 @@ class TestWhatIsAnsweredAfterThat:
         cli.pool("T")
         assert 'no pool "U"' in self.goes_on(cli, "-t", "U")
 
+    @pytest.mark.parametrize(
+        "what", [(), ("-c", "2"), ("--name", "T--00"), ("--where", "zone=a")], ids=" ".join
+    )
+    def test_all_that_would_do_is_cordoned(self, cli: Cli, what: tuple[str, ...]) -> None:
+        cli.pool("T", "T--00", "T--01")
+        cli.ok("pool", "set", "T", "--names", "T--00", "--property", "zone=a")
+        cli.ok("pool", "cordon", "--names", "T--00" if what else "T--00,T--01")
+        assert 'pool "T"' in self.goes_on(cli, "-t", "T", *what)
+
+    def test_the_pool_is_empty(self, cli: Cli) -> None:
+        cli.pool("T", "T--00")
+        cli.ok("pool", "remove", "T", "--names", "T--00")
+        assert "has 0 resources" in self.goes_on(cli, "-t", "T")
+
     def test_the_state_directory_is_none(self, no_state: Cli) -> None:
         assert "is not a directory" in self.goes_on(no_state, "-t", "T")
 

@@ -72,7 +72,7 @@ def test_of_a_pool_that_is_shared_a_name_comes_from_who_is_of_the_same_job(
 def test_a_release_by_name_means_what_is_adopted(desk: Desk, service: Service) -> None:
     handle = acquire(service, Request("T"), patience=Patience(wait_seconds=0))
     targets = Targets(service)
-    assert targets.of_names(["T--00"]) == [whole(handle)._replace(names=("T--00",))]
+    assert targets.of_names(["T--00"]) == [whole(handle)]
     with service.state.transaction():
         service.handles.forget(handle.id, 1)
     (target,) = targets.of_names(["T--00"])

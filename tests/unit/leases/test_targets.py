@@ -131,9 +131,7 @@ class TestPaths:
 class TestNames:
     def test_names_mean_the_handles_that_hold_them(self, targets: Targets, held: Handle) -> None:
         assert targets.of_names(["T--01"]) == [ReleaseTarget(held.id, 1, ("T--01",))]
-        assert targets.of_names(["T--01", "T--00", "T--01"]) == [
-            ReleaseTarget(held.id, 1, ("T--01", "T--00"))
-        ]
+        assert targets.of_names(["T--01", "T--00", "T--01"]) == [whole(held)]
 
     def test_a_free_one_means_nothing(self, targets: Targets) -> None:
         assert targets.of_names(["T--02"]) == []
