@@ -226,7 +226,7 @@ def _refuse_work(handle: Handle) -> None:
 def _by_handle(held: Sequence[tuple[Handle, str]]) -> list[ReleaseTarget]:
     """One target for each handle: what is released together shares one limit of time.
 
-    All that a handle holds is the handle, so that a copy of its names file means what the file does.
+    All that a handle holds is the handle: a copy of its names file means what the file does.
     """
     handles = {handle.id: handle for handle, _ in held}
     names: dict[str, list[str]] = {}

@@ -115,8 +115,8 @@ class Handles:
         """The handle that holds a resource.
 
         Where `leasectl serve` and its clients share a state directory there are two: one for each
-        side of the connection. Then it is the one of the preferred backend. One that was only adopted,
-        by somebody who was killed before it could be given back, comes after all others.
+        side of the connection. Then it is the one of the preferred backend. One that was only
+        adopted, and that nobody came to give back, comes after all others.
         """
         where = (
             "WHERE id IN (SELECT handle FROM lease WHERE name = ?) "
