@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from leasectl.backends.contract import Patience
@@ -13,6 +15,7 @@ from leasectl.leases.release import release
 from leasectl.leases.service import Service
 from leasectl.leases.targets import Targets
 from leasectl.model import Handle, Request, whole
+from leasectl.state import shared_leases
 from tests.kit.desk import Desk
 from tests.kit.made_up_server import URL, Server, change_kind
 
@@ -79,10 +82,38 @@ def test_a_release_by_name_means_what_is_adopted(desk: Desk, service: Service) -
     assert release(service, target) == ("T--00",)
 
 
-def test_what_nobody_holds_is_left_out(desk: Desk, service: Service) -> None:
+def test_a_release_of_the_scope_means_what_is_adopted_and_tells_what_is_not(
+    desk: Desk, server: Server, tmp_path: Path
+) -> None:
+    service = desk.as_caller(desk.caller._replace(shared_dir=str(tmp_path)), URL)
+    taken_by(desk, Caller("another/2", "host"))
     taken_by(desk, desk.caller)
-    (handle,) = adopt(service, [*NAMES, "gone"], foreign=None)
-    assert handle.names == ("T--00",)
+    shared_leases.add(str(tmp_path), [*NAMES, "gone"])
+    found = Targets(service).of_scope_test()
+    (target,) = found.targets
+    assert sorted(found.stale) == ["T--00", "T--02"]
+    assert (found.foreign, found.unknown) == (["T--00"], ["gone"])
+    assert release(service, target) == ("T--01",)
+    assert shared_leases.listed(str(tmp_path)) == ["T--00", "T--02", "gone"]
+
+
+def test_where_only_the_handle_can_release_it_a_listed_name_stays_unknown(
+    desk: Desk, server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    service = desk.as_caller(desk.caller._replace(shared_dir=str(tmp_path)), URL)
+    taken_by(desk, desk.caller)
+    shared_leases.add(str(tmp_path), ["T--00"])
+    change_kind(monkeypatch, claims_by_identity=True)
+    assert Targets(service).of_scope_test() == ([], [], [], ["T--00"])
+
+
+def test_what_nobody_holds_is_left_out(desk: Desk, service: Service) -> None:
+    first, second = taken_by(desk, desk.caller), taken_by(desk, desk.caller)
+    (handle,) = adopt(service, ["T--00", "T--02", "gone"], foreign=None)
+    assert (handle.names, handle.adopted_claim) == (("T--00",), first.key)
+    release(service, whole(handle))
+    (handle,) = adopt(service, NAMES, foreign=None)
+    assert (handle.names, handle.adopted_claim) == (("T--01",), second.key)
 
 
 def test_what_is_another_jobs_is_an_error_or_told(desk: Desk, service: Service) -> None:

@@ -279,6 +279,21 @@ class TestAcquire:
         with pytest.raises(BackendUnreachable, match="nobody here had asked for that"):
             acquire(service, Request("T"), patience=Patience())
 
+    def test_a_wait_that_was_ended_here_is_cancelled_also_where_its_server_is_who_says_so(
+        self, server: Server, service: Service, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        def withdrawn(claimant: Claimant, journal: RecordJournal, patience: Patience) -> None:
+            journal.enqueuing()
+            with service.state.transaction():
+                service.handles.cancel(service.handles.require(journal.handle.id))
+            journal.gave_up()
+            raise Withdrawn("T: the request was released")
+
+        monkeypatch.setattr(server, "acquire", withdrawn)
+        with pytest.raises(Cancelled, match="the request was released"):
+            acquire(service, Request("T"), patience=Patience())
+        assert service.handles.ids() == set()
+
     def test_the_ttl_of_what_nobody_is_going_to_renew_counts_from_the_grant(
         self, server: Server, service: Service, monkeypatch: pytest.MonkeyPatch
     ) -> None:
@@ -309,6 +324,19 @@ class TestAcquire:
         with pytest.raises(StateUnwritable):
             acquire(service, wanted, patience=Patience())
         assert held(server) == ["T--01"]
+
+    def test_again_nothing_stays_listed_of_what_its_server_had_lost(
+        self, server: Server, desk: Desk, tmp_path: Path
+    ) -> None:
+        service = desk.as_caller(Caller("job/1", "host", str(tmp_path)), URL)
+        wanted = Request("T", scope="test", ttl_seconds=60.0)
+        handle = acquire(service, wanted, patience=Patience())
+        announce(service, handle)
+        list(PoolBackend.release(server, claim_key_of(handle), handle.names))
+        assert shared_leases.listed(str(tmp_path)) == ["T--00"]
+        again = reacquire(service, handle.id, patience=Patience())
+        assert again.names == ("T--01",)
+        assert shared_leases.listed(str(tmp_path)) == ["T--01"]
 
     def test_as_a_generator_it_is_the_same(self, server: Server, service: Service) -> None:
         with pytest.raises(StopIteration) as end:

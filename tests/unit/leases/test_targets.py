@@ -107,6 +107,30 @@ class TestPaths:
         with pytest.raises(CorruptState, match=advice):
             targets.of_path(state.names_path("T-forged"))
 
+    @pytest.mark.parametrize("is_bare", [True, False])
+    def test_so_it_is_by_its_id_alone_and_where_a_file_has_its_name(
+        self,
+        targets: Targets,
+        state: State,
+        tmp_path: Path,
+        monkeypatch: pytest.MonkeyPatch,
+        is_bare: bool,
+    ) -> None:
+        monkeypatch.chdir(tmp_path)
+        Path(state.names_path("T-forged")).write_text("T--00")
+        if not is_bare:
+            Path("T-forged").write_text("T--01")
+        with pytest.raises(CorruptState, match="T-forged lists T--00, but .* knows nothing of it"):
+            targets.of_path("T-forged" if is_bare else state.names_path("T-forged"))
+
+    @pytest.mark.parametrize("text", ["", "no name!"])
+    def test_a_file_there_that_lists_no_names_is_no_handle(
+        self, targets: Targets, state: State, text: str
+    ) -> None:
+        Path(state.names_path("T-odd")).write_text(text)
+        with pytest.raises(NotFound, match="T-odd"):
+            targets.of_path(state.names_path("T-odd"))
+
     def test_a_copy_means_its_names(
         self, targets: Targets, held: Handle, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
