@@ -76,15 +76,6 @@ def dead() -> Process:
 
 
 @pytest.fixture
-def alive() -> Iterator[Process]:
-    """Another process."""
-    pid = fork(signal.pause)
-    yield identify(pid)
-    os.kill(pid, signal.SIGKILL)
-    ending(pid)
-
-
-@pytest.fixture
 def without_pools(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
     """The server has none, so the records tell what happened."""
     change_kind(monkeypatch, has_pools=False)

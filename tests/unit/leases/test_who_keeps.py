@@ -2,28 +2,35 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
-from collections.abc import Sequence
-from typing import Callable
+from collections.abc import Iterator, Sequence
+from typing import Any, Callable
 
 import pytest
 
 from leasectl.backends.contract import Patience
-from leasectl.leases.acquire import acquire, acquire_served
+from leasectl.errors import LeaseError, NoLease
+from leasectl.leases.acquire import acquire, acquire_served, heedful, turn
 from leasectl.leases.announce import announce
 from leasectl.leases.delay import arm, leave_to_keeper
+from leasectl.leases.journal import RecordJournal
 from leasectl.leases.recovery import due
+from leasectl.leases.request import new_handle
 from leasectl.leases.service import Service
-from leasectl.model import Handle, Request, whole
+from leasectl.model import Claimant, Handle, Process, Request, whole
 from leasectl.state import keeper_process
 from leasectl.state.directory import State
-from leasectl.system.process import this_process
+from leasectl.system.named_pipe import NamedPipe
+from leasectl.system.poll import is_readable
+from leasectl.system.process import own_pid_namespace, this_process
 from tests.kit.desk import Desk
 from tests.kit.made_up_server import URL, Server
 
 # As they are: a desk has no keeper started.
 _ENSURE, _WAKE = keeper_process.ensure, keeper_process.wake
 _NO_PID = 1 << 22  # larger than any
+DEAD = this_process()._replace(start_time=1)
 
 
 class Keeper:
@@ -71,6 +78,13 @@ def keeper(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> Keeper:
 def granted(desk: Desk, *, guarded: bool = False) -> Handle:
     guard = this_process() if guarded else None
     return acquire(desk.service, Request("T"), patience=Patience(wait_seconds=0), guard=guard)
+
+
+def register(desk: Desk, process: Process) -> None:
+    """Have a process be the keeper, as far as anybody knows."""
+    with desk.state.transaction() as db:
+        row = (own_pid_namespace(), process.encode())
+        db.execute("INSERT INTO keeper (pid_namespace, process) VALUES (?, ?)", row)
 
 
 class TestAnAcquisition:
@@ -124,6 +138,105 @@ class TestAnAnnouncement:
     def test_of_what_nobody_guards_needs_none(self, desk: Desk, keeper: Keeper) -> None:
         announce(desk.service, granted(desk))
         assert (keeper.wakes, keeper.starts) == (0, 0)
+
+
+class TestAWait:
+    """For the embedded pool, behind others who may not come when they could."""
+
+    @pytest.fixture
+    def patience(self, desk: Desk) -> Patience:
+        waiting = new_handle(desk.service, Request("T"), "T-waits")
+        return heedful(desk.service, waiting, Patience(wait_seconds=5.0))
+
+    def call(self, patience: Patience) -> Process | None:
+        assert patience.see_to_witness is not None
+        return patience.see_to_witness()
+
+    def test_is_as_long_as_it_was_to_be(self, patience: Patience) -> None:
+        assert patience.wait_seconds == 5.0
+
+    @pytest.mark.parametrize("is_there", [True, False])
+    def test_calls_a_keeper_which_is_started_where_there_is_none(
+        self, desk: Desk, keeper: Keeper, patience: Patience, is_there: bool
+    ) -> None:
+        keeper.is_there = is_there
+        with contextlib.closing(NamedPipe(desk.state.witness_pipe, shared=True)) as pipe:
+            self.call(patience)
+            assert is_readable(pipe.fd, 0)
+        assert keeper.starts == (0 if is_there else 1)
+
+    def test_hears_which_one_that_is(
+        self, desk: Desk, keeper: Keeper, patience: Patience, alive: Process
+    ) -> None:
+        assert self.call(patience) is None
+        register(desk, alive)
+        assert self.call(patience) == alive
+
+    def test_goes_on_where_none_can_be_started(self, keeper: Keeper, patience: Patience) -> None:
+        def look() -> None:
+            raise LeaseError("no process could be forked")
+
+        keeper.look = look
+        assert self.call(patience) is None
+        assert keeper.starts == 1
+
+    def test_heeds_whoever_was_granted_a_lease_and_has_told_nobody_yet(
+        self, desk: Desk, keeper: Keeper, patience: Patience
+    ) -> None:
+        desk.pool(1, "U")
+        assert list(patience.watched()) == []
+        acquire(desk.service, Request("U"), patience=Patience(wait_seconds=0))
+        assert list(patience.watched()) == []
+        handle = granted(desk)
+        assert list(patience.watched()) == [this_process()]
+        register(desk, DEAD)
+        assert list(patience.watched()) == [this_process(), DEAD]
+        announce(desk.service, handle)
+        assert list(patience.watched()) == [DEAD]
+
+    def test_puts_right_what_the_dead_have_left(
+        self, desk: Desk, keeper: Keeper, patience: Patience
+    ) -> None:
+        handle = granted(desk)
+        with desk.state.transaction() as db:
+            db.execute("UPDATE handle SET waiter = ? WHERE id = ?", (DEAD.encode(), handle.id))
+        patience.recover()
+        assert desk.held() == {}
+
+    def of_a_client(
+        self, service: Service, patience: Patience, monkeypatch: pytest.MonkeyPatch
+    ) -> Patience:
+        """With which patience a client of a server is put in the queue."""
+        seen: list[Patience] = []
+
+        def wait(claimant: Claimant, journal: RecordJournal, patience: Patience) -> Iterator[Any]:
+            seen.append(patience)
+            yield from ()
+            raise NoLease("as made up")
+
+        with monkeypatch.context() as patch, pytest.raises(NoLease):
+            patch.setattr(service.backend_at(service.backend_url, ""), "turn", wait)
+            next(turn(service, Request("T"), handle_id="T-client", patience=patience))
+        (found,) = seen
+        return found
+
+    def test_of_a_client_heeds_the_same_and_needs_no_descriptor_for_the_keeper(
+        self, desk: Desk, keeper: Keeper, monkeypatch: pytest.MonkeyPatch, alive: Process
+    ) -> None:
+        patience = self.of_a_client(desk.service, Patience(wait_seconds=5.0), monkeypatch)
+        assert patience.wait_seconds == 5.0
+        granted(desk)
+        assert list(patience.watched()) == [this_process()]
+        assert self.call(patience) is None
+        register(desk, alive)
+        assert self.call(patience) == this_process()
+
+    def test_of_a_client_for_a_server_is_left_to_that(
+        self, desk: Desk, keeper: Keeper, server: Server, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        patience = Patience(wait_seconds=5.0)
+        service = desk.as_caller(desk.caller, URL)
+        assert self.of_a_client(service, patience, monkeypatch) == patience
 
 
 class TestADelayedRelease:

@@ -1,0 +1,165 @@
+"""leasectl.leases.recovery: what the dead have left, and who puts it right."""
+
+from __future__ import annotations
+
+import pytest
+
+from leasectl.backends.contract import Patience
+from leasectl.errors import BackendUnreachable
+from leasectl.leases import recovery
+from leasectl.leases.acquire import acquire
+from leasectl.leases.announce import announce
+from leasectl.leases.recovery import due, is_abandoned, left, recover, release_abandoned
+from leasectl.leases.service import Service
+from leasectl.model import Handle, Process, ReleaseTarget, Request, whole
+from leasectl.state import keeper_process, leftovers
+from leasectl.state.directory import State
+from leasectl.system.process import own_pid_namespace, this_process
+from tests.kit.desk import Desk
+from tests.kit.made_up_server import URL, Server
+
+DEAD = this_process()._replace(start_time=1)
+NO_WAIT = Patience(wait_seconds=0)
+
+
+@pytest.fixture
+def kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A keeper is there."""
+    monkeypatch.setattr(keeper_process, "is_kept", lambda state: True)
+
+
+@pytest.fixture
+def started(monkeypatch: pytest.MonkeyPatch) -> list[State]:
+    """For which state directories a keeper was to be there."""
+    started: list[State] = []
+    monkeypatch.setattr(keeper_process, "ensure", started.append)
+    return started
+
+
+def of_the_dead(desk: Desk, service: Service | None = None, *, guarded: bool = True) -> Handle:
+    """A handle whose guard has ended; or one whose command has, before it told anybody."""
+    service = service or desk.service
+    handle = acquire(service, Request("T"), patience=NO_WAIT)
+    if guarded:
+        announce(service, handle)
+    with desk.state.transaction() as db:
+        who = "guard" if guarded else "waiter"
+        db.execute(
+            f"UPDATE handle SET {who} = ?, watched = 1 WHERE id = ?", (DEAD.encode(), handle.id)
+        )
+    return service.handles.require(handle.id)
+
+
+class TestBesideAKeeper:
+    @pytest.fixture
+    def handles(self, desk: Desk, kept: None) -> list[Handle]:
+        """What a dead guard had, and what a dead command had that told nobody."""
+        desk.pool(2)
+        return [of_the_dead(desk), of_the_dead(desk, guarded=False)]
+
+    def test_only_what_nobody_was_told_of_goes_back_with_any_command(
+        self, desk: Desk, handles: list[Handle]
+    ) -> None:
+        recover(desk.service)
+        assert list(desk.held().values()) == [handles[0].id]
+
+    def test_all_goes_back_before_somebody_looks(self, desk: Desk, handles: list[Handle]) -> None:
+        release_abandoned(desk.service)
+        assert desk.held() == {}
+
+    def test_whose_record_has_gone_meanwhile_is_nobodys(
+        self, desk: Desk, handles: list[Handle], monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        ids = ["T-gone", *(each.id for each in handles)]
+        monkeypatch.setattr(leftovers, "ids_of_the_dead", lambda *_, **__: ids)
+        release_abandoned(desk.service)
+        assert desk.held() == {}
+
+
+class TestWithoutAKeeper:
+    def test_what_is_due_goes_back_and_what_is_left_gets_one(
+        self, desk: Desk, started: list[State]
+    ) -> None:
+        desk.pool(2)
+        handle = desk.acquire(guard=this_process())
+        of_the_dead(desk)
+        started.clear()
+        recover(desk.service)
+        assert list(desk.held().values()) == [handle.id]
+        assert started == [desk.state]
+
+    def test_where_nothing_is_left_none_is_started(self, desk: Desk, started: list[State]) -> None:
+        desk.pool(1)
+        of_the_dead(desk)
+        started.clear()
+        recover(desk.service)
+        assert desk.held() == {}
+        assert started == []
+
+    def test_what_is_on_a_server_is_left_to_the_next_one(
+        self, desk: Desk, server: Server, started: list[State]
+    ) -> None:
+        desk.pool(1)
+        service = desk.as_caller(desk.caller, URL)
+        there = [of_the_dead(desk, service), of_the_dead(desk, service, guarded=False)]
+        of_the_dead(desk)
+        started.clear()
+        release_abandoned(service)
+        assert server.asked == []
+        assert {each.id for each in service.handles.active()} == {each.id for each in there}
+        assert started == [desk.state]
+
+    def test_what_can_not_go_back_now_is_left_to_the_next_one(
+        self, desk: Desk, started: list[State], monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        def release(service: Service, target: ReleaseTarget) -> tuple[str, ...]:
+            raise BackendUnreachable("no answer")
+
+        desk.pool(1)
+        handle = of_the_dead(desk)
+        started.clear()
+        monkeypatch.setattr(recovery, "release", release)
+        recover(desk.service)
+        assert desk.record(handle) == handle
+        assert started == [desk.state]
+
+    @pytest.mark.parametrize("is_guarded", [True, False])
+    def test_a_killed_one_is_forgotten_when_nobody_needs_another(
+        self, desk: Desk, is_guarded: bool
+    ) -> None:
+        desk.pool(1)
+        desk.acquire(guard=this_process() if is_guarded else None)
+        with desk.state.transaction() as db:
+            row = (own_pid_namespace(), DEAD.encode())
+            db.execute("INSERT INTO keeper (pid_namespace, process) VALUES (?, ?)", row)
+        recover(desk.service)
+        assert keeper_process.registered(desk.state) == (DEAD if is_guarded else None)
+
+
+def test_who_is_abandoned_has_nobody_left_who_uses_or_waits(desk: Desk) -> None:
+    desk.pool(1)
+    us = this_process()
+    handle = acquire(desk.service, Request("T"), patience=NO_WAIT)
+    assert not is_abandoned(desk.service, handle)
+    assert is_abandoned(desk.service, handle._replace(guard=DEAD))
+    assert not is_abandoned(desk.service, handle._replace(guard=us))
+    # Of another waiter than the record's it isn't known whether it has told meanwhile.
+    assert not is_abandoned(desk.service, handle._replace(waiter=DEAD))
+    with desk.state.transaction() as db:
+        db.execute("UPDATE handle SET waiter = ?", (DEAD.encode(),))
+    assert is_abandoned(desk.service, handle._replace(waiter=DEAD))
+    assert not is_abandoned(desk.service, handle._replace(waiter=DEAD, acquisition=2))
+
+
+@pytest.mark.parametrize(
+    ("runner", "by"), [(None, "guard"), (DEAD, "guard"), (this_process(), "run")]
+)
+def test_of_a_run_that_lives_whoever_is_first_does_what_it_is_about_to_do(
+    desk: Desk, runner: Process | None, by: str
+) -> None:
+    desk.pool(1)
+    handle = of_the_dead(desk)
+    with desk.state.transaction() as db:
+        db.execute("UPDATE handle SET runner = ?", (runner and runner.encode(),))
+    assert left(desk.record(handle)) == whole(handle)._replace(by=by)  # type: ignore[arg-type]
+    assert due(desk.service) == [whole(handle)._replace(by=by)]  # type: ignore[arg-type]
