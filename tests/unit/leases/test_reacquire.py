@@ -13,9 +13,11 @@ from leasectl.backends.contract import Patience
 from leasectl.errors import Cancelled, InvalidRequest, NoLease, NotAllowed, NotFound
 from leasectl.leases.announce import announce, take_back
 from leasectl.leases.delay import arm
+from leasectl.leases.journal import RecordJournal
 from leasectl.leases.reacquire import reacquire
 from leasectl.leases.recovery import due, recover
 from leasectl.leases.release import finish, release
+from leasectl.leases.request import drawn
 from leasectl.model import Handle, ReleaseTarget, Request, whole
 from leasectl.state.directory import State
 from leasectl.system.process import this_process
@@ -288,15 +290,34 @@ class TestADelayedRelease:
     def test_is_drawn_anew_by_each_where_it_is_between_two_times(self, desk: Desk) -> None:
         desk.pool(1)
         handle = desk.acquire(Request("T", release_between_seconds=(100.0, 200.0)))
-        drawn = set()
+        times = set()
         for _ in range(5):
             handle = desk.reacquire(handle)
             after = handle.request.release_after_seconds
             assert after is not None
             assert 100.0 <= after <= 200.0
             assert handle.release_at == desk.time.clock.elapsed() + after
-            drawn.add(after)
-        assert len(drawn) > 1
+            times.add(after)
+        assert len(times) > 1
+
+    @pytest.mark.parametrize("before", [None, (100.0, 200.0)])
+    @pytest.mark.parametrize("armed", [None, (20.0, 40.0)])
+    def test_that_is_armed_while_one_is_drawn_goes_before_that(
+        self,
+        desk: Desk,
+        before: tuple[float, float] | None,
+        armed: tuple[float, float] | None,
+    ) -> None:
+        desk.pool(1)
+        request = Request("T", release_after_seconds=150.0, release_between_seconds=before)
+        handle = desk.acquire(request)
+        again = handle._replace(request=drawn(handle.request))
+        journal = RecordJournal(desk.service, again, again=lambda current: None)
+        arm(desk.service, whole(handle), 30.0, between=armed)
+        journal.enqueuing()
+        found = desk.record(handle).request
+        assert (found.release_after_seconds, found.release_between_seconds) == (30.0, armed)
+        assert journal.handle.request == found
 
     @pytest.mark.parametrize("capacity", [1, 2], ids=["same name", "another name"])
     @pytest.mark.parametrize("names", [None, ("T--00",)], ids=["whole", "by name"])

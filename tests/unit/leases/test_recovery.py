@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
+
 import pytest
 
 from leasectl.backends.contract import Patience
@@ -14,6 +17,7 @@ from leasectl.leases.service import Service
 from leasectl.model import Handle, Process, ReleaseTarget, Request, whole
 from leasectl.state import keeper_process, leftovers
 from leasectl.state.directory import State
+from leasectl.state.pipes import listen
 from leasectl.system.process import own_pid_namespace, this_process
 from tests.kit.desk import Desk
 from tests.kit.made_up_server import URL, Server
@@ -66,6 +70,14 @@ class TestBesideAKeeper:
     def test_all_goes_back_before_somebody_looks(self, desk: Desk, handles: list[Handle]) -> None:
         release_abandoned(desk.service)
         assert desk.held() == {}
+
+    def test_with_that_go_the_pipes_that_nobody_reads_any_more(
+        self, desk: Desk, handles: list[Handle]
+    ) -> None:
+        os.mkfifo(desk.state.waiter_pipe("T-killed.1"))
+        with contextlib.closing(listen(desk.state.waiter_pipe("T-waits.1"))):
+            release_abandoned(desk.service)
+            assert os.listdir(desk.directory / "waiters") == ["T-waits.1"]
 
     def test_whose_record_has_gone_meanwhile_is_nobodys(
         self, desk: Desk, handles: list[Handle], monkeypatch: pytest.MonkeyPatch

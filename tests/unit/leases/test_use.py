@@ -21,9 +21,11 @@ from leasectl.leases.caller import Caller
 from leasectl.leases.marks import Answered, encode_mark
 from leasectl.leases.release import finish, release
 from leasectl.leases.use import unuse, use
-from leasectl.model import Handle, ReleaseTarget, Request, whole
+from leasectl.model import Handle, OnReclaim, ReleaseTarget, Request, whole
+from leasectl.state import keeper_process
 from leasectl.state.uses import Uses
 from tests.kit.desk import Desk
+from tests.kit.made_up_server import URL, Server
 from tests.kit.reclaiming import Operator
 
 TWO = Request("T", count=2)
@@ -302,6 +304,31 @@ class TestAnAnswerForTheHolder:
         operator.mark(handle)
         answer_for_holder(desk.service, whole(handle))
         assert operator.states() == {"T--00": said, "T--01": said}
+
+    @pytest.mark.parametrize("is_ready", [True, False])
+    def test_that_is_ready_has_a_keeper_which_takes_it_off_once_it_has_ended(
+        self, desk: Desk, server: Server, monkeypatch: pytest.MonkeyPatch, is_ready: bool
+    ) -> None:
+        desk.service = desk.as_caller(desk.caller, URL)
+        on_reclaim: OnReclaim = "release" if is_ready else "keep"
+        handle = desk.acquire(Request("T", ttl_seconds=60.0, on_reclaim=on_reclaim))
+        Operator(server.notes).mark(handle)
+        told: list[str] = []
+        monkeypatch.setattr(keeper_process, "ensure", lambda _: told.append("is there"))
+        monkeypatch.setattr(keeper_process, "wake", lambda _: told.append("is woken"))
+        assert not desk.service.handles.any_watched()
+        answer_for_holder(desk.service, whole(handle))
+        assert told == (["is there", "is woken"] if is_ready else [])
+        assert desk.service.handles.any_watched() == is_ready
+
+    def test_and_its_end_are_told(self, desk: Desk, operator: Operator) -> None:
+        handle = desk.acquire(Request("T", on_reclaim="release"))
+        operator.mark(handle)
+        answer_for_holder(desk.service, whole(handle))
+        desk.time.advance(100)
+        answer_for_holder(desk.service, whole(handle))
+        told = [each.reason for each in desk.service.events.read() if each.handle == handle.id]
+        assert told[-2:] == ["answered ready", "its mark has ended (the last answer was ready)"]
 
     def test_is_left_to_its_script(self, desk: Desk, operator: Operator) -> None:
         handle = desk.acquire(TWO._replace(on_reclaim="answer"))

@@ -16,6 +16,7 @@ from leasectl.leases.announce import announce
 from leasectl.leases.delay import arm, leave_to_keeper
 from leasectl.leases.journal import RecordJournal
 from leasectl.leases.recovery import due
+from leasectl.leases.release import release
 from leasectl.leases.request import new_handle
 from leasectl.leases.service import Service
 from leasectl.model import Claimant, Handle, Process, Request, whole
@@ -265,6 +266,14 @@ class TestADelayedRelease:
         keeper.look = lambda: seen.append(desk.state.is_changing)
         arm(desk.service, whole(handle), 10)
         assert seen == [False]
+
+    def test_of_what_goes_while_a_keeper_is_started_is_nobodys_either(
+        self, desk: Desk, keeper: Keeper, handle: Handle
+    ) -> None:
+        keeper.look = lambda: release(desk.service, whole(handle))
+        assert not arm(desk.service, whole(handle), 10)
+        assert desk.record(handle).request.release_after_seconds is None
+        assert desk.service.handles.timers.armed() == []
 
     def test_of_what_has_gone_is_nobodys(self, desk: Desk, keeper: Keeper, handle: Handle) -> None:
         assert not arm(desk.service, whole(handle)._replace(acquisition=2), 10)
