@@ -49,6 +49,22 @@ class TestAcquire:
         assert lease.holder_identity == handle.holder_identity
         assert desk.names_file(handle) == "T--00"
 
+    def test_of_several_types_it_says_from_which_it_is(self, desk: Desk) -> None:
+        desk.pool(1)
+        desk.pool(2, "U")
+        either = Request("T", other_types=("U",))
+        handles = [desk.acquire(each) for each in (either, either, Request("U"))]
+        assert [(each.names, each.granted_type, each.type) for each in handles] == [
+            (("T--00",), "T", "T"),
+            (("U--00",), "U", "U"),
+            (("U--01",), None, "U"),
+        ]
+
+    def test_of_several_types_it_is_the_first_where_nobody_says(self, desk: Desk) -> None:
+        service = desk.as_caller(desk.caller, "none:")
+        either = Request("T", other_types=("U",))
+        assert acquire(service, either, patience=Patience()).granted_type == "T"
+
     def test_what_is_recorded_is_what_the_pool_says(self, desk: Desk) -> None:
         desk.pool(3)
         handle = desk.acquire(Request("T", count=2, labels=(("a", "b"),), ttl_seconds=60))

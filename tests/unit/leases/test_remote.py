@@ -153,16 +153,43 @@ def test_there_who_gives_up_has_waited_since_it_was_queued_or_as_it_says(
 
 
 @pytest.mark.usefixtures("without_pools")
+@pytest.mark.parametrize("is_left_to_keeper", [False, True])
 def test_there_who_gives_up_by_itself_has_waited_since_it_asked(
-    service: Service, desk: Desk
+    service: Service, desk: Desk, is_left_to_keeper: bool
 ) -> None:
     journal = RecordJournal(service, new_handle(service, Request("T"), "T-new"))
     journal.enqueuing()
     desk.time.advance(5)
+    if is_left_to_keeper:
+        journal.to_undo()
+        journal.leave_to_keeper("why")
     journal.gave_up("why")
     told = StateEventLog(service.state, backend=URL).read()
-    waits = [(each.kind, each.wait_seconds) for each in told]
-    assert waits == [("queued", None), ("gave up", 5.0)]
+    waits = [(each.kind, each.wait_seconds, each.reason) for each in told]
+    assert waits == [("queued", None, ""), ("gave up", 5.0, "why")]
+
+
+@pytest.mark.usefixtures("without_pools")
+def test_there_who_was_granted_has_not_given_up_when_that_goes_back(service: Service) -> None:
+    journal = RecordJournal(service, new_handle(service, Request("T"), "T-new"))
+    journal.enqueuing()
+    journal.granted([remote_lease(journal.handle, "T--00", 5.0)])
+    journal.gave_up("why")
+    told = [each.kind for each in StateEventLog(service.state, backend=URL).read()]
+    assert told == ["queued", "granted"]
+    assert service.handles.load("T-new") is None
+
+
+@pytest.mark.usefixtures("without_pools")
+def test_there_who_is_granted_has_waited_since_it_asked(service: Service, desk: Desk) -> None:
+    desk.time.advance(3)
+    journal = RecordJournal(service, new_handle(service, Request("T"), "T-new"))
+    journal.enqueuing()
+    desk.time.advance(5)
+    journal.granted([remote_lease(journal.handle, "T--00", desk.time.clock.wall())])
+    told = StateEventLog(service.state, backend=URL).read()
+    waits = [(each.kind, each.names, each.wait_seconds) for each in told]
+    assert waits == [("queued", (), None), ("granted", ("T--00",), 5.0)]
 
 
 def test_of_what_is_granted_by_name_only_all_else_is_unknown(handle: Handle) -> None:
