@@ -8,11 +8,19 @@ import pytest
 
 from leasectl.engines.etcd.key_values import LONGEST_SHOWN
 from leasectl.engines.notes import LONGEST_NOTE
-from leasectl.leases.marks import Mark, MarkState, encode_mark, new_mark, parse_mark
+from leasectl.leases.marks import (
+    Mark,
+    MarkState,
+    encode_mark,
+    new_mark,
+    parse_mark,
+    taken_off_in_words,
+)
 
 pytestmark = pytest.mark.once
 
 MARK = Mark("0123456789abcdef", "ops@desk", "marked", 360.0, 1_700_000_000.5)
+YEARS = 2 * 3660 * 86400.0
 
 
 def written(**fields: object) -> str:
@@ -50,6 +58,20 @@ def test_a_note_as_long_as_one_may_be_is_read() -> None:
     assert parse_mark(longest + " ") is None
 
 
+@pytest.mark.parametrize("seconds", [0, 0.5, YEARS])
+def test_it_may_be_good_for_so_long(seconds: float) -> None:
+    assert parse_mark(written(seconds=seconds)) == MARK._replace(seconds=seconds)
+
+
+def test_of_one_that_is_taken_off_is_told_why_and_what_was_answered_last() -> None:
+    told = [taken_off_in_words(MARK), taken_off_in_words(MARK.answered("keep"), has_ended=True)]
+    assert told == [
+        "asked for no more (no answer)",
+        "its mark has ended (the last answer was keep)",
+    ]
+    assert taken_off_in_words(None) == ""
+
+
 def test_the_longest_fits_into_a_note() -> None:
     mark = new_mark("\U0001f600" * 500, seconds=1 / 3, now=1 / 3)
     assert len(encode_mark(mark)) <= min(LONGEST_NOTE, LONGEST_SHOWN)
@@ -77,6 +99,8 @@ def test_the_longest_fits_into_a_note() -> None:
         written(state=["ready"]),
         written(state=True),
         written(seconds=-1),
+        written(seconds=-0.5),
+        written(seconds=YEARS + 1),
         written(seconds=1e300),
         written(seconds=float("nan")),
         written(seconds=float("inf")),
