@@ -107,17 +107,19 @@ class Desk:
         eventually(lambda: ending.done() or set(self.tickets()) - before)
         return ending
 
-    def put_ticket(self, number: int, process: Process | None = None) -> None:
-        """Put a ticket of a waiter that never comes at the end of the queue of T.
+    def put_ticket(self, number: int, process: Process | None = None, pool_type: str = "T") -> None:
+        """Put a ticket of a waiter that never comes at the end of the queue of a pool.
 
         Args:
             number: Its own, higher than all before.
             process: That waits with it, as far as anybody knows.
+            pool_type: Whose queue.
         """
-        self.state.db.execute("UPDATE pool SET last_ticket = ? WHERE type = 'T'", (number,))
+        owner = f"T-{number}"
+        self.state.db.execute("UPDATE pool SET last_ticket = ? WHERE type = ?", (number, pool_type))
         self.state.db.execute(
-            "INSERT INTO ticket VALUES ('T', ?, ?, ?, 1, 0, ?, 'nobody-listens')",
-            (number, f"T-{number}", f"job/1/host/T-{number}", process and process.encode()),
+            "INSERT INTO ticket VALUES (?, ?, ?, ?, 1, 0, ?, 'nobody-listens')",
+            (pool_type, number, owner, f"job/1/host/{owner}", process and process.encode()),
         )
 
     def tickets(self) -> list[int]:

@@ -86,6 +86,16 @@ def test_it_stays_for_others_who_hold_it_or_wait(desk: Desk, pool: PoolOnDemand)
     assert desk.service.values.get(round_key(WORK)) is not None
 
 
+def test_it_stays_also_while_somebody_only_waits(desk: Desk, pool: PoolOnDemand) -> None:
+    pool.make()
+    desk.put_ticket(1, this_process(), WORK)
+    assert is_needed(desk.service.pools, WORK)
+    desk.service.values.change([ValueChange(round_key(WORK), b"1", None)])
+    assert remove_unused(desk.service.backend_at("local:", ""), WORK)
+    assert pools(desk) == [WORK]
+    assert desk.service.values.get(round_key(WORK)) is not None
+
+
 def test_who_never_needed_it_takes_nothing_away(desk: Desk, pool: PoolOnDemand) -> None:
     desk.service.pools.create_pool(WORK, [WORK])
     pool.leave()
