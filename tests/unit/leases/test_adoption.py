@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from leasectl.backends.contract import Patience
-from leasectl.errors import NotAllowed
+from leasectl.errors import CorruptState, NotAllowed
 from leasectl.leases.acquire import acquire
 from leasectl.leases.adoption import adopt, is_resource
 from leasectl.leases.caller import Caller
@@ -95,6 +95,15 @@ def test_a_release_of_the_scope_means_what_is_adopted_and_tells_what_is_not(
     assert (found.foreign, found.unknown) == (["T--00"], ["gone"])
     assert release(service, target) == ("T--01",)
     assert shared_leases.listed(str(tmp_path)) == ["T--00", "T--02", "gone"]
+
+
+def test_of_a_lost_record_of_what_its_server_has_not_the_pools_are_not_made_anew(
+    service: Service,
+) -> None:
+    path = Path(service.state.names_path("T-lost"))
+    path.write_text("gone--00")
+    with pytest.raises(CorruptState, match="its log was lost, or somebody put a copy there"):
+        Targets(service).of_path(str(path))
 
 
 def test_where_only_the_handle_can_release_it_a_listed_name_stays_unknown(

@@ -13,6 +13,7 @@ from leasectl.errors import BackendUnreachable
 from leasectl.leases.properties import (
     LONGEST_VARIABLE,
     PropertyVariables,
+    as_json,
     as_variables,
     is_variable,
     properties_by_name,
@@ -32,6 +33,11 @@ def test_all_of_it_is_json_by_name() -> None:
         "a": {"region": "eu", "text": 'quoted "ü"'},
         "b": {},
     }
+
+
+def test_it_is_one_line_that_people_can_read() -> None:
+    assert as_json({"a": (("text", "ü"),), "b": ()}) == '{"a": {"text": "ü"}, "b": {}}'
+    assert as_json({"a": (), "b": ()}) == '{"a": {}, "b": {}}'
 
 
 @pytest.mark.parametrize("names", [[], ["a"], ["a", "b--00"]])

@@ -10,7 +10,7 @@ from leasectl.backends import kinds
 from leasectl.errors import InvalidRequest, NotSupported, StateUnwritable
 from leasectl.leases.caller import Caller
 from leasectl.leases.journal import RecordJournal
-from leasectl.leases.request import check_request, claimant_of, new_handle
+from leasectl.leases.request import check_request, claimant_of, draw_start_delay, new_handle
 from leasectl.leases.service import Service
 from leasectl.model import Request
 from leasectl.state.handles import renews_itself
@@ -40,6 +40,13 @@ class TestLimits:
         new_handle(desk.service, Request("T", name="T--00"), "T-1")
         with pytest.raises(InvalidRequest, match="leave out --count"):
             new_handle(desk.service, Request("T", 2, name="T--00"), "T-1")
+
+
+def test_how_long_to_hold_a_lease_back_is_drawn_up_to_the_longest() -> None:
+    assert draw_start_delay(0.0) == 0.0
+    drawn = {draw_start_delay(0.5) for _ in range(9)}
+    assert len(drawn) > 1
+    assert 0.0 <= min(drawn) < max(drawn) <= 0.5
 
 
 class TestWhereAServerHasOneTtlForAll:

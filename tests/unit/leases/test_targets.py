@@ -14,6 +14,7 @@ from leasectl.leases.acquire import acquire
 from leasectl.leases.announce import announce
 from leasectl.leases.caller import Caller
 from leasectl.leases.release import release
+from leasectl.leases.request import new_handle
 from leasectl.leases.service import Service
 from leasectl.leases.targets import Targets, read_names
 from leasectl.model import Handle, Process, ReleaseTarget, Request, whole
@@ -123,13 +124,15 @@ class TestPaths:
         with pytest.raises(CorruptState, match=r"T-forged lists T--00, but .* knows nothing"):
             targets.of_path("T-forged" if is_bare else state.names_path("T-forged"))
 
-    @pytest.mark.parametrize("text", ["", "no name!"])
-    def test_a_file_there_that_lists_no_names_is_no_handle(
-        self, targets: Targets, state: State, text: str
+    @pytest.mark.parametrize(
+        ("name", "text"), [("T-odd", ""), ("T-odd", "no name!"), ("an odd one", "T--00")]
+    )
+    def test_a_file_there_is_no_handle_unless_it_lists_names_and_has_one(
+        self, targets: Targets, state: State, name: str, text: str
     ) -> None:
-        Path(state.names_path("T-odd")).write_text(text)
-        with pytest.raises(NotFound, match="T-odd"):
-            targets.of_path(state.names_path("T-odd"))
+        Path(state.names_path(name)).write_text(text)
+        with pytest.raises(NotFound, match=name):
+            targets.of_path(state.names_path(name))
 
     def test_a_copy_means_its_names(
         self, targets: Targets, held: Handle, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -175,6 +178,17 @@ def test_everything_is_what_is_not_released(targets: Targets, held: Handle, cli:
         release(service, whole(cli.hold("T")))
     other = cli.hold("T")
     assert sorted(targets.of_everything()) == sorted([whole(held), whole(other)])
+
+
+def test_of_everything_those_come_first_that_would_get_what_the_others_give_back(
+    state: State, targets: Targets, held: Handle
+) -> None:
+    service = Service(state, backend_url="local:", caller=CALLER)
+    waiting = [new_handle(service, Request("T"), handle_id) for handle_id in ("A-1", "Z-1")]
+    with state.transaction():
+        for each in waiting:
+            service.handles.create(each, remote=False)
+    assert targets.of_everything() == [*map(whole, waiting), whole(held)]
 
 
 class TestWork:
@@ -231,6 +245,30 @@ class TestNamesFiles:
         (tmp_path / "copy").write_text("a")
         (tmp_path / "link").symlink_to("copy")
         assert read_names(str(tmp_path / "link")) == ["a"]
+
+    @pytest.mark.parametrize("text", ["a\n\nb", "\n", "a b", "a\n\x1b[2J\n", "a\r\n"])
+    def test_what_lists_something_else_is_none(self, tmp_path: Path, text: str) -> None:
+        path = tmp_path / "copy"
+        path.write_bytes(text.encode())
+        with pytest.raises(CorruptState, match="something else than lease names"):
+            read_names(str(path))
+
+    def test_a_file_of_a_mebibyte_is_too_long_whatever_it_lists(self, tmp_path: Path) -> None:
+        path = tmp_path / "long"
+        names = ["a" * 63] * (1 << 14)
+        text = "\n".join(names)
+        path.write_text(text)
+        assert read_names(str(path)) == names
+        path.write_text(text + "\n")
+        with pytest.raises(CorruptState):
+            read_names(str(path))
+
+    def test_anothers_is_not_read(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        path = tmp_path / "copy"
+        path.write_text("a")
+        monkeypatch.setattr(os, "geteuid", lambda: os.getuid() + 1)
+        with pytest.raises(NotAllowed, match=f"belongs to user {os.getuid()}"):
+            read_names(str(path))
 
     def test_a_huge_file_is_refused_unread(self, tmp_path: Path) -> None:
         path = tmp_path / "huge"
