@@ -1,4 +1,4 @@
-"""Release by force of what a `run` has that can't be seen: in a container beside this one."""
+"""leasectl.leases.release_forced: what is ended, for whom it is kept how long, and who is told."""
 
 from __future__ import annotations
 
@@ -8,15 +8,23 @@ import pytest
 
 from leasectl.backends.contract import Patience
 from leasectl.engines.local.pools import LocalPools
-from leasectl.errors import Cancelled, InvalidRequest, LeaseLost, NotAllowed, NotSupported
+from leasectl.errors import (
+    Cancelled,
+    InvalidRequest,
+    LeaseLost,
+    NotAllowed,
+    NotFound,
+    NotSupported,
+)
 from leasectl.leases.acquire import acquire
 from leasectl.leases.announce import announce
 from leasectl.leases.release import release
-from leasectl.leases.release_forced import check_reason, release_by_force
+from leasectl.leases.release_forced import Forced, check_reason, release_by_force
 from leasectl.model import Handle, Request, whole
 from leasectl.state.pipes import listen
 from leasectl.system.process import this_process
 from tests.kit.desk import Desk
+from tests.kit.made_up_server import URL, Server
 
 ELSEWHERE = this_process()._replace(pid_namespace=1)
 
@@ -65,6 +73,74 @@ def test_one_that_listens_is_told_and_waited_for_until_it_ends(desk: Desk, handl
     (forced,) = release_by_force(desk.service, handle.names, reason="")
     assert forced.has_run is False
     assert is_free(desk)
+
+
+def test_of_what_is_free_nothing_is_said_and_of_each_lease_once(desk: Desk) -> None:
+    desk.pool(2)
+    handle = desk.acquire()
+    found = release_by_force(desk.service, ["T--01", "T--00", "T--00"], reason="")
+    assert found == [Forced("T--00", handle.holder_identity, False, 0.0)]
+    assert desk.held() == {}
+    record = desk.record(handle)
+    assert (record.lost, record.lost_reason) == (True, "released by force by job/1")
+
+
+def test_with_one_that_is_none_of_them_no_lease_is_ended(desk: Desk, handle: Handle) -> None:
+    with pytest.raises(NotFound, match='no resource "gone"; list them with: leasectl status'):
+        release_by_force(desk.service, [*handle.names, "gone"], reason="")
+    assert desk.record(handle) == handle
+
+
+def test_of_what_is_kept_still_it_is_said_who_had_ended_it_before(desk: Desk) -> None:
+    desk.pool(1)
+    handle = desk.acquire(Request("T", ttl_seconds=60.0))
+    desk.time.advance(20.0)
+    first = Forced("T--00", handle.holder_identity, False, 40.0)
+    assert release_by_force(desk.service, handle.names, reason="stuck") == [first]
+    desk.time.advance(10.0)
+    again = release_by_force(desk.service, handle.names, reason="now!")
+    told = "released by force by job/1: stuck"
+    assert again == [first._replace(free_in_seconds=30.0, ended_before=told)]
+    assert desk.record(handle).lost_reason == told
+
+
+@pytest.mark.parametrize("ttl", [None, 60.0])
+def test_a_guard_alone_is_waited_for_only_until_the_ttl_is_over(
+    desk: Desk, ttl: float | None
+) -> None:
+    desk.pool(1)
+    handle = desk.acquire(Request("T", ttl_seconds=ttl), guard=this_process())
+    (forced,) = release_by_force(desk.service, handle.names, reason="")
+    assert (forced.has_run, forced.free_in_seconds) == (False, ttl or 0.0)
+    assert is_free(desk) == (ttl is None)
+
+
+def test_a_run_that_lives_is_waited_for_and_one_that_has_ended_is_not(desk: Desk) -> None:
+    desk.pool(2)
+    us, dead = this_process(), this_process()._replace(start_time=1)
+    first, second = desk.acquire(), desk.acquire()
+    announce(desk.service, first, guard=us, runner=us)
+    announce(desk.service, second, guard=us, runner=dead)
+    found = release_by_force(desk.service, ["T--00", "T--01"], reason="")
+    assert [(each.has_run, each.free_in_seconds) for each in found] == [(True, None), (False, 0.0)]
+
+
+@pytest.mark.parametrize("has_moved_on", [True, False])
+def test_whether_anothers_has_a_run_its_own_state_directory_knows(
+    desk: Desk, server: Server, has_moved_on: bool
+) -> None:
+    service = desk.as_caller(desk.caller, URL)
+    handle = acquire(service, Request("T"), patience=Patience(wait_seconds=0))
+    announce(service, handle, guard=this_process(), runner=this_process())
+    with service.state.transaction() as db:
+        if has_moved_on:
+            db.execute("UPDATE handle SET acquisition = 2")
+        else:
+            service.handles.forget(handle.id, 1)
+    (forced,) = release_by_force(service, handle.names, reason="stuck")
+    assert forced == Forced("T--00", handle.holder_identity, None, 7.0)
+    if has_moved_on:
+        assert service.handles.require(handle.id).lost_reason == ""
 
 
 @pytest.mark.parametrize(
