@@ -37,13 +37,23 @@ from leasectl.leases.release import finish, release
 from leasectl.leases.renew import note_renewal, renew
 from leasectl.leases.request import new_handle
 from leasectl.leases.service import Service
-from leasectl.model import Claimant, Handle, Lease, Process, ReleaseTarget, Request, whole
+from leasectl.model import (
+    Claimant,
+    Handle,
+    Lease,
+    Process,
+    ReleasedBy,
+    ReleaseTarget,
+    Request,
+    whole,
+)
 from leasectl.state import keeper_process, shared_leases
 from leasectl.state.amendments import count_lost_replies
 from leasectl.state.directory import State
 from leasectl.state.event_log import StateEventLog
 from leasectl.state.handles import renews_itself
 from leasectl.state.releasing import GivingBack
+from leasectl.state.uses import SeenMark, Uses
 from leasectl.system.named_pipe import is_read
 from leasectl.system.poll import is_readable
 from leasectl.system.process import identify, this_process
@@ -116,6 +126,21 @@ def test_where_a_server_has_no_pools_the_records_tell_what_happened(
         ("queued", (), None),
         ("granted", ("T--00",), None),
         ("released", ("T--00",), 5.0),
+    ]
+
+
+@pytest.mark.usefixtures("without_pools")
+def test_there_it_is_told_by_whom_a_lease_was_given_back_and_what_was_lost(
+    server: Server, service: Service, handle: Handle
+) -> None:
+    list(PoolBackend.release(server, claim_key_of(handle), ["T--01"]))
+    release(service, whole(handle, by="guard"))
+    told = list(StateEventLog(service.state, backend=URL).read())
+    assert [(each.kind, each.names, each.by, each.reason) for each in told[2:]] == [
+        ("released", ("T--00",), "guard", ""),
+        ("released", ("T--02",), "guard", ""),
+        ("lost", ("T--01",), "removal", "its server didn't have it any more"),
+        ("released", ("T--01",), "removal", ""),
     ]
 
 
@@ -558,6 +583,37 @@ class TestRelease:
         assert release(service, ReleaseTarget(handle.id, 2)) == ()
         assert server.asked == []
 
+    def test_of_what_has_lost_a_part_all_that_is_kept_of_that_is_asked_for(
+        self, server: Server, service: Service, handle: Handle
+    ) -> None:
+        with pytest.raises(LeaseLost):
+            note_renewal(service, whole(handle), ["T--00"])
+        assert release(service, ReleaseTarget(handle.id, 1, ("T--02",))) == ()
+        assert server.asked.pop() == (claim_key_of(handle), ("T--02",))
+        assert release(service, whole(handle)) == ("T--00",)
+        assert server.asked == [(claim_key_of(handle), ("T--00",)), (claim_key_of(handle), ())]
+
+    def test_what_was_ready_to_be_taken_back_and_has_gone_is_not_lost(
+        self, server: Server, service: Service, handle: Handle
+    ) -> None:
+        with service.state.transaction():
+            seen = SeenMark("0" * 16, "ops", 1e9, is_ready=True)
+            Uses(service.state).see(handle, "T--01", seen)
+        list(PoolBackend.release(server, claim_key_of(handle), ["T--01"]))
+        assert release(service, whole(handle)) == ("T--00", "T--02")
+        record = service.handles.require(handle.id)
+        assert (record.state, record.names, record.lost) == ("released", (), False)
+
+    def test_what_its_server_had_lost_beside_that_is(
+        self, server: Server, service: Service, handle: Handle
+    ) -> None:
+        with service.state.transaction():
+            seen = SeenMark("0" * 16, "ops", 1e9, is_ready=True)
+            Uses(service.state).see(handle, "T--01", seen)
+        list(PoolBackend.release(server, claim_key_of(handle), ["T--00", "T--01"]))
+        assert release(service, whole(handle)) == ("T--02",)
+        assert service.handles.require(handle.id).lost
+
     def test_of_what_was_granted_before_it_could_be_told_no_more_is_asked_for_either(
         self, server: Server, service: Service, handle: Handle, dead: Process
     ) -> None:
@@ -640,6 +696,52 @@ class TestReleaseOfWhoWaits:
         monkeypatch.setattr(server, "withdraw", unreachable)
         assert release(service, whole(waiting)) == ()
         assert service.handles.require(waiting.id).cancelled
+
+    @pytest.mark.parametrize(
+        ("by", "why"),
+        [("guard", "its process ended"), ("command", "released while it waited")],
+    )
+    def test_it_is_told_who_did_that(
+        self,
+        server: Server,
+        service: Service,
+        waiting: Handle,
+        monkeypatch: pytest.MonkeyPatch,
+        by: ReleasedBy,
+        why: str,
+    ) -> None:
+        told: list[str] = []
+        monkeypatch.setattr(server, "withdraw", lambda claim_key, why: told.append(why))
+        release(service, whole(waiting, by=by))
+        assert told == [why]
+
+    @pytest.mark.usefixtures("without_pools")
+    @pytest.mark.parametrize("is_dead", [True, False])
+    def test_of_who_was_killed_it_is_told_where_no_pool_does(
+        self, service: Service, waiting: Handle, dead: Process, is_dead: bool
+    ) -> None:
+        waiter = dead if is_dead else this_process()  # which tells that itself
+        with service.state.transaction() as db:
+            db.execute("UPDATE handle SET waiter = ?", (waiter.encode(),))
+        release(service, whole(waiting))
+        assert service.handles.require(waiting.id).state == "released"
+        told = StateEventLog(service.state, backend=URL).read()
+        assert [(each.kind, each.reason) for each in told] == (
+            [("gave up", "its process ended")] if is_dead else []
+        )
+
+    @pytest.mark.usefixtures("without_pools")
+    def test_of_who_was_killed_it_is_not_told_before_all_is_over(
+        self, service: Service, waiting: Handle, dead: Process, alive: Process
+    ) -> None:
+        with service.state.transaction() as db:
+            db.execute("UPDATE handle SET waiter = ?", (dead.encode(),))
+            for name in ("T--00", "T--01"):
+                service.handles.arrived(waiting, remote_lease(waiting, name, 5.0))
+        start_giving_back(service, waiting, "T--01", alive)
+        release(service, whole(waiting))
+        assert service.handles.require(waiting.id).names == ("T--01",)
+        assert list(StateEventLog(service.state, backend=URL).read()) == []
 
     def test_of_who_was_killed_all_that_it_may_have_got_is_given_back(
         self, server: Server, service: Service, waiting: Handle, dead: Process
