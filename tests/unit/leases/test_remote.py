@@ -368,6 +368,20 @@ class TestAcquire:
             acquire(service, wanted, patience=Patience())
         assert held(server) == ["T--01"]
 
+    def test_what_goes_back_is_listed_no_more(
+        self, server: Server, desk: Desk, tmp_path: Path
+    ) -> None:
+        service = desk.as_caller(Caller("job/1", "host", str(tmp_path)), URL)
+        wanted = Request("T", 3, scope="test", ttl_seconds=60.0)
+        handle = acquire(service, wanted, patience=Patience())
+        server.before_release = unreachable_for("T--01")
+        with pytest.raises(BackendUnreachable):
+            release(service, whole(handle))
+        assert shared_leases.listed(str(tmp_path)) == ["T--01", "T--02"]
+        server.before_release = lambda names: None
+        release(service, whole(handle))
+        assert shared_leases.listed(str(tmp_path)) == []
+
     def test_again_nothing_stays_listed_of_what_its_server_had_lost(
         self, server: Server, desk: Desk, tmp_path: Path
     ) -> None:

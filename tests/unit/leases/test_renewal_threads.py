@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Sequence
+
+import pytest
 
 from leasectl.backends.contract import Patience
+from leasectl.backends.servers import Renew
+from leasectl.engines.notes import Note, NoteListener
 from leasectl.leases.acquire import acquire
 from leasectl.leases.renewal_threads import RenewalThreads, Renewed
 from leasectl.model import ReleaseTarget, Request, whole
 from leasectl.system.poll import is_readable
+from tests.kit import made_up_backend
 from tests.kit.desk import Desk
 from tests.kit.made_up_server import URL, Server
 
@@ -34,3 +40,28 @@ def test_each_is_sent_to_its_server_with_its_ttl_and_comes_back_with_its_handle(
         )
         for handle, ttl in zip(handles, (7, 9))
     }
+
+
+def test_each_comes_with_what_is_noted_at_its_own_claims(
+    desk: Desk, server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def open_renewals(url: str, *, noted: NoteListener, **more: object) -> Renew:
+        def renew(claim_key: str, names: Sequence[str]) -> tuple[str, ...]:
+            noted([Note("T", name, 1, f"of {name}") for name in names])
+            return tuple(names)
+
+        return renew
+
+    monkeypatch.setattr(made_up_backend, "open_renewals", open_renewals)
+    service = desk.as_caller(desk.caller, URL)
+    came: dict[ReleaseTarget, Renewed] = {}
+    with contextlib.closing(RenewalThreads(desk.state, clock=desk.time.clock)) as threads:
+        for _ in range(2):
+            threads.send(acquire(service, Request("T"), patience=Patience(0)))
+        while len(came) < 2:
+            assert threads.fd is not None
+            assert is_readable(threads.fd, 20)
+            came.update((target, outcome.result()) for target, outcome in threads.outcomes())
+    assert sorted(came.values()) == [
+        Renewed((name,), (Note("T", name, 1, f"of {name}"),)) for name in ("T--00", "T--01")
+    ]
