@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from leasectl.backends.contract import Patience
-from leasectl.errors import CorruptState, NotAllowed
+from leasectl.errors import CorruptState, LeaseError, NotAllowed, NotFound
 from leasectl.leases.acquire import acquire
-from leasectl.leases.adoption import adopt, is_resource
+from leasectl.leases.adoption import adopt, is_resource, unknown_here
 from leasectl.leases.caller import Caller
 from leasectl.leases.release import release
 from leasectl.leases.service import Service
@@ -58,6 +58,26 @@ def test_who_releases_to_holders_alone_takes_nothing_back_from_others(
     change_kind(monkeypatch, claims_by_identity=True)
     with pytest.raises(NotAllowed, match=r"^no handle in \S+ holds T--00, and madeup://here takes"):
         adopt(service, ["T--00"], foreign=None)
+
+
+@pytest.mark.parametrize(
+    ("is_only_its_holders", "error", "told"),
+    [
+        (False, NotFound, "no resource a, b, which stays listed in SHARED_DIR"),
+        (True, NotAllowed, "holds a, b, and madeup://here takes it back only from the handle"),
+    ],
+)
+def test_what_nobody_here_knows_is_another_backends_or_another_handles(
+    service: Service,
+    monkeypatch: pytest.MonkeyPatch,
+    is_only_its_holders: bool,
+    error: type[LeaseError],
+    told: str,
+) -> None:
+    change_kind(monkeypatch, claims_by_identity=is_only_its_holders)
+    found = unknown_here(service, ["a", "b"])
+    assert type(found) is error
+    assert told in str(found)
 
 
 def test_of_a_pool_that_is_shared_a_name_comes_from_who_is_of_the_same_job(

@@ -8,6 +8,7 @@ from leasectl.engines.local.notes import LocalNotes
 from leasectl.engines.notes import Note, NoteChange
 from leasectl.leases.asked import asked_of, needs_answer
 from leasectl.leases.marks import Mark, MarkState, encode_mark
+from leasectl.leases.release import release
 from leasectl.model import Request, whole
 from leasectl.state.uses import SeenMark, Uses
 from tests.kit.desk import Desk
@@ -99,6 +100,24 @@ def test_what_another_has_seen_since_is_not_what_is_told_now(
     monkeypatch.setattr(LocalNotes, "of_claims", slow_look)
     assert [each.name for each in asked_of(desk.service, whole(handle))] == ["T--01"]
     assert Uses(desk.state).marks(handle)["T--00"].id == newer[0].id
+
+
+def test_what_is_released_while_somebody_looks_is_nobodys_to_answer(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    desk.pool(1)
+    handle = desk.acquire()
+    Operator(desk.service.notes).mark(handle)
+    look = LocalNotes.of_claims
+
+    def slow_look(notes: LocalNotes, claim_key: str) -> tuple[Note, ...]:
+        found = look(notes, claim_key)
+        release(desk.service, whole(handle))
+        return found
+
+    monkeypatch.setattr(LocalNotes, "of_claims", slow_look)
+    assert asked_of(desk.service, whole(handle)) == ()
+    assert Uses(desk.state).marks(handle) == {}
 
 
 def test_what_is_marked_is_answered_by_whoever_does_that_here() -> None:

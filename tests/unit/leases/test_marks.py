@@ -11,6 +11,7 @@ from leasectl.engines.notes import LONGEST_NOTE
 from leasectl.leases.marks import (
     Mark,
     MarkState,
+    asked_in_words,
     encode_mark,
     new_mark,
     parse_mark,
@@ -61,6 +62,10 @@ def test_a_note_as_long_as_one_may_be_is_read() -> None:
 @pytest.mark.parametrize("seconds", [0, 0.5, YEARS])
 def test_it_may_be_good_for_so_long(seconds: float) -> None:
     assert parse_mark(written(seconds=seconds)) == MARK._replace(seconds=seconds)
+
+
+def test_of_one_that_is_put_is_told_who_asks() -> None:
+    assert asked_in_words(MARK) == "asked by ops@desk to give it back"
 
 
 def test_of_one_that_is_taken_off_is_told_why_and_what_was_answered_last() -> None:

@@ -850,6 +850,12 @@ class TestTheJournal:
             RecordJournal(service, new_handle(service, Request("T"), f"T-{at}")).enqueuing()
         assert purged == list("wxyz")
 
+    def test_has_a_key_for_each_acquisition(self, service: Service, journal: RecordJournal) -> None:
+        assert journal.key == "T-new/1"
+        again = RecordJournal(service, journal.handle, again=lambda current: None)
+        again.enqueuing()
+        assert again.key == "T-new/2"
+
     def test_what_may_have_to_be_undone_counts_as_one_lost_reply(
         self, service: Service, journal: RecordJournal
     ) -> None:

@@ -207,6 +207,21 @@ class TestAMark:
         with pytest.raises(NotAllowed, match="changed meanwhile"):
             answer(desk.service, whole(handle), "keep", ["T--00"])
 
+    def test_is_gone_with_what_was_released_just_before_it_was_answered(
+        self, desk: Desk, operator: Operator, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        handle = desk.acquire(TWO)
+        operator.mark(handle)
+
+        def carry_out(*args: Any) -> Any:
+            release(desk.service, whole(handle))
+            return answers.carry_out(*args)
+
+        monkeypatch.setattr(answer_verb, "carry_out", carry_out)
+        assert answer(desk.service, whole(handle), "ready") == ("T--00", "T--01")
+        assert operator.states() == {}
+        assert Uses(desk.state).marks(handle) == {}
+
     def test_that_nobody_made_cant_be_answered(self, desk: Desk, operator: Operator) -> None:
         handle = desk.acquire(TWO)
         operator.mark(handle, ["T--00"])
@@ -421,6 +436,32 @@ class TestAnAnswerForTheHolder:
         assert ready(desk, handle) == {"T--00"}
         with pytest.raises(NotAllowed, match="wants it back"):
             use(desk.service, whole(handle), "T--00")
+
+    def test_that_says_ready_of_what_is_in_use_is_taken_back(
+        self, desk: Desk, operator: Operator
+    ) -> None:
+        handle = desk.acquire(TWO)
+        (mark,) = operator.mark(handle, ["T--00"])
+        asked_of(desk.service, whole(handle))
+        use(desk.service, whole(handle), "T--00")
+        (note,) = operator.notes.of_pool("T")
+        answered = encode_mark(mark.answered("ready"))
+        operator.notes.change([NoteChange(note.type, note.name, note.fence, note.text, answered)])
+        assert answer_for_holder(desk.service, whole(handle)) == {"T--00": "keep"}
+        assert operator.states() == {"T--00": "keep"}
+        assert ready(desk, handle) == set()
+        assert answer_for_holder(desk.service, whole(handle)) == {}
+
+    def test_is_given_of_nothing_that_is_not_held_any_more_or_nobody_can_ask_for(
+        self, desk: Desk, operator: Operator
+    ) -> None:
+        handle = desk.acquire(TWO._replace(on_reclaim="release"))
+        operator.mark(handle)
+        assert answer_for_holder(desk.service, ReleaseTarget(handle.id, 2)) == {}
+        assert operator.states() == {"T--00": "marked", "T--01": "marked"}
+        desk.service = desk.as_caller(desk.caller, "none:")
+        elsewhere = desk.acquire(Request("T", on_reclaim="release"))
+        assert answer_for_holder(desk.service, whole(elsewhere)) == {}
 
     def test_heeds_no_note_that_is_no_mark(self, desk: Desk, operator: Operator) -> None:
         handle = desk.acquire(TWO._replace(on_reclaim="release"))
