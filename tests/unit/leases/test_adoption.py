@@ -87,7 +87,7 @@ def test_of_a_pool_that_is_shared_a_name_comes_from_who_is_of_the_same_job(
     adopted = adopt(service, NAMES, foreign=None)
     assert [each.names for each in adopted] == [("T--00", "T--01"), ("T--02",)]
     assert [each.adopted_claim for each in adopted] == [two.key, one.key]
-    assert [each.request.count for each in adopted] == [2, 1]
+    assert [(each.request.count, each.acquisition) for each in adopted] == [(2, 1), (1, 1)]
     assert [release(service, whole(each)) for each in adopted] == [("T--00", "T--01"), ("T--02",)]
     assert adopt(service, NAMES, foreign=None) == []
 

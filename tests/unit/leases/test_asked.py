@@ -6,9 +6,10 @@ import pytest
 
 from leasectl.engines.local.notes import LocalNotes
 from leasectl.engines.notes import Note, NoteChange
-from leasectl.leases.asked import asked_of, needs_answer
+from leasectl.leases.asked import asked_of, held_of, needs_answer
 from leasectl.leases.marks import Mark, MarkState, encode_mark
 from leasectl.leases.release import release
+from leasectl.leases.release_forced import release_by_force
 from leasectl.model import Request, whole
 from leasectl.state.uses import SeenMark, Uses
 from tests.kit.desk import Desk
@@ -118,6 +119,15 @@ def test_what_is_released_while_somebody_looks_is_nobodys_to_answer(
     monkeypatch.setattr(LocalNotes, "of_claims", slow_look)
     assert asked_of(desk.service, whole(handle)) == ()
     assert Uses(desk.state).marks(handle) == {}
+
+
+def test_what_was_taken_by_force_is_not_held_though_it_is_kept_still(desk: Desk) -> None:
+    desk.pool(3)
+    handle, _ = desk.acquire(Request("T", 2, ttl_seconds=60.0)), desk.acquire()
+    backend = desk.service.backend_of(handle)
+    assert held_of(backend, handle) == {"T--00", "T--01"}
+    release_by_force(desk.service, ["T--00"], reason="")
+    assert held_of(backend, handle) == {"T--01"}
 
 
 def test_what_is_marked_is_answered_by_whoever_does_that_here() -> None:

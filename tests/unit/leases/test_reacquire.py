@@ -264,6 +264,17 @@ class TestADelayedRelease:
         assert desk.release_due() == []
         assert desk.record(handle).state == "released"
 
+    def test_of_what_is_held_back_counts_from_when_it_is_told(self, desk: Desk) -> None:
+        desk.pool(1)
+        handle = desk.acquire(LATER, start_delay_seconds=5.0)
+        assert handle.release_at == desk.time.clock.elapsed() + 105.0
+        again = reacquire(desk.service, handle.id, patience=Patience(), start_delay_seconds=7.0)
+        assert again.release_at == desk.time.clock.elapsed() + 107.0
+        desk.time.advance(106)
+        assert due(desk.service) == []
+        desk.time.advance(1)
+        assert due(desk.service) == [whole(again, by="delay")]
+
     @pytest.mark.parametrize("capacity", [1, 2], ids=["same name", "another name"])
     def test_armed_before_a_reacquire_does_not_free_what_that_got(
         self, desk: Desk, capacity: int

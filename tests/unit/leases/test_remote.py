@@ -312,6 +312,25 @@ class TestAcquire:
             acquire(service, Request("T"), patience=Patience())
         assert service.handles.ids() == set()
 
+    def test_nobody_listens_any_more_for_who_has_waited(
+        self, server: Server, service: Service, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        waiters = service.state.path("waiters")
+        wait = server.acquire
+        seen: list[int] = []
+
+        def look(claimant: Claimant, journal: RecordJournal, patience: Patience) -> None:
+            seen.append(len(os.listdir(waiters)))
+            wait(claimant, journal, patience)
+
+        monkeypatch.setattr(server, "acquire", look)
+        acquire(service, Request("T", 3), patience=Patience(wait_seconds=0))
+        assert os.listdir(waiters) == []
+        with pytest.raises(NoLease):
+            acquire(service, Request("T"), patience=Patience(wait_seconds=0))
+        assert os.listdir(waiters) == []
+        assert seen == [1, 1]
+
     def test_a_server_that_ends_a_wait_by_itself_is_unreachable(
         self, server: Server, service: Service, monkeypatch: pytest.MonkeyPatch
     ) -> None:
@@ -919,6 +938,13 @@ class TestTheJournal:
             GivingBack(service.state, release_key_of(journal.handle)).start(["T--00"], alive)
         assert journal.arrived("T--00") is None
         assert service.handles.require("T-new").names == ()
+
+    def test_what_a_dead_one_was_giving_back_is_a_grant_and_that_is_over(
+        self, service: Service, journal: RecordJournal, dead: Process
+    ) -> None:
+        start_giving_back(service, journal.handle, "T--00", dead)
+        assert journal.arrived("T--00") is not None
+        assert giving_back(service, journal.handle, "T--00") == []
 
     def test_a_guard_stays_where_a_server_keeps_for_the_job_unless_it_is_only_of_the_wait(
         self, service: Service, journal: RecordJournal

@@ -207,6 +207,25 @@ class TestAMark:
         with pytest.raises(NotAllowed, match="changed meanwhile"):
             answer(desk.service, whole(handle), "keep", ["T--00"])
 
+    def test_of_what_comes_into_use_just_before_it_is_answered_is_kept(
+        self, desk: Desk, operator: Operator, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        handle = desk.acquire(TWO)
+
+        def carry_out(*args: Any) -> Any:
+            use(desk.service, whole(handle), "T--00")
+            return answers.carry_out(*args)
+
+        monkeypatch.setattr(answer_verb, "carry_out", carry_out)
+        operator.mark(handle)
+        assert answer(desk.service, whole(handle), "ready") == ("T--01",)
+        assert operator.states() == {"T--00": "keep", "T--01": "ready"}
+        unuse(desk.service, whole(handle), "T--00")
+        operator.take_off()
+        operator.mark(handle)
+        with pytest.raises(NotAllowed, match="T--00: the mark has changed meanwhile"):
+            answer(desk.service, whole(handle), "ready", ["T--00", "T--01"])
+
     def test_is_gone_with_what_was_released_just_before_it_was_answered(
         self, desk: Desk, operator: Operator, monkeypatch: pytest.MonkeyPatch
     ) -> None:
