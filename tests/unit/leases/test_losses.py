@@ -163,6 +163,17 @@ class TestWhatAStoreTells:
         service.losses.tell(claim_key_of(handle), ["T--01"])
         assert told() == [("lost", ("T--01",)), ("released", ("T--01",))]
 
+    def test_of_what_was_noticed_before_and_the_last_that_was_ready_ends_the_handle(
+        self, service: Service, handle: Handle
+    ) -> None:
+        key = claim_key_of(handle)
+        with service.state.transaction():
+            Uses(service.state).see(handle, "T--00", SeenMark("0" * 16, "ops", 1e9, True))
+        release(service, ReleaseTarget(handle.id, handle.acquisition, ("T--01", "T--02")))
+        service.losses.tell(key, ["T--00", "T--01"])
+        record = service.handles.require(handle.id)
+        assert (record.state, record.names, record.lost) == ("released", (), False)
+
     def test_that_others_have_noticed_before_is_nothing_new(
         self, service: Service, handle: Handle
     ) -> None:
