@@ -67,7 +67,12 @@ def _complete_names(ctx: click.Context, param: click.Parameter, incomplete: str)
     help="These resources; may be repeated.",
 )
 @option("--scope", type=OneOf("test"), help="test: what $SHARED_DIR/leases lists.")
-@option("--all", "everything", is_flag=True, help="All handles of this state directory.")
+@option(
+    "--all",
+    "everything",
+    is_flag=True,
+    help="All handles of this state directory, but those of clients of serve here.",
+)
 @option(
     "--delay",
     "delay_range",

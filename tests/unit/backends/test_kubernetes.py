@@ -49,6 +49,16 @@ def test_who_verifies_nothing_is_warned(cluster: Cli, kubeconfig: Path) -> None:
     assert (finished.code, finished.err.count("insecure-skip-tls-verify: whoever is")) == (0, 1)
 
 
+def test_who_never_reached_a_cluster_leaves_nothing_to_be_undone(
+    cluster: Cli, kubeconfig: Path
+) -> None:
+    config = json.loads(kubeconfig.read_text())
+    config["clusters"][0]["cluster"]["server"] = "https://127.0.0.1:1"
+    kubeconfig.write_text(json.dumps(config))
+    assert cluster("acquire", "-t", "T", "-w", "0").code == 69
+    assert cluster.query("SELECT count(*) FROM handle WHERE watched") == [(0,)]
+
+
 def test_a_lease_is_had_shown_and_given_back(cluster: Cli, namespace: Namespace) -> None:
     cluster.ok("pool", "create", "T", "--count", "2")
     handle = cluster.ok("acquire", "-t", "T", "--ttl", "40s").rstrip("\n")

@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 
 from leasectl.backends.contract import Patience
-from leasectl.errors import CorruptState, LeaseError, NotAllowed, NotFound
+from leasectl.errors import BackendUnreachable, CorruptState, LeaseError, NotAllowed, NotFound
 from leasectl.leases.acquire import acquire
 from leasectl.leases.adoption import adopt, is_resource, unknown_here
 from leasectl.leases.caller import Caller
+from leasectl.leases.delay import arm
 from leasectl.leases.release import release
 from leasectl.leases.service import Service
 from leasectl.leases.targets import Targets
 from leasectl.model import Handle, Request, whole
 from leasectl.state import shared_leases
 from tests.kit.desk import Desk
+from tests.kit.faults.fixture import StartFaultProxy
 from tests.kit.made_up_server import URL, Server, change_kind
 
 NAMES = ["T--00", "T--01", "T--02"]
@@ -154,3 +157,73 @@ def test_what_is_another_jobs_is_an_error_or_told(desk: Desk, service: Service) 
     foreign: list[str] = []
     (handle,) = adopt(service, NAMES, foreign=foreign)
     assert (foreign, handle.names) == (["T--00"], ("T--01",))
+
+
+class TestWhatIsNotGivenBack:
+    """It was never leased here, so that nothing of it is to stay."""
+
+    @pytest.fixture
+    def away(self, server: Server) -> None:
+        def fail(names: Sequence[str]) -> None:
+            if names != ["T--00"]:
+                raise BackendUnreachable("away")
+
+        server.before_release = fail
+
+    def test_is_forgotten(self, desk: Desk, service: Service, away: None) -> None:
+        taken_by(desk, desk.caller, count=2)
+        (target,) = Targets(service).of_names(["T--00", "T--01"])
+        with pytest.raises(BackendUnreachable) as raised:
+            release(service, target)
+        assert raised.value.released == ("T--00",)
+        assert service.handles.active() == []
+
+    def test_stays_where_the_keeper_is_to_give_it_back(
+        self, desk: Desk, service: Service, away: None
+    ) -> None:
+        taken_by(desk, desk.caller, count=2)
+        (target,) = Targets(service).of_names(["T--00", "T--01"])
+        arm(service, target, 60.0)
+        with pytest.raises(BackendUnreachable):
+            release(service, target._replace(by="delay"))
+        with pytest.raises(BackendUnreachable):
+            release(service, target)
+        (left,) = service.handles.active()
+        assert left.names == ("T--01",)
+
+    def test_is_not_among_all_that_is_held_here(self, desk: Desk, service: Service) -> None:
+        taken_by(desk, desk.caller)
+        adopt(service, ["T--00"], foreign=None)
+        assert Targets(service).of_everything() == []
+
+    def test_comes_after_whoever_holds_a_name_of_the_same_kind(
+        self, desk: Desk, service: Service
+    ) -> None:
+        taken_by(desk, desk.caller)
+        adopt(service, ["T--00"], foreign=None)
+        desk.pool(1)
+        held = desk.acquire()
+        assert Targets(service).of_names(["T--00"]) == [whole(held)]
+        (target,) = Targets(service).of_names(["T--00"], only_here=True)
+        assert service.handles.require(target.handle_id).adopted_claim is not None
+
+
+def test_of_what_a_lease_proxy_had_not_leased_at_all_nothing_is_told_but_that(
+    desk: Desk, fault_proxy: StartFaultProxy
+) -> None:
+    told: list[str] = []
+    service = Service(
+        desk.state, backend_url=fault_proxy("T=1").url, caller=desk.caller, warn=told.append
+    )
+    handle = acquire(service, Request("T"), patience=Patience())
+    with desk.state.transaction() as db:
+        service.handles.forget(handle.id, 1)
+        db.execute("DELETE FROM event")
+    for released in (handle.names, ()):
+        (target,) = Targets(service).of_names(handle.names)
+        assert release(service, target) == released
+        assert service.handles.active() == []
+    assert [each.partition(":")[0] for each in told] == [
+        f"{handle.names[0]} wasn't leased to us any more"
+    ]
+    assert desk.state.query("SELECT * FROM event") == []

@@ -173,6 +173,14 @@ class TestNames:
             other.of_names(["T--02", "T--00"])
 
 
+def test_what_serve_has_granted_to_a_client_is_not_among_everything(
+    targets: Targets, held: Handle, state: State
+) -> None:
+    with state.transaction() as db:
+        db.execute("UPDATE handle SET served = 1")
+    assert targets.of_everything() == []
+
+
 def test_everything_is_what_is_not_released(targets: Targets, held: Handle, cli: Cli) -> None:
     with cli.service() as service:
         release(service, whole(cli.hold("T")))
