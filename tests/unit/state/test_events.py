@@ -10,8 +10,17 @@ import pytest
 from leasectl.errors import InvalidRequest, LeaseError
 from leasectl.state import event_rows, event_trimming
 from leasectl.state.directory import State
-from leasectl.state.event import ALL_EVENTS, Event, EventFilter, Kept, Missed, parse_kept
-from leasectl.state.event_log import StateEventLog, refusal
+from leasectl.state.event import (
+    ALL_EVENTS,
+    Event,
+    EventFilter,
+    Kept,
+    Missed,
+    add_event,
+    number_of,
+    parse_kept,
+)
+from leasectl.state.event_log import StateEventLog, kept, refusal
 from leasectl.state.pipes import tidy
 from leasectl.system.poll import is_readable
 from tests.kit.forking import ending, fork
@@ -47,6 +56,29 @@ class TestWriting:
             )  # fmt: skip
         (event,) = StateEventLog(state).read()
         assert event == EVENT
+
+    @pytest.mark.parametrize("backend", ["", "http://x"])
+    def test_one_that_is_known_as_such_is_read_as_it_was(self, state: State, backend: str) -> None:
+        with state.transaction():
+            add_event(state.events, EVENT, backend=backend)
+        assert list(StateEventLog(state, backend=backend).read()) == [EVENT]
+
+    @pytest.mark.parametrize(("wait", "hold"), [(None, None), (1.5, None), (None, 2.5), (0.0, 0.0)])
+    def test_how_long_it_took_is_written_as_far_as_that_is_known(
+        self, state: State, wait: float | None, hold: float | None
+    ) -> None:
+        written = EVENT._replace(wait_seconds=wait, hold_seconds=hold)
+        with state.transaction():
+            add_event(state.events, written)
+        assert list(StateEventLog(state).read()) == [written]
+
+    def test_how_many_there_are_and_since_when_is_told_of_all_backends(self, state: State) -> None:
+        log = StateEventLog(state)
+        assert (kept(state), log.last_number()) == ((0, None), 0)
+        with state.transaction():
+            state.events.add(7.0, "queued", "T")
+            state.events.add(5.0, "queued", "T", backend="http://x")
+        assert (kept(state), log.last_number()) == ((2, 5.0), 2)
 
     def test_of_types_for_work_that_is_done_once_only_the_work_is_told(self, state: State) -> None:
         reserved = f"once.{'0' * 64}"
@@ -123,6 +155,15 @@ class TestWriting:
         assert len(told) == 1
         assert "full" in told[0]
 
+    @pytest.mark.parametrize(("left", "written"), [(4095, []), (4096, [1])])
+    def test_four_mebibytes_are_left_for_leases(
+        self, state: State, monkeypatch: pytest.MonkeyPatch, left: int, written: list[int]
+    ) -> None:
+        found = os.statvfs_result([512, 1024, 1 << 20, 1 << 20, left, 0, 0, 0, 0, 255])
+        monkeypatch.setattr(os, "fstatvfs", lambda _: found)
+        write(state)
+        assert numbers(state) == written
+
     def test_a_disk_that_does_not_say_how_large_it_is_is_not_full(
         self, state: State, monkeypatch: pytest.MonkeyPatch
     ) -> None:
@@ -149,6 +190,11 @@ class TestWriting:
                 "CREATE TRIGGER none BEFORE INSERT ON event BEGIN SELECT RAISE(FAIL, 'no'); END"
             )
         assert refusal(state) == "no"
+
+
+def test_events_are_sorted_by_their_numbers() -> None:
+    events = [EVENT._replace(number=number, time=-float(number)) for number in (10, 9, 11)]
+    assert [each.number for each in sorted(events, key=number_of)] == [9, 10, 11]
 
 
 def test_an_event_is_wanted_by_all_that_is_said_of_it() -> None:

@@ -13,9 +13,10 @@ import pytest
 from leasectl.errors import CorruptState, NotFound
 from leasectl.model import Handle, Lease, Process, ReleaseTarget, Request, Timer, whole
 from leasectl.state import purging
+from leasectl.state.amendments import explain_loss, seconds_since
 from leasectl.state.directory import State
 from leasectl.state.handles import Handles, is_watched, new_id, renews_itself
-from leasectl.state.purging import purge
+from leasectl.state.purging import forget_plain, is_plain, purge
 from leasectl.state.rows import (
     SERVED_KEY_LABEL,
     encode_labels,
@@ -89,6 +90,10 @@ def part(handle: Handle, *names: str) -> ReleaseTarget:
     return ReleaseTarget(handle.id, handle.acquisition, names)
 
 
+def names_file(state: State) -> str:
+    return Path(state.names_path("T-abcdef")).read_text()
+
+
 def files(state: State) -> list[str]:
     return sorted(os.listdir(state.path("handles")))
 
@@ -111,6 +116,72 @@ class TestRecords:
         with state.transaction():
             handles.create(written, remote=False)
         assert handles.require(written.id) == written
+
+    @pytest.mark.parametrize("state_of_it", ["acquiring", "held", "released"])
+    def test_all_that_a_record_can_say_reads_back(
+        self, state: State, handles: Handles, state_of_it: str
+    ) -> None:
+        us = this_process()
+        request = Request(
+            "T", 3, "T--07", 7.5, 1200.0, "test", (("pr", "7"),), ("U", "V"), -5, (60.5, 120.0),
+            (("zone", "b", True),), "answer",
+        )  # fmt: skip
+        written = a_handle(
+            backend="http://x",
+            request=request,
+            owner="somebody@host",
+            holder_identity="somebody@host/host/T-abcdef",
+            state=state_of_it,
+            acquisition=3,
+            guard=us._replace(pid=11),
+            waiter=us._replace(pid=12),
+            runner=us._replace(pid=13),
+            shared_dir="/shared",
+            lost=True,
+            settings='{"user": "ci"}',
+            lost_replies=4,
+            cancelled=True,
+            adopted_claim="T-other/1",
+            served=True,
+            unconfirmed=True,
+            explicit_ttl=True,
+            granted_type="V",
+            joined=True,
+        )
+        with state.transaction():
+            handles.create(written, remote=False)
+        assert handles.require(written.id) == written
+
+    def test_a_lease_reads_back_with_what_was_asked_for(
+        self, state: State, handles: Handles
+    ) -> None:
+        request = Request("T", ttl_seconds=60.0, labels=(("pr", "7"),))
+        lease = Lease("T--00", 5, 3, 2, "job/1/host/T-abcdef", 10.0, 11.0, 60.0, 4, (("pr", "7"),))
+        assert held(state, handles, a_handle(request=request), lease).leases == (lease,)
+
+    def test_of_many_each_has_its_own_leases(self, state: State, handles: Handles) -> None:
+        ids = [f"T-{number:04d}" for number in range(1001)]
+        with state.transaction():
+            for handle_id in ids:
+                handle = a_handle(handle_id)
+                handles.create(handle, remote=False)
+                identity = handle.holder_identity
+                leases = [a_lease(f"{handle_id}--{n}", identity=identity) for n in (1, 0)]
+                handles.grant(handle, leases, None, now=0.0)
+        names = {each.id: each.names for each in handles.active()}
+        assert names == {each: (f"{each}--1", f"{each}--0") for each in ids}
+        assert {each.names for each in handles.active(with_leases=False)} == {()}
+
+    def test_ids_are_of_all_that_there_are_records_of(self, state: State, handles: Handles) -> None:
+        assert handles.ids() == set()
+        held(state, handles, a_handle("T-1"), a_lease())
+        released(state, handles, a_handle("T-2"), now=1.0)
+        assert handles.ids() == {"T-1", "T-2"}
+        assert [each.id for each in handles.active()] == ["T-1"]
+
+    @pytest.mark.parametrize("name", ["", "..", "a/b", "T\0", "\udcff"])
+    def test_what_can_be_no_name_is_no_handle(self, handles: Handles, name: str) -> None:
+        assert handles.load(name) is None
 
     def test_a_grant_reads_back_in_the_order_of_fences(
         self, state: State, handles: Handles
@@ -170,6 +241,18 @@ class TestRecords:
         assert handles.holding("T--00") == handle
         assert handles.holding("T--01") is None
 
+    @pytest.mark.parametrize("preferred", ["local:", "http://x"])
+    def test_of_both_sides_of_a_connection_the_one_that_is_preferred_holds_a_name(
+        self, state: State, handles: Handles, preferred: str
+    ) -> None:
+        both = {
+            url: held(state, handles, a_handle(f"T-{number}", backend=url), a_lease())
+            for number, url in enumerate(["http://x", "local:"])
+        }
+        found = handles.holding("T--00", prefer=preferred)
+        assert found is not None
+        assert found.id == both[preferred].id
+
     def test_what_was_asked_for_at_a_backend_is_known_by_its_types(
         self, state: State, handles: Handles
     ) -> None:
@@ -188,6 +271,31 @@ class TestRecords:
         held(state, handles, a_handle("T-plain"), a_lease())
         told = held(state, handles, a_handle("T-told", guard=this_process()), a_lease("T--01"))
         assert handles.telling() == [told._replace(leases=())]
+
+    @pytest.mark.parametrize(
+        "fields",
+        [
+            {"runner": this_process()},
+            {"request": Request("T", ttl_seconds=5.0)},
+            {"request": Request("T", labels=(("pr", "7"),))},
+            {"served": True},
+            {"unconfirmed": True},
+        ],
+        ids=["run", "ttl", "labels", "served", "unconfirmed"],
+    )
+    def test_those_tell_something_of_which_more_is_on_record(
+        self, state: State, handles: Handles, fields: dict[str, object]
+    ) -> None:
+        released(state, handles, a_handle("T-over", **fields), now=1.0)
+        told = held(state, handles, a_handle(**fields), a_lease())
+        assert [each.id for each in handles.telling()] == [told.id]
+
+    def test_one_with_a_delayed_release_tells_that(self, state: State, handles: Handles) -> None:
+        handle = held(state, handles, a_handle(), a_lease())
+        assert handles.telling() == []
+        with state.transaction():
+            handles.timers.arm(whole(handle), 5.0)
+        assert [each.release_at for each in handles.telling()] == [5.0]
 
     def test_ids_are_of_the_type_and_do_not_repeat(self) -> None:
         ids = {new_id("azure--install") for _ in range(1000)}
@@ -219,6 +327,54 @@ class TestAcquisitions:
         assert (again.state, again.acquisition, again.leases) == ("acquiring", 2, ())
         assert again.guard == this_process()
         assert handles.timers.armed() == []
+
+    def test_of_what_became_of_the_last_acquisition_the_next_knows_nothing(
+        self, state: State, handles: Handles
+    ) -> None:
+        us = this_process()
+        request = Request("T", release_after_seconds=60.0, release_between_seconds=(30.0, 90.0))
+        before = a_handle(
+            request=request,
+            lost=True,
+            lost_replies=2,
+            cancelled=True,
+            unconfirmed=True,
+            acquisition=4,
+        )
+        released(state, handles, before, now=9.0)
+        asked = before.request._replace(release_after_seconds=45.0)
+        with state.transaction():
+            explain_loss(state, before, "its machine is gone", runner=None)
+            over = handles.require(before.id)._replace(request=asked)
+            assert (over.lost_reason, over.unconfirmed) == ("its machine is gone", True)
+            again = handles.begin_again(over, us, runner=us, remote=False, now=11.0)
+        assert again == a_handle(request=asked, acquisition=5, waiter=us, runner=us)
+        assert handles.require(again.id) == again
+        assert seconds_since(state, again.id, "queued", now=12.5) == 1.5
+        assert watched(state) == [again]
+
+    @pytest.mark.parametrize(
+        ("current", "acquisition"), [("acquiring", 2), ("held", 2), ("released", 2), ("held", 3)]
+    )
+    def test_one_is_current_until_it_is_released_or_acquired_again(
+        self, state: State, handles: Handles, current: str, acquisition: int
+    ) -> None:
+        assert handles.current("T-abcdef", 2) is None
+        handle = a_handle(state=current, acquisition=acquisition)
+        with state.transaction():
+            handles.create(handle, remote=False)
+        is_so = current != "released" and acquisition == 2
+        assert handles.current("T-abcdef", 2) == (handle if is_so else None)
+
+    def test_a_grant_notes_when_it_was_and_a_request_when_it_was_made(
+        self, state: State, handles: Handles
+    ) -> None:
+        handle = a_handle()
+        with state.transaction():
+            handles.create(handle, remote=False, now=3.0)
+            handles.grant(handle, [a_lease()], None, now=5.0)
+        assert seconds_since(state, handle.id, "queued", now=10.0) == 7.0
+        assert seconds_since(state, handle.id, "granted", now=10.0) == 5.0
 
     @pytest.mark.parametrize("remote", [True, False])
     def test_a_further_one_from_a_server_is_watched_from_the_start_as_the_first_is(
@@ -288,7 +444,7 @@ class TestAcquisitions:
         assert handles.require(asked.id) == again
         assert (again.type, again.request.types) == ("U", ("T", "U", "V"))
 
-    @pytest.mark.parametrize("what", ["released", "acquired again", "forgotten"])
+    @pytest.mark.parametrize("what", ["released", "acquired again", "forgotten", "cancelled"])
     def test_what_is_no_longer_current_can_not_be_told(
         self, state: State, handles: Handles, what: str
     ) -> None:
@@ -298,9 +454,21 @@ class TestAcquisitions:
                 handles.release(handle, now=0)
             elif what == "acquired again":
                 handles.begin_again(handle, this_process(), remote=False, now=1.0)
+            elif what == "cancelled":
+                handles.cancel(handle)
             else:
                 handles.forget(handle.id, handle.acquisition)
             assert not handles.announce(handle, guard=None, runner=None)
+        assert not os.path.exists(state.names_path(handle.id)) or names_file(state) == ""
+
+    def test_telling_leaves_the_keeper_what_it_is_to_release_later(
+        self, state: State, handles: Handles
+    ) -> None:
+        handle = held(state, handles, a_handle(waiter=this_process()), a_lease())
+        with state.transaction():
+            handles.timers.arm(part(handle, "T--00"), 9.0)
+            assert handles.announce(handle, guard=None, runner=None)
+        assert [each.id for each in watched(state)] == [handle.id]
 
     def test_arming_again_replaces(self, state: State, handles: Handles) -> None:
         handle = held(state, handles, a_handle(), a_lease())
@@ -359,18 +527,42 @@ class TestDropping:
             handles.begin_again(over, this_process(), remote=False, now=1.0)
         assert not handles.require(handle.id).lost
 
+    @pytest.mark.parametrize("then", ["released", "acquired again"])
     def test_pipes_go_with_whoever_is_dead(
-        self, state: State, handles: Handles, dead: Process
+        self, state: State, handles: Handles, dead: Process, then: str
     ) -> None:
-        for who, left in ((this_process(), 2), (dead, 0)):
-            handle = held(state, handles, a_handle(waiter=who, runner=who), a_lease())
+        us = this_process()
+        for waiter, runner, left in (
+            (us, us, ["T-abcdef.1.cancel", "T-abcdef.run"]),
+            (us, dead, ["T-abcdef.1.cancel"]),
+            (dead, us, ["T-abcdef.run"]),
+            (dead, dead, []),
+        ):
+            handle = held(state, handles, a_handle(waiter=waiter, runner=runner), a_lease())
             for pipe in (state.runner_pipe(handle.id), state.cancel_pipe(handle.id, 1)):
                 os.mkfifo(pipe)
             with state.transaction():
-                handles.release(handle, now=1.0)
-            assert len(os.listdir(state.path("waiters"))) == left
-            with state.transaction():
-                handles.forget(handle.id, 1)
+                if then == "released":
+                    handles.release(handle, now=1.0)
+                else:
+                    handles.begin_again(handle, us, remote=False, now=1.0)
+            assert sorted(os.listdir(state.path("waiters"))) == left
+            with state.transaction() as db:
+                db.execute("DELETE FROM handle")
+            for name in left:
+                os.unlink(state.path("waiters", name))
+
+    def test_who_runs_under_it_is_woken_when_it_is_released(
+        self, state: State, handles: Handles
+    ) -> None:
+        handle = held(state, handles, a_handle(runner=this_process()), a_lease())
+        pipe = NamedPipe(state.runner_pipe(handle.id))
+        with state.transaction():
+            handles.release(handle, now=1.0)
+        assert is_readable(pipe.fd, 0)
+        pipe.close()
+        over = handles.require(handle.id)
+        assert (over.state, over.runner, over.waiter, over.lost) == ("released", None, None, False)
 
     def test_what_is_released_is_not_watched(self, state: State, handles: Handles) -> None:
         handle = held(state, handles, a_handle(guard=this_process()), a_lease())
@@ -473,6 +665,42 @@ class TestPurge:
         assert files(state) == [handle_id for handle_id, kept in keep.items() if kept]
 
 
+class TestWhatIsPlain:
+    def test_holds_what_it_was_granted_and_nobody_else_has_to_do_with_it(
+        self, state: State, handles: Handles
+    ) -> None:
+        handle = held(state, handles, a_handle(), a_lease())
+        assert is_plain(state, handle)
+        assert not is_plain(state, handle._replace(acquisition=2))
+        assert not is_plain(state, a_handle("T-nobody"))
+
+    @pytest.mark.parametrize("fields", [{"guard": this_process()}, {"runner": this_process()}])
+    def test_has_nobody_who_follows_it(
+        self, state: State, handles: Handles, fields: dict[str, object]
+    ) -> None:
+        assert not is_plain(state, held(state, handles, a_handle(**fields), a_lease()))
+
+    def test_has_not_lost_anything(self, state: State, handles: Handles) -> None:
+        handle = held(state, handles, a_handle(), a_lease("a"), a_lease("b", fence=2))
+        with state.transaction():
+            handles.drop(handle, ["a"], now=1.0, lost=True)
+        assert not is_plain(state, handles.require(handle.id))
+
+    def test_is_forgotten_with_all_that_there_is_of_it(
+        self, state: State, handles: Handles
+    ) -> None:
+        handle = held(state, handles, a_handle(), a_lease("a"), a_lease("b", fence=2))
+        other = held(state, handles, a_handle("T-other"), a_lease("c"))
+        with state.transaction():
+            for each in (handle, other):
+                state.stage_names(each.id, each.names)
+        with state.transaction():
+            forget_plain(state, handle)
+        assert handles.ids() == {other.id}
+        assert [name for (name,) in state.query("SELECT name FROM lease")] == ["c"]
+        assert files(state) == [other.id]
+
+
 @pytest.mark.parametrize(
     ("handle", "needed"),
     [
@@ -517,8 +745,12 @@ def test_a_keeper_is_needed_for_an_acquisition_from_a_server_until_it_is_announc
     [
         ("state", "lent"),
         ("scope", "world"),
+        ("on_reclaim", "perhaps"),
+        ("release_between", "60"),
+        ("where_properties", "{"),
         ("guard", "nobody"),
         ("waiter", "b:1:x:1"),
+        ("runner", "b:1:1"),
     ],
 )
 def test_a_value_that_no_version_writes_is_reported_as_damage(

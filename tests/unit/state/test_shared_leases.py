@@ -30,6 +30,7 @@ def test_names_are_listed_one_a_line(shared_dir: Path) -> None:
     shared_leases.add(str(shared_dir), ["U--00"])
     assert content(shared_dir) == "T--00\nT--01\nU--00\n"
     assert shared_leases.listed(str(shared_dir)) == ["T--00", "T--01", "U--00"]
+    assert (shared_dir / "leases").stat().st_mode & 0o777 == 0o600
 
 
 def test_names_are_taken_out_wherever_they_stand(shared_dir: Path) -> None:
@@ -112,6 +113,14 @@ def test_a_reader_never_sees_half_a_list(shared_dir: Path) -> None:
 def test_a_folder_that_is_not_there_is_reported(tmp_path: Path) -> None:
     with pytest.raises(StateUnwritable, match=r"SHARED_DIR .*gone: No such file"):
         shared_leases.add(str(tmp_path / "gone"), ["a"])
+
+
+def test_a_file_in_place_of_the_folder_is_reported_and_left_alone(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("a\n")
+    for change in (shared_leases.listed, lambda path: shared_leases.add(path, ["a"])):
+        with pytest.raises(StateUnwritable, match=r"^SHARED_DIR \S*/file: Not a directory$"):
+            change(str(tmp_path / "file"))
+    assert (tmp_path / "file").read_text() == "a\n"
 
 
 def test_a_list_that_can_not_be_replaced_is_reported(shared_dir: Path) -> None:
