@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
+import resource
 import sqlite3
 from pathlib import Path
 from typing import Callable
@@ -12,7 +14,8 @@ import pytest
 
 from leasectl.errors import CorruptState, LeaseError, StateUnwritable
 from leasectl.model import Request
-from leasectl.state.database import SCHEMA_VERSION, errors_of
+from leasectl.state import database
+from leasectl.state.database import SCHEMA_VERSION, connect, connect_to_show, errors_of
 from leasectl.state.directory import State
 from tests.kit.support import Cli
 
@@ -69,6 +72,23 @@ def test_a_database_of_a_newer_version_is_not_touched(path: Path) -> None:
     assert path.read_bytes() == before
 
 
+def test_one_that_is_refused_is_not_held_open(path: Path) -> None:
+    pragma(path, "application_id = 7")
+    before = os.listdir("/proc/self/fd")
+    # Whoever catches the error has all that led to it, and so the connection, unless it is closed.
+    with pytest.raises(CorruptState) as reported:
+        connect(str(path))
+    assert os.listdir("/proc/self/fd") == before
+    assert reported.value.__traceback__ is not None
+
+
+def test_opening_one_does_not_wait_for_who_writes(state_dir: Path) -> None:
+    with contextlib.closing(State.open(str(state_dir))) as writer, writer.transaction() as db:
+        db.execute("UPDATE meta SET purge_cursor = 'x'")
+        with contextlib.closing(connect(writer.path("state.db"))) as other:
+            assert [*other.execute("SELECT purge_cursor FROM meta").fetchone()] == [""]
+
+
 @pytest.mark.parametrize("sixteenths", range(1, 16))
 def test_a_database_that_was_cut_is_reported_as_damaged(
     path: Path, cli: Cli, sixteenths: int
@@ -102,6 +122,29 @@ def test_a_database_that_is_a_folder_is_reported(path: Path) -> None:
     with pytest.raises(LeaseError):
         State.open(str(path.parent))
     assert path.is_dir()
+
+
+def test_one_is_shown_although_sqlite_can_not_make_what_all_share(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[bool] = []
+
+    def on_a_full_disk(path: str, *, alone: bool = False) -> sqlite3.Connection:
+        asked.append(alone)
+        if not alone:
+            raise sqlite3.OperationalError("disk I/O error")
+        return connect(path, alone=True)
+
+    monkeypatch.setattr(database, "connect", on_a_full_disk)
+    with contextlib.closing(connect_to_show(str(path))) as shown:
+        assert [*shown.execute("SELECT count(*) FROM resource").fetchone()] == [300]
+        assert not path.with_name("state.db-shm").exists()
+        with (
+            contextlib.closing(sqlite3.connect(path, timeout=0)) as other,
+            pytest.raises(sqlite3.OperationalError, match="locked"),
+        ):
+            other.execute("SELECT * FROM pool")
+    assert asked == [False, True]
 
 
 def test_a_half_made_database_is_made_again(state_dir: Path) -> None:
@@ -159,6 +202,46 @@ def test_errors_of_others_become_ours_at_one_edge(
         raise raised
     assert type(translated.value) is becomes
     assert "/the/file" in str(translated.value)
+
+
+def test_an_error_names_the_file_that_it_is_about() -> None:
+    with pytest.raises(StateUnwritable, match=r"^can't write /another: No space"), errors_of("/it"):
+        raise OSError(errno.ENOSPC, "No space left on device", "/another")
+
+
+@pytest.mark.parametrize("number", [errno.EMFILE, errno.ENFILE])
+def test_that_no_more_files_may_be_opened_is_told_as_that(number: int) -> None:
+    with pytest.raises(StateUnwritable, match=r"/another: Too many .*ulimit -n"), errors_of("/it"):
+        raise OSError(number, os.strerror(number), "/another")
+
+
+@pytest.mark.parametrize(
+    ("free", "says"),
+    [
+        (2, r"can't open \S*/state\.db: Too many open files"),
+        (3, r"can't write \S*/state\.db: unable"),
+    ],
+)
+def test_where_sqlite_does_not_say_why_it_is_tried_whether_three_files_can_be_opened(
+    state_dir: Path, free: int, says: str
+) -> None:
+    State.open(str(state_dir)).close()
+    path = str(state_dir / "state.db")
+    limits = resource.getrlimit(resource.RLIMIT_NOFILE)
+    with contextlib.ExitStack() as files:
+        highest = max(map(int, os.listdir("/proc/self/fd")))
+        while True:  # so that none below the limit is free but those
+            fd = os.open(os.devnull, os.O_RDONLY)
+            files.callback(os.close, fd)
+            if fd > highest:
+                break
+        resource.setrlimit(resource.RLIMIT_NOFILE, (fd + 1 + free, limits[1]))
+        files.callback(resource.setrlimit, resource.RLIMIT_NOFILE, limits)
+        with pytest.raises(StateUnwritable, match=says), errors_of(path):
+            raise sqlite3.OperationalError("unable to open database file")
+        left = [os.open(os.devnull, os.O_RDONLY) for _ in range(free)]
+        for fd in left:
+            os.close(fd)
 
 
 def test_mistakes_of_ours_are_not_taken_for_the_disks() -> None:

@@ -197,6 +197,28 @@ class TestTransaction:
         for pipe in pipes:
             pipe.close()
 
+    def test_what_another_has_changed_is_seen_by_the_version_of_the_data(
+        self, state: State
+    ) -> None:
+        before = state.data_version()
+        with state.transaction():
+            set_cursor(state, "own")
+        assert state.data_version() == before
+        with contextlib.closing(State.open(state.directory)) as other, other.transaction():
+            set_cursor(other, "another's")
+        assert state.data_version() != before
+
+    def test_values_are_given_in_order_or_by_name(self, state: State) -> None:
+        assert [tuple(row) for row in state.query("SELECT ?, ?", 1, "b")] == [(1, "b")]
+        assert [tuple(row) for row in state.query("SELECT :b, :a", a=1, b="b")] == [("b", 1)]
+
+    def test_it_is_changing_inside_and_they_are_counted(self, state: State) -> None:
+        before = state.transactions
+        assert not state.is_changing
+        with state.transaction(), state.transaction():
+            assert state.is_changing
+        assert (state.is_changing, state.transactions) == (False, before + 1)
+
     def test_readers_do_not_wait_for_a_writer(self, state: State) -> None:
         with (
             contextlib.closing(State.open(state.directory)) as reader,
@@ -456,6 +478,28 @@ class TestWakeUps:
             state.wake(state.directory)
         assert cursor(state) == ""
 
+    def test_whether_anybody_listens_is_told(self, state: State) -> None:
+        pipe = NamedPipe(state.path("waiters", "w"))
+        os.mkfifo(state.path("waiters", "dead"))
+        with state.transaction():
+            heard = [state.wake(state.waiter_pipe(each)) for each in ("w", "dead", "nobody")]
+        assert heard == [True, False, False]
+        pipe.close()
+
+    def test_what_is_to_be_closed_is_closed_when_it_is_over(self, state: State) -> None:
+        first, second = os.pipe(), os.pipe()
+        with state.transaction():
+            state.close_afterwards(first[1])
+            os.fstat(first[1])
+        assert os.read(first[0], 1) == b""
+        state.close_afterwards(second[1])  # which is before the next
+        os.fstat(second[1])
+        with pytest.raises(ZeroDivisionError), state.transaction():
+            raise ZeroDivisionError
+        assert os.read(second[0], 1) == b""
+        os.close(first[0])
+        os.close(second[0])
+
     def test_no_descriptor_is_left_open(self, state: State) -> None:
         pipe = NamedPipe(state.path("waiters", "w"))
         before = set(os.listdir("/proc/self/fd"))
@@ -582,6 +626,45 @@ class TestTheDirectory:
             State.open(str(state_dir))
         assert os.listdir("/proc/self/fd") == before
 
+    def test_closing_it_leaves_nothing_open_and_tells_who_wants_to_know(
+        self, state_dir: Path
+    ) -> None:
+        before = os.listdir("/proc/self/fd")
+        state = State.open(str(state_dir))
+        told: list[str] = []
+        state.on_close += [lambda: told.append("first"), lambda: told.append("second")]
+        state.close()
+        assert os.listdir("/proc/self/fd") == before
+        assert told == ["first", "second"]
+        with pytest.raises(sqlite3.ProgrammingError, match="closed"):
+            state.db.execute("SELECT 1")
+
+    @pytest.mark.parametrize("missing", ["state.lock", "state.db"])
+    def test_whoever_has_made_what_was_missing_holds_nobody_up(
+        self, state_dir: Path, missing: str
+    ) -> None:
+        State.open(str(state_dir)).close()
+        (state_dir / missing).unlink()
+        with contextlib.closing(State.open(str(state_dir))):
+            other = os.open(state_dir / "state.lock", os.O_RDWR)
+            fcntl.flock(other, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            os.close(other)
+
+    def test_one_that_is_named_from_here_stays_the_same_wherever_one_goes(
+        self, state_dir: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.chdir(state_dir.parent)
+        with contextlib.closing(State.open(state_dir.name)) as state:
+            assert state.directory == str(state_dir)
+            monkeypatch.chdir("/")
+            assert state.path("a", "b") == str(state_dir / "a" / "b")
+            assert not state.was_removed()
+
+    def test_a_path_that_can_not_be_looked_at_is_refused(self, state_dir: Path) -> None:
+        state_dir.touch()
+        with pytest.raises(StateUnwritable, match="Not a directory; choose another"):
+            State.open(str(state_dir / "below"))
+
     def test_a_symbolic_link_for_the_lock_is_refused(self, state_dir: Path, tmp_path: Path) -> None:
         State.open(str(state_dir)).close()
         (state_dir / "state.lock").unlink()
@@ -592,6 +675,33 @@ class TestTheDirectory:
 
 
 class TestAReboot:
+    def test_it_is_noted_once(self, state: State) -> None:
+        ((boot,),) = state.query("SELECT boot_id FROM meta")
+        with state.transaction() as db:
+            db.execute("UPDATE meta SET boot_id = 'an earlier one'")
+        State.open(state.directory).close()
+        assert [tuple(row) for row in state.query("SELECT boot_id FROM meta")] == [(boot,)]
+        with state.transaction() as db:
+            db.execute("INSERT INTO timer VALUES ('h', '', 1, 1e9)")
+        State.open(state.directory).close()
+        assert [tuple(row) for row in state.query("SELECT due FROM timer")] == [(1e9,)]
+
+    @pytest.mark.parametrize("to_show", [False, True])
+    def test_who_only_shows_need_not_note_it(
+        self, state: State, monkeypatch: pytest.MonkeyPatch, to_show: bool
+    ) -> None:
+        with state.transaction() as db:
+            db.execute("UPDATE meta SET boot_id = 'an earlier one'")
+
+        def no_space(*_: object) -> None:
+            raise StateUnwritable("no space")
+
+        monkeypatch.setattr(State, "_note_boot", no_space)
+        with contextlib.ExitStack() as ends:
+            if not to_show:
+                ends.enter_context(pytest.raises(StateUnwritable, match="no space"))
+            State.open(state.directory, to_show=to_show).close()
+
     def test_all_that_was_due_at_some_uptime_is_due_at_once(self, state: State) -> None:
         with state.transaction() as db:
             record(state, "h", "a")

@@ -47,6 +47,52 @@ def test_that_were_drawn_by_who_then_failed_are_not_drawn_again(state: State, co
     assert len(then) == 3
 
 
+def test_what_is_written_back_besides_costs_none(state: State) -> None:
+    found = drawn(state, 2)
+    with state.transaction():
+        state.write_back()
+    assert found + drawn(state, 2) == [1, 2, 3, 4]
+
+
+def test_what_is_reserved_need_not_be_read_by_who_has_read_it(state: State) -> None:
+    found = drawn(state, 2)
+    asked: list[str] = []
+    state.db.set_trace_callback(asked.append)
+    with state.transaction() as db:
+        ((reserved,),) = db.execute("SELECT fence FROM meta").fetchall()
+        found += state.draw_fences(2, reserved)
+    state.db.set_trace_callback(None)
+    assert found == [1, 2, 3, 4]
+    assert sum("FROM meta" in each for each in asked) == 1
+
+
+def test_that_a_block_has_not_been_written_back_costs_the_rest_of_it(state: State) -> None:
+    drawn(state, 5)
+    with contextlib.closing(State.open(state.directory)) as reader:
+        reader.db.execute("BEGIN")
+        reader.query("SELECT fence FROM meta")  # who reads on is in the way
+        found = drawn(state, 1)
+        reader.db.execute("COMMIT")
+    assert found == [6]
+    ((reserved,),) = state.query("SELECT fence FROM meta")
+    assert reserved > 6
+    assert drawn(state, 2) == [reserved + 1, reserved + 2]
+
+
+def test_to_write_back_leaves_the_patience_as_it_was(state: State) -> None:
+    drawn(state, 6)  # the sixth is of a new block
+    assert [tuple(row) for row in state.query("PRAGMA busy_timeout")] == [(30_000,)]
+
+
+def test_which_were_drawn_stands_where_other_versions_look_for_it(state: State) -> None:
+    drawn(state, 3)
+    with open(state.path("state.lock"), "rb") as lock:
+        lock.seek(8192 - 64)
+        note = lock.read(24)
+    ((reserved,),) = state.query("SELECT fence FROM meta")
+    assert note == b"fences 1" + (3).to_bytes(8, "little") + reserved.to_bytes(8, "little")
+
+
 def test_come_from_where_another_process_has_left_off(state: State) -> None:
     found = drawn(state, 2)
     with contextlib.closing(State.open(state.directory)) as other:

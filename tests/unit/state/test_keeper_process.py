@@ -2,24 +2,30 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import json
 import os
+import shutil
 import signal
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
 
+import leasectl
 from leasectl.errors import LeaseError
 from leasectl.model import Handle, Request
 from leasectl.state import keeper_process
 from leasectl.state.directory import State
 from leasectl.state.handles import Handles
 from leasectl.state.pipes import listen
+from leasectl.state.rows import insert
+from leasectl.system.named_pipe import NamedPipe
 from leasectl.system.poll import is_readable
-from leasectl.system.process import is_dead
+from leasectl.system.process import is_dead, this_process
+from tests.kit.forking import ending, fork
 from tests.kit.support import eventually
 
 # What is started here instead of a keeper: it writes what it has open, where it is and what it
@@ -86,6 +92,89 @@ def test_it_has_nothing_of_whoever_starts_it_and_leaves_nothing_there(
     assert Path(f"/proc/{keeper.pid}/stat").read_text().rpartition(")")[2].split()[1] == "1"
 
 
+def test_it_heeds_all_signals_once_it_can(state: State, monkeypatch: pytest.MonkeyPatch) -> None:
+    argv = [shutil.which("sleep") or "", "1000"]
+    monkeypatch.setattr(keeper_process, "command", lambda directory: argv)
+    ignored = (signal.SIGTERM, signal.SIGUSR1, signal.SIGINT, signal.SIGHUP, signal.SIGPIPE)
+    handlers = [signal.signal(each, signal.SIG_IGN) for each in ignored]
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGUSR2})
+    try:
+        keeper_process.ensure(state)
+        assert signal.pthread_sigmask(signal.SIG_BLOCK, ()) == {*before, signal.SIGUSR2}
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+        for each, handler in zip(ignored, handlers):
+            signal.signal(each, handler)
+    keeper = keeper_process.running(state)
+    assert keeper is not None
+    of_it = Path(f"/proc/{keeper.pid}")
+    eventually(lambda: (of_it / "comm").read_text() == "sleep\n", what="the candidate runs")
+    status = dict(line.split(":\t", 1) for line in (of_it / "status").read_text().splitlines())
+    blocked, are_ignored = (int(status[each], 16) for each in ("SigBlk", "SigIgn"))
+    assert blocked == 1 << signal.SIGTERM - 1 | 1 << signal.SIGUSR1 - 1
+    assert are_ignored & sum(1 << each - 1 for each in ignored) == 0
+    assert os.getsid(keeper.pid) != os.getsid(0)
+
+
+def test_it_knows_what_an_interpreter_needs_and_none_of_the_secrets(
+    state: State, seen: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kept = {
+        "PATH": os.environ["PATH"],
+        "LANG": "C.UTF-8",
+        "LC_ALL": "C.UTF-8",
+        "TZ": "UTC",
+        "TMPDIR": "/tmp",
+        "LEASECTL_KEEP_EVENTS": "7d",
+    }
+    for name, value in {**kept, "TOKEN": "secret", "PYTHONPATH": "/elsewhere"}.items():
+        monkeypatch.setenv(name, value)
+    for name in ("LD_LIBRARY_PATH", "PYTHONHOME"):
+        monkeypatch.delenv(name, raising=False)
+    folder = str(Path(leasectl.__file__).resolve().parents[1])
+    expected = {**kept, "PYTHONPATH": folder, "PYTHONSAFEPATH": "1"}
+    assert keeper_process.environment() == expected
+    keeper_process.ensure(state)
+    eventually(seen.exists, what="the candidate runs")
+    keeper = keeper_process.running(state)
+    assert keeper is not None
+    words = Path(f"/proc/{keeper.pid}/environ").read_text().rstrip("\0").split("\0")
+    assert dict(word.split("=", 1) for word in words) == expected
+
+
+def test_it_is_this_python_with_the_directory() -> None:
+    words = [sys.executable, "-m", "leasectl.keeper", "/some/state"]
+    assert keeper_process.command("/some/state") == words
+
+
+def test_it_waits_for_the_commit_of_who_starts_it(state: State, seen: Path) -> None:
+    with pytest.raises(ZeroDivisionError), state.transaction():
+        keeper_process.ensure(state)
+        candidate = keeper_process.running(state)
+        assert candidate is not None
+        raise ZeroDivisionError
+    assert keeper_process.registered(state) is None
+    eventually(seen.exists, what="it runs all the same, and finds that it is no keeper")
+    os.kill(candidate.pid, signal.SIGKILL)
+
+
+def test_a_candidate_that_is_killed_at_once_is_no_keeper(
+    state: State, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def killed(argv: Sequence[str]) -> tuple[int, int]:
+        pid = fork(lambda: None)
+        ending(pid)
+        return pid, os.open(os.devnull, os.O_RDONLY)
+
+    before = open_here()
+    monkeypatch.setattr(keeper_process, "_fork_candidate", killed)
+    keeper_process.ensure(state)
+    assert keeper_process.registered(state) is None
+    with state.transaction():
+        pass  # what was to let it start is closed with the next
+    assert open_here() == before
+
+
 def test_there_is_one_for_all_who_ask(state: State, seen: Path) -> None:
     keeper_process.ensure(state)
     first = keeper_process.running(state)
@@ -102,6 +191,38 @@ def test_one_that_can_not_be_woken_gets_a_signal(state: State, seen: Path) -> No
     with state.transaction():
         keeper_process.wake(state)
     eventually(lambda: is_dead(keeper), what="it is called")
+
+
+@pytest.mark.parametrize("listens", [True, False])
+def test_only_one_that_does_not_listen_is_sent_a_signal(state: State, listens: bool) -> None:
+    keeper_process.call(state)  # there is none
+    us = this_process()
+    row = {"pid_namespace": us.pid_namespace, "process": us.encode()}
+    insert(state.db, "keeper", row)
+    assert keeper_process.begin(state, us)
+    called: list[int] = []
+    before = signal.signal(signal.SIGURG, lambda signum, _: called.append(signum))
+    try:
+        with contextlib.ExitStack() as ends:
+            if listens:
+                pipe = NamedPipe(keeper_process.pipe_path(state))
+                ends.callback(pipe.close)
+            with state.transaction():
+                keeper_process.wake(state)
+            if listens:
+                assert is_readable(pipe.fd, 0)
+    finally:
+        signal.signal(signal.SIGURG, before)
+    assert called == ([] if listens else [signal.SIGURG])
+    with state.transaction():
+        keeper_process.resign(state)
+    assert keeper_process.registered(state) is None
+
+
+def test_where_none_is_one_is_started_by_who_wakes_it(state: State, seen: Path) -> None:
+    with state.transaction():
+        keeper_process.wake(state)
+    assert keeper_process.running(state) is not None
 
 
 def test_one_that_was_killed_is_forgotten_and_one_that_lives_is_not(

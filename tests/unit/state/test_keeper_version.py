@@ -7,7 +7,7 @@ import signal
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Callable
+from typing import Callable, Optional
 
 import pytest
 
@@ -27,16 +27,18 @@ from leasectl.state.rows import insert
 from leasectl.system.process import identify, own_pid_namespace, this_process
 from tests.kit.support import eventually
 
-StartKeeper = Callable[[str], "subprocess.Popen[bytes]"]
+StartKeeper = Callable[[Optional[str]], "subprocess.Popen[bytes]"]
 
 
 @pytest.fixture
 def start() -> Iterator[StartKeeper]:
-    """Starts what looks like a keeper whose code is in a folder; USR1 ends it."""
+    """Starts what looks like a keeper whose code is in a folder, if it says so; USR1 ends it."""
     started: list[subprocess.Popen[bytes]] = []
 
-    def start(folder: str) -> subprocess.Popen[bytes]:
-        process = subprocess.Popen(["sleep", "1000"], env={**os.environ, "PYTHONPATH": folder})
+    def start(folder: str | None) -> subprocess.Popen[bytes]:
+        others = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+        env = others if folder is None else {**others, "PYTHONPATH": folder}
+        process = subprocess.Popen(["sleep", "1000"], env=env)
         started.append(process)
         eventually(lambda: Path(f"/proc/{process.pid}/comm").read_text() == "sleep\n")
         return process
@@ -113,6 +115,31 @@ def test_one_from_elsewhere_that_never_said_its_version_is_to_be_replaced(
     assert not asked(state)
     assert not keeper_process.is_kept(state)
     assert keeper.poll() is None  # by whoever has another ready
+
+
+def test_one_from_elsewhere_that_said_its_version_goes_on_beside_this(
+    state: State, start: StartKeeper
+) -> None:
+    keeper = start("/elsewhere")
+    process = identify(keeper.pid)
+    register(state, process)
+    row = {"pid_namespace": own_pid_namespace(), "process": process.encode(), "version": "0"}
+    insert(state.db, "keeper_version", {**row, "asked": ""})
+    assert asked(state)
+    assert registered(state.db) == Registered(process, "0", leasectl.__version__)
+    assert keeper_process.is_kept(state)
+    # A signal would have ended it before this one, which is the larger number.
+    send(process, signal.SIGUSR2)
+    assert keeper.wait(timeout=10) == -signal.SIGUSR2
+
+
+def test_one_whose_starter_did_not_say_where_its_code_is_is_to_be_replaced(
+    state: State, start: StartKeeper
+) -> None:
+    keeper = start(None)
+    register(state, identify(keeper.pid))
+    assert not asked(state)
+    assert keeper.poll() is None
 
 
 def test_whoever_asks_is_not_asked(state: State) -> None:
