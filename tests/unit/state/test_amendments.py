@@ -76,6 +76,13 @@ class TestATtl:
         change_ttl(state, handle, 20.0, explicit=True)
         assert not is_watched(state, handle)
 
+    def test_of_who_has_not_told_of_the_grant_yet_is_no_reason_to_see_to_it(
+        self, state: State
+    ) -> None:
+        untold = made(state, "T-3", waiter=this_process())
+        change_ttl(state, untold, 20.0, explicit=True)
+        assert not is_watched(state, untold)
+
     @pytest.mark.parametrize("what", ["timer", "mark"])
     def test_leaves_the_keeper_what_else_it_has_to_see_to(
         self, state: State, handle: Handle, what: str

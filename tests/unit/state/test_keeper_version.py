@@ -157,6 +157,16 @@ def test_what_was_said_of_another_keeper_does_not_count(state: State, start: Sta
     assert registered(state.db) == Registered(second)
 
 
+def test_what_one_was_asked_is_not_said_of_its_successor(state: State, start: StartKeeper) -> None:
+    first, second = (identify(start("/elsewhere").pid) for _ in range(2))
+    register(state, first)
+    row = {"pid_namespace": own_pid_namespace(), "process": first.encode(), "version": "0"}
+    insert(state.db, "keeper_version", {**row, "asked": "2"})
+    note(state.db, second)
+    register(state, second)
+    assert registered(state.db) == Registered(second, leasectl.__version__)
+
+
 def test_a_keeper_begins_if_it_is_the_one_and_remembers_what_it_was_asked(state: State) -> None:
     me = this_process()
     assert not keeper_process.begin(state, me)
@@ -172,5 +182,8 @@ def test_a_signal_for_one_that_has_ended_goes_nowhere(start: StartKeeper) -> Non
     name = identify(process.pid)
     process.kill()
     process.wait()
+    before = os.listdir("/proc/self/fd")
     send(name, signal.SIGUSR1)
     send(name._replace(pid=os.getpid()), signal.SIGUSR1)
+    send(this_process(), signal.SIGURG)  # which isn't heeded
+    assert os.listdir("/proc/self/fd") == before

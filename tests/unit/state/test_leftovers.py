@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+
 import pytest
 
 from leasectl.leases.recovery import release_abandoned
@@ -29,6 +31,29 @@ def test_only_those_whose_guard_or_waiter_is_dead_are_left(desk: Desk) -> None:
     release_abandoned(desk.service)
     assert leftovers.ids_of_the_dead(desk.state) == []
     assert len(desk.held()) == 2
+
+
+@pytest.mark.parametrize("whose", ["guard", "waiter"])
+def test_one_whose_process_none_can_be_is_left_for_who_says_what_is_wrong(
+    desk: Desk, whose: str
+) -> None:
+    desk.pool(2)
+    desk.acquire(guard=this_process())
+    damaged = desk.acquire()
+    with desk.state.transaction() as db:
+        db.execute(f"UPDATE handle SET {whose} = 'somebody' WHERE id = ?", (damaged.id,))
+    assert leftovers.ids_of_the_dead(desk.state) == [damaged.id]
+
+
+def test_of_many_processes_no_more_are_looked_at_than_is_said(desk: Desk) -> None:
+    desk.pool(3)
+    # Those pids are there, so that only a look tells that they are others' by now.
+    gone = [this_process()._replace(pid=pid, start_time=1) for pid in (os.getpid(), os.getppid())]
+    handles = sorted(desk.acquire(guard=each).id for each in gone)
+    assert leftovers.ids_of_the_dead(desk.state) == handles
+    assert leftovers.ids_of_the_dead(desk.state, most_looked_at=2) == handles
+    assert leftovers.ids_of_the_dead(desk.state, most_looked_at=1) == handles[:1]
+    assert leftovers.ids_of_the_dead(desk.state, most_looked_at=0) == []
 
 
 def test_a_process_that_guards_many_is_asked_for_once(

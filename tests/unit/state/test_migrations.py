@@ -8,6 +8,7 @@ import re
 import shutil
 import signal
 import sqlite3
+import subprocess
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
@@ -22,12 +23,13 @@ from leasectl.state.amendments import note_answer
 from leasectl.state.database import SCHEMA_VERSION
 from leasectl.state.directory import State
 from leasectl.state.handles import Handles
+from leasectl.state.keeper_version import CODE_FOLDER
 from leasectl.state.migrations import migrate
 from leasectl.system.clock import Clock
-from leasectl.system.process import boot_id
+from leasectl.system.process import boot_id, identify, own_pid_namespace
 from tests.kit.forking import ending, fork
 from tests.kit.killing import kill_this_process
-from tests.kit.support import Cli
+from tests.kit.support import Cli, eventually
 from tests.unit.state.old_schemas import BY_VERSION
 
 # How schema 2 wrote a handle: its columns by name, all others' by position.
@@ -269,6 +271,17 @@ def test_one_that_is_killed_half_way_has_changed_nothing(of_schema_2: Path, stat
             db.execute("SELECT name FROM sqlite_master WHERE name LIKE 'keeper_%'").fetchall() == []
         )
     check_handles(of_schema_2)
+
+
+def test_a_keeper_of_the_version_before_is_asked_to_make_way(of_schema_2: Path) -> None:
+    with subprocess.Popen(["sleep", "1000"], env={"PYTHONPATH": CODE_FOLDER}) as process:
+        comm = Path(f"/proc/{process.pid}/comm")
+        eventually(lambda: comm.read_text() == "sleep\n", what="it has become that")
+        with contextlib.closing(sqlite3.connect(of_schema_2 / "state.db")) as db, db:
+            row = (own_pid_namespace(), identify(process.pid).encode())
+            db.execute("REPLACE INTO keeper (pid_namespace, process) VALUES (?, ?)", row)
+        State.open(str(of_schema_2)).close()
+        assert process.wait(timeout=10) == -signal.SIGUSR1
 
 
 def test_one_that_fails_half_way_says_so_and_has_changed_nothing(of_schema_2: Path) -> None:

@@ -10,6 +10,7 @@ import pytest
 
 from leasectl.errors import StateUnwritable
 from leasectl.model import Request
+from leasectl.state.names_files import NamesFiles
 from tests.kit.desk import Desk
 from tests.kit.desk import desk as desk
 
@@ -71,6 +72,37 @@ def test_one_of_which_there_is_no_record_goes(desk: Desk, names: Path) -> None:
     assert names.exists()
 
 
+@pytest.mark.parametrize("is_there", [True, False])
+def test_one_of_a_handle_that_holds_nothing_is_empty(
+    desk: Desk, names: Path, is_there: bool
+) -> None:
+    with desk.state.transaction() as db:
+        db.execute("DELETE FROM lease")
+    if not is_there:
+        names.unlink()
+    leave_half_way(desk, names)
+    next_write(desk)
+    assert names.read_text() == ""
+
+
+def test_one_in_whose_place_somebody_has_a_folder_holds_nobody_up(desk: Desk, names: Path) -> None:
+    names.unlink()
+    (names / "somebody's own").mkdir(parents=True)
+    stray = names.with_name("T-stray")
+    stray.touch()
+    leave_half_way(desk, names, stray)
+    next_write(desk)
+    assert os.listdir(names) == ["somebody's own"]
+    assert not stray.exists(), "those after it are seen to"
+
+
+def test_a_note_that_was_cut_off_is_read_as_far_as_it_goes(desk: Desk, names: Path) -> None:
+    names.unlink()
+    (desk.directory / "state.lock").write_bytes(b"+" + names.name.encode())
+    next_write(desk)
+    assert names.read_text() == SOUND
+
+
 def test_what_was_to_replace_one_goes(desk: Desk, names: Path) -> None:
     replacing = Path(f"{names}.new")
     replacing.write_text("half")
@@ -85,6 +117,79 @@ def test_without_a_note_nobody_looks(desk: Desk, names: Path) -> None:
     with desk.state.transaction():
         pass
     assert names.read_text() == "scribbled"
+
+
+def test_where_they_are_to_be_left_alone_only_the_records_change(desk: Desk, names: Path) -> None:
+    desk.state.names_files.are_left = True
+    with desk.state.transaction() as db:
+        db.execute("UPDATE meta SET purge_cursor = 'x'")
+        desk.state.stage_names(names.name, ["another"])
+        desk.state.stage_names("T-other", ["another"])
+    assert desk.state.query("SELECT purge_cursor FROM meta")[0][0] == "x"
+    assert os.listdir(names.parent) == [names.name]
+    assert names.read_text() == SOUND
+
+
+def test_to_remove_one_that_is_not_there_notes_nothing(
+    desk: Desk, names: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    noted: list[None] = []
+    monkeypatch.setattr(NamesFiles, "_note", lambda *_: noted.append(None))
+    with desk.state.transaction():
+        desk.state.stage_names("T-other", None)
+    assert noted == []
+    with desk.state.transaction():
+        desk.state.stage_names("T-other", ["first"])
+        desk.state.stage_names("T-other", None)
+    assert noted == [None]
+    assert os.listdir(names.parent) == [names.name]
+
+
+def test_while_they_change_that_can_be_told_without_the_lock(
+    desk: Desk, names: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found: list[bool] = []
+    rename = os.rename
+
+    def look_and_rename(before: str, after: str) -> None:
+        found.append(desk.state.names_files.are_changing)
+        rename(before, after)
+
+    monkeypatch.setattr(os, "rename", look_and_rename)
+    with desk.state.transaction():
+        desk.state.stage_names(names.name, ["another"])
+        assert not desk.state.names_files.are_changing
+    assert found == [True]
+    assert not desk.state.names_files.are_changing
+    assert names.read_text() == "another"
+
+
+def test_a_note_that_does_not_fit_on_the_disk_changes_nothing(
+    desk: Desk, names: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write = os.pwrite
+
+    def cut(fd: int, content: bytes, offset: int) -> int:
+        return write(fd, content[:-2] if content.startswith(b"+") else content, offset)
+
+    monkeypatch.setattr(os, "pwrite", cut)
+    with pytest.raises(StateUnwritable, match=r"state\.lock: No space"), desk.state.transaction():
+        desk.state.stage_names(names.name, ["another"])
+    assert names.read_text() == SOUND
+    assert not desk.state.names_files.are_changing
+
+
+def test_an_empty_folder_in_its_place_makes_room_for_one(desk: Desk, names: Path) -> None:
+    names.unlink()
+    names.mkdir()
+    with desk.state.transaction():
+        desk.state.stage_names(names.name, ["another"])
+    assert names.read_text() == "another"
+    names.unlink()
+    names.mkdir()
+    with desk.state.transaction():
+        desk.state.stage_names(names.name, [])
+    assert names.is_dir(), "it lists nothing"
 
 
 @pytest.mark.parametrize("taken", [0, 3])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import time
 from pathlib import Path
 from typing import Callable
@@ -44,6 +45,31 @@ def test_pools_and_what_is_in_them(used: str) -> None:
     assert read_only.held_names(used) == ["U--00", "U--01"]
 
 
+def test_what_several_handles_hold_is_named_once(desk: Desk, used: str) -> None:
+    with desk.state.transaction() as db:
+        db.execute("INSERT INTO lease SELECT 'T-other', name, 1, 1, 1, 1, 0, 0, 0 FROM lease")
+    assert read_only.held_names(used) == ["U--00", "U--01"]
+
+
+def test_a_folder_is_found_from_here_whatever_it_is_called(
+    desk: Desk, used: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    odd = Path(used).with_name("100% odd? #1")
+    shutil.copytree(used, odd, ignore=shutil.ignore_patterns("waiters"))
+    monkeypatch.chdir(odd.parent)
+    assert read_only.pool_types(odd.name) == read_only.pool_types(str(odd)) == ["T", "U"]
+
+
+def test_it_is_read_while_somebody_writes_and_not_changed(desk: Desk, used: str) -> None:
+    with desk.state.transaction() as db:
+        db.execute("DELETE FROM pool")
+        assert read_only.pool_types(used) == ["T", "U"]
+    assert read_only.pool_types(used) == []
+    before = os.listdir("/proc/self/fd")
+    assert read_only.resource_names(used) != []
+    assert os.listdir("/proc/self/fd") == before
+
+
 def test_handles_with_who_holds_them(desk: Desk, used: str) -> None:
     (held,) = desk.service.handles.active()
     assert read_only.handle_ids(used, released_too=False) == [(held.id, held.holder_identity)]
@@ -64,6 +90,9 @@ def test_properties_are_each_once(desk: Desk, used: str) -> None:
     assert read_only.properties(used) == [("arch", "x"), ("zone", "b")]
     with desk.state.transaction() as db:
         db.execute("UPDATE member SET properties = '{' WHERE name = 'U--01'")
+    assert read_only.properties(used) == []
+    with desk.state.transaction() as db:
+        db.execute("UPDATE member SET properties = '5' WHERE name = 'U--01'")
     assert read_only.properties(used) == []
 
 

@@ -9,7 +9,7 @@ from leasectl.model import Handle, Request, whole
 from leasectl.state import watched
 from leasectl.state.directory import State
 from leasectl.state.handles import Handles
-from leasectl.state.watched import Changes, WatchedHandles
+from leasectl.state.watched import Changes, Watched, WatchedHandles
 from leasectl.system.process import this_process
 
 US = this_process()
@@ -58,6 +58,21 @@ def test_at_first_all_are_read(state: State, handles: Handles, keeper: WatchedHa
         assert (found.id, found.acquisition, found.is_held) == ("T-1", 3, True)
         assert (found.guard, found.waiter, found.runner, found.ttl_seconds) == (US, None, US, None)
         assert found.processes == {US}
+
+
+@pytest.mark.parametrize("is_granted", [True, False])
+def test_each_process_is_known_for_what_it_does(
+    state: State, handles: Handles, keeper: WatchedHandles, is_granted: bool
+) -> None:
+    guard, waiter, runner = (US._replace(pid=pid) for pid in (11, 12, 13))
+    made(handles, state, "T-1", guard=guard, waiter=waiter, runner=runner)
+    if not is_granted:
+        with state.transaction() as db:
+            db.execute("UPDATE handle SET state = 'acquiring'")
+    found = Watched("T-1", 1, is_granted, guard, waiter, runner, None)
+    assert keeper.all() == [found]
+    assert found.processes == {guard, waiter, runner}
+    assert found._replace(guard=None, runner=None).processes == {waiter}
 
 
 def test_then_what_has_changed_is_read_once(
@@ -156,6 +171,31 @@ class TestTrimming:
         keeper.trim()
         assert len(self.notes(state)) == self.KEPT
 
+    def test_is_nothing_before_any_was_read(
+        self, state: State, handles: Handles, keeper: WatchedHandles
+    ) -> None:
+        handle = made(handles, state, "T-1")
+        self.change(state, handle, 2 * self.KEPT)
+        before = self.notes(state)
+        keeper.trim()
+        assert self.notes(state) == before
+
+    def test_that_fails_stops_nobody_and_is_done_the_next_time(
+        self, state: State, handles: Handles, keeper: WatchedHandles
+    ) -> None:
+        handle = made(handles, state, "T-1")
+        self.change(state, handle, 2 * self.KEPT)
+        keeper.changes()
+        state.db.execute(
+            "CREATE TRIGGER none BEFORE DELETE ON handle_change BEGIN SELECT RAISE(FAIL, 'no'); END"
+        )
+        before = self.notes(state)
+        keeper.trim()
+        assert self.notes(state) == before
+        state.db.execute("DROP TRIGGER none")
+        keeper.trim()
+        assert len(self.notes(state)) == self.KEPT
+
     def test_has_who_was_away_for_long_read_all_again(
         self, state: State, handles: Handles, keeper: WatchedHandles
     ) -> None:
@@ -176,3 +216,22 @@ def test_a_process_that_none_can_be_is_damage(
         db.execute("UPDATE handle SET guard = 'somebody'")
     with pytest.raises(CorruptState, match='holds a bad record of "T-1"'):
         keeper.changes()
+    with state.transaction() as db:
+        db.execute("UPDATE handle SET guard = ?", (US.encode(),))
+    assert keeper.changes() == Changes({"T-1": keeper.one("T-1")}, are_all=True)
+    assert keeper.changes() == NOTHING
+
+
+def test_what_could_not_be_read_is_read_with_the_next(
+    state: State, handles: Handles, keeper: WatchedHandles
+) -> None:
+    made(handles, state, "T-1")
+    made(handles, state, "T-2")
+    keeper.changes()
+    with state.transaction() as db:
+        db.execute("UPDATE handle SET guard = 'somebody' WHERE id = 'T-1'")
+    with pytest.raises(CorruptState, match='holds a bad record of "T-1"'):
+        keeper.changes()
+    with state.transaction() as db:
+        db.execute("UPDATE handle SET guard = NULL WHERE id = 'T-1'")
+    assert keeper.changes() == Changes({"T-1": keeper.one("T-1")}, are_all=False)
