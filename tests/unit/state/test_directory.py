@@ -6,6 +6,7 @@ import contextlib
 import errno
 import fcntl
 import os
+import re
 import resource
 import select
 import signal
@@ -16,9 +17,10 @@ from typing import Any, Callable
 import pytest
 
 from leasectl.errors import CorruptState, Interrupted, LeaseError, StateUnwritable
-from leasectl.state import names_files
+from leasectl.state import directory, names_files
 from leasectl.state.database import check_directory
 from leasectl.state.directory import State
+from leasectl.state.rows import insert
 from leasectl.system.lock_wait import lock_limit
 from leasectl.system.named_pipe import NamedPipe
 from tests.kit.forking import ending, fork
@@ -136,10 +138,34 @@ class TestTransaction:
         fcntl.flock(other, fcntl.LOCK_EX)
         with pytest.raises(LeaseError, match=r"state\.lock"), lock_limit(0.05), state.transaction():
             pytest.fail("it has the lock that another holds")
+        assert not state.is_changing
         os.close(other)
         with state.transaction():
             set_cursor(state, "later")
         assert cursor(state) == "later"
+
+    def test_who_can_not_begin_for_others_in_the_database_lets_go_of_the_lock(
+        self, state: State
+    ) -> None:
+        state.db.execute("PRAGMA busy_timeout = 0")
+        with contextlib.closing(sqlite3.connect(state.path("state.db"))) as other:
+            other.execute("BEGIN IMMEDIATE")  # without the lock, as no version does
+            with pytest.raises(LeaseError, match=r"busy .*try again"), state.transaction():
+                pytest.fail("two change it at once")
+        assert not state.is_changing
+        with (
+            lock_limit(1),
+            contextlib.closing(State.open(state.directory)) as another,
+            another.transaction(),
+        ):
+            set_cursor(another, "x")
+        assert cursor(state) == "x"
+
+    def test_who_opens_it_does_not_wait_for_a_writer(self, state: State) -> None:
+        with state.transaction(), lock_limit(1):
+            set_cursor(state, "x")
+            with contextlib.closing(State.open(state.directory)) as other:
+                assert cursor(other) == ""
 
     def test_a_writer_that_is_killed_leaves_nothing_and_blocks_nobody(self, state: State) -> None:
         def die_inside() -> None:
@@ -599,13 +625,47 @@ class TestTheDirectory:
         State.open(str(state_dir)).close()
         lock = state_dir / "state.lock"
         whole = lock.stat().st_size
-        assert whole >= 8192
+        assert whole == 8192
         lock.unlink()
         if before is not None:
             lock.touch(mode=0o600)
             os.truncate(lock, before)
         State.open(str(state_dir)).close()
         assert lock.stat().st_size == whole
+
+    def test_what_another_has_noted_in_a_lock_that_it_was_faster_to_make_stays(
+        self, state_dir: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        State.open(str(state_dir)).close()
+        lock = state_dir / "state.lock"
+        made = b"\0" + b"as another made it".ljust(8191, b".")
+        lock.write_bytes(b"")
+        locked = directory.flock_exclusive
+
+        def wait_for_another(fd: int) -> None:
+            locked(fd)
+            lock.write_bytes(made)
+
+        with monkeypatch.context() as patched:
+            patched.setattr(directory, "flock_exclusive", wait_for_another)
+            State.open(str(state_dir)).close()
+        assert lock.read_bytes() == made
+
+    def test_what_lies_in_it_has_its_place(self, state_dir: Path) -> None:
+        with contextlib.closing(State.open(str(state_dir))) as state:
+            assert state.names_path("T-1") == f"{state_dir}/handles/T-1"
+            assert state.waiter_pipe("w") == f"{state_dir}/waiters/w"
+            assert state.runner_pipe("T-1") == f"{state_dir}/waiters/T-1.run"
+            assert state.cancel_pipe("T-1", 2) == f"{state_dir}/waiters/T-1.2.cancel"
+            assert state.witness_pipe == f"{state_dir}/witness"
+
+    def test_each_has_an_id_of_its_own(self, state: State, tmp_path: Path) -> None:
+        with contextlib.closing(State.open(str(tmp_path / "another"))) as another:
+            ids = [state.state_id(), another.state_id()]
+        assert [bool(re.fullmatch("[0-9a-f]{16}", each)) for each in ids] == [True, True]
+        assert ids[0] != ids[1]
+        with contextlib.closing(State.open(state.directory)) as again:
+            assert again.state_id() == ids[0]
 
     def test_one_that_can_not_be_opened_leaves_no_descriptor_open(
         self, state_dir: Path, monkeypatch: pytest.MonkeyPatch
@@ -711,6 +771,43 @@ class TestAReboot:
         State.open(state.directory).close()
         assert [tuple(row) for row in state.query("SELECT due FROM timer")] == [(0.0,)]
         assert [tuple(row) for row in state.query("SELECT released_at FROM handle")] == [(0.0,)]
+
+    def test_nothing_is_measured_from_a_time_before_it(self, state: State) -> None:
+        member = {"name": "a", "by_default": 0, "cordoned": 0, "leaves": 0, "joined": 0}
+        setting = {"type": "T", "pace_seconds": 1.0, "burst": 1, "aging_seconds": 0.0}
+        ranked = {"type": "T", "number": 1, "owner": "h", "priority": 0, "queued_at": 1e9}
+        mark = {"handle": "h", "acquisition": 1, "name": "a", "id": "x", "asked_by": "ops"}
+        use = {"handle": "h", "acquisition": 1}
+        with state.transaction() as db:
+            record(state, "h", "a")
+            record(state, "other", "b")
+            db.execute("UPDATE handle SET queued_at = 1e9, granted_at = 1e9 WHERE id = 'h'")
+            resource = {"type": "T", "fence": 0, "lease_transitions": 0, "labels": ""}
+            insert(db, "resource", {"name": "a", **resource, "expires_at": 1e9})
+            insert(db, "resource", {"name": "b", **resource})
+            insert(db, "pool_setting", {**setting, "paid_until": 1e9})
+            insert(db, "ranked_ticket", ranked)
+            insert(db, "member", {**member, "ends_at": 1e9, "properties": "{}"})
+            held_back = {**member, "name": "b", "held_back_until": 1e9, "properties": "{}"}
+            insert(db, "member", held_back)
+            insert(db, "mark_seen", {**mark, "ends_at": 1e9, "is_ready": 0})
+            insert(db, "name_in_use", {**use, "name": "a", "until": 1e9})
+            insert(db, "name_in_use", {**use, "name": "b"})
+            db.execute("UPDATE meta SET boot_id = 'an earlier one'")
+        State.open(state.directory).close()
+
+        def found(what: str) -> list[tuple[object, ...]]:
+            return [tuple(row) for row in state.query(f"SELECT {what}")]
+
+        assert found("queued_at, granted_at FROM handle") == [(None, None)] * 2
+        assert found("name, expires_at FROM resource ORDER BY name") == [("a", 0.0), ("b", None)]
+        assert found("paid_until FROM pool_setting") == [(0.0,)]
+        assert found("* FROM ranked_ticket") == []
+        ends = found("name, ends_at, held_back_until FROM member ORDER BY name")
+        assert ends == [("a", 0.0, None), ("b", None, 0.0)]
+        assert found("ends_at FROM mark_seen") == [(0.0,)]
+        # What was in use when it went down is so until somebody says otherwise.
+        assert found("name, until FROM name_in_use ORDER BY name") == [("a", 0.0), ("b", None)]
 
     def test_within_one_boot_nothing_changes(self, state: State) -> None:
         with state.transaction() as db:

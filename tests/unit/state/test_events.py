@@ -141,6 +141,24 @@ class TestWriting:
         write(state)
         assert numbers(state) == [1]
 
+    def test_a_table_that_takes_not_even_one_stops_nothing(self, state: State) -> None:
+        state.db.execute(
+            "CREATE TRIGGER refuse BEFORE INSERT ON event BEGIN SELECT RAISE(FAIL, 'no'); END"
+        )
+        with state.transaction() as db:
+            db.execute("UPDATE meta SET purge_cursor = 'x'")
+            state.events.add(1.0, "queued", "T")
+        assert (cursor(state), numbers(state)) == ("x", [])
+
+    def test_where_all_is_undone_with_an_event_that_is_an_error(self, state: State) -> None:
+        state.db.execute(
+            "CREATE TRIGGER refuse BEFORE INSERT ON event BEGIN SELECT RAISE(ROLLBACK, 'no'); END"
+        )
+        with pytest.raises(LeaseError, match=r"\(no\)"), state.transaction() as db:
+            db.execute("UPDATE meta SET purge_cursor = 'x'")
+            state.events.add(1.0, "queued", "T")
+        assert (cursor(state), numbers(state)) == ("", [])
+
     def test_what_is_left_of_a_full_disk_is_for_leases(
         self, state: State, monkeypatch: pytest.MonkeyPatch
     ) -> None:
@@ -322,6 +340,22 @@ class TestFollowing:
         watches[1].close()
         assert state.query("SELECT * FROM follower") == []
         assert os.listdir(state.path("waiters")) == []
+
+    @pytest.mark.parametrize("seen", [None, True])
+    def test_whether_anybody_follows_need_not_be_read_by_who_has_seen_that(
+        self, state: State, seen: bool | None
+    ) -> None:
+        watch = StateEventLog(state).watch()
+        write(state)  # the first of all is one of those after which is looked in any case
+        for _ in range(2):
+            watch.clear()
+            with state.transaction():
+                state.events.is_followed = seen
+                state.events.add(1.0, "queued", "T")
+            assert is_readable(watch.fd, 0)
+            assert state.events.is_followed is None, "that was of one transaction"
+        assert watch.clear() == 0, "it doesn't say which are new"
+        watch.close()
 
     def test_who_can_not_be_noted_has_no_pipe(self, state: State) -> None:
         state.db.execute(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import sqlite3
 from pathlib import Path
 
 import pytest
@@ -82,6 +83,15 @@ def test_that_a_block_has_not_been_written_back_costs_the_rest_of_it(state: Stat
 def test_to_write_back_leaves_the_patience_as_it_was(state: State) -> None:
     drawn(state, 6)  # the sixth is of a new block
     assert [tuple(row) for row in state.query("PRAGMA busy_timeout")] == [(30_000,)]
+
+
+def test_that_it_could_not_be_written_back_is_told(state: State) -> None:
+    with state.transaction() as db:
+        db.execute("UPDATE meta SET purge_cursor = 'x'")
+    uri = f"file:{state.path('state.db')}?mode=ro"
+    with contextlib.closing(sqlite3.connect(uri, uri=True)) as reader:
+        assert fences.write_back(reader) is False
+    assert fences.write_back(state.db) is True
 
 
 def test_which_were_drawn_stands_where_other_versions_look_for_it(state: State) -> None:

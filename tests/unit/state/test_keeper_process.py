@@ -17,7 +17,7 @@ import pytest
 import leasectl
 from leasectl.errors import LeaseError
 from leasectl.model import Handle, Request
-from leasectl.state import keeper_process
+from leasectl.state import keeper_process, keeper_version
 from leasectl.state.directory import State
 from leasectl.state.handles import Handles
 from leasectl.state.pipes import listen
@@ -83,9 +83,15 @@ def test_it_has_nothing_of_whoever_starts_it_and_leaves_nothing_there(
     # As under nohup(1), or in the background of a shell without job control.
     ignored = (signal.SIGINT, signal.SIGHUP)
     handlers = [signal.signal(each, signal.SIG_IGN) for each in ignored]
+    own, stdin = os.open(__file__, os.O_RDONLY), os.dup(0)
+    os.dup2(own, 0)
+    os.set_inheritable(own, True)
     try:
         keeper_process.ensure(state)
     finally:
+        os.dup2(stdin, 0)
+        os.close(stdin)
+        os.close(own)
         for each, handler in zip(ignored, handlers):
             signal.signal(each, handler)
     assert open_here() == before
@@ -200,6 +206,9 @@ def test_there_is_one_for_all_who_ask(state: State, seen: Path) -> None:
     first = keeper_process.running(state)
     keeper_process.ensure(state)
     assert keeper_process.running(state) == first is not None
+    assert keeper_version.registered(state.db) == keeper_version.Registered(
+        first, leasectl.__version__
+    )
 
 
 def test_one_that_can_not_be_woken_gets_a_signal(state: State, seen: Path) -> None:

@@ -145,6 +145,19 @@ def test_to_remove_one_that_is_not_there_notes_nothing(
     assert os.listdir(names.parent) == [names.name]
 
 
+@pytest.mark.parametrize("said", [["another"], [], None])
+def test_to_write_them_leaves_no_descriptor_open(
+    desk: Desk, names: Path, said: list[str] | None
+) -> None:
+    before = os.listdir("/proc/self/fd")
+    for handle_id in (names.name, "T-other", "T-other"):
+        with desk.state.transaction():
+            desk.state.stage_names(handle_id, said)
+    assert os.listdir("/proc/self/fd") == before
+    there = {names.name, "T-other"} if said is not None else set()
+    assert set(os.listdir(names.parent)) == there
+
+
 def test_while_they_change_that_can_be_told_without_the_lock(
     desk: Desk, names: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -205,7 +218,12 @@ def test_a_writer_that_fails_half_way_leaves_nothing(
             raise OSError(errno.ENOSPC, "no space left")
         return write(fd, content[:taken])
 
-    with monkeypatch.context() as broken, pytest.raises(StateUnwritable):
+    before = os.listdir("/proc/self/fd")
+    where = "handles/T-other" if taken else r"state\.db"
+    with (
+        monkeypatch.context() as broken,
+        pytest.raises(StateUnwritable, match=rf"^can't write \S*/{where}: (?i:no space)"),
+    ):
         broken.setattr(os, "write", full)
         with desk.state.transaction():
             desk.state.stage_names(names.name, ["first"])
@@ -213,3 +231,4 @@ def test_a_writer_that_fails_half_way_leaves_nothing(
     assert os.listdir(names.parent) == [names.name]
     assert names.read_text() == SOUND
     assert (desk.directory / "state.lock").read_bytes()[:1] == b"\0"
+    assert os.listdir("/proc/self/fd") == before
