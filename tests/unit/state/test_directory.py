@@ -17,11 +17,11 @@ from typing import Any, Callable
 import pytest
 
 from leasectl.errors import CorruptState, Interrupted, LeaseError, StateUnwritable
-from leasectl.state import directory, names_files
+from leasectl.state import names_files
 from leasectl.state.database import check_directory
 from leasectl.state.directory import State
 from leasectl.state.rows import insert
-from leasectl.system.lock_wait import lock_limit
+from leasectl.system.lock_wait import flock_exclusive, lock_limit
 from leasectl.system.named_pipe import NamedPipe
 from tests.kit.forking import ending, fork
 from tests.kit.killing import kill_this_process
@@ -240,10 +240,12 @@ class TestTransaction:
 
     def test_it_is_changing_inside_and_they_are_counted(self, state: State) -> None:
         before = state.transactions
-        assert not state.is_changing
+        found = [state.is_changing]
         with state.transaction(), state.transaction():
-            assert state.is_changing
-        assert (state.is_changing, state.transactions) == (False, before + 1)
+            found.append(state.is_changing)
+        found.append(state.is_changing)
+        assert found == [False, True, False]
+        assert state.transactions == before + 1
 
     def test_readers_do_not_wait_for_a_writer(self, state: State) -> None:
         with (
@@ -640,14 +642,13 @@ class TestTheDirectory:
         lock = state_dir / "state.lock"
         made = b"\0" + b"as another made it".ljust(8191, b".")
         lock.write_bytes(b"")
-        locked = directory.flock_exclusive
 
         def wait_for_another(fd: int) -> None:
-            locked(fd)
+            flock_exclusive(fd)
             lock.write_bytes(made)
 
         with monkeypatch.context() as patched:
-            patched.setattr(directory, "flock_exclusive", wait_for_another)
+            patched.setattr("leasectl.state.directory.flock_exclusive", wait_for_another)
             State.open(str(state_dir)).close()
         assert lock.read_bytes() == made
 

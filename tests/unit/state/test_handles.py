@@ -284,7 +284,7 @@ class TestRecords:
         ids=["run", "ttl", "labels", "served", "unconfirmed"],
     )
     def test_those_tell_something_of_which_more_is_on_record(
-        self, state: State, handles: Handles, fields: dict[str, object]
+        self, state: State, handles: Handles, fields: dict[str, Any]
     ) -> None:
         released(state, handles, a_handle("T-over", **fields), now=1.0)
         told = held(state, handles, a_handle(**fields), a_lease())
@@ -676,7 +676,7 @@ class TestWhatIsPlain:
 
     @pytest.mark.parametrize("fields", [{"guard": this_process()}, {"runner": this_process()}])
     def test_has_nobody_who_follows_it(
-        self, state: State, handles: Handles, fields: dict[str, object]
+        self, state: State, handles: Handles, fields: dict[str, Any]
     ) -> None:
         assert not is_plain(state, held(state, handles, a_handle(**fields), a_lease()))
 

@@ -182,6 +182,7 @@ def test_it_waits_for_the_commit_of_who_starts_it(state: State, seen: Path) -> N
         raise ZeroDivisionError
     assert keeper_process.registered(state) is None
     eventually(seen.exists, what="it runs all the same, and finds that it is no keeper")
+    assert candidate is not None
     os.kill(candidate.pid, signal.SIGKILL)
 
 
