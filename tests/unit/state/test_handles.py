@@ -495,7 +495,7 @@ class TestDropping:
             handles.timers.arm(part(handle, "b"), 5.0)
             handles.drop(handle, ["b", "unknown"], now=1.0)
         partly = handles.require(handle.id)
-        assert (partly.state, partly.names) == ("held", ("a", "c"))
+        assert (partly.state, partly.names, partly.lost) == ("held", ("a", "c"), False)
         assert Path(state.names_path(handle.id)).read_text() == "a\nc"
         assert handles.timers.armed() == []
         with state.transaction():

@@ -225,7 +225,8 @@ def test_a_writer_that_fails_half_way_leaves_nothing(
         pytest.raises(StateUnwritable, match=rf"^can't write \S*/{where}: (?i:no space)"),
     ):
         broken.setattr(os, "write", full)
-        with desk.state.transaction():
+        with desk.state.transaction() as db:
+            db.execute("DELETE FROM lease")
             desk.state.stage_names(names.name, ["first"])
             desk.state.stage_names("T-other", ["second"])
     assert os.listdir(names.parent) == [names.name]
