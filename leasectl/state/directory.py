@@ -92,8 +92,12 @@ class State:
             os.close(lock_fd)
             raise
         state = cls(directory, lock_fd, db)
-        with contextlib.suppress(StateUnwritable) if to_show else contextlib.nullcontext():
-            state._note_boot()
+        try:
+            with contextlib.suppress(StateUnwritable) if to_show else contextlib.nullcontext():
+                state._note_boot()
+        except BaseException:
+            state.close()
+            raise
         return state
 
     def close(self) -> None:

@@ -94,9 +94,12 @@ def parse_where(text: str) -> Where:
         return ()
     import json
 
-    return tuple(
-        (str(key), str(value), bool(is_equal)) for key, value, is_equal in json.loads(text)
-    )
+    try:
+        return tuple(
+            (str(key), str(value), bool(is_equal)) for key, value, is_equal in json.loads(text)
+        )
+    except TypeError as error:
+        raise ValueError("conditions are a list of lists of three") from error
 
 
 def is_on_record_elsewhere(handle: Handle) -> bool:

@@ -757,11 +757,17 @@ class TestAReboot:
         def no_space(*_: object) -> None:
             raise StateUnwritable("no space")
 
+        def open_locks() -> int:
+            links = (f"/proc/self/fd/{fd}" for fd in os.listdir("/proc/self/fd"))
+            return sum(os.path.realpath(link).endswith("/state.lock") for link in links)
+
         monkeypatch.setattr(State, "_note_boot", no_space)
+        before = open_locks()
         with contextlib.ExitStack() as ends:
             if not to_show:
                 ends.enter_context(pytest.raises(StateUnwritable, match="no space"))
             State.open(state.directory, to_show=to_show).close()
+        assert open_locks() == before
 
     def test_all_that_was_due_at_some_uptime_is_due_at_once(self, state: State) -> None:
         with state.transaction() as db:

@@ -50,6 +50,12 @@ def test_what_is_missing_is_written_as_nothing_and_read_so() -> None:
     assert (rows.encode_where(()), rows.parse_where("")) == ("", ())
 
 
+@pytest.mark.parametrize("text", ["5", "null", "[5]", '[["zone", "b"]]', "zone"])
+def test_conditions_that_are_none_are_damage(text: str) -> None:
+    with pytest.raises(ValueError, match=r"."):
+        rows.parse_where(text)
+
+
 def test_what_is_there_reads_as_it_was_written() -> None:
     us = this_process()
     assert rows.parse_optional_process(rows.encode_process(us)) == us
