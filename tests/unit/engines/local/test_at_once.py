@@ -14,7 +14,8 @@ from leasectl.engines.local.store import LocalStore
 from leasectl.engines.members import Members
 from leasectl.engines.membership import Lifetime, cordon, join
 from leasectl.errors import InvalidRequest, NoLease
-from leasectl.model import Request
+from leasectl.leases.release import release
+from leasectl.model import Request, whole
 from leasectl.state.rows import CLOSED_MARK
 from leasectl.system.process import identify
 from tests.kit.desk import Desk
@@ -124,3 +125,22 @@ def test_what_is_not_due_is_as_it_has_to_be(desk: Desk) -> None:
         left = member_rows.read_due(desk.state, "T", clock.elapsed())
     # Claims that have expired are another's to free, where there is a record of their holder.
     assert not [row["name"] for row in left if row["owner"] != "T-holder"]
+
+
+@pytest.mark.parametrize("after", [10, 11])
+def test_takes_nothing_whose_time_was_over_with_the_lease_of_it(desk: Desk, after: float) -> None:
+    """It was free before all others: what has run out is seen to first."""
+    desk.pool(1)
+    to_join(desk.service.members, ["n"], TTL)
+    desk.acquire(Request("T", name="n", ttl_seconds=10.0))
+    release(desk.service, whole(desk.acquire(Request("T", name="T--00"))))
+    desk.time.advance(after)
+    assert desk.acquire(Request("T")).names == ("T--00",)
+    assert desk.service.members.members(["n"])[0].pool is None
+
+
+def test_by_name_nothing_is_had_whose_time_is_over(desk: Desk, members: Members) -> None:
+    desk.time.advance(10)
+    with pytest.raises(NoLease):
+        desk.acquire(Request("T", name="n-100"))
+    assert members.members(["n-100"])[0].pool is None

@@ -11,6 +11,8 @@ from leasectl.model import Handle, Request, whole
 from leasectl.state.event import Event
 from tests.kit.desk import Desk
 from tests.kit.desk import desk as desk
+from tests.unit.engines.local.waiting import Line
+from tests.unit.engines.local.waiting import line as line
 
 REQUEST = Request("T", count=2, priority=7, ttl_seconds=60.0)
 
@@ -119,3 +121,39 @@ class TestANameOfAPool:
         # So it may go where it isn't awaited, without having left.
         members.update(["n"], lambda each, pools: join(each, "U", pools, lifetime=lives))
         assert members.members(["n"])[0].pool == "U"
+
+
+def test_of_who_queues_all_is_told_that_it_asks_for(desk: Desk, line: Line) -> None:
+    desk.pool(3)
+    desk.acquire(Request("T", 3))
+    line.come("named", Request("T", name="T--01", priority=3))
+    queued = told(desk, "queued")
+    assert (queued.type, queued.names, queued.handle) == ("T", ("T--01",), "named")
+    assert (queued.count, queued.priority, queued.ticket) == (1, 3, 2)
+    assert (queued.acquisition, queued.holder_identity) == (0, "job/1/host/named")
+    line.come("any", Request("T", 2))
+    queued = told(desk, "queued")
+    assert (queued.names, queued.count, queued.priority, queued.ticket) == ((), 2, 0, 3)
+
+
+def test_of_a_grant_is_told_how_long_it_was_waited_for(desk: Desk, line: Line) -> None:
+    desk.pool(1)
+    handle = desk.acquire()
+    line.come("waits", Request("T"))
+    desk.time.advance(7.0)
+    release(desk.service, whole(handle))
+    assert line.gets("waits") == ["T--00"]
+    granted = told(desk, "granted")
+    assert (granted.handle, granted.wait_seconds, granted.ticket, granted.grant) == (
+        "waits", 7.0, 2, 2,
+    )  # fmt: skip
+
+
+def test_who_holds_without_a_time_of_grant_has_held_by_the_wall_clock(
+    desk: Desk, handle: Handle
+) -> None:
+    """As a version before has granted it, or before a reboot: never for less than no time."""
+    desk.state.db.execute("UPDATE handle SET granted_at = NULL")
+    desk.time.put_back(30.0)
+    release(desk.service, whole(handle))
+    assert told(desk, "released").hold_seconds == 0.0

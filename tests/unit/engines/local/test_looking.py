@@ -12,6 +12,8 @@ import pytest
 from leasectl.engines.local.absent import remove_dead_ones
 from leasectl.engines.local.store import LocalStore
 from leasectl.engines.local.witness import LocalWitness
+from leasectl.engines.membership import cordon
+from leasectl.errors import NotFound
 from leasectl.leases.release import release
 from leasectl.leases.request import new_handle
 from leasectl.model import Request, whole
@@ -190,3 +192,40 @@ def test_a_names_file_that_a_killed_process_left_half_way_is_put_right(
     assert path.read_text() == "T--00"
     PoolService(desk.service).overview()
     assert path.read_text() == ""
+
+
+def test_what_has_expired_is_not_shown_as_held_beside_what_is_cordoned(desk: Desk) -> None:
+    desk.pool(2)
+    desk.service.members.update(["T--01"], lambda each, _: cordon(each, is_cordoned=True))
+    desk.acquire(Request("T", ttl_seconds=100.0))
+    desk.time.advance(99)
+    assert desk.service.pools.pools("T")[0].held == 1
+    desk.time.advance(1)
+    assert desk.service.pools.pools("T")[0].held == 0
+
+
+def test_what_was_ended_is_shown_as_free_once_its_guard_has_ended(desk: Desk) -> None:
+    desk.pool(1)
+    handle = desk.acquire()
+    dead = this_process()._replace(start_time=1)
+    for guard, held in ((this_process(), 1), (dead, 0)):
+        if held:
+            desk.service.pools.end_early(handle.id, handle.names, guard=guard, reason="")
+        else:
+            desk.state.db.execute("UPDATE ended SET guard = ?", (guard.encode(),))
+        assert desk.service.pools.pools("T")[0].held == held
+    assert desk.held() == {}
+
+
+def test_of_one_pool_only_what_is_over_there_is_taken_away(desk: Desk) -> None:
+    for pool_type in ("T", "U"):
+        desk.pool(1, pool_type)
+        desk.acquire(Request(pool_type, ttl_seconds=10.0))
+        dead_waiters(desk, pool_type, 2)
+    desk.time.advance(10)
+    (pool,) = desk.service.pools.pools("T")
+    assert (pool.type, pool.held, pool.queue) == ("T", 0, ())
+    assert list(desk.held()) == ["U--00"]
+    assert len(desk.tickets()) == 2
+    with pytest.raises(NotFound):
+        desk.service.pools.pools("V")

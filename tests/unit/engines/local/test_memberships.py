@@ -31,6 +31,8 @@ from tests.kit.desk import Desk
 from tests.kit.desk import desk as desk
 from tests.kit.forking import ending, fork
 from tests.kit.recorded import record
+from tests.unit.engines.local.waiting import Line
+from tests.unit.engines.local.waiting import line as line
 
 GRACE = 60.0
 
@@ -204,6 +206,43 @@ class TestAHoldBack:
         desk.state.db.execute("UPDATE resource SET expires_at = 0 WHERE expires_at IS NOT NULL")
         assert desk.acquire(Request("U")).names == ("n",)
 
+    def test_is_over_at_its_instant_and_told_to_who_waits(
+        self, desk: Desk, members: Members, line: Line
+    ) -> None:
+        members.change_belonging(partial(set_default, pool_type="U", grace_seconds=GRACE))
+        members.update(["n"], lambda member, pools: add(member, "U", pools))
+        desk.acquire(Request("U"))
+        line.come("first", Request("U"))
+        line.come("second", Request("U"))
+        line.woken()
+        desk.time.advance(GRACE - 1)
+        members.members()
+        assert line.woken() == []
+        desk.time.advance(1)
+        members.members()
+        assert line.woken() == ["first", "witness"]
+        assert line.gets("first") == ["n"]
+
+    def test_is_none_where_no_time_is_said(self, desk: Desk, members: Members) -> None:
+        members.change_belonging(partial(set_default, pool_type="U", grace_seconds=0.0))
+        members.update(["n"], lambda member, pools: add(member, "U", pools))
+        assert desk.acquire(Request("U", 2)).names == ("U--00", "n")
+
+    def test_is_over_as_somebody_has_it_belong_there(self, desk: Desk, members: Members) -> None:
+        members.change_belonging(partial(set_default, pool_type="U", grace_seconds=GRACE))
+        members.update(["n", "m"], lambda member, pools: add(member, "U", pools))
+        desk.time.advance(1)
+        # What is so of it beside that doesn't make it wait anew.
+        members.update(["m"], lambda each, _: each._replace(properties=(("zone", "eu"),)))
+        members.update(["n"], lambda member, pools: join(member, "U", pools, lifetime=None))
+        (pool,) = desk.service.pools.pools("U")
+        assert [(each.name, each.held_back_seconds) for each in pool.resources] == [
+            ("U--00", None),
+            ("m", GRACE - 1),
+            ("n", None),
+        ]
+        assert desk.acquire(Request("U", 2)).names == ("U--00", "n")
+
     def test_is_no_hold(self, desk: Desk, members: Members) -> None:
         members.change_belonging(partial(set_default, pool_type="U", grace_seconds=GRACE))
         members.update(["n"], lambda member, pools: add(member, "U", pools))
@@ -236,6 +275,43 @@ class TestALifetime:
         members.update(["m"], lambda member, pools: join(member, "U", pools, lifetime=lives))
         assert desk.state.witness_pipe in woken
 
+    def test_is_over_at_its_instant_for_who_asks_for_names(
+        self, desk: Desk, members: Members
+    ) -> None:
+        lives = Lifetime(ttl_seconds=10.0)
+        members.update(["n"], lambda member, pools: join(member, "U", pools, lifetime=lives))
+        desk.time.advance(9)
+        assert members.members(["n"])[0].pool == "U"
+        desk.time.advance(1)
+        assert members.members(["n"]) == (Member("n"),)
+        assert members.members() == members.members(["T--00", "T--01", "T--02", "U--00"])
+
+    def test_that_is_over_leaves_it_to_its_holder(self, desk: Desk, members: Members) -> None:
+        lives = Lifetime(ttl_seconds=10.0)
+        members.update(["n"], lambda member, pools: join(member, "U", pools, lifetime=lives))
+        handle = desk.acquire(Request("U", 2))
+        desk.time.advance(10)
+        assert members.members(["n"])[0].leaves
+        assert desk.held() == {"U--00": handle.id, "n": handle.id}
+        release(desk.service, whole(handle))
+        assert members.members(["n"]) == (Member("n"),)
+
+    def test_begins_anew_for_one_that_joins_again_and_not_as_else_changes(
+        self, desk: Desk, members: Members
+    ) -> None:
+        lives = Lifetime(ttl_seconds=10.0)
+
+        def left() -> float | None:
+            (pool,) = desk.service.pools.pools("U")
+            return pool.resources[1].leaves_in_seconds
+
+        members.update(["n"], lambda member, pools: join(member, "U", pools, lifetime=lives))
+        desk.time.advance(4)
+        to_cordon(members, "n")
+        assert left() == 6.0
+        members.update(["n"], lambda member, pools: join(member, "U", pools, lifetime=lives))
+        assert left() == 10.0
+
     def test_that_is_over_is_taken_away_by_who_only_looks(
         self, desk: Desk, members: Members
     ) -> None:
@@ -246,6 +322,106 @@ class TestALifetime:
         desk.time.advance(11)
         (pool,) = desk.service.pools.pools("U")
         assert [each.name for each in pool.resources] == ["U--00"]
+
+
+class TestWhatIsPutRight:
+    """As `doctor` has it done, of names that a version before has left otherwise."""
+
+    def put_right(self, desk: Desk, name: str) -> None:
+        store = LocalStore(desk.state, lost=lambda *_: None, clock=desk.time.clock)
+        with desk.state.transaction():
+            store.memberships().put_right(name)
+
+    def test_is_had_again_where_nothing_is_said_against_it(
+        self, desk: Desk, members: Members
+    ) -> None:
+        desk.state.db.execute("UPDATE resource SET owner = ? WHERE name = 'T--00'", (CLOSED_MARK,))
+        assert member_audit.closed_for_nothing(desk.state) == ["T--00"]
+        self.put_right(desk, "T--00")
+        assert member_audit.closed_for_nothing(desk.state) == []
+        assert owner(desk, "T--00") is None
+
+    def test_is_closed_where_it_is_cordoned(self, desk: Desk, members: Members) -> None:
+        to_cordon(members, "T--00")
+        freed_by_a_version_before(desk, "T--00")
+        self.put_right(desk, "T--00")
+        assert owner(desk, "T--00") == CLOSED_MARK
+
+    def test_goes_where_it_was_to_go(self, desk: Desk, members: Members) -> None:
+        desk.acquire(Request("T", name="T--00"))
+        to_move(members, "T--00")
+        freed_by_a_version_before(desk, "T--00")
+        self.put_right(desk, "T--00")
+        ((pool,),) = desk.state.query("SELECT type FROM resource WHERE name = 'T--00'")
+        assert pool == "U"
+
+    def test_goes_nowhere_where_that_pool_is_gone(self, desk: Desk, members: Members) -> None:
+        handle = desk.acquire(Request("T", name="T--00"))
+        to_move(members, "T--00")
+        desk.state.db.execute("DELETE FROM resource WHERE type = 'U'")
+        desk.state.db.execute("DELETE FROM pool WHERE type = 'U'")
+        self.put_right(desk, "T--00")
+        assert member_audit.going_nowhere(desk.state) == []
+        assert members.members(["T--00"]) == (Member("T--00", "T", holder=handle.holder_identity),)
+
+
+class TestWhoWaits:
+    def test_is_woken_as_something_comes_to_its_pool(
+        self, desk: Desk, members: Members, line: Line
+    ) -> None:
+        """One for each of what has come."""
+        desk.acquire(Request("U"))
+        for key in ("first", "second", "third"):
+            line.come(key, Request("U"))
+        line.woken()
+        members.update(["T--00"], lambda member, pools: move(member, "U", pools, when_free=True))
+        assert line.woken() == ["first", "witness"]
+        assert line.gets("first") == ["T--00"]
+        assert line.woken() == ["second"]
+
+    def test_is_woken_as_what_it_waits_for_comes_to_its_pool_when_it_is_released(
+        self, desk: Desk, members: Members, line: Line
+    ) -> None:
+        desk.acquire(Request("U"))
+        handle = desk.acquire(Request("T", name="T--00"))
+        to_move(members, "T--00")
+        line.come("waits", Request("U"))
+        line.woken()
+        release(desk.service, whole(handle))
+        assert line.woken() == ["waits", "witness"]
+        assert line.gets("waits") == ["T--00"]
+
+    def test_hears_of_what_is_free_beside_what_is_not_to_be_had(
+        self, desk: Desk, members: Members, line: Line
+    ) -> None:
+        """Of one release; nobody is told of what is cordoned."""
+        handle = desk.acquire(Request("T", 3))
+        line.come("cordoned", Request("T", name="T--00"))
+        line.come("free", Request("T", name="T--01"))
+        to_cordon(members, "T--00")
+        line.look("cordoned")
+        line.woken()
+        release(desk.service, whole(handle))
+        assert line.woken() == ["free", "witness"]
+        assert line.gets("free") == ["T--01"]
+        assert line.gets("cordoned") is None
+
+    def test_looks_by_itself_when_something_may_come_or_go(
+        self, desk: Desk, members: Members, line: Line
+    ) -> None:
+        """As a lease runs out elsewhere, or a name's time is over."""
+        now = desk.time.clock.elapsed()
+        desk.acquire(Request("U"))
+        desk.acquire(Request("T", name="T--00", ttl_seconds=60.0))
+        assert line.come("waits", Request("U")).look_again_at is None
+        to_move(members, "T--00")
+        assert line.look("waits").look_again_at == now + 60.0
+        lives = Lifetime(ttl_seconds=50.0)
+        members.update(["n"], lambda each, pools: join(each, "U", pools, lifetime=lives))
+        assert line.gets("waits") == ["n"]
+        assert line.come("too", Request("U")).look_again_at == now + 50.0
+        desk.time.advance(60.0)
+        assert line.gets("too") == ["T--00"]
 
 
 def test_what_a_version_before_took_out_is_known_by_what_is_expected_of_it(

@@ -5,8 +5,11 @@ from __future__ import annotations
 import pytest
 
 from leasectl.engines.local.notes import noted
+from leasectl.engines.membership import cordon
 from leasectl.engines.notes import Note, NoteChange
-from leasectl.model import Handle, Request
+from leasectl.leases.release import release
+from leasectl.model import Handle, Request, whole
+from leasectl.state import keeper_process
 from leasectl.state.event import ALL_EVENTS
 from leasectl.system.named_pipe import NamedPipe
 from leasectl.system.poll import is_readable
@@ -85,3 +88,92 @@ def test_what_is_noted_just_so_is_freed_and_off_its_record(desk: Desk, handle: H
     assert notes.free([note._replace(fence=2), note, note], by="reclaim") == ("T--00",)
     assert desk.held() == {}
     assert desk.record(handle).names == ()
+
+
+@pytest.mark.parametrize("way", ["of the pool", "of the claims", "changed", "freed"])
+def test_at_what_has_run_out_nothing_is_noted_for_whoever_comes_first(
+    desk: Desk, handle: Handle, way: str
+) -> None:
+    """Nobody has freed it yet."""
+    short = desk.acquire(Request("T", ttl_seconds=60.0), guard=this_process())
+    assert change(desk, short, "marked")
+    (note,) = desk.service.notes.of_pool("T")
+    desk.time.advance(60.0)
+    notes = desk.service.notes
+    if way == "of the pool":
+        assert notes.of_pool("T") == ()
+    elif way == "of the claims":
+        assert notes.of_claims(short.id) == ()
+    elif way == "changed":
+        assert not change(desk, short, "again", before="marked")
+    else:
+        assert notes.free([note], by="reclaim") == ()
+    assert desk.held() == {"T--00": handle.id}
+
+
+def test_at_what_was_ended_by_force_nothing_is_noted(desk: Desk, handle: Handle) -> None:
+    assert change(desk, handle, "marked")
+    desk.service.pools.end_early(handle.id, handle.names, guard=this_process(), reason="")
+    assert not change(desk, handle, "again", before="marked")
+    assert desk.service.notes.of_pool("T") == ()
+    assert desk.service.notes.of_claims(handle.id) == ()
+    assert list(noted(desk.state).values()) in ([], [()])
+
+
+def test_at_what_nobody_may_have_nothing_is_noted(desk: Desk, handle: Handle) -> None:
+    """Its fence is the last holder's."""
+    assert change(desk, handle, "marked")
+    release(desk.service, whole(handle))
+    assert not change(desk, handle, "again", before="marked")
+    desk.service.members.update(["T--00"], lambda each, _: cordon(each, is_cordoned=True))
+    assert not change(desk, handle, "again", before="marked")
+    assert desk.service.notes.of_pool("T") == ()
+    assert noted(desk.state) == {}
+
+
+@pytest.mark.parametrize("what", ["name", "fence", "pool"])
+def test_of_another_claim_nothing_is_noted(desk: Desk, handle: Handle, what: str) -> None:
+    desk.pool(1, "U")
+    change = NoteChange("T", "T--00", 1, None, "marked", "")
+    other = {
+        "name": change._replace(name="T--01"),
+        "fence": change._replace(fence=2),
+        "pool": change._replace(type="U"),
+    }
+    # Of several, each is done or not by itself.
+    assert desk.service.notes.change([other[what], change]) == (False, True)
+    assert desk.service.notes.of_pool("U") == ()
+    assert desk.service.notes.of_pool("T") == (Note("T", "T--00", 1, "marked"),)
+
+
+def test_of_what_nothing_is_on_record_as_much_is_told_as_is_seen(
+    desk: Desk, handle: Handle
+) -> None:
+    with desk.state.transaction() as db:
+        db.execute("DELETE FROM handle")
+        db.execute("UPDATE resource SET ticket = NULL, grant_number = NULL, holder_identity = NULL")
+    assert change(desk, handle, "marked", told="asked for")
+    (event,) = [each for each in desk.service.events.read(ALL_EVENTS) if each.kind == "noted"]
+    assert (event.handle, event.acquisition, event.holder_identity) == (handle.id, 0, "")
+    assert (event.count, event.priority, event.ticket, event.grant) == (1, 0, 0, 0)
+
+
+def test_what_is_asked_for_is_told_as_well(desk: Desk) -> None:
+    desk.pool(3)
+    handle = desk.acquire(Request("T", 2, priority=7))
+    first = handle.leases[0]
+    changes = [NoteChange("T", first.name, first.fence, None, "marked", "asked for")]
+    assert desk.service.notes.change(changes) == (True,)
+    (event,) = [each for each in desk.service.events.read(ALL_EVENTS) if each.kind == "noted"]
+    assert (event.count, event.priority, event.time) == (2, 7, desk.time.clock.wall())
+
+
+def test_the_keeper_is_called_for_what_was_noted_alone(
+    desk: Desk, handle: Handle, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    called: list[object] = []
+    monkeypatch.setattr(keeper_process, "wake", called.append)
+    assert not change(desk, handle, "again", before="marked")
+    assert called == []
+    assert change(desk, handle, "marked")
+    assert called == [desk.state]

@@ -375,3 +375,41 @@ def test_of_ten_thousand_that_wait_the_best_is_found_as_fast_as_of_a_hundred(des
     many = seconds()
     print(f"{few * 1000:.2f} ms, {many * 1000:.2f} ms")
     assert many < 4 * few
+
+
+def test_one_that_goes_takes_its_place_with_it(desk: Desk) -> None:
+    for priority in (2, 1):
+        desk.wait(priority).close()
+    with desk.state.transaction():
+        desk.queues.take_away("T", 1, why="test")
+    rows = desk.state.query("SELECT number FROM ranked_ticket")
+    assert [row["number"] for row in rows] == [2]
+
+
+def test_those_before_one_are_told_as_far_as_the_first_that_keeps_all_back(desk: Desk) -> None:
+    for name in (None, "a", None, "a", "b"):
+        desk.wait(name=name).close()
+    with desk.state.transaction():
+        found = {number: desk.queues.up_to("T", number) for number in range(1, 7)}
+    assert {number: [each.number for each in tickets] for number, tickets in found.items()} == {
+        1: [1],
+        2: [2, 1],
+        3: [3, 2, 1],
+        4: [4, 3],
+        5: [5, 4, 3],
+        6: [5, 4, 3],  # it is for who asks to see that its own isn't there
+    }
+
+
+def test_so_they_are_where_not_all_are_alike(desk: Desk) -> None:
+    for name, priority in ((None, 0), ("a", 0), (None, 1), ("a", 1), ("b", -1)):
+        desk.wait(priority, name=name).close()
+    with desk.state.transaction():
+        found = {number: desk.queues.up_to("T", number) for number in range(1, 6)}
+    assert {number: [each.number for each in tickets] for number, tickets in found.items()} == {
+        1: [1, 4, 3],
+        2: [2, 1],
+        3: [3],
+        4: [4, 3],
+        5: [5, 2, 1],
+    }

@@ -169,3 +169,25 @@ def test_a_longer_pace_gives_the_head_its_time_anew(desk: Desk) -> None:
     assert desk.look(desk.waiters[1]).leases is not None  # the pace before allows this one
     desk.witness.look()
     assert desk.witness.due() == desk.elapsed + 10 * PACE + SUSPENDED_AFTER_SECONDS
+
+
+def test_how_things_stand_is_told_with_when_the_next_grant_is_due(desk: Desk) -> None:
+    waiter, _ = desk.come()
+    assert waiter.standing().pace_seconds == 20.0
+    other, _ = desk.come()
+    assert other.standing().next_grant_at == 1020.0
+    desk.elapsed = 1020.0
+    assert other.standing().next_grant_at is None
+
+
+def test_a_pace_that_is_made_shorter_is_owed_no_more_than_that(desk: Desk) -> None:
+    desk.come()
+    desk.pools.change_settings("T", PoolSettings(5.0))
+    assert desk.come()[1].next_grant_at == 1005.0
+
+
+def test_a_burst_is_granted_at_once_and_paid_for_later(desk: Desk) -> None:
+    desk.pools.change_settings("T", PoolSettings(PACE, burst=3))
+    desk.elapsed += 100.0
+    assert [desk.come()[1].leases is not None for _ in range(4)] == [True, True, True, False]
+    assert desk.look(desk.waiters[-1]).next_grant_at == desk.elapsed + 20.0

@@ -13,12 +13,15 @@ from leasectl.engines.facts import PoolSettings
 from leasectl.engines.local.absent import suspend
 from leasectl.engines.local.queues import LocalQueues
 from leasectl.engines.membership import move, set_default
-from leasectl.errors import LeaseError, NoLease, NotAllowed
+from leasectl.errors import LeaseError, NoLease, NotAllowed, NotFound
 from leasectl.model import Request
 from leasectl.state.directory import State
 from leasectl.state.event import ALL_EVENTS
+from leasectl.system.process import this_process
 from tests.kit.desk import Desk
 from tests.kit.desk import desk as desk
+from tests.unit.engines.local.waiting import Line
+from tests.unit.engines.local.waiting import line as line
 
 SETTINGS = PoolSettings(pace_seconds=5.0, aging_seconds=60.0)
 
@@ -48,7 +51,8 @@ def test_a_pool_that_is_deleted_leaves_no_row(desk: Desk) -> None:
     members.change_belonging(lambda before: set_default(before, "T", 60.0))
     held = desk.acquire(Request("U"))
     members.update(["U--00"], lambda each, known: move(each, "T", known, when_free=True))
-    desk.acquire()
+    ended = desk.acquire()
+    pools.end_early(ended.id, ended.names, guard=this_process(), reason="")
     desk.put_ticket(7)
     queues = LocalQueues(desk.state, lost=lambda *_: None, clock=desk.time.clock)
     with desk.state.transaction():
@@ -57,7 +61,8 @@ def test_a_pool_that_is_deleted_leaves_no_row(desk: Desk) -> None:
         suspend(queues, "T", ticket)
     before = rows_of(desk.state, "T")
     assert set(before) >= {
-        "pool", "resource", "ticket", "ranked_ticket", "suspended", "pool_setting", "default_pool"
+        "pool", "resource", "ticket", "ranked_ticket", "suspended", "pool_setting", "default_pool",
+        "ended",
     }  # fmt: skip
     pools.delete_pool("T", force=True)
     assert rows_of(desk.state, "T") == {}
@@ -92,6 +97,11 @@ def test_what_is_made_changed_and_removed_is_told(desk: Desk) -> None:
         ("pool changed", "T", ("b",)),
         ("pool changed", "T", ()),
     ]
+    words = [reason for _, _, _, reason in told(desk)]
+    assert words[2:4] == ["1 resource added", "1 resource removed"]
+    after, before = words[4].split("; before: ")
+    assert "5s" in before
+    assert "5s" not in after
     assert [each.type for each in pools.pools()] == ["T", "U"]
     (pool,) = pools.pools("T")
     assert ([each.name for each in pool.resources], pool.settings) == (["a", "c"], PoolSettings())
@@ -101,7 +111,7 @@ def test_what_is_made_changed_and_removed_is_told(desk: Desk) -> None:
 def test_a_name_is_in_one_pool_and_once(desk: Desk, names: list[str]) -> None:
     pools = desk.service.pools
     pools.create_pool("T", ["a"])
-    with pytest.raises(LeaseError):
+    with pytest.raises(LeaseError, match=f'"{names[1]}".* "T"'):
         pools.add_resources("T", names)
     with pytest.raises(LeaseError):
         pools.create_pool("U", names)
@@ -127,7 +137,10 @@ def test_when_the_next_grant_is_due_is_told_while_it_is_not(desk: Desk) -> None:
     assert pool.next_grant_in_seconds == 3.0
     with pytest.raises(NoLease):
         desk.acquire()
-    desk.time.advance(3.0)
+    desk.time.advance(2.5)
+    (pool,) = desk.service.pools.pools("T")
+    assert pool.next_grant_in_seconds == 0.5
+    desk.time.advance(0.5)
     (pool,) = desk.service.pools.pools("T")
     assert pool.next_grant_in_seconds == 0.0
     desk.acquire()
@@ -151,3 +164,70 @@ def test_a_queue_has_its_order_from_when_tickets_age(desk: Desk) -> None:
     assert desk.state.query(ranked) == []
     assert desk.service.pools.change_settings("T", PoolSettings(aging_seconds=60.0))
     assert [row["number"] for row in desk.state.query(ranked)] == [7]
+
+
+def test_of_a_pool_that_is_not_there_nothing_can_be_changed(desk: Desk) -> None:
+    desk.pool(1)
+    pools = desk.service.pools
+    for change in (
+        lambda: pools.change_settings("U", SETTINGS),
+        lambda: pools.add_resources("U", ["a"]),
+        lambda: pools.remove_resources("U", [], force=True),
+        lambda: pools.delete_pool("U", force=True),
+    ):
+        with pytest.raises(NotFound, match="U"):
+            change()
+    assert [kind for kind, *_ in told(desk)] == ["pool made"]
+    assert rows_of(desk.state, "U") == {}
+
+
+def test_who_waits_looks_as_the_pool_grants_in_another_way_and_as_it_is_deleted(
+    desk: Desk, line: Line
+) -> None:
+    desk.pool(1)
+    desk.acquire()
+    for key in ("first", "second"):
+        line.come(key, Request("T"))
+    line.woken()
+    desk.service.pools.change_settings("T", SETTINGS)
+    assert line.woken() == ["first", "second", "witness"]
+    with pytest.raises(NotAllowed, match=r"1 held, 2 waiting"):
+        desk.service.pools.delete_pool("T", force=False)
+    desk.service.pools.delete_pool("T", force=True)
+    assert line.woken() == ["first", "second", "witness"]
+
+
+def test_one_for_which_somebody_waits_is_in_use(desk: Desk) -> None:
+    desk.pool(1)
+    desk.put_ticket(1)
+    with pytest.raises(NotAllowed, match=r"in use \(0 held, 1 waiting\)"):
+        desk.service.pools.delete_pool("T", force=False)
+    desk.state.db.execute("DELETE FROM ticket")
+    desk.service.pools.delete_pool("T", force=False)
+    assert desk.service.pools.pools() == ()
+
+
+def test_what_is_taken_out_by_force_is_lost_to_its_holder_and_released(desk: Desk) -> None:
+    desk.pool(2)
+    handle = desk.acquire(Request("T", 2))
+    desk.service.pools.remove_resources("T", ["T--01"], force=True)
+    assert desk.held() == {"T--00": handle.id}
+    assert desk.record(handle).lost
+    ends = [e for e in desk.service.events.read(ALL_EVENTS) if e.kind in ("lost", "released")]
+    assert [(e.kind, e.by, e.names, e.handle) for e in ends] == [
+        ("lost", "removal", ("T--01",), handle.id),
+        ("released", "removal", ("T--01",), handle.id),
+    ]
+
+
+def test_what_was_ended_before_it_is_taken_out_is_lost_once(desk: Desk) -> None:
+    desk.pool(1)
+    handle = desk.acquire()
+    desk.service.pools.end_early(handle.id, handle.names, guard=this_process(), reason="")
+    desk.service.pools.remove_resources("T", ["T--00"], force=True)
+    ends = [e for e in desk.service.events.read(ALL_EVENTS) if e.kind in ("lost", "released")]
+    assert [(e.kind, e.by, e.handle) for e in ends] == [
+        ("lost", "force", handle.id),
+        ("released", "removal", handle.id),
+    ]
+    assert rows_of(desk.state, "T") == {"pool": 1}

@@ -13,9 +13,12 @@ from leasectl.engines.local import wants
 from leasectl.engines.local.engine import LocalEngine
 from leasectl.engines.local.sides import LocalSides
 from leasectl.engines.local.waiter import LocalWaiter
+from leasectl.engines.membership import move
 from leasectl.model import Lease, Request, Where
 from leasectl.state.directory import State
+from leasectl.state.pipes import listen
 from leasectl.state.rows import encode_where
+from leasectl.system.poll import is_readable
 from tests.kit import recorded
 from tests.kit.support import ManualClock
 
@@ -180,7 +183,137 @@ class TestWhoWaits:
         }
 
 
+class TestWhoIsWoken:
+    """As something has become free, by what each could use."""
+
+    @pytest.fixture
+    def all_held(self, desk: Desk) -> Desk:
+        assert desk.take(Request("T", 4)) is not None
+        return desk
+
+    def woken(self, waiters: dict[str, LocalWaiter]) -> list[str]:
+        found = []
+        for name, waiter in waiters.items():
+            fds = {fd for fd in waiter.listen(())[0] if is_readable(fd, 0)}
+            waiter.heard(fds)
+            if fds:
+                found.append(name)
+        return found
+
+    def come(self, desk: Desk, **requests: Request) -> dict[str, LocalWaiter]:
+        waiters = {}
+        for name, request in requests.items():
+            waiters[name] = desk.come(request)
+            assert desk.look(waiters[name]) is None
+        self.woken(waiters)
+        return waiters
+
+    @pytest.mark.parametrize(
+        ("freed", "woken"),
+        [
+            (["eu-1"], ["europe"]),
+            (["us-1"], ["us"]),
+            (["x-1"], ["any"]),
+            (["eu-2", "us-1"], ["europe", "us"]),
+            (["us-1", "x-1"], ["us", "any"]),
+            (["eu-1", "eu-2"], ["europe"]),
+            (["eu-1", "us-1", "x-1"], ["europe", "us", "any"]),
+        ],
+    )
+    def test_it_is_the_best_for_each_that_is_free(
+        self, all_held: Desk, freed: list[str], woken: list[str]
+    ) -> None:
+        waiters = self.come(
+            all_held,
+            europe=Request("T", where=EU),
+            us=Request("T", name="us-1"),
+            any=Request("T"),
+            too=Request("T", name="x-1"),
+        )
+        all_held.free("h1", freed)
+        assert self.woken(waiters) == woken
+
+    @pytest.mark.parametrize(
+        ("leaves", "woken"),
+        [
+            ("any", ["europe", "too"]),  # up to the first that takes any
+            ("us", ["us_too", "any"]),
+            ("europe", ["too"]),
+        ],
+    )
+    def test_as_one_leaves_it_is_the_best_for_each_want_that_it_kept_from_something(
+        self, all_held: Desk, leaves: str, woken: list[str]
+    ) -> None:
+        us, eu = Request("T", name="us-1"), Request("T", where=EU)
+        waiters = self.come(
+            all_held, us=us, us_too=us, any=Request("T"), europe=eu, too=Request("T"), last=eu
+        )
+        with all_held.engine.atomic():
+            waiters[leaves].dequeue()
+        assert [each for each in self.woken(waiters) if each != leaves] == woken
+
+    @pytest.mark.parametrize(
+        "request_", [Request("T", name="eu-1"), Request("T", where=EU), Request("T")]
+    )
+    def test_as_one_claims_others_may_have_something_but_not_behind_who_took_all(
+        self, all_held: Desk, request_: Request
+    ) -> None:
+        waiters = self.come(all_held, first=request_, second=Request("T"), third=Request("T"))
+        all_held.free("h1", ["eu-1"])
+        self.woken(waiters)
+        with contextlib.closing(listen(all_held.state.witness_pipe)) as witness:
+            assert all_held.look(waiters.pop("first")) == ["eu-1"]
+            assert self.woken(waiters) == ["second"]
+            assert is_readable(witness.fd, 0) == (request_ != Request("T"))
+
+    def test_behind_who_has_left_something_others_may_have_that(self, all_held: Desk) -> None:
+        waiters = self.come(all_held, first=Request("T"), second=Request("T"))
+        all_held.free("h1", ["eu-1", "eu-2"])
+        self.woken(waiters)
+        with contextlib.closing(listen(all_held.state.witness_pipe)) as witness:
+            assert all_held.look(waiters.pop("first")) is not None
+            assert self.woken(waiters) == ["second"]
+            assert is_readable(witness.fd, 0)
+
+
 class TestRenewals:
+    def test_leave_alone_what_has_run_out_of_several(self, desk: Desk) -> None:
+        assert desk.take(Request("T", 3, ttl_seconds=60.0)) == ["eu-1", "eu-2", "us-1"]
+        desk.time.advance(10.0)
+        now = desk.time.clock.elapsed()
+        desk.state.db.execute("UPDATE resource SET expires_at = ? WHERE name = 'eu-2'", (now,))
+        with desk.engine.atomic():
+            assert desk.engine.renew("h1", ttl_seconds=None) == ("eu-1", "us-1")
+        assert self.left(desk) == {"eu-1": 60.0, "us-1": 60.0}
+
+    def test_for_another_time_are_told_to_who_waits(self, desk: Desk) -> None:
+        """It may be free sooner than they know."""
+        assert desk.take(Request("T", 4, ttl_seconds=60.0)) is not None
+        waiter = desk.come(Request("T"))
+        with desk.engine.atomic():
+            assert waiter.claim().look_again_at == desk.time.clock.elapsed() + 60.0
+        with desk.engine.atomic():
+            desk.engine.renew("h1", ttl_seconds=None)
+        assert not waiter.heard({fd for fd in waiter.listen(())[0] if is_readable(fd, 0)})
+        with desk.engine.atomic():
+            desk.engine.renew("h1", ttl_seconds=5.0)
+        assert is_readable(waiter._pipe.fd, 0)
+        with desk.engine.atomic():
+            assert waiter.claim().look_again_at == desk.time.clock.elapsed() + 5.0
+
+    def test_are_told_where_the_resource_goes_when_it_is_free(self, desk: Desk) -> None:
+        desk.sides.pools.create_pool("U", ["u-1"])
+        assert desk.take(Request("U")) == ["u-1"]
+        assert desk.take(Request("T", name="us-1", ttl_seconds=60.0)) == ["us-1"]
+        desk.sides.members.update(
+            ["us-1"], lambda each, pools: move(each, "U", pools, when_free=True)
+        )
+        waiter = desk.come(Request("U"))
+        assert desk.look(waiter) is None
+        with desk.engine.atomic():
+            desk.engine.renew("h2", ttl_seconds=5.0)
+        assert is_readable(waiter._pipe.fd, 0)
+
     def test_give_all_their_time_again_and_another_if_it_is_said(self, desk: Desk) -> None:
         assert desk.take(Request("T", 2, ttl_seconds=60.0)) == ["eu-1", "eu-2"]
         desk.time.advance(50.0)

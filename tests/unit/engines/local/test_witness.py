@@ -8,10 +8,13 @@ from leasectl.engines.contract import SUSPENDED_AFTER_SECONDS
 from leasectl.engines.facts import PoolSettings
 from leasectl.engines.local.witness import LocalWitness
 from leasectl.engines.membership import Lifetime, join
-from leasectl.model import Request
+from leasectl.leases.release import release
+from leasectl.model import Request, whole
 from leasectl.system.process import this_process
 from tests.kit.desk import Desk
 from tests.kit.desk import desk as desk
+from tests.unit.engines.local.waiting import Line
+from tests.unit.engines.local.waiting import line as line
 
 DEAD = this_process()._replace(start_time=1)
 
@@ -119,3 +122,69 @@ def test_watches_who_was_told_to_go_and_who_has_a_name_stay(
     assert witness.guards() == [this_process()]
     assert not witness.has_any_guard_ended()
     assert desk.held() == {}
+
+
+def test_who_looks_late_hasnt_seen_whether_anybody_could_come(
+    desk: Desk, witness: LocalWitness
+) -> None:
+    """The machine stood still, as it seems: all have their time anew."""
+    desk.put_ticket(1)
+    desk.put_ticket(2)
+    assert looks(desk, witness, 0.0) == ([], 10.0)
+    assert looks(desk, witness, 11.0) == ([1], 10.0)
+    assert looks(desk, witness, 30.0) == ([], 10.0)
+    assert looks(desk, witness, 10.0) == ([2], None)
+
+
+def test_who_waits_alone_is_let_be(desk: Desk, witness: LocalWitness) -> None:
+    """Nobody is kept from anything by it."""
+    desk.put_ticket(1)
+    assert looks(desk, witness, 0.0) == ([], None)
+    assert looks(desk, witness, 30.0) == ([], None)
+
+
+def test_who_asks_for_more_than_is_free_is_let_be_with_what_there_is(
+    desk: Desk, witness: LocalWitness
+) -> None:
+    desk.service.pools.add_resources("T", ["T--01"])
+    handle = desk.acquire()
+    desk.put_ticket(7)
+    desk.state.db.execute("UPDATE ticket SET count = 2")
+    desk.put_ticket(8)
+    assert looks(desk, witness, 0.0) == ([], None)  # nobody behind may take it
+    release(desk.service, whole(handle))
+    assert looks(desk, witness, 0.0) == ([], 10.0)
+    assert looks(desk, witness, 10.0) == ([7], 10.0)
+
+
+def test_of_those_for_one_name_each_each_could_come(
+    desk: Desk, witness: LocalWitness, line: Line
+) -> None:
+    desk.service.pools.add_resources("T", ["T--01"])
+    holder = desk.acquire(Request("T", 2))
+    for key, name in (("zero", "T--00"), ("too", "T--00"), ("one", "T--01"), ("other", "T--01")):
+        line.come(key, Request("T", name=name))
+    assert looks(desk, witness, 0.0) == ([], None)
+    release(desk.service, whole(holder))
+    assert looks(desk, witness, 0.0) == ([], 10.0)
+    assert looks(desk, witness, 10.0) == ([2, 4], 10.0)
+    assert line.passed() == ["zero", "one"]
+    assert looks(desk, witness, 10.0) == ([3, 5], None)
+
+
+def test_who_is_suspended_is_called_and_so_is_who_is_behind(
+    desk: Desk, witness: LocalWitness, line: Line
+) -> None:
+    handle = desk.acquire()
+    for key in ("first", "second", "third"):
+        line.come(key, Request("T"))
+    release(desk.service, whole(handle))
+    assert line.woken() == ["first", "witness"]
+    looks(desk, witness, 0.0)
+    assert looks(desk, witness, 10.0) == ([2], 10.0)
+    assert line.woken() == ["first", "second", "witness"]
+    # It counts again as it looks.
+    assert line.gets("second") == ["T--00"]
+    assert line.gets("first") is None
+    assert line.passed() == []
+    assert line.look("third").is_behind

@@ -1,0 +1,134 @@
+"""leasectl.engines.local.unmet: what a pool can't meet, as a request arrives and while it waits."""
+
+from __future__ import annotations
+
+import pytest
+
+from leasectl.engines.membership import cordon
+from leasectl.errors import InvalidRequest, LeaseError, NotFound
+from leasectl.model import Request, Where
+from tests.kit.desk import Desk
+from tests.kit.desk import desk as desk
+from tests.unit.engines.local.waiting import Line
+from tests.unit.engines.local.waiting import line as line
+
+EU: Where = (("zone", "eu", True),)
+
+
+@pytest.fixture(autouse=True)
+def pools(desk: Desk) -> None:
+    """Three in T, of which the first is in Europe, and another pool."""
+    desk.pool(3)
+    desk.pool(1, "U")
+    desk.service.members.update(
+        ["T--00"], lambda each, _: each._replace(properties=(("zone", "eu"),))
+    )
+
+
+def to_cordon(desk: Desk, *names: str, back: bool = False) -> None:
+    desk.service.members.update(names, lambda each, _: cordon(each, is_cordoned=not back))
+
+
+@pytest.mark.parametrize("cordoned", [(), ("T--02",)])
+@pytest.mark.parametrize(
+    ("request_", "error"),
+    [
+        (Request("T", 4), InvalidRequest),
+        (Request("T", name="U--00"), NotFound),
+        (Request("T", name="nowhere"), NotFound),
+        (Request("T", 2, where=EU), InvalidRequest),
+        (Request("V"), NotFound),
+    ],
+)
+def test_what_can_not_be_met_is_refused_as_it_arrives(
+    desk: Desk, line: Line, cordoned: tuple[str, ...], request_: Request, error: type[LeaseError]
+) -> None:
+    to_cordon(desk, *cordoned)
+    with pytest.raises(error):
+        desk.acquire(request_)
+    with pytest.raises(error):
+        line.put("h", request_)
+    assert desk.tickets() == []
+
+
+def test_what_takes_no_holder_does_not_count(desk: Desk) -> None:
+    to_cordon(desk, "T--00")
+    for request in (Request("T", 3), Request("T", name="T--00"), Request("T", where=EU)):
+        with pytest.raises(InvalidRequest):
+            desk.acquire(request)
+    assert desk.acquire(Request("T", 2)).names == ("T--01", "T--02")
+
+
+@pytest.mark.parametrize("held", [0, 3])
+def test_who_queues_again_is_not_refused_but_waits(desk: Desk, line: Line, held: int) -> None:
+    if held:
+        desk.acquire(Request("T", held))
+    waiter = line.waiter("h", Request("T", 4))
+    with line.engine.atomic():
+        waiter.enqueue(again=True)
+    outlook = line.look("h")
+    assert (
+        outlook.impossible
+        == 'pool "T" has 3 resources that take holders now, so --count 4 can\'t be met'
+    )
+    assert (outlook.leases, outlook.is_head, outlook.is_behind) == (None, False, False)
+    assert line.passed() == ["h"]
+
+
+class TestAsAPoolHasLess:
+    """Who waits is asked anew: those behind may go on."""
+
+    @pytest.fixture
+    def line(self, desk: Desk, line: Line) -> Line:
+        """All is held, and some wait."""
+        desk.acquire(Request("T", 3))
+        line.come("three", Request("T", 3))
+        line.come("named", Request("T", name="T--00"))
+        line.come("europe", Request("T", where=EU))
+        line.come("other", Request("T", name="T--01"))
+        line.come("two", Request("T", 2))
+        line.woken()
+        return line
+
+    def test_those_are_passed_whom_it_can_meet_no_more_and_all_look(
+        self, desk: Desk, line: Line
+    ) -> None:
+        to_cordon(desk, "T--00")
+        assert line.passed() == ["three", "named", "europe"]
+        assert line.woken() == ["three", "named", "europe", "other", "two", "witness"]
+        assert line.look("three").impossible is not None
+        assert "T--00" in (line.look("named").impossible or "")
+        assert "zone=eu" in (line.look("europe").impossible or "")
+        assert line.watched("europe") == []
+        assert line.look("other").impossible is None
+        assert line.look("two").is_behind
+
+    def test_those_are_looked_at_who_were_passed_as_it_has_more_again(
+        self, desk: Desk, line: Line
+    ) -> None:
+        to_cordon(desk, "T--00")
+        for key in ("three", "named", "europe"):
+            line.look(key)
+        line.woken()
+        to_cordon(desk, "T--00", back=True)
+        assert set(line.woken()) >= {"three", "named", "europe"}
+        assert line.look("three").impossible is None
+        assert line.passed() == ["named", "europe"]  # they haven't looked yet
+        assert line.look("named").is_behind
+
+    def test_whom_others_pass_anyway_is_let_be(self, desk: Desk, line: Line) -> None:
+        to_cordon(desk, "T--00")
+        line.woken()
+        to_cordon(desk, "T--01")
+        assert line.passed() == ["three", "named", "europe", "other", "two"]
+        assert line.woken() == ["three", "named", "europe", "other", "two", "witness"]
+
+
+def test_as_a_pool_has_more_it_is_the_first_who_looks(desk: Desk, line: Line) -> None:
+    desk.acquire(Request("T", 3))
+    for key in ("first", "second"):
+        line.come(key, Request("T"))
+    line.woken()
+    desk.service.pools.add_resources("T", ["T--03"])
+    assert line.woken() == ["first", "witness"]
+    assert line.gets("first") == ["T--03"]
