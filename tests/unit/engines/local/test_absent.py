@@ -6,7 +6,12 @@ import os
 
 import pytest
 
-from leasectl.engines.local.absent import dead_ones, dead_passed, remove_passed
+from leasectl.engines.local.absent import (
+    dead_ones,
+    dead_passed,
+    remove_dead_ones,
+    remove_passed,
+)
 from leasectl.engines.local.queues import LocalQueues
 from leasectl.errors import NoLease
 from leasectl.model import Process, Request
@@ -102,3 +107,29 @@ def test_one_that_is_dead_leaves_no_ticket_in_any_queue(desk: Desk, line: Line) 
     assert desk.state.query("SELECT owner FROM ticket WHERE owner = 'either'") == []
     assert [each for each in os.listdir(desk.directory / "waiters") if each[-1] in "TU"] == []
     assert "behind" in line.woken()
+
+
+@pytest.mark.parametrize("priority", [0, 1])
+def test_what_a_dead_one_waited_for_by_name_is_had_by_who_is_next(
+    desk: Desk, queues: LocalQueues, priority: int
+) -> None:
+    record(desk.state, "T-1", Request("T", name="T--00"), now=0.0)
+    desk.put_ticket(1, DEAD)
+    if priority:
+        with desk.state.transaction():
+            queues.order("T").add(1, "T-1", priority)
+    assert desk.acquire().names == ("T--00",)
+    assert desk.tickets() == []
+
+
+def test_of_one_that_has_died_its_record_is_told(desk: Desk) -> None:
+    lost: list[tuple[str, object]] = []
+    desk.pool(1)
+    queues = LocalQueues(desk.state, lost=lambda *what: lost.append(what), clock=desk.time.clock)
+    desk.put_ticket(1, DEAD)
+    desk.put_ticket(2, ALIVE)
+    with desk.state.transaction():
+        remove_dead_ones(queues, "T", dead_ones(queues, "T"))
+    assert lost == [("T-1", ())]
+    (told,) = [each for each in desk.service.events.read() if each.kind == "gave up"]
+    assert (told.handle, told.reason) == ("T-1", "its process ended")

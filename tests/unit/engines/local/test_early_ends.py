@@ -154,3 +154,15 @@ def test_guards_are_those_of_a_pool_or_of_all(desk: Desk) -> None:
         assert not ends.free_what_the_dead_had("T")
         assert ends.free_what_the_dead_had()
     assert ends.guards() == [ALIVE]
+
+
+def test_what_is_left_of_an_end_before_is_no_hindrance(desk: Desk) -> None:
+    """A version before may have freed that."""
+    desk.state.db.execute("INSERT INTO ended VALUES ('T--00', 'T', 'gone', NULL, 'before')")
+    handle = desk.acquire(SHORT)
+    (pool,) = desk.service.pools.pools("T")
+    assert (pool.resources[0].claim_key, pool.resources[0].ended) == (handle.id, None)
+    assert end(desk, handle) == ("T--00",)
+    assert left(desk) == 1
+    (pool,) = desk.service.pools.pools("T")
+    assert (pool.resources[0].claim_key, pool.resources[0].ended) == (handle.id, "asked to")

@@ -14,8 +14,9 @@ from leasectl.errors import NoLease
 from leasectl.leases.acquire import acquire
 from leasectl.leases.announce import announce
 from leasectl.leases.caller import Caller
+from leasectl.leases.release import release
 from leasectl.leases.service import Service
-from leasectl.model import Request
+from leasectl.model import Claimant, Request, whole
 from leasectl.pools.admin import PoolService
 from leasectl.state.directory import State
 from leasectl.system.clock import boottime_seconds
@@ -156,3 +157,38 @@ def test_one_queues_behind_who_is_there_and_at_the_head_of_what_is_held(
     assert line.gets("second") is None
     assert line.gets("first") == ["T--00"]
     assert "second" in line.woken()
+
+
+def test_who_says_no_process_waits_as_others_do(desk: Desk, line: Line) -> None:
+    desk.pool(1)
+    handle = desk.acquire()
+    waiter = line.engine.waiter(Claimant("key", "holder", Request("T"), None), until=None)
+    with line.engine.atomic():
+        waiter.enqueue()
+        waiter.claim()
+    line.come("behind", Request("T"))
+    assert line.watched("behind") == []
+    (first, _) = desk.service.pools.pools("T")[0].queue
+    assert (first.claim_key, first.holder_identity, first.pid) == ("key", "holder", None)
+    release(desk.service, whole(handle))
+    with line.engine.atomic():
+        assert waiter.claim().leases is not None
+    waiter.close()
+
+
+def test_what_has_run_out_of_several_is_not_given_back_with_the_others(
+    desk: Desk, line: Line
+) -> None:
+    desk.pool(3)
+    handle = desk.acquire(Request("T", 3, ttl_seconds=60.0))
+    now = desk.time.clock.elapsed()
+    desk.state.db.execute("UPDATE resource SET expires_at = ? WHERE name = 'T--01'", (now,))
+    with line.engine.atomic():
+        assert line.engine.free(handle.id) == ("T--00", "T--02")
+    told = [each for each in desk.service.events.read() if each.kind in ("lost", "released")]
+    assert [(each.kind, each.by, each.names) for each in told] == [
+        ("lost", "ttl", ("T--01",)),
+        ("released", "ttl", ("T--01",)),
+        ("released", "command", ("T--00", "T--02")),
+    ]
+    assert desk.held() == {}

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import contextlib
+
 import pytest
 
 from leasectl.engines.membership import Lifetime, cordon, join
 from leasectl.errors import NoLease
 from leasectl.leases.release import release
 from leasectl.model import Handle, Request, whole
+from leasectl.state.directory import State
 from leasectl.state.event import Event
+from leasectl.state.event_log import StateEventWatch
+from leasectl.system.poll import is_readable
 from tests.kit.desk import Desk
 from tests.kit.desk import desk as desk
 from tests.unit.engines.local.waiting import Line
@@ -157,3 +162,16 @@ def test_who_holds_without_a_time_of_grant_has_held_by_the_wall_clock(
     desk.time.put_back(30.0)
     release(desk.service, whole(handle))
     assert told(desk, "released").hold_seconds == 0.0
+
+
+def test_who_follows_is_woken_by_what_is_told_also_who_came_after_a_look(desk: Desk) -> None:
+    desk.pool(1)
+    other = State.open(str(desk.directory))
+    desk.service.pools.pools("T")  # which has seen that nobody follows
+    with contextlib.closing(other), contextlib.closing(StateEventWatch(other)) as watch:
+        handle = desk.acquire()
+        assert is_readable(watch.fd, 0)
+        watch.clear()
+        assert not is_readable(watch.fd, 0)
+        release(desk.service, whole(handle))
+        assert is_readable(watch.fd, 0)

@@ -146,6 +146,8 @@ class TestWhatJoinsAsHeld:
         assert [each.grant for each in (*before, *joined, *after)] == [1, 2, 2, 3]
         assert [each.ticket for each in (*before, *joined, *after)] == [1, 2, 2, 3]
         assert desk.held()["n-1"] == desk.held()["n-2"] == "h-1"
+        (told,) = [each for each in desk.service.events.read() if each.handle == "h-1"]
+        assert (told.kind, told.names, told.wait_seconds) == ("granted", ("n-1", "n-2"), 0.0)
 
     def test_is_nobodys_where_somebody_has_one_of_them(self, desk: Desk, members: Members) -> None:
         handle = desk.acquire(Request("T", name="T--00"))

@@ -12,6 +12,7 @@ import pytest
 
 from leasectl.engines.contract import Outlook
 from leasectl.engines.facts import PoolSettings, QueueEntry
+from leasectl.engines.local.absent import suspend
 from leasectl.engines.local.engine import LocalEngine
 from leasectl.engines.local.pools import LocalPools
 from leasectl.engines.local.queues import LocalQueues, Waiting
@@ -181,6 +182,32 @@ class TestWaking:
         assert woken >= {desk.ticket(2).pipe}
         group.close()
         behind.close()
+
+    def test_whom_others_pass_is_not_told_of_what_is_free(
+        self, desk: Desk, woken: set[str]
+    ) -> None:
+        assert self.look(desk, desk.wait()).leases is not None
+        passed, group = self.wait_in_vain(desk, 2, count=2), self.wait_in_vain(desk, 1, count=2)
+        behind = self.wait_in_vain(desk, 0)
+        with desk.state.transaction():
+            suspend(desk.queues, "T", desk.ticket(2))
+        woken.clear()
+        assert self.look(desk, behind).is_behind
+        assert desk.ticket(2).pipe not in woken
+        assert desk.ticket(3).pipe in woken
+        for waiter in (passed, group, behind):
+            waiter.close()
+
+    def test_a_better_newcomer_has_nobody_looked_after(self, desk: Desk, woken: set[str]) -> None:
+        """Who is behind it has less to claim, not more."""
+        desk.age()
+        assert self.look(desk, desk.wait(count=2)).leases is not None
+        first = self.wait_in_vain(desk, 0)
+        woken.clear()
+        better = self.wait_in_vain(desk, 1)
+        assert woken == {desk.ticket(2).pipe}
+        first.close()
+        better.close()
 
     def test_so_does_one_that_has_aged_since_it_looked(self, desk: Desk, woken: set[str]) -> None:
         desk.age()

@@ -127,11 +127,14 @@ def test_of_two_that_pass_another_at_one_instant_the_second_wakes_it(
 
 
 def test_one_that_was_passed_keeps_others_back_again_as_soon_as_it_looks(queue: Queue) -> None:
-    first, _ = queue.come(), queue.come()
+    first, second = queue.come(), queue.come()
     queue.suspend_first()
     assert queue.suspended() == 1
+    queue.look(second)
+    second.heard(second.listen(())[0])
     queue.look(first)
     assert queue.suspended() == 0
+    assert second in queue.woken()  # it is behind that one again
 
 
 def test_behind_one_that_takes_what_it_named_others_may_claim_and_are_looked_after(
