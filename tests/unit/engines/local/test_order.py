@@ -440,3 +440,37 @@ def test_so_they_are_where_not_all_are_alike(desk: Desk) -> None:
         4: [4, 3],
         5: [5, 2, 1],
     }
+
+
+def test_who_waits_ages_from_when_its_ticket_was_put(desk: Desk) -> None:
+    """Whose record is older: it may have waited elsewhere before."""
+    desk.age()
+    now = desk.time.clock.elapsed()
+    request = Request("T", priority=1)
+    waiter = recorded.waiter(desk.engine, desk.state, "h1", request, now=now)
+    desk.time.advance(30.0)
+    with desk.engine.atomic():
+        waiter.enqueue()
+    waiter.close()
+    assert [entry.effective_priority for entry in desk.shown()] == [1]
+    desk.time.advance(10.0)
+    assert [entry.effective_priority for entry in desk.shown()] == [2]
+
+
+def test_who_was_there_before_any_had_a_place_ages_from_when_it_was_recorded(desk: Desk) -> None:
+    desk.wait().close()
+    desk.time.advance(25.0)
+    desk.age()
+    desk.wait().close()
+    assert [(each.ticket, each.effective_priority) for each in desk.shown()] == [(1, 2), (2, 0)]
+
+
+def test_nobody_ages_from_later_than_who_came_after_it(desk: Desk) -> None:
+    """Of one priority the earlier is the better: their numbers and times agree."""
+    desk.wait().close()
+    desk.wait().close()
+    desk.state.db.execute("UPDATE handle SET queued_at = queued_at + 50.0 WHERE id = 'h1'")
+    desk.time.advance(10.0)
+    desk.age()
+    assert desk.numbers() == [1, 2]
+    assert [entry.effective_priority for entry in desk.shown()] == [1, 1]

@@ -108,3 +108,18 @@ def test_who_has_a_pipe_opens_it_before_others_wait_and_asks_nothing_for_that(de
     assert waiter._pipe.is_made
     assert is_readable(waiter._pipe.fd, 0) is False
     waiter.close()
+
+
+def test_who_comes_to_a_queue_has_its_pipe_before_it_locks_others_out(desk: Desk) -> None:
+    """Most get what they ask for at once, and never need one."""
+    desk.pool(1)
+    engine = LocalEngine(desk.state, lost=lambda *_: None, clock=desk.service.clock)
+    claimant = Claimant("key", "holder", Request("T"), None)
+    alone = engine.waiter(claimant, until=None)
+    assert not alone._pipe.is_made
+    alone.close()
+    desk.put_ticket(1)
+    behind = engine.waiter(claimant, until=None)
+    assert behind._pipe.is_made
+    behind.close()
+    assert os.listdir(desk.directory / "waiters") == []
