@@ -175,3 +175,13 @@ def test_who_follows_is_woken_by_what_is_told_also_who_came_after_a_look(desk: D
         assert not is_readable(watch.fd, 0)
         release(desk.service, whole(handle))
         assert is_readable(watch.fd, 0)
+
+
+def test_of_what_was_had_since_nobody_knows_when_no_time_is_told(
+    desk: Desk, handle: Handle
+) -> None:
+    desk.state.db.execute("UPDATE handle SET granted_at = NULL")
+    desk.state.db.execute("UPDATE resource SET acquire_time = NULL")
+    with desk.service.atomic():
+        assert desk.service.backend_of(handle).release(handle.id, ()) == handle.names
+    assert told(desk, "released").hold_seconds == 0.0

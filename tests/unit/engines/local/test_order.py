@@ -234,6 +234,18 @@ class TestWaking:
         for waiter in (named, group, behind):
             waiter.close()
 
+    def test_nobody_is_woken_for_what_a_better_one_keeps_from_it(
+        self, desk: Desk, woken: set[str]
+    ) -> None:
+        assert self.look(desk, desk.wait(name="a")).leases is not None
+        group = self.wait_in_vain(desk, 1, count=2)
+        named, behind = desk.wait(0, name="b"), self.wait_in_vain(desk, -1)
+        woken.clear()
+        self.look(desk, behind)
+        assert woken == {desk.ticket(2).pipe, "witness"}
+        for waiter in (group, named, behind):
+            waiter.close()
+
     def test_of_the_same_it_is_told_once(self, desk: Desk, woken: set[str]) -> None:
         assert self.look(desk, desk.wait()).leases is not None
         desk.pools.add_resources("T", ["c"])

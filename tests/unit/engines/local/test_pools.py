@@ -231,3 +231,22 @@ def test_what_was_ended_before_it_is_taken_out_is_lost_once(desk: Desk) -> None:
         ("released", "removal", handle.id),
     ]
     assert rows_of(desk.state, "T") == {"pool": 1}
+
+
+@pytest.mark.parametrize("is_deleted", [False, True])
+def test_what_has_run_out_and_who_has_died_keep_nothing_from_going(
+    desk: Desk, is_deleted: bool
+) -> None:
+    """Nobody has looked since."""
+    desk.pool(1)
+    handle = desk.acquire(Request("T", ttl_seconds=60.0))
+    desk.put_ticket(7, this_process()._replace(start_time=1))
+    desk.time.advance(60.0)
+    if is_deleted:
+        desk.service.pools.delete_pool("T", force=False)
+    else:
+        desk.service.pools.remove_resources("T", ["T--00"], force=False)
+    assert desk.record(handle).lost
+    assert desk.held() == {}
+    lost = [e for e in desk.service.events.read(ALL_EVENTS) if e.kind == "lost"]
+    assert [e.by for e in lost] == ["ttl"]
