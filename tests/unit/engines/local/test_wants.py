@@ -245,8 +245,9 @@ class TestWhoIsWoken:
         self, all_held: Desk, leaves: str, woken: list[str]
     ) -> None:
         us, eu = Request("T", name="us-1"), Request("T", where=EU)
+        any_, last = Request("T"), Request("T", name="x-1")
         waiters = self.come(
-            all_held, us=us, us_too=us, any=Request("T"), europe=eu, too=Request("T"), last=eu
+            all_held, us=us, us_too=us, any=any_, europe=eu, too=any_, eu_too=eu, last=last
         )
         with all_held.engine.atomic():
             waiters[leaves].dequeue()
