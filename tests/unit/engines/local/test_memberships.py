@@ -266,6 +266,21 @@ class TestALifetime:
             desk.acquire(Request("U"))
         assert members.members(["n"]) == (Member("n"),)
 
+    def test_of_a_process_that_lives_goes_on_whatever_else_is_to_be_done(
+        self, desk: Desk, members: Members
+    ) -> None:
+        lives = Lifetime(process=this_process())
+        members.update(["n"], lambda member, pools: join(member, "U", pools, lifetime=lives))
+        desk.acquire(Request("U", name="n"))
+        to_cordon(members, "n")
+        freed_by_a_version_before(desk, "n")
+        assert members.members(["n"]) == (
+            Member(
+                "n", "U", cordoned=True, lifetime=lives, joined=members.members(["n"])[0].joined
+            ),
+        )
+        assert owner(desk, "n") == CLOSED_MARK
+
     def test_that_ends_by_itself_is_told_to_who_sees_to_it(
         self, desk: Desk, members: Members, monkeypatch: pytest.MonkeyPatch
     ) -> None:
