@@ -25,3 +25,12 @@ def signals(monkeypatch: pytest.MonkeyPatch) -> Iterator[SignalDescriptor]:
     yield descriptor
     signal.pthread_sigmask(signal.SIG_SETMASK, descriptor.mask_before)
     os.close(descriptor.fd)
+
+
+@pytest.fixture
+def signals_as_before(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """`run` blocks signals for good, and whatever is started afterwards would inherit that."""
+    monkeypatch.setattr(signals_module, "_current", None)
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, ())
+    yield
+    signal.pthread_sigmask(signal.SIG_SETMASK, before)

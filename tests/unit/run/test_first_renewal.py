@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import signal
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +14,6 @@ from leasectl.run import leased_command as module
 from leasectl.run.lease_watch import LeaseWatch
 from leasectl.run.plan import Plan
 from leasectl.run.runner import Runner
-from leasectl.system import signals
 from leasectl.system.process import identify
 from tests.kit.desk import Desk
 
@@ -24,13 +21,7 @@ TTL = 30.0
 START = 1000.0  # of a manual clock
 
 
-@pytest.fixture(autouse=True)
-def signals_as_before(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """`run` blocks signals for good, and whatever is started afterwards would inherit that."""
-    monkeypatch.setattr(signals, "_current", None)
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, ())
-    yield
-    signal.pthread_sigmask(signal.SIG_SETMASK, before)
+pytestmark = pytest.mark.usefixtures("signals_as_before")
 
 
 def run_after(
