@@ -69,6 +69,22 @@ def test_one_that_is_abandoned_begins_nothing(signals: SignalDescriptor, tmp_pat
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.parametrize("signum", [signal.SIGKILL, signal.SIGTERM])
+def test_a_signal_reaches_it(signals: SignalDescriptor, signum: int) -> None:
+    child = child_of(signals, "/bin/sleep", "5")
+    child.start()
+    child.signal(signum)
+    assert child.reap() == Ending(None, signum)
+
+
+def test_it_is_continued(signals: SignalDescriptor) -> None:
+    child = child_of(signals, "/bin/sh", "-c", "kill -STOP $$; exit 3")
+    child.start()
+    os.waitid(os.P_PID, child.pid, os.WSTOPPED)
+    child.signal(signal.SIGCONT)
+    assert child.reap() == Ending(3)
+
+
 @pytest.mark.parametrize("ends_with_us", [False, True])
 def test_one_that_is_killed_before_it_begins_says_so(
     signals: SignalDescriptor, ends_with_us: bool

@@ -1,23 +1,25 @@
-"""leasectl.run.supervision: what has come by the time that the command would begin."""
+"""leasectl.run.supervision: what comes before a command and while it runs, and what it gets."""
 
 from __future__ import annotations
 
 import os
 import signal
 import sys
-from collections.abc import Collection
+import threading
+from collections.abc import Collection, Iterator
 from pathlib import Path
-from typing import cast
+from typing import Callable, cast
 
 import pytest
 
 from leasectl.errors import Interrupted, LeaseLost
 from leasectl.model import Request
-from leasectl.run.child import Child
+from leasectl.run.child import Child, Ending
 from leasectl.run.lease_watch import LeaseWatch
-from leasectl.run.plan import Plan
-from leasectl.run.supervision import Supervisor
-from leasectl.system.clock import Clock
+from leasectl.run.plan import OnLost, Plan
+from leasectl.run.supervision import Beside, Supervisor
+from leasectl.system.clock import Clock, boottime_seconds
+from leasectl.system.poll import is_readable
 from leasectl.system.signals import SignalDescriptor
 
 _SAYS_THAT_IT_HAS_BEGUN = "import pathlib, sys; pathlib.Path(sys.argv[1]).touch()"
@@ -37,8 +39,16 @@ class Arrived(SignalDescriptor):
         self._interrupted_by = None
 
     def read(self) -> list[tuple[int, bool]]:
+        if is_readable(self.fd, 0):
+            os.read(self.fd, 100)
         arrived, self._arrived = self._arrived, []
         return arrived
+
+    def arrive(self, *arrived: tuple[int, bool]) -> None:
+        """Have more arrive while somebody waits for them."""
+        self._arrived += arrived
+        if arrived:
+            os.write(self._end, b"!")
 
     def close(self) -> None:
         os.close(self.fd)
@@ -121,3 +131,274 @@ def test_a_command_that_was_killed_in_time_has_lost_its_lease_and_not_failed() -
     finally:
         child.let_go()
         signals.close()
+
+
+def arrive(signum: int) -> None:
+    """Have a signal come to this thread: others may be there that don't block it."""
+    signal.pthread_kill(threading.get_ident(), signum)
+
+
+class Watch:
+    """Of a lease that a test has be lost, or run out.
+
+    Attributes:
+        looks: What happens at each look after it.
+    """
+
+    subject, held, reason = "T", "T--00", "stuck"
+
+    def __init__(self, looks: Callable[[Watch], object] = lambda watch: None) -> None:
+        self.looks = looks
+        self.is_gone = False
+        self.last_moment: float | None = None
+        self.kill_in = 60.0
+
+    def fds(self) -> list[int]:
+        return []
+
+    def until(self, now: float) -> float | None:
+        return None if self.is_gone else now + 0.01
+
+    def look(self, woken: Collection[int]) -> None:
+        self.looks(self)
+
+    def is_lost(self, now: float) -> bool:
+        return self.is_gone
+
+    def kill_at(self, now: float) -> float:
+        return now + self.kill_in
+
+    def go_on_without(self) -> None:
+        raise AssertionError("it ends the command")
+
+
+class Following:
+    """Follows shell scripts, which find their folder in $DIR.
+
+    Attributes:
+        supervisor: Who does.
+        warned: What people were told.
+        child: The last one.
+    """
+
+    def __init__(self, signals: SignalDescriptor, folder: Path, on_lost: OnLost) -> None:
+        self._signals = signals
+        self._environ = {**os.environ, "DIR": str(folder)}
+        self.folder = folder
+        self.warned: list[str] = []
+        plan = Plan(("job",), Request("T"), on_lost=on_lost)
+        self.supervisor = Supervisor(plan, signals, warn=self.warned.append, clock=Clock())
+
+    def run(
+        self, script: str, watch: Watch | None = None, *beside: Beside, ends_with_us: bool = False
+    ) -> Ending:
+        argv = ("/bin/sh", "-c", script)
+        self.child = Child(argv[0], argv, self._environ, self._signals, ends_with_us=ends_with_us)
+        try:
+            return self.supervisor.supervise(self.child, cast("LeaseWatch | None", watch), beside)
+        finally:
+            self.child.let_go()
+
+    def lose(self, watch: Watch) -> None:
+        """Have the lease be lost once the script has begun."""
+        watch.is_gone = (self.folder / "began").exists()
+
+
+@pytest.fixture
+def on_lost() -> OnLost:
+    return "term"
+
+
+@pytest.fixture
+def following(signals: SignalDescriptor, tmp_path: Path, on_lost: OnLost) -> Following:
+    return Following(signals, tmp_path, on_lost)
+
+
+BEGINS = "echo >$DIR/began; "
+WAITS = "while :; do sleep 0.01; done"
+
+
+def waits_for(name: str) -> str:
+    """Wait for a file of that name, for some seconds."""
+    return f"i=0; until test -e $DIR/{name} || test $((i += 1)) -gt 500; do sleep 0.01; done"
+
+
+class TestSignals:
+    def test_what_came_before_it_begins_it_gets(self, following: Following) -> None:
+        arrive(signal.SIGUSR1)
+        assert following.run("exec sleep 5") == Ending(None, signal.SIGUSR1)
+        assert not following.supervisor.asked_to_end
+
+    def test_what_comes_while_it_runs_it_gets_and_the_first_is_who_asked_for_the_end(
+        self, following: Following
+    ) -> None:
+        sent = iter([signal.SIGUSR1, signal.SIGTERM])
+
+        def send(watch: Watch) -> None:
+            if (following.folder / "began").exists():
+                for signum in sent:
+                    arrive(signum)
+
+        traps = "trap 'echo usr1 >>$DIR/said' USR1; trap 'echo term >>$DIR/said; exit 5' TERM; "
+        assert following.run(traps + BEGINS + WAITS, Watch(send)) == Ending(5)
+        assert sorted((following.folder / "said").read_text().split()) == ["term", "usr1"]
+        assert following.supervisor.asked_by == signal.SIGTERM
+
+    def test_of_two_the_first_counts(self, tmp_path: Path) -> None:
+        signals = Arrived()
+        following = Following(signals, tmp_path, "term")
+        arrived = iter([signal.SIGINT, signal.SIGTERM])
+
+        def send(watch: Watch) -> None:
+            if (tmp_path / "began").exists():
+                signals.arrive(*((signum, True) for signum in arrived))
+
+        traps = "trap : INT; trap 'exit 5' TERM; "
+        assert following.run(traps + BEGINS + WAITS, Watch(send)) == Ending(5)
+        signals.close()
+        assert following.supervisor.asked_by == signal.SIGINT
+
+    @pytest.mark.parametrize(
+        ("signum", "leads_its_session", "ending"),
+        [
+            (signal.SIGINT, False, 3),
+            (signal.SIGINT, True, 3),
+            (signal.SIGHUP, False, 3),
+            (signal.SIGHUP, True, 5),  # which nobody else gets
+        ],
+    )
+    def test_the_terminals_have_reached_it_already_but_ask_for_the_end_too(
+        self,
+        tmp_path: Path,
+        monkeypatch: pytest.MonkeyPatch,
+        signum: int,
+        leads_its_session: bool,
+        ending: int,
+    ) -> None:
+        signals = Arrived()
+        following = Following(signals, tmp_path, "term")
+        monkeypatch.setattr(os, "getsid", lambda pid: os.getpid() if leads_its_session else 1)
+        arrived = iter([signum])
+
+        def send(watch: Watch) -> None:
+            if (tmp_path / "began").exists():
+                for each in arrived:
+                    signals.arrive((each, False))
+                    return
+                (tmp_path / "end").touch()  # by now it would have it
+
+        script = "trap 'exit 5' HUP INT; " + BEGINS + waits_for("end") + "; exit 3"
+        assert following.run(script, Watch(send)) == Ending(ending)
+        signals.close()
+        assert following.supervisor.asked_by == signum
+
+
+class TestALostLease:
+    @pytest.mark.parametrize(
+        ("on_lost", "told", "ending"),
+        [("term", "gets TERM", "exit code 5"), ("kill", "is killed", "ended by SIGKILL")],
+    )
+    def test_ends_the_command_as_was_wanted(
+        self, following: Following, told: str, ending: str
+    ) -> None:
+        with pytest.raises(LeaseLost, match=rf"lease of T was lost while job ran.*\({ending}\)"):
+            following.run("trap 'exit 5' TERM; " + BEGINS + WAITS, Watch(following.lose))
+        assert following.warned == [f"lost the lease on T--00 (stuck): job {told}"]
+
+    def test_ends_also_one_that_heeds_no_term(self, following: Following) -> None:
+        watch = Watch(following.lose)
+        watch.reason, watch.kill_in = "", 0.05
+        with pytest.raises(LeaseLost, match="ended by SIGKILL"):
+            following.run("trap '' TERM; " + BEGINS + WAITS, watch)
+        assert following.warned == ["lost the lease on T--00: job gets TERM"]
+
+    @pytest.mark.parametrize("on_lost", ["ignore"])
+    def test_is_nothing_to_one_that_goes_on_without(self, following: Following) -> None:
+        watch = Watch(following.lose)
+        watch.kill_in = 0.0
+        watch.go_on_without = (following.folder / "told").touch  # type: ignore[method-assign]
+        assert following.run(BEGINS + waits_for("told") + "; exit 3", watch) == Ending(3)
+        assert (following.folder / "told").exists()
+        assert following.warned == ["lost the lease on T--00 (stuck): job goes on without it"]
+
+
+class TestALastMoment:
+    """Of a command that ends with us: at that it is killed whether anybody looks or not."""
+
+    @pytest.fixture
+    def watch(self) -> Watch:
+        """Of a lease that is never told to be lost."""
+
+        def over(watch: Watch) -> None:
+            watch.last_moment = boottime_seconds() - 1
+
+        return Watch(over)
+
+    def test_is_told_anew_at_each_look(self, following: Following, watch: Watch) -> None:
+        with pytest.raises(LeaseLost):
+            following.run("sleep 5", watch, ends_with_us=True)
+
+    @pytest.mark.parametrize("on_lost", ["ignore"])
+    def test_that_has_passed_is_no_loss_to_one_that_goes_on_without(
+        self, following: Following, watch: Watch
+    ) -> None:
+        assert following.run("sleep 5", watch, ends_with_us=True).signum == signal.SIGKILL
+
+    @pytest.mark.parametrize("ends_with_us", [False, True])
+    def test_that_is_ahead_is_not_what_has_killed_it(
+        self, following: Following, ends_with_us: bool
+    ) -> None:
+        watch = Watch()
+        watch.last_moment = boottime_seconds() + 1000
+        ending = following.run("kill -KILL $$", watch, ends_with_us=ends_with_us)
+        assert ending == Ending(None, signal.SIGKILL)
+
+    def test_that_has_passed_is_nothing_to_a_command_that_ends_by_itself(
+        self, following: Following
+    ) -> None:
+        watch = Watch()
+        watch.last_moment = boottime_seconds() - 1
+        assert following.run("exit 3", watch) == Ending(3)
+
+
+class TestWhatIsLookedAfterBeside:
+    class Beside:
+        """It has something to say once, and then at some time."""
+
+        def __init__(self, folder: Path) -> None:
+            self.folder = folder
+            self.fd, self._write_fd = os.pipe()
+            os.write(self._write_fd, b"!")
+            self.looked: list[list[int]] = []
+            self.at: float | None = None
+
+        def fds(self) -> list[int]:
+            return [self.fd]
+
+        def until(self, now: float) -> float | None:
+            return self.at
+
+        def look(self, woken: Collection[int]) -> None:
+            self.looked.append([fd for fd in woken if fd == self.fd])
+            if len(self.looked) == 1:
+                os.read(self.fd, 1)
+                self.at = boottime_seconds() + 0.01
+            else:
+                self.at = None
+                (self.folder / "end").touch()
+
+        def close(self) -> None:
+            os.close(self.fd)
+            os.close(self._write_fd)
+
+    @pytest.fixture
+    def beside(self, tmp_path: Path) -> Iterator[TestWhatIsLookedAfterBeside.Beside]:
+        beside = self.Beside(tmp_path)
+        yield beside
+        beside.close()
+
+    def test_is_looked_at_when_it_says_so_and_when_its_time_has_come(
+        self, following: Following, beside: TestWhatIsLookedAfterBeside.Beside
+    ) -> None:
+        assert following.run(waits_for("end") + "; exit 3", None, beside) == Ending(3)
+        assert beside.looked == [[beside.fd], []]
