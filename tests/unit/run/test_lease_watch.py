@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import gc
 import os
 from collections.abc import Iterator
 from typing import Any
@@ -11,6 +12,7 @@ import pytest
 
 from leasectl.backends import kinds
 from leasectl.backends.contract import Patience
+from leasectl.engines.notes import Note
 from leasectl.errors import BackendUnreachable
 from leasectl.leases.acquire import acquire
 from leasectl.leases.announce import announce
@@ -24,10 +26,13 @@ from leasectl.run.lease_watch import LeaseWatch
 from leasectl.state import keeper_process
 from leasectl.state.directory import State
 from leasectl.state.uses import SeenMark, Uses
+from leasectl.system.lock_wait import lock_limit
+from leasectl.system.poll import is_readable
 from leasectl.system.process import this_process
 from leasectl.system.request_threads import Outcome
 from tests.kit.desk import Desk
 from tests.kit.made_up_backend import KIND
+from tests.kit.reclaiming import Operator
 
 TTL = 30.0
 START = 1000.0  # of a manual clock
@@ -195,6 +200,61 @@ class TestLosing:
         assert bool(desk.held()) == (ttl is not None)
         watch.close()
 
+    def test_what_can_not_be_given_up_yet_is_so_in_a_second(
+        self, desk: Desk, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        desk.pool(1)
+        handle = acquired(desk, Request("T"))
+        watch = LeaseWatch(desk.service, handle, renewed_at=START, clock=desk.time.clock)
+        release_by_force(desk.service, handle.names, reason="stuck")
+        with monkeypatch.context() as broken:
+            broken.setattr(module, "give_up_lost", fail)
+            watch.go_on_without()
+        assert watch.until(START) == START + 1
+        look_at(desk, watch, START + 0.9)
+        assert desk.held()
+        look_at(desk, watch, START + 1)
+        assert desk.held() == {}
+        assert watch.until(START + 1) is None
+        watch.close()
+
+    def test_who_does_not_heed_term_has_ten_seconds_but_none_past_the_last_moment(
+        self, desk: Desk, watch: LeaseWatch
+    ) -> None:
+        assert watch.last_moment == START + 28.5
+        desk.service.pools.delete_pool("T", force=True)
+        watch.look(watch.fds())
+        assert watch.kill_at(START + 18) == START + 28
+        assert watch.kill_at(START + 19) == START + 28.5
+
+    def test_a_lock_is_waited_for_no_longer_than_there_is_time(
+        self, desk: Desk, handle: Handle, watch: LeaseWatch, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        limits: list[float] = []
+
+        def limit(seconds: float) -> contextlib.AbstractContextManager[None]:
+            limits.append(seconds)
+            return lock_limit(seconds)
+
+        monkeypatch.setattr(module, "lock_limit", limit)
+        for now in (START + 1, GIVE_UP - 0.125, GIVE_UP, GIVE_UP + 1):
+            desk.time.advance(now - desk.time.clock.elapsed())
+            watch.look_at_record()
+        assert limits == [0.3, 0.125, 0.0, 0.0]
+        endless = handle._replace(request=Request("T"))
+        LeaseWatch(desk.service, endless, renewed_at=START, clock=desk.time.clock).close()
+        assert limits[4:] == [0.3]
+
+    def test_one_that_is_held_by_another_acquisition_by_now_is_not_what_is_left(
+        self, desk: Desk, handle: Handle, watch: LeaseWatch
+    ) -> None:
+        desk.service.pools.add_resources("T", ["T--01"])
+        release(desk.service, whole(handle))
+        desk.acquire(Request("T", name="T--00"))
+        assert desk.reacquire(handle).names == ("T--01",)
+        watch.look_at_record()
+        assert watch.held == "T--00"
+
     def test_what_is_left_when_some_was_given_back_goes_on(self, desk: Desk) -> None:
         desk.pool(2)
         handle = acquired(desk, Request("T", count=2))
@@ -215,6 +275,44 @@ class TestLosing:
         assert not watch.is_lost(START + 1e6)
         assert watch.until(START) is None
         watch.close()
+
+
+@pytest.mark.parametrize(
+    ("labels", "held", "subject"),
+    [((), "T--00", "T"), ((("once", "k"),), "work k", "work k")],
+)
+def test_people_know_it_by_its_names_or_its_work(
+    desk: Desk, labels: tuple[tuple[str, str], ...], held: str, subject: str
+) -> None:
+    desk.pool(1)
+    handle = acquired(desk, Request("T", labels=labels))
+    watch = LeaseWatch(desk.service, handle, renewed_at=START, clock=desk.time.clock)
+    assert (watch.held, watch.subject) == (held, subject)
+    watch.close()
+
+
+def test_nothing_stays_open_of_it_and_nobody_can_wake_it(desk: Desk, handle: Handle) -> None:
+    gc.collect()  # what others left open is closed as it goes, and not meanwhile
+    before = os.listdir("/proc/self/fd")
+    watch = LeaseWatch(desk.service, handle, renewed_at=START, clock=desk.time.clock)
+    watch.look(watch.fds())
+    watch.close()
+    assert os.listdir("/proc/self/fd") == before
+    assert os.listdir(desk.state.path("waiters")) == []
+
+
+def test_whoever_answers_is_told_when_something_may_have_been_noted_and_not_before(
+    desk: Desk, handle: Handle, watch: LeaseWatch
+) -> None:
+    told: list[object] = []
+    watch.noted = told.append
+    watch.look(())
+    assert told == []
+    Operator(desk.service.notes).mark(handle)
+    assert is_readable(watch.fds()[0], 0)
+    watch.look(watch.fds())
+    assert told == [None]
+    assert not is_readable(watch.fds()[0], 0)
 
 
 class TestTheKeeper:
@@ -277,10 +375,11 @@ class TestOnAServer:
         def __init__(self) -> None:
             self.fd, self._write_fd = os.pipe()
             self.taken = 0
+            self.reason = ""
 
         def take(self) -> str:
             self.taken += 1
-            return ""
+            return self.reason
 
         def close(self) -> None:
             os.close(self.fd)
@@ -358,6 +457,36 @@ class TestOnAServer:
         assert watch.is_lost(GIVE_UP + TTL / 3)
         (lease,) = desk.record(far).leases
         assert lease.renew_time == desk.time.clock.wall()
+
+    def test_what_has_no_more_of_it_than_some_is_not_extended(
+        self, desk: Desk, watch: LeaseWatch, threads: Threads, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(module, "note_renewal", fail)
+        self.answer(desk, watch, threads, value=Renewed(("another",)))
+        assert watch.is_lost(GIVE_UP)
+
+    def test_what_is_noted_there_is_told(
+        self, desk: Desk, watch: LeaseWatch, threads: Threads, far: Handle
+    ) -> None:
+        note, told = Note("T", "far", 1, "?"), list[object]()
+        watch.noted = told.append
+        self.answer(desk, watch, threads, value=Renewed(("far",), (note,)))
+        assert told == [(note,)]
+
+    def test_who_has_taken_it_is_on_record_as_soon_as_that_is_told(
+        self,
+        desk: Desk,
+        far: Handle,
+        claim_watch: ClaimWatch,
+        watch: LeaseWatch,
+    ) -> None:
+        assert claim_watch.fd in watch.fds()
+        watch.look((claim_watch.fd,))
+        assert watch.reason == ""
+        claim_watch.reason = "released by force by ops: stuck"
+        watch.look((claim_watch.fd,))
+        assert watch.reason == desk.record(far).lost_reason == "released by force by ops: stuck"
+        assert desk.record(far).runner == this_process()
 
     def test_what_can_not_be_recorded_counts_all_the_same(
         self, watch: LeaseWatch, desk: Desk, threads: Threads, monkeypatch: pytest.MonkeyPatch

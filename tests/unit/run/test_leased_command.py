@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import signal
 import threading
@@ -11,7 +12,7 @@ from typing import Any
 import pytest
 
 from leasectl.backends.contract import Patience
-from leasectl.errors import Cancelled, Interrupted, LeaseLost
+from leasectl.errors import Cancelled, Interrupted, LeaseLost, StateUnwritable
 from leasectl.leases.acquire import acquire
 from leasectl.leases.announce import announce
 from leasectl.leases.release import release
@@ -86,6 +87,31 @@ def test_it_is_the_guard_of_its_lease_while_it_runs(
     give_back(desk.service, record, warn=pytest.fail)
     assert desk.held() == {}
     assert desk.service.handles.load(handle.id) is None
+
+
+def test_of_one_that_has_ended_nothing_stays_open(
+    desk: Desk, handle: Handle, command: LeasedCommand, signals: SignalDescriptor
+) -> None:
+    gc.collect()  # what others left open is closed as it goes, and not meanwhile
+    before = os.listdir("/proc/self/fd")
+    child = Child("/bin/true", ("true",), {}, signals)
+    assert command.run(child, "true", wait_seconds=None) == Ending(0)
+    assert os.listdir("/proc/self/fd") == before
+    assert os.listdir(desk.state.path("waiters")) == []
+
+
+def test_what_can_not_be_given_back_now_people_are_told(
+    desk: Desk, handle: Handle, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: object, **__: object) -> None:
+        raise StateUnwritable("no space left")
+
+    warned: list[str] = []
+    with monkeypatch.context() as broken:
+        broken.setattr(module, "finish", full)
+        give_back(desk.service, handle, warn=warned.append)
+    assert warned == ["no space left; the keeper goes on trying to release it"]
+    assert list(desk.held().values()) == [handle.id]
 
 
 def test_what_was_released_before_it_follows_begins_nothing(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import threading
 from collections.abc import Sequence
@@ -348,20 +349,29 @@ def test_the_command_finds_its_lease_in_its_environment(job: Job) -> None:
     assert job.said == ["T T--00 1", "T--00"]
 
 
-def test_a_command_decides_what_is_given_back_beside_the_one_that_has_the_lease(job: Job) -> None:
-    operator = Operator(job.desk.service.notes)
+class TestThatDecidesWhatIsGivenBack:
+    """A command of its own, beside the one that has the lease."""
 
-    def mark(service: Service) -> None:
-        eventually((job.folder / "runs").exists)
-        (handle, _) = job.got[0]
-        Operator(service.notes).mark(handle)
+    def run(self, job: Job, decides: str) -> Ending:
+        """Ask for the lease once its command runs, which ends when the other has been asked."""
 
-    marked: list[Any] = []
-    job.when_got = lambda: marked.append(job.desk.beside(mark))
-    waits = "echo >$DIR/runs; until test -e $DIR/asked; do sleep 0.02; done"
-    decides = 'echo "$@" "$LEASECTL_NAMES" >$DIR/asked'
-    request = Request("T", on_reclaim="answer")
-    assert job.run(waits, request=request, on_reclaim=decides) == Ending(0)
-    marked[0].result(timeout=10)
-    assert (job.folder / "asked").read_text() == "T--00 T--00\n"
-    assert operator.states() == {}  # with the lease
+        def mark(service: Service) -> None:
+            eventually((job.folder / "runs").exists)
+            Operator(service.notes).mark(job.got[0][0])
+
+        marked: list[Any] = []
+        job.when_got = lambda: marked.append(job.desk.beside(mark))
+        waits = "echo >$DIR/runs; until test -s $DIR/asked; do sleep 0.02; done"
+        request = Request("T", on_reclaim="answer")
+        ending = job.run(waits, request=request, on_reclaim=decides)
+        marked[0].result(timeout=10)
+        return ending
+
+    def test_is_told_of_what_and_has_the_same_environment(self, job: Job) -> None:
+        assert self.run(job, 'echo "$@" "$LEASECTL_NAMES" >$DIR/asked') == Ending(0)
+        assert (job.folder / "asked").read_text() == "T--00 T--00\n"
+
+    def test_ends_with_the_other(self, job: Job) -> None:
+        assert self.run(job, "echo $$ >$DIR/asked; exec sleep 1000") == Ending(0)
+        with pytest.raises(ProcessLookupError):
+            os.kill(int((job.folder / "asked").read_text()), 0)
