@@ -181,6 +181,84 @@ def test_what_could_not_be_answered_is_tried_again_after_ever_longer_pauses(
     assert f"answered for {handle.id}: T--00 ready" in log.read_text()
 
 
+def test_what_nobody_sees_to_is_not_answered(desk: Desk, answers: Answers) -> None:
+    handle = held(desk, "release")
+    operator(desk, handle).mark(handle)
+    assert answers.go(()) is None
+    assert operator(desk, handle).states() == {"T--00": "marked"}
+
+
+def test_it_answers_one_handle_once_a_second(desk: Desk, answers: Answers) -> None:
+    handle = held(desk, "keep")
+    reclaim = operator(desk, handle)
+    reclaim.mark(handle)
+    go(desk, answers)
+    desk.time.advance(0.5)
+    reclaim.take_off()
+    reclaim.mark(handle)
+    assert go(desk, answers) == START + 1
+    assert reclaim.states() == {"T--00": "marked"}
+    desk.time.advance(0.5)
+    assert go(desk, answers) == START + 1 + GOOD_FOR
+    assert reclaim.states() == {"T--00": "keep"}
+
+
+def test_one_that_is_forgotten_is_answered_at_once(desk: Desk, answers: Answers) -> None:
+    handle = held(desk, "keep")
+    reclaim = operator(desk, handle)
+    reclaim.mark(handle)
+    go(desk, answers)
+    reclaim.take_off()
+    reclaim.mark(handle)
+    answers.keep_only({key_of(handle)})
+    assert go(desk, answers) == START + 1
+    answers.keep_only(())
+    assert go(desk, answers) == START + GOOD_FOR
+    assert reclaim.states() == {"T--00": "keep"}
+
+
+def test_it_sees_to_who_is_asked_for_no_more_until_that_was_seen(
+    desk: Desk, answers: Answers
+) -> None:
+    handle = held(desk, "release")
+    reclaim = operator(desk, handle)
+    reclaim.mark(handle)
+    go(desk, answers)
+    reclaim.take_off()
+    assert go(desk, answers) == START + 1
+    desk.time.advance(1)
+    assert go(desk, answers) is None
+    assert Uses(desk.state).marks(desk.record(handle)) == {}
+    assert list(watched(desk.state)) == []
+
+
+def test_it_sees_to_who_is_asked_again_before_it_has_let_go(desk: Desk, answers: Answers) -> None:
+    handle = held(desk, "release")
+    reclaim = operator(desk, handle)
+    reclaim.mark(handle)
+    go(desk, answers)
+    reclaim.take_off()
+    desk.time.advance(1)
+    answers.go({key_of(handle)})  # has seen that, and would let go of it in the next round
+    reclaim.mark(handle)
+    assert go(desk, answers) == START + 2
+    desk.time.advance(1)
+    go(desk, answers)
+    assert reclaim.states() == {"T--00": "ready"}
+
+
+def test_it_tells_of_what_was_answered_and_of_nothing_else(
+    desk: Desk, answers: Answers, log: Path
+) -> None:
+    handle = held(desk, "answer")
+    operator(desk, handle).mark(handle)
+    go(desk, answers)
+    assert not log.exists()
+    desk.time.advance(GOOD_FOR)
+    go(desk, answers)
+    assert log.read_text().endswith(f"answered for {handle.id}: T--00 is asked for no more\n")
+
+
 class TestOnAServer:
     """Where threads answer, each with a service of its own."""
 
@@ -262,3 +340,35 @@ class TestOnAServer:
         go(desk, answers)
         self.heard(answers)
         assert operator.states() == {"T--00": "ready"}
+
+    def test_what_is_decided_and_does_not_reach_it_in_two_seconds_a_thread_sends_once(
+        self, desk: Desk, service: Service, answers: Answers
+    ) -> None:
+        service.pools.add_resources("T", ["T--01"])
+        request = Request("T", count=2, on_reclaim="answer")
+        handle = acquire(service, request, patience=Patience())
+        announce(service, handle, guard=this_process())
+        operator = Operator(service.notes, seconds=GOOD_FOR)
+        marks = dict(zip(handle.names, operator.mark(desk.record(handle))))
+        asked_of(service, whole(handle))
+        said = dict.fromkeys(handle.names, "marked")
+        for name, decided_at in (("T--00", START), ("T--01", START + 2)):
+            with desk.state.transaction():  # by a script, which is killed then
+                Uses(desk.state).decide(desk.record(handle), name, marks[name].id, is_ready=True)
+            assert go(desk, answers) == decided_at + 2
+            desk.time.advance(1.75)
+            assert go(desk, answers) == decided_at + 2
+            assert operator.states() == said
+            desk.time.advance(0.25)
+            assert go(desk, answers) is None
+            self.heard(answers)
+            said[name] = "ready"
+            assert operator.states() == said
+            assert go(desk, answers) == START + GOOD_FOR
+
+    def test_what_nothing_is_noted_at_is_left_alone(
+        self, desk: Desk, handle: Handle, answers: Answers
+    ) -> None:
+        answers.heed(handle, ())
+        assert go(desk, answers) is None
+        assert answers.fd is None
