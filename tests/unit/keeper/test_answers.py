@@ -217,6 +217,23 @@ def test_one_that_is_forgotten_is_answered_at_once(desk: Desk, answers: Answers)
     assert reclaim.states() == {"T--00": "keep"}
 
 
+def test_what_has_failed_is_nothing_to_one_that_comes_later(
+    desk: Desk, answers: Answers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: object) -> None:
+        raise StateUnwritable("no space left")
+
+    handle = held(desk, "keep")
+    operator(desk, handle).mark(handle)
+    with monkeypatch.context() as patch:
+        patch.setattr("leasectl.keeper.answers.answered", full)
+        assert go(desk, answers) == START + 1
+    answers.keep_only({key_of(handle)})
+    assert go(desk, answers) == START + 1
+    answers.keep_only(())
+    assert go(desk, answers) == START + GOOD_FOR
+
+
 def test_it_sees_to_who_is_asked_for_no_more_until_that_was_seen(
     desk: Desk, answers: Answers
 ) -> None:
@@ -372,3 +389,19 @@ class TestOnAServer:
         answers.heed(handle, ())
         assert go(desk, answers) is None
         assert answers.fd is None
+
+    def test_what_is_asked_for_no_more_can_be_used_again_once_a_renewal_tells_of_nothing(
+        self, desk: Desk, service: Service, handle: Handle, answers: Answers
+    ) -> None:
+        operator = self.asked(service, handle, answers)
+        go(desk, answers)
+        self.heard(answers)
+        operator.take_off()
+        desk.time.advance(1)
+        assert go(desk, answers) == START + 3  # when it is to be seen whether that was sent
+        assert set(Uses(desk.state).marks(desk.record(handle))) == {"T--00"}
+        answers.heed(handle, ())
+        go(desk, answers)
+        self.heard(answers)
+        assert Uses(desk.state).marks(desk.record(handle)) == {}
+        assert go(desk, answers) is None
