@@ -176,7 +176,7 @@ def test_what_could_not_be_answered_is_tried_again_after_ever_longer_pauses(
     assert tried == [START, START + 1, START + 3]
     assert f"can't answer for {handle.id}: no space left; next try in 4s" in log.read_text()
     desk.time.advance(4)
-    go(desk, answers)
+    assert go(desk, answers) == START + 7 + 2  # nothing has failed any more
     assert operator(desk, handle).states() == {"T--00": "ready"}
     assert f"answered for {handle.id}: T--00 ready" in log.read_text()
 
@@ -405,3 +405,17 @@ class TestOnAServer:
         self.heard(answers)
         assert Uses(desk.state).marks(desk.record(handle)) == {}
         assert go(desk, answers) is None
+
+    def test_where_the_state_directory_is_gone_no_thread_opens_what_has_taken_its_place(
+        self,
+        desk: Desk,
+        service: Service,
+        handle: Handle,
+        answers: Answers,
+        monkeypatch: pytest.MonkeyPatch,
+    ) -> None:
+        operator = self.asked(service, handle, answers)
+        monkeypatch.setattr(desk.state, "was_removed", lambda: True)
+        go(desk, answers)
+        assert answers.fd is None
+        assert operator.states() == {"T--00": "ready"}

@@ -9,10 +9,12 @@ import pytest
 
 from leasectl.backends import kinds
 from leasectl.errors import BackendUnreachable
+from leasectl.keeper import releases as module
 from leasectl.keeper.log import Log
 from leasectl.keeper.releases import Releases
 from leasectl.keeper.retries import key_meant
 from leasectl.leases.request import new_handle
+from leasectl.leases.service import Service
 from leasectl.model import Handle, ReleaseTarget, Request, whole
 from leasectl.system.poll import is_readable
 from tests.kit.desk import Desk
@@ -140,6 +142,41 @@ class TestOnAServer:
         server.error = None
         releases.release(whole(far))
         outcome(releases)
+        server.error = BackendUnreachable("away")  # the first time again
+        releases.release(whole(far))
+        outcome(releases)
+        assert releases.release(whole(far)) == desk.time.clock.elapsed() + 1.0
+
+    def test_each_server_has_a_thread_of_its_own(
+        self, desk: Desk, releases: Releases, server: Server, far: Handle
+    ) -> None:
+        service = desk.as_caller(desk.caller, "madeup://there")
+        farther = new_handle(service, Request("T"), "T-farther")
+        with desk.state.transaction():
+            desk.service.handles.create(farther, remote=True)
+        for each in (far, farther):
+            releases.release(whole(each))
+            outcome(releases)
+        assert (server.opened, server.asked) == (2, [whole(far), whole(farther)])
+
+    def test_where_the_state_directory_is_gone_no_thread_opens_what_has_taken_its_place(
+        self,
+        desk: Desk,
+        releases: Releases,
+        server: Server,
+        far: Handle,
+        monkeypatch: pytest.MonkeyPatch,
+    ) -> None:
+        released: list[ReleaseTarget] = []
+
+        def release(service: Service, target: ReleaseTarget) -> tuple[str, ...]:
+            released.append(target)
+            return ()
+
+        monkeypatch.setattr(desk.state, "was_removed", lambda: True)
+        monkeypatch.setattr(module, "release", release)
+        assert releases.release(whole(far)) is None
+        assert (released, server.opened) == ([whole(far)], 0)
 
     def test_what_is_gone_is_not_tried_again(
         self, releases: Releases, server: Server, far: Handle
