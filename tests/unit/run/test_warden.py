@@ -165,6 +165,7 @@ def test_to_kill_it_kills_all_that_it_has_started(
     assert child.reap() == Ending(None, signal.SIGKILL)
     child.kill_rest()
     assert not any(map(is_running, pids))
+    assert is_running(child.pid)
     child.let_go()
 
 
@@ -192,6 +193,56 @@ def test_a_time_that_was_put_off_has_no_effect(signals: SignalDescriptor) -> Non
     child.let_go()
     os.close(read)
     os.close(write)
+
+
+@pytest.mark.parametrize("signum", [signal.SIGTERM, signal.SIGCONT])
+def test_what_a_command_gets_after_its_end_is_nothing_to_whoever_stands_for_it(
+    signals: SignalDescriptor, signum: int
+) -> None:
+    child = child_of(signals, "exit 3")
+    assert child.reap() == Ending(3)
+    child.signal(signum)
+    child.kill_rest()  # which it answers after that
+    assert is_running(child.pid)
+    child.let_go()
+
+
+@pytest.mark.parametrize("times", [(-1.0, None), (-1.0, 1000.0), (1000.0, -1.0)])
+def test_before_it_begins_the_time_that_was_told_last_counts(
+    signals: SignalDescriptor, times: tuple[float | None, ...]
+) -> None:
+    argv = (SHELL, "-c", "exit 3")
+    child = Child(SHELL, argv, dict(os.environ), signals, ends_with_us=True)
+    for each in times:
+        child.kill_at(None if each is None else boottime_seconds() + each)
+    child.start()
+    assert child.reap() == (Ending(None, signal.SIGKILL) if times[-1] == -1.0 else Ending(3))
+    child.let_go()
+
+
+def test_one_that_is_killed_before_it_begins_never_does(
+    signals: SignalDescriptor, tmp_path: Path
+) -> None:
+    argv = (SHELL, "-c", f"echo >{tmp_path}/begun; sleep 5")
+    child = Child(SHELL, argv, dict(os.environ), signals, ends_with_us=True)
+    child.signal(signal.SIGKILL)
+    child.kill_at(boottime_seconds() + 1000)
+    child.start()
+    assert child.reap() == Ending(None, signal.SIGKILL)
+    child.let_go()
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_whoever_stops_the_processes_of_a_command_does_not_stop_whoever_stands_for_it(
+    signals: SignalDescriptor, tmp_path: Path
+) -> None:
+    child = child_of(signals, f"echo $$ >{tmp_path}/pid; exec sleep 5")
+    (command,) = pids_in(tmp_path / "pid", 1)
+    assert os.getsid(child.pid) == child.pid
+    assert os.getsid(command) == os.getsid(0)
+    child.signal(signal.SIGKILL)
+    assert child.reap() == Ending(None, signal.SIGKILL)
+    child.let_go()
 
 
 def test_what_a_command_leaves_behind_lives_on_unless_it_is_killed(
