@@ -238,7 +238,7 @@ def test_whoever_stops_the_processes_of_a_command_does_not_stop_whoever_stands_f
 ) -> None:
     child = child_of(signals, f"echo $$ >{tmp_path}/pid; exec sleep 5")
     (command,) = pids_in(tmp_path / "pid", 1)
-    assert os.getsid(child.pid) == child.pid
+    eventually(lambda: os.getsid(child.pid) == child.pid)
     assert os.getsid(command) == os.getsid(0)
     child.signal(signal.SIGKILL)
     assert child.reap() == Ending(None, signal.SIGKILL)
