@@ -69,11 +69,11 @@ class Keeper:
         meanwhile: What happens while it sleeps, one after the other; then it is stopped.
     """
 
-    def __init__(self, desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+    def __init__(self, desk: Desk, monkeypatch: pytest.MonkeyPatch, *, most: int = 10) -> None:
         self.desk = desk
         self.state = State.open(str(desk.directory))
         self.signals = Signals()
-        self.ends = ProcessEnds(10)
+        self.ends = ProcessEnds(most)
         clock = desk.time.clock
         self.loop = module._Loop(self.state, self.signals, self.ends, clock)  # type: ignore[arg-type]
         self.rounds: list[float] = []
@@ -224,6 +224,32 @@ class TestWhatWakesIt:
         assert not keeper.run(nothing, hasten, nothing)
         assert keeper.rounds == [START, START + 10]
         assert len(desk.held()) == 1
+
+    def test_the_end_of_a_guard_whom_there_was_no_room_for_once_it_looks_around(
+        self, desk: Desk, monkeypatch: pytest.MonkeyPatch, child: Process
+    ) -> None:
+        desk.pool(1)
+        with contextlib.closing(Keeper(desk, monkeypatch, most=0)) as keeper:
+            keeper.register(this_process())
+            desk.acquire(guard=child)
+            assert keeper.run(nothing, lambda: kill(child))
+            assert keeper.rounds == [START, START + 10]
+            assert desk.held() == {}
+
+    def test_that_its_records_can_not_be_read_for_a_while(
+        self, desk: Desk, keeper: Keeper, child: Process, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        def fail() -> NoReturn:
+            raise StateUnwritable("no space left")
+
+        with monkeypatch.context() as patch:
+            desk.acquire(guard=child)
+            assert not keeper.run(
+                lambda: patch.setattr(keeper.state, "data_version", fail), patch.undo, nothing
+            )
+        assert keeper.slept == [START + 5, START + 6, START + 11]
+        assert keeper.rounds == [START, START + 6]
+        assert keeper.log == ["started", "can't go on: no space left"]
 
     def test_that_its_pipe_is_gone_which_it_makes_anew(
         self, desk: Desk, keeper: Keeper, child: Process
