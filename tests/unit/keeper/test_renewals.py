@@ -8,12 +8,14 @@ import pytest
 
 from leasectl.backends import kinds
 from leasectl.backends.contract import Patience
+from leasectl.engines.notes import Note
 from leasectl.errors import BackendUnreachable
 from leasectl.keeper import renewals as module
 from leasectl.keeper.log import Log
 from leasectl.keeper.renewals import Renewals
 from leasectl.leases.acquire import acquire
 from leasectl.leases.announce import announce
+from leasectl.leases.release import release
 from leasectl.leases.renewal_threads import Renewed
 from leasectl.model import Handle, ReleaseTarget, Request, whole
 from leasectl.state.watched import WatchedHandles
@@ -118,6 +120,22 @@ class TestEachThirdOfATtl:
         assert expiry(desk) == START + 2 + TTL
 
 
+def test_of_several_the_first_says_when_and_each_is_renewed_in_its_time(
+    desk: Desk, renewals: Renewals
+) -> None:
+    desk.pool(2, "U")
+    handles = [held(desk, Request("U", ttl_seconds=ttl)) for ttl in (30.0, 60.0)]
+    for handle in handles:
+        renew(desk, renewals, handle)
+    assert renewals.go() == START + 10
+    desk.time.advance(10)
+    assert renewals.go() == START + 20
+    desk.time.advance(10)
+    assert renewals.go() == START + 30
+    rows = desk.state.query("SELECT expires_at FROM resource WHERE type = 'U' ORDER BY name")
+    assert [each for (each,) in rows] == [START + 20 + 30, START + 20 + 60]
+
+
 class TestFailures:
     def test_each_is_tried_again_after_a_longer_pause_up_to_a_sixth_of_the_ttl(
         self,
@@ -208,6 +226,33 @@ class TestOnAServer:
         (lease,) = desk.record(far).leases
         assert lease.renew_time == desk.time.clock.wall()
         assert renew(desk, renewals, far) == START + 1 + TTL / 3  # from the sending
+
+    def test_what_is_noted_there_is_told_though_the_answer_can_not_be_recorded(
+        self, desk: Desk, threads: Threads, far: Handle, log: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        clock, told = desk.time.clock, list[object]()
+        renewals = Renewals(
+            desk.service,
+            clock=clock,
+            log=Log(str(log), clock),
+            noted=lambda handle, notes: told.append((handle, notes)),
+        )
+        renew(desk, renewals, far)
+        note = Note("T", "far", 1, "?")
+        threads.answers = [(whole(far), Outcome("", START, Renewed(("far",), (note,))))]
+        monkeypatch.setattr(module, "note_renewal", fail)
+        renewals.take_outcomes()
+        assert told == [(far, (note,))]
+        assert renewals.go() == START + 1
+
+    def test_of_what_is_released_before_it_was_due_no_server_is_asked(
+        self, desk: Desk, renewals: Renewals, far: Handle, threads: Threads
+    ) -> None:
+        watched = WatchedHandles(desk.state).changes().handles[far.id]
+        release(desk.as_caller(desk.caller, "madeup://here"), whole(far))
+        renewals.see_to(far.id, watched)
+        assert renewals.go() is None
+        assert threads.sent == []
 
     def test_what_the_server_no_longer_has_is_lost(
         self, desk: Desk, renewals: Renewals, far: Handle, threads: Threads, log: Path

@@ -15,11 +15,12 @@ from leasectl.engines.local.queues import LocalQueues
 from leasectl.engines.membership import Lifetime, join
 from leasectl.keeper.log import Log
 from leasectl.keeper.rounds import Rounds, open_service
-from leasectl.model import Request
+from leasectl.model import Process, Request
 from leasectl.state.directory import State
 from leasectl.system.clock import Clock
 from leasectl.system.process import identify
 from leasectl.system.process_ends import ProcessEnds
+from tests.kit.children import child as child
 from tests.kit.desk import Desk
 from tests.kit.desk import desk as desk
 from tests.kit.ended import nothing_runs_on as nothing_runs_on
@@ -85,6 +86,17 @@ def test_one_after_the_other_is_given_ten_seconds_from_when_it_was_seen(
     keeper.after(10)
     assert suspended(desk) == [1, 2]
     assert "suspended ticket 1 of T: pid unknown" in keeper.log.read_text()
+
+
+def test_who_could_have_claimed_and_did_not_is_named(
+    desk: Desk, keeper: Keeper, child: Process
+) -> None:
+    desk.put_ticket(1, child)
+    desk.put_ticket(2)
+    keeper.after(0)
+    keeper.after(10)
+    said = f"suspended ticket 1 of T: pid {child.pid} could have claimed and didn't come"
+    assert said in keeper.log.read_text()
 
 
 def test_between_two_looks_it_hears_nothing_however_often_it_is_called(
