@@ -292,3 +292,13 @@ class TestByACommand:
         with pytest.raises(ProcessLookupError):
             os.kill(child.pid, 0)
         assert operator.states() == {"T--00": "marked", "T--01": "marked"}
+
+    def test_reads_nothing_and_writes_to_stderr(
+        self, signals: SignalDescriptor, capfd: pytest.CaptureFixture[str]
+    ) -> None:
+        child = start_asking('cat; echo "$@"', ["a", "b c"], os.environ, signals)
+        child.start()
+        assert child.reap().code == 0
+        child.let_go()
+        said = capfd.readouterr()
+        assert (said.out, said.err) == ("", "a b c\n")
