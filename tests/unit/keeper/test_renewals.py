@@ -170,6 +170,16 @@ class TestFailures:
         monkeypatch.setattr(module, "renew", fail)
         assert renew(desk, renewals, handle) == START + 1 + TTL / 3 + 1  # the first pause again
 
+    def test_they_are_nothing_to_who_is_seen_to_anew(
+        self, desk: Desk, renewals: Renewals, handle: Handle, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        with monkeypatch.context() as broken:
+            broken.setattr(module, "renew", fail)
+            assert renew(desk, renewals, handle) == START + 1
+        assert renew(desk, renewals, handle) == START + 1
+        renewals.see_to(handle.id, None)
+        assert renew(desk, renewals, handle) == START + TTL / 3
+
     def test_what_is_lost_is_said_and_left(
         self, desk: Desk, renewals: Renewals, handle: Handle, log: Path
     ) -> None:
