@@ -13,8 +13,9 @@ from leasectl.errors import StateUnwritable
 from leasectl.keeper import unused_pools
 from leasectl.keeper.log import Log
 from leasectl.keeper.unused_pools import UnusedPools
+from leasectl.leases.release import release
 from leasectl.leases.service import Service
-from leasectl.model import Request
+from leasectl.model import Request, whole
 from leasectl.once.work import Work, work_of
 from leasectl.state import keeper_process
 from leasectl.state.directory import State
@@ -25,10 +26,14 @@ from leasectl.system.process_ends import ProcessEnds
 from tests.kit.desk import Desk
 from tests.kit.hosts import Hosts
 from tests.kit.hosts import hosts as hosts
+from tests.kit.made_up_server import URL, Server
+from tests.kit.made_up_server import server as server
 from tests.kit.support import Cli, eventually
 
 # Servers are there on one Python only: see scripts/test.
 pytestmark = pytest.mark.once
+
+DEAD = this_process()._replace(start_time=1)  # its pid is another's by now
 
 
 @pytest.fixture
@@ -56,14 +61,13 @@ def leave(cli: Cli, work: Work) -> None:
 @pytest.fixture
 def left_by_the_dead(desk: Desk, log: Path) -> Iterator[Callable[[Service, str], UnusedPools]]:
     """Has a pool left by somebody who is dead; returns who sees to it."""
-    dead = this_process()._replace(start_time=1)  # its pid is another's by now
     ends = ProcessEnds(10)
-    ends.follow([dead])
+    ends.follow([DEAD])
 
     def left(service: Service, pool_type: str) -> UnusedPools:
         url, clock = service.backend_url, desk.time.clock
         with desk.state.transaction():
-            MadePools(desk.state).keep(MadePool(url, service.settings, pool_type, dead))
+            MadePools(desk.state).keep(MadePool(url, service.settings, pool_type, DEAD))
 
         def open_service() -> Service:  # in a thread, which has a connection of its own
             return desk.open(State.open(str(desk.directory)), url=url)
@@ -77,6 +81,13 @@ def left_by_the_dead(desk: Desk, log: Path) -> Iterator[Callable[[Service, str],
 @pytest.fixture
 def log(tmp_path: Path) -> Path:
     return tmp_path / "keeper.log"
+
+
+def heard(unused: UnusedPools) -> None:
+    """Wait for what a thread has to say, and take it."""
+    assert unused.fd is not None
+    assert is_readable(unused.fd, 10)
+    unused.take_outcomes()
 
 
 def test_what_could_not_be_removed_is_tried_again_after_a_pause_and_not_before(
@@ -105,6 +116,66 @@ def test_what_could_not_be_removed_is_tried_again_after_a_pause_and_not_before(
     assert MadePools(desk.state).all() == []
     assert "can't remove pool T: no space left" in log.read_text()
     assert log.read_text().endswith("pool T is gone, or others use it\n")
+
+
+def test_one_that_is_not_there_is_looked_for_once_more_in_six_seconds(
+    desk: Desk, server: Server, left_by_the_dead: Callable[[Service, str], UnusedPools], log: Path
+) -> None:
+    """It may be that it is just being made, by somebody who has died."""
+    unused = left_by_the_dead(desk.as_caller(desk.caller, URL), "V")
+    now = desk.time.clock.elapsed()
+    assert unused.processes() == [DEAD]
+    assert unused.fd is None
+    for _ in range(2):
+        assert unused.go() == [None]
+        heard(unused)
+        if MadePools(desk.state).all():
+            assert unused.go() == [now + 6]
+            desk.time.advance(5.9)
+            assert unused.go() == [now + 6]
+            assert not log.exists()
+            desk.time.advance(0.1)
+    assert unused.go() == []
+    assert unused.processes() == []
+    assert log.read_text().endswith("pool V is gone, or others use it\n")
+
+
+def test_one_that_is_there_goes_at_once_with_what_is_known_of_its_round(
+    desk: Desk, server: Server, left_by_the_dead: Callable[[Service, str], UnusedPools]
+) -> None:
+    assert server.values.change([ValueChange("once/round/V", b"{}")])
+    server.pools.create_pool("once.V", ["once.V"])
+    unused = left_by_the_dead(desk.as_caller(desk.caller, URL), "once.V")
+    assert unused.go() == [None]
+    heard(unused)
+    assert unused.go() == []
+    assert [pool.type for pool in server.pools.pools()] == ["T"]
+    assert server.values.read("") == ()
+
+
+def test_one_that_somebody_of_here_holds_is_left_until_that_is_released(
+    desk: Desk, left_by_the_dead: Callable[[Service, str], UnusedPools]
+) -> None:
+    desk.pool(1)
+    handle = desk.acquire()
+    unused = left_by_the_dead(desk.service, "T")
+    assert unused.go() == []
+    assert len(MadePools(desk.state).all()) == 1
+    release(desk.service, whole(handle))
+    assert unused.go() == [None]
+    assert desk.service.pools.pools() == ()
+
+
+def test_one_whose_process_lives_is_left_to_it(
+    desk: Desk, left_by_the_dead: Callable[[Service, str], UnusedPools]
+) -> None:
+    desk.pool(1)
+    unused = left_by_the_dead(desk.service, "T")
+    with desk.state.transaction():
+        MadePools(desk.state).forget(MadePool("local:", desk.service.settings, "T", DEAD))
+        MadePools(desk.state).keep(MadePool("local:", desk.service.settings, "T", this_process()))
+    assert unused.go() == []
+    assert len(desk.service.pools.pools()) == 1
 
 
 @pytest.mark.parametrize("was_there", [True, False])
