@@ -120,6 +120,19 @@ class TestEachThirdOfATtl:
         assert expiry(desk) == START + 2 + TTL
 
 
+def test_one_that_has_moved_on_since_it_was_looked_at_is_not_renewed(
+    desk: Desk, renewals: Renewals, handle: Handle
+) -> None:
+    watched = WatchedHandles(desk.state).changes().handles[handle.id]
+    renew(desk, renewals, handle)
+    desk.time.advance(1)
+    desk.reacquire(handle)
+    desk.time.advance(1)
+    renewals.see_to(handle.id, watched)
+    assert renewals.go() is None
+    assert expiry(desk) == START + 1 + TTL
+
+
 def test_of_several_the_first_says_when_and_each_is_renewed_in_its_time(
     desk: Desk, renewals: Renewals
 ) -> None:

@@ -13,7 +13,7 @@ import pytest
 from leasectl.backends import kinds
 from leasectl.backends.contract import Patience
 from leasectl.engines.notes import Note
-from leasectl.errors import BackendUnreachable
+from leasectl.errors import BackendUnreachable, LockHeld
 from leasectl.leases.acquire import acquire
 from leasectl.leases.announce import announce
 from leasectl.leases.release import release
@@ -103,6 +103,31 @@ def test_what_is_just_being_taken_as_it_begins_to_listen_is_lost(desk: Desk) -> 
     assert again is not None
     look_at(desk, watch, again)
     assert watch.is_lost(again)
+    watch.close()
+
+
+def test_a_record_that_is_locked_is_looked_at_again_in_a_second_and_not_before(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tried: list[float] = []
+
+    def locked(_: float) -> contextlib.AbstractContextManager[None]:
+        tried.append(desk.time.clock.elapsed())
+        raise LockHeld("somebody is stopped")
+
+    desk.pool(1)
+    handle = acquired(desk, Request("T"))
+    watch = LeaseWatch(desk.service, handle, renewed_at=START, clock=desk.time.clock)
+    monkeypatch.setattr(module, "lock_limit", locked)
+    watch.look_at_record()
+    assert watch.until(START) == START + 1
+    for time in (START + 0.9, START + 1, START + 1.9):
+        look_at(desk, watch, time)
+    assert tried == [START, START + 1]
+    assert watch.until(START) == START + 2
+    monkeypatch.setattr(module, "lock_limit", lock_limit)
+    look_at(desk, watch, START + 2)
+    assert watch.until(START + 2) is None
     watch.close()
 
 
