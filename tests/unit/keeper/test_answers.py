@@ -329,6 +329,7 @@ class TestOnAServer:
         self.heard(answers)
         assert operator.states() == {"T--00": "ready"}
         assert f"answered for {handle.id}: T--00 ready" in log.read_text()
+        assert go(desk, answers) == START + 2  # what was told before is no reason any more
 
     @pytest.mark.parametrize("is_seen", [True, False], ids=["seen", "not seen yet"])
     def test_what_a_thread_could_not_answer_is_asked_of_one_again(

@@ -20,6 +20,7 @@ from leasectl.model import Handle, Process, Request, whole
 from leasectl.state import keeper_process
 from leasectl.state.directory import State
 from leasectl.state.rows import insert
+from leasectl.system import afterwards
 from leasectl.system.poll import is_readable
 from leasectl.system.process import identify, own_pid_namespace, this_process
 from leasectl.system.process_ends import ProcessEnds
@@ -28,7 +29,7 @@ from tests.kit.children import kill
 from tests.kit.desk import Desk
 from tests.kit.ended import nothing_runs_on as nothing_runs_on
 from tests.kit.forking import ending, fork
-from tests.kit.support import Cli
+from tests.kit.support import Cli, eventually
 
 START = 1000.0  # of a manual clock
 
@@ -393,3 +394,16 @@ class TestTheProgram:
         assert ending(pid) == 0
         assert cli.held() == {}
         assert cli.query("SELECT count(*) FROM event WHERE kind = 'released'") == [(events,)]
+
+    def test_does_at_once_what_a_command_leaves_for_its_end(
+        self, cli: Cli, directory: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        def go(_: object) -> None:
+            afterwards.leave((tmp_path / "done").touch)
+            eventually((tmp_path / "done").exists, timeout=5)
+
+        monkeypatch.setattr(module.Rounds, "go", go)
+        monkeypatch.setattr(module.Rounds, "is_needed", lambda _: False)
+        monkeypatch.setattr(module.keeper_process, "running", lambda state: this_process())
+        monkeypatch.setattr(module.keeper_process, "begin", lambda state, process: True)
+        assert ending(fork(lambda: module.main(directory))) == 0

@@ -382,6 +382,7 @@ class TestOnAServer:
     class Threads:
         def __init__(self) -> None:
             self.fd, self._write_fd = os.pipe()
+            self.is_closed = False
             self.sent: list[Handle] = []
             self.answers: list[tuple[ReleaseTarget, Outcome[str, Renewed]]] = []
 
@@ -393,12 +394,14 @@ class TestOnAServer:
             return answers
 
         def close(self) -> None:
+            self.is_closed = True
             os.close(self.fd)
             os.close(self._write_fd)
 
     class ClaimWatch:
         def __init__(self) -> None:
             self.fd, self._write_fd = os.pipe()
+            self.is_closed = False
             self.taken = 0
             self.reason = ""
 
@@ -407,6 +410,7 @@ class TestOnAServer:
             return self.reason
 
         def close(self) -> None:
+            self.is_closed = True
             os.close(self.fd)
             os.close(self._write_fd)
 
@@ -437,6 +441,13 @@ class TestOnAServer:
         claim_watch = self.ClaimWatch()
         monkeypatch.setattr(module, "open_claim_watch", lambda handle, **_: claim_watch)
         return claim_watch
+
+    def test_who_renews_and_who_tells_of_changes_end_with_it(
+        self, desk: Desk, far: Handle, threads: Threads, claim_watch: ClaimWatch
+    ) -> None:
+        LeaseWatch(desk.service, far, renewed_at=START, clock=desk.time.clock).close()
+        for each in (threads, claim_watch):
+            assert each.is_closed
 
     def test_it_renews_at_once_when_told_of_a_change_and_not_when_something_else_wakes_it(
         self, far: Handle, threads: Threads, claim_watch: ClaimWatch, watch: LeaseWatch
