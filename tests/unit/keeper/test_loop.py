@@ -15,6 +15,7 @@ import pytest
 
 from leasectl.errors import StateUnwritable
 from leasectl.keeper import loop as module
+from leasectl.keeper.rounds import Rounds
 from leasectl.leases.delay import arm
 from leasectl.model import Handle, Process, Request, whole
 from leasectl.state import keeper_process
@@ -402,8 +403,8 @@ class TestTheProgram:
             afterwards.leave((tmp_path / "done").touch)
             eventually((tmp_path / "done").exists, timeout=5)
 
-        monkeypatch.setattr(module.Rounds, "go", go)
-        monkeypatch.setattr(module.Rounds, "is_needed", lambda _: False)
-        monkeypatch.setattr(module.keeper_process, "running", lambda state: this_process())
-        monkeypatch.setattr(module.keeper_process, "begin", lambda state, process: True)
+        monkeypatch.setattr(Rounds, "go", go)
+        monkeypatch.setattr(Rounds, "is_needed", lambda _: False)
+        monkeypatch.setattr(keeper_process, "running", lambda state: this_process())
+        monkeypatch.setattr(keeper_process, "begin", lambda state, process: True)
         assert ending(fork(lambda: module.main(directory))) == 0

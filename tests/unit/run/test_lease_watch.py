@@ -475,6 +475,22 @@ class TestOnAServer:
         look_at(desk, watch, START + TTL / 3 + 4)
         assert len(threads.sent) == 2  # nothing has changed since
 
+    def test_told_of_a_change_while_a_renewal_finds_that_it_is_lost_it_renews_no_more(
+        self,
+        desk: Desk,
+        far: Handle,
+        threads: Threads,
+        claim_watch: ClaimWatch,
+        watch: LeaseWatch,
+    ) -> None:
+        look_at(desk, watch, START + TTL / 3)
+        watch.look((claim_watch.fd,))
+        threads.answers = [(whole(far), Outcome("", START + TTL / 3, value=Renewed(())))]
+        look_at(desk, watch, START + TTL / 3 + 2)
+        look_at(desk, watch, START + TTL / 3 + 4)
+        assert len(threads.sent) == 1
+        assert watch.is_lost(START)
+
     def answer(self, desk: Desk, watch: LeaseWatch, threads: Threads, **said: Any) -> None:
         """Have the renewal that was sent after a third of the ttl come back a little later."""
         look_at(desk, watch, START + TTL / 3)
