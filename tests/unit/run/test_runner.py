@@ -158,6 +158,13 @@ def test_where_no_path_is_said_the_command_is_looked_for_where_the_system_has_it
     assert runner.run(Patience(wait_seconds=0)) == Ending(0)
 
 
+def test_until_the_command_follows_it_the_lease_follows_run(job: Job) -> None:
+    runners: list[object] = []
+    job.when_got = lambda: runners.append(job.desk.record(job.got[0][0]).runner)
+    assert job.run("exit 0") == Ending(0)
+    assert runners == [this_process()]
+
+
 class TestWithoutALease:
     def test_no_attempt_is_the_first(self, job: Job) -> None:
         job.desk.acquire()
