@@ -14,9 +14,11 @@ from leasectl.keeper.log import Log
 from leasectl.keeper.rounds import Rounds, open_service
 from leasectl.leases.acquire import acquire
 from leasectl.leases.announce import announce
+from leasectl.leases.asked import asked_of
 from leasectl.leases.delay import arm
 from leasectl.leases.release import release
 from leasectl.model import Handle, Request, whole
+from leasectl.state.uses import Uses
 from leasectl.system.poll import is_readable
 from leasectl.system.process import this_process
 from leasectl.system.process_ends import ProcessEnds
@@ -24,6 +26,7 @@ from tests.kit import made_up_backend
 from tests.kit.desk import Desk
 from tests.kit.made_up_server import URL, Server
 from tests.kit.made_up_server import server as server
+from tests.kit.reclaiming import Operator
 from tests.kit.support import eventually
 
 GONE = this_process()._replace(start_time=1)  # whose pid another has by now
@@ -89,6 +92,21 @@ def test_what_the_dead_held_is_released(desk: Desk, rounds: Rounds, log: Path) -
     assert not rounds.is_needed()
 
 
+@pytest.mark.parametrize("has_run", [False, True])
+def test_what_has_a_ttl_is_renewed_unless_its_run_does(
+    desk: Desk, rounds: Rounds, has_run: bool
+) -> None:
+    desk.pool(1)
+    handle = desk.acquire(Request("T", ttl_seconds=30.0), guard=this_process())
+    if has_run:
+        announce(desk.service, handle, guard=this_process(), runner=this_process())
+    now = desk.time.clock.elapsed()
+    desk.time.advance(5.0)
+    assert rounds.go() == (None if has_run else now + 5.0 + 10.0)
+    ((expires_at,),) = desk.state.query("SELECT expires_at FROM resource")
+    assert expires_at == (now + 30.0 if has_run else now + 5.0 + 30.0)
+
+
 class TestOnAServer:
     @pytest.fixture
     def handle(self, desk: Desk, server: Server, monkeypatch: pytest.MonkeyPatch) -> Handle:
@@ -124,6 +142,21 @@ class TestOnAServer:
         desk.time.advance(1.0)
         eventually(lambda: rounds.go() is None and not rounds.is_needed())
         assert server.asked == [(claim_key_of(handle), ("T--00",))] * 2
+
+    def test_what_a_thread_has_answered_is_told(
+        self, desk: Desk, server: Server, rounds: Rounds, handle: Handle, log: Path
+    ) -> None:
+        service = desk.as_caller(desk.caller, URL)
+        asked = acquire(service, Request("T", on_reclaim="answer"), patience=Patience())
+        announce(service, asked, guard=this_process())
+        (mark,) = Operator(service.notes).mark(asked)
+        asked_of(service, whole(asked))
+        with desk.state.transaction():  # by a script, which is killed then
+            Uses(desk.state).decide(desk.record(asked), asked.names[0], mark.id, is_ready=True)
+        rounds.go()
+        desk.time.advance(2.0)
+        said = f"answered for {asked.id}: {asked.names[0]} ready\n"
+        eventually(lambda: (rounds.go(), log.exists() and said in log.read_text())[1])
 
     def test_what_failed_is_nothing_to_a_handle_that_comes_later(
         self, desk: Desk, server: Server, rounds: Rounds, handle: Handle

@@ -220,6 +220,16 @@ def test_before_it_begins_the_time_that_was_told_last_counts(
     child.let_go()
 
 
+def test_a_time_that_was_told_before_it_begins_counts_though_nobody_tells_more(
+    signals: SignalDescriptor,
+) -> None:
+    child = Child("/bin/sleep", ("sleep", "5"), {}, signals, ends_with_us=True)
+    child.kill_at(boottime_seconds() + 0.2)
+    child.start()
+    assert child.reap() == Ending(None, signal.SIGKILL)
+    child.let_go()
+
+
 def test_one_that_is_killed_before_it_begins_never_does(
     signals: SignalDescriptor, tmp_path: Path
 ) -> None:
