@@ -17,12 +17,15 @@ from leasectl.leases.announce import announce
 from leasectl.leases.asked import asked_of
 from leasectl.leases.delay import arm
 from leasectl.leases.release import release
-from leasectl.model import Handle, Request, whole
+from leasectl.model import Handle, Process, Request, whole
+from leasectl.state.made_pools import MadePool, MadePools
 from leasectl.state.uses import Uses
 from leasectl.system.poll import is_readable
 from leasectl.system.process import this_process
 from leasectl.system.process_ends import ProcessEnds
 from tests.kit import made_up_backend
+from tests.kit.children import child as child
+from tests.kit.children import kill
 from tests.kit.desk import Desk
 from tests.kit.made_up_server import URL, Server
 from tests.kit.made_up_server import server as server
@@ -105,6 +108,21 @@ def test_what_has_a_ttl_is_renewed_unless_its_run_does(
     assert rounds.go() == (None if has_run else now + 5.0 + 10.0)
     ((expires_at,),) = desk.state.query("SELECT expires_at FROM resource")
     assert expires_at == (now + 30.0 if has_run else now + 5.0 + 30.0)
+
+
+@pytest.mark.parametrize("url", ["local:", URL])
+def test_a_pool_that_was_made_for_work_goes_with_the_last_who_was_to_see_to_it(
+    desk: Desk, server: Server, rounds: Rounds, child: Process, url: str
+) -> None:
+    service = desk.as_caller(desk.caller, url)
+    service.pools.create_pool("V", ["V"])
+    with desk.state.transaction():
+        MadePools(desk.state).keep(MadePool(url, service.settings, "V", child))
+    assert rounds.go() is None
+    assert rounds.processes() == [child]
+    kill(child)
+    eventually(lambda: (rounds.go(), MadePools(desk.state).all() == [])[1])
+    assert "V" not in {pool.type for pool in service.pools.pools()}
 
 
 class TestOnAServer:
