@@ -13,6 +13,7 @@ from typing import Any, Callable
 import pytest
 
 from leasectl.leases.answers import answer_for_holder
+from leasectl.leases.asked import asked_of
 from leasectl.leases.use import use
 from leasectl.model import Handle, Request, whole
 from leasectl.run.child import Child
@@ -78,6 +79,29 @@ class TestByItsRequest:
         assert operator.states() == {"T--00": "ready", "T--01": "ready"}
         answers.heed(operator.notes.of_pool("T"))
         assert answers.until(0.0) is None  # all is said
+
+    def test_what_somebody_has_seen_and_not_answered_is_answered(
+        self, desk: Desk, handle: Handle, operator: Operator, answers: HolderAnswers
+    ) -> None:
+        operator.mark(handle)
+        asked_of(desk.service, whole(handle))
+        answers.heed(operator.notes.of_pool("T"))
+        answers.look(())
+        settle(answers)
+        assert operator.states() == {"T--00": "ready", "T--01": "ready"}
+
+    def test_nothing_stays_open_of_who_answers(
+        self, desk: Desk, handle: Handle, operator: Operator
+    ) -> None:
+        operator.mark(handle)
+        answers = HolderAnswers(desk.service, handle, ask=None, clock=desk.time.clock)
+        answers.heed(operator.notes.of_pool("T"))
+        answers.look(())
+        settle(answers)
+        (fd,) = answers.fds()
+        answers.close()
+        with pytest.raises(OSError):
+            os.fstat(fd)
 
     def test_what_is_asked_for_no_more_is_looked_at_once(
         self, desk: Desk, handle: Handle, operator: Operator, answers: HolderAnswers
