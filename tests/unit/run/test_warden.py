@@ -220,6 +220,21 @@ def test_before_it_begins_the_time_that_was_told_last_counts(
     child.let_go()
 
 
+def test_a_time_that_is_ahead_is_waited_for_whatever_happens_before(
+    signals: SignalDescriptor, tmp_path: Path
+) -> None:
+    script = f"trap 'exit 5' TERM; echo $$ >{tmp_path}/pid; while :; do sleep 0.02; done"
+    argv = (SHELL, "-c", script)
+    child = Child(SHELL, argv, dict(os.environ), signals, ends_with_us=True)
+    child.kill_at(boottime_seconds() + 1000)
+    child.start()
+    pids_in(tmp_path / "pid", 1)
+    child.kill_at(boottime_seconds() + 2000)
+    child.signal(signal.SIGTERM)
+    assert child.reap() == Ending(5)
+    child.let_go()
+
+
 def test_a_time_that_was_told_before_it_begins_counts_though_nobody_tells_more(
     signals: SignalDescriptor,
 ) -> None:
