@@ -92,6 +92,7 @@ class LeasedCommand:
             raise
         answers = HolderAnswers(self._service, self._handle, ask=ask, clock=self._clock)
         watch.noted = answers.heed
+        answers.heed(None)  # what was noted before we listened has woken nobody
         try:
             if start_delay_seconds:
                 self._hold_back(child, watch, start_delay_seconds)

@@ -157,7 +157,8 @@ def _wanted_by_now(life: int) -> bytes:
 def _is_in_vain(wanted: bytes) -> bool:
     """Tell whether a command would be killed as soon as it has begun."""
     *lines, _ = wanted.split(b"\n")
-    last = lines[-1] if lines else FOR_GOOD
+    times = [each for each in lines if each not in (KILL, CONTINUE, LET_GO)]
+    last = times[-1] if times else FOR_GOOD
     return KILL in lines or (last != FOR_GOOD and boottime_seconds() >= float(last))
 
 

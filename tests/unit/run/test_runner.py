@@ -382,3 +382,12 @@ class TestThatDecidesWhatIsGivenBack:
         assert self.run(job, "echo $$ >$DIR/asked; exec sleep 1000") == Ending(0)
         with pytest.raises(ProcessLookupError):
             os.kill(int((job.folder / "asked").read_text()), 0)
+
+    def test_is_asked_also_of_what_was_marked_before_anybody_listened(self, job: Job) -> None:
+        """Such a mark has woken nobody."""
+        job.when_got = lambda: Operator(job.desk.service.notes).mark(job.got[0][0])
+        waits = "until test -s $DIR/asked; do sleep 0.02; done"
+        decides = 'echo "$@" >$DIR/asked'
+        request = Request("T", on_reclaim="answer")
+        assert job.run(waits, request=request, on_reclaim=decides) == Ending(0)
+        assert (job.folder / "asked").read_text() == "T--00\n"

@@ -351,5 +351,18 @@ def test_a_command_that_is_stopped_can_be_continued(
     child.let_go()
 
 
+@pytest.mark.parametrize("ahead", [None, 1000])
+def test_one_that_is_continued_before_it_begins_begins(
+    signals: SignalDescriptor, ahead: float | None
+) -> None:
+    argv = (SHELL, "-c", "exit 3")
+    child = Child(SHELL, argv, dict(os.environ), signals, ends_with_us=True)
+    child.kill_at(None if ahead is None else boottime_seconds() + ahead)
+    child.signal(signal.SIGCONT)
+    child.start()
+    assert child.reap() == Ending(3)
+    child.let_go()
+
+
 def is_stopped(pid: int) -> bool:
     return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "T"
