@@ -15,7 +15,7 @@ from leasectl.leases.service import Service
 from leasectl.model import Process, Request
 from leasectl.state.directory import State
 from leasectl.system.process import identify
-from leasectl.text.durations import parse_duration
+from leasectl.text.durations import NoTime, parse_duration
 from leasectl.text.naming import slug
 from leasectl.text.printable import printable
 from leasectl.typed.hints import Callable
@@ -25,6 +25,7 @@ from leasectl.typed.tuples import NamedTuple
 # command that has nothing more to say is not to take that time.
 _opened: list[State] = []
 _SERVER_URL = "LEASE_PROXY_SERVER_URL"
+_RELEASE_TIMEOUT = "LEASECTL_RELEASE_TIMEOUT"
 _SHORT_SECONDS = 3.0
 _REST_SECONDS = 5.0
 
@@ -90,9 +91,18 @@ def settings(url: str | None = None) -> Settings:
 
 
 def release_seconds(default: float | None = None) -> float | None:
-    """How long a release may take on a server, ``LEASECTL_RELEASE_TIMEOUT``; None: as usual."""
-    timeout = os.environ.get("LEASECTL_RELEASE_TIMEOUT")
-    return parse_duration(timeout) if timeout else default
+    """How long a release may take on a server, ``LEASECTL_RELEASE_TIMEOUT``; None: as usual.
+
+    Raises:
+        InvalidRequest: It says no time.
+    """
+    timeout = os.environ.get(_RELEASE_TIMEOUT)
+    if not timeout:
+        return default
+    try:
+        return parse_duration(timeout)
+    except NoTime as error:
+        raise InvalidRequest(f"{_RELEASE_TIMEOUT}: {error}") from None
 
 
 def _path(variable: str) -> str | None:

@@ -20,6 +20,7 @@ from leasectl.state import pipes
 from leasectl.state.database import SCHEMA_VERSION, check_directory, unlink
 from leasectl.state.directory import State
 from leasectl.state.handles import Handles
+from leasectl.state.refusals import no_parent
 from leasectl.state.soundness import examine
 from leasectl.system.lock_wait import flock_within, holders_of
 from leasectl.text.wording import counted, listed
@@ -55,6 +56,9 @@ def _absent(directory: str) -> Finding:
     parent = os.path.dirname(directory)
     if os.path.isdir(parent) and os.access(parent, os.W_OK | os.X_OK):
         return Finding(OK, f"{directory} is not there yet; the first command makes it")
+    if not os.path.isdir(parent):
+        what, _, advice = str(no_parent(directory)).partition("; ")
+        return unwritable(what, advice)
     return unwritable(f"{directory} can't be made in {parent}", ELSEWHERE)
 
 

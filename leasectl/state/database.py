@@ -200,8 +200,7 @@ def check_directory(directory: str, *, create: bool) -> None:
         if not create:
             raise StateUnwritable(f"state directory {directory} does not exist") from None
         with errors_of(directory):
-            with contextlib.suppress(FileExistsError):
-                os.mkdir(directory, 0o700)
+            _make_directory(directory)
             found = os.lstat(directory)
     except OSError as error:
         raise StateUnwritable(
@@ -212,6 +211,19 @@ def check_directory(directory: str, *, create: bool) -> None:
         from leasectl.state.refusals import unfit
 
         raise unfit(directory, found)
+
+
+def _make_directory(directory: str) -> None:
+    try:
+        os.mkdir(directory, 0o700)
+    except FileExistsError:
+        pass
+    except FileNotFoundError:
+        if os.path.isdir(os.path.dirname(directory)):
+            raise  # as in /proc, where nobody makes anything
+        from leasectl.state.refusals import no_parent
+
+        raise no_parent(directory) from None
 
 
 def absolute(directory: str) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 import stat
 
 from leasectl.errors import StateUnwritable
@@ -34,4 +35,13 @@ def nowhere(directory: str) -> StateUnwritable:
     return StateUnwritable(
         f"state directory {directory} is to be in the current folder, which is gone; "
         "go to another, or name it by an absolute path in LEASECTL_STATE_DIR"
+    )
+
+
+def no_parent(directory: str) -> StateUnwritable:
+    """The error for a path whose folder isn't there: only the last part of it is made by us."""
+    parent = os.path.dirname(directory)
+    return StateUnwritable(
+        f"state directory {directory} can't be made, as there is no {parent}; make that with: "
+        f"mkdir -p {shlex.quote(parent)}, or choose another with LEASECTL_STATE_DIR"
     )

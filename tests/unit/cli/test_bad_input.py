@@ -214,6 +214,11 @@ class TestOptions:
     def test_a_command_that_can_not_be_meant(self, cli: Cli, args: list[str]) -> None:
         assert_changes_nothing(cli, args, USAGE)
 
+    @pytest.mark.parametrize("args", [["acquire", POOL], ["run", POOL, "--", "true"], ["status"]])
+    def test_a_variable_that_is_no_duration_is_named(self, cli: Cli, args: list[str]) -> None:
+        finished = cli(*args, LEASECTL_RELEASE_TIMEOUT="foo")
+        assert_refused(finished, USAGE, 'LEASECTL_RELEASE_TIMEOUT: "foo" is no duration; write it')
+
     def test_a_refused_request_is_not_made_good_by_being_optional(self, cli: Cli) -> None:
         args = ["acquire", "-t", POOL, "-c", "3", "--optional", "-w", "1h"]
         assert_changes_nothing(cli, args, USAGE)
@@ -348,6 +353,14 @@ class TestTheStateDirectory:
         for path in ("/proc/state", "/nowhere/state", "x" * 300):
             finished = cli("acquire", "-t", POOL, LEASECTL_STATE_DIR=path)
             assert_refused(finished, UNWRITABLE, "LEASECTL_STATE_DIR")
+
+    @pytest.mark.parametrize("args", [["acquire", "-t", POOL], ["status"]])
+    def test_one_whose_folder_is_not_there(self, cli: Cli, args: list[str], tmp_path: Path) -> None:
+        parent = tmp_path / "not yet"
+        finished = cli(*args, LEASECTL_STATE_DIR=str(parent / "state"))
+        make = f"mkdir -p '{parent}'"
+        assert_refused(finished, UNWRITABLE, f"there is no {parent}; make that with: {make}, or")
+        assert not parent.exists()
 
     @pytest.mark.skipif(os.geteuid() != 0, reason="needs root, to give a folder away")
     def test_one_that_is_anothers(self, cli: Cli) -> None:
