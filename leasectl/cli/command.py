@@ -18,6 +18,7 @@ from leasectl.cli.described import (
     OTHERS,
     OUTPUT,
     POLICIES,
+    RELEASED,
     SIMULATED,
     SOUGHT,
     WAITING,
@@ -27,12 +28,14 @@ from leasectl.cli.described import (
     Param,
     PlainCommand,
 )
+from leasectl.cli.help_text import HelpContext, with_help_shown
 from leasectl.errors import InvalidRequest
 from leasectl.text.durations import NoTime
 from leasectl.typed.hints import Any, Callable
 
 _GROUPS = (
     WHAT,
+    RELEASED,
     WAITING,
     ENDING,
     ATTEMPTS,
@@ -113,6 +116,11 @@ def _is_given(value: object) -> bool:
 class Command(click.Command):
     """A command, as the module's story has it."""
 
+    context_class = HelpContext
+
+    def get_help_option(self, ctx: click.Context) -> click.Option | None:
+        return with_help_shown(super().get_help_option(ctx))
+
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         takes_handle = "-h" not in ctx.help_option_names
         if takes_handle and args == ["-h"]:
@@ -163,11 +171,15 @@ class Command(click.Command):
             for param in self.get_params(ctx)
             if isinstance(param, click.Option) and not param.hidden
         ]
-        if len(shown) <= _MANY:
+        titles = [getattr(param, "group", OTHERS) for param in shown]
+        if titles.count(WHAT) == 1:
+            # Where nothing is leased, all that it has of that is --backend.
+            titles[titles.index(WHAT)] = OTHERS
+        if len(shown) <= _MANY or len(set(titles)) == 1:
             return [("Options", shown)]
         groups: dict[str, list[click.Option]] = {title: [] for title in _GROUPS}
-        for param in shown:
-            groups[getattr(param, "group", OTHERS)].append(param)
+        for title, param in zip(titles, shown):
+            groups[title].append(param)
         return [(title, params) for title, params in groups.items() if params]
 
     def _option(self, name: str) -> click.Parameter:

@@ -15,6 +15,7 @@ from leasectl.typed.tuples import NamedTuple
 
 # The headings under which help shows the options of commands that have many, in this order.
 WHAT = "What to lease"
+RELEASED = "What to give back"
 WAITING = "Waiting for it"
 ENDING = "When it goes back"
 ATTEMPTS = "Further attempts"

@@ -13,6 +13,7 @@ from leasectl.cli.command import command_for_click
 from leasectl.cli.described import PlainCommand
 from leasectl.cli.groups import CommandGroup
 from leasectl.cli.loaded import command_is_loaded
+from leasectl.cli.shown.output import show
 from leasectl.errors import EXIT_CODES, InvalidRequest, LeaseError
 from leasectl.text.suggestions import option_meant
 
@@ -126,12 +127,26 @@ class LazyGroup(CommandGroup):
             )
 
 
+def _show_version(ctx: click.Context, _: click.Parameter, is_asked_for: bool) -> None:
+    if is_asked_for and not ctx.resilient_parsing:
+        show(f"leasectl {__version__}\n")
+        ctx.exit()
+
+
 @click.group(
     name="leasectl",
     cls=LazyGroup,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
 )
-@click.version_option(__version__, "-V", "--version", message="leasectl %(version)s")
+@click.option(
+    "-V",
+    "--version",
+    is_flag=True,
+    is_eager=True,
+    expose_value=False,
+    callback=_show_version,
+    help="Show the version and exit.",
+)
 def command() -> None:
     """Take, hold and give back leases on scarce resources, from CI step scripts.
 

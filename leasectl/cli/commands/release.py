@@ -6,7 +6,7 @@ import sys
 
 from leasectl.cli import options
 from leasectl.cli.context import open_service
-from leasectl.cli.described import OneOf, option, plain_handle_command, word
+from leasectl.cli.described import ENDING, RELEASED, OneOf, option, plain_handle_command, word
 from leasectl.cli.shown.output import emit_json, emit_lines, note, when_due
 from leasectl.errors import BackendUnreachable, InvalidRequest, LeaseError
 from leasectl.leases.release import release
@@ -43,6 +43,7 @@ def _complete_names(ctx: click.Context, param: click.Parameter, incomplete: str)
 @option(
     "--handle",
     "handles",
+    group=RELEASED,
     multiple=True,
     metavar="H",
     shell_complete=options.complete_handles,
@@ -60,29 +61,42 @@ def _complete_names(ctx: click.Context, param: click.Parameter, incomplete: str)
     "-n",
     "--names",
     "lists_of_names",
+    group=RELEASED,
     type=options.name_list,
     multiple=True,
     metavar="A,B",
     shell_complete=_complete_names,
     help="These resources; may be repeated.",
 )
-@option("--scope", type=OneOf("test"), help="test: what $SHARED_DIR/leases lists.")
+@option("--scope", group=RELEASED, type=OneOf("test"), help="test: what $SHARED_DIR/leases lists.")
 @option(
     "--all",
     "everything",
+    group=RELEASED,
     is_flag=True,
     help="All handles of this state directory, but those of clients of serve here.",
 )
 @option(
     "--delay",
     "delay_range",
+    group=ENDING,
     type=parse_duration_range,
     metavar="D",
     help="Release after this long. 18m-22m: a time in between that chance chooses.",
 )
-@option("--detach", is_flag=True, help="With --delay: have the keeper do it, and return at once.")
-@option("--force", is_flag=True, help="With --names: whoever holds them.")
-@option("--reason", metavar="TEXT", help="With --force: shown to whoever loses the lease.")
+@option(
+    "--detach",
+    group=ENDING,
+    is_flag=True,
+    help="With --delay: have the keeper do it, and return at once.",
+)
+@option("--force", group=RELEASED, is_flag=True, help="With --names: whoever holds them.")
+@option(
+    "--reason",
+    group=RELEASED,
+    metavar="TEXT",
+    help="With --force: shown to whoever loses the lease.",
+)
 @options.json_output
 @options.backend
 def command(

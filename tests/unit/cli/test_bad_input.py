@@ -483,6 +483,14 @@ class TestStreams:
         assert cli.held() == held
         assert cli.snapshot()["files"] == before
 
+    @pytest.mark.parametrize("redirection", [">&-", ">/dev/full"])
+    @pytest.mark.parametrize("args", [["--help"], ["run", "--help"], ["pool", "-h"], ["-V"]])
+    def test_help_on_a_stdout_that_can_not_be_written(
+        self, cli: Cli, redirection: str, args: list[str]
+    ) -> None:
+        finished = self.in_bash(cli, redirection, *args)
+        assert_refused(finished, FAILED, "can't write to stdout")
+
     def test_a_stdout_that_is_closed_is_not_waited_with(self, cli: Cli) -> None:
         cli.ok("acquire", "-t", POOL)
         finished = self.in_bash(cli, ">&-", "acquire", "-t", POOL)

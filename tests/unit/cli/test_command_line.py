@@ -204,6 +204,15 @@ class TestHelp:
         ]
         assert "Options:" in cli.ok("cat", "--help").splitlines()
 
+    @pytest.mark.parametrize("path", [("simulate",), ("pool", "set"), ("release",)], ids=" ".join)
+    def test_where_nothing_is_leased_no_heading_says_so(
+        self, cli: Cli, path: tuple[str, ...]
+    ) -> None:
+        lines = cli.ok(*path, "--help").splitlines()
+        assert "What to lease:" not in lines
+        others = "Options:" if path == ("pool", "set") else "Other options:"
+        assert any("--backend" in line for line in lines[lines.index(others) :])
+
     def test_what_the_command_is_told_is_in_it(self, cli: Cli) -> None:
         for text in (cli.ok("--help"), cli.ok("run", "--help")):
             for name in ("HANDLE", "NAMES", "FENCE", "ATTEMPT"):

@@ -138,13 +138,14 @@ WITHOUT_GROUPS = [(p, c) for p, c in ALL_COMMANDS if not isinstance(c, click.Gro
 # One process for all of them. The width is what click uses of a terminal.
 _SAY_HELP = """
 import json, sys
-from click.testing import CliRunner
-from leasectl.cli.root import command
+from leasectl.cli import help_text, root
 
 def said(words):
+    texts = []
+    help_text.show = texts.append
     width = int(sys.argv[1]) - 2
-    words += ["--help"]
-    return CliRunner().invoke(command, words, prog_name="leasectl", terminal_width=width).stdout
+    root.command.main([*words, "--help"], "leasectl", standalone_mode=False, terminal_width=width)
+    return "".join(texts)
 
 print(json.dumps([said(words) for words in json.loads(sys.argv[2])]))
 """
@@ -351,6 +352,13 @@ class TestHelp:
         lines = help_of(path).splitlines()
         assert max(map(len, lines)) <= 80
         assert not any(line.rstrip().endswith("...") for line in lines[1:])
+
+    @pytest.mark.parametrize("path", [p for p, _ in ALL_COMMANDS], ids=" ".join)
+    def test_no_word_is_broken_but_after_punctuation(self, path: tuple[str, ...]) -> None:
+        whole = set(help_of(path, columns=400).split())
+        lines = [line.split() for line in help_of(path).splitlines()]
+        broken = [line[-1] for line in lines if line and line[-1] not in whole]
+        assert not [word for word in broken if word[-1].isalnum()]
 
     @pytest.mark.parametrize("path", [("leasectl",), ("leasectl", "pool", "add")], ids=" ".join)
     def test_a_whole_command_says_the_same(self, shell: Cli, path: tuple[str, ...]) -> None:
