@@ -59,7 +59,8 @@ def remark(error: LeaseError) -> str:
         return ""
     pid = _ended_server()
     ended = f", and process {pid} ({SERVE_PID}) has ended" if pid is not None else ""
-    return f" {named} points there{ended}"
+    after = "" if str(error).endswith("?") else ";"
+    return f"{after} {named} points there{ended}"
 
 
 def _variable_in(text: str, quote: str = "") -> str | None:

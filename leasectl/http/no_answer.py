@@ -76,7 +76,7 @@ def no_answer(error: Exception, *, url: str, sent: bool) -> NoAnswer:
         url: What was asked for.
         sent: Whether the request had been begun to be sent by then.
     """
-    said = str(error) or type(error).__name__
+    said = re.sub(_ERRNO, "", str(error)) or type(error).__name__
     if isinstance(error, socket.timeout):
         return NoAnswer(NOT_IN_TIME, sent=sent, said=said)
     tls = _tls_error(error)
@@ -85,7 +85,7 @@ def no_answer(error: Exception, *, url: str, sent: bool) -> NoAnswer:
     advice = ""
     if isinstance(error, ProtocolError) and url.startswith("http:"):
         advice = "with TLS its address is etcds://"
-    detail = _detail(re.sub(_ERRNO, "", str(error)).rstrip("."), error)
+    detail = _detail(said.rstrip("."), error)
     return NoAnswer(detail, advice=advice, sent=sent, lasting=isinstance(error, BadUrl), said=said)
 
 
@@ -100,9 +100,7 @@ def _without_tls(error: ssl.SSLError, *, sent: bool, said: str) -> NoAnswer:
     if isinstance(error, ssl.SSLCertVerificationError):
         return _untrusted(error, sent=sent, said=said)
     reason = getattr(error, "reason", None) or ""  # which OpenSSL gives its own errors only
-    detail = _detail(
-        reason.replace("_", " ").lower() or re.sub(_ERRNO, "", said).rstrip("."), error
-    )
+    detail = _detail(reason.replace("_", " ").lower() or said.rstrip("."), error)
     if "ALERT" in reason and ("CERTIFICATE" in reason or "UNKNOWN_CA" in reason):
         return NoAnswer(
             f"it wants a certificate of ours that it trusts ({detail})",

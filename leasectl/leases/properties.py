@@ -14,6 +14,7 @@ from leasectl.errors import LeaseError
 from leasectl.leases.service import Service
 from leasectl.model import Handle
 from leasectl.text.naming import is_name
+from leasectl.text.wording import followed_by
 from leasectl.typed.hints import TYPE_CHECKING
 from leasectl.typed.tuples import NamedTuple
 
@@ -48,7 +49,7 @@ def property_variables(service: Service, handle: Handle) -> PropertyVariables:
     try:
         return as_variables(properties_of(service, handle))
     except LeaseError as error:
-        return PropertyVariables({}, (f"{error}; {VARIABLE} isn't set",))
+        return PropertyVariables({}, (followed_by(error, f"{VARIABLE} isn't set"),))
 
 
 def properties_of(service: Service, handle: Handle) -> dict[str, Properties]:

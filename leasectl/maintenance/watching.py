@@ -21,6 +21,7 @@ from leasectl.maintenance.leadership import LEASE_NAME
 from leasectl.maintenance.objects import Json, name_of, parse_lease, parse_node, request_of
 from leasectl.system.backoff import Backoff, Pauses
 from leasectl.system.wakeup import Wakeup
+from leasectl.text.wording import followed_by
 from leasectl.typed.hints import Callable
 
 _BACKOFF = Backoff(first_seconds=0.2, longest_seconds=5.0, chance=0.5)
@@ -175,7 +176,7 @@ class _Follower:
             except LeaseError as error:
                 if not self._has_said:
                     self._has_said = True
-                    self._say(f"{error}; trying again")
+                    self._say(followed_by(error, "trying again"))
             version = ""
             if self._wait(self._closed, max(seconds, self._pauses.next())):
                 return

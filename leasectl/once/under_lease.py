@@ -50,6 +50,7 @@ from leasectl.once.rounds import (
 )
 from leasectl.state.event import Event, EventKind
 from leasectl.system.lock_wait import lock_limit
+from leasectl.text.wording import followed_by
 from leasectl.typed.hints import Callable
 
 _ASK_AGAIN_SECONDS = 0.3
@@ -296,7 +297,7 @@ class UnderLease:
     def _leave_to_keeper(self, error: BackendUnreachable) -> None:
         self.is_left = True  # to ask again would take as long again
         self._pool.leave_to_keeper()
-        self._warn(f"{error}; the keeper gives the lease back")
+        self._warn(followed_by(error, "the keeper gives the lease back"))
 
     def _lost(self) -> LeaseLost:
         return LeaseLost(
@@ -328,7 +329,7 @@ class UnderLease:
             except BackendUnreachable as error:
                 if clock.elapsed() >= give_up_at:
                     raise
-                self._warn(f"{error}; asking again")
+                self._warn(followed_by(error, "asking again"))
                 time.sleep(_ASK_AGAIN_SECONDS)
 
     def _outcome(self, shared: Verdict) -> Outcome:

@@ -17,7 +17,7 @@ from leasectl.leases.recovery import release_abandoned
 from leasectl.leases.service import Service
 from leasectl.pools.settings import grace_of
 from leasectl.pools.unmet_waiters import UnmetWaiter, unmet_waiters
-from leasectl.text.wording import listed
+from leasectl.text.wording import followed_by, listed
 from leasectl.typed.hints import Callable
 
 
@@ -70,7 +70,7 @@ class MembershipService:
         pairs = zip(before, after)
         moved = [new.name for old, new in pairs if new != old and to in (new.pool, new.moves_to)]
         if moved:
-            error.args = (f"{error}; moved all the same: {listed(moved)}",)
+            error.args = (followed_by(error, f"moved all the same: {listed(moved)}"),)
 
     def leave(self, pool_type: str, name: str) -> Updated:
         """Have a name go out of a pool: at once if it is free, else with its release.

@@ -17,6 +17,7 @@ from leasectl.reclaim.look import Ground
 from leasectl.reclaim.taking_back import Listener, take_back
 from leasectl.reclaim.wanted import Wanted
 from leasectl.system.poll import Sleep
+from leasectl.text.wording import followed_by
 from leasectl.typed.tuples import NamedTuple
 
 
@@ -105,7 +106,8 @@ class _Removal:
         try:
             self._members.update(names, reopen)
         except LeaseError as error:
-            self._listener.warn(
-                f"{error}; what was to be removed takes no new holder until you run: leasectl pool "
-                f"uncordon --names {','.join(names)}"
+            left = (
+                "what was to be removed takes no new holder until you run: leasectl pool uncordon "
+                f"--names {','.join(names)}"
             )
+            self._listener.warn(followed_by(error, left))

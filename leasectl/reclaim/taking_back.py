@@ -15,6 +15,7 @@ from leasectl.reclaim.look import Ground, look
 from leasectl.reclaim.plan import Memory, Step, begin, last_step, next_step
 from leasectl.reclaim.wanted import Wanted
 from leasectl.system.poll import Sleep
+from leasectl.text.wording import followed_by
 from leasectl.typed.hints import Callable
 from leasectl.typed.tuples import NamedTuple
 
@@ -122,7 +123,7 @@ class _TakingBack:
             if not self._wanted.follows:
                 raise
             if not self._is_away:
-                self._listener.warn(f"{error}; waiting for it")
+                self._listener.warn(followed_by(error, "waiting for it"))
             self._is_away = True
             return None
         self._is_away = False
@@ -187,4 +188,5 @@ class _TakingBack:
         except NotFound:
             pass  # they have gone with the pool
         except LeaseError as error:
-            self._listener.warn(f"{error}; its marks couldn't be taken off, and end by themselves")
+            left = "its marks couldn't be taken off, and end by themselves"
+            self._listener.warn(followed_by(error, left))

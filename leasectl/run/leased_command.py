@@ -22,6 +22,7 @@ from leasectl.run.supervision import Beside, Supervisor
 from leasectl.system.clock import Clock
 from leasectl.system.lock_wait import lock_limit, wait_limit
 from leasectl.system.process import identify, this_process
+from leasectl.text.wording import followed_by
 from leasectl.typed.hints import Callable
 
 # The command has ended: how, is not to wait for long for whoever holds the lock and is stopped.
@@ -155,4 +156,4 @@ def give_back(service: Service, handle: Handle, *, warn: Callable[[str], None]) 
             finish(service, handle, by="run")
     except LeaseError as error:
         # How the command ended is what counts; its death is known to the keeper too.
-        warn(f"{error}; the keeper goes on trying to release it")
+        warn(followed_by(error, "the keeper goes on trying to release it"))

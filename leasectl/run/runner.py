@@ -25,6 +25,7 @@ from leasectl.system.clock import Clock
 from leasectl.system.lock_wait import wait_limit
 from leasectl.system.poll import Interrupt
 from leasectl.system.signals import SignalDescriptor
+from leasectl.text.wording import followed_by
 from leasectl.typed.hints import Callable
 
 # What says how an attempt itself ended, so that how the one before ended no longer counts.
@@ -90,7 +91,8 @@ class Runner:
             except LeaseError as error:
                 if ending is None or isinstance(error, _OF_THIS_ATTEMPT):
                     raise
-                self._warn(f"{error}; no further attempt: ending as {plan.name} did before")
+                after = f"no further attempt: ending as {plan.name} did before"
+                self._warn(followed_by(error, after))
                 break
             is_last = attempt == plan.attempts or self._supervisor.asked_to_end
             if is_last or ending.code not in plan.retry_on:
@@ -145,7 +147,7 @@ class Runner:
         except LeaseError as error:
             if not self._plan.optional or not spares_optional(error):
                 raise
-            self._warn(f"{error}; going on without a lease, as it is optional")
+            self._warn(followed_by(error, "going on without a lease, as it is optional"))
             return None
 
     def _prepare_retry(self, attempt: int) -> bool:

@@ -16,6 +16,12 @@ def counted(number: int, noun: str) -> str:
     return f"{number} {noun}{'' if number == 1 else 's'}"
 
 
+def followed_by(said: object, more: str) -> str:
+    """Put two parts of a message together; after a question the second is a sentence of its own."""
+    text = str(said)
+    return f"{text} {more[:1].upper()}{more[1:]}" if text.endswith("?") else f"{text}; {more}"
+
+
 def listed(texts: Sequence[str]) -> str:
     """Write some of many things, and how many are left out."""
     return listed_as(texts, str)

@@ -19,6 +19,7 @@ from leasectl.leases.request import draw_start_delay
 from leasectl.model import Request, Scope
 from leasectl.system.lock_wait import wait_limit
 from leasectl.system.signals import SignalTrap
+from leasectl.text.wording import followed_by
 from leasectl.typed.hints import Any
 
 EXAMPLE = """\b
@@ -141,7 +142,7 @@ def command(
                 )
     except LeaseError as error:
         if optional and spares_optional(error):
-            note(f"{error}; going on without a lease, as it is optional")
+            note(followed_by(error, "going on without a lease, as it is optional"))
             return
         if isinstance(error, NoLease) and conflict_code is not None:
             error.exit_code = conflict_code

@@ -27,7 +27,7 @@ from leasectl.system.clock import boottime_seconds
 from leasectl.system.poll import READABLE, Interrupt, sleep
 from leasectl.system.signals import SignalTrap
 from leasectl.text.naming import check_name
-from leasectl.text.wording import counted
+from leasectl.text.wording import counted, followed_by
 from leasectl.typed.hints import Callable
 
 EXAMPLE = """\b
@@ -225,7 +225,7 @@ def _show_and_follow(
                     since, is_told = events[-1].time, False
             except BackendUnreachable as error:
                 if not is_told:
-                    note(f"{error}; waiting for it")
+                    note(followed_by(error, "waiting for it"))
                 is_told = True
                 again = boottime_seconds() + _ASK_AGAIN_SECONDS
                 sleep(wake_fds=(), interrupts=ends, until=again, now=boottime_seconds)

@@ -15,6 +15,7 @@ from leasectl.leases.service import Service
 from leasectl.leases.targets import Listed, Targets
 from leasectl.model import ReleaseTarget
 from leasectl.text.durations import DurationRange, parse_duration_range
+from leasectl.text.wording import followed_by
 from leasectl.typed.hints import TYPE_CHECKING, Literal
 
 if TYPE_CHECKING:
@@ -221,7 +222,7 @@ def _release(
             from leasectl.leases.delay import leave_to_keeper
 
             if leave_to_keeper(service, target):
-                error.args = (f"{error}; the keeper goes on trying to release it",)
+                error.args = (followed_by(error, "the keeper goes on trying to release it"),)
             failed = failed or error
         except LeaseError as error:
             failed = failed or error

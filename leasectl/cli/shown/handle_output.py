@@ -13,6 +13,7 @@ from leasectl.leases.service import Service
 from leasectl.model import Handle
 from leasectl.system.clock import boottime_seconds, rfc3339
 from leasectl.system.signals import SignalTrap
+from leasectl.text.wording import followed_by
 from leasectl.typed.hints import TYPE_CHECKING, Literal
 
 if TYPE_CHECKING:
@@ -100,7 +101,7 @@ def _properties(service: Service, handle: Handle) -> Mapping[str, Properties] | 
     try:
         return properties_of(service, handle)
     except LeaseError as error:
-        note(f'{error}; "properties" are null')
+        note(followed_by(error, '"properties" are null'))
         return None
 
 

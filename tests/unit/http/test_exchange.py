@@ -198,7 +198,7 @@ class TestInTime:
         with pytest.raises(NoAnswer, match=r"^Connection refused$") as raised:
             client.ask(Call(f"http://127.0.0.1:{port}/"), seconds=5)
         assert not raised.value.sent
-        assert raised.value.said == "[Errno 111] Connection refused"
+        assert raised.value.said == "Connection refused"
 
     def test_who_hangs_up_may_have_done_it(self, serve: StartPeculiar, client: Client) -> None:
         server = serve(lambda connection: connection.shutdown(socket.SHUT_RDWR))

@@ -28,10 +28,16 @@ def test_what_can_be_no_url_is_none_the_next_time_either() -> None:
     assert no_answer(BadUrl("no host"), url=URL, sent=False).lasting
 
 
-def test_the_systems_number_is_left_out_but_can_be_had() -> None:
-    reason = no_answer(ConnectionResetError(104, "Connection reset by peer"), url=URL, sent=True)
-    assert str(reason) == "Connection reset by peer"
-    assert reason.said == "[Errno 104] Connection reset by peer"
+@pytest.mark.parametrize(
+    "error",
+    [
+        ConnectionResetError(104, "Connection reset by peer"),
+        socket.gaierror(-2, "Name or service not known"),
+    ],
+)
+def test_the_systems_number_is_left_out(error: OSError) -> None:
+    reason = no_answer(error, url=URL, sent=True)
+    assert str(reason) == reason.said == error.strerror
 
 
 def test_an_error_without_words_has_its_name() -> None:

@@ -37,7 +37,7 @@ from leasectl.engines.membership import Member, Pools, check_unheld
 from leasectl.errors import InvalidRequest, LeaseError, NotAllowed, NotFound
 from leasectl.model import Claimant, Ticket
 from leasectl.system.clock import Clock
-from leasectl.text.wording import listed
+from leasectl.text.wording import followed_by, listed
 from leasectl.typed.hints import TYPE_CHECKING, Callable
 
 if TYPE_CHECKING:
@@ -268,4 +268,6 @@ def _updated(renamings: Sequence[Renaming]) -> Updated:
 def _after(done: dict[str, Renaming], error: LeaseError) -> LeaseError:
     """The same error, which says what had been done before it."""
     changed = [name for name, each in done.items() if each.after != each.before]
-    return type(error)(f"{error}; that is done already for {listed(changed)}") if changed else error
+    if not changed:
+        return error
+    return type(error)(followed_by(error, f"that is done already for {listed(changed)}"))

@@ -38,7 +38,7 @@ from leasectl.errors import (
 )
 from leasectl.model import Claimant, Lease
 from leasectl.system.clock import Clock
-from leasectl.text.wording import listed
+from leasectl.text.wording import followed_by, listed
 from leasectl.typed.hints import Callable
 
 _MOST_TRIES = 20
@@ -291,7 +291,8 @@ def _after(done: Sequence[Member], error: LeaseError) -> LeaseError:
     """The same error, which says what had been done before it."""
     if not done:
         return error
-    return type(error)(f"{error}; that is done already for {listed([each.name for each in done])}")
+    changed = listed([each.name for each in done])
+    return type(error)(followed_by(error, f"that is done already for {changed}"))
 
 
 def _too_fast(what: str) -> BackendUnreachable:
