@@ -18,7 +18,7 @@ from leasectl.cli.described import (
 from leasectl.errors import InvalidRequest
 from leasectl.model import HIGHEST_PRIORITY, Labels, OnReclaim, Request, Scope, Where
 from leasectl.text.durations import DurationRange, parse_duration, parse_duration_range
-from leasectl.text.naming import check_name, check_own_type
+from leasectl.text.naming import check_label_key, check_name, check_own_type
 from leasectl.typed.hints import TYPE_CHECKING, Any, Callable, TypeVar
 
 if TYPE_CHECKING:
@@ -102,7 +102,7 @@ wide = option(
     "--wide",
     group=OUTPUT,
     is_flag=True,
-    help="Every column, nothing cut, however long the lines; as it is in a file or pipe.",
+    help="Every column, nothing cut, however long the lines; as in a file or pipe without COLUMNS.",
 )
 wait = option(
     "-w",
@@ -300,7 +300,7 @@ def parse_labels(labels: tuple[str, ...]) -> Labels:
     pairs = []
     for label in labels:
         key, equals, value = label.partition("=")
-        check_name(key)
+        check_label_key(key)
         if not equals or not value.isprintable() or len(value) > 200:
             raise InvalidRequest(f'--label "{key}": write it as KEY=VALUE, in one printable line')
         pairs.append((key, value))

@@ -92,7 +92,9 @@ def belongs_elsewhere(name: str, pool_type: str) -> NotAllowed:
 
 def in_no_pool(name: str) -> NotFound:
     """The resource is in no pool."""
-    return NotFound(f'resource "{name}" is in no pool; add it with: leasectl pool add')
+    return NotFound(
+        f'resource "{name}" is in no pool; add it with: leasectl pool add TYPE --names {name}'
+    )
 
 
 def held_and_to_move(name: str, holder_identity: str) -> NotAllowed:

@@ -91,7 +91,9 @@ def _resources(service: Service, names: Sequence[str]) -> list[Resource]:
     found = {each.name: each for pool in pools for each in pool.resources}
     for name in names:
         if name not in found:
-            raise NotFound(f'no resource "{printable(name)}"; list them with: leasectl status')
+            raise NotFound(
+                f'no resource "{printable(name)}"; list them with: leasectl status --wide'
+            )
     for name in names:
         lease = found[name].lease
         if lease is not None and found[name].claim_key is None:

@@ -201,7 +201,9 @@ class Targets:
         from leasectl.leases.adoption import is_resource
 
         if not is_resource(self._service, name):
-            raise NotFound(f'no resource "{printable(name)}"; list them with: leasectl status')
+            raise NotFound(
+                f'no resource "{printable(name)}"; list them with: leasectl status --wide'
+            )
 
 
 def _does_work(handle: Handle) -> bool:
@@ -254,7 +256,9 @@ def read_names(path: str) -> list[str]:
     except PermissionError:
         raise NotAllowed(f"handle {shown} belongs to somebody else and can't be read") from None
     except (OSError, ValueError):
-        raise NotFound(f"no handle {shown}; list the held ones with: leasectl status") from None
+        raise NotFound(
+            f"no handle {shown}; list the held ones with: leasectl status --wide"
+        ) from None
     try:
         found = os.fstat(fd)
         if not stat.S_ISREG(found.st_mode):

@@ -209,6 +209,8 @@ def find_command(name: str, search_path: str) -> str:
         CommandNotFound: There is none.
         CannotExecute: There is one that can't be executed.
     """
+    if not name:
+        raise CommandNotFound("the command's name is empty; perhaps a variable there isn't set")
     folders = [""] if "/" in name else (search_path or os.defpath).split(os.pathsep)
     refused = None
     for folder in folders:

@@ -60,7 +60,7 @@ class Handles:
         if handle is None:
             raise NotFound(
                 f'no handle "{printable(handle_id, longest=200)}" in {self._state.directory}; list '
-                "the held ones with: leasectl status"
+                "the held ones with: leasectl status --wide"
             )
         return handle
 

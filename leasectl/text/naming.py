@@ -36,6 +36,11 @@ def check_type(text: str) -> str:
 
 def check_name(text: str) -> str:
     """Return the resource name, or raise InvalidRequest when it isn't well-formed."""
+    if text.startswith("--") and is_name(text[2:]):
+        raise InvalidRequest(
+            f'resource name "{text}" is not allowed, as it begins with no letter or digit; what a '
+            "terminal shows like that has its whole name in: leasectl status --wide"
+        )
     return _check("resource name", text, LONGEST_NAME)
 
 
@@ -52,6 +57,11 @@ def check_own_name(text: str) -> str:
 def check_key(text: str) -> str:
     """Return what a work is called, or raise InvalidRequest when it isn't well-formed."""
     return _check("key", text, LONGEST_TYPE)
+
+
+def check_label_key(text: str) -> str:
+    """Return the key of a label, or raise InvalidRequest when it isn't well-formed."""
+    return _check("label key", text, LONGEST_NAME)
 
 
 def is_reserved(text: str) -> bool:

@@ -12,12 +12,13 @@ from leasectl.text.naming import is_reserved
 from leasectl.text.printable import printable
 from leasectl.text.width import cells, pad, wrap
 from leasectl.text.wording import counted, listed
+from leasectl.typed.hints import get_args
 
 DATE = "%Y-%m-%dT%H:%M:%SZ"
 NO_EVENTS_OF_DRY_RUN = "a dry run leases nothing, so there are no events"
 _LONGEST_REASON = 500
 _INDENT = " " * 4
-_KIND_WIDTH = len("pool changed")
+_KIND_WIDTH = max(map(len, get_args(EventKind)))
 _COLOURS: dict[EventKind, str] = {
     "granted": GREEN,
     "lost": RED,

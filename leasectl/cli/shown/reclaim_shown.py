@@ -45,7 +45,11 @@ def show_plan(ground: Ground, wanted: Wanted, *, as_json: bool) -> None:
         note(f"would be asked for {when_due(wanted.delay_seconds)}, if it stays so")
     missing = step.missing - len(found)
     if missing > 0 and not as_json:
-        note(f"{counted(missing, 'lease')} too few could be asked for")
+        note(
+            f"{f'only {len(found)}' if found else 'none'} could be asked for, of "
+            f"{counted(step.missing, 'lease')} wanted back: whatever else would do is in use, or "
+            "nobody holds it"
+        )
     if not found and not missing and not as_json:
         note("nothing is in excess")
 

@@ -219,6 +219,13 @@ class TestOptions:
         finished = cli(*args, LEASECTL_RELEASE_TIMEOUT="foo")
         assert_refused(finished, USAGE, 'LEASECTL_RELEASE_TIMEOUT: "foo" is no duration; write it')
 
+    def test_an_empty_key_of_a_label(self, cli: Cli) -> None:
+        args = ["acquire", "-t", POOL, "--label", "=v"]
+        assert_changes_nothing(cli, args, USAGE, 'label key "" is not allowed')
+
+    def test_an_empty_command(self, cli: Cli) -> None:
+        assert_changes_nothing(cli, ["run", POOL, "--", ""], 127, "the command's name is empty")
+
     def test_a_refused_request_is_not_made_good_by_being_optional(self, cli: Cli) -> None:
         args = ["acquire", "-t", POOL, "-c", "3", "--optional", "-w", "1h"]
         assert_changes_nothing(cli, args, USAGE)
@@ -279,7 +286,10 @@ class TestHandles:
 
 @pytest.mark.parametrize("command", ["cat", "renew"])
 def test_a_handle_that_does_not_exist(cli: Cli, command: str) -> None:
-    assert_changes_nothing(cli, [command, "--handle", "T-abcdef"], NOT_FOUND, '"T-abcdef"')
+    # Below its pool a terminal shows it without the type.
+    for handle in ("T-abcdef", "abcdef"):
+        said = (f'"{handle}"', "leasectl status --wide")
+        assert_changes_nothing(cli, [command, "--handle", handle], NOT_FOUND, *said)
 
 
 def damage_truncated(path: Path) -> None:

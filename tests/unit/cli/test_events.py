@@ -15,7 +15,8 @@ import pytest
 
 from leasectl.model import parse_process
 from leasectl.pools.event_json import parse_event
-from leasectl.state.event import Event
+from leasectl.state.event import Event, EventKind
+from leasectl.typed.hints import get_args
 from tests.kit.faults.fixture import StartFaultProxy
 from tests.kit.support import Cli, Started, eventually, stop
 from tests.kit.terminal import CTRL_C, Terminal
@@ -53,11 +54,20 @@ class TestLines:
         lines = cli.ok("events", COLUMNS="90").splitlines()
         assert max(map(len, lines)) <= 90
         said = [line[22:] for line in lines if not line.startswith(" ")]
-        assert said[0].startswith("pool made     T  by test@host/")
-        assert said[1].startswith("queued        T  for 9 resources with priority 4,")
-        assert said[2].startswith("granted       T  --00, --01, --02, --03, --04 and 4 more aft")
-        assert said[4].startswith("gave up       T  after 0")
-        assert said[5].startswith("released      T  --00, --01, --02, --03, --04 and 4 more aft")
+        assert said[0].startswith("pool made       T  by test@host/")
+        assert said[1].startswith("queued          T  for 9 resources with priority 4,")
+        assert said[2].startswith("granted         T  --00, --01, --02, --03, --04 and 4 more aft")
+        assert said[4].startswith("gave up         T  after 0")
+        assert said[5].startswith("released        T  --00, --01, --02, --03, --04 and 4 more aft")
+
+    def test_what_they_are_about_is_in_one_column(self, cli: Cli) -> None:
+        cli.pool("T")
+        kinds = get_args(EventKind)
+        for kind in kinds:
+            insert(cli, kind=kind)
+        said = [line[22:] for line in cli.ok("events").splitlines()[-len(kinds) :]]
+        assert sorted(line[:16].rstrip() for line in said) == sorted(kinds)
+        assert {line[15:17] for line in said} == {" T"}
 
     def test_on_a_terminal_a_long_one_goes_on_below(self, cli: Cli) -> None:
         cli.pool("T")
@@ -75,7 +85,7 @@ class TestLines:
         handle = Path(cli.ok("acquire", "T", "-c", "2").strip()).name
         line = cli.ok("events").splitlines()[-1]
         begin, after, end = re.split(r"after ([\d.]+)s", line[19:])
-        assert begin == "Z  granted       T  T--00,T--01 "
+        assert begin == "Z  granted         T  T--00,T--01 "
         assert end == f" to {identity(cli, handle)}"
         assert float(after) < 5
 

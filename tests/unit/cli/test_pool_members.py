@@ -368,6 +368,11 @@ def test_what_isnt_there_is_said_and_nothing_changes(pools: Cli, args: tuple[str
     assert pools.snapshot()["rows"] == before
 
 
+def test_what_is_in_no_pool_is_said_with_a_whole_command(pools: Cli) -> None:
+    finished = pools("pool", "cordon", "--names", "z")
+    assert finished.err.endswith("; add it with: leasectl pool add TYPE --names z\n")
+
+
 def test_a_backend_without_pools_says_so(cli: Cli) -> None:
     for args in (
         ("of", "n"),

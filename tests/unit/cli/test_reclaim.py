@@ -73,7 +73,7 @@ class TestReclaim:
             "b": [asked, "answered keep", "asked for no more (the last answer was keep)"],
             "c": [asked, "asked for no more (no answer)"],
         }
-        assert last.endswith(f"noted         T  c of {holder}: asked for no more (no answer)")
+        assert last.endswith(f"noted           T  c of {holder}: asked for no more (no answer)")
 
     def test_leaves_what_is_in_use_and_takes_another(self, cli: Cli) -> None:
         handle = hold(cli, "--on-reclaim", "release", count=3)
@@ -155,6 +155,16 @@ class TestReclaim:
         (found,) = json.loads(cli.ok("reclaim", POOL, "--excess", "1", "--dry-run", "--json"))
         assert (found["name"], found["marked"]) == ("b", False)
         assert marks(cli, handle) == []
+
+    @pytest.mark.parametrize(("used", "said"), [((), "only 1"), (("a",), "none")])
+    def test_says_that_too_few_could_be_asked_for(
+        self, cli: Cli, used: tuple[str, ...], said: str
+    ) -> None:
+        handle = hold(cli, "--on-reclaim", "release", count=1)
+        for name in used:
+            cli.ok("use", handle, "--name", name)
+        finished = cli("reclaim", POOL, "--excess", "5", "--dry-run")
+        assert f"{said} could be asked for, of 5 leases wanted back: whatever else" in finished.err
 
     def test_what_nobody_holds_is_back_already(self, cli: Cli) -> None:
         finished = cli("reclaim", POOL, "--names", "c")

@@ -26,6 +26,11 @@ def test_what_could_hurt_a_path_a_shell_or_a_terminal_is_refused(text: str) -> N
         assert str(refused.value).isprintable()
 
 
+def test_a_name_as_a_terminal_shows_it_is_refused_with_where_it_is_whole() -> None:
+    with pytest.raises(InvalidRequest, match="whole name in: leasectl status --wide"):
+        check_name("--00")
+
+
 def test_a_type_has_at_most_200_characters_a_name_253() -> None:
     assert check_name("x" * 253) and is_name("x" * 253)
     for check, longest in ((check_type, 200), (check_name, 253)):
