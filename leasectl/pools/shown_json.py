@@ -43,12 +43,13 @@ _MARK_STATES: dict[str, MarkState] = {each: each for each in get_args(MarkState)
 
 
 def pool_counts(pool: ShownPool) -> dict[str, int]:
-    """The numbers of a pool; what is neither free nor held is cordoned or held back."""
+    """The numbers of a pool; closed is what is free and nobody gets all the same."""
     return {
         "capacity": pool.capacity,
         "free": pool.free,
         "held": pool.held,
         "waiting": len(pool.queue),
+        "closed": pool.closed,
     }
 
 

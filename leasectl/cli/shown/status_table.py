@@ -31,7 +31,6 @@ from leasectl.cli.shown.terminal import output_width, shows_colour
 from leasectl.engines.facts import NO_SETTINGS, PoolSettings
 from leasectl.pools.settings import describe, pace_text
 from leasectl.pools.shown import Overview, ShownPool, key_of_work
-from leasectl.pools.shown_json import pool_counts
 from leasectl.text.durations import format_duration, format_seconds
 from leasectl.text.printable import printable
 from leasectl.text.properties import described
@@ -91,7 +90,11 @@ def _summary(pools: Sequence[ShownPool], look: Look, *, with_properties: bool = 
         Column("WAITING", right=True, colour=_yellow_if_any),
     ]
     rows = [
-        [printable(pool.type, longest=200), *map(str, pool_counts(pool).values())] for pool in pools
+        [
+            printable(pool.type, longest=200),
+            *map(str, (pool.capacity, pool.free, pool.held, len(pool.queue))),
+        ]
+        for pool in pools
     ]
 
     def add(column: Column, texts: Sequence[str]) -> None:

@@ -276,6 +276,13 @@ def test_a_cordon_keeps_new_holders_off_and_is_told_of(pools: Cli) -> None:
     assert waiter.finish().out == "b-1\n"
 
 
+def test_what_is_cordoned_and_free_is_counted_as_closed(pools: Cli) -> None:
+    pools.ok("pool", "cordon", "--names", "b-1")
+    for command in (("pool", "list"), ("status",)):
+        found = {each["type"]: each for each in json.loads(pools.ok(*command, "--json"))["pools"]}
+        assert (found["B"]["free"], found["B"]["held"], found["B"]["closed"]) == (0, 0, 1)
+
+
 def test_a_list_is_refused_where_an_expectation_contradicts_it(pools: Cli) -> None:
     pools.ok("pool", "expect", "B", "--names", "n")
     (pools.cwd / "list").write_text("resources:\n- type: A\n  names:\n  - a-1\n  - n\n")

@@ -60,11 +60,11 @@ class TestJson:
         assert TIME.fullmatch(found["at"])
         assert found["backend"] == "local:"
         assert [*pool] == [
-            *("type", "capacity", "free", "held", "waiting"),
+            *("type", "capacity", "free", "held", "waiting", "closed"),
             *("pace_seconds", "burst", "aging_seconds", "next_grant_in_seconds"),
             *("default_grace_seconds", "resources", "queue"),
         ]
-        assert [*pool.values()][5:9] == [0, 1, 0, 0]
+        assert [*pool.values()][5:10] == [0, 0, 1, 0, 0]
         assert (pool["type"], pool["capacity"], pool["free"], pool["held"], pool["waiting"]) == (
             "T",
             2,
