@@ -8,8 +8,9 @@
 # The arguments go to `openshift-install create cluster`. It gets up to 5 attempts, a new lease each,
 # and is tried again when it exits with 4, a problem of the infrastructure. The lease goes back 20
 # minutes after it was had, while the installer works on, or when the step ends. It is an optimisation:
-# without one the installer runs all the same, and with INSTALL_LEASE_ENABLED=false (or no, 0, or set to
-# nothing) it isn't asked for. The exit status is the installer's.
+# without one the installer runs all the same. With INSTALL_LEASE_ENABLED=false (or no, 0, or set to
+# nothing) it isn't asked for, and nothing is leased where neither LEASE_PROXY_SERVER_URL nor
+# LEASECTL_BACKEND is set. The exit status is the installer's.
 #
 # Everything outside of "the lease" below is what a step looks like without one.
 set -euo pipefail
@@ -103,14 +104,16 @@ fi
 # ---- the installation --------------------------------------------------------------------------
 
 status=0
+form=functions
 if [[ ${1-} == --run ]]; then
+  form=run
   shift
-  install=("$installer" create cluster "$@")
-  if wants_lease && command -v leasectl >/dev/null; then
-    install=(leasectl run --type "$lease_type" --optional --wait 2h
-      --release-after "$release_after" --attempts "$attempts" --retry-on "$retry_on" -- "${install[@]}")
-  fi
-  run "${install[@]}" || status=$?
+fi
+# Where neither variable names a backend the functions make a dry run, and say so; `leasectl run` would
+# take the lease from a pool of this machine. Without a lease the loop does the same.
+if [[ $form == run && ${LEASE_PROXY_SERVER_URL-}${LEASECTL_BACKEND-} ]] && wants_lease && command -v leasectl >/dev/null; then
+  run leasectl run --type "$lease_type" --optional --wait 2h --release-after "$release_after" \
+    --attempts "$attempts" --retry-on "$retry_on" -- "$installer" create cluster "$@" || status=$?
 else
   for ((attempt = 1; attempt <= attempts; attempt++)); do
     take_lease

@@ -246,3 +246,20 @@ done
   wait "$installation"
   cmp installer.log with_run
 }
+
+@test "where no backend is named both forms lease nothing, and try again all the same" {
+  local form
+  make_pool "$TYPE"
+  unset LEASECTL_BACKEND LEASE_PROXY_SERVER_URL
+  : >go.1
+  : >go.2
+  for form in functions run; do
+    printf '0\n' >attempt
+    CODES='4 3' SEE_LEASE=yes start_install "$form"
+    wait "$installation"
+    assert_equal "$(tail -n 1 end)" 'exit 3'
+    assert_equal "$(<attempt)" 2
+    assert_equal "$(grep -c 'dry run: nothing is leased' errors)" 1
+  done
+  assert_equal "$(grep -o '"held": [0-9]*' status | sort -u)" '"held": 0'
+}
