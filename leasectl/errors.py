@@ -201,6 +201,7 @@ EXIT_CODES: tuple[tuple[str, str], ...] = (
     ("75", "no lease in time, or released while waiting (-E changes it)"),
     ("77", "not the holder, or not allowed"),
     ("79", "the lease was lost while in use"),
+    ("124", "once: the command ran for longer than --run-limit"),
     ("126, 127", "run: the command can't be executed; isn't found"),
     ("128+n", "ended by signal n; otherwise run exits as its command did"),
 )

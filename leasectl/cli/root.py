@@ -55,7 +55,8 @@ ENVIRONMENT = (
     (
         "LEASECTL_BACKEND",
         f"where leases come from, unless --backend says it: {either(k.example for k in KINDS)}; "
-        "none: switches leases off: every request succeeds",
+        "none: switches leases off: every request for one succeeds; once, pools and maintenance "
+        "need a real backend",
     ),
     ("LEASE_PROXY_SERVER_URL", "the same, if LEASECTL_BACKEND isn't set"),
     ("LEASECTL_SERVE_PID", "process of the server that serve --print-env has started"),

@@ -268,6 +268,17 @@ class TestPages:
         assert len(reasons) <= (3 if page == README else 0)
         assert all(len(reason) > 15 for reason in reasons)
 
+    @pytest.mark.parametrize("page", [README, README.parent / "docs" / "bash.md"], ids=str)
+    def test_shellcheck_warns_of_none_of_its_blocks(self, page: Path) -> None:
+        shellcheck = Path(sys.executable).parent / "shellcheck"
+        if not shellcheck.exists():
+            pytest.skip("needs the extra lint")
+        for _, text in blocks(page):
+            # What is sourced is elsewhere.
+            argv = [str(shellcheck), "--shell=bash", "--severity=warning", "--exclude=SC1090", "-"]
+            checked = subprocess.run(argv, input=text, text=True, capture_output=True)
+            assert (checked.returncode, checked.stdout) == (0, ""), text
+
     @pytest.mark.parametrize("page", PAGES, ids=NAMES)
     def test_its_links_lead_somewhere(self, page: Path) -> None:
         for target in re.findall(r"\]\(([^)]+)\)", read(page)):
