@@ -82,22 +82,18 @@ class State:
         directory = absolute(directory)
         check_directory(directory, create=True)
         path = os.path.join(directory, "state.db")
-        lock_fd = _open_lock(directory)
-        try:
+        with contextlib.ExitStack() as opened:
+            lock_fd = _open_lock(directory)
+            opened.callback(os.close, lock_fd)
             with errors_of(path):
                 if not os.path.exists(path):
                     _create(path, lock_fd)
                 db = connect_to_show(path) if to_show else connect(path)
-        except BaseException:
-            os.close(lock_fd)
-            raise
-        state = cls(directory, lock_fd, db)
-        try:
+            opened.callback(db.close)
+            state = cls(directory, lock_fd, db)
             with contextlib.suppress(StateUnwritable) if to_show else contextlib.nullcontext():
                 state._note_boot()
-        except BaseException:
-            state.close()
-            raise
+            opened.pop_all()
         return state
 
     def close(self) -> None:

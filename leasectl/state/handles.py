@@ -115,14 +115,10 @@ class Handles:
         """The handle that holds a resource.
 
         Where `leasectl serve` and its clients share a state directory there are two: one for each
-        side of the connection. Then it is the one of the preferred backend. One that was only
-        adopted, and that nobody came to give back, comes after all others.
+        side of the connection. Then it is the one of the preferred backend; adopted ones come last.
         """
-        where = (
-            "WHERE id IN (SELECT handle FROM lease WHERE name = ?) "
-            "ORDER BY adopted_claim IS NOT NULL, backend <> ?"
-        )
-        found = self._select(where, name, prefer)
+        where, last = "id IN (SELECT handle FROM lease WHERE name = ?)", "adopted_claim NOTNULL"
+        found = self._select(f"WHERE {where} ORDER BY {last}, backend <> ?", name, prefer)
         return found[0] if found else None
 
     def create(self, handle: Handle, *, remote: bool, now: float | None = None) -> None:

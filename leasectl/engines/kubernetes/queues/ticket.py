@@ -16,9 +16,19 @@ from leasectl.engines.kubernetes.objects.reading import identity_of, parse_objec
 from leasectl.engines.kubernetes.objects.view import PoolView
 from leasectl.engines.matching import want_of
 from leasectl.engines.ranking import effective_priority, next_rise
-from leasectl.errors import AccessRefused, InvalidRequest, LeaseError, NotAllowed
+from leasectl.errors import (
+    AccessRefused,
+    BackendUnreachable,
+    InvalidRequest,
+    LeaseError,
+    NotAllowed,
+)
 from leasectl.model import Claimant, Request
 from leasectl.system.clock import Clock
+from leasectl.typed.hints import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from leasectl.engines.kubernetes.objects.store import Store
 
 # Each is a request; a pool is seldom that large.
 MOST_AT_ONCE = 100
@@ -89,6 +99,14 @@ class OwnTicket:
     def waited(self) -> float:
         """How long ago the request was made, in seconds."""
         return self._clock.elapsed() - self._made_at
+
+    def first_look(self, store: Store) -> PoolView:
+        """The pool as it is, before this is put: who can't look has asked for nothing yet."""
+        try:
+            return store.pool(self.request.type)
+        except BackendUnreachable as error:
+            error.asked = self.is_tried
+            raise
 
     # Its object
 

@@ -52,7 +52,6 @@ from leasectl.engines.kubernetes.waiting.paying import pay, seconds_to_pay
 from leasectl.engines.kubernetes.waiting.session import WaitSession
 from leasectl.engines.kubernetes.waiting.verdict import Verdict, verdict_of
 from leasectl.engines.possible import unmet
-from leasectl.errors import BackendUnreachable
 from leasectl.model import Lease, Process
 from leasectl.system.clock import Clock
 from leasectl.system.wakeup import Wakeup
@@ -113,13 +112,13 @@ class KubernetesWaiter:
 
     def check(self) -> None:
         with self._store.limited(self._until):
-            self._check(self._first_look())
+            self._check(self.ticket.first_look(self._store))
 
     def enqueue(self, *, again: bool = False) -> None:
         with self._store.limited(self._until):
             view = None if again else self._queue_seen()
             if view is None:
-                view = self._first_look()
+                view = self.ticket.first_look(self._store)
             if again:
                 self._check_there(view)
             else:
@@ -172,14 +171,6 @@ class KubernetesWaiter:
             self._wakeup.close()
 
     # Looking
-
-    def _first_look(self) -> PoolView:
-        """The pool as it is, before a ticket is put: who can't look has asked for nothing yet."""
-        try:
-            return self._store.pool(self.ticket.request.type)
-        except BackendUnreachable as error:
-            error.asked = self.ticket.is_tried
-            raise
 
     def _check(self, view: PoolView) -> None:
         """Refuse what this pool could never meet, as `possible` has it."""
