@@ -180,5 +180,6 @@ class TestShown:
         found = {
             each["type"]: each for each in json.loads(cli.ok("pool", "list", "--json"))["pools"]
         }
-        assert [*found["T"].values()][5:9] == [20, 2, 1800, 0]
-        assert [*found["plain"].values()][5:9] == [0, 1, 0, 0]
+        keys = ("pace_seconds", "burst", "aging_seconds", "next_grant_in_seconds")
+        assert [found["T"][key] for key in keys] == [20, 2, 1800, 0]
+        assert [found["plain"][key] for key in keys] == [0, 1, 0, 0]

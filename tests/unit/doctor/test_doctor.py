@@ -61,6 +61,11 @@ class TestAHealthyMachine:
         assert "not there yet" in report["state directory"]["what"]
         assert not cli.state_dir.exists()
 
+    def test_where_its_folder_isnt_there_it_is_said_how_to_make_that(self, cli: Cli) -> None:
+        report = doctor(cli, LEASECTL_STATE_DIR=str(cli.state_dir / "state"))
+        assert report.code == 73
+        assert f"mkdir -p {cli.state_dir}" in str(report["state directory"])
+
     def test_without_fix_it_changes_nothing(self, cli: Cli) -> None:
         cli.pool("T")
         guard = cli.spawn(["sleep", "1000"])
