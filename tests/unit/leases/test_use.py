@@ -45,6 +45,16 @@ def ready(desk: Desk, handle: Handle) -> set[str]:
     return set(Uses(desk.state).ready(desk.record(handle)))
 
 
+def just_before(patch: pytest.MonkeyPatch, something: Callable[[], object]) -> None:
+    """Have something happen before an answer is carried out that was decided on without it."""
+
+    def carry_out(*args: Any) -> Any:
+        something()
+        return answers.carry_out(*args)
+
+    patch.setattr(answer_verb, "carry_out", carry_out)
+
+
 class TestUse:
     def test_is_of_what_is_held_and_isnt_counted(self, desk: Desk, operator: Operator) -> None:
         handle = desk.acquire(TWO)
@@ -198,12 +208,7 @@ class TestAMark:
     ) -> None:
         handle = desk.acquire(TWO)
         operator.mark(handle)
-
-        def carry_out(*args: Any) -> Any:
-            release(desk.service, whole(handle))
-            return answers.carry_out(*args)
-
-        monkeypatch.setattr(answer_verb, "carry_out", carry_out)
+        just_before(monkeypatch, lambda: release(desk.service, whole(handle)))
         with pytest.raises(NotAllowed, match="changed meanwhile"):
             answer(desk.service, whole(handle), "keep", ["T--00"])
 
@@ -211,12 +216,7 @@ class TestAMark:
         self, desk: Desk, operator: Operator, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         handle = desk.acquire(TWO)
-
-        def carry_out(*args: Any) -> Any:
-            use(desk.service, whole(handle), "T--00")
-            return answers.carry_out(*args)
-
-        monkeypatch.setattr(answer_verb, "carry_out", carry_out)
+        just_before(monkeypatch, lambda: use(desk.service, whole(handle), "T--00"))
         operator.mark(handle)
         assert answer(desk.service, whole(handle), "ready") == ("T--01",)
         assert operator.states() == {"T--00": "keep", "T--01": "ready"}
@@ -231,12 +231,7 @@ class TestAMark:
     ) -> None:
         handle = desk.acquire(TWO)
         operator.mark(handle)
-
-        def carry_out(*args: Any) -> Any:
-            release(desk.service, whole(handle))
-            return answers.carry_out(*args)
-
-        monkeypatch.setattr(answer_verb, "carry_out", carry_out)
+        just_before(monkeypatch, lambda: release(desk.service, whole(handle)))
         assert answer(desk.service, whole(handle), "ready") == ("T--00", "T--01")
         assert operator.states() == {}
         assert Uses(desk.state).marks(handle) == {}
