@@ -10,7 +10,14 @@ from pathlib import Path
 import pytest
 
 from leasectl.backends.contract import Patience
-from leasectl.errors import Cancelled, InvalidRequest, NoLease, NotAllowed, NotFound
+from leasectl.errors import (
+    Cancelled,
+    InvalidRequest,
+    NoLease,
+    NotAllowed,
+    NotFound,
+    StateUnwritable,
+)
 from leasectl.leases.announce import announce, take_back
 from leasectl.leases.delay import arm
 from leasectl.leases.journal import RecordJournal
@@ -19,6 +26,7 @@ from leasectl.leases.recovery import due, recover
 from leasectl.leases.release import finish, release
 from leasectl.leases.request import drawn
 from leasectl.model import Handle, ReleaseTarget, Request, whole
+from leasectl.state import keeper_process
 from leasectl.state.directory import State
 from leasectl.system.process import this_process
 from leasectl.text.naming import reserved_type
@@ -53,6 +61,21 @@ class TestAReacquire:
         desk.pool(3)
         again = desk.reacquire(desk.acquire(Request("T", name="T--01")))
         assert again.names == ("T--01",)
+
+    def test_changes_nothing_where_the_keeper_that_is_to_release_it_can_not_be_had(
+        self, desk: Desk, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        def fail(state: State) -> None:
+            raise StateUnwritable("no more processes")
+
+        desk.pool(2)
+        handle = desk.acquire(LATER)
+        monkeypatch.setattr(keeper_process, "ensure", fail)
+        with pytest.raises(StateUnwritable):
+            reacquire(desk.service, handle.id, patience=Patience(wait_seconds=0))
+        record = desk.record(handle)
+        assert (record.state, record.acquisition, record.names) == ("held", 1, handle.names)
+        assert desk.held() == {"T--00": handle.id}
 
     def test_keeps_guard_and_backend(self, desk: Desk) -> None:
         desk.pool(1)

@@ -107,6 +107,14 @@ class TestWhatNobodyMayHave:
             desk.acquire()
         assert member_audit.open_though_closed(desk.state) == []
 
+    def test_stays_as_it_is_for_who_looks_amid_a_change(self, desk: Desk, members: Members) -> None:
+        desk.acquire(Request("T", name="T--00"))
+        to_move(members, "T--00")
+        freed_by_a_version_before(desk, "T--00")
+        with desk.state.transaction():
+            (found,) = members.members(["T--00"])
+        assert (found.pool, found.moves_to) == ("T", "U")
+
     def test_moves_when_who_looks_finds_that_a_version_before_freed_it(
         self, desk: Desk, members: Members
     ) -> None:
