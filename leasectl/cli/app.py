@@ -111,9 +111,9 @@ def _text_of(error: LeaseError) -> str:
     """An error's text; where a server can't be reached or meant, with what points there."""
     if not isinstance(error, (BackendUnreachable, InvalidRequest)):
         return str(error)
-    from leasectl.cli.gone_server import remark
+    from leasectl.cli.gone_server import with_remark
 
-    return f"{error}{remark(error)}"
+    return with_remark(error)
 
 
 def _fail(message: str, code: int) -> int:

@@ -28,7 +28,7 @@ from leasectl.cli.described import (
     Param,
     PlainCommand,
 )
-from leasectl.cli.help_text import HelpContext, with_help_shown
+from leasectl.cli.help_text import HelpShown
 from leasectl.errors import InvalidRequest
 from leasectl.text.durations import NoTime
 from leasectl.typed.hints import Any, Callable
@@ -113,13 +113,8 @@ def _is_given(value: object) -> bool:
     return value is not None and value != ()
 
 
-class Command(click.Command):
+class Command(HelpShown):
     """A command, as the module's story has it."""
-
-    context_class = HelpContext
-
-    def get_help_option(self, ctx: click.Context) -> click.Option | None:
-        return with_help_shown(super().get_help_option(ctx))
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         takes_handle = "-h" not in ctx.help_option_names

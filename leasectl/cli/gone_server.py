@@ -13,6 +13,7 @@ from leasectl.http.settings import Settings
 from leasectl.system.clock import Clock
 from leasectl.system.process import identify
 from leasectl.text.printable import printable
+from leasectl.text.wording import followed_by
 
 _PROBE_SECONDS = 2.0
 _VARIABLES = ("LEASECTL_BACKEND", "LEASE_PROXY_SERVER_URL")
@@ -44,23 +45,20 @@ def check_served(url: str, settings: Settings) -> None:
         return  # somebody is there
 
 
-def remark(error: LeaseError) -> str:
-    """What to add to an error: which variable points to a server that can't be reached or meant."""
+def with_remark(error: LeaseError) -> str:
+    """What an error says, and which variable points to a server that can't be reached or meant."""
     if isinstance(error, InvalidRequest):
         named = _variable_in(str(error), quote='"')
-        return f"; that is what {named} says" if named else ""
+        return followed_by(error, f"that is what {named} says") if named else str(error)
     reason: BaseException | None = error
     while reason is not None and not isinstance(reason, NotSent):
         reason = reason.__cause__
-    if reason is None:
-        return ""
-    named = _variable_in(str(reason))
+    named = None if reason is None else _variable_in(str(reason))
     if named is None:
-        return ""
+        return str(error)
     pid = _ended_server()
     ended = f", and process {pid} ({SERVE_PID}) has ended" if pid is not None else ""
-    after = "" if str(error).endswith("?") else ";"
-    return f"{after} {named} points there{ended}"
+    return followed_by(error, f"{named} points there{ended}")
 
 
 def _variable_in(text: str, quote: str = "") -> str | None:

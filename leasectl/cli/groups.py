@@ -6,23 +6,18 @@ import sys
 
 import click
 
-from leasectl.cli.help_text import HelpContext, with_help_shown
+from leasectl.cli.help_text import HelpShown
 from leasectl.errors import InvalidRequest
 from leasectl.text.printable import printable
 from leasectl.text.suggestions import commands_meant
 
 
-class CommandGroup(click.Group):
+class CommandGroup(HelpShown, click.Group):
     """Suggests the nearest command, and takes a missing one for a mistake.
 
     Without a command, the help goes to stderr and the exit code is 64: a script in which
     ``leasectl $verb`` came out empty must not go on as if something had been done.
     """
-
-    context_class = HelpContext
-
-    def get_help_option(self, ctx: click.Context) -> click.Option | None:
-        return with_help_shown(super().get_help_option(ctx))
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return list(self.commands)  # in the order of their definition, not of the alphabet

@@ -52,14 +52,19 @@ def _pieces(word: str, width: int) -> Sequence[str]:
     return pieces
 
 
-def with_help_shown(option: click.Option | None) -> click.Option | None:
-    """Have ``--help``, where there is that option, write as everything else is written."""
-    if option is not None:
-        option.callback = _show_help
-    return option
-
-
 def _show_help(ctx: click.Context, _: click.Parameter, is_asked_for: bool) -> None:
     if is_asked_for and not ctx.resilient_parsing:
         show(f"{ctx.get_help()}\n")
         ctx.exit()
+
+
+class HelpShown(click.Command):
+    """A command, or a group, whose help is wrapped by that, and written as everything else is."""
+
+    context_class = HelpContext
+
+    def get_help_option(self, ctx: click.Context) -> click.Option | None:
+        option = super().get_help_option(ctx)
+        if option is not None:
+            option.callback = _show_help
+        return option

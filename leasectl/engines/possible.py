@@ -55,7 +55,7 @@ class Unmet(NamedTuple):
         if self.want.is_particular:
             return kind(f"{self}; see: leasectl status -t {self.pool_type}")
         closed = self.capacity - self.usable
-        return kind(str(refusals.too_few(self.pool_type, self.capacity, self.count, closed=closed)))
+        return refusals.too_few(self.pool_type, self.capacity, self.count, closed=closed, kind=kind)
 
     def __str__(self) -> str:
         """What is said of it to whoever waits already."""

@@ -28,7 +28,14 @@ def no_resource(pool_type: str, name: str, *, is_in: str | None = None) -> NotFo
     )
 
 
-def too_few(pool_type: str, capacity: int, count: int, *, closed: int = 0) -> InvalidRequest:
+def too_few(
+    pool_type: str,
+    capacity: int,
+    count: int,
+    *,
+    closed: int = 0,
+    kind: type[InvalidRequest] = InvalidRequest,
+) -> InvalidRequest:
     """The pool could not satisfy a request for so many, with some closed that take no holder."""
     from leasectl.text.wording import counted
 
@@ -36,7 +43,7 @@ def too_few(pool_type: str, capacity: int, count: int, *, closed: int = 0) -> In
     if closed:
         resources += f", of which {closed} {'takes' if closed == 1 else 'take'} no new holder"
     never = "can't be met" if closed else "can never be met"
-    return InvalidRequest(
+    return kind(
         f'pool "{pool_type}" has {resources}, so --count {count} {never}; '
         f"see: leasectl status -t {pool_type}"
     )

@@ -64,15 +64,15 @@ def adopt(service: Service, names: Sequence[str], *, foreign: list[str] | None) 
 
 
 def disown(service: Service, target: ReleaseTarget) -> None:
-    """Forget what was adopted and isn't given back after all: nobody here has leased it.
+    """Forget what isn't given back after all: nobody here has leased it.
 
     Args:
         service: On the state directory where it was adopted.
-        target: What was to be released. What the keeper is to release later stays.
+        target: What was to be released, of an adopted handle. What the keeper is to release stays.
     """
     with service.state.transaction():
         handle = service.current(target)
-        if handle is not None and handle.adopted_claim is not None and handle.release_at is None:
+        if handle is not None and handle.release_at is None:
             service.handles.forget(handle.id, handle.acquisition)
 
 

@@ -46,7 +46,7 @@ def release_remote(
     try:
         return giving_back.carry_out()
     except BackendUnreachable:
-        if handle.adopted_claim is not None and target.by == "command":
+        if handle.adopted_claim is not None:
             from leasectl.leases.adoption import disown
 
             disown(service, target)

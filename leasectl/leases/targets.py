@@ -230,16 +230,15 @@ def _by_handle(held: Sequence[tuple[Handle, str]]) -> list[ReleaseTarget]:
 
     All that a handle holds is the handle: a copy of its names file means what the file does.
     """
-    handles = {handle.id: handle for handle, _ in held}
-    names: dict[str, list[str]] = {}
+    found: dict[str, tuple[Handle, list[str]]] = {}
     for handle, name in held:
-        names.setdefault(handle.id, []).append(name)
-    return [
-        whole(handle)
-        if frozenset(some) == frozenset(handle.names)
-        else ReleaseTarget(handle.id, handle.acquisition, tuple(some))
-        for handle, some in ((handles[each], some) for each, some in names.items())
-    ]
+        found.setdefault(handle.id, (handle, []))[1].append(name)
+    return [_target(*each) for each in found.values()]
+
+
+def _target(handle: Handle, names: Sequence[str]) -> ReleaseTarget:
+    is_all = frozenset(names) == frozenset(handle.names)
+    return whole(handle) if is_all else whole(handle)._replace(names=tuple(names))
 
 
 def read_names(path: str) -> list[str]:

@@ -117,9 +117,9 @@ class Handles:
         Where `leasectl serve` and its clients share a state directory there are two: one for each
         side of the connection. Then it is the one of the preferred backend; adopted ones come last.
         """
-        where, last = "id IN (SELECT handle FROM lease WHERE name = ?)", "adopted_claim NOTNULL"
-        found = self._select(f"WHERE {where} ORDER BY {last}, backend <> ?", name, prefer)
-        return found[0] if found else None
+        where = "WHERE id IN (SELECT handle FROM lease WHERE name = ?)"
+        order = "ORDER BY adopted_claim IS NOT NULL, backend <> ?"
+        return next(iter(self._select(f"{where} {order}", name, prefer)), None)
 
     def create(self, handle: Handle, *, remote: bool, now: float | None = None) -> None:
         """Record a new request.

@@ -155,7 +155,7 @@ class Acquisition:
         pool_type, count = self._request.type, self._request.count
         capacity = capacity_of(self._url, self._connection, pool_type)
         if capacity is not None and capacity < count:
-            raise CanNeverBeMet(str(too_few(pool_type, capacity, count)))
+            raise too_few(pool_type, capacity, count, kind=CanNeverBeMet)
 
     def give_back(self, name: str) -> None:
         self._releases.give_back(name, self._journal.key)

@@ -60,6 +60,14 @@ def operator(desk: Desk, handle: Handle) -> Operator:
     return Operator(desk.service.backend_of(handle).notes, seconds=GOOD_FOR)
 
 
+def marked(desk: Desk, on_reclaim: OnReclaim) -> tuple[Handle, Operator]:
+    """What somebody holds and is wanted back, and who wants it."""
+    handle = held(desk, on_reclaim)
+    reclaim = operator(desk, handle)
+    reclaim.mark(handle)
+    return handle, reclaim
+
+
 def go(desk: Desk, answers: Answers) -> float | None:
     """A round after the other, until nothing is due now."""
     for _ in range(20):
@@ -78,9 +86,7 @@ def test_it_has_nothing_to_do_as_long_as_nobody_is_asked(desk: Desk, answers: An
 def test_it_answers_at_once_and_ends_the_mark_in_time(
     desk: Desk, answers: Answers, log: Path, on_reclaim: OnReclaim, said: str
 ) -> None:
-    handle = held(desk, on_reclaim)
-    reclaim = operator(desk, handle)
-    reclaim.mark(handle)
+    handle, reclaim = marked(desk, on_reclaim)
     assert go(desk, answers) == START + (2.0 if said == "ready" else GOOD_FOR)
     assert reclaim.states() == {"T--00": said}
     assert f"answered for {handle.id}: T--00 {said}" in log.read_text()
@@ -93,9 +99,7 @@ def test_it_answers_at_once_and_ends_the_mark_in_time(
 
 
 def test_it_leaves_the_answer_to_a_script_and_ends_the_mark(desk: Desk, answers: Answers) -> None:
-    handle = held(desk, "answer")
-    reclaim = operator(desk, handle)
-    reclaim.mark(handle)
+    _, reclaim = marked(desk, "answer")
     assert go(desk, answers) == START + GOOD_FOR
     assert reclaim.states() == {"T--00": "marked"}
     desk.time.advance(GOOD_FOR)
@@ -118,9 +122,7 @@ def test_it_sends_what_was_decided_by_somebody_who_was_killed(desk: Desk, answer
 
 
 def test_it_lets_what_is_asked_for_no_more_be_used_again(desk: Desk, answers: Answers) -> None:
-    handle = held(desk, "release")
-    reclaim = operator(desk, handle)
-    reclaim.mark(handle)
+    handle, reclaim = marked(desk, "release")
     go(desk, answers)
     reclaim.take_off()
     desk.time.advance(1)
@@ -143,9 +145,7 @@ def test_it_sees_no_longer_to_who_isnt_asked_any_more(desk: Desk, answers: Answe
 
 
 def test_it_forgets_what_is_released(desk: Desk, answers: Answers) -> None:
-    handle = held(desk, "release")
-    reclaim = operator(desk, handle)
-    reclaim.mark(handle)
+    handle, reclaim = marked(desk, "release")
     go(desk, answers)
     assert reclaim.free() == ("T--00",)
     assert desk.record(handle).state == "released"
@@ -189,9 +189,7 @@ def test_what_nobody_sees_to_is_not_answered(desk: Desk, answers: Answers) -> No
 
 
 def test_it_answers_one_handle_once_a_second(desk: Desk, answers: Answers) -> None:
-    handle = held(desk, "keep")
-    reclaim = operator(desk, handle)
-    reclaim.mark(handle)
+    handle, reclaim = marked(desk, "keep")
     go(desk, answers)
     desk.time.advance(0.5)
     reclaim.take_off()
@@ -204,9 +202,7 @@ def test_it_answers_one_handle_once_a_second(desk: Desk, answers: Answers) -> No
 
 
 def test_one_that_is_forgotten_is_answered_at_once(desk: Desk, answers: Answers) -> None:
-    handle = held(desk, "keep")
-    reclaim = operator(desk, handle)
-    reclaim.mark(handle)
+    handle, reclaim = marked(desk, "keep")
     go(desk, answers)
     reclaim.take_off()
     reclaim.mark(handle)
@@ -237,9 +233,7 @@ def test_what_has_failed_is_nothing_to_one_that_comes_later(
 def test_it_sees_to_who_is_asked_for_no_more_until_that_was_seen(
     desk: Desk, answers: Answers
 ) -> None:
-    handle = held(desk, "release")
-    reclaim = operator(desk, handle)
-    reclaim.mark(handle)
+    handle, reclaim = marked(desk, "release")
     go(desk, answers)
     reclaim.take_off()
     assert go(desk, answers) == START + 1
@@ -250,9 +244,7 @@ def test_it_sees_to_who_is_asked_for_no_more_until_that_was_seen(
 
 
 def test_it_sees_to_who_is_asked_again_before_it_has_let_go(desk: Desk, answers: Answers) -> None:
-    handle = held(desk, "release")
-    reclaim = operator(desk, handle)
-    reclaim.mark(handle)
+    handle, reclaim = marked(desk, "release")
     go(desk, answers)
     reclaim.take_off()
     desk.time.advance(1)

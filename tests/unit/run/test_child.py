@@ -71,7 +71,7 @@ def test_one_that_is_abandoned_begins_nothing(signals: SignalDescriptor, tmp_pat
 
 @pytest.mark.parametrize("signum", [signal.SIGKILL, signal.SIGTERM])
 def test_a_signal_reaches_it(signals: SignalDescriptor, signum: int) -> None:
-    child = child_of(signals, "/bin/sleep", "5")
+    child = child_of(signals, "/bin/sleep", "60")
     child.start()
     child.signal(signum)
     assert child.reap() == Ending(None, signum)

@@ -220,13 +220,13 @@ WAITS = "while :; do sleep 0.01; done"
 
 def waits_for(name: str) -> str:
     """Wait for a file of that name, for some seconds."""
-    return f"i=0; until test -e $DIR/{name} || test $((i += 1)) -gt 500; do sleep 0.01; done"
+    return f"i=0; until test -e $DIR/{name} || test $((i += 1)) -gt 3000; do sleep 0.01; done"
 
 
 class TestSignals:
     def test_what_came_before_it_begins_it_gets(self, following: Following) -> None:
         arrive(signal.SIGUSR1)
-        assert following.run("exec sleep 5") == Ending(None, signal.SIGUSR1)
+        assert following.run("exec sleep 60") == Ending(None, signal.SIGUSR1)
         assert not following.supervisor.asked_to_end
 
     def test_what_comes_while_it_runs_it_gets_and_the_first_is_who_asked_for_the_end(
@@ -336,13 +336,13 @@ class TestALastMoment:
 
     def test_is_told_anew_at_each_look(self, following: Following, watch: Watch) -> None:
         with pytest.raises(LeaseLost):
-            following.run("sleep 5", watch, ends_with_us=True)
+            following.run("sleep 60", watch, ends_with_us=True)
 
     @pytest.mark.parametrize("on_lost", ["ignore"])
     def test_that_has_passed_is_no_loss_to_one_that_goes_on_without(
         self, following: Following, watch: Watch
     ) -> None:
-        assert following.run("sleep 5", watch, ends_with_us=True).signum == signal.SIGKILL
+        assert following.run("sleep 60", watch, ends_with_us=True).signum == signal.SIGKILL
 
     @pytest.mark.parametrize("ends_with_us", [False, True])
     def test_that_is_ahead_is_not_what_has_killed_it(

@@ -22,9 +22,14 @@ from tests.kit.support import eventually
 SHELL = "/bin/sh"
 
 
-def child_of(signals: SignalDescriptor, script: str, *, stdout: int | None = None) -> Child:
+def new_child(signals: SignalDescriptor, script: str, **streams: int | None) -> Child:
+    """One that hasn't begun."""
     argv = (SHELL, "-c", script)
-    child = Child(SHELL, argv, dict(os.environ), signals, ends_with_us=True, stdout=stdout)
+    return Child(SHELL, argv, dict(os.environ), signals, ends_with_us=True, **streams)
+
+
+def child_of(signals: SignalDescriptor, script: str, *, stdout: int | None = None) -> Child:
+    child = new_child(signals, script, stdout=stdout)
     child.start()
     return child
 
@@ -140,8 +145,7 @@ def test_what_it_writes_goes_where_it_is_to(signals: SignalDescriptor) -> None:
 
 def test_it_reads_what_it_is_to(signals: SignalDescriptor) -> None:
     read, write = os.pipe()
-    argv = (SHELL, "-c", "read line; exit $line")
-    child = Child(SHELL, argv, dict(os.environ), signals, ends_with_us=True, stdin=read)
+    child = new_child(signals, "read line; exit $line", stdin=read)
     os.close(read)
     os.write(write, b"6\n")
     os.close(write)
@@ -182,8 +186,7 @@ def test_its_time_is_over_also_when_nobody_looks(signals: SignalDescriptor, tmp_
 
 def test_a_time_that_was_put_off_has_no_effect(signals: SignalDescriptor) -> None:
     read, write = os.pipe()
-    argv = (SHELL, "-c", "read line; exit 3")
-    child = Child(SHELL, argv, dict(os.environ), signals, ends_with_us=True, stdin=read)
+    child = new_child(signals, "read line; exit 3", stdin=read)
     child.kill_at(boottime_seconds() + 0.01)
     child.kill_at(None)
     child.start()
@@ -211,8 +214,7 @@ def test_what_a_command_gets_after_its_end_is_nothing_to_whoever_stands_for_it(
 def test_before_it_begins_the_time_that_was_told_last_counts(
     signals: SignalDescriptor, times: tuple[float | None, ...]
 ) -> None:
-    argv = (SHELL, "-c", "exit 3")
-    child = Child(SHELL, argv, dict(os.environ), signals, ends_with_us=True)
+    child = new_child(signals, "exit 3")
     for each in times:
         child.kill_at(None if each is None else boottime_seconds() + each)
     child.start()
@@ -224,8 +226,7 @@ def test_a_time_that_is_ahead_is_waited_for_whatever_happens_before(
     signals: SignalDescriptor, tmp_path: Path
 ) -> None:
     script = f"trap 'exit 5' TERM; echo $$ >{tmp_path}/pid; while :; do sleep 0.02; done"
-    argv = (SHELL, "-c", script)
-    child = Child(SHELL, argv, dict(os.environ), signals, ends_with_us=True)
+    child = new_child(signals, script)
     child.kill_at(boottime_seconds() + 1000)
     child.start()
     pids_in(tmp_path / "pid", 1)
@@ -248,8 +249,7 @@ def test_a_time_that_was_told_before_it_begins_counts_though_nobody_tells_more(
 def test_one_that_is_killed_before_it_begins_never_does(
     signals: SignalDescriptor, tmp_path: Path
 ) -> None:
-    argv = (SHELL, "-c", f"echo >{tmp_path}/begun; sleep 5")
-    child = Child(SHELL, argv, dict(os.environ), signals, ends_with_us=True)
+    child = new_child(signals, f"echo >{tmp_path}/begun; sleep 60")
     child.signal(signal.SIGKILL)
     child.kill_at(boottime_seconds() + 1000)
     child.start()
@@ -261,7 +261,7 @@ def test_one_that_is_killed_before_it_begins_never_does(
 def test_whoever_stops_the_processes_of_a_command_does_not_stop_whoever_stands_for_it(
     signals: SignalDescriptor, tmp_path: Path
 ) -> None:
-    child = child_of(signals, f"echo $$ >{tmp_path}/pid; exec sleep 5")
+    child = child_of(signals, f"echo $$ >{tmp_path}/pid; exec sleep 60")
     (command,) = pids_in(tmp_path / "pid", 1)
     eventually(lambda: os.getsid(child.pid) == child.pid)
     assert os.getsid(command) == os.getsid(0)
@@ -329,8 +329,7 @@ def test_a_command_does_not_begin_after_its_time(signals: SignalDescriptor, tmp_
     """Whoever starts it may have been stopped since it was known to hold the lease."""
     for number in range(10):
         begun = tmp_path / str(number)
-        argv = (SHELL, "-c", f"echo >{begun}; sleep 60")
-        child = Child(SHELL, argv, dict(os.environ), signals, ends_with_us=True)
+        child = new_child(signals, f"echo >{begun}; sleep 60")
         child.kill_at(boottime_seconds() - 1)
         child.start()
         assert child.reap() == Ending(None, signal.SIGKILL)
@@ -355,8 +354,7 @@ def test_a_command_that_is_stopped_can_be_continued(
 def test_one_that_is_continued_before_it_begins_begins(
     signals: SignalDescriptor, ahead: float | None
 ) -> None:
-    argv = (SHELL, "-c", "exit 3")
-    child = Child(SHELL, argv, dict(os.environ), signals, ends_with_us=True)
+    child = new_child(signals, "exit 3")
     child.kill_at(None if ahead is None else boottime_seconds() + ahead)
     child.signal(signal.SIGCONT)
     child.start()
