@@ -39,7 +39,7 @@ from tests.kit.loading import load_everything
 from tests.kit.losing import each_answer_lost
 from tests.kit.relay import Relay
 from tests.kit.sizes import EVERY_KILL
-from tests.kit.support import Cli
+from tests.kit.support import Cli, eventually
 
 TTL_SECONDS = 3.0
 COUNT = 3
@@ -165,6 +165,8 @@ class Sweep:
         for each in self.killed:
             with self._service(each.cli) as service:
                 PoolService(service).show()
+                # By the host's keeper, which may take longer than who waits elsewhere does.
+                eventually(functools.partial(_nobody_acquires, service), what=each.when)
                 for handle in service.handles.active():
                     assert handle.state == "held", (each.when, handle)
                     assert release(service, whole(handle)) == (), each.when
@@ -173,6 +175,10 @@ class Sweep:
         for name in self._namespace.lease_names():
             assert not self._namespace.lease(name)["spec"].get("holderIdentity"), name
         return longest
+
+
+def _nobody_acquires(service: Service) -> bool:
+    return all(handle.state != "acquiring" for handle in service.handles.active())
 
 
 @pytest.fixture
