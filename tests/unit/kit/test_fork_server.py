@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from leasectl.system.process import own_pid_namespace
 from tests.kit.support import Cli, Started, eventually
 
 
@@ -46,6 +47,8 @@ def test_their_keeper_is_forked_too_where_nobody_wants_a_program(cli: Cli, is_fo
     cli.forks_keeper = is_forked
     cli.ok("acquire", "-q", "-t", "T", "--release-after", "1h")
     (keeper,) = cli.keepers()
+    pipe = cli.state_dir / f"keeper.{own_pid_namespace()}"
+    eventually(pipe.exists, what="it has begun, and is what it becomes")
     words = Path(f"/proc/{keeper}/cmdline").read_bytes().split(b"\0")
     assert (b"leasectl.keeper" not in words) is is_forked
     assert os.readlink(f"/proc/{keeper}/cwd") == "/"
