@@ -76,8 +76,8 @@ def _heeded(
     """
     gone = frozenset(each.name for each in chosen) - {each.name for each in again}
     handle = service.current(target) if gone else None
-    held = frozenset() if handle is None else held_of(service.backend_of(handle), handle)
-    return gone & held if said == "keep" else gone - held
+    held = {} if handle is None else held_of(service.backend_of(handle), handle)
+    return gone & held.keys() if said == "keep" else gone - held.keys()
 
 
 def _end(service: Service, target: ReleaseTarget, asked: dict[str, Asked]) -> None:

@@ -65,15 +65,15 @@ def asked_of(service: Service, target: ReleaseTarget) -> tuple[Asked, ...]:
     marks = marks_in(tuple(noted.values()))
     gone = [name for name, seen in before.items() if name not in marks or marks[name].id != seen.id]
     was_ready = [name for name in gone if before[name].is_ready]
-    held = held_of(backend, handle) if was_ready else frozenset()
+    held = held_of(backend, handle) if was_ready else {}
     taken = [name for name in was_ready if name not in held]
+    over = [name for name in gone if name not in taken and not _says(held.get(name), before[name])]
     with service.state.transaction():
         current = service.current(target)
         if current is None:
             return ()
-        for name in gone:
-            if name not in taken:
-                uses.forget(current, name, before[name].id)
+        for name in over:
+            uses.forget(current, name, before[name].id)
         service.losses.note_gone(current, taken)
         current = service.current(target)
         found = () if current is None else _record(service, current, before, noted, marks)
@@ -110,15 +110,24 @@ def marks_in(notes: Sequence[Note]) -> dict[str, Mark]:
     return {name: mark for name, mark in found.items() if mark is not None}
 
 
-def held_of(backend: Backend, handle: Handle) -> frozenset[str]:
-    """What a handle really holds by now, whatever its record says."""
+def held_of(backend: Backend, handle: Handle) -> dict[str, str | None]:
+    """What a handle really holds by now, whatever its record says; with what is noted there."""
     claim_key = claim_key_of(handle)
-    return frozenset(
-        resource.name
+    return {
+        resource.name: resource.note
         for pool in backend.pools.pools(handle.type)
         for resource in pool.resources
         if resource.claim_key == claim_key and resource.lease is not None and not resource.ended
-    )
+    }
+
+
+def _says(note: str | None, seen: SeenMark) -> bool:
+    """Tell whether what is noted is that mark.
+
+    Of a claim that seemed to be over nothing was told as noted, and it may have been renewed since.
+    """
+    mark = None if note is None else parse_mark(note)
+    return mark is not None and mark.id == seen.id
 
 
 def _record(

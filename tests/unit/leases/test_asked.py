@@ -6,10 +6,13 @@ import pytest
 
 from leasectl.engines.local.notes import LocalNotes
 from leasectl.engines.notes import Note, NoteChange
+from leasectl.errors import NotAllowed
+from leasectl.leases.answer import answer
 from leasectl.leases.asked import asked_of, held_of, needs_answer
 from leasectl.leases.marks import Mark, MarkState, encode_mark
 from leasectl.leases.release import release
 from leasectl.leases.release_forced import release_by_force
+from leasectl.leases.use import use
 from leasectl.model import Request, whole
 from leasectl.state.uses import SeenMark, Uses
 from tests.kit.desk import Desk
@@ -125,9 +128,29 @@ def test_what_was_taken_by_force_is_not_held_though_it_is_kept_still(desk: Desk)
     desk.pool(3)
     handle, _ = desk.acquire(Request("T", 2, ttl_seconds=60.0)), desk.acquire()
     backend = desk.service.backend_of(handle)
-    assert held_of(backend, handle) == {"T--00", "T--01"}
+    assert held_of(backend, handle) == {"T--00": None, "T--01": None}
     release_by_force(desk.service, ["T--00"], reason="")
-    assert held_of(backend, handle) == {"T--01"}
+    assert held_of(backend, handle) == {"T--01": None}
+
+
+def test_what_seemed_over_and_has_been_renewed_since_is_ready_still(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As in Kubernetes, where a claim is over when nobody was seen to renew it for long enough."""
+    desk.pool(1)
+    handle = desk.acquire(Request("T", on_reclaim="answer"))
+    operator = Operator(desk.service.notes)
+    operator.mark(handle)
+    assert answer(desk.service, whole(handle), "ready") == ("T--00",)
+    with monkeypatch.context() as patch:
+        patch.setattr(LocalNotes, "of_claims", lambda notes, claim_key: ())
+        assert asked_of(desk.service, whole(handle)) == ()
+    with pytest.raises(NotAllowed, match="can't be used"):
+        use(desk.service, whole(handle), "T--00")
+    assert operator.free() == ("T--00",)
+    asked_of(desk.service, whole(handle))
+    record = desk.record(handle)
+    assert (record.state, record.lost) == ("released", False)
 
 
 def test_what_is_marked_is_answered_by_whoever_does_that_here() -> None:
