@@ -84,7 +84,12 @@ class ProxiedTransport:
     def _make(self, context: ssl.SSLContext | None) -> httpx.Client:
         verify = context or False  # False reads no file; what is trusted then isn't asked
         if self._proxy_url is None:
-            return httpx.Client(verify=verify, trust_env=True)
+            try:
+                return httpx.Client(verify=verify, trust_env=True)
+            except (ImportError, ValueError) as error:  # SOCKS, or a scheme that it doesn't know
+                why = str(error).partition(". ")[0]
+                text = f"no way by http_proxy or its like (LEASECTL_TRUST_ENV): {why}"
+                raise NoAnswer(text, sent=False) from error
         transport = httpx.HTTPTransport(
             verify=verify,
             trust_env=False,

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import re
 import socket
 
 from uvicorn.protocols.http.h11_impl import H11Protocol
@@ -29,6 +30,14 @@ _LOOKS = Backoff(first_seconds=0.001, longest_seconds=0.25)
 # An acknowledged answer counts as read when the client closes in good order, sends something, or
 # has not reset the connection for so long: whoever is killed with the answer unread resets it.
 _ALIVE_SECONDS = 0.25
+_ORIGIN = re.compile("https?://[^/]*", re.IGNORECASE)  # RFC 9112, 3.2.2
+
+
+def _leave_out_origin(scope: Any) -> None:
+    """Have a whole URL, as a client sends it that takes us for its proxy, be a path as ever."""
+    origin = _ORIGIN.match(scope.get("path", ""))
+    if origin is not None:
+        scope["path"] = scope["path"][origin.end() :] or "/"
 
 
 class ClientConnection(H11Protocol):
@@ -44,6 +53,7 @@ class ClientConnection(H11Protocol):
 
         async def app(scope: Any, receive: Any, send: Any) -> None:
             scope[SCOPE_KEY] = self
+            _leave_out_origin(scope)
             await inner(scope, receive, send)
 
         self.app = app

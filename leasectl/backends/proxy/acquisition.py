@@ -16,6 +16,7 @@ from leasectl.backends.proxy.protocol import (
     acquire_query,
     granted,
     heeds,
+    is_success,
     names_in,
     with_count,
     with_key,
@@ -34,9 +35,15 @@ from leasectl.text.printable import printable
 
 # How long a server may be away, or fail, from when it first did: so there is always a second try.
 CONNECT_SECONDS = 10.0
+# The last try is so long before it is over: the pause before it ends then.
+_LAST_TRY_SECONDS = 0.2
+_SHORTEST_PAUSE_SECONDS = 0.01
 # For so long Boskos keeps the place of who waited and went away, and grants it to nobody else:
 # --request-ttl. A server that heeds keys knows at once.
 GHOST_SECONDS = 30.0
+# Before what was lost is asked for again: who broke a connection has another at once, what stands
+# before a server that is being restarted answers for it (502) until it is there.
+_AFTER_LOSS_SECONDS = (0.3, 3.0)
 MOST_LOSSES = 3
 # Whoever gives up wants to end.
 UNDO_SECONDS = 0.3
@@ -129,8 +136,8 @@ class Acquisition:
                 lambda: self._try(until),
                 on=(NotSent, Refused),
                 backoff=_BACKOFF,
-                is_over=lambda pause: self._is_over(until, pause),
-                sleep=self._sleep,
+                is_over=lambda _: self._room(until) < _SHORTEST_PAUSE_SECONDS,
+                sleep=lambda seconds: self._rest(seconds, until),
                 note=self._note_failure,
             )
         except TimeOver:
@@ -168,9 +175,18 @@ class Acquisition:
     def pause(self, seconds: float) -> Steps[None]:
         yield Sleep(frozenset(), self._clock.elapsed() + seconds)
 
-    def _sleep(self, seconds: float) -> None:
+    def _rest(self, seconds: float, until: float | None) -> None:
+        """Pause, as far as that leaves time for one more try."""
+        seconds = min(seconds, max(0.0, self._room(until)))
         now = self._clock.elapsed
         sleep_through(self.pause(seconds), interrupts=self._patience.interrupts, now=now)
+
+    def _room(self, until: float | None) -> float:
+        """How long it may pause; negative where there is no time for another try."""
+        now = self._clock.elapsed()
+        if until is None:
+            until = (self._failing_since or now) + CONNECT_SECONDS
+        return until - _LAST_TRY_SECONDS - now
 
     def _try(self, until: float | None) -> str:
         try:
@@ -181,13 +197,6 @@ class Acquisition:
                 self._failing_since = self._clock.elapsed()
             self._failure = error
             raise
-
-    def _is_over(self, until: float | None, pause: float) -> bool:
-        again = self._clock.elapsed() + pause
-        if until is not None:
-            return again >= until
-        assert self._failing_since is not None
-        return again >= self._failing_since + CONNECT_SECONDS
 
     def _note_failure(self, failures: int, error: Exception) -> None:
         if failures == 1 and self._patience.report:
@@ -211,6 +220,7 @@ class Acquisition:
                 return self._name_in(answer)
             except Loss as loss:
                 self._note_loss(loss)
+                self._rest(_AFTER_LOSS_SECONDS[self._losses - 1], until)
 
     def _name_in(self, answer: Answer) -> str:
         if heeds(answer, self._key):
@@ -243,7 +253,7 @@ class Acquisition:
 
     def _take_late(self, answer: Answer | None) -> None:
         """Keep what was granted while we gave up: whoever has asked gives back what has arrived."""
-        names = names_in(answer) if answer is not None and answer.status == 200 else None
+        names = names_in(answer) if answer is not None and is_success(answer) else None
         for name in set(names or ()) - self._got:
             if not is_name(name) or self._journal.arrived(name) is None:
                 self._releases.give_back(name, self._key)

@@ -24,6 +24,8 @@ COUNT_IN_ALL = "Leasectl-Count"
 
 # What ci-operator's proxy says when its time for waiting is over; the first is what was seen.
 _WAITED_ENOUGH = ("resources not found", "context deadline exceeded")
+# A request that was right, at another time: what stands in between is busy, or has lost patience.
+_TOO_EARLY = (408, 425, 429)
 # What is said of a release of what isn't leased: by the proxy, and by Boskos behind it.
 _NOT_LEASED = ("no resource name", "statusCode 401", "statusCode 404")
 
@@ -48,6 +50,11 @@ def heeds(answer: Answer, key: str) -> bool:
     return answer.headers.get(IDEMPOTENCY_KEY.lower()) == key
 
 
+def is_success(answer: Answer) -> bool:
+    """Tell whether a request was carried out; one in between may say 203 of what it passes on."""
+    return 200 <= answer.status < 300
+
+
 def names_in(answer: Answer) -> list[str] | None:
     """The names that an answer says were granted; None when it says something else."""
     try:
@@ -67,11 +74,13 @@ def granted(url: str, answer: Answer) -> list[str]:
         NoLease: It has waited for as long as it does.
         Refused: Something else went wrong, and may go right the next time.
     """
-    if answer.status != 200:
+    if not is_success(answer):
         raise _why_not(url, answer)
     names = names_in(answer)
-    if not names:
+    if names is None:
         raise Loss(f"{url} answered something else than a name")
+    if not names:
+        raise Refused(f"{url} granted nothing, and doesn't say why")
     return names
 
 
@@ -84,7 +93,9 @@ def was_released(url: str, answer: Answer) -> bool:
     Raises:
         Refused: It is leased as before.
     """
-    if answer.status in (200, 204):
+    if is_success(answer):
+        if answer.text.strip():  # a page of something in between, which knows of no lease
+            raise Refused(f"{url} answered something else than that it was released")
         return True
     if any(words in answer.text for words in _NOT_LEASED):
         return False
@@ -100,7 +111,7 @@ def is_undone(url: str, answer: Answer, key: str) -> bool:
     """
     if answer.status == 400:
         return False  # it sees no sense in a release of no names, and never will
-    if answer.status not in (200, 204):
+    if not is_success(answer):
         raise Refused(words_of(url, answer))
     return heeds(answer, key)
 
@@ -109,6 +120,8 @@ def _why_not(url: str, answer: Answer) -> LeaseError:
     words = words_of(url, answer)
     if answer.status == 404:
         return NotFound(words)
+    if answer.status in _TOO_EARLY:
+        return Refused(words)
     if 400 <= answer.status < 500:
         return CanNeverBeMet(words)
     if any(each in answer.text for each in _WAITED_ENOUGH):

@@ -251,6 +251,16 @@ class TestLosses:
         proxy = Proxy(*[Loss("reset")] * 2, grant("T--00"))
         assert Try(proxy).take() == ["T--00"]
 
+    def test_what_stands_before_a_server_that_restarts_is_given_time(self) -> None:
+        acquisition = Try(Proxy(*[Loss("answered 502")] * 2, grant("T--00")))
+        acquisition.take()
+        assert acquisition.pauses == [0.3, 3.0]
+
+    def test_no_more_time_than_there_is(self) -> None:
+        acquisition = Try(Proxy(*[Loss("answered 502")] * 2, grant("T--00")), wait=1)
+        acquisition.take()
+        assert acquisition.pauses == pytest.approx([0.3, 0.5])
+
     @pytest.mark.parametrize(
         ("heeds", "lost", "unsettled"),
         [(True, 0, False), (False, 1, False), (BackendUnreachable("away"), 1, True)],
@@ -290,6 +300,10 @@ class TestLateAnswers:
     def test_what_was_granted_is_on_record(self) -> None:
         proxy, acquisition = self.late(grant("T--00"))
         assert (acquisition.journal.names, proxy.given_back) == (["T--00"], [])
+
+    def test_whatever_something_in_between_makes_of_it(self) -> None:
+        _, acquisition = self.late(grant("T--00")._replace(status=203))
+        assert acquisition.journal.names == ["T--00"]
 
     def test_what_cant_be_a_name_is_given_back_at_once(self) -> None:
         proxy, acquisition = self.late(grant("a b", "T--00"))
@@ -337,7 +351,7 @@ class TestAServerThatIsAway:
         acquisition = Try(Proxy(*[NotSent("refused")] * 100))
         with pytest.raises(NotSent):
             acquisition.take()
-        assert acquisition.pauses == [0.2, 0.4, 0.8, 1.6, 3.2]  # and with 5 more it would be 11.2
+        assert acquisition.pauses == pytest.approx([0.2, 0.4, 0.8, 1.6, 3.2, 3.6])  # to 9.8
 
     def test_with_a_deadline_pauses_are_five_seconds_at_last(
         self, chance: Callable[[float], None]
@@ -346,7 +360,9 @@ class TestAServerThatIsAway:
         acquisition = Try(Proxy(*[NotSent("refused")] * 100), wait=60)
         with pytest.raises(NotSent):
             acquisition.take()
-        assert acquisition.pauses == [0.2, 0.4, 0.8, 1.6, 3.2] + [5.0] * 10
+        assert acquisition.pauses == pytest.approx(
+            [0.2, 0.4, 0.8, 1.6, 3.2] + [5.0] * 10 + [3.6]  # to 59.8
+        )
 
     @pytest.mark.parametrize(("wait", "seconds"), [(None, 10.0), (60.0, 60.0)])
     def test_is_given_up_at_that_very_moment(

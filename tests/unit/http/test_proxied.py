@@ -31,6 +31,21 @@ def test_without_a_proxy_nothing_was_sent() -> None:
     assert (str(raised.value), raised.value.sent) == ("Connection refused", False)
 
 
+@pytest.mark.parametrize("proxy_url", ["socks5://127.0.0.1:1", "ftp://127.0.0.1:1"])
+def test_a_proxy_of_a_kind_that_nobody_knows_is_no_way_there(
+    monkeypatch: pytest.MonkeyPatch, proxy_url: str
+) -> None:
+    for name in ("no_proxy", "NO_PROXY"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("all_proxy", proxy_url)
+    client = Client(
+        clock=Clock(), heeds_environment=True, connect_seconds=1.0, longest_bytes=1 << 20
+    )
+    with client, pytest.raises(NoAnswer, match="no way by http_proxy or its like") as raised:
+        client.ask(Call("http://nowhere.invalid/"), seconds=20)
+    assert not raised.value.sent
+
+
 def test_a_proxy_that_hangs_up_may_have_passed_it_on(serve: StartPeculiar) -> None:
     def hang_up(connection: socket.socket) -> None:
         connection.shutdown(socket.SHUT_RDWR)

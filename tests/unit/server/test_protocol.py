@@ -78,6 +78,17 @@ def test_a_connection_is_used_for_many_requests(shared: Serving, pool: str) -> N
     assert held(shared.cli, pool) == []
 
 
+@pytest.mark.parametrize("origin", ["http://x", "HTTPS://user@x:8080"])
+def test_a_target_may_be_a_whole_url(shared: Serving, pool: str, origin: str) -> None:
+    with shared.connect() as client:
+        target = f"{origin}/lease/acquire?type={pool}"
+        client.socket.sendall(f"POST {target} HTTP/1.1\r\nHost: x\r\n\r\n".encode())
+        assert client.read_answer().names == [f"{pool}--00"]
+        client.socket.sendall(f"GET {origin} HTTP/1.1\r\nHost: x\r\n\r\n".encode())
+        assert client.read_answer().status == 200
+        client.release(f"{pool}--00")
+
+
 def test_n_leases_are_had_at_once_or_not_at_all(shared: Serving, pool: str) -> None:
     with shared.connect() as client:
         assert client.acquire(pool, 2).names == [f"{pool}--00", f"{pool}--01"]
