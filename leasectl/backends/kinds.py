@@ -48,6 +48,8 @@ class Kind(NamedTuple):
         examined_by: The module with the checks that `doctor` makes of it; None for none.
         located_by: The module that finds in the environment where its server is, or as whom we come
             to it, a `Locator`; None where its URLs and the usual settings say so.
+        placed_by: The module that tells where its leases are by a URL and the settings beside it,
+            a `PlaceSource`; None where the URL alone says that.
         is_cluster: Its URLs name a namespace in a cluster of Kubernetes, which has nodes.
     """
 
@@ -70,6 +72,7 @@ class Kind(NamedTuple):
     status_by: str | None = None
     examined_by: str | None = None
     located_by: str | None = None
+    placed_by: str | None = None
     is_cluster: bool = False
 
     @property
@@ -127,6 +130,7 @@ KINDS: tuple[Kind, ...] = (
         claim_server="leasectl.backends.kubernetes",
         examined_by="leasectl.doctor.kubernetes",
         located_by="leasectl.backends.kubernetes",
+        placed_by="leasectl.backends.kubernetes",
         is_cluster=True,
     ),
     Kind(

@@ -50,6 +50,14 @@ def locate(url: str, settings: Settings, environment: Mapping[str, str]) -> Sett
     return settings._replace(cluster=encode_choice(choice))
 
 
+def place(url: str, settings: Settings) -> str:
+    """As `PlaceSource` has it: a namespace in a cluster, by whichever context it was chosen."""
+    if settings.cluster is None:
+        return url
+    choice = _choice(settings)
+    return f"{choice.namespace} at {choice.server}"
+
+
 def open_backend(url: str, opening: Opening) -> Backend:
     """Open the pools in a namespace; nothing is asked of its cluster yet."""
     from leasectl.backends.pool.backend import PoolBackend

@@ -113,6 +113,13 @@ class Locator(Protocol):
         """Add to settings which server is meant; as `opening.located`."""
 
 
+class PlaceSource(Protocol):
+    """The module that a kind's row names for where leases are, which its URLs needn't say."""
+
+    def place(self, url: str, settings: Settings) -> str:
+        """Where they are; as `places.place_of`."""
+
+
 class StatusServer(Protocol):
     """The module that a kind's row names for what its server tells of the pools behind it."""
 

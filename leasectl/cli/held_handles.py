@@ -54,7 +54,7 @@ def held_handles(service: Service, path: str, done: str) -> list[Handle]:
     if record is not None:
         return [record]
     names = read_names(path)
-    holders = [service.handles.holding(name, prefer=service.backend_url) for name in names]
+    holders = [service.handles.holding(name, prefer=service.is_here) for name in names]
     found = {holder.id: holder for holder in holders if holder is not None}
     if names and not found:
         raise no_handle_of_ours(path, service, done)

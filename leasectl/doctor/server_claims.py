@@ -35,7 +35,7 @@ def agreement(
     gone = [
         handle
         for claim_key, handle in handles.items()
-        if handle.backend == service.backend_url
+        if service.is_here(handle)
         and handle.leases
         and not handle.waiter
         and claim_key not in there

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 # Why a ticket was given up, where its waiter didn't do so itself.
 WITHDRAWN = "released while it waited"
 WAITER_DIED = "its process ended"
+NOT_ANSWERED = "its server didn't answer"
 POOL_DELETED = "the pool was deleted"
 
 _GOT = "got a lease of "
@@ -37,6 +38,11 @@ def is_got_instead(reason: str) -> bool:
 def why_withdrawn(by: ReleasedBy) -> str:
     """Why a request was taken out of the queue, by who or what did that."""
     return WAITER_DIED if by == "guard" else WITHDRAWN
+
+
+def why_left(by: ReleasedBy) -> str:
+    """Why a request was left in the queue whose handle waits no more, by who takes it away now."""
+    return WAITER_DIED if by in ("guard", "run") else NOT_ANSWERED
 
 
 def pool_made(count: int, settings: PoolSettings) -> str:

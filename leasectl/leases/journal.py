@@ -144,8 +144,9 @@ class RecordJournal:
         Its release was carried out and the answer lost, or the server has lost the lease. Were the
         record left alone, the next try to release it would hit the new grant.
         """
-        other = self._handles.holding(name, prefer=self.handle.backend)
-        if other is not None and other.backend == self.handle.backend:
+        backend = self.handle.backend
+        other = self._handles.holding(name, prefer=lambda each: each.backend == backend)
+        if other is not None and other.backend == backend:
             if self._events:
                 self._events.lost(other, [name], reason="its server granted it anew")
             self._handles.drop(other, [name], now=self._clock.elapsed(), lost=True)

@@ -69,7 +69,7 @@ class Losses:
         from leasectl.state import shared_leases
 
         def is_held(name: str) -> bool:
-            holder = self._handles.holding(name)
+            holder = self._handles.holding(name, prefer=lambda _: True)
             return holder is not None and holder.shared_dir == shared_dir
 
         with contextlib.suppress(LeaseError):  # it is known then to be out of date

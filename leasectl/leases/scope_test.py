@@ -44,7 +44,7 @@ def unlist_stale(service: Service, names: Collection[str]) -> None:
 
 def _take_out(service: Service, shared_dir: str, names: Collection[str]) -> None:
     def is_held(name: str) -> bool:
-        holder = service.handles.holding(name, prefer=service.backend_url)
+        holder = service.handles.holding(name, prefer=service.is_here)
         return holder is not None and holder.shared_dir == shared_dir
 
     shared_leases.remove(shared_dir, names, unless=is_held)

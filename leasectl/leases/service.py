@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
 
 from leasectl.backends.contract import Backend
+from leasectl.backends.kinds import kind_of_handle
 from leasectl.backends.opening import open_backend
 from leasectl.leases.caller import Caller
 from leasectl.leases.losses import Losses
@@ -119,6 +120,19 @@ class Service:
     def backend_of(self, handle: Handle) -> Backend:
         """The backend that a handle's leases come from, whichever is chosen now."""
         return self.backend_at(handle.backend, handle.settings)
+
+    def is_here(self, handle: Handle) -> bool:
+        """Tell whether a handle's leases are where the chosen backend has its own.
+
+        Raises:
+            CorruptState: Its record doesn't say so in any way that is known.
+        """
+        if kind_of_handle(handle).placed_by is None:
+            return handle.backend == self.backend_url
+        from leasectl.backends.places import place_of
+
+        place = place_of(handle.backend, handle.settings)
+        return place == place_of(self.backend_url, self.settings)
 
     def warn(self, line: str) -> None:
         """Tell people what they should know of although it goes on."""

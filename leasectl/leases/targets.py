@@ -134,8 +134,8 @@ class Targets:
         held: list[tuple[Handle, str]] = []
         unheld = []
         for name in dict.fromkeys(names):
-            handle = self._handles.holding(name, prefer=self._service.backend_url)
-            if only_here and handle is not None and handle.backend != self._service.backend_url:
+            handle = self._handles.holding(name, prefer=self._service.is_here)
+            if only_here and handle is not None and not self._service.is_here(handle):
                 handle = None
             if handle is None:
                 self._require_resource(name)
@@ -159,7 +159,7 @@ class Targets:
         unheld: list[str] = []
         unknown: list[str] = []
         for name in dict.fromkeys(shared_leases.listed(shared_dir)):
-            handle = self._handles.holding(name, prefer=self._service.backend_url)
+            handle = self._handles.holding(name, prefer=self._service.is_here)
             if handle is None:
                 (unheld if self._may_be_released(name) else unknown).append(name)
             elif handle.shared_dir == shared_dir:

@@ -162,8 +162,8 @@ def join_again(
         NotFound, NotAllowed: As `join`.
         LeaseLost: The lease is gone.
     """
-    handle = service.handles.holding(name, prefer=service.backend_url)
-    if handle is None or handle.backend != service.backend_url:
+    handle = service.handles.holding(name, prefer=service.is_here)
+    if handle is None or not service.is_here(handle):
         return None
     if not handle.joined or handle.waiter is not None:
         return None

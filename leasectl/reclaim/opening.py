@@ -44,7 +44,7 @@ def _find_what_was_taken(service: Service) -> None:
     ready = (each.target for each in Uses(service.state).all_seen() if each.mark.is_ready)
     for target in {each.handle_id: each for each in ready}.values():
         handle = service.current(target)
-        if handle is None or handle.backend != service.backend_url:
+        if handle is None or not service.is_here(handle):
             continue
         if kind_of_handle(handle).remote:
             asked_of(service, target)

@@ -48,7 +48,7 @@ def release_one(service: Service, name: str, key: str | None) -> None:
     if not is_name(name):  # what no database could be asked for, too
         raise NotFound(f"no resource name {name}")
     with service.atomic():
-        handle = service.handles.holding(name, prefer=service.backend_url)
+        handle = service.handles.holding(name, prefer=service.is_here)
         if handle is None or not _may_release(service, handle, key):
             raise NotFound(f"no resource name {name}")
         release(service, ReleaseTarget(handle.id, handle.acquisition, (name,)))
@@ -59,7 +59,7 @@ def release_one(service: Service, name: str, key: str | None) -> None:
 
 
 def _may_release(service: Service, handle: Handle, key: str | None) -> bool:
-    if handle.backend != service.backend_url or not handle.served:
+    if not handle.served or not service.is_here(handle):
         return False
     if handle.state != "held" or handle.waiter == this_process():
         return False  # no answer has named it yet

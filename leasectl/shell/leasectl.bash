@@ -52,7 +52,10 @@ if \builtin shopt -q expand_aliases; then _LEASE__ALIASES=(on) && \builtin shopt
 #     and lets the signal end the shell;
 #   - the script's TERM handler says `trap - EXIT; exit`, as many do: handlers that were there when
 #     the layer was put on are wrapped, and while one runs, `trap` is a function that puts the layer
-#     back on.
+#     back on;
+#   - that handler says `trap - TERM; kill -TERM $$`, and was set before any trap on EXIT was: Bash then
+#     gives TERM back what it was before, which is to die of it without the EXIT trap. So in a handler
+#     TERM and HUP get one of ours instead of none: it exits, and the signal ends the EXIT trap.
 # Beyond reach are, in the script's own handlers: `builtin exit`, `exec`, `kill -9 $$`, ${x:?}, an
 # unset variable under `set -u`, a syntax error; in posix mode `exit` and `trap` (a function can't
 # stand in for a special builtin there); two signals at the same instant; an ERR trap that ends the
@@ -290,14 +293,14 @@ _lease__trap_hold() { # <options>
   [[ $- != *T* ]] || { local - && builtin set +T; }
   local _lease__handlers=()
   _lease__trap_parse
-  [ "${_LEASE__OWNER-}" != "$BASHPID" ] || _lease__trap_hold_signals
+  [ "${_LEASE__OWNER-}" != "$BASHPID" ] || _lease__trap_hold_signals 1 2 15
   _LEASE__ERR=("${_lease__handlers[100]-}" "$1" "${#FUNCNAME[@]}")
 }
 
 # Takes the caller's _lease__handlers.
-_lease__trap_hold_signals() {
+_lease__trap_hold_signals() { # <signal number>...
   local _lease__number _lease__body
-  for _lease__number in 1 2 15; do
+  for _lease__number; do
     [[ ! ${_lease__handlers[_lease__number]+set} ]] || continue
     _LEASE__EARLIER[_lease__number]='' _LEASE__HANDLED[_lease__number]=''
     _lease__trap_body "$_lease__number"
@@ -334,9 +337,11 @@ _lease__trap_restore() {
   local _lease__handlers=()
   if ((${_LEASE__ACTIVE[0]-0})); then
     _lease__trap_read 1 2 15
-    _lease__trap_hold_signals
+    _lease__trap_hold_signals 1 2 15
   else
     _lease__trap_arm
+    _lease__trap_read 1 15
+    _lease__trap_hold_signals 1 15
   fi
 }
 
@@ -377,6 +382,10 @@ _lease__trap_leave() { # <signal number>
     _LEASE__LATE=("$1")
     ((${#_LEASE__BEGINNING[@]})) || _lease__trap_finish
     return 0
+  fi
+  if (($1 == 1 || $1 == 15)); then
+    _LEASE__LATE=("$1")
+    builtin exit "$((128 + $1))"
   fi
   builtin trap - "$1"
   builtin kill "-$1" "$BASHPID"

@@ -18,6 +18,7 @@ from leasectl.state.timers import RELEASE_AT, Timers
 from leasectl.system.process import is_dead
 from leasectl.text.naming import is_name
 from leasectl.text.printable import printable
+from leasectl.typed.hints import Callable
 
 _SELECT = f"SELECT {handle_rows.HANDLE_COLUMNS}, {RELEASE_AT} FROM handle"
 _TELLS = (
@@ -111,15 +112,14 @@ class Handles:
         )
         return [row["type"] for row in rows]
 
-    def holding(self, name: str, *, prefer: str = "") -> Handle | None:
+    def holding(self, name: str, *, prefer: Callable[[Handle], bool]) -> Handle | None:
         """The handle that holds a resource.
 
-        Where `leasectl serve` and its clients share a state directory there are two: one for each
-        side of the connection. Then it is the one of the preferred backend; adopted ones come last.
+        There may be one at each of several backends, and where `leasectl serve` and its clients
+        share a state directory at both ends. Then it is a preferred one; adopted ones come last.
         """
-        where = "WHERE id IN (SELECT handle FROM lease WHERE name = ?)"
-        order = "ORDER BY adopted_claim IS NOT NULL, backend <> ?"
-        return next(iter(self._select(f"{where} {order}", name, prefer)), None)
+        found = self._select("WHERE id IN (SELECT handle FROM lease WHERE name = ?)", name)
+        return min(found, key=lambda h: (h.adopted_claim is not None, not prefer(h)), default=None)
 
     def create(self, handle: Handle, *, remote: bool, now: float | None = None) -> None:
         """Record a new request.

@@ -144,6 +144,26 @@ done
   done
 }
 
+# Bash alone runs no EXIT trap then, not even the script's.
+@test "handlers that were there before any trap on EXIT, and kill the script by the same signal" {
+  local signal kill handler body
+  for signal in TERM HUP; do
+    kill="kill -$signal \$\$"
+    for handler in "trap 'trap - $signal; $kill' $signal" \
+      "c() { trap - $signal EXIT; $kill; }; trap c $signal EXIT" \
+      "c() { trap - EXIT $signal; $kill; }; trap c EXIT $signal" \
+      "trap 'trap - $signal; $kill' $signal; trap 'true' EXIT"; do
+      for body in "$kill; sleep 5" "sleep 5 & $kill; wait" "{ sleep 0.2; $kill; } & sleep 0.5; :"; do
+        script_with "$handler" "add; $body"
+        : >"$ADDED"
+        ADD_ON=yes run report_end bash -e -u script
+        assert_output "signal $signal"
+        assert_equal "$handler: $(line_count "$ADDED")" "$handler: 1"
+      done
+    done
+  done
+}
+
 @test "handlers that take the EXIT trap off and then fail" {
   script_with 'trap '\''trap - EXIT; printf "term\n" >>"$LOG"; false; printf "not reached\n" >>"$LOG"'\'' TERM' 'add; kill -TERM $$; exit 3'
   assert_only_added -e

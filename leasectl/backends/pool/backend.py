@@ -85,7 +85,9 @@ class PoolBackend:
         if names:
             return self._engine.free(claim_key, names, by=by)
         if self.remote:
-            self._engine.withdraw(claim_key)
+            from leasectl.engines.event_words import why_left
+
+            self._engine.withdraw(claim_key, why_left(by))
         return self._engine.free(claim_key, by=by)
 
     def renew(

@@ -171,15 +171,18 @@ class PoolTurn:
                     raise
 
     def _queue_again(self) -> None:
-        """Put another ticket, as the store took this one for a dead process's: it didn't run."""
+        """Put another ticket, as the store took this one for a dead process's.
+
+        It didn't run, or the store itself was away for so long.
+        """
         now = self._clock.elapsed()
         if self._is_over(now):
             raise self._no_lease(self._waiter.standing(), waited=now - self._start)
         self._patience.warn(
-            "this process didn't run for so long that its place in the queue is gone; it waits on, "
-            "at the end"
+            "its place in the queue is gone, as it wasn't renewed in time: this process didn't "
+            "run, or its server didn't answer; it waits on, at the end"
         )
-        self._waiter.dequeue("its process didn't run for too long; it queues again")
+        self._waiter.dequeue("its place wasn't renewed in time; it queues again")
         self._waiter.close()
         self._waiter = self._new_waiter()
         with self._engine.atomic():

@@ -10,7 +10,8 @@ def output_width() -> int | None:
 
     COLUMNS holds for a pipe as well: watch(1) and the like set it for what they show.
     """
-    if os.environ.get("COLUMNS", "").isdecimal() or os.isatty(1):
+    columns = os.environ.get("COLUMNS", "")
+    if (columns.isdecimal() and int(columns)) or os.isatty(1):  # 0 says nothing
         import shutil
 
         return max(1, shutil.get_terminal_size().columns)

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from leasectl.backends.kinds import kind_of
 from leasectl.backends.opening import located
+from leasectl.backends.places import place_of
 from leasectl.errors import FileUnreadable
 from leasectl.http.settings import Settings, encode_settings, parse_settings
-from tests.kit.kubernetes.namespaces import Namespace
+from tests.kit.kubernetes.namespaces import Namespace, new_namespace
+from tests.kit.kubernetes.servers import Kubernetes
 from tests.kit.support import Cli, eventually
 
 pytestmark = pytest.mark.once  # servers are there on one Python only: see scripts/test
@@ -33,6 +36,55 @@ def test_which_cluster_is_found_in_the_environment_and_recorded(kubeconfig: Path
     assert parse_settings(encode_settings(found)) == found
     with pytest.raises(FileUnreadable, match="LEASECTL_KUBECONFIG"):
         located(URL, Settings(), {"LEASECTL_KUBECONFIG": "/nonexistent"})
+
+
+def test_a_place_is_a_namespace_whichever_words_name_it(kubeconfig: Path) -> None:
+    def place(url: str) -> str:
+        found = located(url, Settings(), {"LEASECTL_KUBECONFIG": str(kubeconfig)})
+        return place_of(url, encode_settings(found))
+
+    namespace = json.loads(kubeconfig.read_text())["contexts"][0]["context"]["namespace"]
+    assert place(URL) == place(f"{URL}{namespace}")
+    assert place(URL) == place(f"{URL}?kubeconfig={kubeconfig}")
+    assert place(URL) != place(f"{URL}another")
+    assert place_of(URL, "") == URL  # as of a version that recorded none
+    assert place_of("etcd://h:1", "") == "etcd://h:1"
+
+
+class TestTwoNamespacesByOneName:
+    """As where ``KUBECONFIG`` changes under a step: the same words mean another place then."""
+
+    @pytest.fixture
+    def elsewhere(self, kubernetes: Kubernetes, tmp_path: Path) -> Iterator[Path]:
+        """The kubeconfig of another namespace, in which a pool has the same name."""
+        with new_namespace(kubernetes) as namespace:
+            yield namespace.account.kubeconfig(tmp_path / "elsewhere")
+
+    @pytest.fixture
+    def both(self, cluster: Cli, elsewhere: Path) -> Cli:
+        for env in ({}, {"LEASECTL_KUBECONFIG": str(elsewhere)}):
+            cluster.ok("pool", "create", "T", "--names", "a", **env)
+        return cluster
+
+    def test_a_name_is_released_where_it_was_addressed(self, both: Cli, elsewhere: Path) -> None:
+        there = {"LEASECTL_KUBECONFIG": str(elsewhere)}
+        here = both.ok("acquire", "-q", "-t", "T").strip()
+        refused = both("release", "--backend", URL, "--names", "a", **there)
+        assert (refused.code, refused.out) == (0, "")  # nobody has it there
+        assert both.ok("cat", here).strip() == "a"
+        for _ in range(3):  # whichever of the ids comes first
+            other = both.ok("acquire", "-q", "-t", "T", **there).strip()
+            assert both.ok("release", "--names", "a", **there).strip() == "a"
+            assert both.ok("cat", other).strip() == ""
+            assert both.ok("cat", here).strip() == "a"
+        assert both.ok("release", "--names", "a").strip() == "a"
+
+    def test_what_is_held_in_one_is_not_lost_in_the_other(self, both: Cli, elsewhere: Path) -> None:
+        there = {"LEASECTL_KUBECONFIG": str(elsewhere)}
+        here = both.ok("acquire", "-q", "-t", "T").strip()
+        examined = both("doctor", **there)
+        assert "lost" not in examined.out, examined.out
+        assert both.ok("release", "--handle", here).strip() == "a"
 
 
 def test_other_backends_look_for_none() -> None:

@@ -28,6 +28,16 @@ def pools(cli: Cli) -> Cli:
     return cli
 
 
+def test_who_deletes_a_pool_hears_what_does_not_move_there_any_more(pools: Cli) -> None:
+    handle = pools.ok("acquire", "-q", "-t", "A", "--name", "a-1").strip()
+    pools.ok("pool", "move", "--names", "a-1", "--to", "B", "--when-free")
+    deleted = pools("pool", "delete", "B", "-q")
+    said = "leasectl: what was to move there with its release stays where it is: a-1\n"
+    assert (deleted.code, deleted.err) == (0, said)
+    pools.ok("release", "--handle", handle)
+    assert names(pools, "A") == ["a-1", "a-2"]
+
+
 def check_that_what_is_held_back_is_told_of(cli: Cli) -> None:
     cli.ok("pool", "set", "B", "--default", "--grace", "1h")
     cli.ok("pool", "add", "B", "--names", "n")

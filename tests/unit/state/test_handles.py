@@ -238,8 +238,8 @@ class TestRecords:
 
     def test_who_holds_a_name_is_found(self, state: State, handles: Handles) -> None:
         handle = held(state, handles, a_handle(), a_lease())
-        assert handles.holding("T--00") == handle
-        assert handles.holding("T--01") is None
+        assert handles.holding("T--00", prefer=lambda _: False) == handle
+        assert handles.holding("T--01", prefer=lambda _: True) is None
 
     @pytest.mark.parametrize("preferred", ["local:", "http://x"])
     def test_of_both_sides_of_a_connection_the_one_that_is_preferred_holds_a_name(
@@ -249,7 +249,7 @@ class TestRecords:
             url: held(state, handles, a_handle(f"T-{number}", backend=url), a_lease())
             for number, url in enumerate(["http://x", "local:"])
         }
-        found = handles.holding("T--00", prefer=preferred)
+        found = handles.holding("T--00", prefer=lambda each: each.backend == preferred)
         assert found is not None
         assert found.id == both[preferred].id
 

@@ -1,0 +1,29 @@
+"""Where the leases of a backend are, in whichever words that was said."""
+
+from __future__ import annotations
+
+import importlib
+
+from leasectl.backends.kinds import kind_of
+from leasectl.http.settings import parse_settings
+from leasectl.typed.hints import TYPE_CHECKING, cast
+
+if TYPE_CHECKING:
+    from leasectl.backends.servers import PlaceSource
+
+
+def place_of(url: str, settings: str) -> str:
+    """Where leases are: the same for all words that mean the same place, and for no others.
+
+    Args:
+        url: Of a backend there is.
+        settings: How to talk to it, as `encode_settings` wrote it.
+
+    Raises:
+        CorruptState: They can't be read.
+    """
+    module = kind_of(url).placed_by
+    if module is None:
+        return url
+    source = cast("PlaceSource", importlib.import_module(module))
+    return source.place(url, parse_settings(settings))
