@@ -99,7 +99,12 @@ def was_released(url: str, answer: Answer) -> bool:
         return True
     if any(words in answer.text for words in _NOT_LEASED):
         return False
-    raise Refused(words_of(url, answer))
+    raise Refused(why_kept(url, answer))
+
+
+def why_kept(url: str, answer: Answer) -> str:
+    """What a server says of a name that it hasn't released, without which others it has."""
+    return words_of(url, answer._replace(text=answer.text.partition("\nReleased:")[0]))
 
 
 def is_undone(url: str, answer: Answer, key: str) -> bool:

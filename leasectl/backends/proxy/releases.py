@@ -9,10 +9,11 @@ from leasectl.backends.proxy.protocol import (
     RELEASE,
     is_undone,
     was_released,
+    why_kept,
     with_key,
 )
 from leasectl.backends.release_tries import ReleaseTries, SendRelease
-from leasectl.backends.unanswered import Refused, words_of
+from leasectl.backends.unanswered import Refused
 from leasectl.errors import AccessRefused, BackendUnreachable
 from leasectl.system.clock import Clock
 from leasectl.text.printable import printable
@@ -88,7 +89,7 @@ class Releases:
             )
             if was_released(self._url, answer):
                 return None
-            return _remark(name, words_of(self._url, answer), failures)
+            return _remark(name, why_kept(self._url, answer), failures)
 
         return send
 
