@@ -153,7 +153,7 @@ done
       "c() { trap - $signal EXIT; $kill; }; trap c $signal EXIT" \
       "c() { trap - EXIT $signal; $kill; }; trap c EXIT $signal" \
       "trap 'trap - $signal; $kill' $signal; trap 'true' EXIT"; do
-      for body in "$kill; sleep 5" "sleep 5 & $kill; wait" "{ sleep 0.2; $kill; } & sleep 0.5; :"; do
+      for body in "$kill; sleep 5" "sleep 5 & $kill; wait" "{ sleep 0.2; $kill; } & while sleep 0.05; do :; done"; do
         script_with "$handler" "add; $body"
         : >"$ADDED"
         ADD_ON=yes run report_end bash -e -u script
