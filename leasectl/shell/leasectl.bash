@@ -54,8 +54,9 @@ if \builtin shopt -q expand_aliases; then _LEASE__ALIASES=(on) && \builtin shopt
 #     the layer was put on are wrapped, and while one runs, `trap` is a function that puts the layer
 #     back on;
 #   - that handler says `trap - TERM; kill -TERM $$`, and was set before any trap on EXIT was: Bash then
-#     gives TERM back what it was before, which is to die of it without the EXIT trap. So in a handler
-#     TERM and HUP get one of ours instead of none: it exits, and the signal ends the EXIT trap.
+#     gives TERM back what it was before, which is to die of it without the EXIT trap. So while a
+#     handler runs, TERM and HUP have one of ours instead of none: it exits, and the signal ends the
+#     EXIT trap. For who comes by `builtin trap`, a trap on EXIT is set and taken off at the end of this.
 # Beyond reach are, in the script's own handlers: `builtin exit`, `exec`, `kill -9 $$`, ${x:?}, an
 # unset variable under `set -u`, a syntax error; in posix mode `exit` and `trap` (a function can't
 # stand in for a special builtin there); two signals at the same instant; an ERR trap that ends the
@@ -75,6 +76,7 @@ if \builtin shopt -q expand_aliases; then _LEASE__ALIASES=(on) && \builtin shopt
 #   _LEASE__NEXT      which of _LEASE__COMMANDS it runs next
 #   _LEASE__STANDS_IN whether the function `trap` is ours
 #   _LEASE__BEGINNING whether the EXIT trap hasn't come to the script's own handler yet
+#   _LEASE__HELD      the signals that have a trap of ours for as long as a handler runs
 #   _LEASE__LATE      the signal that ends the shell when the EXIT trap is through
 #   _LEASE__PRINTED   what `trap -p` printed
 #   _LEASE__ERR       the script's ERR trap, whether its functions inherit it, and how deep they were
@@ -138,7 +140,7 @@ _lease__trap_adopt() {
   # A subshell still shows its parent's traps, which won't run in it; any change makes it forget them.
   [ "$$" = "$BASHPID" ] || builtin trap - KILL
   _LEASE__COMMANDS=() _LEASE__EARLIER=() _LEASE__HANDLED=() _LEASE__ACTIVE=()
-  _LEASE__STATUS=() _LEASE__NEXT=() _LEASE__ERR=() _LEASE__STANDS_IN=()
+  _LEASE__STATUS=() _LEASE__NEXT=() _LEASE__ERR=() _LEASE__STANDS_IN=() _LEASE__HELD=()
   _LEASE__PRINTED=() _LEASE__BEGINNING=() _LEASE__LATE=() _LEASE__RETURNS=()
   _LEASE__PENDING=() _LEASE__PID=() _LEASE__GOT=() _LEASE__LINE=() _LEASE__FIFO=()
   _LEASE__OWNER=("$BASHPID")
@@ -293,14 +295,14 @@ _lease__trap_hold() { # <options>
   [[ $- != *T* ]] || { local - && builtin set +T; }
   local _lease__handlers=()
   _lease__trap_parse
-  [ "${_LEASE__OWNER-}" != "$BASHPID" ] || _lease__trap_hold_signals 1 2 15
+  [ "${_LEASE__OWNER-}" != "$BASHPID" ] || _lease__trap_hold_signals
   _LEASE__ERR=("${_lease__handlers[100]-}" "$1" "${#FUNCNAME[@]}")
 }
 
 # Takes the caller's _lease__handlers.
-_lease__trap_hold_signals() { # <signal number>...
+_lease__trap_hold_signals() {
   local _lease__number _lease__body
-  for _lease__number; do
+  for _lease__number in 1 2 15; do
     [[ ! ${_lease__handlers[_lease__number]+set} ]] || continue
     _LEASE__EARLIER[_lease__number]='' _LEASE__HANDLED[_lease__number]=''
     _lease__trap_body "$_lease__number"
@@ -334,15 +336,36 @@ _lease__trap_stand_in() { # <signal number>
 
 # Called when one of the script's handlers has changed the traps.
 _lease__trap_restore() {
-  local _lease__handlers=()
+  local _lease__number _lease__handlers=()
   if ((${_LEASE__ACTIVE[0]-0})); then
     _lease__trap_read 1 2 15
-    _lease__trap_hold_signals 1 2 15
+    _lease__trap_hold_signals
   else
     _lease__trap_arm
     _lease__trap_read 1 15
-    _lease__trap_hold_signals 1 15
+    for _lease__number in 1 15; do
+      [[ ! ${_lease__handlers[_lease__number]+set} ]] || continue
+      _LEASE__HELD[_lease__number]="_lease__trap_die $_lease__number"
+      builtin trap -- "${_LEASE__HELD[_lease__number]}" "$_lease__number" || :
+    done
   fi
+}
+
+# The handler has ended, and the shell hasn't: what has no trap is as it is without us.
+_lease__trap_let_go() {
+  local _lease__number _lease__handlers=()
+  _lease__trap_read "${!_LEASE__HELD[@]}"
+  for _lease__number in "${!_LEASE__HELD[@]}"; do
+    [ "${_lease__handlers[_lease__number]-}" != "${_LEASE__HELD[_lease__number]}" ] || builtin trap - "$_lease__number"
+  done
+  _LEASE__HELD=()
+}
+
+# A signal that one of the script's handlers has left without a trap.
+_lease__trap_die() { # <signal number>
+  [[ $- != *T* ]] || { local - && builtin set +T; }
+  _LEASE__LATE=("$1")
+  builtin exit "$((128 + $1))"
 }
 
 # Returns the status that the earlier handler must see as $?.
@@ -372,6 +395,7 @@ _lease__trap_leave() { # <signal number>
       builtin unset -f trap
       _LEASE__STANDS_IN=()
     fi
+    ((${#_LEASE__ACTIVE[@]} || ${#_LEASE__HELD[@]} == 0)) || _lease__trap_let_go
   fi
   (($1)) && [ -z "${_LEASE__HANDLED[$1]-}" ] || return 0
   if ((${_LEASE__ACTIVE[0]-0})); then
@@ -382,10 +406,6 @@ _lease__trap_leave() { # <signal number>
     _LEASE__LATE=("$1")
     ((${#_LEASE__BEGINNING[@]})) || _lease__trap_finish
     return 0
-  fi
-  if (($1 == 1 || $1 == 15)); then
-    _LEASE__LATE=("$1")
-    builtin exit "$((128 + $1))"
   fi
   builtin trap - "$1"
   builtin kill "-$1" "$BASHPID"
@@ -1097,7 +1117,7 @@ builtin export -f _lease__complain lease__trap lease__untrap \
   _lease__trap_arm _lease__trap_disarm _lease__trap_read \
   _lease__trap_parse _lease__trap_body _lease__trap_saw \
   _lease__trap_hold _lease__trap_hold_signals _lease__trap_stand_in \
-  _lease__trap_restore _lease__trap_enter _lease__trap_leave \
+  _lease__trap_restore _lease__trap_let_go _lease__trap_die _lease__trap_enter _lease__trap_leave \
   _lease__trap_finish _lease__trap_exit _lease__trap_run \
   _lease__status _lease__err_enter _lease__err_leave _lease__trap_return _lease__trap_look_for_return \
   lease__acquire lease__reacquire lease__release \
@@ -1110,5 +1130,7 @@ builtin export -f _lease__complain lease__trap lease__untrap \
   _lease__open_pipe _lease__script_is_gone _lease__stop_waiting \
   _lease__give_up _lease__interrupted _lease__listen _lease__hear \
   _lease__forget
+
+if [[ ! $(\builtin trap -p EXIT) ]]; then builtin trap : EXIT && builtin trap - EXIT; fi
 
 if [[ ${_LEASE__ALIASES-} ]]; then builtin unset _LEASE__ALIASES && builtin shopt -s expand_aliases; fi

@@ -164,6 +164,17 @@ done
   done
 }
 
+@test "a handler that takes its trap off and lets the script survive" {
+  local -i since
+  script_with 'c() { trap - TERM; printf "survived\n" >>"$LOG"; }; trap c TERM' 'add; kill -TERM $$; trap -p TERM HUP; printf "on\n"; exit 3'
+  assert_only_added
+  assert_only_added -e -u -o pipefail
+  script_with 'trap : EXIT; c() { trap - TERM; }; trap c TERM' 'add; kill -TERM $$; { sleep 0.2; kill -TERM $$; } >/dev/null & sleep 30 >/dev/null; exit 3'
+  since=$SECONDS
+  assert_only_added
+  ((SECONDS - since < 30)) # it doesn't wait for the command, as it doesn't without the layer
+}
+
 @test "handlers that take the EXIT trap off and then fail" {
   script_with 'trap '\''trap - EXIT; printf "term\n" >>"$LOG"; false; printf "not reached\n" >>"$LOG"'\'' TERM' 'add; kill -TERM $$; exit 3'
   assert_only_added -e
