@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+from functools import lru_cache
 
 from leasectl.backends.kinds import kind_of
 from leasectl.http.settings import parse_settings
@@ -12,6 +13,7 @@ if TYPE_CHECKING:
     from leasectl.backends.servers import PlaceSource
 
 
+@lru_cache(maxsize=64)  # thousands of handles may be at few
 def place_of(url: str, settings: str) -> str:
     """Where leases are: the same for all words that mean the same place, and for no others.
 

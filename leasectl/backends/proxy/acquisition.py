@@ -44,7 +44,7 @@ GHOST_SECONDS = 30.0
 # Before what was lost is asked for again: who broke a connection has another at once, what stands
 # before a server that is being restarted answers for it (502) until it is there.
 _AFTER_LOSS_SECONDS = (0.3, 3.0)
-MOST_LOSSES = 3
+MOST_LOSSES = len(_AFTER_LOSS_SECONDS) + 1
 # Whoever gives up wants to end.
 UNDO_SECONDS = 0.3
 # The server doesn't say that it makes a request wait; one that takes this long does.
@@ -185,7 +185,8 @@ class Acquisition:
         """How long it may pause; negative where there is no time for another try."""
         now = self._clock.elapsed()
         if until is None:
-            until = (self._failing_since or now) + CONNECT_SECONDS
+            since = now if self._failing_since is None else self._failing_since
+            until = since + CONNECT_SECONDS
         return until - _LAST_TRY_SECONDS - now
 
     def _try(self, until: float | None) -> str:

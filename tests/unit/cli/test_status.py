@@ -325,6 +325,13 @@ class TestTable:
         assert finished.code == 1
         assert "No space left" in finished.err
 
+    def test_no_width_is_none_in_a_pipe(self, cli: Cli) -> None:
+        cli.pool("lab")
+        cli.hold("lab")
+        whole = [re.sub(r" \d+s ", " ", cli.ok("status", COLUMNS=said)) for said in ("0", "x", "")]
+        assert "lab--00" in whole[0]
+        assert len({re.sub(" +", " ", each) for each in whole}) == 1
+
 
 class TestWatchOnAPipe:
     def test_it_prints_again_when_and_only_when_something_changes(self, cli: Cli) -> None:
