@@ -19,6 +19,13 @@ def no_pool(pool_type: str, known: Sequence[str]) -> NotFound:
     return NotFound(f'no pool "{pool_type}"{did_you_mean(pool_type, own)}')
 
 
+def deleted_meanwhile(pool_type: str) -> NotFound:
+    """The pool has gone with its queue, and there is another of that type."""
+    return NotFound(
+        f'pool "{pool_type}" was deleted, and made anew, while the request waited; ask again'
+    )
+
+
 def no_resource(pool_type: str, name: str, *, is_in: str | None = None) -> NotFound:
     """The pool has no resource of that name, which may be in another."""
     elsewhere = "" if is_in is None else f', it is in pool "{is_in}"'

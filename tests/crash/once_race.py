@@ -97,6 +97,7 @@ class Asked(NamedTuple):
         killed_at: When it was killed; None if it wasn't.
         code: How it ended.
         out: What it printed.
+        err: Likewise, to stderr.
     """
 
     id: str
@@ -106,6 +107,7 @@ class Asked(NamedTuple):
     killed_at: float | None
     code: int
     out: str
+    err: str
 
 
 class Said(NamedTuple):
@@ -148,9 +150,9 @@ class Found:
             if len({each.out for each in asked if each.killed_at is None}) != 1
         ]
 
-    def without(self) -> int:
-        """How often somebody who wasn't killed got nothing."""
-        return sum(each.killed_at is None and not each.out for each in self.asked)
+    def without(self) -> list[Asked]:
+        """Who wasn't killed, and got nothing."""
+        return [each for each in self.asked if each.killed_at is None and not each.out]
 
     def beside(self) -> int:
         """How often a command ran beside another of its work."""
@@ -277,6 +279,7 @@ class Race:
             self._killed.get(asked_id) if was_killed else None,
             finished.code,
             "" if was_killed else finished.out,
+            finished.err,
         )
         self._found.asked.append(asked)
         return asked
@@ -340,7 +343,7 @@ def row_of(way: str, found: Found, keys: int) -> list[str]:
         str(found.results()),
         str(found.beside()),
         str(len(found.ran_in_vain())),
-        str(found.without()),
+        str(len(found.without())),
         f"{found.longest_wait():.2f}s",
         f"{max(found.takeovers(), default=0.0):.2f}s of {len(found.takeovers())}",
     ]

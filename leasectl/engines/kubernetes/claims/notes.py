@@ -41,7 +41,7 @@ class KubernetesNotes:
 
     def of_pool(self, pool_type: str) -> tuple[Note, ...]:
         view = self._store.pool(pool_type)
-        if not view.is_there:
+        if not view.is_shown:
             raise no_pool(self._store, pool_type)
         held = [each for each in view.resources.values() if not self._claims.is_over(each)]
         return notes_in(sorted(held, key=lambda each: each.name))

@@ -46,6 +46,15 @@ class PoolView:
         """Tell whether there is a pool that grants."""
         return self.pool is not None and self.pool.state == "open"
 
+    @property
+    def is_shown(self) -> bool:
+        """Tell whether people see it: also one that is closing, while something of it is held.
+
+        It grants again as soon as whoever closes it sees that, unless that is by force.
+        """
+        is_closing = self.pool is not None and self.pool.state == "closing"
+        return self.is_there or (is_closing and any(each.claim for each in self.resources.values()))
+
     def copy(self) -> PoolView:
         """The same, to be looked at while this one changes."""
         copy = PoolView(self.pool_type)

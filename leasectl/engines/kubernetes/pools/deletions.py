@@ -5,7 +5,8 @@ nothing there. Who has looked before can still claim, until each of its resource
 once more; so after that, if none of them is held, none will be, and no deletion is ever undone but
 by being called off. Then all flags of names that come in are taken off (`entering`), what was to
 move there stays where it is, and one write has it `gone`: that is the deletion, for everybody. What
-is left is taken away after that, by whoever comes by.
+is left is taken away after that, by whoever comes by. Until then whoever has claimed so sees the
+pool like any other, and so does everybody who only looks.
 
 Each that closes a pool does so with a word. Who finds it closing goes on with that, as its closer
 may have been killed, and has it `gone` only if it still has the same word: if it was called off in

@@ -78,14 +78,17 @@ class ShownPools:
             for orphaned in _orphaned(seen):
                 self._warn(str(no_pool(self._store, orphaned)))
         else:
-            views = [self._store.pool(pool_type)]
-            if not views[0].is_there:
-                raise no_pool(self._store, pool_type)
-            if self._reap_if_we_may(views[0]):
-                views = [self._store.pool(pool_type)]
+            view = self._one(pool_type)
+            views = [self._one(pool_type) if self._reap_if_we_may(view) else view]
             raw = self._store.get(OBJECT_OF_BELONGING)
             belonging = _belonging(() if raw is None else (raw,))
         return tuple(self._shown(view, belonging) for view in views)
+
+    def _one(self, pool_type: str) -> PoolView:
+        view = self._store.pool(pool_type)
+        if not view.is_shown:
+            raise no_pool(self._store, pool_type)
+        return view
 
     def reaped(self, view: PoolView) -> PoolView:
         """A pool without what is over in it, which is taken away."""
@@ -168,12 +171,13 @@ def _views(seen: Seen) -> list[PoolView]:
     for raw in seen.items:
         by_label.setdefault(str(labels_of(raw).get(POOL)), []).append(raw)
         found = parse_object(raw)
-        if isinstance(found, PoolObject) and found.state == "open":
+        if isinstance(found, PoolObject):
             types.append(found.type)
-    return [
+    views = [
         PoolView(each).fill(by_label.get(label_of_type(each), ()), seen.version)  # type: ignore[arg-type]
         for each in sorted(types)
     ]
+    return [each for each in views if each.is_shown]
 
 
 def _orphaned(seen: Seen) -> list[str]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import threading
 
+from leasectl.engines.contract import TicketExpired
 from leasectl.engines.kubernetes.api.refusals import is_not_permitted
 from leasectl.engines.kubernetes.objects.bodies import Body, new_ticket
 from leasectl.engines.kubernetes.objects.names import new_ticket_object
@@ -89,6 +90,7 @@ class OwnTicket:
         self._object: TicketObject | None = None
         self._put_at = self._sent_at = clock.elapsed()
         self._is_gone = False
+        self._pool_uid = ""
 
     @property
     def request(self) -> Request:
@@ -188,6 +190,21 @@ class OwnTicket:
             self.unwatched = NotAllowed(str(reason))
 
     # Its place
+
+    def note_seen(self, view: PoolView) -> None:
+        """It is in the queue of that pool, or about to be put there."""
+        self._pool_uid = "" if view.pool is None else view.pool.id.uid
+
+    def is_of(self, view: PoolView) -> bool:
+        """Tell whether it was in the queue of that pool, and not of one that was deleted since."""
+        return view.pool is not None and view.pool.id.uid == self._pool_uid
+
+    def expired(self) -> TicketExpired:
+        """Say that its place is lost."""
+        return TicketExpired(
+            "lost the place in the queue: the API server had heard nothing of us for "
+            f"{self.ttl_seconds:g}s; ask again"
+        )
 
     def as_seen(self, view: PoolView) -> TicketObject:
         """It as a place in a queue: behind all that is in there as long as it isn't put."""

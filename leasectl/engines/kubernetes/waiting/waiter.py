@@ -26,7 +26,8 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence, Set
 
-from leasectl.engines.contract import Outlook, TicketExpired, TicketGone
+from leasectl.engines import refusals
+from leasectl.engines.contract import Outlook, TicketGone
 from leasectl.engines.facts import Standing
 from leasectl.engines.kubernetes.claims.claims import Claims
 from leasectl.engines.kubernetes.events.of_request import RequestEvents
@@ -238,9 +239,11 @@ class KubernetesWaiter:
 
     def _put(self) -> None:
         own = self.ticket
+        assert self._view is not None
+        own.note_seen(self._view)
         written = self._store.create(own.body(), own.is_it)
         if written.raw is None:
-            raise self._overdue()  # it was made, and taken away, before anybody said so
+            raise own.expired()  # it was made, and taken away, before anybody said so
         own.note(written.raw)
         self._events.queued()
 
@@ -305,12 +308,15 @@ class KubernetesWaiter:
         self._check_there(view)
         is_put = own.object is not None
         if own.is_gone or (is_put and own.object_name not in view.tickets):
-            raise self._overdue() if own.is_overdue else TicketGone()
+            if not own.is_of(view):
+                raise refusals.deleted_meanwhile(view.pool_type)
+            raise own.expired() if own.is_overdue else TicketGone()
+        own.note_seen(view)
 
     def _take(self, view: PoolView, chosen: Sequence[ResourceObject]) -> Outlook | None:
         own = self.ticket
         if own.is_overdue:
-            raise self._overdue()
+            raise own.expired()
         if not pay(own, view, self._store, self._observed, self._clock.elapsed()):
             return None
         leases = self._claims.make(own, view, chosen)
@@ -322,7 +328,7 @@ class KubernetesWaiter:
         own, ttl = self.ticket, self.ticket.request.ttl_seconds
         if ttl is not None and self._clock.elapsed() - own.claim_sent_at >= ttl:
             self._claims.give_back(own)  # the answers took their time; somebody may have it by now
-            raise self._overdue()
+            raise own.expired()
         self._events.granted(leases, self._claims.known(own.claimant.claim_key))
         begin_taking_away(own, left, self._store, self._session, self._clock)
         return Outlook(leases)
@@ -340,9 +346,3 @@ class KubernetesWaiter:
         for name in looked.over.lives - looked.over.claims:
             self._claims.end_life(view.resources[name])
         return True
-
-    def _overdue(self) -> TicketExpired:
-        return TicketExpired(
-            "lost the place in the queue: the API server had heard nothing of us for "
-            f"{self.ticket.ttl_seconds:g}s; ask again"
-        )

@@ -7,6 +7,7 @@ from functools import partial
 
 import pytest
 
+from leasectl.engines.contract import TicketGone
 from leasectl.engines.kubernetes.objects.names import OBJECT_OF_BELONGING, object_of_pool
 from leasectl.engines.kubernetes.objects.objects import SETTINGS
 from leasectl.engines.membership import (
@@ -226,14 +227,57 @@ class TestAtOnce:
                 nobody_kills(api)
                 own = other.engine.waiter(_claimant("k/1", waiter_of), until=None).ticket
                 assert other.opened.claims.make(own, view, [resource])
+                found.append(other.held())
+                found.append(names_in(other))
+                found.append([each.type for each in other.opened.notes.of_pool("T")])
 
+        found: list[object] = []
         api.before = break_in
         with pytest.raises(NotAllowed, match="1 held"):
             process.pools.delete_pool("T", force=False)
+        assert found == [{"b": "job/1/host/k/1"}, NAMES, []]
         assert names_in(process) == NAMES
         assert process.held() == {"b": "job/1/host/k/1"}
         assert other.engine.renew("k/1") == ("b",)
         process.acquire("k/2", Request("T", count=2))
+
+    @pytest.mark.parametrize("has_looked", [True, False])
+    def test_who_waits_as_its_pool_is_deleted_and_made_anew_is_told_that_it_is_gone(
+        self, api: MadeUpApi, process: Process, manual_clock: ManualClock, has_looked: bool
+    ) -> None:
+        process.pools.create_pool("T", NAMES)
+        process.acquire("k/1", Request("T", count=3))
+        waiting = Process(api, manual_clock.clock)
+        waiter = waiting.engine.waiter(_claimant("k/2", Request("T")), until=None)
+        waiter.enqueue()
+        if has_looked:
+            assert waiter.claim().leases is None
+        process.pools.delete_pool("T", force=True)
+        process.pools.create_pool("T", NAMES)
+        with pytest.raises(NotFound, match='pool "T" was deleted, and made anew, while'):
+            waiter.claim()
+
+    def test_who_comes_to_a_pool_that_was_made_anew_since_it_looked_waits_there(
+        self, api: MadeUpApi, process: Process, manual_clock: ManualClock
+    ) -> None:
+        process.pools.create_pool("T", NAMES)
+        process.acquire("k/1", Request("T", count=3))
+        waiting = Process(api, manual_clock.clock)
+        waiter = waiting.engine.waiter(_claimant("k/2", Request("T")), until=None)
+
+        def break_in(at: int) -> None:
+            if api.asked[at][0] == "create":
+                nobody_kills(api)
+                process.pools.delete_pool("T", force=True)
+                process.pools.create_pool("T", NAMES)
+                process.acquire("k/3", Request("T", count=3))
+
+        api.before = break_in
+        waiter.enqueue()
+        assert waiter.claim().leases is None
+        process.engine.withdraw("k/2")
+        with pytest.raises(TicketGone):
+            waiter.claim()
 
     def test_a_fact_of_a_name_is_decided_anew_where_another_was_faster(
         self, api: MadeUpApi, process: Process, manual_clock: ManualClock
