@@ -3,7 +3,8 @@
 A release that is under way is on record from before it is sent until its outcome is certain:
 should the name be granted anew meanwhile, the release could still hit the new grant. Of several
 that release the same lease at once, one finds it in the record in the end, and that one has
-released it.
+released it. Where a name is all that a server is told, only one of them asks it: as a command of
+`run` ends, so may its keeper, and the second request would be for whoever has it by then.
 """
 
 from __future__ import annotations
@@ -17,9 +18,11 @@ from leasectl.errors import BackendUnreachable
 from leasectl.leases.record_events import IS_GONE, RecordEvents
 from leasectl.leases.scope_test import unlist
 from leasectl.leases.service import Service
-from leasectl.model import Handle, ReleaseTarget
+from leasectl.model import Handle, Process, ReleaseTarget
 from leasectl.state.releasing import GivingBack
 from leasectl.system.process import is_dead, this_process
+
+_LOOK_AGAIN_SECONDS = 0.01
 
 
 def release_remote(
@@ -83,17 +86,21 @@ class _Release:
                 return ()
             cancels = handle.state == "acquiring" and _somebody_else_acquires(handle)
             names = handle.names if self._target.names is None else self._target.names
+            others = frozenset() if cancels else self._at_others(names)
+            mine = [name for name in names if name not in others]
             if cancels:
                 self._handles.cancel(handle)
             else:
-                self._giving_back.start(names, this_process())
+                self._giving_back.start(mine, this_process())
         if cancels:
             from leasectl.engines.event_words import why_withdrawn
 
             with contextlib.suppress(BackendUnreachable):  # it has been woken here as well
                 self._backend.withdraw(claim_key_of(handle), why_withdrawn(self._target.by))
             return ()
-        released = self._send(names) if names else ()
+        released = self._send(mine) if mine else ()
+        if others:
+            released += self._send_for_others([name for name in names if name in others])
         if self._target.names is None and (handle.lost or _may_have_more(handle)):
             list(self._backend.release(claim_key_of(handle), (), by=self._target.by))
         self._record_what_is_over(names)
@@ -111,6 +118,33 @@ class _Release:
         if handle.state == "released" and target.names is None and kind_of_handle(handle).has_pools:
             with contextlib.suppress(BackendUnreachable):
                 list(self._backend.release(claim_key_of(handle), (), by=self._target.by))
+
+    def _at_others(self, names: Sequence[str]) -> frozenset[str]:
+        """Those names whose release another process asks for, where it is to be asked for once."""
+        if not kind_of_handle(self._handle).releases_by_name:
+            return frozenset()
+
+        def is_other(process: Process) -> bool:
+            return process != this_process() and not is_dead(process)
+
+        return frozenset(
+            name for name in names if any(map(is_other, self._giving_back.processes(name)))
+        )
+
+    def _send_for_others(self, names: Sequence[str]) -> tuple[str, ...]:
+        """Release what others are at, once they have given up; one that is stopped may never."""
+        from leasectl.backends.release_tries import MOST_SECONDS  # here, as they are seldom needed
+        from leasectl.system.signals import pause
+
+        seconds, clock = self._service.release_seconds, self._service.clock
+        until = clock.elapsed() + (MOST_SECONDS if seconds is None else seconds)
+        while self._at_others(names) and clock.elapsed() < until:
+            pause(_LOOK_AGAIN_SECONDS)
+        with self._state.transaction():
+            current = self._service.current(self._target)
+            left = [name for name in names if current is not None and name in current.names]
+            self._giving_back.start(left, this_process())
+        return self._send(left) if left else ()
 
     def _send(self, names: Sequence[str]) -> tuple[str, ...]:
         released: set[str] = set()

@@ -41,6 +41,7 @@ class Service:
     Attributes:
         handles: The records of the state directory.
         losses: Keeps them in step with what was lost.
+        release_seconds: As given.
     """
 
     def __init__(
@@ -62,7 +63,7 @@ class Service:
         self.settings = settings
         self.clock = clock or Clock()
         self.losses = Losses(state, clock=self.clock)
-        self._release_seconds = release_seconds
+        self.release_seconds = release_seconds
         self._rest_seconds = rest_seconds
         self._warn = state.events.warn = warn
         self._withheld: list[str] | None = None
@@ -78,7 +79,7 @@ class Service:
             backend_url=self.backend_url,
             caller=self.caller,
             settings=self.settings,
-            release_seconds=self._release_seconds,
+            release_seconds=self.release_seconds,
             rest_seconds=self._rest_seconds,
             warn=self._warn,
             clock=self.clock,
@@ -165,7 +166,7 @@ class Service:
                 url,
                 self.state,
                 settings=settings,
-                release_seconds=self._release_seconds,
+                release_seconds=self.release_seconds,
                 rest_seconds=self._rest_seconds,
                 lost=self.losses.tell,
                 warn=self.warn,

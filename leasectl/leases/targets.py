@@ -11,7 +11,7 @@ from leasectl.backends.kinds import kind_of
 from leasectl.errors import CorruptState, LeaseError, NotAllowed, NotFound
 from leasectl.leases.caller import not_ours
 from leasectl.leases.service import Service
-from leasectl.model import Handle, ReleaseTarget, whole
+from leasectl.model import Handle, Process, ReleaseTarget, whole
 from leasectl.state import shared_leases
 from leasectl.system.process import is_dead
 from leasectl.text.naming import is_name, is_reserved
@@ -207,9 +207,17 @@ class Targets:
 
 
 def _does_work(handle: Handle) -> bool:
-    """Tell whether a work's command may run under a handle: its lease ends with that."""
-    is_held = handle.state == "held" and is_reserved(handle.request.type)
-    return is_held and not is_dead(handle.runner)
+    """Tell whether a work's command may run under a handle: its lease ends with that.
+
+    Whoever asked for it may have been killed, and its guard not be done with the command yet.
+    """
+    if handle.state != "held" or not is_reserved(handle.request.type):
+        return False
+    return handle.runner is None or not (is_dead(handle.runner) and _has_ended(handle.guard))
+
+
+def _has_ended(guard: Process | None) -> bool:
+    return guard is None or is_dead(guard)
 
 
 def _is_others(handle: Handle) -> bool:
@@ -217,12 +225,17 @@ def _is_others(handle: Handle) -> bool:
 
 
 def _refuse_work(handle: Handle) -> None:
-    if _does_work(handle):
-        pid = f", pid {handle.runner.pid}" if handle.runner else ""
-        raise NotAllowed(
-            f"handle {handle.id} is that of leasectl once{pid}, which gives its lease back when "
-            f"its command has ended; to end that: kill {handle.runner.pid if handle.runner else ''}"
-        )
+    if not _does_work(handle):
+        return
+    who, how = "", ""
+    if handle.runner is not None and not is_dead(handle.runner):
+        who, how = f", pid {handle.runner.pid}", f"; to end that: kill {handle.runner.pid}"
+    elif handle.runner is not None and handle.guard is not None:
+        who, how = f", pid {handle.runner.pid}", f"; pid {handle.guard.pid} is ending it"
+    raise NotAllowed(
+        f"handle {handle.id} is that of leasectl once{who}, which gives its lease back when its "
+        f"command has ended{how}"
+    )
 
 
 def _by_handle(held: Sequence[tuple[Handle, str]]) -> list[ReleaseTarget]:

@@ -177,6 +177,10 @@ class Once:
                 if has_made:
                     self._over = over
                     continue
+                if left == 0:
+                    raise NoLease(
+                        f"work {self._asked.work.key}: nobody has done it in time"
+                    ) from None
             except NoLease as error:
                 if type(error) is NoLease:
                     error.args = (f"work {self._asked.work.key}: nobody has done it in time",)

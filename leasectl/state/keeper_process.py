@@ -103,10 +103,13 @@ def begin(state: State, process: Process) -> bool:
     Returns:
         Whether that process is the keeper; another candidate may have been faster.
     """
+    from leasectl.state import releasing
+
     with state.transaction() as db:
         is_chosen = registered(state) == process
         if is_chosen:
             keeper_version.note(db, process)
+            releasing.begin_anew(state, process)  # it may have handed over to itself
     return is_chosen
 
 

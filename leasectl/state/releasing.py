@@ -51,3 +51,8 @@ class GivingBack:
             "SELECT process FROM giving_back WHERE backend = ? AND name = ?", self._backend, name
         )
         return [parse_process(process) for (process,) in rows]
+
+
+def begin_anew(state: State, process: Process) -> None:
+    """Inside a transaction: a process has become another program, and releases nothing by now."""
+    state.db.execute("DELETE FROM giving_back WHERE process = ?", (process.encode(),))

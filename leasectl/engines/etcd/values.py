@@ -91,14 +91,12 @@ class EtcdValues:
         for each in changes:
             if each.keep_seconds is not None:
                 self._gateway.grant(leases[each.key], math.ceil(each.keep_seconds))
-        is_done = False
-        try:
-            is_done = self._change(changes, guard, event, token, leases)
-            return is_done
-        finally:
-            if not is_done:
-                for etcd_lease_id in leases.values():
-                    self._gateway.revoke_unused(etcd_lease_id)
+        # Not where nobody has said what came of it: what hangs on them may be kept by now.
+        is_done = self._change(changes, guard, event, token, leases)
+        if not is_done:
+            for etcd_lease_id in leases.values():
+                self._gateway.revoke_unused(etcd_lease_id)
+        return is_done
 
     def _change(
         self,

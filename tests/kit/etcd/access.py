@@ -62,6 +62,7 @@ class Access:
         self.gateway = Gateway(endpoints, clock=CLOCK, deadline_seconds=seconds, pause=pause)
         opened = open_below(self.keys, self.gateway, lost=lost, clock=CLOCK, kept=kept)
         self.engine, self.pools, self.events = opened.engine, opened.pools, opened.events
+        self.values = opened.values
         self.backend = PoolBackend("etcd:", self.engine, opened, clock=CLOCK)
 
     def acquire(

@@ -563,6 +563,16 @@ class TestUnresolvedReleases:
         assert cli.ok("cat", "--handle", second) == "T--00\n"
         assert len(proxy.history().of("grant")) == 2
 
+    def test_each_lease_is_given_back_once_also_where_run_and_its_keeper_see_the_end_at_once(
+        self, cli: Cli, fault_proxy: StartFaultProxy
+    ) -> None:
+        proxy = use(cli, fault_proxy("T=2", faults=()))
+        cli.ok("acquire", "-q", "-t", "T", "--release-after", "1h")  # so that it is awake
+        for _ in range(20):
+            assert cli("run", "-q", "T", "--", "sleep", "0.05").code == 0
+        paths = [each["path"] for each in proxy.history().of("request")]
+        assert paths.count("/lease/release") == 20
+
 
 class _GoneAfterAWhile(Connection):
     """A connection whose first request waits for an hour, and then finds the server gone."""

@@ -54,6 +54,7 @@ from leasectl.state.event_log import StateEventLog
 from leasectl.state.handles import renews_itself
 from leasectl.state.releasing import GivingBack
 from leasectl.state.uses import SeenMark, Uses
+from leasectl.system import signals
 from leasectl.system.named_pipe import is_read
 from leasectl.system.poll import is_readable
 from leasectl.system.process import identify, this_process
@@ -590,6 +591,53 @@ class TestRelease:
         assert release(service, whole(handle)) == ("T--00", "T--02")
         assert service.handles.require(handle.id).names == ()
         assert giving_back(service, handle, "T--01") == []
+
+    @pytest.mark.parametrize("has_released", [True, False])
+    def test_where_a_name_is_all_that_is_told_only_one_asks(
+        self,
+        server: Server,
+        service: Service,
+        handle: Handle,
+        alive: Process,
+        monkeypatch: pytest.MonkeyPatch,
+        has_released: bool,
+    ) -> None:
+        """A second request would be for whoever has been granted it since."""
+        change_kind(monkeypatch, releases_by_name=True)
+        start_giving_back(service, handle, "T--01", alive)
+        asked: list[str] = []
+
+        def end(seconds: float) -> None:
+            assert (asked, seconds) == (["T--00", "T--02"], 0.01)
+            with service.state.transaction():
+                GivingBack(service.state, release_key_of(handle)).stopped(["T--01"], alive)
+                if has_released:
+                    service.handles.returned(service.handles.require(handle.id), "T--01")
+
+        monkeypatch.setattr(signals, "pause", end)
+        server.before_release = asked.extend
+        released = release(service, whole(handle))
+        if has_released:
+            assert released == ("T--00", "T--02")
+            assert "T--01" not in asked
+        else:
+            assert released == ("T--00", "T--02", "T--01")
+        assert service.handles.require(handle.id).names == ()
+        assert [giving_back(service, handle, name) for name in NAMES] == [[], [], []]
+
+    def test_who_asks_and_is_stopped_is_not_waited_for_for_ever(
+        self,
+        server: Server,
+        service: Service,
+        handle: Handle,
+        alive: Process,
+        monkeypatch: pytest.MonkeyPatch,
+    ) -> None:
+        change_kind(monkeypatch, releases_by_name=True)
+        start_giving_back(service, handle, "T--01", alive)
+        service.release_seconds = 0.0
+        assert release(service, whole(handle)) == ("T--00", "T--02", "T--01")
+        assert held(server) == []
 
     def test_only_of_what_may_have_more_all_that_there_may_be_is_asked_for(
         self, server: Server, service: Service, handle: Handle, dead: Process

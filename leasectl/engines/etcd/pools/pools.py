@@ -132,35 +132,50 @@ class EtcdPools:
         making = f"being made under {etcd_lease_id}"
         seconds = _MAKING_ON_DEMAND_SECONDS if is_reserved(pool_type) else _MAKING_SECONDS
         self._gateway.grant(etcd_lease_id, seconds)
-        made = self._gateway.commit(
-            [absent(key)], [put(key, making, etcd_lease_id=etcd_lease_id)], [read(key)]
-        )
-        born = made.revision
-        if not made.succeeded:
-            (there,) = made.answers
-            if there.first is None or there.first.value != making:
-                self._gateway.revoke_unused(etcd_lease_id)
-                raise refusals.pool_exists(pool_type)
-            born = there.first.create_revision
         try:
-            self._removals.clear(pool_type, [created_at(key, born)])
-            for batch in batches(names, _ADDED_AT_ONCE):
-                self._add(pool_type, batch, born, guards)
-            # From here on it can be seen, and is attached to no lease any more.
-            seen = [
-                put(key, ""),
-                put(self._keys.settings(pool_type), encode_settings(settings)),
-                delete(self._keys.pace(pool_type)),
-            ]
-            event = self._event("pool made", pool_type, names, pool_made(len(names), settings))
-            outcome = self._events.commit([unchanged(key, born)], seen, [read(key)], events=[event])
-            if not outcome.succeeded and not _is_made(outcome.answers[0].first, born):
-                raise no_pool(self._gateway, self._keys, pool_type)
-        except BaseException:
-            self._removals.clear(pool_type, [created_at(key, born)])
-            raise
+            made = self._gateway.commit(
+                [absent(key)], [put(key, making, etcd_lease_id=etcd_lease_id)], [read(key)]
+            )
+            born = made.revision
+            if not made.succeeded:
+                (there,) = made.answers
+                if there.first is None or there.first.value != making:
+                    raise refusals.pool_exists(pool_type)
+                born = there.first.create_revision
+            try:
+                self._fill(pool_type, names, settings, born, guards)
+            except BaseException:
+                # The last step may be done, or on its way, and nobody has said so: what is made is
+                # attached to that no longer, and what isn't can't be made any more.
+                self._gateway.revoke_unused(etcd_lease_id)
+                self._removals.clear(pool_type, [absent(key)])
+                raise
         finally:
             self._gateway.revoke_unused(etcd_lease_id)
+
+    def _fill(
+        self,
+        pool_type: str,
+        names: Sequence[str],
+        settings: PoolSettings,
+        born: int,
+        guards: Mapping[str, Json],
+    ) -> None:
+        """Put names into a pool that was born at that revision, and then have it be seen."""
+        key = self._keys.pool(pool_type)
+        self._removals.clear(pool_type, [unchanged(key, born)])
+        for batch in batches(names, _ADDED_AT_ONCE):
+            self._add(pool_type, batch, born, guards)
+        # From here on it can be seen, and is attached to no lease any more.
+        seen = [
+            put(key, ""),
+            put(self._keys.settings(pool_type), encode_settings(settings)),
+            delete(self._keys.pace(pool_type)),
+        ]
+        event = self._event("pool made", pool_type, names, pool_made(len(names), settings))
+        outcome = self._events.commit([unchanged(key, born)], seen, [read(key)], events=[event])
+        if not outcome.succeeded and not _is_made(outcome.answers[0].first, born):
+            raise no_pool(self._gateway, self._keys, pool_type)
 
     def change_settings(
         self, pool_type: str, settings: PoolSettings, *, seen: PoolSettings | None = None

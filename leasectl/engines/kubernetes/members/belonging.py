@@ -77,7 +77,7 @@ class Belonging:
         self.change(
             lambda pools: (
                 pools._replace(default=None, grace_seconds=0.0)
-                if pools.default == pool_type
+                if pools.default == pool_type and pool_type not in pools.types
                 else pools
             )
         )

@@ -52,8 +52,14 @@ class PoolView:
 
         It grants again as soon as whoever closes it sees that, unless that is by force.
         """
-        is_closing = self.pool is not None and self.pool.state == "closing"
-        return self.is_there or (is_closing and any(each.claim for each in self.resources.values()))
+        return self.is_there or (
+            self.is_closing and any(each.claim for each in self.resources.values())
+        )
+
+    @property
+    def is_closing(self) -> bool:
+        """Tell whether somebody deletes it, unless it turns out to be used."""
+        return self.pool is not None and self.pool.state == "closing"
 
     def copy(self) -> PoolView:
         """The same, to be looked at while this one changes."""

@@ -85,10 +85,14 @@ class Deletions:
             force: Also if it is used.
             reaped: Gives a pool as it is without what is over in it.
         """
+        meant = ""
         for _ in range(_MOST_TRIES):
             pool = self.pool(pool_type)
+            if meant and (pool is None or pool.id.uid != meant):
+                return
             if pool is None:
                 raise no_pool(self._store, pool_type)
+            meant = pool.id.uid
             if pool.state == "open":
                 if not force:
                     check_unused(reaped(self._store.pool(pool_type)))
@@ -118,7 +122,7 @@ class Deletions:
                     self._reopen(pool)
                     raise
             self._entering.sweep()
-            self._keep_away(pool.type)
+            self._keep_away(pool)
         if pool.state != "gone" and not self._have_gone(pool):
             return False
         self.finish(pool.type)
@@ -130,12 +134,26 @@ class Deletions:
         if pool is None or pool.state != "gone":
             return
         self._entering.sweep()  # whoever was making it sees from then on that it is gone
-        known = all_known(self._store)
-        for each in known.resources.values():
-            if each.member.pool == pool_type or each.member.moves_to == pool_type:
-                self._until_so(each, lambda seen: self._take_out(seen, pool_type))
+        for _ in range(_MOST_TRIES):
+            known = all_known(self._store)
+            there = known.objects.get(pool_type)
+            if there is None or there.id.uid != pool.id.uid:
+                return  # somebody was faster, and there may be another of that type
+            left = [
+                each
+                for each in known.resources.values()
+                if pool_type in (each.member.pool, each.member.moves_to)
+            ]
+            if not left:
+                break
+            for each in left:  # as they were seen in what is gone, and no other way
+                self._take_out(each, pool_type)
+        else:
+            raise _too_fast(pool_type)
         self._belonging.forget_default(pool_type)
         view = self._store.pool(pool_type)
+        if view.pool is None or view.pool.id.uid != pool.id.uid:
+            return
         served = served_in(view)
         for ticket in view.tickets.values():
             taken = self._store.take_away(ticket.id, as_seen=False)
@@ -170,12 +188,16 @@ class Deletions:
         written = self._store.change(body, lambda raw: annotations_of(raw).get(CHANGED) == said)
         return written.raw is not None
 
-    def _keep_away(self, pool_type: str) -> None:
-        """Have what was to move to a pool stay where it is."""
-        for raw in self._store.labelled(MOVES_TO, label_of_type(pool_type)).items:
-            resource = resource_in(raw)
-            if resource is not None:
-                self._until_so(resource, lambda seen: self._stay(seen, pool_type))
+    def _keep_away(self, pool: PoolObject) -> None:
+        """Have what was to move to a pool stay where it is, unless it is another by now."""
+        for _ in range(_MOST_TRIES):
+            found = map(resource_in, self._store.labelled(MOVES_TO, label_of_type(pool.type)).items)
+            coming = [each for each in found if each and each.member.moves_to == pool.type]
+            if not coming or not _is_same(self.pool(pool.type), pool):
+                return
+            for each in coming:  # as they were seen while it was the same
+                self._stay(each, pool.type)
+        raise _too_fast(pool.type)
 
     def _stay(self, seen: ResourceObject, pool_type: str) -> bool:
         if seen.member.moves_to != pool_type:
@@ -215,7 +237,7 @@ class Deletions:
             there = self.pool(pool.type)
             if there is None or there.state == "gone":
                 return True
-            if (there.id.uid, there.state, there.word) != (pool.id.uid, pool.state, pool.word):
+            if not _is_same(there, pool):
                 return False
             if self._write(there, "gone", there.word):
                 if pool.state == "closing":  # else it was never there in full
@@ -242,6 +264,13 @@ class Deletions:
             return isinstance(found, PoolObject) and (found.state, found.word) == (state, word)
 
         return self._store.change(bodies.in_state(pool, state, word), is_ours).raw is not None
+
+
+def _is_same(there: PoolObject | None, pool: PoolObject) -> bool:
+    """Tell whether nothing has become of a pool since somebody began with it."""
+    if there is None:
+        return False
+    return (there.id.uid, there.state, there.word) == (pool.id.uid, pool.state, pool.word)
 
 
 def check_unused(view: PoolView) -> None:

@@ -133,9 +133,10 @@ class KubernetesPools:
             self._members.carry_out(update, self._members.reaped())
         except LeaseError:
             back = {each.name: each for each in update.done()}
-            with contextlib.suppress(LeaseError):  # what has found a holder meanwhile stays
+            with contextlib.suppress(LeaseError):  # but for what others have done since
                 self._members.update(
-                    tuple(back), lambda member, _: member if member.holder else back[member.name]
+                    tuple(back),
+                    lambda now, _: back[now.name] if now == update.after(now.name) else now,
                 )
             raise
 
@@ -168,6 +169,9 @@ class KubernetesPools:
         there = known.objects.get(pool_type)
         if there is not None and there.state == "open":
             raise refusals.pool_exists(pool_type)
+        if there is not None and there.state == "closing":
+            self._end_what_is_there(pool_type)
+            known = self._members.reaped()
         pools = known.pools._replace(types=known.pools.types | {pool_type})
         for name in names:
             _to_add(pool_type)(known.member(name), pools)

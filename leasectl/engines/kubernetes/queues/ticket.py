@@ -26,11 +26,14 @@ from leasectl.errors import (
 )
 from leasectl.model import Claimant, Request
 from leasectl.system.clock import Clock
+from leasectl.system.signals import pause
 from leasectl.typed.hints import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from leasectl.engines.kubernetes.objects.store import Store
 
+# Who deletes a pool finds within that time that it is in use, or is done, or was killed.
+CLOSING_SECONDS, LOOK_AGAIN_SECONDS = 1.0, 0.1
 # Each is a request; a pool is seldom that large.
 MOST_AT_ONCE = 100
 
@@ -91,6 +94,7 @@ class OwnTicket:
         self._put_at = self._sent_at = clock.elapsed()
         self._is_gone = False
         self._pool_uid = ""
+        self._closing_since: float | None = None  # on the elapsed clock
 
     @property
     def request(self) -> Request:
@@ -103,9 +107,18 @@ class OwnTicket:
         return self._clock.elapsed() - self._made_at
 
     def first_look(self, store: Store) -> PoolView:
-        """The pool as it is, before this is put: who can't look has asked for nothing yet."""
+        """The pool as it is, before this is put: who can't look has asked for nothing yet.
+
+        Somebody may be deleting it who finds that it is in use.
+        """
         try:
-            return store.pool(self.request.type)
+            view = store.pool(self.request.type)
+            for _ in range(int(CLOSING_SECONDS / LOOK_AGAIN_SECONDS)):
+                if not view.is_closing:
+                    break
+                pause(LOOK_AGAIN_SECONDS)
+                view = store.pool(self.request.type)
+            return view
         except BackendUnreachable as error:
             error.asked = self.is_tried
             raise
@@ -198,6 +211,16 @@ class OwnTicket:
     def is_of(self, view: PoolView) -> bool:
         """Tell whether it was in the queue of that pool, and not of one that was deleted since."""
         return view.pool is not None and view.pool.id.uid == self._pool_uid
+
+    def may_be_called_off(self, view: PoolView) -> bool:
+        """Tell whether whoever deletes the pool that it waits in may find that it is in use."""
+        now = self._clock.elapsed()
+        if not view.is_closing or self._object is None:
+            self._closing_since = None
+            return False
+        if self._closing_since is None:
+            self._closing_since = now
+        return now - self._closing_since < CLOSING_SECONDS
 
     def expired(self) -> TicketExpired:
         """Say that its place is lost."""

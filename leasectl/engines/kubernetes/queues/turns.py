@@ -170,6 +170,21 @@ def served_in(view: PoolView) -> set[str]:
     return {name for name, each in view.tickets.items() if 0 < each.count <= made[name]}
 
 
+def to_follow(
+    ticket: TicketObject, turn: Turn, view: PoolView, over: Over, *, places: int
+) -> TicketObject | None:
+    """The ticket whose end is all that one has to hear of, where many are before it.
+
+    So many places before it, that it is one of those who are next when that has gone. Not where
+    they count with more in time: then it has to hear how the pool grants.
+    """
+    ages = view.pool is not None and view.pool.settings.aging_seconds > 0
+    if turn.before is None or ages:
+        return None
+    ahead = ahead_of(ticket, view, over)
+    return ahead[-places] if len(ahead) >= places else None
+
+
 def _rank(ticket: TicketObject, view: PoolView) -> tuple[int, int, str]:
     return -effective_priority(ticket, view), ticket.place, ticket.id.name
 

@@ -38,12 +38,12 @@ from leasectl.engines.kubernetes.pools.listing import no_pool
 from leasectl.engines.kubernetes.queues.dead_tickets import remove_dead
 from leasectl.engines.kubernetes.queues.observed import Looked, Observed
 from leasectl.engines.kubernetes.queues.standing import standing_of
-from leasectl.engines.kubernetes.queues.ticket import OwnTicket
+from leasectl.engines.kubernetes.queues.ticket import LOOK_AGAIN_SECONDS, OwnTicket
 from leasectl.engines.kubernetes.queues.turns import (
     Turn,
-    ahead_of,
     in_order,
     members_of,
+    to_follow,
     turn_of,
 )
 from leasectl.engines.kubernetes.waiting.coming import until_more
@@ -190,18 +190,6 @@ class KubernetesWaiter:
             return False
         return len(self._turn(view, self._observed.look(view)).free) >= self.ticket.request.count
 
-    def _follow_only(self, turn: Turn, view: PoolView, looked: Looked) -> TicketObject | None:
-        """The ticket whose end is all that it has to hear of, where many are before it.
-
-        So many places before it, that it is one of those who are next when that has gone. Not where
-        they count with more in time: then it has to hear how the pool grants.
-        """
-        ages = view.pool is not None and view.pool.settings.aging_seconds > 0
-        if turn.before is None or ages:
-            return None
-        ahead, places = ahead_of(self.ticket.as_seen(view), view, looked.over), max(FEW_NEXT, 1)
-        return ahead[-places] if len(ahead) >= places else None
-
     def _turn(self, view: PoolView, looked: Looked) -> Turn:
         return turn_of(self.ticket.as_seen(view), view, looked.over)
 
@@ -271,12 +259,15 @@ class KubernetesWaiter:
         while True:
             outlook = self._claim_by(view)
             if outlook is not None:
+                self.ticket.has_paid = False  # who sleeps now may do so for longer than a pace
                 return outlook
             view = self._store.pool(self.ticket.request.type)
 
     def _claim_by(self, view: PoolView) -> Outlook | None:
         """Claim what is seen to be free, if it is its turn; None where somebody was faster."""
         own, self._view = self.ticket, view
+        if own.may_be_called_off(view):
+            return Outlook(look_again_at=self._clock.elapsed() + LOOK_AGAIN_SECONDS)
         self._check_still_there(view)
         self._ends.see(own.as_seen(view), view)
         looked = self._observed.look(view)
@@ -286,7 +277,8 @@ class KubernetesWaiter:
         self._far_behind = None
         if not turn.is_met:
             return self._until_more(Outlook(impossible=str(unmet(own.request, members_of(view)))))
-        self._far_behind = self._follow_only(turn, view, looked)
+        places = max(FEW_NEXT, 1)
+        self._far_behind = to_follow(own.as_seen(view), turn, view, looked.over, places=places)
         if turn.before is not None:
             self._observed.save()
             return Outlook(is_behind=True)

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
+import itertools
+from collections.abc import Iterator, Sequence
 from typing import Callable
 
 import pytest
 
 from leasectl.engines.etcd.gateway.gateway import Gateway
-from leasectl.engines.etcd.gateway.requests import read, read_all
+from leasectl.engines.etcd.gateway.requests import Json, Outcome, read, read_all
 from leasectl.engines.notes import Note, NoteChange
+from leasectl.engines.values import ValueChange
 from leasectl.errors import (
     BackendUnreachable,
     InvalidRequest,
@@ -204,6 +208,69 @@ def lost_before(between: Relay, number: int, happens: Callable[[], object]) -> N
             between.mend()
 
     between.listen(before=lose)
+
+
+class TestNeverAnswered:
+    """The server has done something, and was away for too long for anybody to be told."""
+
+    def test_what_is_made_stays_as_it_is_and_what_is_not_can_be_made(
+        self, store: Access, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        ends: list[str] = []
+        while "made" not in ends:
+            store.pools.delete_pool("T", force=False)
+            held: list[str] = []
+
+            def come_in(held: list[str] = held) -> None:  # before its maker goes on
+                with contextlib.suppress(NotFound):
+                    held += [each.name for each in store.acquire("me", Request("T"), wait=0)]
+
+            with lost_for_good(monkeypatch, store.gateway, len(ends) + 1, come_in):
+                try:
+                    store.pools.create_pool("T", NAMES)
+                    ends.append("made")
+                except BackendUnreachable:
+                    ends.append("held" if held else "not made")
+            if not held and ends[-1] == "not made":
+                store.pools.create_pool("T", NAMES)
+            assert store.engine.renew("me") == tuple(held)
+            assert store.engine.free("me") == tuple(held)
+            assert (store.pool().capacity, store.lost) == (len(NAMES), [])
+        assert ends[-2:] == ["held", "made"]
+        assert ends.count("not made") == len(ends) - 2 > 2
+
+    def test_what_is_kept_for_a_time_stays_kept(
+        self, store: Access, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        change = ValueChange("t/a/x", b"1", keep_seconds=60)
+        lost = lost_for_good(monkeypatch, store.gateway, 1)
+        with lost, pytest.raises(BackendUnreachable, match="away for too long"):
+            store.values.change([change])
+        (found,) = store.values.read("t/")
+        assert found.content == b"1"
+
+
+@contextlib.contextmanager
+def lost_for_good(
+    monkeypatch: pytest.MonkeyPatch,
+    gateway: Gateway,
+    number: int,
+    meanwhile: Callable[[], object] = lambda: None,
+) -> Iterator[None]:
+    """Have a transaction be carried out and nobody be told, by its number from 1."""
+    real, numbers = gateway.commit, itertools.count(1)
+
+    def commit(*parts: Sequence[Json]) -> Outcome:
+        outcome = real(*parts)
+        if next(numbers) == number:
+            monkeypatch.setattr(gateway, "commit", real)
+            meanwhile()
+            raise BackendUnreachable("it was away for too long")
+        return outcome
+
+    monkeypatch.setattr(gateway, "commit", commit)
+    yield
+    monkeypatch.setattr(gateway, "commit", real)
 
 
 class TestOvertaken:
