@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 from leasectl.backends.kinds import kind_of_handle, release_key_of
 from leasectl.leases.service import Service
-from leasectl.model import Handle, Lease
+from leasectl.model import Handle, Lease, whole
 from leasectl.state import keeper_process
 from leasectl.state.handle_rows import new_row
 from leasectl.state.handles import is_watched
@@ -163,7 +163,9 @@ class RecordJournal:
         if handle.request.other_types:
             handle = handle._replace(granted_type=pool_type or handle.request.type)
         with self._service.state.transaction():
-            self._handles.grant(handle, leases, release_at, now=now)
+            self._handles.grant(handle, leases, now=now)
+            if release_at is not None:
+                release_at = self._handles.timers.arm_first(whole(handle), release_at)
             if self._listed:
                 self._service.state.stage_names(handle.id, [each.name for each in leases])
             if self._events:
@@ -220,8 +222,12 @@ class RecordJournal:
         state = self._service.state
         with state.transaction():
             self._note_given_up(why)
-            now = self._clock.elapsed()
-            self._handles.grant(self.handle, (), now, now=now)
+            current, now = self._handles.load(self.handle.id), self._clock.elapsed()
+            if current is not None and current.acquisition != self.handle.acquisition:
+                return  # whoever has begun the next has seen to this one
+            if current is not None:
+                self._handles.grant(self.handle, (), now=now)
+            self._handles.timers.arm(whole(self.handle), now)
             self._handles.announce(self.handle, guard=None, runner=None)
             keeper_process.wake(state)
 

@@ -1,13 +1,17 @@
 """Reacquire: release what a handle still holds and get the same again, under the same handle.
 
 Where the leases are rows of our own database, both happen in the transaction that puts the request
-in the queue. A server is asked for the release first and for the leases afterwards.
+in the queue. A server is asked for the release first and for the leases afterwards. Whoever else
+acquires the same handle there is asked to give that up, and waited for: what has arrived for it is
+on record under its number only, and is given back by it.
 """
 
 from __future__ import annotations
 
+import math
+
 from leasectl.backends.contract import Backend, Patience
-from leasectl.errors import Cancelled, NotAllowed, NotFound
+from leasectl.errors import Cancelled, NoLease, NotAllowed, NotFound
 from leasectl.leases.acquire import acquire_here
 from leasectl.leases.journal import RecordJournal
 from leasectl.leases.release import release
@@ -15,8 +19,12 @@ from leasectl.leases.request import drawn
 from leasectl.leases.service import Service
 from leasectl.model import Handle, whole
 from leasectl.state import keeper_process
+from leasectl.system.poll import sleep
 from leasectl.system.process import is_dead
 from leasectl.text.naming import is_reserved
+
+_LOOK_AGAIN_SECONDS = 0.05
+_TELL_AFTER_SECONDS = 2.0
 
 
 def reacquire(
@@ -67,8 +75,13 @@ def _reacquire_remote(
     start_delay_seconds: float,
 ) -> Handle:
     from leasectl.leases.acquire_remote import acquire_remote
+    from leasectl.leases.release_remote import is_acquired_by_another
 
     release(service, whole(handle))
+    other = service.handles.current(handle.id, handle.acquisition)
+    if other is not None and is_acquired_by_another(other):
+        patience = _wait_for_another(service, handle, patience)
+        release(service, whole(handle))  # what it has had after all, or was killed with
 
     def check(current: Handle) -> None:
         if current.acquisition != handle.acquisition:
@@ -78,3 +91,37 @@ def _reacquire_remote(
     if journal.needs_keeper:
         keeper_process.ensure(service.state)
     return acquire_remote(service, backend, journal, patience)
+
+
+def _wait_for_another(service: Service, handle: Handle, patience: Patience) -> Patience:
+    """Wait until another process that acquires a handle on a server has given that up.
+
+    Returns:
+        What is left of the patience.
+
+    Raises:
+        NoLease: It hasn't in time; it may be stopped.
+    """
+    from leasectl.leases.release_remote import is_acquired_by_another
+
+    clock, wait = service.clock, patience.wait_seconds
+    begin = clock.elapsed()
+    told_at = begin + _TELL_AFTER_SECONDS
+    while True:
+        now = clock.elapsed()
+        current = service.handles.current(handle.id, handle.acquisition)
+        if current is None or not is_acquired_by_another(current):
+            left = None if wait is None else max(0.0, wait - (now - begin))
+            return patience._replace(wait_seconds=left)
+        pid = current.waiter.pid if current.waiter is not None else 0
+        if wait is not None and now - begin >= wait:
+            raise NoLease(f"handle {handle.id} is being acquired by pid {pid}, which doesn't end")
+        if now >= told_at:
+            told_at = math.inf
+            patience.warn(f"waiting for pid {pid} to give up acquiring {handle.id}")
+        sleep(
+            wake_fds=(),
+            interrupts=patience.interrupts,
+            until=now + _LOOK_AGAIN_SECONDS,
+            now=clock.elapsed,
+        )

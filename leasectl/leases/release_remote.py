@@ -84,7 +84,7 @@ class _Release:
             handle = self._service.current(self._target)
             if handle is None:
                 return ()
-            cancels = handle.state == "acquiring" and _somebody_else_acquires(handle)
+            cancels = is_acquired_by_another(handle)
             names = handle.names if self._target.names is None else self._target.names
             others = frozenset() if cancels else self._at_others(names)
             mine = [name for name in names if name not in others]
@@ -227,7 +227,8 @@ def _may_have_more(handle: Handle) -> bool:
     return bool(handle.lost_replies or killed) and handle.waiter != this_process()
 
 
-def _somebody_else_acquires(handle: Handle) -> bool:
+def is_acquired_by_another(handle: Handle) -> bool:
+    """Tell whether a process that lives, and isn't this one, acquires a handle right now."""
     waiter = handle.waiter
     alive = waiter is not None and not is_dead(waiter)
-    return alive and waiter != this_process()
+    return handle.state == "acquiring" and alive and waiter != this_process()

@@ -9,8 +9,8 @@ import _sqlite3 as sqlite3
 import os
 from collections.abc import Collection, Sequence
 
-from leasectl.errors import NotFound
-from leasectl.model import Handle, Lease, Process, whole
+from leasectl.errors import Cancelled, NotFound
+from leasectl.model import Handle, Lease, Process
 from leasectl.state import handle_rows, rows
 from leasectl.state.database import corrupt, unlink
 from leasectl.state.directory import State
@@ -186,24 +186,25 @@ class Handles:
         )
         return begun
 
-    def grant(
-        self, handle: Handle, leases: Sequence[Lease], release_at: float | None, *, now: float
-    ) -> None:
+    def grant(self, handle: Handle, leases: Sequence[Lease], *, now: float) -> None:
         """Record what the current acquisition got; the names file comes with `announce`, at last.
 
         Args:
             handle: As just loaded, or made, in this transaction.
             leases: All that it got, in order, what had arrived before included.
-            release_at: When the keeper releases it; CLOCK_BOOTTIME, as the next.
-            now: In seconds.
+            now: CLOCK_BOOTTIME, seconds.
+
+        Raises:
+            Cancelled: Another acquisition of the handle has begun.
         """
         self._record(handle, leases, first=1)
-        self._state.db.execute(
-            "UPDATE handle SET state = 'held', type = ?, granted_at = ? WHERE id = ?",
-            (handle.granted_type or handle.request.type, now, handle.id),
+        granted = self._state.db.execute(
+            "UPDATE handle SET state = 'held', type = ?, granted_at = ? "
+            "WHERE id = ? AND acquisition = ?",
+            (handle.granted_type or handle.request.type, now, handle.id, handle.acquisition),
         )
-        if release_at is not None:
-            self.timers.arm(whole(handle), release_at)
+        if not granted.rowcount:
+            raise Cancelled(f"handle {handle.id} was acquired again by somebody else")
 
     def arrived(self, handle: Handle, lease: Lease) -> None:
         """Record one lease of several that are still being acquired."""
@@ -290,8 +291,7 @@ class Handles:
             self._state.stage_names(handle_id, None)
 
     def _unlink_pipes_of_the_dead(self, handle: Handle) -> None:
-        # One that lives takes it away itself; until then it may have to be told of a loss. One that
-        # is just dying may leave its pipe to the next tidying.
+        # One that lives takes it away, and may be told of a loss; of who just dies tidying does it.
         if is_dead(handle.runner):
             unlink(self._state.runner_pipe(handle.id))
         if is_dead(handle.waiter):

@@ -46,6 +46,21 @@ class Timers:
             insert(self._state.db, "timer", row, replace=True)
         self._state.db.execute("UPDATE handle SET watched = 1 WHERE id = ?", (target.handle_id,))
 
+    def arm_first(self, whole: ReleaseTarget, due_at: float) -> float:
+        """Have the keeper release all of a handle, unless somebody else has said when.
+
+        Returns:
+            When it is due, as `arm` has it.
+        """
+        found = self._state.query(
+            "SELECT due FROM timer WHERE handle = ? AND name = ? AND acquisition = ?",
+            *(whole.handle_id, _ALL, whole.acquisition),
+        )
+        if found:
+            return float(found[0][0])
+        self.arm(whole, due_at)
+        return due_at
+
     def armed(self) -> list[Timer]:
         """All of them, the next one first; names that were armed together are apart."""
         return self._select("")

@@ -356,6 +356,36 @@ class TestGivingUp:
         waiting.kill()
         eventually(lambda: proxy.leased == [])
 
+    def test_of_two_reacquires_the_second_waits_for_what_the_first_has_and_gives_back(
+        self, cli: Cli, fault_proxy: StartFaultProxy
+    ) -> None:
+        proxy = use(cli, fault_proxy("T=2", faults=("hang path=acquire nth=4",)))
+        handle = cli("acquire", "-t", "T", "-c", "2").handle
+        first = cli.start("reacquire", "--handle", handle)
+        eventually(lambda: len(proxy.leased) == 1 and proxy.hanging)
+        second = cli("reacquire", "--handle", handle, "-w", "20s")
+        assert second.code == 0, second.err
+        assert first.finish().code == 75
+        assert sorted(proxy.leased) == sorted(cli.ok("cat", "--handle", handle).split())
+        assert len(proxy.leased) == 2
+        assert cli("release", "--handle", handle).code == 0
+        assert proxy.leased == []
+
+    def test_of_two_reacquires_the_second_gives_up_where_the_first_is_stopped(
+        self, cli: Cli, fault_proxy: StartFaultProxy
+    ) -> None:
+        proxy = use(cli, fault_proxy("T=2", faults=("hang path=acquire nth=4",)))
+        handle = cli("acquire", "-t", "T", "-c", "2").handle
+        first = cli.start("reacquire", "--handle", handle)
+        eventually(lambda: len(proxy.leased) == 1 and proxy.hanging)
+        first.signal(signal.SIGSTOP)
+        second = cli("reacquire", "--handle", handle, "-w", "0.2s")
+        told = f"handle .* is being acquired by pid {first.process.pid}, which doesn't end"
+        assert (second.code, bool(re.search(told, second.err))) == (75, True), second.err
+        first.signal(signal.SIGCONT)
+        assert first.finish().code == 75
+        eventually(lambda: proxy.leased == [])
+
     def test_a_reacquire_killed_after_a_part_of_the_grant_leaves_nothing(
         self, cli: Cli, fault_proxy: StartFaultProxy
     ) -> None:

@@ -321,6 +321,18 @@ class TestADelayedRelease:
         desk.time.advance(100)
         assert desk.release_due() == [("T--00",)]
 
+    def test_that_is_armed_while_it_waits_is_as_it_was_said_last(self, desk: Desk) -> None:
+        desk.pool(1)
+        first = desk.acquire(LATER)
+        other = desk.acquire_beside()
+        again = desk.reacquire_beside(first)
+        other.result(timeout=20)
+        arm(desk.service, whole(desk.record(first)), 5.0)
+        said = desk.time.clock.elapsed() + 5.0
+        release(desk.service, whole(other.result()))
+        assert again.result(timeout=20).release_at == said
+        assert desk.record(first).release_at == said
+
     def test_is_drawn_anew_by_each_where_it_is_between_two_times(self, desk: Desk) -> None:
         desk.pool(1)
         handle = desk.acquire(Request("T", release_between_seconds=(100.0, 200.0)))

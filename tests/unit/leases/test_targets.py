@@ -19,7 +19,7 @@ from leasectl.leases.service import Service
 from leasectl.leases.targets import Targets, read_names
 from leasectl.model import Handle, Process, ReleaseTarget, Request, whole
 from leasectl.state.directory import State
-from leasectl.system.process import this_process
+from leasectl.system.process import identify, this_process
 from leasectl.text.naming import reserved_type
 from tests.kit.support import Cli
 
@@ -208,10 +208,12 @@ class TestWork:
         cli.pool(work, work)
         return work
 
-    def handle(self, cli: Cli, work: str, runner: Process | None) -> Handle:
+    def handle(
+        self, cli: Cli, work: str, runner: Process | None, guard: Process | None = None
+    ) -> Handle:
         with cli.service(owner=CALLER.owner) as service:
             handle = acquire(service, Request(work), patience=Patience(wait_seconds=0))
-            announce(service, handle, runner=runner)
+            announce(service, handle, runner=runner, guard=guard)
             return service.handles.require(handle.id)
 
     def test_of_a_command_that_runs_it_is_nobody_elses_to_release(
@@ -231,6 +233,20 @@ class TestWork:
         handle = self.handle(cli, work, this_process()._replace(start_time=1))
         assert targets.of_path(handle.id) == [whole(handle)]
         assert sorted(targets.of_everything()) == sorted([whole(held), whole(handle)])
+
+    def test_whose_guard_is_still_ending_the_command_is_nobody_elses_to_release(
+        self, targets: Targets, held: Handle, cli: Cli, work: str
+    ) -> None:
+        guard = cli.spawn(["sleep", "60"]).process
+        dead = this_process()._replace(start_time=1)
+        handle = self.handle(cli, work, dead, identify(guard.pid))
+        told = f"leasectl once, pid {os.getpid()}, .* has ended; pid {guard.pid} is ending it"
+        with pytest.raises(NotAllowed, match=told):
+            targets.of_path(handle.id)
+        assert targets.of_everything() == [whole(held)]
+        guard.kill()
+        guard.wait()
+        assert targets.of_path(handle.id) == [whole(handle)]
 
     def test_of_which_nobody_knows_who_does_it_may_be_under_way(
         self, targets: Targets, cli: Cli, work: str

@@ -37,5 +37,5 @@ def made(
         Lease(f"{handle_id}--{number:02d}", 1, 1, 1, identity, at, at, request.ttl_seconds, 0)
         for number in range(request.count)
     ]
-    handles.grant(handle, leases, None, now=7.0)
+    handles.grant(handle, leases, now=7.0)
     return handles.require(handle_id)

@@ -75,14 +75,14 @@ def held(state: State, handles: Handles, handle: Handle, *leases: Lease) -> Hand
     """Bring a handle to the state held."""
     with state.transaction():
         handles.create(handle, remote=False)
-        handles.grant(handle, leases, None, now=0.0)
+        handles.grant(handle, leases, now=0.0)
     return handles.require(handle.id)
 
 
 def released(state: State, handles: Handles, handle: Handle, *, now: float) -> None:
     with state.transaction():
         handles.create(handle, remote=False)
-        handles.grant(handle, (), None, now=0.0)
+        handles.grant(handle, (), now=0.0)
         handles.release(handle, now=now)
 
 
@@ -167,7 +167,7 @@ class TestRecords:
                 handles.create(handle, remote=False)
                 identity = handle.holder_identity
                 leases = [a_lease(f"{handle_id}--{n}", identity=identity) for n in (1, 0)]
-                handles.grant(handle, leases, None, now=0.0)
+                handles.grant(handle, leases, now=0.0)
         names = {each.id: each.names for each in handles.active()}
         assert names == {each: (f"{each}--1", f"{each}--0") for each in ids}
         assert {each.names for each in handles.active(with_leases=False)} == {()}
@@ -190,7 +190,8 @@ class TestRecords:
         leases = (a_lease("T--09", fence=1), a_lease("T--00", fence=2))
         with state.transaction():
             handles.create(handle, remote=False)
-            handles.grant(handle, leases, 77.5, now=0.0)
+            handles.grant(handle, leases, now=0.0)
+            assert handles.timers.arm_first(whole(handle), 77.5) == 77.5
         read = handles.require(handle.id)
         assert (read.state, read.leases, read.release_at) == ("held", leases, 77.5)
         assert read.names == ("T--09", "T--00")
@@ -212,7 +213,7 @@ class TestRecords:
         places = "SELECT name, position FROM lease ORDER BY position"
         assert [tuple(row) for row in state.query(places)] == [("T--00", 2), ("T--01", 3)]
         with state.transaction():
-            handles.grant(read, read.leases, None, now=0.0)
+            handles.grant(read, read.leases, now=0.0)
         assert [tuple(row) for row in state.query(places)] == [("T--00", 1), ("T--01", 2)]
         assert files(state) == []  # until it is told
 
@@ -222,7 +223,7 @@ class TestRecords:
         with state.transaction():
             handles.create(handle, remote=True)
             handles.arrived(handle, leases[0])
-            handles.grant(handle, leases, None, now=0.0)
+            handles.grant(handle, leases, now=0.0)
         read = handles.require(handle.id)
         assert (read.state, read.leases) == ("held", leases)
 
@@ -372,7 +373,7 @@ class TestAcquisitions:
         handle = a_handle()
         with state.transaction():
             handles.create(handle, remote=False, now=3.0)
-            handles.grant(handle, [a_lease()], None, now=5.0)
+            handles.grant(handle, [a_lease()], now=5.0)
         assert seconds_since(state, handle.id, "queued", now=10.0) == 7.0
         assert seconds_since(state, handle.id, "granted", now=10.0) == 5.0
 
@@ -433,7 +434,7 @@ class TestAcquisitions:
         assert (handles.require(asked.id), asked.type) == (asked, None)
         assert handles.require(asked.id).request.types == ("T", "U", "V")
         with state.transaction():
-            handles.grant(asked._replace(granted_type="U"), [a_lease("U--00")], None, now=0.0)
+            handles.grant(asked._replace(granted_type="U"), [a_lease("U--00")], now=0.0)
         granted = handles.require(asked.id)
         assert (granted.type, granted.request) == ("U", wanted)
         assert handles.unannounced("V", "U") == handles.unannounced() == [granted]

@@ -68,7 +68,7 @@ class TestMadePools:
             handles.create(asked, remote=True)
         assert pools.is_asked_for(POOL) is (made_of == "same")
         with state.transaction():
-            handles.grant(asked, (), None, now=1.0)
+            handles.grant(asked, (), now=1.0)
         assert pools.is_asked_for(POOL) is (made_of == "same")
         with state.transaction():
             handles.release(asked, now=2.0)

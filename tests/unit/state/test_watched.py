@@ -39,7 +39,7 @@ def made(handles: Handles, state: State, handle_id: str, **fields: object) -> Ha
     )._replace(**fields)  # type: ignore[arg-type]
     with state.transaction():
         handles.create(handle, remote=False)
-        handles.grant(handle, (), None, now=1.0)
+        handles.grant(handle, (), now=1.0)
     return handle
 
 
