@@ -38,12 +38,20 @@ def own_modules_only() -> None:
     """
     library = os.path.dirname(os.__file__)
     named = os.environ.get("PYTHONPATH", "").split(os.pathsep)
-    foreign = [os.path.abspath(path) for path in named if not path.startswith(library)]
+    foreign = [_absolute(path) for path in named if not path.startswith(library)]
     sys.path[1:] = [
         path
         for path in sys.path[1:]
         if path not in foreign and not path.endswith(("site-packages", "dist-packages"))
     ]
+
+
+def _absolute(path: str) -> str:
+    """The same path from the root; as it is where the working directory is gone."""
+    try:
+        return os.path.abspath(path)
+    except OSError:
+        return path
 
 
 def code_folder(archive: str) -> str:
@@ -55,7 +63,7 @@ def code_folder(archive: str) -> str:
     """
     user = os.geteuid()
     private = os.environ.get("LEASECTL_CODE_DIR") or f"/tmp/leasectl-{user}-code"
-    private = os.path.abspath(private)
+    private = _absolute(private)
     try:
         with open("/proc/sys/kernel/random/boot_id", "rb") as file:
             boot = file.read(36).decode()

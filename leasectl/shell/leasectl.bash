@@ -646,10 +646,26 @@ lease__cat() { # --handle=H [--format=plain|csv] [--pretty-format=csv]
       return 1
       ;;
   esac
-  [ -f "$_lease__handle" ] || return 0
+  [ -f "$_lease__handle" ] || {
+    _lease__may_look "$_lease__handle"
+    return
+  }
   _lease__read_names "$_lease__handle" || return 1
   [ "$_lease__format" = csv ] || _lease__answer=${_lease__answer//,/$'\n'}
   [ -z "$_lease__answer" ] || builtin printf '%s%s' "$_lease__answer" "$_lease__end"
+}
+
+# Complains where a handle may be there and isn't ours to see, so that it isn't taken for a released one.
+_lease__may_look() { # <handle>
+  local _lease__folder=$1
+  while [ "$_lease__folder" != "${_lease__folder%/*}" ]; do
+    _lease__folder=${_lease__folder%/*}
+    [ ! -d "$_lease__folder" ] || break
+  done
+  [ ! -d "$_lease__folder" ] || [ -x "$_lease__folder" ] || {
+    _lease__complain lease__cat "can't look for $1: $_lease__folder belongs to somebody else"
+    return 1
+  }
 }
 
 # Reads the names that a handle holds into the caller's _lease__answer, with commas between them. No

@@ -354,6 +354,26 @@ SCRIPT
   assert_equal "$stderr" ''
 }
 
+@test "cat returns 1 for a handle that isn't ours to see" {
+  local -a as_another=()
+  mkdir theirs
+  printf T--00 >theirs/H
+  if ((EUID == 0)); then
+    as_another=(setpriv --reuid 65534 --clear-groups)
+    chmod 700 theirs
+  else
+    chmod 0 theirs
+  fi
+  local functions
+  functions=$(leasectl init bash)
+  run --separate-stderr "${as_another[@]}" bash -c "$functions"'
+lease__cat --handle="$1"' - "$PWD/theirs/H"
+  chmod 700 theirs
+  assert_failure 1
+  assert_output ''
+  assert_one_line_on_stderr
+}
+
 @test "cat returns 1 for what can't be meant" {
   local words
   for words in '--handle' '--handle=x --format=xml' '--handle=x --pretty-format=' '--unknown'; do

@@ -434,6 +434,19 @@ class TestWhereItLies:
         pyz.ok("--version")
         assert sorted(path.name for path in mounted.iterdir()) == ["..data", "leasectl.pyz"]
 
+    @pytest.mark.parametrize("folder", [None, "code"])
+    def test_it_runs_where_the_working_directory_is_gone(
+        self, pyz: Pyz, started_before: StartedBefore, folder: str | None
+    ) -> None:
+        """As where a step's EXIT trap removes that, and then releases."""
+        started_before(pyz)
+        pyz.pool("T")
+        script = 'mkdir gone && cd gone && rmdir ../gone && "$@"'
+        argv = ["sh", "-c", script, "-", pyz.python, str(pyz.archive), "acquire", "-q", "-t", "T"]
+        finished = pyz.spawn(argv, LEASECTL_CODE_DIR=folder).finish()
+        assert (finished.code, finished.err) == (0, "")
+        assert pyz.ok("release", "--all") == "T--00\n"
+
     def test_messages_and_completion_are_those_of_the_installed_command(
         self, pyz: Pyz, cli: Cli, started_before: StartedBefore
     ) -> None:
