@@ -133,6 +133,18 @@ def check_request(request: Request, wait_seconds: float | None, backend: str | N
     settings(url)
 
 
+def may_do_without(backend: str | None, *, optional: bool) -> bool:
+    """Tell whether to go on without what can't be had: it is optional, or leases nothing anyway.
+
+    Args:
+        backend: What ``--backend`` says, of a kind that there is.
+        optional: What ``--optional`` says.
+    """
+    from leasectl.backends.kinds import kind_of
+
+    return optional or kind_of(choose_backend(backend).url).grants_nothing
+
+
 def open_service(
     backend: str | None = None,
     *,

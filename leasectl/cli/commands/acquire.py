@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from leasectl.cli import options
-from leasectl.cli.context import check_request, open_service, process_named_by
+from leasectl.cli.context import check_request, may_do_without, open_service, process_named_by
 from leasectl.cli.described import ENDING, OUTPUT, OneOf, as_json_only, option, plain_command
 from leasectl.cli.shown.handle_output import HandleForm, print_and_announce, print_later
 from leasectl.cli.shown.output import note
@@ -141,7 +141,7 @@ def command(
                     wait_seconds=wait_seconds,
                 )
     except LeaseError as error:
-        if optional and spares_optional(error):
+        if spares_optional(error) and may_do_without(backend, optional=optional):
             note(followed_by(error, "going on without a lease, as it is optional"))
             return
         if isinstance(error, NoLease) and conflict_code is not None:

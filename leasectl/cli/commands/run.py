@@ -8,7 +8,7 @@ import click
 
 from leasectl.cli import options
 from leasectl.cli.command import Command, new_command
-from leasectl.cli.context import check_request, open_service
+from leasectl.cli.context import check_request, may_do_without, open_service
 from leasectl.cli.described import ATTEMPTS, ENDING, option
 from leasectl.cli.shown.waiting import reported, sleep_jitter, warn_of_endless_wait
 from leasectl.errors import InvalidRequest, NoLease
@@ -188,7 +188,7 @@ def command(
         on_reclaim=on_reclaim_command,
         on_lost=on_lost,
         start_jitter_seconds=start_jitter_seconds,
-        optional=optional,
+        optional=may_do_without(backend, optional=optional),
         environ=dict(os.environ),
     )
     try:

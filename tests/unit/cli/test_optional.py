@@ -50,6 +50,14 @@ def assert_refused(finished: Finished) -> None:
     assert "going on" not in finished.err
 
 
+def test_what_leases_nothing_goes_on_where_nothing_can_be_written(no_state: Cli) -> None:
+    no_state.env["LEASECTL_BACKEND"] = "none:"
+    ran = no_state("run", "T", "--", "echo", "ran")
+    assert (ran.code, ran.out, ran.err.count("\n")) == (0, "ran\n", 1)
+    got = no_state("acquire", "T")
+    assert (got.code, got.out, got.err.count("\n")) == (0, "", 1)
+
+
 def test_a_guard_that_is_gone_fails_before_anything_is_tried(no_state: Cli) -> None:
     finished = no_state("acquire", "-t", "T", "--optional", *PATIENT, "--guard-pid", "999999999")
     assert (finished.code, "no such process" in finished.err) == (64, True)
