@@ -8,7 +8,8 @@ server `acquire_remote` goes that road, since grant and record can't be one tran
 What becomes of it: `release` (on a server `release_remote`; of what others hold `release_forced`),
 `delay` has the keeper do that later, `renew` (by threads: `renewal_threads`), `reacquire` takes the
 same again. `targets` finds the handles that a path, names or `scope_test`'s list mean; `adoption`
-makes one for names that none here holds. What the resources are, `properties` tells programs. What
+makes one for names that none here holds. What is `held_here` is told where a server doesn't tell
+what it has. What the resources are, `properties` tells programs. What
 nobody does any more: `recovery` gives back what the dead hold, `losses` records what went away by
 itself. Where a backend has no pools that could tell what happened, `record_events` does.
 

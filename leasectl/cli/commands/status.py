@@ -12,6 +12,7 @@ from leasectl.cli.loaded import nothing_is_garbage
 from leasectl.cli.shown.no_pools import note_no_pools
 from leasectl.cli.shown.output import show, show_json
 from leasectl.cli.shown.status_table import look_of_stdout, overview_text
+from leasectl.errors import NotSupported
 from leasectl.pools.admin import PoolService
 from leasectl.pools.shown_json import encode_overview
 
@@ -56,6 +57,8 @@ def command(
     its release, for how long it has joined, and whether its lease was asked back (leasectl reclaim)
     and what its holder said. PROPERTIES are what it is: leasectl pool set TYPE --property K=V
 
+    Of a lease proxy that tells nobody what it has, what handles here hold there is listed.
+
     A terminal shows as many columns as it has room for, and what is the same in all rows once;
     --wide, a file or a pipe gets all, names in full. --json has the same facts, times in RFC 3339
     and UTC; with --watch as well, there is one object a line. NO_COLOR is heeded.
@@ -69,7 +72,13 @@ def command(
         return
     if not watch:
         nothing_is_garbage()
-    told = ask_status(url, settings, pool_type=pool_type, clock=service.clock)
+    try:
+        told = ask_status(url, settings, pool_type=pool_type, clock=service.clock)
+    except NotSupported:
+        from leasectl.cli.shown.status_handles import show_handles
+
+        show_handles(service, pool_type, watch=watch, as_json=as_json)
+        return
     if told is not None:
         from leasectl.pools.counted_json import are_counts
 

@@ -71,10 +71,40 @@ class TestStatus:
         watching.signal(2)
         watching.finish()
 
-    def test_on_another_lease_proxy_it_is_64(self, cli: Cli, fault_proxy: StartFaultProxy) -> None:
-        finished = cli("status", "--backend", fault_proxy("T=1").url)
-        assert (finished.code, finished.err.count("\n")) == (64, 1)
-        assert "has no pools" in finished.err
+    def test_of_another_lease_proxy_it_is_what_is_held_there_from_here(
+        self, cli: Cli, fault_proxy: StartFaultProxy
+    ) -> None:
+        url = cli.env["LEASECTL_BACKEND"] = fault_proxy("T=3").url
+        finished = cli("status")
+        told = f"leasectl: {url} tells nobody what it has, and nothing is held there from here\n"
+        assert (finished.code, finished.out, finished.err) == (0, "", told)
+        guard = cli.spawn(["sleep", "60"]).process
+        one = Path(cli.ok("acquire", "-q", "-t", "T", "--release-after", "1h").strip()).name
+        guarded = ("--guard-pid", str(guard.pid))
+        two = Path(cli.ok("acquire", "-q", "-t", "T", "-c", "2", *guarded).strip()).name
+        waiting = cli.start("acquire", "-q", "-t", "T")
+        eventually(lambda: " waiting " in cli.ok("status"))
+        lines = [each.split() for each in cli.ok("status").splitlines()]
+        assert lines[1] == ["HANDLE", "NAMES", "HELD", "FOR", "ENDS", "GUARD"]
+        assert [one, "T--00"] in [each[:2] for each in lines]
+        assert [two, "T--01", "T--02"] in [each[:3] for each in lines]
+        assert str(guard.pid) in cli.ok("status", "T")
+        watching = cli.start("status", "--watch")
+        assert watching.process.stdout is not None
+        seen = [watching.process.stdout.readline() for _ in range(2)]
+        assert "tells nobody what it has" in seen[1]
+        watching.signal(2)
+        watching.finish()
+        waiting.kill()
+        shown = json.loads(cli.ok("status", "T", "--json"))["handles"]
+        found = [each for each in shown if each["state"] == "held"]
+        assert {each["handle"]: each["names"] for each in found} == {
+            one: ["T--00"],
+            two: ["T--01", "T--02"],
+        }
+        assert [each["release_time"] is None for each in found if each["handle"] == one] == [False]
+        cli.ok("release", "--all")
+        eventually(lambda: json.loads(cli.ok("status", "--json"))["handles"] == [])
 
     def test_without_a_server_it_is_69(self, cli: Cli) -> None:
         assert cli("status", "--backend", "http://127.0.0.1:9").code == 69

@@ -1,0 +1,57 @@
+"""What the handles of a state directory hold at a backend, where that tells nobody what it has."""
+
+from __future__ import annotations
+
+from leasectl.leases.service import Service
+from leasectl.typed.tuples import NamedTuple
+
+
+class HeldHere(NamedTuple):
+    """A handle that isn't released.
+
+    Args:
+        handle: Its id.
+        type: Of its leases, or the first that it asks for.
+        state: ``held``, or ``acquiring`` while it waits.
+        names: What it has so far.
+        since: Since when, wall clock, seconds since the epoch; None for nothing yet.
+        release_time: When it is going to be released, likewise; None for never.
+        guard_pid: Of the process whose end releases it; None without one.
+    """
+
+    handle: str
+    type: str
+    state: str
+    names: tuple[str, ...]
+    since: float | None
+    release_time: float | None
+    guard_pid: int | None
+
+
+def held_here(service: Service, pool_type: str | None) -> tuple[HeldHere, ...]:
+    """Those at the chosen backend, by their ids.
+
+    Args:
+        service: On the state directory, and that backend.
+        pool_type: Of this type alone; None for all.
+    """
+    found = []
+    wall, elapsed = service.clock.wall(), service.clock.elapsed()
+    for handle in service.handles.active():
+        of = handle.type or handle.request.type
+        if not service.is_here(handle) or pool_type not in (None, of):
+            continue
+        due = handle.release_at
+        process = handle.runner or handle.guard
+        found.append(
+            HeldHere(
+                handle.id,
+                of,
+                handle.state,
+                handle.names,
+                min((each.acquire_time for each in handle.leases), default=None),
+                None if due is None else wall + due - elapsed,
+                None if process is None else process.pid,
+            )
+        )
+    return tuple(sorted(found))
