@@ -85,8 +85,10 @@ def _run(args: list[str]) -> int:
             return _fail(str(refused), refused.exit_code)
         if os.environ.get("LEASECTL_DEBUG"):
             raise
-        detail = f"{type(error).__name__}: {error}"
-        return _fail(f"unexpected failure: {detail}; set LEASECTL_DEBUG=1 to see where", 1)
+        detail, how = f"{type(error).__name__}: {error}", "set LEASECTL_DEBUG=1 to see where"
+        if isinstance(error, ImportError) and os.environ.get("PYTHONPATH"):
+            how = f"PYTHONPATH may name another version of that: try without it, or {how}"
+        return _fail(f"unexpected failure: {detail}; {how}", 1)
 
 
 def _do(args: list[str]) -> int:

@@ -15,8 +15,16 @@ Examples:
 """
 
 
+def _complete_path(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
+    group = None if ctx.parent is None else ctx.parent.command
+    for name in ctx.params.get("path") or ():
+        group = group.get_command(ctx, name) if isinstance(group, click.Group) else None
+    names = group.list_commands(ctx) if isinstance(group, click.Group) else []
+    return [each for each in names if each.startswith(incomplete)]
+
+
 @new_command(epilog=EXAMPLE, options_metavar="[COMMAND]...")
-@click.argument("path", nargs=-1, metavar="")
+@click.argument("path", nargs=-1, metavar="", shell_complete=_complete_path)
 @click.pass_context
 def command(ctx: click.Context, *, path: tuple[str, ...]) -> None:
     """Show the help of a command, or which commands there are.

@@ -177,8 +177,14 @@ def _hint(left_out: Collection[str], look: Look, command: str) -> str:
     """What there was no room for, and how it is seen; nothing if that is nothing."""
     if not left_out:
         return ""
-    hint = f"no room for {', '.join(sorted(left_out))}; all of it: leasectl {command} --wide"
-    return f"\n{_line(hint, look, FAINT, cut='end')}"
+    what = f"no room for {', '.join(sorted(left_out))};"
+    how = f"all of it: leasectl {command} --wide"
+    lines = [f"{what} {how}"]
+    if look.room is not None and len(lines[0]) > look.room:
+        from textwrap import wrap  # which only a narrow terminal needs
+
+        lines = [*wrap(what, look.room), how]
+    return "\n" + "".join([_line(each, look, FAINT, cut="end") for each in lines])
 
 
 def _grants(pool: ShownPool, look: Look, *, in_summary: bool) -> str:

@@ -181,6 +181,13 @@ def test_what_tells_holders_apart_is_whole(width: int) -> None:
     assert text.count("aB3xYz") == 100
 
 
+@pytest.mark.parametrize("width", [34, 40, 60])
+def test_what_shows_the_rest_is_whole_on_any_terminal(width: int) -> None:
+    text = shown(FIFTY, width=width)
+    assert "no room for " in text
+    assert "all of it: leasectl status --wide" in text
+
+
 def test_nothing_is_cut_at_a_pipe_or_when_wide() -> None:
     for text in (shown(LONG, width=None), shown(LONG, width=80, wide=True)):
         assert "j" * 200 in text and "b" * 200 in text and "h" * 250 in text
