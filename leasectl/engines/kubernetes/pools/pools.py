@@ -200,11 +200,16 @@ class KubernetesPools:
         """
         there = self._members.deletions.pool(pool_type)
         word = None if there is None else there.word
-        for _ in range(_MOST_LOOKS):
-            if there is None or (there.state, there.word) != ("making", word):
+        looks, names = 0, -1
+        while there is not None and (there.state, there.word) == ("making", word):
+            looks += 1
+            if looks > _MOST_LOOKS:
                 break
             pause(_LOOK_AGAIN_SECONDS)
-            there = self._members.deletions.pool(pool_type)
+            view = self._store.pool(pool_type)
+            if len(view.resources) != names:  # hundreds take their time
+                looks, names = 0, len(view.resources)
+            there = view.pool
         return there
 
     def _fill(self, made: PoolObject, names: Sequence[str]) -> None:

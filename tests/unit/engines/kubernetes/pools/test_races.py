@@ -11,8 +11,11 @@ import pytest
 
 from leasectl.engines.contract import Outlook
 from leasectl.engines.facts import PoolSettings
+from leasectl.engines.kubernetes.members.known import all_known
+from leasectl.engines.kubernetes.members.updates import Update
 from leasectl.engines.kubernetes.objects.objects import PoolState
-from leasectl.engines.membership import cordon, expect, move, set_default
+from leasectl.engines.kubernetes.pools import pools
+from leasectl.engines.membership import add, cordon, expect, move, set_default
 from leasectl.errors import InvalidRequest, LeaseError, NotAllowed, NotFound
 from leasectl.model import Claimant, Request
 from tests.kit.kubernetes.made_up_api import Killed, MadeUpApi
@@ -256,6 +259,33 @@ class TestClosing:
         world.clock.advance(1.1)
         with pytest.raises(NotFound, match="it is being deleted"):
             waiter.claim()
+
+
+def test_who_makes_a_large_pool_is_given_the_time_for_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    world = World()
+    world.break_in(6, _kill)  # its one name is there
+    with pytest.raises(Killed):
+        world.one.pools.create_pool("L", ["n0"])
+    making = world.one.opened.members.deletions.pool("L")
+    assert making is not None and making.state == "making"
+    names = [f"n{number}" for number in range(30)]
+    left = iter(names[1:])
+
+    def go_on(seconds: float) -> None:
+        """Do what that one would."""
+        name = next(left, None)
+        if name is None:
+            world.one.pools._open(making, names)
+            return
+        to_add = lambda member, pools: add(member, "L", pools)  # noqa: E731
+        known = all_known(world.one.opened.store)
+        world.one.opened.members.carry_out(Update([name], to_add, making=making), known)
+
+    monkeypatch.setattr(pools, "pause", go_on)
+    with pytest.raises(InvalidRequest, match='there is a pool "L" already'):
+        world.other.pools.create_pool("L", ["x"])
+    (pool,) = world.other.pools.pools("L")
+    assert sorted(each.name for each in pool.resources) == sorted(names)
 
 
 def test_names_that_could_not_all_be_added_are_taken_back_but_for_what_others_did() -> None:
