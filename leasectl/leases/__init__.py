@@ -9,9 +9,9 @@ What becomes of it: `release` (on a server `release_remote`; of what others hold
 `delay` has the keeper do that later, `renew` (by threads: `renewal_threads`), `reacquire` takes the
 same again. `targets` finds the handles that a path, names or `scope_test`'s list mean; `adoption`
 makes one for names that none here holds. What is `held_here` is told where a server doesn't tell
-what it has. What the resources are, `properties` tells programs. What
-nobody does any more: `recovery` gives back what the dead hold, `losses` records what went away by
-itself. Where a backend has no pools that could tell what happened, `record_events` does.
+what it has. What the resources are, `properties` tells programs. What nobody does any more:
+`recovery` gives back what the dead hold, `losses` records what went away by itself. Where a backend
+has no pools that could tell what happened, `record_events` does.
 
 Somebody may want a lease back, and notes a mark at it (`marks`). What a holder hands out is in
 `use`, and can't be taken meanwhile; what is `asked` of it is seen and recorded; the `answers` are
