@@ -32,6 +32,7 @@ Examples:
   leasectl stats -t azure--install --since 7d
   leasectl stats -t azure--install --since 2h --json
 """
+_NAME_AT_LEAST = 8
 _MOST_PICTURES = 5
 
 
@@ -143,14 +144,17 @@ def _encoded(
     return {"backend": backend, "pools": pools}
 
 
-def _heading(found: Mapping[str, Statistics]) -> str:
+def _heading(found: Mapping[str, Statistics], room: int | None = None) -> str:
     subject = next(iter(found)) if len(found) == 1 else counted(len(found), "pool")
-    return f"{printable(subject, longest=200)}, {stretch(*_ends(found))}"
+    named, when = printable(subject, longest=200), stretch(*_ends(found))
+    if room is not None:  # a name is told by its ends, a time isn't
+        named = shorten(named, max(_NAME_AT_LEAST, room - len(when) - len(", ")))
+    return f"{named}, {when}"
 
 
 def _shown(found: Mapping[str, Statistics], rows: Sequence[PictureRow]) -> str:
     look, width = look_of_stdout(), width_of_pictures()
-    heading = shorten(_heading(found), width)
+    heading = shorten(_heading(found, width), width)
     parts = [
         painted(heading, BOLD if look.colour else None) + "\n",
         statistics_tables(found, look),

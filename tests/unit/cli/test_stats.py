@@ -98,6 +98,14 @@ class TestNumbers:
         assert "█" in "".join(shown)
         assert all(cells(line) <= 80 for line in shown)
 
+    def test_of_a_long_name_the_times_are_whole(self, cli: Cli) -> None:
+        name = "openshift-org-azure--azure-4--install-quota-slice-of-many"
+        cli.pool(name, "a")
+        write(cli, day(name, begin=time.time() - 3600))
+        first = cli.ok("stats", "-t", name, COLUMNS="80").splitlines()[0]
+        assert re.fullmatch(r"openshift-.*…\S+, 20\S+ \S+ to 20\S+ \S+ UTC", first), first
+        assert cells(first) <= 80
+
     def test_the_picture_can_be_left_out(self, past: Cli) -> None:
         whole, tables = past.ok("stats"), past.ok("stats", "--no-picture")
         assert len(tables.splitlines()) == 7
