@@ -23,6 +23,7 @@ from leasectl.state.keeper_version import (
     registered,
     send,
 )
+from leasectl.state.releasing import GivingBack
 from leasectl.state.rows import insert
 from leasectl.system.process import identify, own_pid_namespace, this_process
 from tests.kit.support import eventually
@@ -173,8 +174,12 @@ def test_a_keeper_begins_if_it_is_the_one_and_remembers_what_it_was_asked(state:
     register(state, me)
     row = {"pid_namespace": own_pid_namespace(), "process": me.encode(), "version": "0"}
     insert(state.db, "keeper_version", {**row, "asked": "2"})
+    giving_back = GivingBack(state, "http://there")
+    with state.transaction():  # as that version was, when it became this one
+        giving_back.start(["a"], me)
     assert keeper_process.begin(state, me)
     assert registered(state.db) == Registered(me, leasectl.__version__, "2")
+    assert giving_back.processes("a") == []
 
 
 def test_a_signal_for_one_that_has_ended_goes_nowhere(start: StartKeeper) -> None:

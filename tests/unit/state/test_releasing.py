@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 from leasectl.state.directory import State
-from leasectl.state.releasing import GivingBack
+from leasectl.state.releasing import GivingBack, begin_anew
 from leasectl.system.process import identify, this_process
 
 US, INIT = this_process(), identify(1)
@@ -54,3 +54,15 @@ def test_what_is_released_elsewhere_is_another_lease(state: State, under_way: Gi
     elsewhere.start(["a"], US)
     elsewhere.stopped(["a"], US)
     assert under_way.processes("a") == [US]
+
+
+def test_who_has_become_another_program_releases_nothing_anywhere(
+    state: State, under_way: GivingBack
+) -> None:
+    elsewhere = GivingBack(state, "http://there")
+    for releases in (under_way, elsewhere):
+        for process in (US, INIT):
+            releases.start(["a", "b"], process)
+    begin_anew(state, US)
+    for releases in (under_way, elsewhere):
+        assert releases.processes("a") == releases.processes("b") == [INIT]
