@@ -22,6 +22,8 @@ from leasectl.model import Handle, Process, ReleaseTarget
 from leasectl.state.releasing import GivingBack
 from leasectl.system.process import is_dead, this_process
 
+# A server that works answers a release sooner; where it hangs for one, it may not for the next.
+_OTHERS_SECONDS = 5.0
 _LOOK_AGAIN_SECONDS = 0.01
 
 
@@ -132,12 +134,12 @@ class _Release:
         )
 
     def _send_for_others(self, names: Sequence[str]) -> tuple[str, ...]:
-        """Release what others are at, once they have given up; one that is stopped may never."""
-        from leasectl.backends.release_tries import MOST_SECONDS  # here, as they are seldom needed
-        from leasectl.system.signals import pause
+        """Release what others are at, once they have given up, or take too long for that."""
+        from leasectl.system.signals import pause  # here, as it is seldom needed
 
         seconds, clock = self._service.release_seconds, self._service.clock
-        until = clock.elapsed() + (MOST_SECONDS if seconds is None else seconds)
+        most = _OTHERS_SECONDS if seconds is None else min(seconds, _OTHERS_SECONDS)
+        until = clock.elapsed() + most
         while self._at_others(names) and clock.elapsed() < until:
             pause(_LOOK_AGAIN_SECONDS)
         with self._state.transaction():

@@ -1137,7 +1137,7 @@ builtin export -f _lease__complain lease__trap lease__untrap \
   _lease__trap_finish _lease__trap_exit _lease__trap_run \
   _lease__status _lease__err_enter _lease__err_leave _lease__trap_return _lease__trap_look_for_return \
   lease__acquire lease__reacquire lease__release \
-  lease__release_stored lease__cat lease__property _lease__read_names \
+  lease__release_stored lease__cat lease__property _lease__may_look _lease__read_names \
   lease__once lease__install_lease_eligible lease__guard _lease__guard_release \
   _lease__release_soon _lease__dry_run _lease__read_option \
   _lease__check_variable _lease__check_priority _lease__check_acquire _lease__check_types _lease__check_release \
