@@ -85,8 +85,11 @@ class RemoteJournal(Journal, Protocol):
             it could hit the new grant.
         """
 
+    def returning(self, name: str) -> None:
+        """A name that had arrived is about to be given back."""
+
     def returned(self, name: str) -> None:
-        """A name that had arrived was given back; the acquisition goes on."""
+        """It was given back; the acquisition goes on."""
 
     def lost_reply(self) -> None:
         """An answer was lost that may have carried a grant."""

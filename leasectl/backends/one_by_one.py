@@ -144,5 +144,6 @@ def _get_one(
 
 def _give_all_back(server: Grants, journal: RemoteJournal, leases: Sequence[Lease]) -> None:
     for lease in leases:
+        journal.returning(lease.name)
         server.give_back(lease.name)
         journal.returned(lease.name)

@@ -10,12 +10,12 @@ from collections.abc import Sequence
 
 from leasectl.backends.kinds import kind_of_handle, release_key_of
 from leasectl.leases.service import Service
-from leasectl.model import Handle, Lease, whole
+from leasectl.model import Handle, Lease, Process, whole
 from leasectl.state import keeper_process
 from leasectl.state.handle_rows import new_row
 from leasectl.state.handles import is_watched
 from leasectl.state.purging import purge
-from leasectl.system.process import is_dead, this_process
+from leasectl.system.process import Liveness, is_dead, liveness, this_process
 from leasectl.typed.hints import TYPE_CHECKING, Callable
 
 if TYPE_CHECKING:
@@ -81,6 +81,7 @@ class RecordJournal:
         watched = is_watched(handle, remote=kind.remote)
         self._row = {} if again else new_row(handle, watched=watched)
         self._asked_at = self._clock.elapsed()
+        self._met: dict[str, float] = {}  # since when names came that somebody may release
 
     @property
     def key(self) -> str:
@@ -128,33 +129,63 @@ class RecordJournal:
 
     def arrived(self, name: str) -> Lease | None:
         lease = remote_lease(self.handle, name, self._clock.wall())
-        from leasectl.state.releasing import GivingBack
-
-        giving_back = GivingBack(self._service.state, release_key_of(self.handle))
+        giving_back = self._giving_back(self.handle)
         with self._service.state.transaction():
-            if not all(map(is_dead, giving_back.processes(name))):
+            if any(self._may_release(name, each) for each in giving_back.processes(name)):
                 return None
             self._take_from_others(name, giving_back)
             self._handles.arrived(self.handle, lease)
         return lease
 
+    def _may_release(self, name: str, process: Process) -> bool:
+        """Tell whether a release that is on record may still be sent.
+
+        Who is of another pid namespace may long be dead, with its container: nobody can tell, so
+        it is given as long as a release takes.
+        """
+        how = liveness(process)
+        if how is not Liveness.UNKNOWN:
+            return how is Liveness.ALIVE
+        from leasectl.backends.release_tries import MOST_SECONDS
+
+        now = self._clock.elapsed()
+        return now < self._met.setdefault(name, now) + MOST_SECONDS
+
     def _take_from_others(self, name: str, giving_back: GivingBack) -> None:
         """What the server grants anew is held by nobody, whatever a record still says.
 
-        Its release was carried out and the answer lost, or the server has lost the lease. Were the
-        record left alone, the next try to release it would hit the new grant.
+        Its release was carried out and the answer is lost or still on its way, or the server has
+        lost the lease. Were the record left alone, the next try to release it would hit the new
+        grant. Who acquires goes on with what else it has.
         """
         backend = self.handle.backend
         other = self._handles.holding(name, prefer=lambda each: each.backend == backend)
         if other is not None and other.backend == backend:
-            if self._events:
+            is_given_back = bool(self._giving_back(other).processes(name))
+            if self._events and is_given_back:
+                self._events.released(other, [name], by="command")
+            elif self._events:
                 self._events.lost(other, [name], reason="its server granted it anew")
-            self._handles.drop(other, [name], now=self._clock.elapsed(), lost=True)
+            if other.state == "acquiring" and not is_dead(other.waiter):
+                self._handles.returned(other, name)
+            else:
+                now = self._clock.elapsed()
+                self._handles.drop(other, [name], now=now, lost=not is_given_back)
         giving_back.settled(name, this_process())
+
+    def returning(self, name: str) -> None:
+        with self._service.state.transaction():
+            self._giving_back(self.handle).start([name], this_process())
 
     def returned(self, name: str) -> None:
         with self._service.state.transaction():
+            self._giving_back(self.handle).settled(name, this_process())
             self._handles.returned(self.handle, name)
+
+    def _giving_back(self, handle: Handle) -> GivingBack:
+        from leasectl.state.releasing import GivingBack
+
+        return GivingBack(self._service.state, release_key_of(handle))
 
     def granted(self, leases: Sequence[Lease], *, pool_type: str | None = None) -> None:
         delay, now = self.handle.request.release_after_seconds, self._clock.elapsed()

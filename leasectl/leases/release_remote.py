@@ -22,8 +22,6 @@ from leasectl.model import Handle, Process, ReleaseTarget
 from leasectl.state.releasing import GivingBack
 from leasectl.system.process import is_dead, this_process
 
-# A server that works answers a release sooner; where it hangs for one, it may not for the next.
-_OTHERS_SECONDS = 5.0
 _LOOK_AGAIN_SECONDS = 0.01
 
 
@@ -135,10 +133,11 @@ class _Release:
 
     def _send_for_others(self, names: Sequence[str]) -> tuple[str, ...]:
         """Release what others are at, once they have given up, or take too long for that."""
-        from leasectl.system.signals import pause  # here, as it is seldom needed
+        from leasectl.backends.release_tries import SLOW_ANSWER_SECONDS  # here, as seldom needed
+        from leasectl.system.signals import pause
 
         seconds, clock = self._service.release_seconds, self._service.clock
-        most = _OTHERS_SECONDS if seconds is None else min(seconds, _OTHERS_SECONDS)
+        most = SLOW_ANSWER_SECONDS if seconds is None else min(seconds, SLOW_ANSWER_SECONDS)
         until = clock.elapsed() + most
         while self._at_others(names) and clock.elapsed() < until:
             pause(_LOOK_AGAIN_SECONDS)

@@ -6,6 +6,7 @@ import contextlib
 import os
 import stat
 from collections.abc import Sequence
+from contextlib import AbstractContextManager
 
 from leasectl.backends.kinds import kind_of
 from leasectl.errors import CorruptState, LeaseError, NotAllowed, NotFound
@@ -131,6 +132,16 @@ class Targets:
             NotFound: No such resource.
             NotAllowed: Another job or build holds one.
         """
+        with self._alone():
+            return self._of_names(names, only_here=only_here)
+
+    def _alone(self) -> AbstractContextManager[object]:
+        """Two that mean the same name at once are to mean one handle, or each would release it."""
+        kind = kind_of(self._service.backend_url)
+        asks = kind.has_pools and kind.remote
+        return contextlib.nullcontext() if asks else self._service.state.transaction()
+
+    def _of_names(self, names: Sequence[str], *, only_here: bool) -> list[ReleaseTarget]:
         held: list[tuple[Handle, str]] = []
         unheld = []
         for name in dict.fromkeys(names):
@@ -154,11 +165,16 @@ class Targets:
         acquired with scope ``test`` under this very ``SHARED_DIR``.
         """
         shared_dir = self._service.caller.require_shared_dir()
+        names = shared_leases.listed(shared_dir)
+        with self._alone():
+            return self._of_list(shared_dir, names)
+
+    def _of_list(self, shared_dir: str, names: Sequence[str]) -> Listed:
         held: list[tuple[Handle, str]] = []
         foreign: list[str] = []
         unheld: list[str] = []
         unknown: list[str] = []
-        for name in dict.fromkeys(shared_leases.listed(shared_dir)):
+        for name in dict.fromkeys(names):
             handle = self._handles.holding(name, prefer=self._service.is_here)
             if handle is None:
                 (unheld if self._may_be_released(name) else unknown).append(name)

@@ -11,7 +11,7 @@ from leasectl.engines.members import Decide, Members
 from leasectl.engines.membership import Member, Pools
 from leasectl.engines.pool_admin import PoolAdmin
 from leasectl.errors import NotAllowed, NotFound
-from leasectl.pools.changes import NewDefault, PoolChange
+from leasectl.pools.changes import PoolChange
 from leasectl.pools.settings import SettingsChange, changed
 
 
@@ -43,13 +43,21 @@ def carry_out(
             members.update(coming, partial(_added, change=change))
     moved = {name for change in changes for name in change.moved}
     stayed = {name for change in changes for name in _move(change, members)}
-    defaults = [change.default for change in changes if change.default is not None]
-    for default in sorted(defaults, key=lambda each: each.type is not None):  # no more, then new
-        members.change_belonging(partial(_with_default, default=default))
+    defaults = [each for each in changes if each.default is not None]
+    for change in sorted(defaults, key=_is_made_default):  # no more, then new
+        members.change_belonging(partial(_with_default, change=change))
     return tuple(_done(_remove(change, moved, members), stayed) for change in changes)
 
 
-def _with_default(pools: Pools, *, default: NewDefault) -> Pools:
+def _is_made_default(change: PoolChange) -> bool:
+    return change.default is not None and change.default.type is not None
+
+
+def _with_default(pools: Pools, *, change: PoolChange) -> Pools:
+    default = change.default
+    assert default is not None
+    if default.type is None and pools.default != change.type:
+        return pools  # somebody else has made another the default since
     return membership.set_default(pools, default.type, default.grace_seconds)
 
 

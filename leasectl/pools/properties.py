@@ -120,7 +120,9 @@ def create_pool(
             add_resources(members, pool_type, [name for name in names if name in coming], change)
     except LeaseError:
         with contextlib.suppress(LeaseError):  # somebody uses it already
-            pools.delete_pool(pool_type, force=False)
+            (pool,) = pools.pools(pool_type)
+            if {each.name for each in pool.resources} <= set(names):  # else others have added to it
+                pools.delete_pool(pool_type, force=False)
         raise
 
 

@@ -63,6 +63,7 @@ class Child:
     Attributes:
         pidfd: Of the child.
         end_fd: Readable when the command has ended.
+        has_begun: It was told to become the command.
     """
 
     def __init__(
@@ -83,6 +84,7 @@ class Child:
         self._argv = argv
         self._deadline: float | None = None
         self._is_there = False  # although the command has ended
+        self.has_begun = False
         self.pid = os.fork()
         if self.pid == 0:
             started = False
@@ -111,6 +113,7 @@ class Child:
             self.end_fd = self._told
 
     def start(self) -> None:
+        self.has_begun = True
         with contextlib.suppress(BrokenPipeError):  # killed already, which is about to be noticed
             os.write(self._go, b"!")
         os.close(self._go)

@@ -112,9 +112,9 @@ class Runner:
         start_delay = draw_start_delay(self._plan.start_jitter_seconds)
         handle = self._acquire(patience, start_delay)
         if handle is None:
-            environ = self._plan.environ_of(attempt)
-            return self._supervisor.supervise(self._fork(path, environ))
+            return self._run_without(path, attempt)
         leased = LeasedCommand(self._service, handle, self._supervisor, clock=self._clock)
+        child: Child | None = None
         try:
             got(handle, start_delay)
             names_path = self._service.state.names_path(handle.id)
@@ -128,8 +128,24 @@ class Runner:
                 start_delay_seconds=start_delay,
                 ask=self._ask(environ),
             )
+        except LeaseError as error:
+            has_begun = child is not None and child.has_begun
+            if has_begun or isinstance(error, _OF_THIS_ATTEMPT) or not self._does_without(error):
+                raise
         finally:
             give_back(self._service, handle, warn=self._warn)
+        return self._run_without(path, attempt)
+
+    def _run_without(self, path: str, attempt: int) -> Ending:
+        environ = self._plan.environ_of(attempt)
+        return self._supervisor.supervise(self._fork(path, environ))
+
+    def _does_without(self, error: LeaseError) -> bool:
+        """Tell whether the command runs without a lease after that error, and say so."""
+        if not self._plan.optional or not spares_optional(error):
+            return False
+        self._warn(followed_by(error, "going on without a lease, as it is optional"))
+        return True
 
     def _acquire(self, patience: Patience, start_delay: float) -> Handle | None:
         interrupt = self._supervisor.interrupt()
@@ -145,9 +161,8 @@ class Runner:
                     start_delay_seconds=start_delay,
                 )
         except LeaseError as error:
-            if not self._plan.optional or not spares_optional(error):
+            if not self._does_without(error):
                 raise
-            self._warn(followed_by(error, "going on without a lease, as it is optional"))
             return None
 
     def _prepare_retry(self, attempt: int) -> bool:

@@ -31,7 +31,7 @@ from leasectl.server.waits import ClientWait
 from leasectl.server.withdrawn_keys import WithdrawnKeys
 from leasectl.state.amendments import note_answer
 from leasectl.system.clock import Clock
-from leasectl.system.process import is_dead
+from leasectl.system.process import is_dead, this_process
 from leasectl.system.wakeup import Wakeup
 from leasectl.typed.hints import Any, Callable, TypeVar
 
@@ -40,6 +40,7 @@ Result = TypeVar("Result")
 # What is granted to a key and can't be delivered is given back if nobody asks for it again for so
 # long; a client that lives asks within seconds.
 CONFIRM_SECONDS = 600.0
+_TRY_AGAIN_SECONDS = 1.0
 
 
 class ServedLeases:
@@ -120,11 +121,27 @@ class ServedLeases:
         if handle is None:
             self._check_capacity(pool_type, in_all)
             handle = await self._wait(handle_id, pool_type, count, client, key, gone)
-        with self.service.state.transaction():
-            if not note_answer(self.service.state, handle, confirmed=False):
-                raise Cancelled("the lease was released before it could be told of")
+        try:
+            with self.service.state.transaction():
+                if not note_answer(self.service.state, handle, confirmed=False):
+                    raise Cancelled("the lease was released before it could be told of")
+        except Cancelled:
+            raise
+        except LeaseError:
+            self._give_back_untold(handle)
+            raise
         self._keeper_watch.look()
         return handle
+
+    def _give_back_untold(self, handle: Handle) -> None:
+        """Have what nobody can be told of go back, once that can be recorded."""
+        try:
+            current = self.service.handles.current(handle.id, handle.acquisition)
+            if current is not None and current.waiter == this_process():  # nobody has asked again
+                self._give_back_soon(current, 0.0)
+        except LeaseError:
+            loop = asyncio.get_running_loop()
+            loop.call_later(_TRY_AGAIN_SECONDS, self._give_back_untold, handle)
 
     def _check_capacity(self, pool_type: str, in_all: int) -> None:
         if in_all > 1 and self._threads is None:

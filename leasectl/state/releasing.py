@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from leasectl.model import Process, parse_process
 from leasectl.state.directory import State
 from leasectl.state.rows import insert
-from leasectl.system.process import is_dead
+from leasectl.system.process import Liveness, liveness
 
 
 class GivingBack:
@@ -33,9 +33,12 @@ class GivingBack:
             insert(self._state.db, "giving_back", row, replace=True)
 
     def settled(self, name: str, process: Process) -> None:
-        """Record that this process's release of a name is certain, and with it the dead's."""
+        """Record that this process's release of a name is certain, and with it the dead's.
+
+        Of another pid namespace nobody can tell who is dead; its processes were waited for.
+        """
         for other in self.processes(name):
-            if other == process or is_dead(other):
+            if other == process or liveness(other) is not Liveness.ALIVE:
                 self.stopped([name], other)
 
     def stopped(self, names: Sequence[str], process: Process) -> None:

@@ -78,12 +78,12 @@ run_step() {
   run --separate-stderr bash -c "$(printf '%s\n' 'set -eu' 'source "$LEASE_PROXY_CLIENT_SH"' && cat)"
 }
 
-# Waits until a command succeeds; time is only a limit, never the measure.
+# Waits until a command succeeds; time is only a limit, never the measure: most_seconds, or 20.
 eventually() { # <command> [<argument>...]
-  local deadline=$((SECONDS + 20))
+  local deadline=$((SECONDS + ${most_seconds:-20}))
   until "$@"; do
     if ((SECONDS > deadline)); then
-      printf 'not within 20 s: %s\n' "$*"
+      printf 'not within %d s: %s\n' "${most_seconds:-20}" "$*"
       return 1
     fi
     sleep 0.02

@@ -362,7 +362,7 @@ STEP
 # ---- the background, and the end ----
 
 # bats test_tags=failure:15
-@test "a background release that hangs doesn't hold up the release in the EXIT trap" {
+@test "a background release that hangs doesn't hold up the release in the EXIT trap for longer than 15 s" {
   start_proxy 1 --fault 'hang path=release nth=1'
   script -e -u <<'SCRIPT'
 trap 'lease__release --handle="$h"' EXIT
@@ -373,9 +373,8 @@ SCRIPT
   start_script
   eventually fault_proxy_has hanging 1
   : >hangs
-  eventually fault_proxy_has leased 0
+  most_seconds=40 eventually fault_proxy_has leased 0
   eventually is_gone "$script"
-  fault_proxy_has hanging 1
   fault_proxy_resume
   wait "$reporter"
   assert_equal "$(<end)" $'T--00 released\nexit 0'

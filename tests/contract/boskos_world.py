@@ -267,6 +267,9 @@ class _Journal(NoJournal):
         self.names.append(name)
         return Lease(name, 0, 0, 0, self.key, 0.0, 0.0, None, 0)
 
+    def returning(self, name: str) -> None:
+        pass
+
     def returned(self, name: str) -> None:
         self.names.remove(name)
 

@@ -643,6 +643,9 @@ class _Journal(NoJournal):
     def arrived(self, name: str) -> Lease:
         return Lease(name, 0, 0, 0, "T-1", 0, 0, None, 0)
 
+    def returning(self, name: str) -> None:
+        pass
+
     def returned(self, name: str) -> None:
         """Not noted."""
 

@@ -51,7 +51,7 @@ from leasectl.state import keeper_process, shared_leases
 from leasectl.state.amendments import count_lost_replies
 from leasectl.state.directory import State
 from leasectl.state.event_log import StateEventLog
-from leasectl.state.handles import renews_itself
+from leasectl.state.handles import new_id, renews_itself
 from leasectl.state.releasing import GivingBack
 from leasectl.state.uses import SeenMark, Uses
 from leasectl.system import signals
@@ -832,6 +832,64 @@ class TestReleaseOfWhoWaits:
         release(service, whole(waiting))
         assert server.asked == [(claim_key_of(waiting), ())]
         assert not service.handles.require(waiting.id).cancelled
+
+
+class TestAPartGivenBack:
+    """Who gets some of several and not the rest in time gives that back, and goes on."""
+
+    def begun(self, service: Service, waiter: Process) -> RecordJournal:
+        handle = new_handle(service, Request("T", 2), new_id("T"))._replace(waiter=waiter)
+        journal = RecordJournal(service, handle)
+        journal.enqueuing()
+        return journal
+
+    def test_it_is_had_by_nobody_until_that_is_recorded(
+        self, service: Service, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        change_kind(monkeypatch, releases_by_name=True)
+        first, second = (self.begun(service, this_process()) for _ in range(2))
+        assert first.arrived("T--01") is not None
+        first.returning("T--01")
+        assert second.arrived("T--01") is None
+        first.returned("T--01")
+        assert second.arrived("T--01") is not None
+        assert service.handles.require(first.handle.id).names == ()
+        assert service.handles.require(second.handle.id).names == ("T--01",)
+
+    def test_who_gets_it_ends_no_acquisition_that_goes_on(
+        self, service: Service, alive: Process
+    ) -> None:
+        first, second = self.begun(service, alive), self.begun(service, this_process())
+        for name in ("T--00", "T--01"):
+            assert first.arrived(name) is not None
+        assert second.arrived("T--01") is not None
+        record = service.handles.require(first.handle.id)
+        assert (record.state, record.names, record.lost) == ("acquiring", ("T--00",), False)
+
+    def test_what_was_held_by_who_is_dead_is_released_or_lost(
+        self, service: Service, handle: Handle, dead: Process
+    ) -> None:
+        start_giving_back(service, handle, "T--00", dead)
+        journal = self.begun(service, this_process())
+        for name, is_lost in (("T--00", False), ("T--01", False), ("T--02", True)):
+            if name == "T--01":
+                start_giving_back(service, handle, name, dead)
+            assert journal.arrived(name) is not None
+            assert service.handles.require(handle.id).lost is is_lost
+
+    def test_a_release_that_nobody_can_tell_the_end_of_keeps_it_for_a_time(
+        self, service: Service, desk: Desk
+    ) -> None:
+        """Its container may have gone, and the state directory be on a volume."""
+        elsewhere = this_process()._replace(pid_namespace=1)
+        journal = self.begun(service, this_process())
+        start_giving_back(service, journal.handle, "T--01", elsewhere)
+        assert journal.arrived("T--01") is None
+        desk.time.advance(29)
+        assert journal.arrived("T--01") is None
+        desk.time.advance(1)
+        assert journal.arrived("T--01") is not None
+        assert giving_back(service, journal.handle, "T--01") == []
 
 
 class TestRenewals:

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
+import threading
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -197,6 +200,22 @@ def test_of_everything_those_come_first_that_would_get_what_the_others_give_back
         for each in waiting:
             service.handles.create(each, remote=False)
     assert targets.of_everything() == [*map(whole, waiting), whole(held)]
+
+
+def test_those_who_mean_a_name_at_once_mean_one_handle(held: Handle, cli: Cli) -> None:
+    """Each would release it else, and the second after somebody else has got it."""
+    together = threading.Barrier(6)
+
+    def mean(name: str) -> str:
+        with contextlib.closing(State.open(str(cli.state_dir))) as state:
+            service = Service(state, backend_url="http://127.0.0.1:9", caller=CALLER)
+            together.wait(20)
+            (target,) = Targets(service).of_names([name])
+            return target.handle_id
+
+    with ThreadPoolExecutor(6) as threads:
+        for name in ("a", "b", "c", "d"):
+            assert len(set(threads.map(mean, [name] * 6))) == 1
 
 
 class TestWork:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 
 import pytest
 
@@ -240,6 +241,21 @@ class TestCarryingOut:
             "W": ["W--00"],
         }
         assert plan(wanted, pools.pools()) == tuple(PoolChange(each.type) for each in wanted)
+
+    def test_what_somebody_else_has_made_the_default_since_stays_that(
+        self, pools: MemoryPools, members: MemoryMembers
+    ) -> None:
+        for each in ("T", "U", "V"):
+            pools.create_pool(each, [each.lower()])
+        no_more = PoolChange("T", default=NewDefault(None, 0.0))
+        for now, after in (("U", "U"), ("T", None)):
+            members.change_belonging(partial(set_default, pool_type=now, grace_seconds=5.0))
+            carry_out([no_more], pools, members)
+            assert members.belonging().default == after
+        both = [PoolChange("V", default=NewDefault("V", 3.0)), no_more]
+        members.change_belonging(partial(set_default, pool_type="T", grace_seconds=5.0))
+        carry_out(both, pools, members)
+        assert members.belonging().default == "V"
 
     def test_a_new_pool_may_consist_of_what_another_gives_up(
         self, pools: MemoryPools, members: MemoryMembers

@@ -112,6 +112,19 @@ class TestNewPool:
             create_pool(store.pools, store.members, "T", ["a", "b"], EU)
         assert [pool.type for pool in store.pools.pools()] == ["U"]
 
+    def test_that_fails_half_way_keeps_what_others_have_added(self, store: Store) -> None:
+        create = store.pools.create_pool
+
+        def overtaken(*args: object, **more: object) -> None:
+            create(*args, **more)  # type: ignore[arg-type]
+            store.pools.add_resources("T", ["m"])
+            create("U", ["b"])
+
+        store.pools.create_pool = overtaken  # type: ignore[method-assign]
+        with pytest.raises(NotAllowed):
+            create_pool(store.pools, store.members, "T", ["a", "b"], EU)
+        assert "m" in [each.name for each in store.pools.pools("T")[0].resources]
+
     def test_is_refused_where_there_is_one(self, store: Store) -> None:
         store.pools.create_pool("T", ["a"])
         with pytest.raises(LeaseError):

@@ -13,6 +13,7 @@ import pytest
 
 from leasectl.backends.contract import Patience
 from leasectl.errors import (
+    BackendUnreachable,
     Cancelled,
     Interrupted,
     InvalidRequest,
@@ -24,11 +25,12 @@ from leasectl.errors import (
 from leasectl.leases.release_forced import release_by_force
 from leasectl.leases.service import Service
 from leasectl.model import Handle, Request
+from leasectl.run import leased_command, start_delay
 from leasectl.run import runner as module
-from leasectl.run import start_delay
-from leasectl.run.child import CannotExecute, CommandNotFound, Ending
+from leasectl.run.child import CannotExecute, Child, CommandNotFound, Ending
 from leasectl.run.plan import Plan
 from leasectl.run.runner import Runner
+from leasectl.run.supervision import Supervisor
 from leasectl.state import keeper_process
 from leasectl.system.poll import Interrupt
 from leasectl.system.process import this_process
@@ -188,6 +190,36 @@ class TestWithoutALease:
         assert job.said == ["none 1", "none 2", "none 3"]
         assert job.warned[0].endswith("; going on without a lease, as it is optional")
         assert job.got == []
+
+    def test_an_optional_one_goes_on_where_the_server_goes_before_the_command_begins(
+        self, job: Job, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        def away(*_: object, **__: object) -> None:
+            raise BackendUnreachable("no answer")
+
+        monkeypatch.setattr(leased_command, "announce", away)
+        script = "echo ${LEASECTL_NAMES-none} >>$DIR/said; exit 3"
+        assert job.run(script, optional=True) == Ending(3)
+        assert job.said == ["none"]
+        assert job.warned[0] == "no answer; going on without a lease, as it is optional"
+        assert job.desk.held() == {}
+        with pytest.raises(BackendUnreachable):
+            job.run(script)
+        assert job.said == ["none"]
+
+    def test_an_optional_one_runs_once_whatever_goes_wrong_under_it(
+        self, job: Job, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        supervise = Supervisor.supervise
+
+        def fail(self: Supervisor, child: Child, *args: Any) -> Ending:
+            supervise(self, child, *args)
+            raise BackendUnreachable("no answer")
+
+        monkeypatch.setattr(Supervisor, "supervise", fail)
+        with pytest.raises(BackendUnreachable):
+            job.run(FAILS, optional=True)
+        assert job.said == ["1 T--00"]
 
     @pytest.mark.parametrize("error", [Cancelled("released"), InvalidRequest("a typo")])
     def test_an_optional_one_does_not_where_somebody_ends_it_or_it_makes_no_sense(

@@ -117,6 +117,35 @@ def test_a_grant_that_a_killed_server_told_nobody_of_is_undone(
     assert states(cli, "T") == ["free", "free"]
 
 
+# A server whose disk is full for a moment, right after a grant.
+_HAS_NO_SPACE = """
+import sys
+from leasectl.errors import StateUnwritable
+from leasectl.server import served_leases
+note, failures = served_leases.note_answer, [1]
+def note_answer(*args, **more):
+    if failures:
+        failures.pop()
+        raise StateUnwritable("database or disk is full")
+    return note(*args, **more)
+served_leases.note_answer = note_answer
+from leasectl.cli.app import main
+main()
+"""
+
+
+@pytest.mark.parametrize("key", [{}, {"Idempotency_Key": "T-abc/1/0"}], ids=["no key", "key"])
+def test_a_grant_that_could_not_be_told_of_goes_back(cli: Cli, key: dict[str, str]) -> None:
+    cli.pool("T")
+    server = cli.spawn([sys.executable, "-c", _HAS_NO_SPACE, "serve", "-q"])
+    with RawClient(first_line(server)) as client:
+        assert client.acquire("T", 1, **key).status == 500
+        eventually(lambda: held(cli, "T") == [])
+        assert client.acquire("T", 1, **key).status == 200
+        eventually(lambda: states(cli, "T").count("held") == 1)
+    server.kill()
+
+
 def test_a_grant_of_which_nobody_knows_whether_it_was_told_can_be_found(
     cli: Cli, serve: Serve
 ) -> None:

@@ -58,9 +58,11 @@ class _Noted(NamedTuple):
 class _Try(NamedTuple):
     """One attempt to change a note: what is written where, or None for nothing, and how.
 
-    And what wakes its holder, and what is told of it.
+    And at whose claim of what, what wakes its holder, and what is told of it.
     """
 
+    held: str
+    name: str
     key: str
     after: str | None
     guards: list[Json]
@@ -68,9 +70,15 @@ class _Try(NamedTuple):
     wakes: Json
     event: Event | None
 
-    def is_left(self, found: Found) -> bool:
-        """Tell whether what is found is what it has written."""
-        return (found.first and found.first.value) == self.after
+    def is_left(self, found: Found, held: Found) -> bool:
+        """Tell whether what is found is what it has written.
+
+        Nothing is found also where the name has been freed, and its note has gone with it.
+        """
+        if self.after is not None:
+            return found.first is not None and found.first.value == self.after
+        is_held = held.first is not None and self.name in parse_claim(held.first).names
+        return found.first is None and is_held
 
 
 _Change = tuple[NoteChange, Optional[_Noted]]
@@ -152,12 +160,13 @@ class EtcdNotes:
         outcome = self._events.commit(
             [guard for each in tries for guard in each.guards],
             [*(each.then for each in tries), *_once(each.wakes for each in tries)],
-            [read(each.key) for each in tries],
+            [read(key) for each in tries for key in (each.key, each.held)],
             events=[each.event for each in tries if each.event is not None],
         )
         if outcome.succeeded:
             return [True] * len(part)
-        left = [each.is_left(found) for each, found in zip(tries, outcome.answers)]
+        notes, helds = outcome.answers[::2], outcome.answers[1::2]
+        left = [each.is_left(*found) for each, *found in zip(tries, notes, helds)]
         return left if outcome.repeated and any(left) else []
 
     def free(self, notes: Sequence[Note], *, by: ReleasedBy) -> tuple[str, ...]:
@@ -226,6 +235,8 @@ class EtcdNotes:
             told=change.told,
         )
         return _Try(
+            claim.held.key,
+            change.name,
             key,
             after,
             [

@@ -276,6 +276,36 @@ def lost_for_good(
 class TestOvertaken:
     """A request is lost before it is carried out, and somebody else is faster than the next try."""
 
+    def test_a_note_that_went_with_its_lease_is_not_said_to_be_taken_off(
+        self, store: Access, between: Relay, prefix: str
+    ) -> None:
+        (lease,) = store.acquire("me", Request("T", ttl_seconds=60))
+        mark = NoteChange("T", lease.name, lease.fence, None, "ready", "m")
+        assert store.backend.notes.change([mark]) == (True,)
+        note = Note("T", lease.name, lease.fence, "ready")
+
+        def take_back() -> None:
+            assert store.backend.notes.free([note], by="reclaim") == (lease.name,)
+
+        for number in range(1, 4):
+            slow = Access([between.endpoint], prefix).backend.notes
+            taken: list[bool] = []
+
+            def once(taken: list[bool] = taken) -> None:
+                if not taken:
+                    taken.append(True)
+                    take_back()
+
+            lost_before(between, number, once)
+            said = slow.change([mark._replace(before="ready", after=None)])
+            assert said == (False,) if taken else said == (True,), number
+            between.listen()
+            store.engine.free("me")
+            (lease,) = store.acquire("me", Request("T", name=lease.name, ttl_seconds=60))
+            mark = mark._replace(fence=lease.fence)
+            note = note._replace(fence=lease.fence)
+            assert store.backend.notes.change([mark]) == (True,)
+
     def test_a_release_is_not_taken_for_anothers(
         self, etcd: EtcdServer, store: Access, between: Relay, prefix: str
     ) -> None:
