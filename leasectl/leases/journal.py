@@ -156,7 +156,7 @@ class RecordJournal:
 
         Its release was carried out and the answer is lost or still on its way, or the server has
         lost the lease. Were the record left alone, the next try to release it would hit the new
-        grant. Who acquires goes on with what else it has.
+        grant. Who acquires, and was giving it back, goes on with what else it has.
         """
         backend = self.handle.backend
         other = self._handles.holding(name, prefer=lambda each: each.backend == backend)
@@ -166,7 +166,7 @@ class RecordJournal:
                 self._events.released(other, [name], by="command")
             elif self._events:
                 self._events.lost(other, [name], reason="its server granted it anew")
-            if other.state == "acquiring" and not is_dead(other.waiter):
+            if is_given_back and other.state == "acquiring" and not is_dead(other.waiter):
                 self._handles.returned(other, name)
             else:
                 now = self._clock.elapsed()

@@ -859,12 +859,23 @@ class TestAPartGivenBack:
     def test_who_gets_it_ends_no_acquisition_that_goes_on(
         self, service: Service, alive: Process
     ) -> None:
+        """Where a release is told whose it is, it can't hit the new grant."""
         first, second = self.begun(service, alive), self.begun(service, this_process())
         for name in ("T--00", "T--01"):
             assert first.arrived(name) is not None
+        start_giving_back(service, first.handle, "T--01", alive)
         assert second.arrived("T--01") is not None
         record = service.handles.require(first.handle.id)
         assert (record.state, record.names, record.lost) == ("acquiring", ("T--00",), False)
+
+    def test_what_it_did_not_give_back_it_has_lost_and_may_not_hold(
+        self, service: Service, alive: Process
+    ) -> None:
+        first, second = self.begun(service, alive), self.begun(service, this_process())
+        assert first.arrived("T--01") is not None
+        assert second.arrived("T--01") is not None
+        record = service.handles.require(first.handle.id)
+        assert (record.state, record.names, record.lost) == ("released", (), True)
 
     def test_what_was_held_by_who_is_dead_is_released_or_lost(
         self, service: Service, handle: Handle, dead: Process
