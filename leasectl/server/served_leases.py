@@ -128,12 +128,12 @@ class ServedLeases:
         except Cancelled:
             raise
         except LeaseError:
-            self._give_back_untold(handle)
+            self._give_back_unanswered(handle)
             raise
         self._keeper_watch.look()
         return handle
 
-    def _give_back_untold(self, handle: Handle) -> None:
+    def _give_back_unanswered(self, handle: Handle) -> None:
         """Have what nobody can be told of go back, once that can be recorded."""
         try:
             current = self.service.handles.current(handle.id, handle.acquisition)
@@ -141,7 +141,7 @@ class ServedLeases:
                 self._give_back_soon(current, 0.0)
         except LeaseError:
             loop = asyncio.get_running_loop()
-            loop.call_later(_TRY_AGAIN_SECONDS, self._give_back_untold, handle)
+            loop.call_later(_TRY_AGAIN_SECONDS, self._give_back_unanswered, handle)
 
     def _check_capacity(self, pool_type: str, in_all: int) -> None:
         if in_all > 1 and self._threads is None:
