@@ -42,7 +42,6 @@ def held_here(service: Service, pool_type: str | None) -> tuple[HeldHere, ...]:
         if not service.is_here(handle) or pool_type not in (None, of):
             continue
         due = handle.release_at
-        process = handle.runner or handle.guard
         found.append(
             HeldHere(
                 handle.id,
@@ -51,7 +50,7 @@ def held_here(service: Service, pool_type: str | None) -> tuple[HeldHere, ...]:
                 handle.names,
                 min((each.acquire_time for each in handle.leases), default=None),
                 None if due is None else wall + due - elapsed,
-                None if process is None else process.pid,
+                None if handle.guard is None else handle.guard.pid,
             )
         )
     return tuple(sorted(found))

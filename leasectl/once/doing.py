@@ -178,12 +178,10 @@ class Once:
                     self._over = over
                     continue
                 if left == 0:
-                    raise NoLease(
-                        f"work {self._asked.work.key}: nobody has done it in time"
-                    ) from None
+                    raise NoLease(self._not_in_time()) from None
             except NoLease as error:
                 if type(error) is NoLease:
-                    error.args = (f"work {self._asked.work.key}: nobody has done it in time",)
+                    error.args = (self._not_in_time(),)
                 raise
             sleep(
                 wake_fds=(),
@@ -191,6 +189,9 @@ class Once:
                 until=self._clock.elapsed() + _MAKE_AGAIN_SECONDS,
                 now=self._clock.elapsed,
             )
+
+    def _not_in_time(self) -> str:
+        return f"work {self._asked.work.key}: nobody has done it in time"
 
     def _under(self, handle: Handle, path: str, patience: Patience) -> Outcome | None:
         """What is done under the lease; None to look again, without it."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from leasectl.backends.opening import ask_status
-from leasectl.cli.shown.output import note, show, show_json
+from leasectl.cli.shown.status_looks import show_looked
 from leasectl.cli.shown.table import Column, table
 from leasectl.cli.shown.terminal import output_width
 from leasectl.leases.service import Service
@@ -82,25 +82,10 @@ def show_counts_behind(
 
 
 def _show(look: _Look, *, watch: bool, as_json: bool) -> None:
-    if watch:
-        _show_again(look, as_json=as_json)
-        return
-    shown = _ShownCounts(look(()))
-    if as_json:
-        show_json(shown.encoded())
-    elif shown.facts:
-        show(shown.text())
-    else:
-        note(shown.text().rstrip())
-
-
-def _show_again(look: _Look, *, as_json: bool) -> None:
-    from leasectl.cli.shown.status_watch import show_again
-    from leasectl.cli.shown.waiting import pause
-
-    show_again(
+    show_looked(
         lambda ends: _ShownCounts(look(ends)),
-        lambda ends: pause(_REFRESH_SECONDS, ends),
+        refresh_seconds=_REFRESH_SECONDS,
+        watch=watch,
         as_json=as_json,
     )
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from leasectl.cli.shown.output import note, show, show_json
+from leasectl.cli.shown.status_looks import show_looked
 from leasectl.cli.shown.table import Column, table
 from leasectl.cli.shown.terminal import output_width
 from leasectl.leases.held_here import HeldHere, held_here
@@ -69,20 +69,9 @@ def show_handles(service: Service, pool_type: str | None, *, watch: bool, as_jso
         watch: Again and again, until a signal comes or nobody reads it any more.
         as_json: As JSON.
     """
-    if watch:
-        from leasectl.cli.shown.status_watch import show_again
-        from leasectl.cli.shown.waiting import pause
-
-        show_again(
-            lambda ends: _ShownHandles(service, pool_type),
-            lambda ends: pause(_REFRESH_SECONDS, ends),
-            as_json=as_json,
-        )
-        return
-    shown = _ShownHandles(service, pool_type)
-    if as_json:
-        show_json(shown.encoded())
-    elif shown.facts:
-        show(shown.text())
-    else:
-        note(shown.text().rstrip())
+    show_looked(
+        lambda ends: _ShownHandles(service, pool_type),
+        refresh_seconds=_REFRESH_SECONDS,
+        watch=watch,
+        as_json=as_json,
+    )
