@@ -1008,8 +1008,8 @@ _lease__start_leasectl() { # <leasectl argument>...
 # lines from leasectl's, also without the first of them (_lease__give_up).
 _lease__call_leasectl() { # <leasectl argument>...
   local _lease__code=0
-  { command exec "${_lease__cli[@]}" "$@"; } &
-  builtin printf '\t\t\tpid %s\n' "$!"
+  # It says its own process id before it is leasectl: said beside it, that could come amid leasectl's line.
+  { builtin printf '\t\t\tpid %s\n' "$BASHPID" && command exec "${_lease__cli[@]}" "$@"; } &
   builtin wait "$!" || _lease__code=$?
   builtin printf '\t\t\tcode %s\n' "$_lease__code"
 }
