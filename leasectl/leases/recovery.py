@@ -53,9 +53,9 @@ def release_abandoned(service: Service) -> None:
     from leasectl.state.leftovers import ids_of_the_dead  # only here: few commands look at all
 
     recover(service)
-    tidy(service.state)
     suspects = map(service.handles.load, ids_of_the_dead(service.state))
     _release_abandoned(service, (each for each in suspects if each and each.state != "released"))
+    tidy(service.state)  # also what those waited at, until now on record as theirs
 
 
 def _release_abandoned(service: Service, handles: Iterable[Handle]) -> None:

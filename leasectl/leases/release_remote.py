@@ -79,11 +79,18 @@ class _Release:
         self.settled: list[str] = []
 
     def carry_out(self) -> tuple[str, ...]:
-        self._give_up_lost()
+        released = self._release_current()
+        if released is None:
+            self._give_up_lost()
+            return ()
+        return released
+
+    def _release_current(self) -> tuple[str, ...] | None:
+        """Release what is meant, unless that is over: then None."""
         with self._state.transaction():
             handle = self._service.current(self._target)
             if handle is None:
-                return ()
+                return None
             cancels = is_acquired_by_another(handle)
             names = handle.names if self._target.names is None else self._target.names
             others = frozenset() if cancels else self._at_others(names)
@@ -111,9 +118,11 @@ class _Release:
 
         A claim that has ended early isn't granted anew while its holder may not know of the end.
         Whoever releases knows. What can't be asked for now comes by itself, a ttl later at most.
+        The record is read once more: the keeper may have found the loss since it was.
         """
-        handle, target = self._handle, self._target
-        if not handle.lost or handle.acquisition != target.acquisition:
+        target = self._target
+        handle = self._handles.load(target.handle_id)
+        if handle is None or not handle.lost or handle.acquisition != target.acquisition:
             return
         if handle.state == "released" and target.names is None and kind_of_handle(handle).has_pools:
             with contextlib.suppress(BackendUnreachable):

@@ -106,7 +106,8 @@ def test_killed_waiters_for_either_stop_nobody(cli: Cli, tmp_path: Path) -> None
             ending(pid)
     with cli.service() as service:
         PoolService(service).show()  # who was killed before it had a keeper is left to this
-    eventually(lambda: cli.held() == {}, what="the keeper frees what the killed held")
+        eventually(lambda: cli.held() == {}, what="the keeper frees what the killed held")
+        PoolService(service).show()  # and so are the pipes of those whom the keeper found
     assert cli.waiting() == []
     assert broken_invariants(cli.state_dir) == []
     check_history(history, {"T": 1, "U": 1})

@@ -94,10 +94,8 @@ class Hosts:
         return not pool.held and not pool.queue
 
     def revoke_all(self) -> None:
-        """End all leases in etcd, as an administrator might."""
-        for pool_type in ("T",):
-            for key in _keys(self._endpoint, Keys(self._prefix, "").alives(pool_type)):
-                etcdctl(self._endpoint, "lease", "revoke", key.rpartition("/")[2])
+        """End all claims of the pool T, as an administrator might."""
+        revoke_claims(self._endpoint, self._prefix, "T")
 
     def close(self) -> None:
         for cli in self._clis:
@@ -122,6 +120,12 @@ def etcdctl(endpoint: str, *args: str) -> str:
         text=True,
         timeout=20,
     ).stdout
+
+
+def revoke_claims(endpoint: str, prefix: str, pool_type: str) -> None:
+    """End the etcd leases of all that is held of a pool below a prefix."""
+    for key in _keys(endpoint, Keys(prefix, "").alives(pool_type)):
+        etcdctl(endpoint, "lease", "revoke", key.rpartition("/")[2])
 
 
 def _keys(endpoint: str, prefix: str) -> Sequence[str]:

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import secrets
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from leasectl.backends.contract import Patience, Progress
+from leasectl.backends.contract import Backend, Patience, Progress
 from leasectl.backends.kinds import claim_key_of, release_key_of
 from leasectl.errors import BackendUnreachable, Cancelled, InvalidRequest, LeaseLost
 from leasectl.leases.acquire import acquire, turn
@@ -30,6 +29,8 @@ from leasectl.state.releasing import GivingBack
 from leasectl.system.clock import Clock
 from leasectl.system.poll import sleep_through
 from leasectl.system.process import identify, this_process
+from tests.kit.etcd.server import EtcdServer
+from tests.kit.hosts import revoke_claims
 from tests.kit.relay import Relay
 from tests.kit.watching import watched
 
@@ -41,11 +42,13 @@ NO_WAIT = Patience(wait_seconds=0)
 
 
 @pytest.fixture
-def service(between: Relay, state_dir: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Service]:
+def service(
+    between: Relay, prefix: str, state_dir: Path, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[Service]:
     """On a pool of two, without a keeper."""
     monkeypatch.setattr(keeper_process, "ensure", lambda state: None)
     state = State.open(str(state_dir))
-    url = f"{between.endpoint.replace('http', 'etcd')}/{secrets.token_hex(8)}"
+    url = f"{between.endpoint.replace('http', 'etcd')}{prefix}"
     service = Service(
         state, backend_url=url, caller=Caller("job/1", "host"), release_seconds=0.5, clock=Clock()
     )
@@ -129,6 +132,25 @@ def test_a_lease_that_somebody_elsewhere_took_is_noticed_by_the_next_heartbeat(
     _lose(service, handle)
     with pytest.raises(LeaseLost):
         renew(service, whole(handle))
+
+
+def test_a_loss_that_is_noted_as_a_release_begins_is_given_up_as_well(
+    service: Service, etcd: EtcdServer, prefix: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    handle = acquired(service)
+    revoke_claims(etcd.endpoints[0], prefix, "T")
+    backend_of = service.backend_of
+
+    def as_the_keeper_renews(found: Handle) -> Backend:
+        monkeypatch.setattr(service, "backend_of", backend_of)
+        with pytest.raises(LeaseLost):
+            renew(service, whole(handle))
+        return backend_of(found)
+
+    monkeypatch.setattr(service, "backend_of", as_the_keeper_renews)
+    assert release(service, whole(handle)) == ()
+    # Else the pool would keep it for a ttl.
+    assert len(acquire(service, Request("T", count=2), patience=NO_WAIT).names) == 2
 
 
 def test_a_lease_that_is_just_being_given_back_is_not_lost(service: Service) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import signal
 
 import pytest
 
@@ -20,7 +21,9 @@ from leasectl.state.directory import State
 from leasectl.state.pipes import listen
 from leasectl.system.process import own_pid_namespace, this_process
 from tests.kit.desk import Desk
+from tests.kit.forking import ending, fork
 from tests.kit.made_up_server import URL, Server
+from tests.kit.support import eventually
 
 DEAD = this_process()._replace(start_time=1)
 NO_WAIT = Patience(wait_seconds=0)
@@ -78,6 +81,21 @@ class TestBesideAKeeper:
         with contextlib.closing(listen(desk.state.waiter_pipe("T-waits.1"))):
             release_abandoned(desk.service)
             assert os.listdir(desk.directory / "waiters") == ["T-waits.1"]
+
+    def test_and_those_at_which_the_dead_have_waited(self, desk: Desk, kept: None) -> None:
+        desk.pool(1)
+        desk.acquire()
+        pid = fork(
+            lambda: acquire(
+                desk.open(State.open(str(desk.directory))), Request("T"), patience=Patience()
+            )
+        )
+        eventually(lambda: len(desk.tickets()) == 1, what="it waits")
+        os.kill(pid, signal.SIGKILL)
+        ending(pid)
+        release_abandoned(desk.service)
+        assert desk.tickets() == []
+        assert os.listdir(desk.directory / "waiters") == []
 
     def test_whose_record_has_gone_meanwhile_is_nobodys(
         self, desk: Desk, handles: list[Handle], monkeypatch: pytest.MonkeyPatch
