@@ -14,6 +14,7 @@ from leasectl.leases.recovery import left
 from leasectl.model import Process, ReleaseTarget
 from leasectl.state.directory import State
 from leasectl.state.watched import Watched, WatchedHandles
+from leasectl.system.process import own_pid_namespace
 from leasectl.system.process_ends import ProcessEnds
 
 
@@ -62,6 +63,8 @@ class KeptHandles:
         """Tell whether a handle's ttl is the keeper's business: nobody else is there to renew."""
         if handle.ttl_seconds is None or not handle.is_held:
             return False
+        if handle.guard is not None and handle.guard.pid_namespace != own_pid_namespace():
+            return False  # who could see it end is the keeper beside it
         return handle.runner is None or self._ends.has_ended(handle.runner)
 
     def trim(self) -> None:

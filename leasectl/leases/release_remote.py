@@ -109,7 +109,11 @@ class _Release:
         if others:
             released += self._send_for_others([name for name in names if name in others])
         if self._target.names is None and (handle.lost or _may_have_more(handle)):
-            list(self._backend.release(claim_key_of(handle), (), by=self._target.by))
+            try:
+                list(self._backend.release(claim_key_of(handle), (), by=self._target.by))
+            except BackendUnreachable as error:
+                error.released = released
+                raise
         self._record_what_is_over(names)
         return released
 

@@ -30,6 +30,10 @@ from leasectl.state.stays import Stay, Stays
 from leasectl.typed.hints import Callable
 
 
+class _HeldNoMore(Exception):
+    """A name that was to join again as held isn't held any more."""
+
+
 def lifetime(
     service: Service, *, ttl_seconds: float | None = None, process: Process | None = None
 ) -> Lifetime | None:
@@ -169,11 +173,16 @@ def join_again(
         return None
 
     def joined(member: Member, pools: Pools) -> Member:
-        if member.holder is not None and member.holder != handle.holder_identity:
+        if member.holder is None:
+            raise _HeldNoMore
+        if member.holder != handle.holder_identity:
             raise refusals.held_by_another(name, member.holder)
         return membership.join(member, pool_type, pools, lifetime=lives)
 
-    service.members.update([name], joined)
+    try:
+        service.members.update([name], joined)
+    except _HeldNoMore:
+        return None  # it has just been given back: nobody is to get it before it is ready
     _see_to_stay(service, pool_type, name, lives)
     renew(service, whole(handle))
     announce(service, handle, guard=guard, runner=handle.runner)

@@ -12,6 +12,7 @@ from collections.abc import Coroutine, Sequence
 from functools import partial
 
 from leasectl.backends.contract import Patience
+from leasectl.backends.kinds import kind_of
 from leasectl.engines.refusals import too_few
 from leasectl.errors import Cancelled, InvalidRequest, LeaseError, NotFound
 from leasectl.leases.acquire import turn
@@ -123,6 +124,9 @@ class ServedLeases:
             handle = await self._wait(handle_id, pool_type, count, client, key, gone)
         try:
             with self.service.state.transaction():
+                current = self.service.handles.current(handle.id, handle.acquisition)
+                if current is not None and current.waiter is None and not current.unconfirmed:
+                    return handle  # somebody was told: it is theirs, whoever asks late
                 if not note_answer(self.service.state, handle, confirmed=False):
                     raise Cancelled("the lease was released before it could be told of")
         except Cancelled:
@@ -225,7 +229,7 @@ class ServedLeases:
                     raise asyncio.CancelledError from None
                 raise
             if wait.is_over:  # it came just when nobody wanted it any more
-                self._give_back_soon(handle, 0.0)
+                self._give_back_unanswered(handle)
                 raise asyncio.CancelledError
             self._meter.granted(pool_type, self._clock.elapsed() - since)
             return handle
@@ -274,12 +278,14 @@ class ServedLeases:
                     note_answer(self.service.state, current, confirmed=True)
                     return
             has_key = key_in(current.request) is not None
-            if has_key or self._threads is not None:
+            if has_key or kind_of(self.service.backend_url).remote:  # which may not answer now
                 self._give_back_soon(current, CONFIRM_SECONDS if has_key else 0.0)
             else:
                 finish(self.service, current)
         except LeaseError as error:
             self._notices.tell(handle.id, f"{handle.id} stays unconfirmed: {error}")
+            loop = asyncio.get_running_loop()
+            loop.call_later(_TRY_AGAIN_SECONDS, self.answered, handle, delivered)
 
     def _give_back_soon(self, handle: Handle, seconds: float) -> None:
         """Have the keeper give it back after so many seconds: it does so whatever becomes of us."""

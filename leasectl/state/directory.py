@@ -11,7 +11,6 @@ import contextlib
 import errno
 import fcntl
 import os
-import struct
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
 
@@ -27,17 +26,11 @@ from leasectl.state.database import (
     translate,
 )
 from leasectl.state.event_rows import EventRows
+from leasectl.state.lock_file import drawn, note_drawn, open_lock
 from leasectl.state.names_files import NamesFiles
 from leasectl.system.lock_wait import flock_exclusive
 from leasectl.system.process import boot_id
 from leasectl.typed.hints import Callable
-
-# Room for a note (`names_files`), and at its end for what was drawn of which block of `fences`: a
-# mark, the last fence that was drawn, and the last that may be, 0 if a new block is needed.
-_LOCK_BYTES = 8192
-_FENCES_AT = _LOCK_BYTES - 64
-_FENCES = struct.Struct("<8sQQ")
-_FENCES_MARK = b"fences 1"
 
 
 class State:
@@ -62,7 +55,8 @@ class State:
         # One for all: a generator for each would be a tenth of all that is done there.
         self._whole, self._part = _Transaction(self), nullcontext(db)
         self._wakers: list[int] = []
-        self._is_to_write_back, self._reserved = False, 0
+        self._woken: set[str] = set()  # each once, however many leases are over for one waiter
+        self._is_to_write_back, self._reserved, self._last_drawn = False, 0, 0
         self.names_files = NamesFiles(directory, lock_fd, db)
         self.events = EventRows(db, lock_fd)
         self.on_close: list[Callable[[], None]] = []
@@ -83,7 +77,7 @@ class State:
         check_directory(directory, create=True)
         path = os.path.join(directory, "state.db")
         with contextlib.ExitStack() as opened:
-            lock_fd = _open_lock(directory)
+            lock_fd = open_lock(directory)
             opened.callback(os.close, lock_fd)
             with errors_of(path):
                 if not os.path.exists(path):
@@ -173,6 +167,7 @@ class State:
             fcntl.flock(self._lock_fd, fcntl.LOCK_UN)
         finally:
             self.is_changing, self._is_to_write_back, self._reserved = False, False, 0
+            self._woken.clear()
             while self._wakers:
                 os.close(self._wakers.pop())
             self.names_files.unstage()
@@ -184,7 +179,11 @@ class State:
             found = os.lstat(self.path("state.lock"))
         except OSError:
             return True
-        return not os.path.samestat(found, os.fstat(self._lock_fd))
+        return not self.has_lock_file(found)
+
+    def has_lock_file(self, found: os.stat_result) -> bool:
+        """Tell whether that is the ``state.lock`` which was opened here."""
+        return os.path.samestat(found, os.fstat(self._lock_fd))
 
     def wake(self, pipe: str) -> bool:
         """Wake whoever sleeps on a named pipe once this transaction has ended.
@@ -196,8 +195,11 @@ class State:
             Whether anybody has the pipe of that name open.
         """
         assert self.is_changing, "outside a transaction nobody would be woken"
+        if pipe in self._woken:
+            return True
         try:
             self._wakers.append(os.open(pipe, os.O_WRONLY | os.O_NONBLOCK | os.O_CLOEXEC))
+            self._woken.add(pipe)
         except OSError as error:
             if error.errno not in (errno.ENXIO, errno.ENOENT):  # else nobody listens, or ever did
                 raise
@@ -215,7 +217,7 @@ class State:
     def draw_fences(self, count: int, reserved: int | None = None) -> range:
         """Inside a transaction: fences that nobody was ever given, nor will be; see `fences`. They
         are reserved up to `meta.fence`, which isn't read anew if this transaction has read it."""
-        last, end = _drawn(self._lock_fd)
+        last, end = drawn(self._lock_fd)
         reserved = self.query("SELECT fence FROM meta")[0][0] if reserved is None else reserved
         if end != reserved or last + count > end:
             from leasectl.state.fences import reserve
@@ -223,7 +225,8 @@ class State:
             last = last if end == reserved else max(last, reserved)
             self._reserved, end = reserve(self.db, last + count), 0
             self.write_back()
-        _note_drawn(self._lock_fd, last + count, end)
+        self._last_drawn = last + count
+        note_drawn(self._lock_fd, self._last_drawn, end)
         return range(last + 1, last + count + 1)
 
     def write_back(self) -> None:
@@ -237,7 +240,8 @@ class State:
         from leasectl.state.fences import write_back
 
         if write_back(self.db) and self._reserved:
-            _note_drawn(self._lock_fd, _drawn(self._lock_fd)[0], self._reserved)
+            # What was noted of it may lie below the note of a thousand names files by now.
+            note_drawn(self._lock_fd, self._last_drawn, self._reserved)
 
     def query(self, sql: str, *values: object, **named: object) -> list[sqlite3.Row]:
         """Read from the last committed state; inside a transaction, from its own.
@@ -261,13 +265,17 @@ class State:
 
     def _note_boot(self) -> None:
         """After a reboot, let everything that was due at some uptime be due at once."""
-        ((noted,),) = self.query("SELECT boot_id FROM meta")
-        if noted != boot_id():
-            from leasectl.state.reboot import note_boot
+        if self._is_of_this_boot():
+            return
+        from leasectl.state.reboot import note_boot
 
-            with self.transaction() as db:
-                _note_drawn(self._lock_fd, _drawn(self._lock_fd)[0], 0)  # it may be older than that
+        with self.transaction() as db:
+            if not self._is_of_this_boot():  # or another was faster, and has been granted something
+                note_drawn(self._lock_fd, drawn(self._lock_fd)[0], 0)  # it may be older than that
                 note_boot(db)
+
+    def _is_of_this_boot(self) -> bool:
+        return bool(self.query("SELECT boot_id FROM meta")[0][0] == boot_id())
 
 
 class _Transaction:
@@ -305,23 +313,6 @@ class _Transaction:
             self._state._let_go()
 
 
-def _open_lock(directory: str) -> int:
-    """Open ``state.lock`` with all its room: to write there must not need space on a full disk."""
-    path = os.path.join(directory, "state.lock")
-    with errors_of(path):
-        fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
-        try:
-            if os.fstat(fd).st_size < _LOCK_BYTES:
-                flock_exclusive(fd)
-                if os.fstat(fd).st_size < _LOCK_BYTES:
-                    os.pwrite(fd, bytes(_LOCK_BYTES), 0)
-                fcntl.flock(fd, fcntl.LOCK_UN)
-        except BaseException:
-            os.close(fd)
-            raise
-        return fd
-
-
 def _create(path: str, lock_fd: int) -> None:
     from leasectl.state.creation import create
     from leasectl.state.fences import BLOCK
@@ -329,22 +320,8 @@ def _create(path: str, lock_fd: int) -> None:
     flock_exclusive(lock_fd)
     try:
         if not os.path.exists(path):
-            last = max(_drawn(lock_fd))  # of a database that was here before
-            _note_drawn(lock_fd, last, last + BLOCK)
+            last = max(drawn(lock_fd))  # of a database that was here before
+            note_drawn(lock_fd, last, last + BLOCK)
             create(path, fence=last + BLOCK)
     finally:
         fcntl.flock(lock_fd, fcntl.LOCK_UN)
-
-
-def _drawn(lock_fd: int) -> tuple[int, int]:
-    """The last fence that was drawn, and the last that may be; zeros where nothing says so."""
-    found = os.pread(lock_fd, _FENCES.size, _FENCES_AT)
-    # A note of unusual length, of the version before, may have been written over it.
-    if not found.startswith(_FENCES_MARK):
-        return 0, 0
-    _, last, end = _FENCES.unpack(found)
-    return last, end
-
-
-def _note_drawn(lock_fd: int, last: int, end: int) -> None:
-    os.pwrite(lock_fd, _FENCES.pack(_FENCES_MARK, last, end), _FENCES_AT)

@@ -230,8 +230,8 @@ class Handles:
             Whether the acquisition still was the current one, and held.
         """
         updated = self._state.db.execute(
-            "UPDATE handle SET waiter = NULL, guard = ?, runner = ?, watched = ? OR "
-            "EXISTS (SELECT 1 FROM timer WHERE timer.handle = handle.id) "
+            "UPDATE handle SET waiter = NULL, guard = ?, runner = ?, "
+            f"watched = ? OR {handle_rows.IS_ASKED} "
             "WHERE id = ? AND acquisition = ? AND state = 'held' AND cancelled = 0",
             (
                 rows.encode_process(guard),

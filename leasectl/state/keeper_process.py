@@ -84,10 +84,40 @@ def wake(state: State) -> None:
         LeaseError: No process could be started.
     """
     is_heard = state.wake(pipe_path(state))
+    if not is_heard:
+        _disown(state)
     if not is_kept(state):
         ensure(state)
     elif not is_heard:
         call(state)
+
+
+def _disown(state: State) -> None:
+    """Inside a transaction: forget a keeper that keeps another state directory, if it does.
+
+    This one is a copy of that, or came back from a backup, and says of its keeper what was so of
+    the other. What keeps this one can be woken, or is about to be.
+    """
+    keeper = running(state)
+    if keeper is not None and _keeps_another(state, keeper):
+        resign(state)
+
+
+def _keeps_another(state: State, process: Process) -> bool:
+    """Tell whether a process has another directory's ``state.lock`` open, and not this one's."""
+    folder, has_another = f"/proc/{process.pid}/fd", False
+    try:
+        descriptors = os.listdir(folder)
+    except OSError:
+        return False
+    for each in descriptors:
+        with contextlib.suppress(OSError):
+            path = os.readlink(f"{folder}/{each}").removesuffix(" (deleted)")
+            if os.path.basename(path) == "state.lock":
+                if state.has_lock_file(os.stat(f"{folder}/{each}")):
+                    return False
+                has_another = True
+    return has_another
 
 
 def call(state: State) -> None:
@@ -152,7 +182,7 @@ def ensure(state: State) -> None:
 def _register(state: State, candidate: Process) -> None:
     """Inside a transaction: have a candidate be the keeper, instead of whoever was."""
     before = running(state)
-    if before is not None:
+    if before is not None and not _keeps_another(state, before):
         # It isn't in a transaction of its own, and what else it has begun the next one finishes.
         keeper_version.send(before, signal.SIGKILL)
     row = {"pid_namespace": own_pid_namespace(), "process": candidate.encode()}

@@ -103,7 +103,7 @@ class NamesFiles:
         path = self.path(handle_id)
         fd = _open_new(path)
         temporary = None
-        if fd is None and not names:
+        if fd is None and not names and _can_be_emptied(path):
             return None
         if fd is None and os.path.isdir(path):
             _make_room(path)
@@ -172,6 +172,11 @@ class NamesFiles:
 def content(names: Sequence[str]) -> bytes:
     """What the file of a handle that holds these has in it."""
     return "\n".join(names).encode()
+
+
+def _can_be_emptied(path: str) -> bool:
+    """Tell whether there needs to be no other in its place: a script may have made it read-only."""
+    return os.access(path, os.W_OK) or not os.path.isfile(path)
 
 
 def _make_room(path: str) -> None:

@@ -225,8 +225,7 @@ class Acquisition:
 
     def _name_in(self, answer: Answer) -> str:
         if heeds(answer, self._key):
-            self._heeds_keys = True
-            self._journal.found()
+            self._heeds_keys = True  # but a request that is late may still come after all releases
         try:
             names = granted(self._url, answer)
         except NoLease as refusal:

@@ -1,7 +1,10 @@
-"""What the record of events says of a ticket that got nothing."""
+"""Of a ticket that got nothing: what the record of events says of it, and why it isn't there."""
 
 from __future__ import annotations
 
+from leasectl.engines.contract import TicketGone
+from leasectl.engines.refusals import deleted_meanwhile
+from leasectl.model import Claimant
 from leasectl.state.directory import State
 from leasectl.system.clock import Clock
 
@@ -41,3 +44,16 @@ def note_given_up(state: State, pool_type: str, number: int, *, why: str, clock:
             wait=row["wait"],
             reason=why,
         )
+
+
+def why_gone(state: State, claimant: Claimant) -> Exception:
+    """Tell why a waiter's ticket isn't there any more, though its pool is.
+
+    Whoever withdraws one has its record say so in the same transaction; with its pool it just goes.
+    """
+    rows = state.query(
+        "SELECT 1 FROM handle WHERE id = ? AND acquisition = ? AND state = 'acquiring'",
+        claimant.claim_key,
+        claimant.acquisition,
+    )
+    return deleted_meanwhile(claimant.request.type) if rows else TicketGone()

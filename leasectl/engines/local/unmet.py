@@ -77,15 +77,19 @@ def wake_suspended(queues: LocalQueues, pool_type: str) -> None:
     queues.wake([row["pipe"] for row in rows])
 
 
-def pass_by(queues: LocalQueues, pool_type: str, ticket: Waiting) -> None:
-    """Have a ticket keep nobody from anything, until its waiter takes that back with a claim."""
-    if ticket.suspended:
-        return
-    queues.state.db.execute(
-        "INSERT OR REPLACE INTO suspended (type, number, owner) VALUES (?, ?, ?)",
-        (pool_type, ticket.number, ticket.claim_key),
-    )
-    queues.wake_behind(pool_type, ticket)
+def pass_by(queues: LocalQueues, pool_type: str, ticket: Waiting) -> Waiting:
+    """Have a ticket keep nobody from anything, until its waiter takes that back with a claim.
+
+    Returns:
+        The ticket, as it was.
+    """
+    if not ticket.suspended:
+        queues.state.db.execute(
+            "INSERT OR REPLACE INTO suspended (type, number, owner) VALUES (?, ?, ?)",
+            (pool_type, ticket.number, ticket.claim_key),
+        )
+        queues.wake_behind(pool_type, ticket)
+    return ticket
 
 
 def _members(state: State, pool_type: str) -> list[Member]:

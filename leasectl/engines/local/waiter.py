@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence, Set
 
-from leasectl.engines.contract import Outlook, TicketGone
+from leasectl.engines.contract import Outlook
 from leasectl.engines.local.queues import LocalQueues, Waiting
 from leasectl.engines.local.store import LocalStore
 from leasectl.engines.local.wait_pipes import WaitPipe
@@ -190,11 +190,13 @@ class LocalWaiter:
             get_past(self._queues, self._request.type, blocker, own.number, nth=dead)
 
     def _up_to(self, own: Ticket) -> list[Waiting]:
-        """Its ticket and those before it, as `LocalQueues.up_to`; TicketGone if it isn't there."""
+        """Its ticket and those before it, as `LocalQueues.up_to`; an error if it isn't there."""
         found = self._at_head(own) or self._queues.up_to(self._request.type, own.number)
         mine = found[0] if found else None
         if mine is None or (mine.number, mine.claim_key) != (own.number, own.claimant.claim_key):
-            raise TicketGone
+            from leasectl.engines.local.giving_up import why_gone
+
+            raise why_gone(self._store.state, self._claimant)
         return found
 
     def _at_head(self, own: Ticket) -> list[Waiting]:
@@ -218,9 +220,7 @@ class LocalWaiter:
         """Keep nobody from anything, as the request can't be met; returns its ticket."""
         from leasectl.engines.local.unmet import pass_by
 
-        mine = self._up_to(self._ticket())[0]
-        pass_by(self._queues, self._request.type, mine)
-        return mine
+        return pass_by(self._queues, self._request.type, self._up_to(self._ticket())[0])
 
     def _remove_dead(self, tickets: Sequence[Waiting]) -> bool:
         """Take away what the dead among some have left; returns whether there were any."""

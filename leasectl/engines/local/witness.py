@@ -123,7 +123,7 @@ class LocalWitness:
 
     def due(self) -> float | None:
         """When to look next if nobody calls before, on the elapsed clock; None for never."""
-        expiries = map(self._store.next_expiry, self._contended())
+        expiries = (*map(self._store.next_expiry, self._contended()), self._next_coming())
         more = self._clock.elapsed() + _BETWEEN_PARTS_SECONDS if self._has_more else None
         return earliest(self._first_due(), *expiries, self._memberships.next_end(), more)
 
@@ -201,8 +201,14 @@ class LocalWitness:
         return first is not None and first <= self._clock.elapsed()
 
     def _any_left(self) -> bool:
-        first = self._memberships.next_end()
+        first = earliest(self._memberships.next_end(), self._next_coming())
         return first is not None and first <= self._clock.elapsed()
+
+    def _next_coming(self) -> float | None:
+        """When something comes to a pool where others wait, as its lease expires elsewhere."""
+        if not self._store.is_any_special():
+            return None
+        return earliest(*map(self._memberships.next_look, self._contended()))
 
     def _contended(self) -> list[str]:
         rows = self._state.query("SELECT type FROM ticket GROUP BY type HAVING count(*) > 1")

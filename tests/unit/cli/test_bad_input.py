@@ -561,6 +561,14 @@ class TestUsers:
         assert other_user.ok("cat", "--handle", handle) == "T--00\n"
         assert other_user.ok("release", "--handle", handle) == "T--00\n"
 
+    def test_a_handle_whose_file_was_made_read_only(self, other_user: CliOfAnotherUser) -> None:
+        other_user.ok("pool", "create", "T", "--count", "1")
+        handle = other_user.ok("acquire", "-t", "T").rstrip("\n")
+        os.chmod(handle, 0o400)
+        assert other_user.ok("release", "--handle", handle) == "T--00\n"
+        assert Path(handle).read_text() == ""
+        other_user.ok("acquire", "-t", "T")
+
     def test_the_default_state_directory_is_the_uids(self, other_user: CliOfAnotherUser) -> None:
         default = Path(f"/tmp/leasectl-{other_user.uid}")
         assert not default.exists()

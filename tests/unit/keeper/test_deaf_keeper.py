@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import signal
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -143,3 +144,27 @@ def test_doctor_sees_it_and_mends_it(cli: Cli) -> None:
     fixed = doctor(cli, "--fix")["keeper"]
     assert fixed["status"] == "ok"
     assert pipe(cli).exists()
+
+
+@pytest.mark.parametrize("is_put_in_place", [False, True])
+def test_a_copy_of_a_directory_has_a_keeper_of_its_own(
+    cli: Cli, tmp_path: Path, is_put_in_place: bool
+) -> None:
+    cli.pool("T", "T--00", "T--01")
+    guarded(cli)
+    (keeper,) = eventually(cli.keepers)
+    eventually(lambda: is_settled(cli, keeper))
+    copy = tmp_path / "copy"
+    subprocess.run(["cp", "-a", cli.state_dir, copy], check=True)
+    env = {"LEASECTL_STATE_DIR": str(copy)}
+    if is_put_in_place:
+        cli.state_dir.rename(tmp_path / "original")
+        copy.rename(cli.state_dir)
+        env = {}
+    second = cli.spawn(["sleep", "1000"])
+    handle = cli.ok("acquire", "-q", "-t", "T", "--guard-pid", str(second.pid), **env).strip()
+    assert cli.ok("cat", "--handle", handle, **env) == "T--01\n"
+    second.kill()
+    # Without a keeper nobody would see that: who waits asks nobody but that.
+    cli.ok("acquire", "-q", "-w", "20s", "-t", "T", **env)
+    assert is_put_in_place or Path(f"/proc/{keeper}").exists()

@@ -141,6 +141,12 @@ class TestWhoseTtlIsItsBusiness:
     def test_not_without_a_ttl(self, desk: Desk, is_renewed: Callable[[Handle], bool]) -> None:
         assert not is_renewed(guarded(desk))
 
+    def test_not_that_of_a_guard_that_another_keeper_sees(
+        self, desk: Desk, is_renewed: Callable[[Handle], bool]
+    ) -> None:
+        elsewhere = this_process()._replace(pid_namespace=1)
+        assert not is_renewed(guarded(desk, elsewhere, ttl=TTL))
+
     def test_not_in_scope_test(self, desk: Desk, is_renewed: Callable[[Handle], bool]) -> None:
         handle = guarded(desk, ttl=TTL)
         desk.state.db.execute("UPDATE handle SET scope = 'test' WHERE id = ?", (handle.id,))

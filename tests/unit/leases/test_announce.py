@@ -56,6 +56,33 @@ def test_what_a_later_acquisition_has_lost_was_released_by_that(
         announce(desk.service, again)
 
 
+@pytest.mark.parametrize(
+    "asked",
+    [
+        pytest.param("note SELECT name, fence, '' FROM resource", id="for what nobody has seen"),
+        pytest.param("mark_seen SELECT handle, 1, name, '', '', 0, 1 FROM lease", id="seen"),
+    ],
+)
+def test_what_others_have_asked_back_before_stays_asked_of_the_keeper(
+    desk: Desk, granted: Handle, asked: str
+) -> None:
+    def is_watched() -> list[int]:
+        return [watched for (watched,) in desk.state.query("SELECT watched FROM handle")]
+
+    announce(desk.service, desk.acquire(Request("T", release_after_seconds=None)))
+    with desk.state.transaction() as db:
+        db.execute("UPDATE handle SET watched = (id = ?), ttl_seconds = NULL", (granted.id,))
+        db.execute(f"INSERT INTO {asked}")
+    announce(desk.service, granted._replace(request=Request("T")))
+    assert sorted(is_watched()) == [0, 1]
+    with desk.state.transaction() as db:
+        db.execute("DELETE FROM note")
+        db.execute("DELETE FROM mark_seen")
+        db.execute("UPDATE handle SET waiter = 'x:1:1:1' WHERE id = ?", (granted.id,))
+    announce(desk.service, granted._replace(request=Request("T")))
+    assert is_watched() == [0, 0]
+
+
 def test_a_guard_stays_unless_there_is_another(desk: Desk, granted: Handle) -> None:
     ours, other = this_process(), this_process()._replace(pid=11)
     announce(desk.service, granted._replace(guard=ours))

@@ -212,7 +212,7 @@ OURS = {
     "scope_test service targets",
     "model": "",
     "state": "database directory event_rows handle_rows handles keeper_process keeper_version "
-    "names_files pipes purging rows shared_leases timers",
+    "lock_file names_files pipes purging rows shared_leases timers",
     "system": "c_signal clock lock_wait named_pipe poll process process_watch signals",
     "text": "durations naming printable suggestions wording",
     "typed": "hints tuples",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from typing import Callable
 
 import pytest
 
@@ -113,6 +114,23 @@ def test_again_it_is_the_same_handle_that_stays_on(
     release(service, whole(again))
     assert names(service) == ["a-1", "a-2", "n"]
     manual_clock.advance(20)
+    assert names(service) == ["a-1", "a-2"]
+
+
+def test_what_is_given_back_just_then_is_not_free_before_it_is_ready(
+    service: MemoryService, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    handle = joined(service)
+    holding = service.handles.holding
+
+    def as_its_guard_has_ended(name: str, **how: Callable[[Handle], bool]) -> Handle | None:
+        found = holding(name, **how)
+        release(service, whole(handle))
+        return found
+
+    monkeypatch.setattr(service.handles, "holding", as_its_guard_has_ended)
+    service.members.update(["n"], lambda member, _: member._replace(leaves=True))
+    assert join_again(service, "A", "n", lives=None) is None
     assert names(service) == ["a-1", "a-2"]
 
 

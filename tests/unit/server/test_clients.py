@@ -158,7 +158,17 @@ class TestLostReplies:
         self.relay.faults("reset-after path=acquire nth=1,2")
         handle = relayed("acquire", "-t", pool).handle
         assert relayed.ok("cat", "--handle", handle).split() == held(shared.cli, pool)
-        assert relayed.query("SELECT lost_replies FROM handle") == [(0,)]
+
+    def test_a_request_that_comes_after_the_release_gets_nothing(
+        self, shared: Serving, relayed: Cli, pool: str
+    ) -> None:
+        self.relay.faults("reset-after path=acquire nth=1")
+        handle = relayed("acquire", "-t", pool).handle
+        assert relayed.ok("release", "--handle", handle) == f"{pool}--00\n"
+        key = self.relay.history().of("request")[0]["idempotency_key"]
+        with shared.connect() as late:
+            assert "given this request up" in late.acquire(pool, Idempotency_Key=key).text
+        assert held(shared.cli, pool) == []
 
     def test_too_many_are_undone(self, shared: Serving, relayed: Cli, pool: str) -> None:
         self.relay.faults("reset-after path=acquire")

@@ -76,6 +76,22 @@ def test_with_a_key_that_nobody_repeats_it_goes_back_after_a_while(
         assert client.release(*held(shared.cli, pool)).status == 204
 
 
+@pytest.mark.parametrize("how", ["close", "reset"])
+def test_a_late_repetition_takes_nothing_from_who_was_answered(
+    shared: Serving, pool: str, how: str
+) -> None:
+    key = f"{pool}/1/0"
+    with shared.connect() as client:
+        names = client.acquire(pool, Idempotency_Key=key).names
+        eventually(lambda: states(shared.cli, pool) == ["held", "free"])
+    ask_and_leave(shared, pool, how, Idempotency_Key=key)
+    with shared.connect() as other:  # it is answered after that one
+        other.acquire(pool, Idempotency_Key=f"{pool}/2/0")
+        eventually(lambda: states(shared.cli, pool) == ["held", "held"])
+    assert shared.cli.query("SELECT due FROM timer") == []
+    assert names[0] in held(shared.cli, pool)
+
+
 def test_a_delivered_answer_is_confirmed_with_nothing_further_said(
     shared: Serving, pool: str
 ) -> None:

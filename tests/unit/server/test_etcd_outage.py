@@ -144,6 +144,23 @@ def test_a_key_whose_request_was_not_answered_is_granted_once_it_can_be(
     assert (pool["held"], pool["waiting"]) == (1, 0)
 
 
+def test_what_nobody_was_told_of_goes_back_once_it_can(
+    cli: Cli, server: Serving, between: Relay
+) -> None:
+    def cut_once_told(_number: int, _path: str) -> None:
+        """From when the grant is on record as told, all that is asked is for its return."""
+        if cli.query("SELECT id FROM handle WHERE unconfirmed"):
+            raise ConnectionResetError
+
+    between.listen(before=cut_once_told)
+    server.pause()
+    server.waiter("T").reset()
+    server.go_on()
+    eventually(lambda: cli.query("SELECT due FROM timer"), what="the keeper is to release it")
+    between.listen()
+    eventually(lambda: cli.query("SELECT id FROM handle WHERE state = 'held'") == [], timeout=30)
+
+
 def test_another_keeper_follows_one_that_is_killed(cli: Cli, server: Serving) -> None:
     with server.connect() as client:
         assert client.acquire("T").names == ["T--00"]

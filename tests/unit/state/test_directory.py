@@ -442,6 +442,16 @@ class TestWakeUps:
         assert hung_up(pipe)
         pipe.close()
 
+    def test_many_for_one_take_one_descriptor(self, state: State) -> None:
+        pipe = NamedPipe(state.path("waiters", "one"))
+        with state.transaction():
+            before = len(os.listdir("/proc/self/fd"))
+            assert all(state.wake(pipe.path) for _ in range(9))
+            assert len(os.listdir("/proc/self/fd")) == before + 1
+        with state.transaction():
+            assert state.wake(pipe.path)
+        pipe.close()
+
     def test_a_wake_up_comes_also_when_the_transaction_failed(self, state: State) -> None:
         """One too many does no harm."""
         pipe = NamedPipe(state.path("waiters", "w"))
@@ -648,7 +658,7 @@ class TestTheDirectory:
             lock.write_bytes(made)
 
         with monkeypatch.context() as patched:
-            patched.setattr("leasectl.state.directory.flock_exclusive", wait_for_another)
+            patched.setattr("leasectl.state.lock_file.flock_exclusive", wait_for_another)
             State.open(str(state_dir)).close()
         assert lock.read_bytes() == made
 
@@ -744,6 +754,23 @@ class TestAReboot:
         assert [tuple(row) for row in state.query("SELECT boot_id FROM meta")] == [(boot,)]
         with state.transaction() as db:
             db.execute("INSERT INTO timer VALUES ('h', '', 1, 1e9)")
+        State.open(state.directory).close()
+        assert [tuple(row) for row in state.query("SELECT due FROM timer")] == [(1e9,)]
+
+    def test_it_is_noted_by_the_first_alone(
+        self, state: State, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        with state.transaction() as db:
+            db.execute("UPDATE meta SET boot_id = 'an earlier one'")
+        transaction = State.transaction
+
+        def as_another_is_faster(slower: State) -> object:
+            monkeypatch.setattr(State, "transaction", transaction)
+            with State.open(state.directory).transaction() as db:
+                db.execute("INSERT INTO timer VALUES ('h', '', 1, 1e9)")
+            return slower.transaction()
+
+        monkeypatch.setattr(State, "transaction", as_another_is_faster)
         State.open(state.directory).close()
         assert [tuple(row) for row in state.query("SELECT due FROM timer")] == [(1e9,)]
 

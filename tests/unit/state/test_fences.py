@@ -120,3 +120,13 @@ def test_are_never_less_than_what_is_reserved_where_it_is_not_known_which_were_d
     lock = Path(state.path("state.lock"))
     lock.write_bytes(bytes(lock.stat().st_size))  # as if it were new
     assert drawn(state, 3) == list(range(reserved + 1, reserved + 4))
+
+
+def test_drawn_with_more_names_files_than_there_is_room_for_none_comes_again(state: State) -> None:
+    first = drawn(state, 3)
+    with state.transaction():
+        for number in range(1000):  # their note goes over what is noted of fences
+            state.stage_names(f"azure--install-{number:06d}", ())
+        second = list(state.draw_fences(3))
+    third = drawn(state, 1)
+    assert first[-1] < second[0] <= second[-1] < third[0]

@@ -14,12 +14,13 @@ from leasectl.engines.local.absent import suspend
 from leasectl.engines.local.queues import LocalQueues
 from leasectl.engines.membership import move, set_default
 from leasectl.errors import LeaseError, NoLease, NotAllowed, NotFound
-from leasectl.model import Request
+from leasectl.model import Claimant, Request
 from leasectl.state.directory import State
 from leasectl.state.event import ALL_EVENTS
 from leasectl.system.process import this_process
 from tests.kit.desk import Desk
 from tests.kit.desk import desk as desk
+from tests.kit.recorded import record
 from tests.unit.engines.local.waiting import Line
 from tests.unit.engines.local.waiting import line as line
 
@@ -195,6 +196,25 @@ def test_who_waits_looks_as_the_pool_grants_in_another_way_and_as_it_is_deleted(
         desk.service.pools.delete_pool("T", force=False)
     desk.service.pools.delete_pool("T", force=True)
     assert line.woken() == ["first", "second", "witness"]
+
+
+@pytest.mark.parametrize("has_looked", [True, False])
+def test_who_waits_as_its_pool_is_deleted_and_made_anew_is_told_that_it_is_gone(
+    desk: Desk, line: Line, has_looked: bool
+) -> None:
+    desk.pool(1)
+    desk.acquire()
+    record(desk.state, "k", Request("T"), now=0.0)
+    waiter = line.engine.waiter(Claimant("k", "job/k", Request("T"), acquisition=1), until=None)
+    with line.engine.atomic():
+        waiter.enqueue()
+    with line.engine.atomic():
+        assert not has_looked or waiter.claim().leases is None
+    desk.service.pools.delete_pool("T", force=True)
+    desk.pool(1)
+    told = pytest.raises(NotFound, match='pool "T" was deleted, and made anew, while')
+    with told, line.engine.atomic():
+        waiter.claim()
 
 
 def test_one_for_which_somebody_waits_is_in_use(desk: Desk) -> None:

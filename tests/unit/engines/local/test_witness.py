@@ -7,7 +7,7 @@ import pytest
 from leasectl.engines.contract import SUSPENDED_AFTER_SECONDS
 from leasectl.engines.facts import PoolSettings
 from leasectl.engines.local.witness import LocalWitness
-from leasectl.engines.membership import Lifetime, join
+from leasectl.engines.membership import Lifetime, join, move
 from leasectl.leases.release import release
 from leasectl.model import Request, whole
 from leasectl.system.process import this_process
@@ -65,6 +65,22 @@ def test_who_could_not_claim_has_nothing_to_come_for(desk: Desk, witness: LocalW
     assert looks(desk, witness, 1.0) == ([], SUSPENDED_AFTER_SECONDS)
     assert desk.record(handle).lost
     assert looks(desk, witness, SUSPENDED_AFTER_SECONDS) == ([1], SUSPENDED_AFTER_SECONDS)
+
+
+def test_what_comes_from_another_pool_as_its_lease_runs_out_is_come_for(
+    desk: Desk, witness: LocalWitness
+) -> None:
+    desk.pool(1, "U")
+    desk.acquire()
+    desk.acquire(Request("U", ttl_seconds=30.0))
+    desk.service.members.update(
+        ["U--00"], lambda member, pools: move(member, "T", pools, when_free=True)
+    )
+    desk.put_ticket(1)
+    desk.put_ticket(2)
+    assert looks(desk, witness, 0.0) == ([], 30.0)
+    assert looks(desk, witness, 30.0) == ([], SUSPENDED_AFTER_SECONDS)
+    assert looks(desk, witness, SUSPENDED_AFTER_SECONDS)[0] == [1]
 
 
 def test_under_a_pace_the_first_counts_from_when_it_may_be_granted(
