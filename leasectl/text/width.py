@@ -6,6 +6,8 @@ combining ones none.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from leasectl.typed.hints import Literal
 
 Cut = Literal["middle", "end"]
@@ -15,6 +17,11 @@ _ELLIPSIS = "…"
 def cells(text: str) -> int:
     """How many cells of a terminal a text of printable characters takes."""
     return len(text) if text.isascii() else sum(map(_cells_of, text))
+
+
+def widest(texts: Sequence[str]) -> int:
+    """How many cells the widest of some texts takes; there may be thousands."""
+    return max(map(len if "".join(texts).isascii() else cells, texts))
 
 
 def shorten(text: str, width: int | None, *, cut: Cut = "middle") -> str:

@@ -164,10 +164,9 @@ def _holder_facts(
     holders: Sequence[Holder | None], wording: Wording, process: Facts
 ) -> list[Facts]:
     def facts(column: Column, read: Callable[[Holder], str | None]) -> Facts:
-        return Facts(
-            column,
-            tuple(_shown(read(each) or NOTHING) if each else "" for each in holders),
-        )
+        told = [read(each) or NOTHING if each else "" for each in holders]
+        shown = {text: _shown(text) for text in set(told)}  # of thousands many are of one job
+        return Facts(column, tuple([shown[text] for text in told]))
 
     return [
         facts(BUILD, lambda holder: holder.build),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from leasectl.text.width import Cut, cells, pad, shorten
+from leasectl.text.width import Cut, cells, pad, shorten, widest
 from leasectl.typed.hints import Callable
 from leasectl.typed.tuples import NamedTuple
 
@@ -76,7 +76,7 @@ def table(
         colour: Use the columns' colours.
     """
     texts = [[column.title, *(row[n] for row in rows)] for n, column in enumerate(columns)]
-    wanted = [max(map(cells, each)) for each in texts]
+    wanted = [widest(each) for each in texts]
     widths = [*wanted]
     chosen = list(range(len(columns)))
     if width is not None:
@@ -95,7 +95,9 @@ def table(
     else:
         filled = [_filled(texts[c], widths[c], columns[c]) for c in chosen]
         in_rows = zip(*filled) if filled else [()] * (1 + len(rows))
-        lines = [_joined(line, indent, width) for line in in_rows]
+        gap = " " * GAP
+        joined = [(indent + gap.join(line)).rstrip() for line in in_rows]
+        lines = joined if width is None else [shorten(each, width, cut="end") for each in joined]
     left_out = tuple(column.title for n, column in enumerate(columns) if n not in chosen)
     return Table(
         "".join(f"{line}\n" for line in lines), left_out, widths == wanted and not left_out
@@ -162,7 +164,3 @@ def _filled(texts: Sequence[str], width: int, column: Column) -> list[str]:
     if all(map(str.isascii, texts)) and max(map(len, texts)) <= width:
         return [each.rjust(width) if column.right else each.ljust(width) for each in texts]
     return [pad(shorten(t, width, cut=column.cut), width, right=column.right) for t in texts]
-
-
-def _joined(line: Sequence[str], indent: str, width: int | None) -> str:
-    return shorten(indent + (" " * GAP).join(line).rstrip(), width, cut="end")

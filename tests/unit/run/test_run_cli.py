@@ -680,7 +680,7 @@ def test_the_command_is_gone_before_a_lease_that_cannot_be_renewed_expires(
         "note() { read -r now _ </proc/uptime; say $1 $now; }\n"
         f"trap 'note term; {then}' TERM\nsay begin\nwhile :; do sleep 0.02; note lives; done",
     )
-    # Killed a twentieth of that before it expires: a machine with much else to do may be late by less.
+    # Killed a twentieth of that before it expires: by so much a busy machine may be late.
     run = start(cli, script, "--ttl", "15s")
     child = guard_pid(cli)
     assert child is not None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from leasectl.text.width import cells, pad, shorten, wrap
+from leasectl.text.width import cells, pad, shorten, widest, wrap
 
 
 @pytest.mark.parametrize(
@@ -32,6 +32,7 @@ def test_without_a_width_nothing_is_cut() -> None:
 )
 def test_cells_are_those_of_a_terminal(text: str, taken: int) -> None:
     assert cells(text) == taken
+    assert widest(["a", text, ""]) == max(taken, 1)
 
 
 @pytest.mark.parametrize("text", ["\u8cc7\u6e90" * 5, "a\u8cc7" * 5, "e\u0301" * 10, "\u0301" * 9])

@@ -6,12 +6,14 @@ import os
 
 import pytest
 
-from leasectl.engines.facts import PoolSettings
+from leasectl.engines.facts import PoolSettings, Resource
 from leasectl.engines.local.absent import suspend
+from leasectl.engines.local.showing import resources
 from leasectl.engines.membership import Lifetime, Member, cordon, join
 from leasectl.engines.notes import NoteChange
 from leasectl.model import Request, Where
 from leasectl.state.rows import ADOPTED_LABEL
+from leasectl.state.snapshot import snapshot
 from tests.kit.desk import Desk
 from tests.kit.desk import desk as desk
 from tests.unit.engines.local.waiting import Line
@@ -38,6 +40,22 @@ def test_of_a_claim_all_is_shown_that_was_granted(desk: Desk) -> None:
     assert (held.ended, held.member) == (None, None)
     assert free[1:] == (None,) * 10
     assert (pool.held, pool.capacity, pool.settings) == (1, 2, PoolSettings())
+
+
+def test_where_nothing_more_is_so_of_any_the_same_is_shown(desk: Desk) -> None:
+    desk.pool(3)
+    desk.acquire(Request("T", ttl_seconds=60.0, labels=(("job", "nightly"),)))
+    desk.time.advance(10.0)
+
+    def shown() -> tuple[Resource, ...]:
+        with snapshot(desk.state):
+            return resources(desk.state, "T", desk.time.clock.elapsed())
+
+    plain = shown()
+    assert plain[0].lease is not None
+    desk.pool(1, "U")  # of which more is so, so that it is looked for of all
+    desk.service.members.update(["U--00"], lambda each, _: cordon(each, is_cordoned=True))
+    assert shown() == plain
 
 
 def test_of_a_name_all_is_shown_that_is_so_of_it(desk: Desk) -> None:
