@@ -61,11 +61,13 @@ class Leadership:
         read = self._cluster.lease(LEASE_NAME)
         before = None if read is None else parse_lease(read)
         if before is not None and before.holder != self._identity:
-            unchanged = self._observed.unchanged_seconds(LEASE_NAME, before, now)
+            # Since its answer: it may have been renewed right before that, long after we asked.
+            seen_at = self._clock.elapsed()
+            unchanged = self._observed.unchanged_seconds(LEASE_NAME, before, seen_at)
             before = before._replace(unchanged_seconds=unchanged)
             if before.may_be_valid():
                 self.leader, self._until = before.holder, 0.0
-                self.due_at = min(self.due_at, now + before.duration_seconds - unchanged)
+                self.due_at = min(self.due_at, seen_at + before.duration_seconds - unchanged)
                 return
         self._take(read, before)
 

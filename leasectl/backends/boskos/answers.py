@@ -112,9 +112,11 @@ def verdict(url: str, answer: Answer) -> Verdict:
     """What came of an update or a release.
 
     Raises:
-        Refused: Nothing, and that may pass.
+        Refused: Nothing, and that may pass; or something in front of Boskos has answered.
     """
     if answer.status == 200:
+        if answer.text.strip():  # a page of something in between, which knows of no lease
+            raise Refused(f"{url} answered something else than that it was done")
         return "done"
     if answer.status in (401, 409):
         return "not ours"

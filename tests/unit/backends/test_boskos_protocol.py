@@ -174,6 +174,10 @@ class TestAnswers:
         with pytest.raises(Refused):
             verdict(URL, Answer(500, ""))
 
+    def test_a_page_of_something_in_front_of_it_is_no_verdict(self) -> None:
+        with pytest.raises(Refused):
+            verdict(URL, Answer(200, "<html><body>Please log in.</body></html>"))
+
     def test_a_metric_is_read(self) -> None:
         told = metric(
             URL, "T", Answer(200, '{"type":"T","current":{"free":2},"owner":{"":1,"o":1}}')

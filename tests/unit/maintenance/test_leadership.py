@@ -201,3 +201,29 @@ class TestResigning:
         here.cluster.requests.clear()
         here.leadership.resign()
         assert here.cluster.requests == ["lease"]  # it was given back before
+
+
+class TestStandingBy:
+    def test_who_was_stopped_while_it_asked_has_seen_the_lease_since_its_answer(
+        self, here: Here
+    ) -> None:
+        here.leadership.turn()
+        other = here.replica("b")
+        other.turn()
+        here.time.advance(RENEW_SECONDS)
+        here.leadership.turn()
+        # It begins to ask, and is stopped; the leader renews, and then it is answered.
+        sound = here.cluster.lease
+
+        def after_a_stop(name: str) -> Json | None:
+            here.cluster.lease = sound  # type: ignore[method-assign]
+            for _ in range(5):
+                here.time.advance(RENEW_SECONDS)
+                here.leadership.turn()
+            return sound(name)
+
+        here.cluster.lease = after_a_stop  # type: ignore[method-assign]
+        other.turn()
+        other.turn()
+        assert here.leadership.has_seconds(USED)
+        assert not other.has_seconds(0)
