@@ -95,5 +95,10 @@ def _reads(pid: int, path: str) -> bool:
 
 
 def _call(state: State) -> str:
-    keeper_process.call(state)
-    return "had it make its pipe anew"
+    before = keeper_process.running(state)
+    with state.transaction():
+        keeper_process.wake(state)
+    now = keeper_process.running(state)
+    if now is None or now == before:
+        return "had it make its pipe anew"
+    return f"it keeps another directory, of which this is a copy; started one, pid {now.pid}"

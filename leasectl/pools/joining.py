@@ -160,11 +160,11 @@ def join_again(
         guard: The process whose death releases the handle from now on; None for that which it has.
 
     Returns:
-        The handle, which goes on; None where none here holds the name.
+        The handle, which goes on; None where none here holds the name, or none any more.
 
     Raises:
         NotFound, NotAllowed: As `join`.
-        LeaseLost: The lease is gone.
+        LeaseLost: The lease has gone since.
     """
     handle = service.handles.holding(name, prefer=service.is_here)
     if handle is None or not service.is_here(handle):
@@ -226,7 +226,8 @@ def _see_to_stay(service: Service, pool_type: str, name: str, lives: Lifetime | 
     """Have the keeper renew a membership on a server for as long as a process lives, if so."""
     if not kind_of(service.backend_url).remote:
         if lives is not None:  # whoever looks at the pool sees when it is over; somebody is to
-            keeper_process.ensure(service.state)
+            with service.state.transaction():
+                keeper_process.wake(service.state)
         return
     if lives is None or lives.process is None or lives.ttl_seconds is None:
         forget_stay(service, name)

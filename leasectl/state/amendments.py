@@ -8,7 +8,7 @@ Each of these belongs inside `State.transaction`.
 from __future__ import annotations
 
 from leasectl.model import Handle, Process
-from leasectl.state import rows
+from leasectl.state import handle_rows, rows
 from leasectl.state.directory import State
 from leasectl.state.handles import Handles, is_watched
 from leasectl.typed.hints import Literal
@@ -67,10 +67,8 @@ def change_ttl(state: State, handle: Handle, seconds: float, *, explicit: bool) 
         request=handle.request._replace(ttl_seconds=seconds), explicit_ttl=explicit
     )
     state.db.execute(
-        "UPDATE handle SET ttl_seconds = ?, explicit_ttl = ?, watched = ? OR "
-        "EXISTS (SELECT 1 FROM timer WHERE timer.handle = handle.id) OR "
-        "EXISTS (SELECT 1 FROM mark_seen WHERE mark_seen.handle = handle.id) "
-        "WHERE id = ? AND acquisition = ?",
+        "UPDATE handle SET ttl_seconds = ?, explicit_ttl = ?, "
+        f"watched = ? OR {handle_rows.IS_SEEN_TO} WHERE id = ? AND acquisition = ?",
         (seconds, explicit, is_watched(changed, remote=False), handle.id, handle.acquisition),
     )
 

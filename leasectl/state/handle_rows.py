@@ -31,11 +31,12 @@ from leasectl.typed.hints import TYPE_CHECKING, Any, Callable, get_args
 if TYPE_CHECKING:
     import sqlite3
 
-# Of one that is watched already: for its timers, or as somebody asks for what it holds.
-IS_ASKED = (
-    "EXISTS (SELECT 1 FROM timer WHERE timer.handle = handle.id) OR "
+# What has the keeper see to a handle besides what that says itself: its timers, and whoever asks
+# for what it holds.
+IS_SEEN_TO = (
+    "(EXISTS (SELECT 1 FROM timer WHERE timer.handle = handle.id) OR "
     "watched AND (EXISTS (SELECT 1 FROM mark_seen WHERE mark_seen.handle = handle.id) OR "
-    "EXISTS (SELECT 1 FROM note JOIN resource USING (name, fence) WHERE owner = handle.id))"
+    "EXISTS (SELECT 1 FROM note JOIN resource USING (name, fence) WHERE owner = handle.id)))"
 )
 _LEASE_COLUMNS = (
     "handle, name, position, fence, ticket, grant_number, acquire_time, renew_time, "

@@ -231,7 +231,7 @@ class Handles:
         """
         updated = self._state.db.execute(
             "UPDATE handle SET waiter = NULL, guard = ?, runner = ?, "
-            f"watched = ? OR {handle_rows.IS_ASKED} "
+            f"watched = ? OR {handle_rows.IS_SEEN_TO} "
             "WHERE id = ? AND acquisition = ? AND state = 'held' AND cancelled = 0",
             (
                 rows.encode_process(guard),

@@ -69,6 +69,7 @@ def is_kept(state: State) -> bool:
     if keeper.is_settled:
         return True
     with state.transaction() as db:
+        _disown(state)
         return keeper_version.hand_over(db)
 
 
@@ -182,7 +183,7 @@ def ensure(state: State) -> None:
 def _register(state: State, candidate: Process) -> None:
     """Inside a transaction: have a candidate be the keeper, instead of whoever was."""
     before = running(state)
-    if before is not None and not _keeps_another(state, before):
+    if before is not None:
         # It isn't in a transaction of its own, and what else it has begun the next one finishes.
         keeper_version.send(before, signal.SIGKILL)
     row = {"pid_namespace": own_pid_namespace(), "process": candidate.encode()}

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from leasectl.model import Handle, ReleaseTarget
+from leasectl.state import handle_rows
 from leasectl.state.directory import State
 from leasectl.state.handles import is_watched
 from leasectl.state.rows import insert
@@ -165,11 +166,7 @@ class Uses:
         if is_watched(handle, remote=True):
             return
         self._state.db.execute(
-            "UPDATE handle SET watched = 0 WHERE id = ? "
-            "AND NOT EXISTS (SELECT 1 FROM timer WHERE timer.handle = handle.id) "
-            "AND NOT EXISTS (SELECT 1 FROM mark_seen WHERE mark_seen.handle = handle.id) "
-            "AND NOT EXISTS (SELECT 1 FROM note JOIN resource ON resource.name = note.name "
-            "AND resource.fence = note.fence WHERE resource.owner = handle.id)",
+            f"UPDATE handle SET watched = 0 WHERE id = ? AND NOT {handle_rows.IS_SEEN_TO}",
             (handle.id,),
         )
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
 import signal
@@ -17,6 +18,7 @@ from leasectl.leases.announce import announce
 from leasectl.leases.release import release
 from leasectl.model import Request, whole
 from leasectl.state import keeper_process
+from leasectl.state.directory import State
 from leasectl.system.process import own_pid_namespace
 from tests.kit.doctor_reports import doctor
 from tests.kit.ended import nothing_runs_on as nothing_runs_on
@@ -146,25 +148,52 @@ def test_doctor_sees_it_and_mends_it(cli: Cli) -> None:
     assert pipe(cli).exists()
 
 
-@pytest.mark.parametrize("is_put_in_place", [False, True])
-def test_a_copy_of_a_directory_has_a_keeper_of_its_own(
-    cli: Cli, tmp_path: Path, is_put_in_place: bool
-) -> None:
+@pytest.fixture
+def copied(cli: Cli, tmp_path: Path) -> Path:
+    """A copy of a state directory whose keeper lives, with one of two leases held."""
     cli.pool("T", "T--00", "T--01")
     guarded(cli)
     (keeper,) = eventually(cli.keepers)
     eventually(lambda: is_settled(cli, keeper))
     copy = tmp_path / "copy"
     subprocess.run(["cp", "-a", cli.state_dir, copy], check=True)
-    env = {"LEASECTL_STATE_DIR": str(copy)}
-    if is_put_in_place:
-        cli.state_dir.rename(tmp_path / "original")
-        copy.rename(cli.state_dir)
-        env = {}
-    second = cli.spawn(["sleep", "1000"])
-    handle = cli.ok("acquire", "-q", "-t", "T", "--guard-pid", str(second.pid), **env).strip()
+    return copy
+
+
+def watches_a_guard(cli: Cli, **env: str) -> bool:
+    """Whether somebody gives back what a guard holds that ends."""
+    guard = cli.spawn(["sleep", "1000"])
+    handle = cli.ok("acquire", "-q", "-t", "T", "--guard-pid", str(guard.pid), **env).strip()
     assert cli.ok("cat", "--handle", handle, **env) == "T--01\n"
-    second.kill()
-    # Without a keeper nobody would see that: who waits asks nobody but that.
-    cli.ok("acquire", "-q", "-w", "20s", "-t", "T", **env)
-    assert is_put_in_place or Path(f"/proc/{keeper}").exists()
+    guard.kill()
+    # Who waits asks nobody but the keeper.
+    return cli("acquire", "-q", "-w", "20s", "-t", "T", **env).code == 0
+
+
+@pytest.mark.parametrize("version", [None, "0.0.1"])
+def test_a_copy_of_a_directory_has_a_keeper_of_its_own(
+    cli: Cli, copied: Path, version: str | None
+) -> None:
+    (keeper,) = cli.keepers()
+    if version is not None:
+        with contextlib.closing(State.open(str(copied))) as state, state.transaction() as db:
+            db.execute("UPDATE keeper_version SET version = ?, asked = ''", (version,))
+    assert watches_a_guard(cli, LEASECTL_STATE_DIR=str(copied))
+    assert cli.keepers() == [keeper]
+
+
+def test_so_has_a_backup_that_is_put_in_place(cli: Cli, copied: Path, tmp_path: Path) -> None:
+    cli.state_dir.rename(tmp_path / "original")
+    copied.rename(cli.state_dir)
+    assert watches_a_guard(cli)
+
+
+def test_doctor_gives_a_copy_its_own(cli: Cli, copied: Path) -> None:
+    (keeper,) = cli.keepers()
+    mended = cli("doctor", "--fix", LEASECTL_STATE_DIR=str(copied))
+    assert "it keeps another directory, of which this is a copy; started one" in mended.out
+    with contextlib.closing(State.open(str(copied))) as state:
+        own = keeper_process.running(state)
+    assert own is not None
+    assert own.pid != keeper
+    assert cli.keepers() == [keeper]

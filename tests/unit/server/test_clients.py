@@ -170,6 +170,19 @@ class TestLostReplies:
             assert "given this request up" in late.acquire(pool, Idempotency_Key=key).text
         assert held(shared.cli, pool) == []
 
+    def test_what_went_back_is_told_where_its_key_could_not_be_withdrawn(
+        self, shared: Serving, relayed: Cli, pool: str
+    ) -> None:
+        self.relay.faults("reset-after path=acquire nth=1")
+        handle = relayed("acquire", "-t", pool).handle
+        self.relay.faults(*[f"reset-before path=release nth={nth}" for nth in range(2, 60)])
+        first = relayed("release", "--handle", handle, LEASECTL_RELEASE_TIMEOUT="2s")
+        assert (first.code, first.out) == (69, f"{pool}--00\n")
+        assert held(shared.cli, pool) == []
+        self.relay.faults()
+        second = relayed("release", "--handle", handle)
+        assert (second.code, second.out) == (0, "")
+
     def test_too_many_are_undone(self, shared: Serving, relayed: Cli, pool: str) -> None:
         self.relay.faults("reset-after path=acquire")
         assert relayed("acquire", "-t", pool).code == 69

@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+import asyncio
 import http.client
 import signal
 import sys
+from types import SimpleNamespace
 
 import pytest
 
+from leasectl.errors import StateUnwritable
+from leasectl.model import Handle
+from leasectl.server import served_leases
 from leasectl.server.delivery import TcpState, has_arrived
+from tests.kit.desk import Desk
+from tests.kit.desk import desk as desk
 from tests.kit.faults.raw_client import RawClient
 from tests.kit.serving import Serve, Serving, first_line, held, resources, states
 from tests.kit.support import Cli, eventually
@@ -178,3 +185,42 @@ def test_a_grant_of_which_nobody_knows_whether_it_was_told_can_be_found(
         eventually(lambda: states(cli, "T") == ["unconfirmed", "held"])
         assert client.release("T--00", "T--01").status == 204
     assert held(cli, "T") == []
+
+
+@pytest.mark.parametrize("delivered", [True, False])
+def test_what_could_not_be_recorded_just_then_is_settled_a_moment_later(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch, delivered: bool
+) -> None:
+    monkeypatch.setattr(served_leases, "_TRY_AGAIN_SECONDS", 0.01)
+    desk.pool(1)
+    told: list[str] = []
+    notices = SimpleNamespace(tell=lambda _, line: told.append(line), backend_is_silent=None)
+    served = served_leases.ServedLeases(
+        desk.service,
+        threads=None,
+        losses=None,
+        acquire_seconds=1.0,
+        clock=desk.time.clock,
+        meter=SimpleNamespace(granted=lambda *_: None),  # type: ignore[arg-type]
+        notices=notices,  # type: ignore[arg-type]
+        keeper_watch=SimpleNamespace(look=lambda: None),  # type: ignore[arg-type]
+    )
+
+    def no_space() -> None:
+        monkeypatch.setattr(desk.state, "transaction", transaction)
+        raise StateUnwritable("no space")
+
+    async def settled() -> Handle | None:
+        gone = asyncio.get_running_loop().create_future()
+        handle = await served.acquire("T", 1, client="here", key=None, gone=gone)
+        monkeypatch.setattr(desk.state, "transaction", no_space)
+        served.answered(handle, delivered)
+        while (found := desk.service.handles.load(handle.id)) is not None and found.unconfirmed:
+            await asyncio.sleep(0.01)
+        return found
+
+    transaction = desk.state.transaction
+    found = asyncio.run(asyncio.wait_for(settled(), 20))
+    assert [line.rpartition(": ")[2] for line in told] == ["no space"]
+    assert (found is not None) == delivered
+    assert len(desk.held()) == delivered

@@ -18,6 +18,7 @@ from leasectl.state.amendments import (
 )
 from leasectl.state.directory import State
 from leasectl.state.handles import Handles
+from leasectl.state.rows import insert
 from leasectl.state.timers import Timers
 from leasectl.state.uses import SeenMark, Uses
 from leasectl.system.process import this_process
@@ -83,14 +84,20 @@ class TestATtl:
         change_ttl(state, untold, 20.0, explicit=True)
         assert not is_watched(state, untold)
 
-    @pytest.mark.parametrize("what", ["timer", "mark"])
+    @pytest.mark.parametrize("what", ["timer", "mark", "note"])
     def test_leaves_the_keeper_what_else_it_has_to_see_to(
         self, state: State, handle: Handle, what: str
     ) -> None:
         if what == "timer":
             Timers(state).arm(ReleaseTarget(handle.id, 2, handle.names), 9.0)
         else:
+            Uses(state).have_watched([handle.id])
+        if what == "mark":
             Uses(state).see(handle, handle.names[0], SeenMark("0" * 16, "ops", 9.0, False))
+        if what == "note":
+            resource = {"name": "n", "type": "T", "fence": 7, "owner": handle.id, "labels": ""}
+            insert(state.db, "resource", {**resource, "lease_transitions": 0})
+            insert(state.db, "note", {"name": "n", "fence": 7, "text": "marked"})
         change_ttl(state, handle, 20.0, explicit=True)
         assert is_watched(state, handle)
 
