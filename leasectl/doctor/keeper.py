@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 
 from leasectl.doctor.findings import OK, WARN, Finding
@@ -11,6 +10,7 @@ from leasectl.model import Process
 from leasectl.state import keeper_process
 from leasectl.state.directory import State
 from leasectl.system.clock import boottime_seconds
+from leasectl.system.process import open_files
 from leasectl.system.signals import pause
 from leasectl.text.wording import listed
 
@@ -82,16 +82,10 @@ def _reads(pid: int, path: str) -> bool:
         pipe = os.stat(path)
     except OSError:
         return False
-    opened = f"/proc/{pid}/fd"
     try:
-        numbers = os.listdir(opened)
+        return any(os.path.samestat(file, pipe) for _, file in open_files(pid))
     except OSError:
         return True  # what it has open can't be told here
-    for number in numbers:
-        with contextlib.suppress(OSError):
-            if os.path.samestat(os.stat(f"{opened}/{number}"), pipe):
-                return True
-    return False
 
 
 def _call(state: State) -> str:

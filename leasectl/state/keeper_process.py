@@ -20,7 +20,7 @@ from leasectl.state.database import errors_of
 from leasectl.state.directory import State
 from leasectl.state.rows import insert
 from leasectl.system import c_signal as signal
-from leasectl.system.process import identify, own_pid_namespace
+from leasectl.system.process import identify, open_files, own_pid_namespace
 
 # What an interpreter may need to start, and what later backends read paths from; no secrets.
 _KEPT_ENVIRONMENT = (
@@ -106,19 +106,12 @@ def _disown(state: State) -> None:
 
 def _keeps_another(state: State, process: Process) -> bool:
     """Tell whether a process has another directory's ``state.lock`` open, and not this one's."""
-    folder, has_another = f"/proc/{process.pid}/fd", False
     try:
-        descriptors = os.listdir(folder)
+        found = list(open_files(process.pid))
     except OSError:
         return False
-    for each in descriptors:
-        with contextlib.suppress(OSError):
-            path = os.readlink(f"{folder}/{each}").removesuffix(" (deleted)")
-            if os.path.basename(path) == "state.lock":
-                if state.has_lock_file(os.stat(f"{folder}/{each}")):
-                    return False
-                has_another = True
-    return has_another
+    locks = [file for path, file in found if os.path.basename(path) == "state.lock"]
+    return bool(locks) and not any(map(state.has_lock_file, locks))
 
 
 def call(state: State) -> None:

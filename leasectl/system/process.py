@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import enum
 import os
+from collections.abc import Iterator
 from functools import cache, lru_cache
 
 from leasectl.errors import NotFound
@@ -154,6 +155,22 @@ def _where(process: Process) -> Liveness | None:
     if process.pid_namespace != own_pid_namespace():
         return Liveness.UNKNOWN
     return None
+
+
+def open_files(pid: int) -> Iterator[tuple[str, os.stat_result]]:
+    """What a process has open: by which path, and which file that is.
+
+    Raises:
+        OSError: That can't be told here.
+    """
+    folder = f"/proc/{pid}/fd"
+    for number in os.listdir(folder):
+        try:
+            path = os.readlink(f"{folder}/{number}").removesuffix(" (deleted)")
+            found = os.stat(f"{folder}/{number}")
+        except OSError:
+            continue  # it has been closed since
+        yield path, found
 
 
 def _start_time(pid: int) -> int | None:
