@@ -18,10 +18,13 @@ from leasectl.state.rows import (
     parse_where,
 )
 
+# Of a claim, in the order in which `_held` takes them.
+_FACTS = (
+    "resource.fence AS fence, ticket, grant_number, holder_identity, acquire_time, renew_time, "
+    "lease_duration_seconds, lease_transitions, labels, expires_at - :now AS expires_in"
+)
 _RESOURCES = (
-    "SELECT resource.name AS name, owner, joined, resource.fence AS fence, ticket, "
-    "grant_number, holder_identity, acquire_time, renew_time, lease_duration_seconds, "
-    "lease_transitions, labels, expires_at - :now AS expires_in, claim_key, reason, text, "
+    f"SELECT resource.name AS name, owner, joined, {_FACTS}, claim_key, reason, text, "
     "resource.type AS type, expected, by_default, cordoned, moves_to, leaves, member.process, "
     "ttl_seconds, properties, ends_at - :now AS ends_in, held_back_until - :now AS held_back_for "
     "FROM resource LEFT JOIN ended "
@@ -32,10 +35,8 @@ _RESOURCES = (
 )
 # Where nothing more is so of any: of thousands to look for that takes as long as the rest.
 _PLAIN_RESOURCES = (
-    "SELECT name, owner, NULL AS joined, fence, ticket, grant_number, holder_identity, "
-    "acquire_time, renew_time, lease_duration_seconds, lease_transitions, labels, "
-    "expires_at - :now AS expires_in, NULL AS claim_key, NULL AS reason, NULL AS text "
-    "FROM resource WHERE type = :type ORDER BY name"
+    f"SELECT name, owner, NULL AS joined, {_FACTS}, NULL AS claim_key, NULL AS reason, "
+    "NULL AS text FROM resource WHERE type = :type ORDER BY name"
 )
 _IS_MORE_SO = (
     "SELECT EXISTS (SELECT 1 FROM ended) OR EXISTS (SELECT 1 FROM note) "
