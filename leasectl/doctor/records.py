@@ -75,8 +75,9 @@ def disagreements(service: Service) -> Iterator[Disagreement]:
     backend = open_backend(
         LOCAL, state, settings="", lost=lambda claim_key, names: None, clock=Clock()
     )
-    yield from _claims(state, backend)
-    yield from _leases(state, handles, backend)
+    if not audit.all_agree(state, LOCAL):
+        yield from _claims(state, backend)
+        yield from _leases(state, handles, backend)
     yield from _tickets_and_timers(state, handles, backend)
     yield from _memberships(service)
     for pool_type, counted, real in audit.miscounts(state):

@@ -51,9 +51,12 @@ class Showing:
         )
 
     def _resource(self, resource: Resource) -> ShownResource:
+        lease = None if resource.lease is None else self._lease(resource, resource.lease)
+        if resource.member is None and resource.note is None:  # which is so of most
+            return ShownResource(resource.name, lease)
         return ShownResource(
             resource.name,
-            self._lease(resource, resource.lease) if resource.lease else None,
+            lease,
             membership_of(resource),
             () if resource.member is None else resource.member.properties,
             None if resource.note is None else _mark(resource.note),
@@ -68,8 +71,7 @@ class Showing:
         if self._shared:
             shown = _without_record(resource, lease)
             return shown._replace(release_time=self._promised_release(resource, lease))
-        # What nearly all are, and there may be thousands.
-        return _without_record(resource, lease, guard="none", renewed_by=_nobody(lease))
+        return _unguarded(resource, lease)
 
     def _ended(self, resource: Resource, lease: Lease, handle: Handle | None) -> ShownLease:
         """What was ended by force: whatever its holder goes on with, nobody renews it."""
@@ -130,22 +132,20 @@ def membership_of(resource: Resource) -> ShownMembership:
     )
 
 
-def _without_record(
-    resource: Resource,
-    lease: Lease,
-    *,
-    guard: GuardPlace = "unknown",
-    renewed_by: Renewer | None = None,
-) -> ShownLease:
+def _without_record(resource: Resource, lease: Lease) -> ShownLease:
     return ShownLease(
         lease,
         parse_holder(lease.holder_identity),
-        guard=guard,
         pid=resource.holder_pid,
         expires_in_seconds=resource.expires_in_seconds,
-        renewed_by=renewed_by,
         ended=resource.ended,
     )
+
+
+def _unguarded(resource: Resource, lease: Lease) -> ShownLease:
+    """What nearly all are here, and there may be thousands: so by the places of the parts."""
+    holder, expires_in = parse_holder(lease.holder_identity), resource.expires_in_seconds
+    return ShownLease(lease, holder, False, "none", None, None, None, expires_in, _nobody(lease))
 
 
 def _mark(note: str) -> ShownMark | None:

@@ -5,6 +5,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from leasectl.engines.facts import NO_SETTINGS, PoolSettings
 from leasectl.engines.membership import Properties
 from leasectl.errors import InvalidRequest
@@ -35,7 +37,7 @@ from leasectl.text.fields import (
     read_time,
 )
 from leasectl.text.properties import parse_conditions, written
-from leasectl.typed.hints import Any, get_args
+from leasectl.typed.hints import Any, Callable, get_args
 
 _GUARDS: dict[str, GuardPlace] = {each: each for each in get_args(GuardPlace)}
 _RENEWERS: dict[str, Renewer] = {each: each for each in get_args(Renewer)}
@@ -62,52 +64,57 @@ def pool_grants(pool: ShownPool) -> dict[str, float | None]:
     }
 
 
-def encode_overview(overview: Overview) -> dict[str, object]:
-    """An overview as JSON has it; `parse_overview` reads it back."""
+def encode_overview(
+    overview: Overview, *, as_list: Callable[[Iterable[object]], Iterable[object]] = list
+) -> dict[str, object]:
+    """An overview as JSON has it; `parse_overview` reads it back.
+
+    Args:
+        overview: What is to be shown.
+        as_list: Makes the lists that may be long; ``iter`` where they are written as they are made.
+    """
     return {
         "backend": overview.backend,
         "at": rfc3339(overview.at),
-        "pools": list(map(_pool_fields, overview.pools)),
-        "works": [{"work": key_of_work(pool), **_pool_fields(pool)} for pool in overview.works],
+        "pools": [_pool_fields(pool, as_list) for pool in overview.pools],
+        "works": [
+            {"work": key_of_work(pool), **_pool_fields(pool, as_list)} for pool in overview.works
+        ],
     }
 
 
-def _pool_fields(pool: ShownPool) -> dict[str, object]:
+def _pool_fields(
+    pool: ShownPool, as_list: Callable[[Iterable[object]], Iterable[object]]
+) -> dict[str, object]:
     return {
         "type": pool.type,
         **pool_counts(pool),
         **pool_grants(pool),
-        "resources": list(map(_resource_fields, pool.resources)),
-        "queue": list(map(_waiter_fields, pool.queue)),
+        "resources": as_list(map(_resource_fields, pool.resources)),
+        "queue": as_list(map(_waiter_fields, pool.queue)),
     }
 
 
 def _resource_fields(resource: ShownResource) -> dict[str, object]:
     lease = resource.lease
-    # Whether anybody may have what is free is told apart: older programs know this word.
-    state = "free" if lease is None else _state(lease)
-    # One that grows: of thousands each copy would take longer than what is put in it.
-    fields: dict[str, object] = {"name": resource.name, "state": state}
-    if lease is None:
-        fields.update(_NO_LEASE_FIELDS)
-    else:
-        _add_lease_fields(fields, lease)
-    fields["properties"] = dict(resource.properties)
-    fields["membership"] = _membership_fields(resource.membership)
-    fields["mark"] = None if resource.mark is None else resource.mark._asdict()
+    # A copy, which of thousands takes less long than to make each grow.
+    fields = _FREE_FIELDS.copy()
+    fields["name"] = resource.name
+    if lease is not None:
+        fields["state"] = _state(lease)
+        _set_lease_fields(fields, lease)
+    if resource.properties:
+        fields["properties"] = dict(resource.properties)
+    if resource.membership is not NOTHING_SAID:
+        fields["membership"] = _membership_fields(resource.membership)
+    if resource.mark is not None:
+        fields["mark"] = resource.mark._asdict()
     return fields
 
 
 def _membership_fields(membership: ShownMembership) -> dict[str, object]:
-    return _NOTHING_FIELDS if membership is NOTHING_SAID else _fields_of(membership)
-
-
-def _fields_of(membership: ShownMembership) -> dict[str, object]:
     fields = membership._asdict()
     return {key: round(n, 3) if isinstance(n, float) else n for key, n in fields.items()}
-
-
-_NOTHING_FIELDS = _fields_of(NOTHING_SAID)  # of thousands that of most
 
 
 def _state(shown: ShownLease) -> str:
@@ -118,22 +125,26 @@ def _state(shown: ShownLease) -> str:
 
 def lease_spec(lease: Lease) -> dict[str, object]:
     """A lease in the words of the Kubernetes LeaseSpec, and what orders it among others."""
-    return {
-        "holder_identity": lease.holder_identity,
-        "acquire_time": rfc3339(lease.acquire_time),
-        "renew_time": rfc3339(lease.renew_time),
-        "lease_duration_seconds": lease.lease_duration_seconds,
-        "lease_transitions": lease.lease_transitions,
-        "fence": lease.fence or None,
-        "grant": lease.grant or None,
-        "ticket": lease.ticket or None,
-    }
+    fields: dict[str, object] = {}
+    _set_lease_spec(fields, lease)
+    return fields
 
 
-def _add_lease_fields(fields: dict[str, object], shown: ShownLease) -> None:
+def _set_lease_spec(fields: dict[str, object], lease: Lease) -> None:
+    fields["holder_identity"] = lease.holder_identity
+    fields["acquire_time"] = rfc3339(lease.acquire_time)
+    fields["renew_time"] = rfc3339(lease.renew_time)
+    fields["lease_duration_seconds"] = lease.lease_duration_seconds
+    fields["lease_transitions"] = lease.lease_transitions
+    fields["fence"] = lease.fence or None
+    fields["grant"] = lease.grant or None
+    fields["ticket"] = lease.ticket or None
+
+
+def _set_lease_fields(fields: dict[str, object], shown: ShownLease) -> None:
     lease, holder = shown.lease, shown.holder
     release_time = rfc3339(shown.release_time)
-    fields.update(lease_spec(lease))
+    _set_lease_spec(fields, lease)
     fields["guard_pid"] = shown.guard_pid
     fields["host"] = holder.host or None
     fields["expires_in_seconds"] = shown.expires_in_seconds
@@ -150,15 +161,23 @@ def _add_lease_fields(fields: dict[str, object], shown: ShownLease) -> None:
     fields["release_at"] = release_time  # the one word for it; the other is for programs of before
 
 
-def _no_lease_fields() -> dict[str, object]:
-    """What is told of a lease, which of a resource that has none is null."""
-    fields: dict[str, object] = {}
+def _free_fields() -> dict[str, object]:
+    """What is told of a resource that is free and of which nothing more is so."""
+    lease: dict[str, object] = {}
     nothing = Lease("", 0, 0, 0, "", 0.0, 0.0, None, 0)
-    _add_lease_fields(fields, ShownLease(nothing, parse_holder("")))
-    return dict.fromkeys(fields)
+    _set_lease_fields(lease, ShownLease(nothing, parse_holder("")))
+    return {
+        "name": "",
+        # Whether anybody may have it is told apart: older programs know this word.
+        "state": "free",
+        **dict.fromkeys(lease),
+        "properties": {},
+        "membership": _membership_fields(NOTHING_SAID),
+        "mark": None,
+    }
 
 
-_NO_LEASE_FIELDS = _no_lease_fields()
+_FREE_FIELDS = _free_fields()
 
 
 def _holder_fields(holder: Holder) -> dict[str, object]:

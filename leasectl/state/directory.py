@@ -11,7 +11,7 @@ import contextlib
 import errno
 import fcntl
 import os
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
 
 from leasectl.errors import StateUnwritable
@@ -30,7 +30,7 @@ from leasectl.state.lock_file import drawn, note_drawn, open_lock
 from leasectl.state.names_files import NamesFiles
 from leasectl.system.lock_wait import flock_exclusive
 from leasectl.system.process import boot_id
-from leasectl.typed.hints import Callable
+from leasectl.typed.hints import Any, Callable
 
 
 class State:
@@ -256,6 +256,16 @@ class State:
         """
         try:
             return self.db.execute(sql, named or values).fetchall()
+        except sqlite3.Error as error:
+            raise translate(self._db_path, error) from error
+
+    def read(self, sql: str, **named: object) -> Iterator[tuple[Any, ...]]:
+        """As `query`, but one plain row after the other, as there may be thousands; nothing may
+        change until all were read."""
+        cursor = self.db.cursor()
+        cursor.row_factory = None
+        try:
+            yield from cursor.execute(sql, named)
         except sqlite3.Error as error:
             raise translate(self._db_path, error) from error
 

@@ -74,7 +74,7 @@ class Handles:
 
     def ids(self) -> set[str]:
         """All ids that there are records of."""
-        return {row["id"] for row in self._state.query("SELECT id FROM handle")}
+        return {handle_id for (handle_id,) in self._state.read("SELECT id FROM handle")}
 
     def active(self, *, with_leases: bool = True) -> list[Handle]:
         """All that aren't released, by their ids; if that isn't asked for, as if they held none."""

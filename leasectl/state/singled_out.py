@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from itertools import groupby
-from operator import itemgetter
 
 from leasectl.state.directory import State
 from leasectl.state.rows import ADOPTED_LABEL, SERVED_KEY_LABEL, SERVED_LABEL, is_renewed
@@ -34,10 +32,11 @@ _OLD = (
     "SELECT DISTINCT handle AS id FROM lease WHERE acquire_time < ? AND EXISTS (SELECT 1 "
     "FROM handle WHERE handle.id = lease.handle AND state <> 'released') ORDER BY id"
 )
+# To sort by the positions, too, takes half as long again, and most hold one.
 _NAMES = (
-    "SELECT id, waiter IS NULL, lease.name FROM handle LEFT JOIN lease ON lease.handle = id "
-    "WHERE state = 'held' AND adopted_claim IS NULL "
-    f"AND NOT {_HAS_LABEL.format(ADOPTED_LABEL)} ORDER BY id, position"
+    "SELECT id, waiter IS NULL, position, lease.name FROM handle "
+    "LEFT JOIN lease ON lease.handle = id WHERE state = 'held' AND adopted_claim IS NULL "
+    f"AND NOT {_HAS_LABEL.format(ADOPTED_LABEL)} ORDER BY id"
 )
 
 
@@ -45,7 +44,7 @@ def never_ending(state: State) -> list[str]:
     """The ids of handles that hold something, and nothing on record here ever ends that."""
     return [
         handle_id
-        for handle_id, ttl, scope, is_explicit, has_runner in state.query(_UNFOLLOWED)
+        for handle_id, ttl, scope, is_explicit, has_runner in state.read(_UNFOLLOWED)
         if ttl is None
         or is_renewed(ttl, scope, is_explicit=bool(is_explicit), is_followed=bool(has_runner))
     ]
@@ -69,6 +68,18 @@ def held_since_before(state: State, wall_seconds: float) -> list[str]:
 def names_on_record(state: State) -> Iterator[tuple[str, bool, tuple[str, ...]]]:
     """Of each held handle whose path somebody may know: its id, whether it was announced, and the
     names that it holds, in the order of the grant."""
-    for (handle_id, is_announced), rows in groupby(state.query(_NAMES), key=itemgetter(0, 1)):
-        names = tuple(name for _, _, name in rows if name is not None)
-        yield handle_id, bool(is_announced), names
+    held: list[tuple[int, str]] = []
+    of_one, is_known = "", False
+    for handle_id, is_announced, position, name in state.read(_NAMES):
+        if handle_id != of_one:
+            if of_one:
+                yield of_one, is_known, _in_order(held)
+            of_one, is_known, held = handle_id, bool(is_announced), []
+        if name is not None:
+            held.append((position, name))
+    if of_one:
+        yield of_one, is_known, _in_order(held)
+
+
+def _in_order(held: list[tuple[int, str]]) -> tuple[str, ...]:
+    return tuple([name for _, name in sorted(held)])

@@ -94,7 +94,7 @@ def command(
         return
     overview = PoolService(service).overview(pool_type, told=told)
     if as_json:
-        show_json(encode_overview(overview))
+        show_json(encode_overview(overview, as_list=iter))
     elif overview.pools or overview.works:
         show(overview_text(overview, look_of_stdout(wide=wide, free=pool_type is not None)))
     else:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Iterator
+from itertools import islice
 
 from leasectl.errors import Interrupted, LeaseError
 from leasectl.typed.hints import Callable
@@ -68,7 +69,7 @@ def show(text: str) -> None:
 
 def show_json(value: object) -> None:
     """`show` JSON, on one line; in pieces: thousands at once need so much memory that it takes
-    longer to get that than to fill it."""
+    longer to get that than to fill it. An iterator is a list that is made as it is shown."""
     import json
 
     text = ""
@@ -82,23 +83,24 @@ def show_json(value: object) -> None:
 
 def _pieces(value: object, encode: Callable[[object], str], depth: int) -> Iterator[str]:
     """JSON as it is written in one, with lists cut that are long and not deeper down than that."""
-    if not depth or not value or not isinstance(value, (dict, list)):
+    if not depth or not value or not isinstance(value, (dict, list, Iterator)):
         yield encode(value)
     elif isinstance(value, dict):
         for place, (key, each) in enumerate(value.items()):
             yield f"{', ' if place else '{'}{encode(str(key))}: "
             yield from _pieces(each, encode, depth - 1)
         yield "}"
-    elif len(value) <= _ENCODED_AT_ONCE:
+    elif isinstance(value, list) and len(value) <= _ENCODED_AT_ONCE:
         for place, each in enumerate(value):
             yield ", " if place else "["
             yield from _pieces(each, encode, depth - 1)
         yield "]"
     else:
-        for start in range(0, len(value), _ENCODED_AT_ONCE):
-            yield ", " if start else "["
-            yield encode(value[start : start + _ENCODED_AT_ONCE])[1:-1]
-        yield "]"
+        items, opening = iter(value), "["
+        while some := list(islice(items, _ENCODED_AT_ONCE)):
+            yield opening + encode(some)[1:-1]
+            opening = ", "
+        yield "[]" if opening == "[" else "]"
 
 
 def when_due(seconds: float) -> str:

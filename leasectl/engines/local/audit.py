@@ -12,6 +12,9 @@ from leasectl.state.directory import State
 from leasectl.state.rows import CLOSED_MARK, parse_optional_process
 from leasectl.typed.tuples import NamedTuple
 
+# What was ended by force is kept for a handle that knows that it has lost it.
+_IS_CLAIMED = f"owner NOT LIKE '{ENDED_MARK}%' AND owner <> '{CLOSED_MARK}'"
+
 
 class Claim(NamedTuple):
     """One side's word that somebody holds a resource.
@@ -49,13 +52,28 @@ class Suspended(NamedTuple):
     process: Process | None
 
 
+def all_agree(state: State, backend: str) -> bool:
+    """Tell at one go that none of the contradictions between claims and records is there.
+
+    It takes half as long as to look for each of the five that follow. Each lease of a held handle
+    of this backend must have its claim, with that fence, each such handle a lease, and nobody else
+    may have a claim or a lease: else that may be, or be none of ours, which those tell.
+    """
+    ((told, true, leases, claims),) = state.query(
+        "SELECT count(*), count(resource.name), (SELECT count(*) FROM lease), (SELECT count(*) "
+        f"FROM resource WHERE {_IS_CLAIMED}) FROM handle LEFT JOIN lease ON lease.handle = id "
+        "LEFT JOIN resource ON resource.name = lease.name AND resource.owner = id "
+        "AND resource.fence = lease.fence WHERE state = 'held' AND backend = ?",
+        backend,
+    )
+    return bool(told == true == leases == claims)
+
+
 def claims_without_record(state: State) -> list[Claim]:
     """Resources that are held by a handle that doesn't know of it."""
     return _claims(
         state,
-        # What was ended by force is kept for a handle that knows that it has lost it.
-        "SELECT owner AS claim_key, name FROM resource "
-        f"WHERE owner NOT LIKE '{ENDED_MARK}%' AND owner <> '{CLOSED_MARK}' AND NOT EXISTS "
+        f"SELECT owner AS claim_key, name FROM resource WHERE {_IS_CLAIMED} AND NOT EXISTS "
         "(SELECT 1 FROM lease WHERE handle = owner AND lease.name = resource.name)",
     )
 

@@ -5,26 +5,29 @@ from __future__ import annotations
 import sqlite3
 
 from leasectl.engines.facts import QueueEntry, Resource
-from leasectl.engines.local.member_rows import is_free, is_plain, member_of
+from leasectl.engines.local.member_rows import is_plain, member_of
 from leasectl.engines.local.queues import RANKED_TICKETS
 from leasectl.engines.local.store import ENDED_MARK
 from leasectl.engines.ranking import effective_priority
 from leasectl.model import Lease
 from leasectl.state.directory import State
 from leasectl.state.rows import (
+    CLOSED_MARK,
     labels_for_people,
     parse_labels,
     parse_optional_process,
     parse_where,
 )
 
-# Of a claim, in the order in which `_held` takes them.
+# In the order in which `_plain` takes them.
 _FACTS = (
-    "resource.fence AS fence, ticket, grant_number, holder_identity, acquire_time, renew_time, "
-    "lease_duration_seconds, lease_transitions, labels, expires_at - :now AS expires_in"
+    "resource.name AS name, resource.fence AS fence, ticket, grant_number, holder_identity, "
+    "acquire_time, renew_time, lease_duration_seconds, lease_transitions, labels, owner, "
+    "expires_at - :now AS expires_in"
 )
+_PLAIN = 12  # columns
 _RESOURCES = (
-    f"SELECT resource.name AS name, owner, joined, {_FACTS}, claim_key, reason, text, "
+    f"SELECT {_FACTS}, joined, claim_key, reason, text, "
     "resource.type AS type, expected, by_default, cordoned, moves_to, leaves, member.process, "
     "ttl_seconds, properties, ends_at - :now AS ends_in, held_back_until - :now AS held_back_for "
     "FROM resource LEFT JOIN ended "
@@ -34,15 +37,11 @@ _RESOURCES = (
     "WHERE resource.type = :type ORDER BY resource.name"
 )
 # Where nothing more is so of any: of thousands to look for that takes as long as the rest.
-_PLAIN_RESOURCES = (
-    f"SELECT name, owner, NULL AS joined, {_FACTS}, NULL AS claim_key, NULL AS reason, "
-    "NULL AS text FROM resource WHERE type = :type ORDER BY name"
-)
+_PLAIN_RESOURCES = f"SELECT {_FACTS} FROM resource WHERE type = :type ORDER BY name"
 _IS_MORE_SO = (
     "SELECT EXISTS (SELECT 1 FROM ended) OR EXISTS (SELECT 1 FROM note) "
     "OR EXISTS (SELECT 1 FROM member)"
 )
-_OF_CLAIM = 16  # columns, up to the text of a note
 _QUEUE = (
     "SELECT ticket.number, ticket.holder_identity, ticket.count, since, ticket.owner, "
     "process, handle.name, coalesce(labels, '') AS labels, where_properties, "
@@ -54,8 +53,10 @@ _QUEUE = (
 
 def resources(state: State, pool_type: str, now: float) -> tuple[Resource, ...]:
     """What is in a pool, by name, within a snapshot; now is CLOCK_BOOTTIME, in seconds."""
-    sql = _RESOURCES if state.query(_IS_MORE_SO)[0][0] else _PLAIN_RESOURCES
-    return tuple(map(_resource, state.query(sql, type=pool_type, now=now)))
+    if state.query(_IS_MORE_SO)[0][0]:
+        return tuple(map(_resource, state.query(_RESOURCES, type=pool_type, now=now)))
+    # One after the other, and not by the names of columns: there may be thousands.
+    return tuple([_plain(*row) for row in state.read(_PLAIN_RESOURCES, type=pool_type, now=now)])
 
 
 def queue(
@@ -75,7 +76,11 @@ def queue(
 
 
 def _resource(row: sqlite3.Row) -> Resource:
-    found = Resource(row["name"]) if is_free(row) else _held(row)
+    found = _plain(*row[:_PLAIN])
+    if found.lease is not None and row["text"] is not None:
+        found = found._replace(note=row["text"])
+    if found.lease is not None and row["reason"] is not None:
+        found = found._replace(claim_key=row["claim_key"], ended=row["reason"])
     if row["joined"] is None:  # nothing more is so of it
         return found
     member = member_of(row)
@@ -86,10 +91,23 @@ def _resource(row: sqlite3.Row) -> Resource:
     )
 
 
-def _held(row: sqlite3.Row) -> Resource:
-    # By their places: there may be thousands, and names are looked up one after the other.
-    name, owner, _, *facts, labels, expires_in, claim_key, ended, note = row[:_OF_CLAIM]
-    fence, ticket, grant, identity, acquire_time, renew_time, duration, transitions = facts
+def _plain(
+    name: str,
+    fence: int,
+    ticket: int,
+    grant: int,
+    identity: str,
+    acquire_time: float,
+    renew_time: float,
+    duration: float | None,
+    transitions: int,
+    labels: str,
+    owner: str | None,
+    expires_in: float | None,
+) -> Resource:
+    """A resource of which nothing more is so than who holds it, if anybody does."""
+    if owner is None or owner == CLOSED_MARK:
+        return Resource(name)
     lease = Lease(
         name,
         fence,
@@ -102,8 +120,7 @@ def _held(row: sqlite3.Row) -> Resource:
         transitions,
         parse_labels(labels),
     )
-    claim_key = owner if ended is None else claim_key
-    return Resource(name, lease, claim_key, expires_in, ended=ended, note=note)
+    return Resource(name, lease, owner, expires_in)
 
 
 def _entry(row: sqlite3.Row, now: float, aging_seconds: float) -> QueueEntry:

@@ -18,12 +18,15 @@ from leasectl.system.process import this_process
 from tests.kit.desk import Desk
 from tests.kit.desk import desk as desk
 
-LOOKS: tuple[Callable[[State], object], ...] = (
+OF_CLAIMS: tuple[Callable[[State], object], ...] = (
     audit.claims_without_record,
     lambda state: audit.records_without_handle(state, "local:"),
     lambda state: audit.records_without_claim(state, "local:"),
     audit.fence_mismatches,
     lambda state: audit.held_without_lease(state, "local:"),
+)
+LOOKS: tuple[Callable[[State], object], ...] = (
+    *OF_CLAIMS,
     audit.tickets_without_waiter,
     audit.miscounts,
 )
@@ -31,6 +34,8 @@ LOOKS: tuple[Callable[[State], object], ...] = (
 
 def found(desk: Desk) -> list[object]:
     """What each look finds, but for those that find nothing."""
+    agree = audit.all_agree(desk.state, "local:")
+    assert agree is not any(look(desk.state) for look in OF_CLAIMS)
     return [each for look in LOOKS if (each := look(desk.state))]
 
 
