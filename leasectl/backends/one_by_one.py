@@ -11,12 +11,11 @@ journal records each the moment it arrives -> after too long a wait for the rest
 
 from __future__ import annotations
 
-import random
 from collections.abc import Generator, Sequence
 
 from leasectl.backends.contract import RemoteJournal
 from leasectl.model import Lease
-from leasectl.system.backoff import Backoff, Pauses
+from leasectl.system.backoff import Backoff, Pauses, draw
 from leasectl.system.clock import earliest
 from leasectl.system.poll import Sleep
 from leasectl.typed.hints import Callable, Protocol, TypeVar
@@ -77,7 +76,7 @@ def acquire_one_by_one(
     *,
     deadline: float | None,
     now: Callable[[], float],
-    chance: Callable[[], float] = random.random,
+    chance: Callable[[], float] = draw,
 ) -> Steps[tuple[Lease, ...] | None]:
     """Get so many leases, or none; yields each sleep that it needs.
 

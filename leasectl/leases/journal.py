@@ -15,7 +15,7 @@ from leasectl.state import keeper_process
 from leasectl.state.handle_rows import new_row
 from leasectl.state.handles import is_watched
 from leasectl.state.purging import purge
-from leasectl.system.process import Liveness, is_dead, liveness, this_process
+from leasectl.system.process import is_dead, liveness, this_process
 from leasectl.typed.hints import TYPE_CHECKING, Callable
 
 if TYPE_CHECKING:
@@ -144,8 +144,8 @@ class RecordJournal:
         it is given as long as a release takes.
         """
         how = liveness(process)
-        if how is not Liveness.UNKNOWN:
-            return how is Liveness.ALIVE
+        if how != "unknown":
+            return how == "alive"
         from leasectl.backends.release_tries import MOST_SECONDS
 
         now = self._clock.elapsed()

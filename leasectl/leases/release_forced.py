@@ -16,7 +16,7 @@ from leasectl.leases.service import Service
 from leasectl.model import Handle, Process
 from leasectl.state.amendments import explain_loss
 from leasectl.system.named_pipe import is_read
-from leasectl.system.process import Liveness, liveness
+from leasectl.system.process import liveness
 from leasectl.text.printable import printable
 from leasectl.typed.tuples import NamedTuple
 
@@ -133,10 +133,10 @@ def _is_followed(service: Service, handle: Handle) -> bool:
 
     Whether one of another pid namespace lives can't be seen, but whether anybody listens.
     """
-    alive = Liveness.DEAD if handle.runner is None else liveness(handle.runner)
-    if alive is Liveness.UNKNOWN:
+    alive = "dead" if handle.runner is None else liveness(handle.runner)
+    if alive == "unknown":
         return is_read(service.state.runner_pipe(handle.id))
-    return alive is Liveness.ALIVE
+    return alive == "alive"
 
 
 def _guard_to_wait_for(

@@ -16,7 +16,6 @@ from leasectl.model import Process, parse_process
 from leasectl.state.rows import insert
 from leasectl.system import c_signal as signal
 from leasectl.system.process import (
-    Liveness,
     liveness,
     open_pidfd,
     own_pid_namespace,
@@ -46,7 +45,7 @@ class Registered(NamedTuple):
 
     @property
     def is_alive(self) -> bool:
-        return liveness(self.process) is Liveness.ALIVE
+        return liveness(self.process) == "alive"
 
     @property
     def is_settled(self) -> bool:

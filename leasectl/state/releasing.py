@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from leasectl.model import Process, parse_process
 from leasectl.state.directory import State
 from leasectl.state.rows import insert
-from leasectl.system.process import Liveness, liveness
+from leasectl.system.process import liveness
 
 
 class GivingBack:
@@ -38,7 +38,7 @@ class GivingBack:
         Of another pid namespace nobody can tell who is dead; its processes were waited for.
         """
         for other in self.processes(name):
-            if other == process or liveness(other) is not Liveness.ALIVE:
+            if other == process or liveness(other) != "alive":
                 self.stopped([name], other)
 
     def stopped(self, names: Sequence[str], process: Process) -> None:

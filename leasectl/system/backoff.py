@@ -41,10 +41,11 @@ class Backoff(NamedTuple):
         longest = min(self.first_seconds * 2.0**doublings, self.longest_seconds)
         if not self.chance:
             return longest
-        return longest * (1 - self.chance * (random or _random)())
+        return longest * (1 - self.chance * (random or draw)())
 
 
-def _random() -> float:
+def draw() -> float:
+    """A number from 0 to 1, by chance."""
     from random import random  # which takes long to load, and most commands never need it
 
     return random()

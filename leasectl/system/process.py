@@ -7,25 +7,17 @@ checked together. A zombie is dead: it will never do anything again.
 
 from __future__ import annotations
 
-import enum
 import os
 from collections.abc import Iterator
 from functools import cache, lru_cache
 
 from leasectl.errors import NotFound
 from leasectl.model import Process, parse_process
+from leasectl.typed.hints import Literal
 
-
-class Liveness(enum.Enum):
-    """What can be said of a process.
-
-    UNKNOWN is said of processes in a pid namespace that isn't ours: nothing of theirs is ever
-    freed automatically.
-    """
-
-    ALIVE = "alive"
-    DEAD = "dead"
-    UNKNOWN = "unknown"
+# What can be said of a process. ``unknown`` is said of those in a pid namespace that isn't ours:
+# nothing of theirs is ever freed automatically. No `enum`, which each command would have to load.
+Liveness = Literal["alive", "dead", "unknown"]
 
 
 @cache
@@ -72,12 +64,12 @@ def liveness(process: Process) -> Liveness:
     where = _where(process)
     if where is not None:
         return where
-    return Liveness.ALIVE if _start_time(process.pid) == process.start_time else Liveness.DEAD
+    return "alive" if _start_time(process.pid) == process.start_time else "dead"
 
 
 def is_dead(process: Process | None) -> bool:
     """Tell whether a process has ended for certain; None hasn't."""
-    return process is not None and liveness(process) is Liveness.DEAD
+    return process is not None and liveness(process) == "dead"
 
 
 def is_dead_here(process: Process | None) -> bool:
@@ -151,9 +143,9 @@ def open_pidfd(process: Process) -> int | None:
 def _where(process: Process) -> Liveness | None:
     """Answer without looking at the process when it can't be one of ours; None when it can."""
     if process.boot_id != boot_id():
-        return Liveness.DEAD
+        return "dead"
     if process.pid_namespace != own_pid_namespace():
-        return Liveness.UNKNOWN
+        return "unknown"
     return None
 
 

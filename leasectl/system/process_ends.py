@@ -9,7 +9,7 @@ from collections.abc import Iterable
 
 from leasectl.model import Process
 from leasectl.system.poll import ReadableSet
-from leasectl.system.process import Liveness, liveness, open_pidfd
+from leasectl.system.process import liveness, open_pidfd
 
 
 class ProcessEnds:
@@ -89,9 +89,9 @@ class ProcessEnds:
         if pidfd is not None and self._add(process, pidfd):
             return
         found = liveness(process)
-        if found is Liveness.DEAD:
+        if found == "dead":
             self._note_end(process)
-        elif found is Liveness.ALIVE:
+        elif found == "alive":
             self._without[process] = None
 
     def _add(self, process: Process, pidfd: int) -> bool:

@@ -19,7 +19,7 @@ def child() -> Iterator[Process]:
     pid = fork(signal.pause)
     name = process.identify(pid)
     yield name
-    if process.liveness(name) is process.Liveness.ALIVE:
+    if process.liveness(name) == "alive":
         kill(name)
 
 

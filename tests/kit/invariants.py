@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 
 from leasectl.model import parse_process
 from leasectl.state.event import Event
-from leasectl.system.process import Liveness, liveness, own_pid_namespace
+from leasectl.system.process import liveness, own_pid_namespace
 from tests.kit.story import Telling
 
 Rows = list[sqlite3.Row]
@@ -109,7 +109,7 @@ def broken_invariants(
 
 
 def _is_dead(process: str | None) -> bool:
-    return process is not None and liveness(parse_process(process)) is Liveness.DEAD
+    return process is not None and liveness(parse_process(process)) == "dead"
 
 
 def _resources(reader: _Reader) -> Iterator[str]:

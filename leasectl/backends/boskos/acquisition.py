@@ -8,7 +8,6 @@ several is renewed meanwhile, as nobody else knows of it yet.
 from __future__ import annotations
 
 import contextlib
-import random
 
 from leasectl.backends.boskos import requests
 from leasectl.backends.boskos.answers import Granted, check_allowed, granted
@@ -23,6 +22,7 @@ from leasectl.backends.unanswered import Loss, NotSent, Refused
 from leasectl.errors import BackendUnreachable, LeaseError, NoLease, NotFound
 from leasectl.http.messages import Answer, Call
 from leasectl.model import Claimant, Lease
+from leasectl.system.backoff import draw
 from leasectl.system.clock import Clock, earliest
 from leasectl.system.poll import Sleep, sleep_through
 from leasectl.text.durations import format_duration
@@ -65,7 +65,7 @@ class BoskosAcquisition:
         journal: RemoteJournal,
         patience: Patience,
         clock: Clock,
-        chance: Callable[[], float] = random.random,
+        chance: Callable[[], float] = draw,
     ) -> None:
         self._connection = connection
         self._address = connection.address

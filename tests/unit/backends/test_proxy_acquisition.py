@@ -334,7 +334,7 @@ class TestAServerThatIsAway:
     @pytest.fixture
     def chance(self, monkeypatch: pytest.MonkeyPatch) -> Callable[[float], None]:
         """Decides how much of each pause is left out: 0 for nothing, 1 for all of it."""
-        return lambda share: monkeypatch.setattr("leasectl.system.backoff._random", lambda: share)
+        return lambda share: monkeypatch.setattr("leasectl.system.backoff.draw", lambda: share)
 
     @pytest.mark.parametrize("error", [NotSent("refused"), Refused("busy")])
     def test_is_tried_again_until_it_is_back(self, error: Exception) -> None:

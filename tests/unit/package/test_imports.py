@@ -195,10 +195,9 @@ def loaded_by(statement: str) -> set[str]:
 # What a plain acquire or release on the embedded pool may load, on whatever Python: that is most of
 # its time. What is added here is paid for by every command of every script.
 STANDARD = {
-    *("__future__", "abc", "collections", "contextlib", "copyreg", "encodings", "enum", "errno"),
+    *("__future__", "abc", "collections", "contextlib", "encodings", "errno"),
     *("fcntl", "functools", "gc", "importlib", "itertools", "keyword", "math"),
-    *("operator", "pwd", "re", "reprlib", "select", "signal", "struct", "types"),
-    *("warnings", "sre_compile", "sre_constants", "sre_parse"),
+    *("operator", "pwd", "reprlib", "select", "struct", "types", "warnings"),
 }
 OURS = {
     "backends": "contract kinds local opening pool pool.backend pool.turn",

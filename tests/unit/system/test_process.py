@@ -19,7 +19,6 @@ from leasectl.model import Process, parse_process
 from leasectl.system import process as module
 from leasectl.system.process import (
     DeadProcesses,
-    Liveness,
     identify,
     liveness,
     open_pidfd,
@@ -62,24 +61,24 @@ def is_readable(fd: int, timeout_ms: int = 0) -> bool:
 
 
 def test_this_process_lives() -> None:
-    assert liveness(this_process()) is Liveness.ALIVE
+    assert liveness(this_process()) == "alive"
     assert this_process().pid == os.getpid()
 
 
 def test_a_process_is_alive_until_it_is_killed() -> None:
     with a_process() as process:
         name = identify(process.pid)
-        assert liveness(name) is Liveness.ALIVE
+        assert liveness(name) == "alive"
         process.kill()
         process.wait()
-        assert liveness(name) is Liveness.DEAD
+        assert liveness(name) == "dead"
 
 
 def test_a_zombie_is_dead() -> None:
     with a_process() as process:
         name = identify(process.pid)
         process.kill()
-        eventually(lambda: liveness(name) is Liveness.DEAD)
+        eventually(lambda: liveness(name) == "dead")
         assert process.returncode is None  # nobody has waited for it: it is a zombie
 
 
@@ -96,25 +95,25 @@ def test_no_process_has_no_name() -> None:
 
 def test_a_pid_that_another_process_has_by_now_is_dead() -> None:
     reused = changed(this_process(), start_time=this_process().start_time - 1)
-    assert liveness(reused) is Liveness.DEAD
+    assert liveness(reused) == "dead"
     assert open_pidfd(reused) is None
 
 
 def test_the_same_pid_before_a_reboot_is_dead() -> None:
-    assert liveness(changed(this_process(), boot_id="another")) is Liveness.DEAD
+    assert liveness(changed(this_process(), boot_id="another")) == "dead"
     assert open_pidfd(changed(this_process(), boot_id="another")) is None
 
 
 def test_of_a_process_in_a_foreign_pid_namespace_nothing_is_known() -> None:
     foreign = changed(this_process(), pid_namespace=1)
-    assert liveness(foreign) is Liveness.UNKNOWN
+    assert liveness(foreign) == "unknown"
     assert open_pidfd(foreign) is None
-    assert liveness(changed(foreign, pid=1 << 30)) is Liveness.UNKNOWN
+    assert liveness(changed(foreign, pid=1 << 30)) == "unknown"
 
 
 def test_a_reboot_kills_whatever_the_namespace_was() -> None:
     gone = changed(this_process(), pid_namespace=1, boot_id="another")
-    assert liveness(gone) is Liveness.DEAD
+    assert liveness(gone) == "dead"
 
 
 def test_a_command_name_can_not_forge_a_start_time(tmp_path: Path) -> None:
@@ -126,7 +125,7 @@ def test_a_command_name_can_not_forge_a_start_time(tmp_path: Path) -> None:
         assert process.stdout is not None
         process.stdout.readline()
         assert ") Z 0 (" in Path(f"/proc/{process.pid}/stat").read_text()
-        assert liveness(identify(process.pid)) is Liveness.ALIVE
+        assert liveness(identify(process.pid)) == "alive"
         process.kill()
 
 
@@ -192,7 +191,7 @@ def test_a_stopped_process_is_alive() -> None:
         name = identify(process.pid)
         process.send_signal(signal.SIGSTOP)
         os.waitid(os.P_PID, process.pid, os.WSTOPPED | os.WNOWAIT)
-        assert liveness(name) is Liveness.ALIVE
+        assert liveness(name) == "alive"
 
 
 def test_of_many_the_dead_are_those_that_are_each_for_itself() -> None:
@@ -206,7 +205,7 @@ def test_of_many_the_dead_are_those_that_are_each_for_itself() -> None:
         every = (alive, named, reused, of_zombie, gone, before_boot, foreign)
         dead = DeadProcesses()
         found = [each for each in every if each.encode() in dead]
-        assert found == [each for each in every if liveness(each) is Liveness.DEAD]
+        assert found == [each for each in every if liveness(each) == "dead"]
         assert set(found) == {reused, of_zombie, gone, before_boot}
 
 

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import re
+from random import Random
+
 import pytest
 
 from leasectl.errors import InvalidRequest
@@ -94,3 +97,19 @@ def test_what_is_shown_of_a_round_duration_reads_back(seconds: float) -> None:
 )
 def test_fractions_are_shown_of_what_is_short(seconds: float, text: str) -> None:
     assert format_seconds(seconds) == text
+
+
+def test_texts_are_read_as_by_expressions_that_say_the_same() -> None:
+    random, number = Random(7), r"(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)"
+    duration = re.compile(rf"{number}|(?:{number}[smhd])+")
+    for _ in range(20_000):
+        text = "".join(random.choices("0123.smhd-\u0663 xe+", k=random.randrange(8)))
+        try:
+            seconds = parse_duration(text)
+        except InvalidRequest as refused:
+            assert not duration.fullmatch(text) or "longer than ten years" in str(refused)
+        else:
+            assert duration.fullmatch(text)
+            parts = re.findall(rf"({number})([smhd]?)", text)
+            sizes = {"": 1, "s": 1, "m": 60, "h": 3600, "d": 86400}
+            assert seconds == sum(float(each) * sizes[unit] for each, unit in parts)

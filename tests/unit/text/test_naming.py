@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import re
+from random import Random
+
 import pytest
 
 from leasectl.errors import InvalidRequest
-from leasectl.text.naming import check_name, check_type, is_name, slug
+from leasectl.text.naming import check_name, check_type, is_name, is_reserved, slug
 
 BAD = ["", " ", ".", "..", "-a", "_a", ".a", "a/b", "/a", "a b", "a\n", "\na", "$(id)", "a;b"]
 BAD += ["a'b", 'a"b', "é", "a\x00b", "\u0661", "a`b", "a*", "--help"]
@@ -49,3 +52,21 @@ def test_free_text_becomes_one_path_safe_word(text: str, word: str) -> None:
 
 def test_a_slug_is_never_longer_than_a_type_may_be() -> None:
     assert len(slug("x" * 999)) == 200
+
+
+def test_texts_are_read_as_by_expressions_that_say_the_same() -> None:
+    random = Random(7)
+    well_formed, others = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*"), re.compile(r"[^A-Za-z0-9._-]+")
+    for _ in range(20_000):
+        text = "".join(random.choices("aZ0.9_-*é\n\x00 /\u0661", k=random.randrange(6)))
+        assert is_name(text) is (well_formed.fullmatch(text) is not None)
+        assert slug(text) == (others.sub("-", text) or "-")
+
+
+@pytest.mark.parametrize("length", [63, 64, 65])
+@pytest.mark.parametrize("digit", "0fg")
+def test_what_work_is_done_under_is_64_digits_of_sixteen_and_anything(
+    length: int, digit: str
+) -> None:
+    text = f"once.{digit * length}"
+    assert is_reserved(text) is (re.match(r"once\.[0-9a-f]{64}", text) is not None)
