@@ -32,6 +32,7 @@ from leasectl.doctor.surroundings import Surroundings
 from leasectl.errors import InvalidRequest, LeaseError
 from leasectl.http.settings import Settings, encode_settings
 from leasectl.leases.service import Service
+from leasectl.state.database import expect_to_read_all
 from leasectl.state.directory import State
 from leasectl.typed.hints import Callable, Protocol, cast
 
@@ -127,6 +128,7 @@ class Examination:
             yield failure("database", error)
             return
         with contextlib.closing(state):
+            expect_to_read_all(state.db)
             database = Check("database", lambda: state_files.database(state))
             if not (yield from self._until_failure([database])):
                 return

@@ -86,6 +86,11 @@ def let_log_grow(db: sqlite3.Connection) -> None:
     db.execute("PRAGMA wal_autocheckpoint = 3000")
 
 
+def expect_to_read_all(db: sqlite3.Connection) -> None:
+    """Have room for what is read again, of thousands of records: up to 16 MiB instead of two."""
+    db.execute("PRAGMA cache_size = -16384")
+
+
 def connect_to_show(path: str) -> sqlite3.Connection:
     """Open a database for a moment, to show what is in it, on a full disk too.
 
@@ -95,9 +100,11 @@ def connect_to_show(path: str) -> sqlite3.Connection:
         CorruptState: As `connect`.
     """
     try:
-        return connect(path)
+        db = connect(path)
     except sqlite3.OperationalError:
-        return connect(path, alone=True)
+        db = connect(path, alone=True)
+    expect_to_read_all(db)
+    return db
 
 
 def corrupt(path: str, what: str) -> CorruptState:
