@@ -47,9 +47,10 @@ if \builtin shopt -q expand_aliases; then _LEASE__ALIASES=(on) && \builtin shopt
 #   - the script's EXIT trap calls `exit`: while it runs, `exit` is a function that runs them first;
 #   - `return` in it ends the shell there and then, if `exit` was called in a function or a sourced
 #     file: if it has that command, and is run from there, they are run before it;
-#   - a command in it fails under `set -e`: while it runs, an ERR trap runs them first;
-#   - TERM, HUP or INT arrives while it runs: for that time they have a handler, which runs them
-#     and lets the signal end the shell;
+#   - a command in it fails under `set -e`: while it runs, an ERR trap runs them first, also before
+#     the script's own, in which a command may fail as well;
+#   - TERM, HUP, INT or PIPE arrives while it runs: for that time they have a handler, which runs
+#     them and lets the signal end the shell;
 #   - the script's TERM handler says `trap - EXIT; exit`, as many do: handlers that were there when
 #     the layer was put on are wrapped, and while one runs, `trap` is a function that puts the layer
 #     back on;
@@ -60,9 +61,11 @@ if \builtin shopt -q expand_aliases; then _LEASE__ALIASES=(on) && \builtin shopt
 # Beyond reach are, in the script's own handlers: `builtin exit`, `exec`, `kill -9 $$`, ${x:?}, an
 # unset variable under `set -u`, a syntax error; in posix mode `exit` and `trap` (a function can't
 # stand in for a special builtin there); two signals at the same instant; an ERR trap that ends the
-# shell after `trap - EXIT`; and a plain `trap ... EXIT` that the script sets after lease__trap. For
-# those the guard is the net: `lease__acquire --scope=step` names the script as the guard of its
-# lease (over a lease proxy only with --guard), and the keeper releases when that process is gone.
+# shell after `trap - EXIT`, or before a command of the EXIT trap fails under `set -e`, as Bash runs
+# no ERR trap within one; a plain `trap ... EXIT` that the script sets after lease__trap; and a
+# first lease__trap within the EXIT trap, as Bash takes no other then. For those the guard is the
+# net: `lease__acquire --scope=step` names the script as the guard of its lease (over a lease proxy
+# only with --guard), and the keeper releases when that process is gone.
 #
 # State, by signal number (EXIT is 0). All of it is in arrays, which `set -a` can't export:
 #   _LEASE__OWNER     the process this state is about: a subshell inherits the variables, not the traps,
@@ -271,8 +274,8 @@ _lease__trap_body() { # <signal number>
     # A function doesn't see its caller's ERR trap, so that one is read and replaced out here, too.
     local _lease__print='\builtin trap -p ERR HUP INT TERM'
     _lease__body+="{ $_lease__print >|/dev/fd/0 && \\builtin mapfile -d '' -t _LEASE__PRINTED; } 2>/dev/null <<<'' || \
-_LEASE__PRINTED=(\"\$($_lease__print)\"); _lease__trap_hold \"\$-\"; case \$- in *e*) \\builtin set -E; \
-\\builtin trap 'if _lease__err_enter \"\$?\"; then :; else \\builtin eval \"\${_LEASE__ERR[3]-}\"; fi; _lease__err_leave' ERR ;; esac; \
+_LEASE__PRINTED=(\"\$($_lease__print)\"); _lease__trap_hold \"\$-\"; \
+case \$- in *e*) \\builtin set -E; _lease__err_set ;; esac; \
 case \${_LEASE__RETURNS-} in yes) (\\builtin return 0) 2>/dev/null && _lease__trap_return ;; esac; "
   fi
   _lease__body+="_lease__trap_enter $1; then $_lease__eval; else $_lease__eval; fi; _lease__trap_leave $1"
@@ -338,8 +341,9 @@ _lease__trap_stand_in() { # <signal number>
 _lease__trap_restore() {
   local _lease__number _lease__handlers=()
   if ((${_LEASE__ACTIVE[0]-0})); then
-    _lease__trap_read 1 2 15
+    _lease__trap_read ERR 1 2 13 15
     _lease__trap_hold_signals
+    _lease__err_restore
   else
     _lease__trap_arm
     _lease__trap_read 1 15
@@ -453,12 +457,28 @@ _lease__status() { # <status>
   return "$1"
 }
 
-# The script's ERR trap comes first, where it would have run: in functions only if they inherit it.
+# Under `set -E`, by which what a function sets is its caller's, too.
+_lease__err_set() {
+  [[ $- != *T* ]] || { local - && builtin set +T; }
+  builtin trap 'if _lease__err_enter "$?"; then :; else \builtin eval "${_LEASE__ERR[3]-}"; fi; _lease__err_leave' ERR
+}
+
+# Takes the caller's _lease__handlers. The script may have changed in its EXIT trap what is on ERR.
+_lease__err_restore() {
+  [[ ${_LEASE__ERR[1]-} == *e* && $- == *E* && ${_lease__handlers[100]-} != *_lease__err_enter* ]] || return 0
+  # For the function that has set it. Between that and this are `trap` and _lease__trap_restore.
+  _LEASE__ERR[0]=${_lease__handlers[100]-} _LEASE__ERR[2]=$((${#FUNCNAME[@]} - 2))
+  _lease__err_set
+}
+
+# The script's ERR trap runs where it would have: in functions only if they inherit it. A command in
+# it that fails ends the shell without another ERR trap, so what was added runs before.
 _lease__err_enter() { # <status>
   [[ $- != *T* ]] || { local - && builtin set +T; }
   _LEASE__ERR[3]=''
   if [[ ${_LEASE__ERR[1]-} == *E* ]] || ((${#FUNCNAME[@]} <= ${_LEASE__ERR[2]-0})); then
     _LEASE__ERR[3]=${_LEASE__ERR[0]-}$'\n\n:'
+    _lease__err_leave
   fi
   return "$1"
 }
@@ -1135,7 +1155,8 @@ builtin export -f _lease__complain lease__trap lease__untrap \
   _lease__trap_hold _lease__trap_hold_signals _lease__trap_stand_in \
   _lease__trap_restore _lease__trap_let_go _lease__trap_die _lease__trap_enter _lease__trap_leave \
   _lease__trap_finish _lease__trap_exit _lease__trap_run \
-  _lease__status _lease__err_enter _lease__err_leave _lease__trap_return _lease__trap_look_for_return \
+  _lease__status _lease__err_set _lease__err_restore _lease__err_enter _lease__err_leave \
+  _lease__trap_return _lease__trap_look_for_return \
   lease__acquire lease__reacquire lease__release \
   lease__release_stored lease__cat lease__property _lease__may_look _lease__read_names \
   lease__once lease__install_lease_eligible lease__guard _lease__guard_release \

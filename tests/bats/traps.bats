@@ -128,6 +128,24 @@ done
   assert_only_added -e
 }
 
+@test "a command of the ERR trap that fails, too, while the EXIT trap runs" {
+  script_with 'trap '\''printf "err\n" >>"$LOG"; false; printf "not reached\n" >>"$LOG"'\'' ERR; trap "false" EXIT' 'add; exit 3'
+  assert_only_added -e
+  assert_only_added -e -E
+}
+
+@test "an EXIT trap that changes the ERR trap and then fails" {
+  script_with 'c() { trap - ERR EXIT INT TERM; printf "one\n" >>"$LOG"; false; printf "two\n" >>"$LOG"; }; trap c EXIT' 'add; exit 3'
+  assert_only_added -e -u -o pipefail
+  assert_only_added -e -E -T
+  script_with 'trap '\''printf "err\n" >>"$LOG"'\'' ERR; trap '\''trap - ERR; false'\'' EXIT' 'add; exit 3'
+  assert_only_added -e
+  script_with 'f() { false; }; c() { trap '\''printf "err %s\n" "$LINENO" >>"$LOG"'\'' ERR; $1; }; trap '\''c "$COMMAND"'\'' EXIT' 'add; exit 3'
+  COMMAND=f assert_only_added -e
+  COMMAND=false assert_only_added -e
+  COMMAND=f assert_only_added -e -E
+}
+
 @test "handlers that take the EXIT trap off and exit, as many do" {
   local signal
   script_with 'cleanup() { local s=$?; trap - EXIT TERM INT HUP; printf "%s\n" "$s" >>"$LOG"; exit "$s"; }; trap cleanup EXIT TERM INT HUP' 'add; kill -"$SIGNAL" $$; exit 3'
