@@ -255,6 +255,7 @@ _lease__trap_parse() {
       HUP) _lease__found=1 ;;
       INT) _lease__found=2 ;;
       QUIT) _lease__found=3 ;;
+      PIPE) _lease__found=13 ;;
       TERM) _lease__found=15 ;;
       ERR) _lease__found=100 ;;
       *) _lease__found=$(\builtin kill -l "${_lease__words[_lease__index + 3]}") ;;
@@ -272,7 +273,7 @@ _lease__trap_body() { # <signal number>
   _lease__body="if _lease__trap_saw $1 \"\$?\"; "
   if (($1 == 0)); then
     # A function doesn't see its caller's ERR trap, so that one is read and replaced out here, too.
-    local _lease__print='\builtin trap -p ERR HUP INT TERM'
+    local _lease__print='\builtin trap -p ERR HUP INT PIPE TERM'
     _lease__body+="{ $_lease__print >|/dev/fd/0 && \\builtin mapfile -d '' -t _LEASE__PRINTED; } 2>/dev/null <<<'' || \
 _LEASE__PRINTED=(\"\$($_lease__print)\"); _lease__trap_hold \"\$-\"; \
 case \$- in *e*) \\builtin set -E; _lease__err_set ;; esac; \
@@ -305,7 +306,7 @@ _lease__trap_hold() { # <options>
 # Takes the caller's _lease__handlers.
 _lease__trap_hold_signals() {
   local _lease__number _lease__body
-  for _lease__number in 1 2 15; do
+  for _lease__number in 1 2 13 15; do
     [[ ! ${_lease__handlers[_lease__number]+set} ]] || continue
     _LEASE__EARLIER[_lease__number]='' _LEASE__HANDLED[_lease__number]=''
     _lease__trap_body "$_lease__number"
@@ -776,7 +777,8 @@ _lease__release_soon() { # <handle>
     _lease__cli=(timeout -k 5 35 "${_lease__cli[@]}")
   fi
   _lease__out=$(LEASECTL_RELEASE_TIMEOUT=$_lease__limit \command "${_lease__cli[@]}" release "--handle=$1" </dev/null) || return 1
-  [ -z "$_lease__out" ] || builtin printf '%s released\n' "${_lease__out//$'\n'/,}" >&2
+  # In a subshell: it alone dies of PIPE where nobody reads stderr any more.
+  [ -z "$_lease__out" ] || (builtin printf '%s released\n' "${_lease__out//$'\n'/,}" >&2) || :
 }
 
 _lease__dry_run() {

@@ -502,6 +502,22 @@ SCRIPT
   holds T--00
 }
 
+@test "guarded handles are released, and the status is kept, where nobody reads stderr any more" {
+  make_pool T 2
+  script -e <<'SCRIPT'
+lease__acquire -t T --var=h
+lease__guard "$h"
+lease__acquire -t T --var=g
+lease__guard "$g"
+exec 2> >(:)
+wait "$!"
+exit 4
+SCRIPT
+  run report_end bash script
+  assert_output 'exit 4'
+  holds
+}
+
 @test "guarding an empty handle is nothing, and no handle at all is an error" {
   script <<<'trap -p >before; lease__guard ""; printf "%s\n" "$?"; trap -p | cmp - before; lease__guard; printf "%s\n" "$?"'
   run_script

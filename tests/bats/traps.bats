@@ -250,7 +250,7 @@ bash -c ": >began; exec sleep 30" >/dev/null 2>&1; exit 3'
 
 @test "TERM while the EXIT trap runs: what was added runs, then the script dies of it" {
   local signal
-  for signal in TERM HUP; do
+  for signal in TERM HUP PIPE; do
     script <<SCRIPT
 trap 'printf "in\n"; kill -$signal \$\$; printf "not reached\n"' EXIT
 lease__trap 'printf "added\n"' EXIT
@@ -270,6 +270,28 @@ SCRIPT
 @test "INT while the EXIT trap waits for a job ends it, and what was added runs" {
   script_with 'trap '\''(sleep 0.1; kill -INT $$) & sleep 5 & wait; printf "not reached\n" >>"$LOG"'\'' EXIT' 'add; exit 3'
   assert_only_added
+}
+
+@test "nobody reads any more what the EXIT trap prints: what was added runs" {
+  local nobody='exec > >(:); wait $!'
+  script_with 'trap '\''printf "log\n" >>"$LOG"; printf "output\n"; printf "not reached\n" >>"$LOG"'\'' EXIT' "add; $nobody; exit 3"
+  assert_only_added
+  assert_only_added -e -u -o pipefail
+  script_with 'trap '\''printf "output\n"'\'' EXIT' "add; $nobody; printf 'output\n'; exit 3"
+  assert_only_added
+}
+
+@test "nobody reads any more what an added command prints: the others still run" {
+  script <<'SCRIPT'
+lease__trap 'printf "one\n"' EXIT
+lease__trap 'printf "two\n" >"$ADDED"' EXIT
+exec > >(:)
+wait "$!"
+exit 3
+SCRIPT
+  run report_end bash script
+  assert_output --partial 'signal PIPE'
+  assert_equal "$(<"$ADDED")" two
 }
 
 @test "TERM while an added command runs: the others still run, each once" {
