@@ -197,8 +197,11 @@ _lease__trap_arm() { # [<signal number>]
     case ${_lease__handlers[_lease__number]-none} in
       # It is ours, also when the script has since wrapped something of its own around it.
       *"_lease__trap_enter $_lease__number;"*) continue ;;
-      # An ignored signal ends nothing.
-      '') continue ;;
+      '')
+        # An ignored signal ends nothing. EXIT is none, and has no trap then.
+        ((_lease__number == 0)) || continue
+        _LEASE__HANDLED[0]=1
+        ;;
       none)
         ((_lease__number == 0 || _lease__number == _lease__wanted)) || continue
         _LEASE__HANDLED[_lease__number]=''
@@ -220,11 +223,12 @@ _lease__trap_look_for_return() {
 }
 
 _lease__trap_disarm() { # <signal number>...
-  local _lease__number _lease__handlers=()
+  local _lease__number _lease__handlers=() _lease__body
   _lease__trap_read "$@"
   for _lease__number; do
-    # What the script has set since then is its own business.
-    [[ ${_lease__handlers[_lease__number]-} == "if _lease__trap_"* ]] || continue
+    # What the script has set since then is its own business, also where ours is a part of it.
+    _lease__trap_body "$_lease__number"
+    [ "${_lease__handlers[_lease__number]-}" = "$_lease__body" ] || continue
     if [ -n "${_LEASE__HANDLED[_lease__number]-}" ]; then
       builtin trap -- "${_LEASE__EARLIER[_lease__number]%$'\n\n:'}" "$_lease__number"
     else

@@ -146,6 +146,13 @@ done
   COMMAND=f assert_only_added -e -E
 }
 
+@test "trap '' EXIT takes the EXIT trap off, and ignores nothing" {
+  script_with "trap '' EXIT" 'add; exit 3'
+  assert_only_added -e -u -o pipefail
+  script_with 'c() { trap "" EXIT TERM INT; printf "term\n" >>"$LOG"; exit 7; }; trap c TERM; trap "printf \"exit\n\" >>\"\$LOG\"" EXIT' 'add; kill -TERM $$; exit 3'
+  assert_only_added -e -u -o pipefail
+}
+
 @test "handlers that take the EXIT trap off and exit, as many do" {
   local signal
   script_with 'cleanup() { local s=$?; trap - EXIT TERM INT HUP; printf "%s\n" "$s" >>"$LOG"; exit "$s"; }; trap cleanup EXIT TERM INT HUP' 'add; kill -"$SIGNAL" $$; exit 3'
@@ -430,6 +437,12 @@ SCRIPT
   done
 }
 
+@test "when nothing is left, trap '' EXIT is what it was, too" {
+  script <<<"trap '' EXIT; lease__trap 'printf one' EXIT; lease__untrap 'printf one' EXIT; trap -p"
+  run report_end bash script
+  assert_output $'trap -- \'\' EXIT\nexit 0'
+}
+
 @test "taken out of a signal, the signal ends the script at once again" {
   script <<'SCRIPT'
 lease__trap 'printf "exit\n"' EXIT
@@ -452,6 +465,18 @@ lease__untrap 'printf "one\n"' EXIT
 SCRIPT
   run report_end bash script
   assert_output $'later\nexit 0'
+}
+
+@test "what the script has appended to its trap since stays when the layer goes" {
+  script <<'SCRIPT'
+trap 'printf "own\n"' EXIT
+lease__trap 'printf "one\n"' EXIT
+eval "words=($(trap -p EXIT))"
+trap "${words[2]}; printf 'appended\n'" EXIT
+lease__untrap 'printf "one\n"' EXIT
+SCRIPT
+  run report_end bash script
+  assert_output $'own\nappended\nexit 0'
 }
 
 # ---- subshells, children, bad input ----
