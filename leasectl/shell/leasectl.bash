@@ -330,15 +330,21 @@ _lease__trap_stand_in() { # <signal number>
       [ "${_LEASE__OWNER-}" != "$BASHPID" ] || _lease__trap_restore
       return "$_lease__code"
     }
+    # Not for children, also under `set -a`.
+    builtin export -n -f trap
     _LEASE__STANDS_IN=(trap)
   fi
   if (($1 == 0)) && ! builtin declare -F exit >/dev/null; then
     # shellcheck disable=SC2329
     exit() {
+      local _lease__code=$?
       [[ $- != *T* ]] || { local - && builtin set +T; }
       [ "${_LEASE__OWNER-}" != "$BASHPID" ] || _lease__trap_exit "${1-}"
+      # Alone it means $?, but for the EXIT trap itself.
+      _lease__status "$_lease__code" || builtin exit "$@"
       builtin exit "$@"
     }
+    builtin export -n -f exit
   fi
 }
 

@@ -114,6 +114,12 @@ done
   done
 }
 
+@test "exit alone in a subshell of a trap ends it with the status of its last command" {
+  script_with 'trap '\''(false || exit) || printf "%s\n" "$?" >>"$LOG"; (exit) || printf "%s\n" "$?" >>"$LOG"'\'' EXIT' 'add; exit 3'
+  assert_only_added
+  assert_only_added -e -u -o pipefail
+}
+
 @test "exit in a subshell of a trap ends only the subshell" {
   script_with 'trap '\''(exit 4) || printf "%s\n" "$?" >>"$LOG"; x=$(printf y; exit 3) || printf "%s %s\n" "$x" "$?" >>"$LOG"'\'' EXIT' 'add; exit 3'
   assert_only_added -e -u -o pipefail
@@ -230,6 +236,14 @@ bash -c ": >began; exec sleep 30" >/dev/null 2>&1; exit 3'
 @test "no function of the layer's stays behind after a handler" {
   script_with 'trap '\''printf "got it\n" >>"$LOG"'\'' TERM' 'add; kill -TERM $$; declare -F trap exit; type -t trap exit'
   assert_only_added
+}
+
+@test "no child of a handler has functions named exit and trap, also with set -a" {
+  local signal
+  for signal in EXIT TERM; do
+    script_with "trap 'bash -c \"type -t trap exit\" >>\"\$LOG\"' $signal" 'add; kill -TERM $$'
+    assert_only_added -a
+  done
 }
 
 @test "a script's own function named exit or trap is left alone" {
