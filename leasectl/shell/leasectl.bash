@@ -1030,9 +1030,11 @@ _lease__wait_for() { # <leasectl argument>...
   return 1
 }
 
-# The script's traps are not for what this starts; its DEBUG trap might write into the pipe.
+# The script's traps are not for what this starts; its DEBUG trap might write into the pipe, and so
+# might the trace of `set -x` with BASH_XTRACEFD=1.
 _lease__start_leasectl() { # <leasectl argument>...
   builtin trap - DEBUG ERR RETURN
+  builtin set +x
   _lease__call_leasectl "$@" >&"$_lease__writer" {_lease__writer}>&- {_lease__reader}<&- </dev/null &
 }
 
@@ -1095,7 +1097,10 @@ _lease__stop_waiting() {
   for _lease__reader in "${!_LEASE__PENDING[@]}"; do
     # It may have begun only now.
     [ -n "${_LEASE__PID[_lease__reader]-}" ] || _lease__listen 0.2 || :
-    [ -z "${_LEASE__PID[_lease__reader]-}" ] || builtin kill "${_LEASE__PID[_lease__reader]}" 2>/dev/null || :
+    [ -n "${_LEASE__PID[_lease__reader]-}" ] || continue
+    # It ignores what the script ignored when it began, and heeds one signal of two.
+    builtin kill -TERM "${_LEASE__PID[_lease__reader]}" 2>/dev/null || :
+    builtin kill -INT "${_LEASE__PID[_lease__reader]}" 2>/dev/null || :
   done
 }
 

@@ -133,6 +133,12 @@ for command in mkfifo rm; do
     int_is_not_lost "$command"
 done
 
+@test "INT where TERM is ignored: the script ends by it at once, too" {
+  occupy
+  script -e -u -o pipefail <<<'trap "" TERM; trap "printf \"earlier\n\"" EXIT; lease__acquire -t T --var=h'
+  assert_ended_by INT
+}
+
 @test "an EXIT trap that takes long doesn't keep the script in the queue" {
   occupy
   script <<<'trap ": >in_trap; until [[ -e go ]]; do sleep 0.02; done" EXIT; lease__acquire -t T --var=h'
@@ -234,6 +240,13 @@ SCRIPT
   wait "$reporter"
   run diff before after
   assert_success
+}
+
+@test "a trace that goes to stdout is no part of the handle" {
+  script -e -u <<<'BASH_XTRACEFD=1; set -x; lease__acquire -t T --scope=step --var=h; set +x; lease__cat --handle="$h" --pretty-format=csv'
+  run report_end bash script
+  assert_line --index -2 T--00
+  assert_line --index -1 'exit 0'
 }
 
 @test "the variable may be a local of the calling function" {
