@@ -45,7 +45,8 @@ class Losses:
     def note_gone(self, handle: Handle, names: Sequence[str]) -> None:
         """Note, in a transaction, that a handle doesn't hold some names any more.
 
-        They have been lost, unless they are just being given back.
+        They have been lost, unless they are just being given back, or somebody has tried that and
+        doesn't know what came of it.
         """
         from leasectl.state.releasing import GivingBack
 
@@ -58,6 +59,9 @@ class Losses:
             name for name in names if releasing[name] and all(map(is_dead, releasing[name]))
         ]
         if left is not None and returned:
+            from leasectl.leases.record_events import RecordEvents
+
+            RecordEvents(self._state, self._clock).released(left, returned, by="command")
             self._handles.drop(left, returned, now=self._clock.elapsed())
 
     def unlist(self) -> None:

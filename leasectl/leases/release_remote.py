@@ -76,6 +76,7 @@ class _Release:
         self._target = target
         self._giving_back = GivingBack(service.state, release_key_of(handle))
         self._events = RecordEvents(service.state, service.clock)
+        self._tried_before: frozenset[str] = frozenset()  # by who doesn't know what came of it
         self.settled: list[str] = []
 
     def carry_out(self) -> tuple[str, ...]:
@@ -95,6 +96,7 @@ class _Release:
             names = handle.names if self._target.names is None else self._target.names
             others = frozenset() if cancels else self._at_others(names)
             mine = [name for name in names if name not in others]
+            self._tried_before = frozenset(filter(self._giving_back.processes, names))
             if cancels:
                 self._handles.cancel(handle)
             else:
@@ -162,6 +164,7 @@ class _Release:
 
     def _send(self, names: Sequence[str]) -> tuple[str, ...]:
         released: set[str] = set()
+        uncertain = list(names)
 
         def in_order() -> tuple[str, ...]:
             return tuple(name for name in names if name in released)
@@ -171,6 +174,7 @@ class _Release:
             told = 0
             with self._service.withholding() as remarks:
                 for name in self._backend.release(claim_key, names, by=by):
+                    uncertain.remove(name)
                     with self._state.transaction():
                         self._giving_back.settled(name, this_process())
                         current = self._service.current(self._target)
@@ -186,6 +190,7 @@ class _Release:
                     if name in self.settled and was_leased:
                         released.add(name)
                     told = len(remarks)
+                uncertain = []  # what wasn't there is certain as well
         except BackendUnreachable as error:
             error.released = in_order()
             raise
@@ -193,6 +198,8 @@ class _Release:
             # What couldn't be released is in the record; nothing of ours is on its way any more.
             with self._state.transaction():
                 self._giving_back.stopped(names, this_process())
+                if not kind_of_handle(self._handle).releases_by_name:  # it is of no other lease
+                    self._giving_back.given_up(uncertain, this_process())
         return in_order()
 
     def _record_what_is_over(self, names: Sequence[str]) -> None:
@@ -205,10 +212,14 @@ class _Release:
             over = [name for name in current.names if name in names and self._is_over(name)]
             if over or not current.names:
                 now = self._service.clock.elapsed()
-                self._events.lost(current, over, reason=IS_GONE)
+                # Somebody has tried to give those back, and nobody knows that it didn't work.
+                given_back = [name for name in over if name in self._tried_before]
+                gone = [name for name in over if name not in self._tried_before]
+                self._events.released(current, given_back, by=self._target.by)
+                self._events.lost(current, gone, reason=IS_GONE)
                 if current.state == "acquiring" and len(over) == len(current.names):
                     self._note_death(current)
-                lost = bool(frozenset(over) - self._ready(current, over))
+                lost = bool(frozenset(gone) - self._ready(current, gone))
                 self._handles.drop(current, over, now=now, lost=lost)
 
     def _ready(self, handle: Handle, names: Sequence[str]) -> frozenset[str]:

@@ -12,6 +12,8 @@ from leasectl.state.directory import State
 from leasectl.state.rows import insert
 from leasectl.system.process import liveness
 
+_NO_BOOT = "given-up"  # nothing of that runs, also for versions before
+
 
 class GivingBack:
     """Who is releasing which names.
@@ -47,6 +49,12 @@ class GivingBack:
             "DELETE FROM giving_back WHERE backend = ? AND name = ? AND process = ?",
             [(self._backend, name, process.encode()) for name in names],
         )
+
+    def given_up(self, names: Sequence[str], process: Process) -> None:
+        """Record that this process no longer tries to release names, and doesn't know what came of
+        that: for others it is as if it had died meanwhile, whatever it does next."""
+        self.stopped(names, process)
+        self.start(names, process._replace(boot_id=_NO_BOOT))
 
     def processes(self, name: str) -> list[Process]:
         """Who is releasing, or died releasing, a name."""

@@ -28,6 +28,7 @@ class Server(PoolBackend):
 
     Attributes:
         before_release: Called with the names of each release, before it is carried out.
+        after_release: The same, before it is answered.
         withdrawn: By which claim keys a request was taken out of the queue.
         asked: The releases that came, each by claim key and names.
     """
@@ -36,6 +37,7 @@ class Server(PoolBackend):
         engine, sides = MemoryEngine(store), MemorySides(store)
         super().__init__(URL, engine, sides, clock=desk.time.clock, remote=True)
         self.before_release: Look = lambda names: None
+        self.after_release: Look = lambda names: None
         self.withdrawn: list[str] = []
         self.asked: list[tuple[str, tuple[str, ...]]] = []
 
@@ -49,7 +51,9 @@ class Server(PoolBackend):
         self.asked.append((claim_key, tuple(names)))
         for name in names:
             self.before_release([name])
-            yield from super().release(claim_key, [name], by=by)
+            freed = tuple(super().release(claim_key, [name], by=by))
+            self.after_release([name])
+            yield from freed
         if not names:
             self.before_release([])
             yield from super().release(claim_key, [], by=by)

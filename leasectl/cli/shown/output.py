@@ -72,8 +72,8 @@ def show_json(value: object) -> None:
     longer to get that than to fill it. An iterator is a list that is made as it is shown."""
     import json
 
-    text = ""
-    for piece in _pieces(value, json.JSONEncoder(check_circular=False).encode, _DEEPEST_LISTS):
+    text, encoder = "", json.JSONEncoder(check_circular=False, default=list)
+    for piece in _pieces(value, encoder.encode, _DEEPEST_LISTS):
         text += piece
         if len(text) >= _SHOWN_AT_ONCE:
             show(text)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
@@ -38,6 +39,19 @@ def test_what_is_shown_in_pieces_is_the_json_of_the_whole(
     value: object, capfd: pytest.CaptureFixture[str]
 ) -> None:
     output.show_json(value)
+    assert capfd.readouterr().out == json.dumps(value) + "\n"
+
+
+@pytest.mark.parametrize(
+    "numbers", [(), (0,), (1, 0, 2), (99, 100, 101, 200, 201), [1] * 101, [0] * 101]
+)
+def test_an_iterator_is_shown_as_the_list_of_what_it_makes(
+    numbers: Sequence[int], capfd: pytest.CaptureFixture[str]
+) -> None:
+    value, shown = pools(*numbers), pools(*numbers)
+    for pool in shown["pools"]:
+        pool["resources"] = iter(pool["resources"])
+    output.show_json(shown)
     assert capfd.readouterr().out == json.dumps(value) + "\n"
 
 

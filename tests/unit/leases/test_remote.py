@@ -17,6 +17,7 @@ from leasectl.backends.pool.backend import PoolBackend
 from leasectl.errors import (
     BackendUnreachable,
     Cancelled,
+    Interrupted,
     InvalidRequest,
     LeaseLost,
     NoLease,
@@ -57,7 +58,7 @@ from leasectl.state.uses import SeenMark, Uses
 from leasectl.system import signals
 from leasectl.system.named_pipe import is_read
 from leasectl.system.poll import is_readable
-from leasectl.system.process import identify, this_process
+from leasectl.system.process import identify, is_dead, this_process
 from tests.kit.desk import Desk
 from tests.kit.forking import ending, fork
 from tests.kit.made_up_server import NAMES, URL, Look, Server, change_kind
@@ -518,11 +519,62 @@ class TestRelease:
         record = service.handles.require(handle.id)
         assert (record.state, record.names) == ("held", ("T--01", "T--02"))
         assert desk.names_file(handle) == "T--01\nT--02"
-        # Nothing of this process is under way any more.
-        assert [giving_back(service, handle, name) for name in NAMES] == [[], [], []]
+        # Nothing of this process is under way any more, but what came of that nobody knows.
+        for name in ("T--01", "T--02"):
+            (process,) = giving_back(service, handle, name)
+            assert process != this_process() and is_dead(process)
         server.before_release = lambda names: None
         assert release(service, whole(handle)) == ("T--01", "T--02")
         assert desk.names_file(handle) == ""
+        assert [giving_back(service, handle, name) for name in NAMES] == [[], [], []]
+
+    def test_what_was_given_back_without_an_answer_is_not_lost(
+        self, server: Server, service: Service, handle: Handle
+    ) -> None:
+        server.after_release = unreachable_for("T--01")
+        with pytest.raises(BackendUnreachable) as caught:
+            release(service, whole(handle))
+        assert caught.value.released == ("T--00",)
+        assert held(server) == ["T--02"]
+        server.after_release = lambda names: None
+        assert release(service, whole(handle)) == ("T--02",)
+        record = service.handles.require(handle.id)
+        assert (record.state, record.names, record.lost) == ("released", (), False)
+        assert [giving_back(service, handle, name) for name in NAMES] == [[], [], []]
+
+    def test_nor_where_a_renewal_finds_it_gone_first(
+        self, server: Server, service: Service, handle: Handle
+    ) -> None:
+        server.after_release = unreachable_for("T--00")
+        with pytest.raises(BackendUnreachable):
+            release(service, whole(handle))
+        with service.state.transaction():
+            service.losses.note_gone(service.handles.require(handle.id), ["T--00"])
+        record = service.handles.require(handle.id)
+        assert (record.state, record.names, record.lost) == ("held", NAMES[1:], False)
+
+    def test_nor_where_a_signal_has_ended_the_release(
+        self, server: Server, service: Service, handle: Handle
+    ) -> None:
+        def end(names: Sequence[str]) -> None:
+            server.after_release = lambda names: None
+            raise Interrupted(signal.SIGINT)
+
+        server.after_release = end
+        with pytest.raises(Interrupted):
+            release(service, whole(handle))
+        assert release(service, whole(handle)) == NAMES[1:]
+        assert not service.handles.require(handle.id).lost
+
+    def test_of_what_is_released_by_name_alone_nothing_is_left_of_that(
+        self, server: Server, service: Service, handle: Handle, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """It would be of whoever has been granted it since."""
+        change_kind(monkeypatch, releases_by_name=True)
+        server.before_release = unreachable_for("T--01")
+        with pytest.raises(BackendUnreachable):
+            release(service, whole(handle))
+        assert [giving_back(service, handle, name) for name in NAMES] == [[], [], []]
 
     def test_some_names_leave_the_others_in_the_names_file(
         self, server: Server, service: Service, handle: Handle, desk: Desk
