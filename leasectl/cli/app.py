@@ -5,7 +5,6 @@ Whatever is raised becomes one line and an exit code.
 
 from __future__ import annotations
 
-import contextlib
 import importlib
 import os
 import sys
@@ -119,8 +118,8 @@ def _text_of(error: LeaseError) -> str:
 
 
 def _fail(message: str, code: int) -> int:
+    from leasectl.cli.shown.output import note
+
     # One line that can be shown on any terminal, whatever the message holds.
-    line = printable(" ".join(message.split()), longest=4000)
-    with contextlib.suppress(OSError):
-        sys.stderr.write(f"leasectl: {line}\n")
+    note(printable(" ".join(message.split()), longest=4000))
     return code

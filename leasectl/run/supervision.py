@@ -183,9 +183,10 @@ class Supervisor:
         on_lost = self._plan.on_lost
         loss.at = now
         loss.kill_at = watch.kill_at(now) if on_lost == "term" else None
-        why = f" ({watch.reason})" if watch.reason else ""
-        self._warn(f"lost the lease on {watch.held}{why}: {self._plan.name} {_BECOMES[on_lost]}")
         if on_lost == "ignore":
             watch.go_on_without()
         else:
             child.signal(signal.SIGKILL if on_lost == "kill" else signal.SIGTERM)
+        # Afterwards, as it may take a moment.
+        why = f" ({watch.reason})" if watch.reason else ""
+        self._warn(f"lost the lease on {watch.held}{why}: {self._plan.name} {_BECOMES[on_lost]}")

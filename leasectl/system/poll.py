@@ -148,6 +148,18 @@ def is_readable(fd: int, seconds: float | None = None) -> bool:
     return bool(poll.poll(None if seconds is None else seconds * 1000))
 
 
+def is_writable(fd: int, seconds: float) -> bool:
+    """Wait until a descriptor takes what is written there; returns whether it does.
+
+    Args:
+        fd: Of whatever kind: a file takes it always.
+        seconds: How long to wait at most.
+    """
+    poll = select.poll()
+    poll.register(fd, select.POLLOUT)
+    return bool(poll.poll(seconds * 1000))
+
+
 def milliseconds(until: float | None, now: float) -> int | None:
     """The timeout for poll(2) until a time; None for no limit.
 

@@ -2,8 +2,9 @@
 
 A handler that raises wherever Python happens to be can strike between a commit and the line
 that remembers it. So while a `SignalTrap` is set, a signal is only noted and wakes whoever
-polls. Two places can block without polling: the wait for `state.lock` (`lock_wait`) lets the signal
-raise there, and the `pause` before a server that doesn't answer is asked again looks for it.
+polls. Three places can block without polling: the wait for `state.lock` (`lock_wait`) and what is
+written for whoever asked let the signal raise there, and the `pause` before a server that doesn't
+answer is asked again looks for it.
 """
 
 from __future__ import annotations
@@ -163,7 +164,9 @@ class SignalDescriptor:
 
         global _current
         wanted = {s for s in signums if signal.getsignal(s) != signal.SIG_IGN}
-        self.mask_before = signal.pthread_sigmask(signal.SIG_BLOCK, wanted)
+        # Or what is said to a terminal that somebody else has could stop this process (tostop).
+        blocked = wanted | {signal.SIGTTOU}
+        self.mask_before = signal.pthread_sigmask(signal.SIG_BLOCK, blocked)
         bits = sum(1 << (signum - 1) for signum in wanted)
         mask = ctypes.create_string_buffer(bits.to_bytes(_SIGSET_BYTES, sys.byteorder))
         libc = ctypes.CDLL(None, use_errno=True)

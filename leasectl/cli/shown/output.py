@@ -8,12 +8,15 @@ from collections.abc import Iterator
 from itertools import islice
 
 from leasectl.errors import Interrupted, LeaseError
+from leasectl.system.poll import is_writable
+from leasectl.system.signals import SignalTrap, current
 from leasectl.typed.hints import Callable
 
 # The resources in a pool among pools.
 _DEEPEST_LISTS = 4
 _ENCODED_AT_ONCE = 100
 _SHOWN_AT_ONCE = 1 << 16
+_PATIENCE_SECONDS = 1.0
 
 
 class ReaderGone(LeaseError):
@@ -30,14 +33,22 @@ def emit(text: str) -> None:
 
 
 def emit_bytes(data: bytes) -> None:
-    """Write bytes to stdout as they are; as `emit`."""
+    """Write bytes to stdout as they are; as `emit`. A signal ends it that is trapped meanwhile."""
+    trap = current()
     try:
-        while data:
-            data = data[os.write(1, data) :]
+        if isinstance(trap, SignalTrap):
+            trap.interrupting(lambda: _write(data))
+        else:
+            _write(data)
     except BrokenPipeError as error:
         raise ReaderGone("nobody reads stdout any more") from error
     except OSError as error:
         raise LeaseError(f"can't write to stdout: {error.strerror}") from error
+
+
+def _write(data: bytes) -> None:
+    while data:
+        data = data[os.write(1, data) :]
 
 
 def emit_lines(lines: tuple[str, ...]) -> None:
@@ -114,7 +125,13 @@ def when_due(seconds: float) -> str:
 
 
 def note(text: str) -> None:
-    """Tell people something, on stderr."""
+    """Tell people something, on stderr.
+
+    Where signals are trapped something is waited for, held or looked after. There a pipe that is
+    full, or a terminal that was stopped, is given a second, and then it isn't said.
+    """
+    if current() is not None and not is_writable(2, _PATIENCE_SECONDS):
+        return
     try:
         sys.stderr.write(f"leasectl: {text}\n")
         sys.stderr.flush()

@@ -15,7 +15,7 @@ from leasectl.cli.shown.output import note, when_due
 from leasectl.errors import Cancelled, LeaseError
 from leasectl.model import Handle, Process, Request
 from leasectl.system.clock import boottime_seconds
-from leasectl.system.poll import READABLE, Interrupt, sleep
+from leasectl.system.poll import READABLE, Interrupt, is_writable, sleep
 from leasectl.system.process import open_pidfd
 from leasectl.system.signals import SignalTrap
 from leasectl.text.durations import format_duration
@@ -201,6 +201,8 @@ def draw(line: str) -> bool:
     with contextlib.suppress(OSError):
         if os.tcgetpgrp(2) != os.getpgrp():
             return False
+    if not is_writable(2, 0):  # it was stopped by Ctrl-S
+        return False
     with contextlib.suppress(OSError):
         sys.stderr.write(f"\r\x1b[K{line}")
         sys.stderr.flush()
