@@ -5,16 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from leasectl.backends.kinds import KINDS, LOCAL
-from leasectl.cli.described import (
-    ENDING,
-    OUTPUT,
-    WAITING,
-    WHAT,
-    Between,
-    OneOf,
-    option,
-    word,
-)
+from leasectl.cli.described import ENDING, OUTPUT, WAITING, WHAT, Between, OneOf, option, word
 from leasectl.errors import InvalidRequest
 from leasectl.model import HIGHEST_PRIORITY, Labels, OnReclaim, Request, Scope, Where
 from leasectl.text.durations import DurationRange, parse_duration, parse_duration_range
@@ -27,6 +18,7 @@ if TYPE_CHECKING:
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 PRIORITY_VARIABLE = "LEASECTL_PRIORITY"
+_LONGEST_LABEL = 200  # characters of its value
 
 
 def complete_types(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
@@ -238,7 +230,7 @@ _request_options = (
         group=WHAT,
         multiple=True,
         metavar="K=V",
-        help="Shown beside the holder; may be repeated.",
+        help="Shown beside the holder, of up to 200 characters; may be repeated.",
     ),
     option(
         "--release-after",
@@ -301,8 +293,11 @@ def parse_labels(labels: tuple[str, ...]) -> Labels:
     for label in labels:
         key, equals, value = label.partition("=")
         check_label_key(key)
-        if not equals or not value.isprintable() or len(value) > 200:
-            raise InvalidRequest(f'--label "{key}": write it as KEY=VALUE, in one printable line')
+        if not equals or not value.isprintable() or len(value) > _LONGEST_LABEL:
+            raise InvalidRequest(
+                f'--label "{key}": write it as KEY=VALUE, in one printable line of at most '
+                f"{_LONGEST_LABEL} characters"
+            )
         pairs.append((key, value))
     return tuple(pairs)
 

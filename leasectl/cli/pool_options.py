@@ -9,7 +9,7 @@ import click
 from leasectl.cli import options
 from leasectl.cli.described import option
 from leasectl.cli.shown.output import note
-from leasectl.errors import InvalidRequest
+from leasectl.errors import BackendUnreachable, InvalidRequest
 from leasectl.text.durations import parse_duration
 from leasectl.text.naming import MOST_AT_ONCE, check_own_name, check_own_type
 from leasectl.text.printable import printable
@@ -134,11 +134,17 @@ def examples(names: Sequence[str]) -> str:
 
 
 def warn_of_unmet(memberships: MembershipService, *pool_types: str | None) -> None:
-    """Tell whoever has changed some pools whose requests can't be met as they are now."""
+    """Tell whoever has changed some pools whose requests can't be met as they are now.
+
+    They have been changed, so that nobody answers who is asked that isn't how the command ends.
+    """
     from leasectl.pools.unmet_waiters import described as said
 
-    for each in memberships.unmet(*pool_types):
-        note(said(each))
+    try:
+        for each in memberships.unmet(*pool_types):
+            note(said(each))
+    except BackendUnreachable as error:
+        note(f"that is done; who waits for what can't be met now isn't known: {error}")
 
 
 def say_cordoned(done: str, before: Sequence[Member], *, quiet: bool, is_cordoned: bool) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 
-from leasectl.errors import CorruptState
+from leasectl.errors import CorruptState, InvalidRequest
 from leasectl.state.event import Event, EventKind
 from leasectl.system.clock import rfc3339
 from leasectl.text.fields import MALFORMED, read_name, read_number, read_optional, read_text
@@ -54,5 +54,5 @@ def parse_event(line: str) -> Event:
             by=read_text(fields["by"]),
             reason=read_text(fields["reason"]),
         )
-    except MALFORMED as error:
+    except (*MALFORMED, InvalidRequest) as error:
         raise CorruptState(f'"{printable(line)}" is no event ({error})') from error

@@ -278,7 +278,8 @@ def _bad_key() -> LeaseResponse:
 
 
 def _parse_names(body: bytes) -> list[str]:
-    """Read what is to be released; as in Go, what isn't there is empty."""
+    """Read what is to be released; as in Go, what isn't there, or null, is empty, and a key is the
+    same however it is spelt."""
     if not body:
         raise ValueError("unexpected end of JSON input")
     try:
@@ -289,7 +290,10 @@ def _parse_names(body: bytes) -> list[str]:
         return []
     if not isinstance(decoded, Mapping):
         raise ValueError("not an object")
-    names = decoded.get("names") or []
+    given = {str(key).lower(): value for key, value in decoded.items()}
+    names = given.get("names")
+    if names is None:
+        return []
     if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
         raise ValueError("names are not a list of strings")
     return names

@@ -28,6 +28,8 @@ SCHEMA_VERSION = 10
 APPLICATION_ID = 0x6C656173  # "leas"
 # Of a process: few commands make so many.
 TRANSACTIONS_OF_MANY = 16
+# What SQLite raises. Where its words quote a damaged table, Python may not be able to read them.
+DAMAGED = (sqlite3.Error, UnicodeDecodeError)
 _FILES_OF_SQLITE = 3  # the database, its log, the index of that
 
 
@@ -121,7 +123,7 @@ def errors_of(path: str) -> Iterator[None]:
     """The one place where the errors of SQLite and the file system become ours."""
     try:
         yield
-    except sqlite3.Error as error:
+    except DAMAGED as error:
         raise translate(path, error) from error
     except OSError as error:
         if is_out_of_files(error):
@@ -151,8 +153,8 @@ _UNWRITABLE = (
 )
 
 
-def translate(path: str, error: sqlite3.Error) -> LeaseError:
-    """Turn an error of SQLite into one of ours."""
+def translate(path: str, error: Exception) -> LeaseError:
+    """Turn an error of SQLite, one of `DAMAGED`, into one of ours."""
     message = str(error)
     # Python 3.9 and 3.10 give no error code with the exception, only SQLite's fixed texts.
     if "unable" in message:

@@ -11,11 +11,12 @@ import contextlib
 import errno
 import fcntl
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Sequence
 from contextlib import AbstractContextManager, nullcontext
 
 from leasectl.errors import StateUnwritable
 from leasectl.state.database import (
+    DAMAGED,
     TRANSACTIONS_OF_MANY,
     absolute,
     check_directory,
@@ -256,18 +257,22 @@ class State:
         """
         try:
             return self.db.execute(sql, named or values).fetchall()
-        except sqlite3.Error as error:
+        except DAMAGED as error:
             raise translate(self._db_path, error) from error
 
-    def read(self, sql: str, **named: object) -> Iterator[tuple[Any, ...]]:
+    def read(
+        self, sql: str, *values: object, **named: object
+    ) -> Generator[tuple[Any, ...], None, None]:
         """As `query`, but one plain row after the other, as there may be thousands; nothing may
-        change until all were read."""
+        change until all were read, or it was closed."""
         cursor = self.db.cursor()
         cursor.row_factory = None
         try:
-            yield from cursor.execute(sql, named)
-        except sqlite3.Error as error:
+            yield from cursor.execute(sql, named or values)
+        except DAMAGED as error:
             raise translate(self._db_path, error) from error
+        finally:
+            cursor.close()
 
     def data_version(self) -> int:
         """A number that is another one when another process has changed the database."""

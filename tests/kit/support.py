@@ -278,7 +278,8 @@ class Cli:
         """The pids of this state directory's keepers that live."""
         if not (self.state_dir / "state.db").exists():
             return []
-        with contextlib.suppress(sqlite3.Error):
+        # Where a table's definition is damaged, Python can't read what SQLite says of it.
+        with contextlib.suppress(sqlite3.Error, UnicodeDecodeError):
             processes = [parse_process(str(text)) for (text,) in self.query(_KEEPERS)]
             pidfds = {process.pid: open_pidfd(process) for process in processes}
             for pidfd in pidfds.values():

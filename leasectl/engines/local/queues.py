@@ -333,12 +333,9 @@ class LocalQueues:
         return [Waiting(*row) for row in self.state.query(sql, *values)]
 
     def _read(self, sql: str, *values: object) -> Generator[Waiting, None, None]:
-        cursor = self.state.db.execute(sql, values)
-        try:
-            for row in cursor:
+        with closing(self.state.read(sql, *values)) as rows:
+            for row in rows:
                 yield Waiting(*row)
-        finally:
-            cursor.close()
 
 
 def _alone(first: Sequence[Waiting]) -> list[str] | None:

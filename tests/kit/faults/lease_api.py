@@ -286,7 +286,8 @@ def _parse_names(body: bytes) -> list[str]:
         return []
     if not isinstance(decoded, dict):
         raise ValueError("not an object")
-    names = decoded.get("names")
+    # As Go's encoding/json: a key is the same however it is spelt, and the last one counts.
+    names = {key.lower(): value for key, value in decoded.items()}.get("names")
     if names is None:
         return []
     if not isinstance(names, list) or not all(isinstance(name, str) for name in names):

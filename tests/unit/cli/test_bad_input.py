@@ -223,6 +223,11 @@ class TestOptions:
         args = ["acquire", "-t", POOL, "--label", "=v"]
         assert_changes_nothing(cli, args, USAGE, 'label key "" is not allowed')
 
+    @pytest.mark.parametrize("value", ["v" * 201, "a\nb"], ids=["long", "lines"])
+    def test_a_value_of_a_label_is_a_line_that_has_an_end(self, cli: Cli, value: str) -> None:
+        args = ["acquire", "-t", POOL, "--label", f"url={value}"]
+        assert_changes_nothing(cli, args, USAGE, "in one printable line of at most 200 characters")
+
     def test_an_empty_command(self, cli: Cli) -> None:
         assert_changes_nothing(cli, ["run", POOL, "--", ""], 127, "the command's name is empty")
 
@@ -304,12 +309,32 @@ def damage_halved(path: Path) -> None:
     os.truncate(path, path.stat().st_size // 2)
 
 
+def damage_schema(path: Path) -> None:
+    """In a table's definition, which SQLite quotes then, is what no UTF-8 has."""
+    content = bytearray(path.read_bytes())
+    at = content.find(b"CREATE TABLE pool (")
+    content[at + 3], content[at + 13] = 0xFF, 0xFE
+    path.write_bytes(content)
+
+
+def damage_tickets(path: Path) -> None:
+    """The page where tickets begin is overwritten."""
+    with contextlib.closing(sqlite3.connect(path)) as db:
+        ((root,),) = db.execute("SELECT rootpage FROM sqlite_master WHERE name = 'ticket'")
+        ((size,),) = db.execute("PRAGMA page_size")
+    content = bytearray(path.read_bytes())
+    content[(root - 1) * size : root * size] = b"U" * size
+    path.write_bytes(content)
+
+
 def damage_newer(path: Path) -> None:
     with contextlib.closing(sqlite3.connect(path)) as db:
         db.execute(f"PRAGMA user_version = {SCHEMA_VERSION + 1}")
 
 
-@pytest.mark.parametrize("damage", [damage_truncated, damage_garbage, damage_halved, damage_newer])
+@pytest.mark.parametrize(
+    "damage", [damage_truncated, damage_garbage, damage_halved, damage_schema, damage_newer]
+)
 @pytest.mark.parametrize(
     "args",
     [
@@ -333,6 +358,22 @@ def test_a_damaged_database(cli: Cli, damage: Callable[[Path], None], args: list
     said = "newer version" if damage is damage_newer else "state.db"
     assert_refused(cli(*args), CORRUPT, said)
     assert path.read_bytes() == before
+
+
+@pytest.mark.parametrize(
+    "args", [["status"], ["status", "--json"], ["pool", "list"], ["stats"]], ids=" ".join
+)
+def test_damaged_tickets(cli: Cli, args: list[str]) -> None:
+    test_a_damaged_database(cli, damage_tickets, args)
+
+
+def test_doctor_names_a_database_whose_tables_cant_be_read(cli: Cli) -> None:
+    with contextlib.closing(sqlite3.connect(cli.state_dir / "state.db")) as db:
+        db.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+    damage_schema(cli.state_dir / "state.db")
+    finished = cli("doctor")
+    assert (finished.code, finished.err) == (CORRUPT, "")
+    assert "is damaged" in finished.out
 
 
 class TestTheStateDirectory:

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import json
-from typing import Any
+from typing import Any, NoReturn, cast
 
 import pytest
 
+from leasectl.cli.pool_options import warn_of_unmet
+from leasectl.errors import BackendUnreachable
+from leasectl.pools.memberships import MembershipService
 from tests.kit.support import Cli, eventually
 
 USAGE, NOT_FOUND, NOT_ALLOWED = 64, 66, 77
@@ -327,3 +330,16 @@ def test_where_there_is_none_both_ways_to_make_one_are_named(cli: Cli) -> None:
 def test_a_request_for_more_than_one_resource_is_told_that_there_is_one(cli: Cli) -> None:
     cli.ok("pool", "create", "T", "--count", "1")
     assert 'pool "T" has 1 resource, so' in cli("acquire", "-t", "T", "-c", "2").err
+
+
+def test_what_was_done_is_done_where_nobody_tells_who_waits(
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    class Silent:
+        def unmet(self, *pool_types: str) -> NoReturn:
+            raise BackendUnreachable("no answer from there")
+
+    warn_of_unmet(cast("MembershipService", Silent()), "T")
+    said = capfd.readouterr().err
+    assert said.startswith("leasectl: that is done; ")
+    assert said.endswith(": no answer from there\n")

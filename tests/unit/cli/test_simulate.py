@@ -215,6 +215,11 @@ def test_a_hostile_line_is_named_and_not_shown_as_it_is(cli: Cli, tmp_path: Path
     events = tmp_path / "events"
     events.write_text("{}\n")
     refused(cli("simulate", "--replay", str(events)), "events:1: ")
+    cli.pool("T")
+    cli.hold("T")
+    event = json.loads(cli.ok("events", "--json").splitlines()[-1])
+    events.write_text(json.dumps({**event, "time": "yesterday"}))
+    refused(cli("simulate", "--replay", str(events)), "events:1: ")
     events.write_bytes(b"\xff\xfe\n")
     refused(cli("simulate", "--replay", str(events)), "UTF-8")
 
