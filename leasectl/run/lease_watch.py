@@ -144,6 +144,10 @@ class LeaseWatch:
             return False
         return self._was_taken or (self._give_up_at is not None and now >= self._give_up_at)
 
+    def has_run_out(self, now: float) -> bool:
+        """Tell whether nothing has renewed it in time, as far as is known here."""
+        return self._deadline is not None and now >= self._deadline
+
     def kill_at(self, now: float) -> float:
         """When a command that doesn't heed TERM is killed."""
         grace = now + GRACE_AFTER_LOSS_SECONDS if self._was_taken else None

@@ -124,6 +124,11 @@ class Supervisor:
                 f"the lease of {watch.subject} was lost while "
                 f"{self._plan.name} ran, which was ended ({ending.describe()})"
             )
+        if watch is not None and not is_lost and watch.has_run_out(self._clock.elapsed()):
+            self._warn(
+                f"the lease on {watch.held} ran out before {self._plan.name} was seen to have "
+                "ended, as this process didn't run: somebody else may have had it meanwhile"
+            )
         return ending
 
     def _begin(self, child: Child) -> None:

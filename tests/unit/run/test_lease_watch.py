@@ -252,6 +252,17 @@ class TestLosing:
         assert watch.kill_at(START + 18) == START + 28
         assert watch.kill_at(START + 19) == START + 28.5
 
+    def test_what_nobody_has_renewed_has_run_out_at_its_end(
+        self, desk: Desk, watch: LeaseWatch
+    ) -> None:
+        assert not watch.has_run_out(START + 29.9)
+        assert watch.has_run_out(START + 30)
+        desk.pool(1, "U")
+        handle = acquired(desk, Request("U"))
+        endless = LeaseWatch(desk.service, handle, renewed_at=START, clock=desk.time.clock)
+        assert not endless.has_run_out(START + 1e6)
+        endless.close()
+
     def test_a_lock_is_waited_for_no_longer_than_there_is_time(
         self, desk: Desk, handle: Handle, watch: LeaseWatch, monkeypatch: pytest.MonkeyPatch
     ) -> None:

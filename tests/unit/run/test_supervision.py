@@ -166,6 +166,9 @@ class Watch:
     def is_lost(self, now: float) -> bool:
         return self.is_gone
 
+    def has_run_out(self, now: float) -> bool:
+        return self.last_moment is not None and now >= self.last_moment
+
     def kill_at(self, now: float) -> float:
         return now + self.kill_in
 
@@ -360,6 +363,14 @@ class TestALastMoment:
         watch = Watch()
         watch.last_moment = boottime_seconds() - 1
         assert following.run("exit 3", watch) == Ending(3)
+        (warned,) = following.warned
+        assert warned.startswith("the lease on T--00 ran out before job was seen to have ended")
+
+    def test_that_is_ahead_is_not_spoken_of(self, following: Following) -> None:
+        watch = Watch()
+        watch.last_moment = boottime_seconds() + 1000
+        assert following.run("exit 3", watch) == Ending(3)
+        assert following.warned == []
 
 
 class TestWhatIsLookedAfterBeside:
