@@ -64,6 +64,17 @@ class Losses:
             RecordEvents(self._state, self._clock).released(left, returned, by="command")
             self._handles.drop(left, returned, now=self._clock.elapsed())
 
+    def note_there(self, handle: Handle, names: Sequence[str]) -> None:
+        """Note, in a transaction, that a handle holds some names still, as its server says.
+
+        What somebody has tried to give back, and nobody knew whether that worked, is lost if it
+        goes away after all.
+        """
+        if kind_of_handle(handle).remote:
+            from leasectl.state.releasing import GivingBack
+
+            GivingBack(self._state, release_key_of(handle)).not_done(names)
+
     def unlist(self) -> None:
         """Take what was taken back out of its list of scope ``test``; outside of a transaction."""
         while self._to_unlist and not self._state.is_changing:

@@ -130,6 +130,7 @@ def _record(service: Service, target: ReleaseTarget, held: Collection[str]) -> N
         if current is not None and current.state == "held":
             record_renewal(service.state, current, service.clock.wall())
             gone = [name for name in current.names if name not in held]
+            service.losses.note_there(current, [name for name in current.names if name in held])
             service.losses.note_gone(current, gone)
     service.losses.unlist()
 

@@ -56,6 +56,13 @@ class GivingBack:
         self.stopped(names, process)
         self.start(names, process._replace(boot_id=_NO_BOOT))
 
+    def not_done(self, names: Sequence[str]) -> None:
+        """Record that names are held still: who has died, or given up, releasing them hasn't."""
+        for name in names:
+            for other in self.processes(name):
+                if liveness(other) == "dead":
+                    self.stopped([name], other)
+
     def processes(self, name: str) -> list[Process]:
         """Who is releasing, or died releasing, a name."""
         rows = self._state.query(

@@ -553,6 +553,17 @@ class TestRelease:
         record = service.handles.require(handle.id)
         assert (record.state, record.names, record.lost) == ("held", NAMES[1:], False)
 
+    def test_what_a_renewal_has_found_there_since_is_lost(
+        self, server: Server, service: Service, handle: Handle
+    ) -> None:
+        server.before_release = unreachable_for("T--00")
+        with pytest.raises(BackendUnreachable):
+            release(service, whole(handle))
+        renew(service, whole(handle))
+        assert giving_back(service, handle, "T--00") == []
+        with pytest.raises(LeaseLost):
+            note_renewal(service, whole(handle), NAMES[1:])
+
     def test_nor_where_a_signal_has_ended_the_release(
         self, server: Server, service: Service, handle: Handle
     ) -> None:

@@ -8,7 +8,7 @@ import pytest
 
 from leasectl.state.directory import State
 from leasectl.state.releasing import GivingBack, begin_anew
-from leasectl.system.process import identify, this_process
+from leasectl.system.process import identify, is_dead, this_process
 
 US, INIT = this_process(), identify(1)
 DEAD = US._replace(start_time=1)
@@ -66,3 +66,19 @@ def test_who_has_become_another_program_releases_nothing_anywhere(
     begin_anew(state, US)
     for releases in (under_way, elsewhere):
         assert releases.processes("a") == releases.processes("b") == [INIT]
+
+
+def test_who_gives_up_is_as_if_dead(under_way: GivingBack) -> None:
+    under_way.start(["a", "b"], US)
+    under_way.given_up(["a"], US)
+    (process,) = under_way.processes("a")
+    assert process != US and is_dead(process)
+    assert under_way.processes("b") == [US]
+
+
+def test_what_is_there_still_was_released_by_none_of_the_dead(under_way: GivingBack) -> None:
+    under_way.start(["a", "b"], DEAD)
+    under_way.start(["a"], INIT)
+    under_way.given_up(["a"], US)
+    under_way.not_done(["a"])
+    assert [under_way.processes(name) for name in "ab"] == [[INIT], [DEAD]]
