@@ -112,19 +112,19 @@ class Claims:
         at = self.events.now()
         claims = claims_of(own, view, chosen, wall=self._clock.wall())
         own.claim_sent_at = self._clock.elapsed()
-        own.is_unsure = True
+        own.unsure = tuple(chosen)
         made: list[ResourceObject] = []
         for resource, claim in zip(chosen, claims):
             done = self._write_claim(resource, claim)
             if done is None:
                 self._give_back(made)
-                own.is_unsure = False
+                own.unsure = ()
                 return None
             if resource.claim is not None:
                 self.events.ended([resource], by="ttl", at=at, title=TAKEN_OVER)
                 self._tell_lost(resource)
             made.append(done)
-        own.is_unsure = False
+        own.unsure = ()
         for each in made:
             self.note(each, own.claim_sent_at)
         return tuple(claim.lease(each.name) for each, claim in zip(chosen, claims))
@@ -152,21 +152,28 @@ class Claims:
 
     def find(self, own: OwnTicket) -> tuple[Lease, ...] | None:
         """What a claim got whose answers never came, if that was all; else it is given back."""
-        found = self._made_of(own)
-        if len(found) == own.request.count:
-            for each in found:
-                self.note(each, own.claim_sent_at)
-            return _leases(found)
-        self._give_back(found)
-        return None
+        found = self._made_at_last(own)
+        if len(found) != own.request.count:
+            self._give_back(found)
+            found = []
+        own.unsure = ()
+        for each in found:
+            self.note(each, own.claim_sent_at)
+        return _leases(found) or None
 
     def give_back(self, own: OwnTicket) -> None:
         """Free whatever a ticket has become."""
-        self._give_back(self._made_of(own))
+        self._give_back(self._made_at_last(own))
+        own.unsure = ()
 
     def _give_back(self, made: Iterable[ResourceObject]) -> None:
         for each in made:
             self.release(each, by="command", is_had=False)
+
+    def _made_at_last(self, own: OwnTicket) -> list[ResourceObject]:
+        from leasectl.engines.kubernetes.claims.late_writes import made_at_last
+
+        return made_at_last(own.unsure, lambda: self._made_of(own), self._store)
 
     def _made_of(self, own: OwnTicket) -> list[ResourceObject]:
         found = self.of_key(own.claimant.claim_key)

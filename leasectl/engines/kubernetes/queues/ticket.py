@@ -12,7 +12,12 @@ from leasectl.engines.contract import TicketExpired
 from leasectl.engines.kubernetes.api.refusals import is_not_permitted
 from leasectl.engines.kubernetes.objects.bodies import Body, new_ticket
 from leasectl.engines.kubernetes.objects.names import new_ticket_object
-from leasectl.engines.kubernetes.objects.objects import Identity, Json, TicketObject
+from leasectl.engines.kubernetes.objects.objects import (
+    Identity,
+    Json,
+    ResourceObject,
+    TicketObject,
+)
 from leasectl.engines.kubernetes.objects.reading import identity_of, parse_object
 from leasectl.engines.kubernetes.objects.view import PoolView
 from leasectl.engines.matching import want_of
@@ -66,7 +71,8 @@ class OwnTicket:
         ttl_seconds: As given.
         object_name: Of its object, also before there is one.
         is_tried: It may have been put, also if nobody has said so.
-        is_unsure: A claim of it was sent, and nobody has said what became of it.
+        unsure: The resources, as they were seen, that a claim of it was sent to of which nobody has
+            said what became of it; empty where that is known.
         claim_sent_at: When that claim, or the last one, was sent, on the elapsed clock.
         refusal: Why it may not be renewed any more; None while it may.
         unwatched: Why its waiter may not follow what happens, and never could; None where it may.
@@ -80,7 +86,7 @@ class OwnTicket:
         self.ttl_seconds = ttl_seconds
         self.object_name = new_ticket_object()
         self.is_tried = False
-        self.is_unsure = False
+        self.unsure: tuple[ResourceObject, ...] = ()
         self.claim_sent_at = 0.0
         self.refusal: AccessRefused | None = None
         self.unwatched: NotAllowed | None = None

@@ -239,9 +239,8 @@ class KubernetesWaiter:
 
     def _claim(self) -> Outlook:
         own = self.ticket
-        if own.is_unsure:
+        if own.unsure:
             leases = self._claims.find(own)
-            own.is_unsure = False
             if leases is not None:
                 return self._granted(leases)
         if self._is_fast:
