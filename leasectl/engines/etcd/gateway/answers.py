@@ -105,7 +105,7 @@ def parse_keep_alive_answer(answer: Json) -> KeepAliveAnswer:
 
 
 def _refusal(url: str, answer: Json) -> Exception:
-    said = answer.get("error")
+    said = answer.get("error", answer.get("message"))  # etcd 3.6 has no `error`
     if isinstance(said, dict):  # in the middle of a stream
         answer, said = said, said.get("message")
     text = printable(str(said), longest=120)
