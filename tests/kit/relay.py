@@ -54,6 +54,8 @@ class Relay:
         before: Called before a request is passed on.
         after: Called when the answer is there; the answer is lost if it says so.
         instead: Called before a request would be passed on; what it says is answered, if anything.
+        part: Called before a request is passed on; so much of it is, from 0 to 1. Where that isn't
+            all, the server's connection is closed for what comes after, and it may answer to that.
         awaits_ends: Pass no request on before its end, as some proxies do.
     """
 
@@ -66,6 +68,7 @@ class Relay:
         self.before: Hook = _pass_on
         self.after: Hook = _pass_on
         self.instead: Callable[[int, str], bytes | None] = lambda number, path: None
+        self.part: Callable[[int, str], float] = lambda number, path: 1
         self._server = (urlsplit(endpoint).hostname, urlsplit(endpoint).port or 80)
         self._to_clients = self._to_server = None
         if tls:
@@ -176,10 +179,13 @@ class Relay:
                     goes_on = bool(_GOES_ON.search(unread.partition(b"\r\n\r\n")[0]))
                     self.before(number, path)
                     said = self.instead(number, path)
+                    part = self.part(number, path)
                     if said is None:
-                        server.sendall(unread)
+                        server.sendall(unread[: int(part * len(unread))])
                     else:
                         client.sendall(said)
+                    if part < 1:
+                        socket.socket.shutdown(server, socket.SHUT_WR)  # not TLS's
                     unread = b""
 
     def _note(

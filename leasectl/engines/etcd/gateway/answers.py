@@ -16,6 +16,8 @@ _NOT_FOUND, _PERMISSION_DENIED, _FAILED_PRECONDITION, _UNAUTHENTICATED = 5, 7, 9
 _INVALID_ARGUMENT, _RESOURCE_EXHAUSTED, _OUT_OF_RANGE, _UNIMPLEMENTED = 3, 8, 11, 12
 # These come with the code for an invalid argument.
 _ALSO_UNAUTHENTICATED = ("user name is empty", "revision of auth store is old")
+# This one too, where a request came only in part: nothing was carried out.
+_CUT_SHORT = "unexpected EOF"
 # This one with the code that also says that there are too many requests.
 _NO_SPACE = "database space exceeded"
 
@@ -117,6 +119,8 @@ def _refusal(url: str, answer: Json) -> Exception:
             "etcdctl alarm disarm"
         )
     code = answer.get("code", answer.get("grpc_code"))
+    if code == _INVALID_ARGUMENT and _CUT_SHORT in text:
+        return NoAnswer(text)
     refusals: dict[object, Exception] = {
         _NOT_FOUND: EtcdLeaseGone(text),
         _FAILED_PRECONDITION: FailedPrecondition(text),

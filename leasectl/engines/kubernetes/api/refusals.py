@@ -29,6 +29,8 @@ _LONGEST_WORDS = 300
 _LONGEST_PAUSE_SECONDS = 3600.0
 # What RBAC says: `User "u" cannot list resource "leases" in API group …`.
 _NO_ROLE = r'User "(?P<user>[^"]*)" cannot '
+# Go: `Client sent an HTTP request to an HTTPS server.`; nginx has an `HTTPS port`.
+_WITHOUT_TLS = " HTTPS "
 _BUDGET = "DisruptionBudget"
 _READS = ("get", "list", "watch")
 
@@ -163,7 +165,7 @@ def parse_answer(deed: Deed, server: str, answer: Answer) -> Json:
         NotAuthenticated, NotPermitted: Likewise.
         AccessRefused: There is no such namespace.
         InvalidRequest: It is more, or something else, than the server takes (413, 422).
-        CorruptState: It isn't what this server understands (400).
+        CorruptState: It isn't what this server understands (400, as Kubernetes has it).
         NoAnswer: Nothing that counts; whether it was carried out, nobody knows.
     """
     if 200 <= answer.status < 300:
@@ -187,7 +189,7 @@ def refusal(deed: Deed, server: str, answer: Answer) -> Exception:
         return Expired(words, status=status, reason=reason)
     if status in (413, 422):
         return InvalidRequest(f"{server} doesn't take it: {deed}: {words}")
-    if status == 400:
+    if status == 400 and said.is_status:
         return CorruptState(f"{server} doesn't understand it: {deed}: {words}")
     pause = _retry_after(answer, said.details)
     if status == 429:
@@ -201,9 +203,11 @@ def refusal(deed: Deed, server: str, answer: Answer) -> Exception:
     if status >= 500:
         text = f"answered {status}: {words}"
         return Failed(text, status=status, retry_after_seconds=pause)
-    is_for_others = status in (409, 410)  # who stands before the server may do better in a moment
+    # Who stands before the server may do better in a moment; a 400 that isn't Kubernetes' own says
+    # that a request came only in part. What waits for TLS says that with 400, too, and will again.
+    may_pass = status in (409, 410) or (status == 400 and _WITHOUT_TLS not in words)
     text = f"answered {status} ({words}), which an API server wouldn't"
-    return NoAnswer(text, lasting=not is_for_others)
+    return NoAnswer(text, lasting=not may_pass)
 
 
 def _conflict(deed: Deed, said: _Said) -> Refused:

@@ -197,6 +197,27 @@ class TestLostAnswers:
             access.acquire("me", Request("T"))
 
 
+class TestCutShort:
+    """Something between closes the connection in the midst of a request."""
+
+    def test_whichever_request_comes_only_in_part_the_story_is_the_same(
+        self, etcd: EtcdServer, between: Relay, prefix: str
+    ) -> None:
+        number = asked = 0
+        while number <= asked:
+            number += 1
+            place, first = f"{prefix}/{number}", len(between.paths)
+            direct = Access(etcd.endpoints, place)
+            direct.pools.create_pool("T", NAMES)
+            cut = first + number
+            between.part = lambda at, path, cut=cut: 0.95 if at == cut else 1  # type: ignore[misc]
+            through = Access([between.endpoint], place)
+            whole_story(through)
+            asked = len(between.paths) - first
+            assert (through.lost, keys_left(direct), direct.held()) == ([], [], []), number
+        assert asked > 20
+
+
 def lost_before(between: Relay, number: int, happens: Callable[[], object]) -> None:
     """Have a request be lost, counted from here, after something else has happened."""
     lost = len(between.paths) + number

@@ -9,6 +9,7 @@ import pytest
 
 from leasectl.engines.etcd.gateway.answers import InvalidArgument, Unauthenticated, parse_answer
 from leasectl.http.messages import Answer
+from leasectl.http.no_answer import NoAnswer
 
 
 def both_forms(code: int, words: str) -> list[dict[str, Any]]:
@@ -16,6 +17,13 @@ def both_forms(code: int, words: str) -> list[dict[str, Any]]:
         {"error": words, "message": words, "code": code},
         {"code": code, "message": words, "details": []},
     ]
+
+
+@pytest.mark.parametrize("said", both_forms(3, "unexpected EOF"))
+def test_to_a_request_that_came_only_in_part_it_is_none(said: dict[str, Any]) -> None:
+    with pytest.raises(NoAnswer, match=r"^unexpected EOF$") as raised:
+        parse_answer("http://e/v3/kv/txn", Answer(400, json.dumps(said)))
+    assert not raised.value.lasting
 
 
 @pytest.mark.parametrize("said", both_forms(3, "etcdserver: key is not provided"))

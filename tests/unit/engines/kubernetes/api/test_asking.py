@@ -71,6 +71,7 @@ class TestReads:
             Said(200, "no JSON"),
             Said(200, "[]"),
             Said(502, "<html>Bad gateway</html>"),
+            Said(400, "400 Bad Request"),  # it came only in part, and Go's HTTP server says so
         ],
     )
     def test_they_are_asked_again(self, failure: Reply, script: Script, open_at: OpenAt) -> None:
@@ -131,7 +132,10 @@ class TestReads:
         other = script(Said(404, "404 page not found"))
         with pytest.raises(BackendUnreachable, match=r"has no leases.coordination.k8s.io \(404 pa"):
             open_at(other).list(HERE)
-        assert len(server.asked) == len(other.asked) == 1
+        third = script(Said(400, "Client sent an HTTP request to an HTTPS server.\n"))
+        with pytest.raises(BackendUnreachable, match=r"answered 400 \(Client sent an HTTP req"):
+            open_at(third).get(HERE, "a")
+        assert len(server.asked) == len(other.asked) == len(third.asked) == 1
 
 
 class TestWrites:
