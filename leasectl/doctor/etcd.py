@@ -77,7 +77,7 @@ def members(opened: Opened) -> Finding:
     ]
     silent = [f"{each.endpoint}: {each.problem}" for each in found if each.problem]
     advice = advice_of(*(each.advice for each in found))
-    versions = sorted({each.version for each in found if not each.problem})
+    versions = sorted({each.version for each in found if each.version})
     answered = len(found) - len(silent)
     what = f"{answered} of {len(found)} answer" + (f", etcd {listed(versions)}" if versions else "")
     if not answered:

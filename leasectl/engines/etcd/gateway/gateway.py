@@ -19,6 +19,8 @@ from leasectl.engines.etcd.gateway.answers import (
     EtcdLeaseGone,
     FailedPrecondition,
     KeepAliveAnswer,
+    PermissionDenied,
+    Unauthenticated,
     is_alive,
     parse_keep_alive_answer,
 )
@@ -53,8 +55,8 @@ class MemberStatus(NamedTuple):
 
     Args:
         endpoint: Its base address.
-        version: Of etcd.
-        has_leader: Whether it knows of one.
+        version: Of etcd; empty where we may not know.
+        has_leader: Whether it knows of one, or may as we may not know.
         problem: Why it said nothing; empty when it did.
         advice: What to do about that, where there is something in particular.
     """
@@ -209,6 +211,12 @@ class Gateway:
                 said = self._access.ask(client, member, "/v3/maintenance/status", {}, seconds)
         except NoAnswer as reason:
             return MemberStatus(endpoint, problem=str(reason), advice=reason.advice)
+        except NotAllowed as refusal:
+            if not isinstance(refusal.__cause__, (PermissionDenied, Unauthenticated)):
+                raise
+            # It is there. Since etcd 3.6 only who may do everything is told more, where users are
+            # demanded; what this one may, the next request says.
+            return MemberStatus(endpoint, has_leader=True)
         # "0", or nothing at all, while there is none.
         has_leader = str(said.get("leader", "0")) != "0"
         return MemberStatus(endpoint, printable(str(said.get("version", "unknown"))), has_leader)

@@ -8,8 +8,13 @@ from typing import Any
 import pytest
 
 from leasectl.engines.etcd.gateway.answers import InvalidArgument, Unauthenticated, parse_answer
+from leasectl.engines.etcd.gateway.gateway import MemberStatus
+from leasectl.engines.etcd.opening import open_gateway
+from leasectl.http.exchange import Client
 from leasectl.http.messages import Answer
 from leasectl.http.no_answer import NoAnswer
+from leasectl.http.settings import Settings
+from leasectl.system.clock import Clock
 
 
 def both_forms(code: int, words: str) -> list[dict[str, Any]]:
@@ -36,3 +41,17 @@ def test_what_is_wrong_with_a_request_is_said(said: dict[str, Any]) -> None:
 def test_who_has_said_no_name_is_told(said: dict[str, Any]) -> None:
     with pytest.raises(Unauthenticated):
         parse_answer("http://e/v3/kv/txn", Answer(400, json.dumps(said)))
+
+
+@pytest.mark.parametrize(
+    ("status", "code", "words"),
+    [(403, 7, "etcdserver: permission denied"), (400, 3, "etcdserver: user name is empty")],
+)
+def test_a_member_that_tells_only_others_how_it_is_is_there(
+    monkeypatch: pytest.MonkeyPatch, status: int, code: int, words: str
+) -> None:
+    """As those of etcd 3.6 do, where users are demanded."""
+    said = json.dumps({"code": code, "message": words, "details": []})
+    monkeypatch.setattr(Client, "ask", lambda self, call, seconds: Answer(status, said))
+    gateway = open_gateway("etcd://there:2379/x", Settings(), clock=Clock(), deadline_seconds=1.0)
+    assert gateway.status(0, 1.0) == MemberStatus("http://there:2379", has_leader=True)
