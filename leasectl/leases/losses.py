@@ -58,11 +58,16 @@ class Losses:
         returned = [
             name for name in names if releasing[name] and all(map(is_dead, releasing[name]))
         ]
-        if left is not None and returned:
-            from leasectl.leases.record_events import RecordEvents
+        giving_back.not_done(returned)  # what there was to be told of that is told now
+        if left is None or not returned:
+            return
+        if left.lost_reason:  # somebody has taken it by force meanwhile, as is on record already
+            self._drop_lost(left, returned)
+            return
+        from leasectl.leases.record_events import RecordEvents
 
-            RecordEvents(self._state, self._clock).released(left, returned, by="command")
-            self._handles.drop(left, returned, now=self._clock.elapsed())
+        RecordEvents(self._state, self._clock).released(left, returned, by="command")
+        self._handles.drop(left, returned, now=self._clock.elapsed())
 
     def note_there(self, handle: Handle, names: Sequence[str]) -> None:
         """Note, in a transaction, that a handle holds some names still, as its server says.

@@ -145,8 +145,14 @@ class LeaseWatch:
         return self._was_taken or (self._give_up_at is not None and now >= self._give_up_at)
 
     def has_run_out(self, now: float) -> bool:
-        """Tell whether nothing has renewed it in time, as far as is known here."""
-        return self._deadline is not None and now >= self._deadline
+        """Tell whether nothing has renewed it in time, as far as is known here, nor given it back
+        before."""
+        if self._deadline is None or now < self._deadline:
+            return False
+        with contextlib.suppress(LeaseError):
+            record = self._service.handles.load(self._handle.id)
+            return record is None or record.lost or record.state != "released"
+        return True
 
     def kill_at(self, now: float) -> float:
         """When a command that doesn't heed TERM is killed."""

@@ -80,7 +80,7 @@ class SignalTrap:
 
     def interrupting(self, block: Callable[[], object]) -> None:
         """Do what blocks without polling; a signal ends it with Interrupted, done or not."""
-        self._raise_at_once = True
+        before, self._raise_at_once = self._raise_at_once, True
         try:
             self.check()
             block()
@@ -88,7 +88,7 @@ class SignalTrap:
             self.has_raised = True
             raise
         finally:
-            self._raise_at_once = False
+            self._raise_at_once = before  # what is written may be a part of something that blocks
 
 
 def raise_on_interrupt() -> None:

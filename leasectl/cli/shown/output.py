@@ -127,10 +127,10 @@ def when_due(seconds: float) -> str:
 def note(text: str) -> None:
     """Tell people something, on stderr.
 
-    Where signals are trapped something is waited for, held or looked after. There a pipe that is
-    full, or a terminal that was stopped, is given a second, and then it isn't said.
+    Something may be waited for, held or looked after. So a pipe that is full, or a terminal that
+    was stopped, is given a second, and then it isn't said.
     """
-    if current() is not None and not is_writable(2, _PATIENCE_SECONDS):
+    if not is_writable(2, _PATIENCE_SECONDS):
         return
     try:
         sys.stderr.write(f"leasectl: {text}\n")

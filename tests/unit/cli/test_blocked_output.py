@@ -82,6 +82,14 @@ def test_a_signal_ends_a_wait_whoever_reads_how_it_goes(
     assert waiting(cli) == 0
 
 
+@pytest.mark.parametrize("more", [[], ["-q"], ["--optional"]], ids=["", "-q", "--optional"])
+def test_a_wait_is_over_when_it_is_whoever_reads_that(cli: Cli, full: int, more: list[str]) -> None:
+    cli.pool("T", "T--00")
+    cli.hold("T")
+    waiter = start(cli, "acquire", "-t", "T", "-w", "0.1s", *more, err=full)
+    assert waiter.wait(20) == (0 if "--optional" in more else 75)
+
+
 def test_a_signal_ends_who_tells_of_a_lease_and_is_not_heard(cli: Cli, full: int) -> None:
     cli.pool("T", "T--00")
     holder = start(cli, "acquire", "-t", "T", out=full, err=subprocess.DEVNULL)

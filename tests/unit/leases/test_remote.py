@@ -49,7 +49,7 @@ from leasectl.model import (
     whole,
 )
 from leasectl.state import keeper_process, shared_leases
-from leasectl.state.amendments import count_lost_replies
+from leasectl.state.amendments import count_lost_replies, explain_loss
 from leasectl.state.directory import State
 from leasectl.state.event_log import StateEventLog
 from leasectl.state.handles import new_id, renews_itself
@@ -552,6 +552,18 @@ class TestRelease:
             service.losses.note_gone(service.handles.require(handle.id), ["T--00"])
         record = service.handles.require(handle.id)
         assert (record.state, record.names, record.lost) == ("held", NAMES[1:], False)
+        assert giving_back(service, handle, "T--00") == []
+
+    def test_what_was_taken_by_force_instead_is_lost(
+        self, server: Server, service: Service, handle: Handle
+    ) -> None:
+        server.before_release = unreachable_for("T--00")
+        with pytest.raises(BackendUnreachable):
+            release(service, whole(handle))
+        with service.state.transaction():
+            explain_loss(service.state, handle, "released by force by ops", runner=None)
+        with pytest.raises(LeaseLost, match="released by force by ops"):
+            note_renewal(service, whole(handle), NAMES[1:])
 
     def test_what_a_renewal_has_found_there_since_is_lost(
         self, server: Server, service: Service, handle: Handle

@@ -253,13 +253,15 @@ class TestLosing:
         assert watch.kill_at(START + 19) == START + 28.5
 
     def test_what_nobody_has_renewed_has_run_out_at_its_end(
-        self, desk: Desk, watch: LeaseWatch
+        self, desk: Desk, handle: Handle, watch: LeaseWatch
     ) -> None:
         assert not watch.has_run_out(START + 29.9)
         assert watch.has_run_out(START + 30)
+        release(desk.service, whole(handle))
+        assert not watch.has_run_out(START + 30)  # it was given back
         desk.pool(1, "U")
-        handle = acquired(desk, Request("U"))
-        endless = LeaseWatch(desk.service, handle, renewed_at=START, clock=desk.time.clock)
+        other = acquired(desk, Request("U"))
+        endless = LeaseWatch(desk.service, other, renewed_at=START, clock=desk.time.clock)
         assert not endless.has_run_out(START + 1e6)
         endless.close()
 

@@ -21,7 +21,7 @@ from leasectl.run.supervision import Beside, Supervisor
 from leasectl.system.clock import Clock, boottime_seconds
 from leasectl.system.poll import is_readable
 from leasectl.system.signals import SignalDescriptor
-from tests.kit.forking import fork
+from tests.kit.forking import ending, fork
 
 _SAYS_THAT_IT_HAS_BEGUN = "import pathlib, sys; pathlib.Path(sys.argv[1]).touch()"
 
@@ -421,8 +421,4 @@ def test_it_is_not_stopped_for_what_it_says_to_a_terminal_that_another_has() -> 
         SignalDescriptor([signal.SIGTERM])
         os.kill(os.getpid(), signal.SIGTTOU)  # as a terminal with tostop
 
-    pid = fork(say)
-    _, ended = os.waitpid(pid, os.WUNTRACED)
-    if os.WIFSTOPPED(ended):
-        os.kill(pid, signal.SIGKILL)
-    assert os.waitstatus_to_exitcode(ended) == 0
+    assert ending(fork(say), 20.0) == 0
