@@ -105,12 +105,15 @@ class Answer(NamedTuple):
 def redirection(answer: Answer) -> str:
     """Where an answer sends whoever asked, for people; empty where it doesn't.
 
-    Nobody goes there: what was asked may have been done here. What its query has in it may be a
-    secret.
+    Nobody goes there: what was asked may have been done here. What its query has in it, or in
+    front of a host, may be a secret.
     """
     if not 300 <= answer.status < 400:
         return ""
-    there = printable(answer.headers.get("location", "").partition("?")[0], longest=120)
+    scheme, slashes, rest = answer.headers.get("location", "").partition("?")[0].partition("//")
+    host, slash, path = rest.partition("/")
+    shown = f"{scheme}{slashes}{host.rpartition('@')[2]}{slash}{path}"
+    there = printable(shown, longest=120)
     return there and f"it redirects to {there}, which isn't followed"
 
 

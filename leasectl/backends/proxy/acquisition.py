@@ -8,6 +8,8 @@ that heeds it answers a repetition with what the first got, and then nothing was
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from leasectl.backends.contract import Patience, Progress, RemoteJournal
 from leasectl.backends.one_by_one import Steps, acquire_one_by_one
 from leasectl.backends.proxy.connection import Connection
@@ -234,11 +236,10 @@ class Acquisition:
             if not heeds(answer, self._key):
                 self._journal.is_the_jobs()
             return names[0]
-        for name in names:
-            self._releases.give_back(name, self._key)
+        self._take_to_give_back(names)
         raise BackendUnreachable(
             f"{self._url} granted what can't be a name or wasn't asked for "
-            f"({printable(','.join(names))}); it was given back"
+            f"({printable(','.join(names))}); it goes back"
         )
 
     def _note_loss(self, loss: Loss) -> None:
@@ -254,9 +255,7 @@ class Acquisition:
     def _take_late(self, answer: Answer | None) -> None:
         """Keep what was granted while we gave up: whoever has asked gives back what has arrived."""
         names = names_in(answer) if answer is not None and is_success(answer) else None
-        for name in set(names or ()) - self._got:
-            if not is_name(name) or self._journal.arrived(name) is None:
-                self._releases.give_back(name, self._key)
+        self._take_to_give_back(names or ())
         if answer is None:
             self._losses += 1
             self._journal.lost_reply()
@@ -264,6 +263,20 @@ class Acquisition:
                 f"{self._url} didn't answer that it has stopped waiting; a lease of "
                 f"{self._request.type} may stay leased until the job ends"
             )
+
+    def _take_to_give_back(self, names: Iterable[str]) -> None:
+        """Have each of some names be on record, so that it goes back with what has arrived; what
+        can't be is given back now, whatever comes of the others."""
+        for name in dict.fromkeys(names):
+            if name in self._got or (is_name(name) and self._journal.arrived(name) is not None):
+                continue
+            try:
+                self._releases.give_back(name, self._key)
+            except BackendUnreachable as error:
+                self._patience.warn(
+                    f'"{printable(name)}" stays leased until the job ends, as it couldn\'t be '
+                    f"given back: {error}"
+                )
 
     def _undo_losses(self) -> None:
         """Give back what lost answers may have carried, if the server knows of keys."""

@@ -26,6 +26,8 @@ COUNT_IN_ALL = "Leasectl-Count"
 _WAITED_ENOUGH = ("resources not found", "context deadline exceeded")
 # A request that was right, at another time: what stands in between is busy, or has lost patience.
 _TOO_EARLY = (408, 425, 429)
+# What stands in between has passed a request on, and doesn't know what became of it.
+_PASSED_ON = (502, 504)
 # What is said of a release of what isn't leased: by the proxy, and by Boskos behind it.
 _NOT_LEASED = ("no resource name", "statusCode 401", "statusCode 404")
 
@@ -91,6 +93,7 @@ def was_released(url: str, answer: Answer) -> bool:
     Boskos has taken the lease back, and says that it is another's by now, or nobody's.
 
     Raises:
+        Loss: Nobody can tell.
         Refused: It is leased as before.
     """
     if is_success(answer):
@@ -99,6 +102,8 @@ def was_released(url: str, answer: Answer) -> bool:
         return True
     if any(words in answer.text for words in _NOT_LEASED):
         return False
+    if answer.status in _PASSED_ON:
+        raise Loss(why_kept(url, answer))
     raise Refused(why_kept(url, answer))
 
 
@@ -131,6 +136,6 @@ def _why_not(url: str, answer: Answer) -> LeaseError:
         return CanNeverBeMet(words)
     if any(each in answer.text for each in _WAITED_ENOUGH):
         return NoLease(words)
-    if answer.status in (502, 504):
-        return Loss(words)  # something in between doesn't know what became of it
+    if answer.status in _PASSED_ON:
+        return Loss(words)
     return Refused(words)

@@ -170,12 +170,36 @@ class TestGrants:
             Try(proxy, count=count).take()
             assert proxy.counts == said
 
-    @pytest.mark.parametrize("names", [("T--00", "T--01"), ("T--00/..",)])
-    def test_what_wasnt_asked_for_is_given_back(self, names: tuple[str, ...]) -> None:
-        proxy = Proxy(grant(*names))
-        with pytest.raises(BackendUnreachable, match="it was given back"):
-            Try(proxy).take()
-        assert proxy.given_back == [(name, f"{KEY}/0") for name in names]
+    @pytest.mark.parametrize("names", [("T--00", "T--01"), ("T--00/..",), ("a b", "T--00", "a b")])
+    def test_what_wasnt_asked_for_goes_back_once(self, names: tuple[str, ...]) -> None:
+        proxy, distinct = Proxy(grant(*names)), list(dict.fromkeys(names))
+        acquisition = Try(proxy)
+        with pytest.raises(BackendUnreachable, match="it goes back"):
+            acquisition.take()
+        named = [name for name in distinct if name.startswith("T--0") and "/" not in name]
+        assert acquisition.journal.names == named  # for whoever has asked to give back
+        others = [name for name in distinct if name not in named]
+        assert proxy.given_back == [(name, f"{KEY}/0") for name in others]
+        assert len(proxy.keys) == 1
+
+    def test_what_cant_be_given_back_is_named_and_keeps_nothing_else(
+        self, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        proxy = Proxy(grant("a b", "c d", "T--00"))
+
+        def refuse(name: str, key: str) -> None:
+            raise Refused("not now")
+
+        monkeypatch.setattr(proxy, "give_back", refuse)
+        acquisition = Try(proxy)
+        with pytest.raises(BackendUnreachable, match="it goes back"):
+            acquisition.take()
+        assert acquisition.journal.names == ["T--00"]
+        assert [each.partition(" stays leased")[0] for each in acquisition.warnings] == [
+            '"a b"',
+            '"c d"',
+        ]
+        assert len(proxy.keys) == 1
 
     def test_one_name_twice_is_not_two_leases(self) -> None:
         proxy = Proxy(grant("T--00"), grant("T--00"))

@@ -116,6 +116,9 @@ def test_what_isnt_leased_is_as_good_as_released() -> None:
     for bad in (*failed, answer(304), page):
         with pytest.raises(Refused):
             was_released(URL, bad)
+    for unknown in (answer(502), answer(504, "<html>Gateway Time-out</html>")):
+        with pytest.raises(Loss):
+            was_released(URL, unknown)
 
 
 def test_only_a_server_that_heeds_keys_undoes_what_came_with_one() -> None:

@@ -27,6 +27,9 @@ def test_a_query_is_as_urlencode_has_it(parts: dict[str, str]) -> None:
     [
         (302, "https://login/oauth?state=secret", "it redirects to https://login/oauth, which"),
         (307, "/other\x1b[2J", "it redirects to /other"),
+        (302, "http://me:pw@login/a@b", "it redirects to http://login/a@b, which"),
+        (302, "//me:pw@login", "it redirects to //login, which"),
+        (302, "login?me=pw", "it redirects to login, which"),
         (302, "", ""),
         (200, "https://login/", ""),
         (404, "https://login/", ""),
