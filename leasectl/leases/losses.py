@@ -58,7 +58,7 @@ class Losses:
         returned = [
             name for name in names if releasing[name] and all(map(is_dead, releasing[name]))
         ]
-        giving_back.not_done(returned)  # what there was to be told of that is told now
+        giving_back.forget_dead(returned)
         if left is None or not returned:
             return
         if left.lost_reason:  # somebody has taken it by force meanwhile, as is on record already
@@ -78,7 +78,7 @@ class Losses:
         if kind_of_handle(handle).remote:
             from leasectl.state.releasing import GivingBack
 
-            GivingBack(self._state, release_key_of(handle)).not_done(names)
+            GivingBack(self._state, release_key_of(handle)).forget_dead(names)
 
     def unlist(self) -> None:
         """Take what was taken back out of its list of scope ``test``; outside of a transaction."""

@@ -56,8 +56,8 @@ class GivingBack:
         self.stopped(names, process)
         self.start(names, process._replace(boot_id=_NO_BOOT))
 
-    def not_done(self, names: Sequence[str]) -> None:
-        """Record that names are held still: who has died, or given up, releasing them hasn't."""
+    def forget_dead(self, names: Sequence[str]) -> None:
+        """Forget who has died, or given up, releasing names: what came of that is known now."""
         for name in names:
             for other in self.processes(name):
                 if liveness(other) == "dead":

@@ -76,9 +76,9 @@ def test_who_gives_up_is_as_if_dead(under_way: GivingBack) -> None:
     assert under_way.processes("b") == [US]
 
 
-def test_what_is_there_still_was_released_by_none_of_the_dead(under_way: GivingBack) -> None:
+def test_of_what_is_known_the_dead_are_forgotten(under_way: GivingBack) -> None:
     under_way.start(["a", "b"], DEAD)
     under_way.start(["a"], INIT)
     under_way.given_up(["a"], US)
-    under_way.not_done(["a"])
+    under_way.forget_dead(["a"])
     assert [under_way.processes(name) for name in "ab"] == [[INIT], [DEAD]]
