@@ -20,13 +20,14 @@ import sys
 import tempfile
 import threading
 import time
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal, NamedTuple, get_args
 
+from leasectl.once.rounds import MOST_DEATHS
 from tests.kit.kubernetes.namespaces import new_namespace
 from tests.kit.kubernetes.servers import own_servers
 from tests.kit.support import Cli, Started
@@ -144,15 +145,32 @@ class Found:
 
     def unequal(self) -> list[str]:
         """Keys of which not all got the same."""
-        return [
-            key
-            for key, asked in self.keys().items()
-            if len({each.out for each in asked if each.killed_at is None}) != 1
-        ]
+        refused = self._refused_rightly()
+        answered = [e for e in self.asked if e.killed_at is None and e.id not in refused]
+        got = {key: {each.out for each in answered if each.key == key} for key in self.keys()}
+        return [key for key, out in got.items() if len(out) > 1]
 
     def without(self) -> list[Asked]:
         """Who wasn't killed, and got nothing."""
-        return [each for each in self.asked if each.killed_at is None and not each.out]
+        refused = self._refused_rightly()
+        without = [each for each in self.asked if each.killed_at is None and not each.out]
+        return [each for each in without if each.id not in refused]
+
+    def given_up(self) -> set[str]:
+        """Keys of which so many runners were killed at the command that a work is given up."""
+        killed = {each.id for each in self.asked if each.killed_at is not None}
+        deaths = Counter(
+            each.key for each in self.said if each.what == "begins" and each.asked in killed
+        )
+        return {key for key, number in deaths.items() if number >= MOST_DEATHS}
+
+    def _refused_rightly(self) -> set[str]:
+        given_up = self.given_up()
+        return {
+            each.id
+            for each in self.asked
+            if each.key in given_up and each.code == 1 and "have died before its end" in each.err
+        }
 
     def beside(self) -> int:
         """How often a command ran beside another of its work."""
