@@ -39,6 +39,7 @@ from leasectl.text.fields import (
 from leasectl.text.properties import parse_conditions, written
 from leasectl.typed.hints import Any, Callable, get_args
 
+_AsList = Callable[[Iterable[object]], Iterable[object]]
 _GUARDS: dict[str, GuardPlace] = {each: each for each in get_args(GuardPlace)}
 _RENEWERS: dict[str, Renewer] = {each: each for each in get_args(Renewer)}
 _MARK_STATES: dict[str, MarkState] = {each: each for each in get_args(MarkState)}
@@ -64,9 +65,7 @@ def pool_grants(pool: ShownPool) -> dict[str, float | None]:
     }
 
 
-def encode_overview(
-    overview: Overview, *, as_list: Callable[[Iterable[object]], Iterable[object]] = list
-) -> dict[str, object]:
+def encode_overview(overview: Overview, *, as_list: _AsList = list) -> dict[str, object]:
     """An overview as JSON has it; `parse_overview` reads it back.
 
     Args:
@@ -83,9 +82,7 @@ def encode_overview(
     }
 
 
-def _pool_fields(
-    pool: ShownPool, as_list: Callable[[Iterable[object]], Iterable[object]]
-) -> dict[str, object]:
+def _pool_fields(pool: ShownPool, as_list: _AsList) -> dict[str, object]:
     return {
         "type": pool.type,
         **pool_counts(pool),

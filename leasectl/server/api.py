@@ -290,7 +290,7 @@ def _parse_names(body: bytes) -> list[str]:
         return []
     if not isinstance(decoded, Mapping):
         raise ValueError("not an object")
-    given = {str(key).lower(): value for key, value in decoded.items()}
+    given = {key.lower(): value for key, value in decoded.items()}
     names = given.get("names")
     if names is None:
         return []

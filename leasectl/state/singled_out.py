@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import groupby
+from operator import itemgetter
 
 from leasectl.state.directory import State
 from leasectl.state.rows import ADOPTED_LABEL, SERVED_KEY_LABEL, SERVED_LABEL, is_renewed
@@ -68,18 +70,6 @@ def held_since_before(state: State, wall_seconds: float) -> list[str]:
 def names_on_record(state: State) -> Iterator[tuple[str, bool, tuple[str, ...]]]:
     """Of each held handle whose path somebody may know: its id, whether it was announced, and the
     names that it holds, in the order of the grant."""
-    held: list[tuple[int, str]] = []
-    of_one, is_known = "", False
-    for handle_id, is_announced, position, name in state.read(_NAMES):
-        if handle_id != of_one:
-            if of_one:
-                yield of_one, is_known, _in_order(held)
-            of_one, is_known, held = handle_id, bool(is_announced), []
-        if name is not None:
-            held.append((position, name))
-    if of_one:
-        yield of_one, is_known, _in_order(held)
-
-
-def _in_order(held: list[tuple[int, str]]) -> tuple[str, ...]:
-    return tuple([name for _, name in sorted(held)])
+    for (handle_id, is_announced), rows in groupby(state.read(_NAMES), key=itemgetter(0, 1)):
+        names = tuple([name for _, _, _, name in sorted(rows) if name is not None])
+        yield handle_id, bool(is_announced), names

@@ -144,11 +144,11 @@ class Found:
         return len({(each.key, each.out) for each in self.asked if each.out})
 
     def unequal(self) -> list[str]:
-        """Keys of which not all got the same."""
-        refused = self._refused_rightly()
-        answered = [e for e in self.asked if e.killed_at is None and e.id not in refused]
-        got = {key: {each.out for each in answered if each.key == key} for key in self.keys()}
-        return [key for key, out in got.items() if len(out) > 1]
+        """Keys of which not all got the same, but for those that were given up."""
+        given_up = self.given_up()
+        return [
+            key for key, got in self._answers().items() if len(got) != 1 and key not in given_up
+        ]
 
     def without(self) -> list[Asked]:
         """Who wasn't killed, and got nothing."""
@@ -157,19 +157,32 @@ class Found:
         return [each for each in without if each.id not in refused]
 
     def given_up(self) -> set[str]:
-        """Keys of which so many runners were killed at the command that a work is given up."""
+        """Keys of which nobody got anything, as so many had died that a work is given up."""
+        refused = self._refused_rightly()
+        keys = {each.key for each in self.asked if each.id in refused}
+        answers = self._answers()
+        return {key for key in keys if not answers[key]}
+
+    def _answers(self) -> dict[str, set[str]]:
+        """What those got, by key, who weren't killed, nor refused rightly."""
+        refused = self._refused_rightly()
+        return {
+            key: {each.out for each in asked if each.killed_at is None and each.id not in refused}
+            for key, asked in self.keys().items()
+        }
+
+    def _refused_rightly(self) -> set[str]:
+        """Who was told of deaths, of a key of which so many runners were killed at the command."""
         killed = {each.id for each in self.asked if each.killed_at is not None}
         deaths = Counter(
             each.key for each in self.said if each.what == "begins" and each.asked in killed
         )
-        return {key for key, number in deaths.items() if number >= MOST_DEATHS}
-
-    def _refused_rightly(self) -> set[str]:
-        given_up = self.given_up()
         return {
             each.id
             for each in self.asked
-            if each.key in given_up and each.code == 1 and "have died before its end" in each.err
+            if deaths[each.key] >= MOST_DEATHS
+            and each.code == 1
+            and "have died before its end" in each.err
         }
 
     def beside(self) -> int:

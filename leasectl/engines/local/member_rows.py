@@ -21,6 +21,7 @@ from leasectl.state.rows import (
     parse_optional_process,
 )
 
+NOBODY = (None, CLOSED_MARK)  # whose what is in a pool is while nobody holds it
 _IS_CLOSED = "(cordoned OR leaves OR moves_to IS NOT NULL)"
 _COLUMNS = (
     "named.name, type, owner, holder_identity, expires_at, expected, by_default, cordoned, "
@@ -127,7 +128,7 @@ def closed_in(state: State, pool_type: str) -> int:
 def member_of(row: sqlite3.Row) -> Member:
     """Read what is known of a name."""
     name, pool_type, owner = row["name"], row["type"], row["owner"]
-    holder = None if owner in (None, CLOSED_MARK) else row["holder_identity"]
+    holder = None if owner in NOBODY else row["holder_identity"]
     if row["joined"] is None:  # nothing else
         return Member(name, pool_type, holder=holder)
     if pool_type is None:  # the rest is of a name that was taken out by a version before
@@ -191,7 +192,7 @@ def is_plain(member: Member) -> bool:
 
 def is_free(row: sqlite3.Row) -> bool:
     """Tell whether nobody holds what is in a pool."""
-    return row["owner"] in (None, CLOSED_MARK)
+    return row["owner"] in NOBODY
 
 
 def parse_properties(text: str | None) -> Properties:

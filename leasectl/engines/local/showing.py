@@ -5,14 +5,13 @@ from __future__ import annotations
 import sqlite3
 
 from leasectl.engines.facts import QueueEntry, Resource
-from leasectl.engines.local.member_rows import is_plain, member_of
+from leasectl.engines.local.member_rows import NOBODY, is_plain, member_of
 from leasectl.engines.local.queues import RANKED_TICKETS
 from leasectl.engines.local.store import ENDED_MARK
 from leasectl.engines.ranking import effective_priority
 from leasectl.model import Lease
 from leasectl.state.directory import State
 from leasectl.state.rows import (
-    CLOSED_MARK,
     labels_for_people,
     parse_labels,
     parse_optional_process,
@@ -106,7 +105,7 @@ def _plain(
     expires_in: float | None,
 ) -> Resource:
     """A resource of which nothing more is so than who holds it, if anybody does."""
-    if owner is None or owner == CLOSED_MARK:
+    if owner in NOBODY:
         return Resource(name)
     lease = Lease(
         name,

@@ -107,6 +107,13 @@ def start_giving_back(service: Service, handle: Handle, name: str, process: Proc
         GivingBack(service.state, release_key_of(handle)).start([name], process)
 
 
+def release_in_vain(service: Service, handle: Handle) -> BackendUnreachable:
+    """Release what the server doesn't answer for; returns what is raised."""
+    with pytest.raises(BackendUnreachable) as caught:
+        release(service, whole(handle))
+    return caught.value
+
+
 def unreachable_for(name: str) -> Look:
     def look(names: Sequence[str]) -> None:
         if name in names:
@@ -396,8 +403,7 @@ class TestAcquire:
         wanted = Request("T", 3, scope="test", ttl_seconds=60.0)
         handle = acquire(service, wanted, patience=Patience())
         server.before_release = unreachable_for("T--01")
-        with pytest.raises(BackendUnreachable):
-            release(service, whole(handle))
+        release_in_vain(service, handle)
         assert shared_leases.listed(str(tmp_path)) == ["T--01", "T--02"]
         server.before_release = lambda names: None
         release(service, whole(handle))
@@ -513,9 +519,7 @@ class TestRelease:
         self, server: Server, service: Service, handle: Handle, desk: Desk
     ) -> None:
         server.before_release = unreachable_for("T--01")
-        with pytest.raises(BackendUnreachable) as caught:
-            release(service, whole(handle))
-        assert caught.value.released == ("T--00",)
+        assert release_in_vain(service, handle).released == ("T--00",)
         record = service.handles.require(handle.id)
         assert (record.state, record.names) == ("held", ("T--01", "T--02"))
         assert desk.names_file(handle) == "T--01\nT--02"
@@ -532,9 +536,7 @@ class TestRelease:
         self, server: Server, service: Service, handle: Handle
     ) -> None:
         server.after_release = unreachable_for("T--01")
-        with pytest.raises(BackendUnreachable) as caught:
-            release(service, whole(handle))
-        assert caught.value.released == ("T--00",)
+        assert release_in_vain(service, handle).released == ("T--00",)
         assert held(server) == ["T--02"]
         server.after_release = lambda names: None
         assert release(service, whole(handle)) == ("T--02",)
@@ -546,8 +548,7 @@ class TestRelease:
         self, server: Server, service: Service, handle: Handle
     ) -> None:
         server.after_release = unreachable_for("T--00")
-        with pytest.raises(BackendUnreachable):
-            release(service, whole(handle))
+        release_in_vain(service, handle)
         with service.state.transaction():
             service.losses.note_gone(service.handles.require(handle.id), ["T--00"])
         record = service.handles.require(handle.id)
@@ -558,8 +559,7 @@ class TestRelease:
         self, server: Server, service: Service, handle: Handle
     ) -> None:
         server.before_release = unreachable_for("T--00")
-        with pytest.raises(BackendUnreachable):
-            release(service, whole(handle))
+        release_in_vain(service, handle)
         with service.state.transaction():
             explain_loss(service.state, handle, "released by force by ops", runner=None)
         with pytest.raises(LeaseLost, match="released by force by ops"):
@@ -569,8 +569,7 @@ class TestRelease:
         self, server: Server, service: Service, handle: Handle
     ) -> None:
         server.before_release = unreachable_for("T--00")
-        with pytest.raises(BackendUnreachable):
-            release(service, whole(handle))
+        release_in_vain(service, handle)
         renew(service, whole(handle))
         assert giving_back(service, handle, "T--00") == []
         with pytest.raises(LeaseLost):
@@ -595,8 +594,7 @@ class TestRelease:
         """It would be of whoever has been granted it since."""
         change_kind(monkeypatch, releases_by_name=True)
         server.before_release = unreachable_for("T--01")
-        with pytest.raises(BackendUnreachable):
-            release(service, whole(handle))
+        release_in_vain(service, handle)
         assert [giving_back(service, handle, name) for name in NAMES] == [[], [], []]
 
     def test_some_names_leave_the_others_in_the_names_file(

@@ -189,10 +189,13 @@ class TestUsers:
     ) -> None:
         with etcd_server() as server:
             gateway = let_in(server, user_file=user_file(ROOT))
-            with gateway.client() as client:
-                assert gateway.headers(client, 0, 5) == {}
+            # Later ones don't look at a token that they don't need.
+            refuses_tokens = gateway.status(0, 5).version.startswith("3.4.")
             for demand in (demand_users, None, None):
-                write_something(gateway)  # from etcd 3.5 on with a token that nobody looks at
+                write_something(gateway)
+                with gateway.client() as client:
+                    if demand is not None or refuses_tokens:
+                        assert gateway.headers(client, 0, 5) == {}
                 if demand is not None:
                     demand(server, PREFIX)
                     write_something(gateway)
