@@ -27,8 +27,10 @@ else:  # those that are there already, under the names that they have there
 
 _OURS = "leasectl."
 _SUFFIX = f".{sys.implementation.cache_tag}.pyc"
-# A compiled form begins with its version, and that it goes by the time and size of its source.
+# A compiled form begins with its version, and that it goes by the time and size of its source; or
+# that it is right whatever the source looks like, as leasectl.pyz leaves them.
 _BEGIN = MAGIC_NUMBER + bytes(4)
+_BEGIN_UNCHECKED = MAGIC_NUMBER + (1).to_bytes(4, "little")
 _HEAD_BYTES = 16
 _MOST_BYTES = 1 << 18
 _32_BITS = 0xFFFFFFFF
@@ -72,12 +74,12 @@ def _compiled(name: str, source: str, cached: str) -> ModuleSpec | None:
             data = os.read(fd, _MOST_BYTES)
         finally:
             os.close(fd)
-        there = os.stat(source)
+        is_current = data[:8] == _BEGIN_UNCHECKED or (
+            data[:8] == _BEGIN and data[8:16] == _made_of(os.stat(source))
+        )
     except OSError:
         return None
-    made_of = (int(there.st_mtime) & _32_BITS, there.st_size & _32_BITS)
-    said = (int.from_bytes(data[8:12], "little"), int.from_bytes(data[12:16], "little"))
-    if data[:8] != _BEGIN or said != made_of or len(data) == _MOST_BYTES:
+    if not is_current or len(data) == _MOST_BYTES:
         return None
     loader = _Loader(name, source)
     try:
@@ -88,6 +90,11 @@ def _compiled(name: str, source: str, cached: str) -> ModuleSpec | None:
     spec.has_location = True
     spec.cached = cached
     return spec
+
+
+def _made_of(source: os.stat_result) -> bytes:
+    times_and_size = (int(source.st_mtime) & _32_BITS, source.st_size & _32_BITS)
+    return b"".join(each.to_bytes(4, "little") for each in times_and_size)
 
 
 def import_with_less_ado() -> None:

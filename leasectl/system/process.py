@@ -77,11 +77,15 @@ def is_dead_here(process: Process | None) -> bool:
     return process is not None and process.boot_id == boot_id() and is_dead(process)
 
 
+_MANY_DEAD = 64
+
+
 class DeadProcesses:
     """Those that have ended for certain, by what records have of them; each is asked for once.
 
-    Of thousands that have, one look at which pids there are tells it. So the records have to have
-    been read before the first is asked for: whoever began later isn't among those.
+    That a pid is there takes half as long to ask as to list it; that it isn't takes longer, so of
+    many that aren't one look at which pids there are tells it. So the records have to have been
+    read before the first is asked for: whoever began later isn't among those.
 
     Args:
         most_looked_at: Of so many whose pid is there it is looked whether it is still theirs, and
@@ -92,6 +96,7 @@ class DeadProcesses:
         self._known: dict[str, bool] = {}
         self._left = most_looked_at
         self._here = f"{boot_id()}:{own_pid_namespace()}:"
+        self._absent = 0
         self._pids: frozenset[str] | None = None
 
     def __contains__(self, process: str) -> bool:
@@ -103,15 +108,27 @@ class DeadProcesses:
 
     def _look(self, process: str) -> bool:
         if process.startswith(self._here):
-            if self._pids is None:
-                self._pids = frozenset(os.listdir("/proc"))
-            if process[len(self._here) :].partition(":")[0] not in self._pids:
+            if not self._is_there(process[len(self._here) :].partition(":")[0]):
                 return True
             if self._left is not None:
                 self._left -= 1
                 if self._left < 0:
                     return False
         return is_dead(parse_process(process))
+
+    def _is_there(self, pid: str) -> bool:
+        if self._pids is not None:
+            return pid in self._pids
+        try:
+            os.getpgid(int(pid))
+        except PermissionError:  # some security modules keep it to themselves
+            return True
+        except (ProcessLookupError, OverflowError):
+            self._absent += 1
+            if self._absent == _MANY_DEAD:
+                self._pids = frozenset(os.listdir("/proc"))
+            return False
+        return True
 
 
 def open_pidfd(process: Process) -> int | None:

@@ -100,7 +100,8 @@ def cut(to: int) -> Callable[[Path], None]:
         lambda source: cache_of(source).unlink(),
         lambda source: source.unlink(),
         damaged(0, b"\0\0"),
-        damaged(4, b"\1"),
+        damaged(4, b"\2"),
+        damaged(4, b"\3"),  # valid if the source has that hash
         damaged(16, b"\xff"),
         damaged(16, bytes(1 << 18)),
         *(cut(to) for to in (0, 3, 8, 12, 16, 20)),
@@ -113,6 +114,16 @@ def test_what_isnt_as_it_was_compiled_is_left_to_python(
     assert run(found(tmp_path)).x == 1
     change(source)
     assert found(tmp_path) is None
+
+
+def test_what_is_said_to_be_right_whatever_its_source_is_like_is_taken(tmp_path: Path) -> None:
+    source = compiled(tmp_path, "x = 1\n")
+    py_compile.compile(
+        str(source), doraise=True, invalidation_mode=py_compile.PycInvalidationMode.UNCHECKED_HASH
+    )
+    newer(source)
+    longer(source)
+    assert (run(found(tmp_path)).x, run(PathFinder.find_spec(NAME, [str(tmp_path)])).x) == (1, 1)
 
 
 def test_only_modules_of_this_package_in_its_one_folder_are_found(tmp_path: Path) -> None:

@@ -219,6 +219,35 @@ def test_of_many_only_so_many_are_looked_at_whose_pid_is_there() -> None:
         assert [each.encode() in dead for each in reused] == [True, True, False]
 
 
+def test_of_many_dead_the_pids_are_listed_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    listed = []
+
+    def listdir(path: str) -> list[str]:
+        listed.append(path)
+        return [str(os.getpid())]
+
+    monkeypatch.setattr(os, "listdir", listdir)
+    named = this_process()
+    dead = DeadProcesses()
+    for number in range(200):
+        assert changed(named, pid=2**22 + 1 + number).encode() in dead
+        assert changed(named, start_time=named.start_time - 1 - number).encode() in dead
+    assert named.encode() not in dead
+    assert listed == ["/proc"]
+
+
+@pytest.mark.parametrize("error", [PermissionError, ProcessLookupError, OverflowError])
+def test_a_pid_that_nothing_may_be_asked_of_is_there(
+    monkeypatch: pytest.MonkeyPatch, error: type[Exception]
+) -> None:
+    def refuse(pid: int) -> int:
+        raise error(pid)
+
+    named = this_process()
+    monkeypatch.setattr(os, "getpgid", refuse)
+    assert (named.encode() in DeadProcesses()) == (error is not PermissionError)
+
+
 def test_what_no_record_has_is_no_process() -> None:
     with pytest.raises(ValueError, match="values to unpack"):
         assert "nonsense" in DeadProcesses()
