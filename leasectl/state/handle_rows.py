@@ -32,11 +32,12 @@ if TYPE_CHECKING:
     import sqlite3
 
 # What has the keeper see to a handle besides what that says itself: its timers, and whoever asks
-# for what it holds.
+# for what it holds. CROSS: few of thousands of resources have a note, and SQLite can't know.
 IS_SEEN_TO = (
     "(EXISTS (SELECT 1 FROM timer WHERE timer.handle = handle.id) OR "
     "watched AND (EXISTS (SELECT 1 FROM mark_seen WHERE mark_seen.handle = handle.id) OR "
-    "EXISTS (SELECT 1 FROM note JOIN resource USING (name, fence) WHERE owner = handle.id)))"
+    "EXISTS (SELECT 1 FROM note CROSS JOIN resource USING (name, fence) "
+    "WHERE owner = handle.id)))"
 )
 _LEASE_COLUMNS = (
     "handle, name, position, fence, ticket, grant_number, acquire_time, renew_time, "

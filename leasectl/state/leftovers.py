@@ -5,7 +5,12 @@ from __future__ import annotations
 from leasectl.state.directory import State
 from leasectl.system.process import DeadProcesses
 
-_FOLLOWED = "FROM handle WHERE state <> 'released' AND (guard IS NOT NULL OR waiter IS NOT NULL)"
+# One text of thousands comes out of SQLite in half the time of their rows.
+_FOLLOWED = (
+    "SELECT group_concat(id, '\n'), group_concat(coalesce(guard, ''), '\n'), "
+    "group_concat(coalesce(waiter, ''), '\n') FROM handle WHERE state <> 'released' "
+    "AND (guard IS NOT NULL OR waiter IS NOT NULL)"
+)
 _WATCHED = _FOLLOWED.replace("state <>", "watched = 1 AND state <>")
 
 
@@ -22,20 +27,18 @@ def ids_of_the_dead(
         only_watched: Only of handles that a keeper sees to.
         most_looked_at: As `DeadProcesses` has it.
     """
-    of = _WATCHED if only_watched else _FOLLOWED
-    # Mostly all live. One text of thousands comes out of SQLite in a third of the rows' time.
-    (texts,) = state.query(f"SELECT group_concat(guard), group_concat(waiter) {of}")
-    processes = {each for text in texts if text is not None for each in text.split(",")}
-    dead = DeadProcesses(most_looked_at=most_looked_at)
-    if not any(_is_in(dead, each) for each in processes):
+    (texts,) = state.query(_WATCHED if only_watched else _FOLLOWED)
+    if texts[0] is None:
         return []
-    rows = state.query(f"SELECT id, guard, waiter {of} ORDER BY id")
-    dead = DeadProcesses(most_looked_at=most_looked_at)  # the rows may be of others by now
-    return [each for each, guard, waiter in rows if _is_in(dead, guard) or _is_in(dead, waiter)]
+    ids, guards, waiters = (text.split("\n") for text in texts)
+    dead = DeadProcesses(most_looked_at=most_looked_at)
+    gone = {each for each in {*guards, *waiters} if _is_in(dead, each)}
+    rows = zip(ids, guards, waiters) if gone else ()
+    return sorted(each for each, guard, waiter in rows if guard in gone or waiter in gone)
 
 
-def _is_in(dead: DeadProcesses, process: str | None) -> bool:
+def _is_in(dead: DeadProcesses, process: str) -> bool:
     try:
-        return process is not None and process in dead
+        return process != "" and process in dead
     except ValueError:
         return True  # whoever reads the record says what is wrong with it

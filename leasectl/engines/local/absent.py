@@ -26,9 +26,13 @@ def suspend(queues: LocalQueues, pool_type: str, ticket: Waiting) -> None:
 
 # From the nearest on.
 _BEFORE = (
-    "SELECT number, ticket.owner, process FROM ticket LEFT JOIN suspended "
+    "SELECT number, process FROM ticket LEFT JOIN suspended "
     "USING (type, number, owner) WHERE type = ? AND number < ? AND suspended.owner IS NULL "
     "ORDER BY number DESC"
+)
+_PASS = (
+    "INSERT OR REPLACE INTO suspended (type, number, owner) "
+    "SELECT type, number, owner FROM ticket WHERE type = ? AND number >= ? AND number < ?"
 )
 _PASSED = (
     "SELECT type, number, process FROM suspended JOIN ticket USING (type, number, owner) "
@@ -83,17 +87,15 @@ def get_past(queues: LocalQueues, pool_type: str, dead: Waiting, number: int, *,
 
 
 def _pass_dead(queues: LocalQueues, pool_type: str, number: int) -> None:
-    state, are_dead, dead = queues.state, DeadProcesses(), []
-    for each, claim_key, process in state.query(_BEFORE, pool_type, number):
+    state, are_dead, first_dead = queues.state, DeadProcesses(), None
+    for each, process in state.query(_BEFORE, pool_type, number):
         if process is None or process not in are_dead:
             break
-        dead.append((pool_type, each, claim_key))
-    if not dead:
+        first_dead = each
+    if first_dead is None:
         return
-    (first,) = queues.up_to(pool_type, dead[-1][1])[:1]
-    state.db.executemany(
-        "INSERT OR REPLACE INTO suspended (type, number, owner) VALUES (?, ?, ?)", dead
-    )
+    (first,) = queues.up_to(pool_type, first_dead)[:1]
+    state.db.execute(_PASS, (pool_type, first_dead, number))
     # Whoever watched one of them, or was to be woken by one.
     queues.call(kept_back_by(queues, pool_type, first, None))
 

@@ -11,14 +11,14 @@ from leasectl.system.clock import Clock
 
 def renew(store: LocalStore, claim_key: str, *, clock: Clock) -> tuple[str, ...]:
     """Give claims their full duration again; returns those that are left, by their fences."""
-    store.claims(claim_key, None)
-    store.state.db.execute(
+    left = sorted(store.claims(claim_key, None), key=lambda claim: claim["fence"])
+    wall, elapsed = clock.wall(), clock.elapsed()
+    store.state.db.executemany(
         "UPDATE resource SET renew_time = ?, expires_at = ? + lease_duration_seconds "
-        "WHERE owner = ?",
-        (clock.wall(), clock.elapsed(), claim_key),
+        "WHERE name = ?",
+        [(wall, elapsed, claim["name"]) for claim in left],
     )
-    rows = store.state.query("SELECT name FROM resource WHERE owner = ? ORDER BY fence", claim_key)
-    return tuple(row["name"] for row in rows)
+    return tuple(claim["name"] for claim in left)
 
 
 def change_ttl(store: LocalStore, claim_key: str, ttl_seconds: float) -> None:
