@@ -32,7 +32,7 @@ def ids_of_the_dead(
         return []
     ids, guards, waiters = (text.split("\n") for text in texts)
     dead = DeadProcesses(most_looked_at=most_looked_at)
-    gone = {each for each in {*guards, *waiters} if _is_in(dead, each)}
+    gone = {each for each in dict.fromkeys(guards + waiters) if _is_in(dead, each)}
     rows = zip(ids, guards, waiters) if gone else ()
     return sorted(each for each, guard, waiter in rows if guard in gone or waiter in gone)
 
