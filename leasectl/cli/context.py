@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 
 from leasectl.backends.kinds import LOCAL, kind_of
@@ -14,7 +15,7 @@ from leasectl.leases.recovery import recover
 from leasectl.leases.service import Service
 from leasectl.model import Process, Request
 from leasectl.state.directory import State
-from leasectl.system.process import identify
+from leasectl.system.process import identify, process_of_thread
 from leasectl.text.durations import NoTime, parse_duration
 from leasectl.text.naming import slug
 from leasectl.text.printable import printable
@@ -67,6 +68,20 @@ def _user() -> str:
         return slug(pwd.getpwuid(os.geteuid()).pw_name)
     except KeyError:
         return f"uid{os.geteuid()}"  # an arbitrary uid without a passwd entry
+
+
+def given_environment() -> dict[str, str]:
+    """The environment of this process as it was given, for commands that it starts.
+
+    Where no locale is set Python adds an LC_CTYPE for itself (PEP 538), by which a command would
+    count characters where its script counts bytes.
+    """
+    environ = dict(os.environ)
+    if "LC_CTYPE" in environ:
+        with contextlib.suppress(OSError), open("/proc/self/environ", "rb") as file:
+            if not any(each.startswith(b"LC_CTYPE=") for each in file.read().split(b"\0")):
+                del environ["LC_CTYPE"]
+    return environ
 
 
 def settings(url: str | None = None) -> Settings:
@@ -232,6 +247,9 @@ def process_named_by(option_name: str, pid: int) -> Process:
     """
     if pid < 1:
         raise InvalidRequest(f"{option_name} {pid} is no process id; in a script, use $$")
+    whole = process_of_thread(pid)
+    if whole is not None:
+        raise InvalidRequest(f"{option_name} {pid} is a thread of process {whole}; name that")
     try:
         return identify(pid)
     except NotFound:

@@ -53,6 +53,8 @@ def state_directory(directory: str) -> Finding:
 
 
 def _absent(directory: str) -> Finding:
+    if "\n" in directory:
+        return unwritable(f"{directory!r} has a line break in its path", ELSEWHERE)
     parent = os.path.dirname(directory)
     if os.path.isdir(parent) and os.access(parent, os.W_OK | os.X_OK):
         return Finding(OK, f"{directory} is not there yet; the first command makes it")

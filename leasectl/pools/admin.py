@@ -52,7 +52,7 @@ class PoolService:
 
     def listed(self) -> tuple[ShownPool, ...]:
         """All pools as they are shown, but for what the records of the holders tell."""
-        showing = Showing({}, shared=True, clock=self._service.clock)
+        showing = Showing({}, {}, shared=True, clock=self._service.clock)
         return tuple(showing.pool(self._with_what_is_held_back(pool)) for pool in self.show())
 
     def _with_what_is_held_back(self, pool: Pool) -> Pool:
@@ -100,8 +100,9 @@ class PoolService:
         """The same, and the pools that were made for work and that nobody needs."""
         with self._service.pools.looking(pool_type):
             pools, handles = self._seen(pool_type)
+            releases = self._service.handles.timers.of_names()
         url, clock = self._service.backend_url, self._service.clock
-        showing = Showing(handles, shared=kind_of(url).remote, clock=clock)
+        showing = Showing(handles, releases, shared=kind_of(url).remote, clock=clock)
         own, works = _own(pools), [each for each in pools if is_reserved(each.type)]
         in_use = [each for each in works if each.held or each.queue]
         overview = Overview(

@@ -20,7 +20,7 @@ from leasectl.pools.shown import (
 )
 from leasectl.state.handles import renews_itself
 from leasectl.state.rows import is_on_record_elsewhere
-from leasectl.system.clock import Clock
+from leasectl.system.clock import Clock, earliest
 from leasectl.system.process import is_dead, own_pid_namespace
 
 
@@ -30,12 +30,22 @@ class Showing:
     Args:
         handles: Its handles that aren't released, by their claim keys, and those that had what was
             ended by force and is kept for them.
+        releases: When names of theirs are to be released by themselves, by the handles' ids and
+            the names, CLOCK_BOOTTIME.
         shared: Other state directories hold leases in these pools as well.
         clock: Where times come from.
     """
 
-    def __init__(self, handles: Mapping[str, Handle], *, shared: bool, clock: Clock) -> None:
+    def __init__(
+        self,
+        handles: Mapping[str, Handle],
+        releases: Mapping[tuple[str, str], float],
+        *,
+        shared: bool,
+        clock: Clock,
+    ) -> None:
         self._handles = handles
+        self._releases = releases
         self._shared = shared
         self._clock = clock
 
@@ -85,7 +95,7 @@ class Showing:
 
     def _with_record(self, resource: Resource, lease: Lease, handle: Handle) -> ShownLease:
         process = handle.runner or handle.guard
-        due = handle.release_at
+        due = earliest(handle.release_at, self._releases.get((handle.id, resource.name)))
         return ShownLease(
             lease,
             parse_holder(lease.holder_identity),

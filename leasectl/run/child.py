@@ -13,6 +13,7 @@ from functools import partial
 from leasectl.errors import LeaseError
 from leasectl.run.wanted import CONTINUE, FOR_GOOD, KILL, LET_GO
 from leasectl.system.clock import boottime_seconds
+from leasectl.system.process import pidfd_of
 from leasectl.system.signals import SignalDescriptor, ignore_children_as_inherited
 from leasectl.text.printable import printable
 from leasectl.typed.hints import Callable, NoReturn
@@ -60,6 +61,9 @@ class Child:
         stdin: What the command reads from; None for what this process reads from.
         stdout: What the command writes to; None for what this process writes to.
 
+    Raises:
+        LeaseError: The end of a process isn't told here.
+
     Attributes:
         pidfd: Of the child.
         end_fd: Readable when the command has ended.
@@ -106,11 +110,16 @@ class Child:
                 os._exit(126 if started else 0)
         os.close(go_read)
         os.close(failure_write)
-        self.pidfd = self.end_fd = os.pidfd_open(self.pid)
         if ends_with_us:
             os.close(life_read)
             os.close(told_write)
-            self.end_fd = self._told
+        self.pidfd = -1
+        try:
+            self.pidfd = pidfd_of(self.pid)
+        except BaseException:
+            self.abandon()
+            raise
+        self.end_fd = self._told if ends_with_us else self.pidfd
 
     def start(self) -> None:
         self.has_begun = True
@@ -225,6 +234,26 @@ def find_command(name: str, search_path: str) -> str:
         elif os.path.isdir(path) and "/" in name:
             refused = errno.EISDIR
     raise _cannot(name, refused or errno.ENOENT)
+
+
+def become(
+    path: str, argv: Sequence[str], environ: Mapping[str, str], signals: SignalDescriptor
+) -> NoReturn:
+    """Have this process become a command, where the end of none is told.
+
+    Args:
+        path: The file to execute.
+        argv: The command.
+        environ: What it is started with.
+        signals: This process's.
+
+    Raises:
+        CommandNotFound, CannotExecute: It can't.
+    """
+    try:
+        _become(path, argv, environ, signals.mask_before)
+    except OSError as error:
+        raise _cannot(argv[0], error.errno or errno.ENOEXEC) from error
 
 
 def _become(

@@ -16,7 +16,14 @@ from leasectl.leases.properties import property_variables
 from leasectl.leases.request import draw_start_delay
 from leasectl.leases.service import Service
 from leasectl.model import Handle
-from leasectl.run.child import CannotExecute, Child, CommandNotFound, Ending, find_command
+from leasectl.run.child import (
+    CannotExecute,
+    Child,
+    CommandNotFound,
+    Ending,
+    become,
+    find_command,
+)
 from leasectl.run.holder_answers import Ask, start_asking
 from leasectl.run.leased_command import LeasedCommand, give_back
 from leasectl.run.plan import Plan
@@ -138,7 +145,15 @@ class Runner:
 
     def _run_without(self, path: str, attempt: int) -> Ending:
         environ = self._plan.environ_of(attempt)
-        return self._supervisor.supervise(self._fork(path, environ))
+        try:
+            child = self._fork(path, environ)
+        except LeaseError as error:
+            if not self._plan.optional:
+                raise
+            # Whose end can't be told is no child of ours; for its lease it isn't to fail.
+            self._warn(followed_by(error, f"{self._plan.name} takes the place of this run"))
+            become(path, self._plan.command, environ, self._signals)
+        return self._supervisor.supervise(child)
 
     def _does_without(self, error: LeaseError) -> bool:
         """Tell whether the command runs without a lease after that error, and say so."""
@@ -172,9 +187,11 @@ class Runner:
         shell = ("/bin/sh", "-c", self._plan.before_retry)
         child = Child(shell[0], shell, self._plan.environ_of(attempt), self._signals)
         ending = self._supervisor.supervise(child)
+        if self._supervisor.asked_by is not None:
+            self._signals.interrupt(self._supervisor.asked_by)
         if ending.code != 0:
             self._warn(f"--before-retry failed ({ending.describe()}); no further attempt")
-        return ending.code == 0 and not self._supervisor.asked_to_end
+        return ending.code == 0
 
     def _ask(self, environ: dict[str, str]) -> Ask | None:
         """What starts the command that decides whether names can be given back."""

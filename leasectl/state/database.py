@@ -201,8 +201,14 @@ def check_directory(directory: str, *, create: bool) -> None:
         create: Make it, for us alone, when nothing is there.
 
     Raises:
-        StateUnwritable: It is a symbolic link, no folder, somebody else's, or open to others.
+        StateUnwritable: It is a symbolic link, no folder, somebody else's, or open to others; or
+            handles in it would be more than a line.
     """
+    if "\n" in directory:
+        raise StateUnwritable(
+            f"state directory {directory!r} has a line break in its path, which a handle can't "
+            "have; choose another with LEASECTL_STATE_DIR"
+        )
     try:
         found = os.lstat(directory)
     except FileNotFoundError:

@@ -65,6 +65,11 @@ class Timers:
         """All of them, the next one first; names that were armed together are apart."""
         return self._select("")
 
+    def of_names(self) -> dict[tuple[str, str], float]:
+        """When single names are to be released, by the ids of their handles and themselves."""
+        rows = self._state.query("SELECT handle, name, due FROM timer WHERE name <> ?", _ALL)
+        return {(row["handle"], row["name"]): float(row["due"]) for row in rows}
+
     def due(self, now: float) -> list[ReleaseTarget]:
         """What is to be released by now, CLOCK_BOOTTIME in seconds, the earliest first."""
         return [timer.target for timer in self._select("WHERE due <= ?", now)]

@@ -7,11 +7,12 @@ checked together. A zombie is dead: it will never do anything again.
 
 from __future__ import annotations
 
+import errno
 import os
 from collections.abc import Iterator
 from functools import cache, lru_cache
 
-from leasectl.errors import NotFound
+from leasectl.errors import LeaseError, NotFound
 from leasectl.model import Process, parse_process
 from leasectl.typed.hints import Literal
 
@@ -22,15 +23,35 @@ Liveness = Literal["alive", "dead", "unknown"]
 
 @cache
 def boot_id() -> str:
-    """The kernel's id of this boot."""
-    with open("/proc/sys/kernel/random/boot_id", "rb") as file:
-        return file.read().decode("ascii").strip()
+    """The kernel's id of this boot; LeaseError where it doesn't say."""
+    try:
+        with open("/proc/sys/kernel/random/boot_id", "rb") as file:
+            return file.read().decode("ascii").strip()
+    except OSError as error:
+        if error.errno not in (errno.ENOENT, errno.EACCES, errno.EPERM):
+            raise
+        raise LeaseError(
+            f"can't read {error.filename}: {error.strerror}; mount /proc in this container"
+        ) from error
+
+
+# That of the first one; include/linux/proc_ns.h.
+_FIRST_TIME_NAMESPACE = 0xEFFFFFFA
 
 
 @cache
 def own_pid_namespace() -> int:
-    """Inode number of the pid namespace that this process lives in."""
-    return os.stat("/proc/self/ns/pid").st_ino
+    """Inode number of the pid namespace that this process lives in.
+
+    In a time namespace of its own it is another number: start times there are others, so that all
+    who live outside would seem dead.
+    """
+    pids = os.stat("/proc/self/ns/pid").st_ino
+    try:
+        times = os.stat("/proc/self/ns/time").st_ino
+    except OSError:  # a kernel without
+        return pids
+    return pids if times == _FIRST_TIME_NAMESPACE else pids | (times & 0x7FFFFFFF) << 32
 
 
 def identify(pid: int) -> Process:
@@ -46,6 +67,16 @@ def identify(pid: int) -> Process:
     if start is None:
         raise NotFound(f"no process {pid}")
     return Process(boot_id(), own_pid_namespace(), pid, start)
+
+
+def process_of_thread(pid: int) -> int | None:
+    """The id of the process that a thread belongs to, which has an entry in /proc as well."""
+    try:
+        with open(f"/proc/{pid}/status", "rb") as file:
+            found = [int(line[5:]) for line in file if line.startswith(b"Tgid:")]
+    except (OSError, ValueError):
+        return None
+    return found[0] if found and found[0] != pid else None
 
 
 def this_process() -> Process:
@@ -123,12 +154,32 @@ class DeadProcesses:
             os.getpgid(int(pid))
         except PermissionError:  # some security modules keep it to themselves
             return True
-        except (ProcessLookupError, OverflowError):
+        except (ProcessLookupError, OverflowError, ValueError):
             self._absent += 1
             if self._absent == _MANY_DEAD:
                 self._pids = frozenset(os.listdir("/proc"))
             return False
         return True
+
+
+def pidfd_of(pid: int) -> int:
+    """Open a descriptor that becomes readable when the process ends that has a pid.
+
+    Raises:
+        LeaseError: This kernel, or what guards it, has no such descriptors.
+        OSError: There is no such process, or no descriptor left.
+    """
+    try:
+        return os.pidfd_open(pid)
+    except AttributeError as error:
+        raise LeaseError("this Python has no pidfd_open; use another") from error
+    except OSError as error:
+        if error.errno not in (errno.ENOSYS, errno.EPERM):
+            raise
+        raise LeaseError(
+            f"pidfd_open(2) doesn't work here: {error.strerror}; it needs Linux 5.3 or later, "
+            "and a seccomp profile that allows it"
+        ) from error
 
 
 def open_pidfd(process: Process) -> int | None:
@@ -139,13 +190,18 @@ def open_pidfd(process: Process) -> int | None:
 
     Returns:
         The descriptor, which the caller closes; None when the process is dead or unknown.
+
+    Raises:
+        LeaseError, OSError: As `pidfd_of`.
     """
     if _where(process) is not None:
         return None
     try:
-        pidfd = os.pidfd_open(process.pid)
-    except ProcessLookupError:
-        return None
+        pidfd = pidfd_of(process.pid)
+    except OSError as error:
+        if error.errno in (errno.ESRCH, errno.ENOENT, errno.EINVAL):  # by now a thread's, perhaps
+            return None
+        raise
     try:
         is_it = _start_time(process.pid) == process.start_time
     except BaseException:

@@ -7,6 +7,7 @@ import os
 from collections import Counter
 from collections.abc import Iterable
 
+from leasectl.errors import LeaseError
 from leasectl.model import Process
 from leasectl.system.poll import ReadableSet
 from leasectl.system.process import liveness, open_pidfd
@@ -84,7 +85,7 @@ class ProcessEnds:
     def _begin(self, process: Process) -> None:
         pidfd = None
         if len(self._pidfds) < self._most:
-            with contextlib.suppress(OSError):  # no room after all
+            with contextlib.suppress(OSError, LeaseError):  # no room after all, or none anywhere
                 pidfd = open_pidfd(process)
         if pidfd is not None and self._add(process, pidfd):
             return

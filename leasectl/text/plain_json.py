@@ -66,7 +66,9 @@ class Reader:
         begin = 0 if text[:1] not in _SPACE else len(text) - len(text.lstrip(_SPACE))
         try:
             value, end = self._read(text, begin)
-        except StopIteration:
+        except (StopIteration, SystemError):
+            # The second of Python 3.10 and 3.11, which want to raise an error of `json.decoder`
+            # and find that nobody has loaded it.
             end = -1
         if end != len(text) and (end < 0 or text[end:].strip(_SPACE)):
             import json

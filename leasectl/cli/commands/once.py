@@ -8,7 +8,7 @@ import click
 
 from leasectl.cli import options
 from leasectl.cli.command import Command, new_command
-from leasectl.cli.context import check_request, open_service
+from leasectl.cli.context import check_request, given_environment, open_service
 from leasectl.cli.described import ATTEMPTS, ENDING, OUTPUT, WHAT, option
 from leasectl.cli.input_file import read_bytes
 from leasectl.cli.shown.output import emit_bytes, note
@@ -241,7 +241,7 @@ def command(
         ttl_seconds=ttl_seconds,
         verify=verify,
         result_file=result_file,
-        environ=dict(os.environ),
+        environ=given_environment(),
     )
     _check(asked)
     check_request(asked.request, wait_seconds, backend)

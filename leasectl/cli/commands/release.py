@@ -16,7 +16,7 @@ from leasectl.leases.targets import Listed, Targets
 from leasectl.model import ReleaseTarget
 from leasectl.text.durations import DurationRange, parse_duration_range
 from leasectl.text.wording import followed_by
-from leasectl.typed.hints import TYPE_CHECKING, Literal
+from leasectl.typed.hints import TYPE_CHECKING, Callable, Literal
 
 if TYPE_CHECKING:
     import click
@@ -166,8 +166,7 @@ def command(
             tell(f"will be released {when_due(delay)}, unless it is asked for again")
         targets = []
     elif delay:
-        tell(f"waiting to release {when_due(delay)}; --detach leaves that to the keeper")
-        _wait(delay)
+        _wait(delay, tell)
     _release(service, targets, absent, as_json=as_json)
     unlist_stale(service, listed.stale)
     if listed.foreign:
@@ -187,10 +186,12 @@ def _tell_person(text: str) -> None:
         note(text)
 
 
-def _wait(seconds: float) -> None:
-    """Sleep; a signal ends this process with nothing released."""
+def _wait(seconds: float, tell: Callable[[str], None]) -> None:
+    """Say so, and sleep; a signal ends this process with nothing released."""
+    # First, as Python may lose an interrupt that comes while it imports.
     from leasectl.cli.shown.waiting import pause
 
+    tell(f"waiting to release {when_due(seconds)}; --detach leaves that to the keeper")
     pause(seconds, ())
 
 

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-import os
-
 import click
 
 from leasectl.cli import options
 from leasectl.cli.command import Command, new_command
-from leasectl.cli.context import check_request, may_do_without, open_service
+from leasectl.cli.context import (
+    check_request,
+    given_environment,
+    may_do_without,
+    open_service,
+)
 from leasectl.cli.described import ATTEMPTS, ENDING, option
 from leasectl.cli.shown.waiting import reported, sleep_jitter, warn_of_endless_wait
 from leasectl.errors import InvalidRequest, NoLease
@@ -189,7 +192,7 @@ def command(
         on_lost=on_lost,
         start_jitter_seconds=start_jitter_seconds,
         optional=may_do_without(backend, optional=optional),
-        environ=dict(os.environ),
+        environ=given_environment(),
     )
     try:
         opened: list[Service] = []

@@ -11,7 +11,7 @@ from leasectl.errors import LeaseError
 from leasectl.leases.announce import announce, take_back
 from leasectl.leases.service import Service
 from leasectl.model import Handle
-from leasectl.system.clock import boottime_seconds, rfc3339
+from leasectl.system.clock import boottime_seconds, earliest, rfc3339
 from leasectl.system.signals import SignalTrap
 from leasectl.text.wording import followed_by
 from leasectl.typed.hints import TYPE_CHECKING, Literal
@@ -113,8 +113,13 @@ def print_handle_json(service: Service, handle: Handle) -> None:
 
     in_use = Uses(service.state).in_use(handle)
     properties = _properties(service, handle)
-    left = None if handle.release_at is None else handle.release_at - boottime_seconds()
-    release_at = None if left is None else rfc3339(time.time() + left)
+    releases = service.handles.timers.of_names()
+    booted_at = time.time() - boottime_seconds()
+
+    def when(due: float | None) -> str | None:
+        return None if due is None else rfc3339(booted_at + due)
+
+    release_at = when(handle.release_at)
     guard_pid = handle.guard.pid if handle.guard else None
     emit_json(
         {
@@ -136,6 +141,9 @@ def print_handle_json(service: Service, handle: Handle) -> None:
                     "name": lease.name,
                     **lease_spec(lease),
                     "guard_pid": guard_pid,
+                    "release_at": when(
+                        earliest(handle.release_at, releases.get((handle.id, lease.name)))
+                    ),
                     "labels": dict(lease.labels),
                     "properties": None if properties is None else dict(properties[lease.name]),
                     "in_use": lease.name in in_use,

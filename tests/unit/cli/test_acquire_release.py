@@ -143,7 +143,8 @@ class TestCat:
         (lease,) = said.pop("leases")
         assert said["release_time"] == said["release_at"]
         del said["release_time"]
-        assert re.fullmatch(RFC3339, said.pop("release_at"))
+        release_at = said.pop("release_at")
+        assert re.fullmatch(RFC3339, release_at)
         assert said == {
             "handle": handle,
             "backend": "local:",
@@ -168,6 +169,7 @@ class TestCat:
             "grant": 1,
             "ticket": 1,
             "guard_pid": os.getpid(),
+            "release_at": release_at,
             "labels": {"pr": "7"},
             "properties": {},
             "in_use": False,
@@ -175,6 +177,16 @@ class TestCat:
         cli.ok("use", handle, "--name", "T--00")
         (lease,) = json.loads(cli.ok("cat", handle, "--json"))["leases"]
         assert lease["in_use"]
+
+    def test_a_name_that_is_released_sooner_is_told_of(self, cli: Cli) -> None:
+        handle = cli("acquire", "-t", "T", "-c", "2", "--release-after", "1h").handle
+        cli.ok("release", "--names", "T--01", "--delay", "5m", "--detach")
+        leases = json.loads(cli.ok("cat", handle, "--json"))["leases"]
+        (pool,) = json.loads(cli.ok("status", "--json"))["pools"]
+        held = [each for each in pool["resources"] if each["state"] == "held"]
+        for first, second in (leases, held):
+            assert first["release_at"] > second["release_at"]
+        assert "in 4m59s (release)" in cli.ok("status", "-t", "T")
 
     def test_of_a_copy_shows_its_names(self, cli: Cli, tmp_path: Path) -> None:
         copy = tmp_path / "copy"

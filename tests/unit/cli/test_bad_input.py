@@ -7,6 +7,7 @@ import os
 import shlex
 import sqlite3
 import sys
+import threading
 from pathlib import Path
 from typing import Callable
 
@@ -169,6 +170,15 @@ class TestOptions:
     )
     def test_an_option_that_can_not_be_meant(self, cli: Cli, args: list[str]) -> None:
         assert_changes_nothing(cli, ["acquire", "-t", POOL, *args], USAGE)
+
+    def test_a_guard_that_is_a_thread(self, cli: Cli) -> None:
+        go_on = threading.Event()
+        thread = threading.Thread(target=go_on.wait)
+        thread.start()
+        args = ["acquire", "-t", POOL, "--guard-pid", str(thread.native_id)]
+        assert_changes_nothing(cli, args, USAGE, f"is a thread of process {os.getpid()}")
+        go_on.set()
+        thread.join()
 
     @pytest.mark.parametrize(
         ("args", "meant"),

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import os
 import re
 import socket
 from pathlib import Path
@@ -24,6 +26,13 @@ WRONG: dict[str, tuple[str, ...]] = {
     "no type": ("--type", "a/b"),
 }
 PATIENT = ("-w", "1h")
+# What Python runs before anything else.
+NO_PIDFDS = """
+import os
+def refuse(pid, flags=0):
+    raise OSError({0}, os.strerror({0}))
+os.pidfd_open = refuse
+"""
 
 
 @pytest.fixture
@@ -122,6 +131,28 @@ class TestWhatIsAnsweredAfterThat:
         finished = cli("acquire", "T", "--optional", "-w", "2s", "--backend", backend)
         said = ": Connection refused; is the server there? Going on without a lease"
         assert (finished.code, said in finished.err) == (0, True), finished
+
+    @pytest.mark.parametrize("number", [errno.EPERM, errno.ENOSYS])
+    def test_the_end_of_a_process_is_not_told(self, cli: Cli, tmp_path: Path, number: int) -> None:
+        cli.pool("T")
+        (tmp_path / "sitecustomize.py").write_text(NO_PIDFDS.format(number))
+        why = "pidfd_open(2) doesn't work here"
+        plain = [*cli.command("run", "T", "-q"), "--", "echo", "ran"]
+        optional = [
+            *cli.command("run", "T", "-q", "--optional"),
+            "--",
+            "sh",
+            "-c",
+            "echo ran; exit 3",
+        ]
+        for argv, code, out in ((plain, 1, ""), (optional, 3, "ran\n")):
+            finished = cli.spawn(argv, PYTHONPATH=str(tmp_path)).finish()
+            assert (finished.code, finished.out, why in finished.err) == (code, out, True)
+        guarded = ["acquire", "T", "--guard-pid", str(os.getpid())]
+        for more, code in (((), 1), (("--optional", "-w", "5"), 0)):
+            finished = cli.spawn(cli.command(*guarded, *more), PYTHONPATH=str(tmp_path)).finish()
+            assert (finished.code, finished.out, why in finished.err) == (code, "", True)
+        assert cli.held() == {}
 
     def test_the_lease_proxy_refuses(self, cli: Cli, fault_proxy: StartFaultProxy) -> None:
         proxy = fault_proxy("T=1", faults=("400 path=acquire",))

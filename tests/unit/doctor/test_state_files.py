@@ -44,6 +44,10 @@ class TestTheDirectory:
         assert report["database"]["status"] == "ok"
         assert stat.S_IMODE(cli.state_dir.stat().st_mode) == 0o700
 
+    def test_a_path_of_two_lines_will_not_do(self, cli: Cli) -> None:
+        report = doctor(cli, LEASECTL_STATE_DIR=f"{cli.cwd}/a\nb")
+        assert (report.code, report["state directory"]["status"]) == (UNWRITABLE, "fail")
+
     def test_a_symbolic_link_is_left_alone(self, cli: Cli, tmp_path: Path) -> None:
         (tmp_path / "real").mkdir(mode=0o777)
         cli.state_dir.symlink_to(tmp_path / "real")

@@ -312,6 +312,31 @@ def test_no_attempt_follows_a_before_retry_that_fails(cli: Cli, pool: str) -> No
     assert len(script.said) == 1
 
 
+@pytest.mark.parametrize("code", [0, 7])
+def test_a_signal_between_two_attempts_ends_run_by_it(cli: Cli, pool: str, code: int) -> None:
+    """Not as the attempt before ended, by which a loop around it would go on."""
+    script = attempts(cli, 4, 0)
+    before = f"trap 'exit {code}' TERM; : >{cli.cwd}/between; while :; do sleep 0.02; done"
+    options = ("--attempts", "5", "--retry-on", "4", "--before-retry", before)
+    run = cli.start("run", "-t", pool, *options, "--", str(script.path))
+    eventually((cli.cwd / "between").exists)
+    run.signal(signal.SIGTERM)
+    assert run.finish().code == -signal.SIGTERM
+    assert len(script.said) == 1
+
+
+@pytest.mark.parametrize("command", ["run T", "once work"])
+def test_a_command_has_the_locale_of_its_script(cli: Cli, pool: str, command: str) -> None:
+    """Python takes one for itself where there is none."""
+    unset = {"LANG": None, "LC_ALL": None, "LC_CTYPE": None}
+    argv = [*cli.command(*command.split(), "-q"), "--", "sh", "-c", "echo ${LC_CTYPE-none}"]
+    assert cli.spawn(argv, **unset).finish().out == "none\n"
+    if command.startswith("once"):
+        cli.ok("once", "--forget", "work")
+    given = cli.spawn([*argv[:-1], "echo $LC_CTYPE"], **{**unset, "LC_CTYPE": "C.UTF-8"}).finish()
+    assert given.out == "C.UTF-8\n"
+
+
 @pytest.mark.parametrize("signum", [signal.SIGTERM, signal.SIGINT])
 def test_no_attempt_follows_a_signal(cli: Cli, pool: str, signum: signal.Signals) -> None:
     script = Script(cli.cwd, "trap 'exit 4' TERM INT\nsay begin\nwhile :; do sleep 0.05; done")

@@ -585,6 +585,11 @@ class TestTheDirectory:
             State.open(str(state_dir))
         assert list(state_dir.iterdir()) == []
 
+    def test_a_path_of_two_lines_is_refused(self, tmp_path: Path) -> None:
+        with pytest.raises(StateUnwritable, match="line break"):
+            State.open(str(tmp_path / "a\nb"))
+        assert list(tmp_path.iterdir()) == []
+
     def test_a_symbolic_link_is_refused(self, state_dir: Path, tmp_path: Path) -> None:
         (tmp_path / "real").mkdir(mode=0o700)
         state_dir.symlink_to(tmp_path / "real")

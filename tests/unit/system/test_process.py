@@ -19,9 +19,11 @@ from leasectl.model import Process, parse_process
 from leasectl.system import process as module
 from leasectl.system.process import (
     DeadProcesses,
+    boot_id,
     identify,
     liveness,
     open_pidfd,
+    own_pid_namespace,
     this_process,
 )
 from tests.kit.support import eventually
@@ -246,6 +248,30 @@ def test_a_pid_that_nothing_may_be_asked_of_is_there(
     named = this_process()
     monkeypatch.setattr(os, "getpgid", refuse)
     assert (named.encode() in DeadProcesses()) == (error is not PermissionError)
+
+
+def test_whoever_has_other_clocks_is_told_apart(tmp_path: Path) -> None:
+    """There the start times of processes are others, so all would seem dead."""
+    asked = (
+        "from leasectl.system.process import *; print(own_pid_namespace(), this_process().encode())"
+    )
+    shifted = ["unshare", "--time", "--boottime", "5000", sys.executable, "-c", asked]
+    try:
+        done = subprocess.run(shifted, capture_output=True, text=True, cwd=tmp_path)
+    except FileNotFoundError:
+        pytest.skip("no unshare here")
+    if done.returncode != 0:
+        pytest.skip(f"no time namespaces here: {done.stderr}")
+    namespace, _, process = done.stdout.strip().partition(" ")
+    assert int(namespace) != own_pid_namespace()
+    assert int(namespace) < 1 << 63  # SQLite's numbers
+    assert liveness(parse_process(process)) == "unknown"
+
+
+@pytest.mark.parametrize("pid", ["abc", "", "x:y", "9" * 40])
+def test_a_pid_that_is_none_is_nobodys(pid: str) -> None:
+    process = f"{boot_id()}:{own_pid_namespace()}:{pid}:1"
+    assert process in DeadProcesses()
 
 
 def test_what_no_record_has_is_no_process() -> None:

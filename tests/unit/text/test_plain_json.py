@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from typing import Any, Callable
 
 import pytest
@@ -73,3 +75,26 @@ def test_what_holds_itself_is_not_written() -> None:
     value: list[Any] = []
     value.append(value)
     assert outcome(plain_json.dumps, value) == outcome(json.dumps, value)
+
+
+NO_JSON = (
+    *("{bad", '{"a"', '{"a" 1}', '{"a": ', '{"a": 1', '{"a": 1, ', '{"a": 1 "b": 2}', '{"a": 1, b'),
+    *('"a', '"\\', '"\\x"', '"\\u12"', '"\n"', "[1", "[1,", "[1 2]", "[", "tru", "-", "x", "{}}"),
+)
+
+
+def test_what_is_no_json_is_refused_as_well_where_nobody_has_loaded_json() -> None:
+    """As in a command: tests have loaded it."""
+    script = """
+import sys
+from leasectl.text import plain_json
+for text in sys.argv[1:]:
+    for name in [name for name in sys.modules if name.partition(".")[0] == "json"]:
+        del sys.modules[name]
+    try:
+        print("read", text, plain_json.loads(text))
+    except ValueError as error:
+        print(type(error).__name__)
+"""
+    done = subprocess.run([sys.executable, "-c", script, *NO_JSON], capture_output=True, text=True)
+    assert (done.stdout, done.stderr) == ("JSONDecodeError\n" * len(NO_JSON), "")
