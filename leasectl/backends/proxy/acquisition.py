@@ -89,6 +89,7 @@ class Acquisition:
         wait = patience.wait_seconds
         self._deadline = None if wait is None else self._start + wait
         self._next_report = self._start + FIRST_REPORT_SECONDS
+        self._is_there = False  # or was: it has answered, or taken a request
         self._failing_since: float | None = None
         self._failure: Exception | None = None
         self._got: set[str] = set()
@@ -184,22 +185,29 @@ class Acquisition:
         sleep_through(self.pause(seconds), interrupts=self._patience.interrupts, now=now)
 
     def _room(self, until: float | None) -> float:
-        """How long it may pause; negative where there is no time for another try."""
+        """How long it may pause; negative where there is no time for another try.
+
+        Who has never been reached may be no server at all, and isn't waited for until a deadline.
+        """
         now = self._clock.elapsed()
-        if until is None:
+        if until is None or not self._is_there:
             since = now if self._failing_since is None else self._failing_since
-            until = since + CONNECT_SECONDS
+            given_up = since + CONNECT_SECONDS
+            until = given_up if until is None else min(until, given_up)
         return until - _LAST_TRY_SECONDS - now
 
     def _try(self, until: float | None) -> str:
         try:
-            return self._ask_until_answered(until)
+            name = self._ask_until_answered(until)
         except (NotSent, Refused) as error:
+            self._is_there = self._is_there or isinstance(error, Refused)
             if self._failing_since is None:
                 # Not sooner: a server that goes while it lets us wait may be restarted.
                 self._failing_since = self._clock.elapsed()
             self._failure = error
             raise
+        self._is_there = True
+        return name
 
     def _note_failure(self, failures: int, error: Exception) -> None:
         if failures == 1 and self._patience.report:
@@ -222,6 +230,7 @@ class Acquisition:
                 )
                 return self._name_in(answer)
             except Loss as loss:
+                self._is_there = True
                 self._note_loss(loss)
                 self._rest(_AFTER_LOSS_SECONDS[self._losses - 1], until)
 

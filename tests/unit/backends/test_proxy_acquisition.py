@@ -373,37 +373,65 @@ class TestAServerThatIsAway:
         acquisition.take()
         assert acquisition.warnings == []
 
-    def test_is_given_up_after_ten_seconds(self, chance: Callable[[float], None]) -> None:
+    @pytest.mark.parametrize("wait", [None, 7200.0])
+    def test_is_given_up_after_ten_seconds_where_it_never_was_there(
+        self, chance: Callable[[float], None], wait: float | None
+    ) -> None:
         chance(0)
-        acquisition = Try(Proxy(*[NotSent("refused")] * 100))
+        acquisition = Try(Proxy(*[NotSent("refused")] * 100), wait=wait)
         with pytest.raises(NotSent):
             acquisition.take()
         assert acquisition.pauses == pytest.approx([0.2, 0.4, 0.8, 1.6, 3.2, 3.6])  # to 9.8
+
+    def test_is_given_up_at_a_deadline_that_comes_first(
+        self, chance: Callable[[float], None]
+    ) -> None:
+        chance(0)
+        acquisition = Try(Proxy(*[NotSent("refused")] * 100), wait=5)
+        with pytest.raises(NotSent):
+            acquisition.take()
+        assert sum(acquisition.pauses) == pytest.approx(4.8)
 
     def test_with_a_deadline_pauses_are_five_seconds_at_last(
         self, chance: Callable[[float], None]
     ) -> None:
         chance(0)
-        acquisition = Try(Proxy(*[NotSent("refused")] * 100), wait=60)
+        acquisition = Try(Proxy(Refused("busy"), *[NotSent("refused")] * 100), wait=60)
         with pytest.raises(NotSent):
             acquisition.take()
         assert acquisition.pauses == pytest.approx(
             [0.2, 0.4, 0.8, 1.6, 3.2] + [5.0] * 10 + [3.6]  # to 59.8
         )
 
+    @pytest.mark.parametrize("first", [Refused("busy"), Loss("reset"), grant("T--00")])
+    def test_is_outlasted_for_as_long_as_the_deadline_once_it_was_there(
+        self, chance: Callable[[float], None], first: object
+    ) -> None:
+        chance(0)
+        proxy = Proxy(first, *[NotSent("refused")] * 10, grant("T--01"), grant("T--02"))
+        acquisition = Try(proxy, count=2, wait=7200)
+        assert len(acquisition.take()) == 2
+        assert sum(acquisition.pauses) > 30
+
     @pytest.mark.parametrize(("wait", "seconds"), [(None, 10.0), (60.0, 60.0)])
     def test_is_given_up_at_that_very_moment(
         self, chance: Callable[[float], None], wait: float | None, seconds: float
     ) -> None:
-        def fails_after(passed: float) -> Callable[[object], Exception]:
+        def fails_after(passed: float, error: Exception) -> Callable[[object], Exception]:
             def fails(_: object) -> Exception:
                 proxy.time.advance(passed)
-                return NotSent("refused")
+                return error
 
             return fails
 
         chance(1)
-        proxy = Proxy(fails_after(0), fails_after(seconds - 1), fails_after(1), fails_after(1))
+        refused = NotSent("refused")
+        proxy = Proxy(
+            fails_after(0, Refused("busy")),
+            fails_after(seconds - 1, refused),
+            fails_after(1, refused),
+            fails_after(1, refused),
+        )
         with pytest.raises(NotSent):
             Try(proxy, wait=wait).take()
         assert proxy.time.clock.elapsed() == 1000.0 + seconds
