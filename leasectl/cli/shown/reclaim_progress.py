@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Generator
 from math import ceil
 
-from leasectl.cli.shown.output import note
 from leasectl.cli.shown.waiting import LiveLine, interrupts
 from leasectl.reclaim.taking_back import Progress
 from leasectl.system.clock import boottime_seconds, earliest
@@ -90,10 +89,7 @@ class ReclaimProgress:
         if self._progress is None:
             return
         text = f'reclaim from "{self._pool_type}": {self._said_of(self._progress)}'
-        if self.line.is_live:
-            self.line.draw(lambda width: shorten(text, width, cut="end"))
-        else:
-            note(text)
+        self.line.say(text, lambda width: shorten(text, width, cut="end"))
 
     def _said_of(self, progress: Progress) -> str:
         missing = f"{counted(progress.missing, 'lease')} to come back"

@@ -84,20 +84,47 @@ def _say_nothing(handle: Handle, start_delay_seconds: float) -> None:
 
 
 class LiveLine:
-    """The last line of a terminal, drawn anew each time; there is none elsewhere.
+    """The last line of a terminal, drawn anew each time; elsewhere a line more each time.
+
+    In the background of a terminal the last line is the prompt's, or another command's: there it is
+    a line more, as seldom as in a log.
 
     Attributes:
-        is_live: There is one.
-        seconds: How often to say how things are: where there is none, each time is a line more.
+        is_live: It is drawn anew.
+        seconds: How often to say how things are.
     """
 
     def __init__(self) -> None:
         self.is_live = sys.stderr.isatty() and _obeys_escapes()
         self.seconds = TERMINAL_REPORT_SECONDS if self.is_live else LOG_REPORT_SECONDS
         self._is_shown = False
+        self._said_at: float | None = None
 
-    def draw(self, fitted: Callable[[int], str]) -> None:
-        """Have the line be what fits into so many columns."""
+    def say(self, text: str, fitted: Callable[[int], str]) -> None:
+        """Say how things are.
+
+        Args:
+            text: All that there is to say.
+            fitted: What of it fits into so many columns.
+        """
+        if _is_in_background():
+            self._is_shown = False
+            if self._is_due() and not _stops_writers():
+                self._said_at = boottime_seconds()
+                note(text)
+        elif self.is_live:
+            self._said_at = boottime_seconds()
+            self._draw(fitted)
+        else:
+            note(text)
+
+    def _is_due(self) -> bool:
+        """Whether a line more is; where it isn't drawn anew, each time that something is said."""
+        if self._said_at is None or not self.is_live:
+            return True
+        return boottime_seconds() >= self._said_at + LOG_REPORT_SECONDS
+
+    def _draw(self, fitted: Callable[[int], str]) -> None:
         with contextlib.suppress(OSError):  # the terminal is gone
             columns = os.get_terminal_size(2).columns or 80
             self._is_shown = draw(fitted(max(20, columns - 1)))
@@ -105,7 +132,8 @@ class LiveLine:
     def clear(self) -> None:
         """Take it away."""
         if self._is_shown:
-            draw("")
+            if not _is_in_background():
+                draw("")
             self._is_shown = False
 
     def warn(self, text: str) -> None:
@@ -160,13 +188,14 @@ class _Reporter:
         if self._since is None:
             self._since = boottime_seconds() - progress.waited_seconds
         parts = self._facts().tell(progress)
-        if not self.line.is_live:
-            note(", ".join(each.text for each in parts))
-            return
-        from leasectl.cli.shown.waiting_line import fit_line
-
         types, turn = either(self._request.types), int(progress.waited_seconds / _TURN_SECONDS)
-        self.line.draw(lambda width: fit_line(parts, types, width, turn=turn))
+
+        def fitted(width: int) -> str:
+            from leasectl.cli.shown.waiting_line import fit_line
+
+            return fit_line(parts, types, width, turn=turn)
+
+        self.line.say(", ".join(each.text for each in parts), fitted)
 
 
 def _obeys_escapes() -> bool:
@@ -193,20 +222,32 @@ def warn_of_endless_wait(wait_seconds: float | None, *, quiet: bool) -> None:
 
 
 def draw(line: str) -> bool:
-    """Draw the terminal's last line anew, if that is ours; return whether it was.
-
-    In the background it is the prompt's, or another command's. A terminal that we aren't controlled
-    by has no foreground.
-    """
-    with contextlib.suppress(OSError):
-        if os.tcgetpgrp(2) != os.getpgrp():
-            return False
+    """Draw the terminal's last line anew; return whether it was."""
     if not is_writable(2, 0):  # it was stopped by Ctrl-S
         return False
     with contextlib.suppress(OSError):
         sys.stderr.write(f"\r\x1b[K{line}")
         sys.stderr.flush()
     return True
+
+
+def _is_in_background() -> bool:
+    """Tell whether stderr is our terminal, and another has it now.
+
+    A terminal that we aren't controlled by has no foreground.
+    """
+    with contextlib.suppress(OSError):
+        return os.tcgetpgrp(2) != os.getpgrp()
+    return False
+
+
+def _stops_writers() -> bool:
+    """Tell whether the terminal stops who writes there from its background: stty tostop."""
+    import termios
+
+    with contextlib.suppress(termios.error):
+        return bool(termios.tcgetattr(2)[3] & termios.TOSTOP)
+    return False
 
 
 def interrupts(trap: SignalTrap, guard: Process | None) -> list[Interrupt]:

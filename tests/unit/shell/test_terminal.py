@@ -92,6 +92,9 @@ class Prompt:
         with self._cli.service() as service:
             release(service, whole(self._held))
 
+    def somebody_waits(self) -> bool:
+        return bool(self._cli.waiting())
+
     def nothing_is_left(self) -> bool:
         """Nobody waits, and nobody takes what becomes free."""
         eventually(lambda: not self._cli.waiting(), what="nobody waits")
@@ -175,6 +178,35 @@ def test_a_command_is_stopped_and_goes_on_without_drawing_over_the_prompt(
     prompt.wait_in("fg")
     assert prompt.press(CTRL_C) == "130"
     assert prompt.nothing_is_left()
+
+
+@pytest.mark.parametrize("line", [ACQUIRE, RUN])
+def test_a_command_in_the_background_says_a_line_as_in_a_log_and_draws_in_the_foreground(
+    prompt: Prompt, line: str
+) -> None:
+    prompt.enter(f"{line} </dev/null &")
+    prompt.see(f"leasectl: {WAITS}, 1/1 held, waited ")
+    after = prompt.output("sleep 1.2")
+    assert WAITS not in after and "\x1b[K" not in after, "drawn once a second in the foreground"
+    prompt.type(b"fg\n")
+    prompt.see(rf"\r\x1b\[K{WAITS}")
+    assert prompt.press(CTRL_C) == "130"
+    assert prompt.nothing_is_left()
+
+
+@pytest.mark.parametrize("line", [ACQUIRE, RUN])
+@pytest.mark.parametrize("term", ["xterm", "dumb"])
+def test_a_command_in_the_background_is_not_stopped_for_its_line(
+    prompt: Prompt, line: str, term: str
+) -> None:
+    prompt.enter("stty tostop")
+    prompt.enter(f"TERM={term} {line} </dev/null &")
+    eventually(prompt.somebody_waits)
+    assert WAITS not in prompt.output("sleep 1.2")
+    assert "Running" in prompt.output("jobs")
+    prompt.free()
+    prompt.output("fg")
+    assert not prompt.somebody_waits()
 
 
 @pytest.mark.parametrize("line", [IN_A_FUNCTION, IN_A_SUBSHELL, ACQUIRE, RUN])
