@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
 
 from leasectl.cli import options
 from leasectl.cli.context import open_service
@@ -15,7 +16,7 @@ from leasectl.leases.service import Service
 from leasectl.leases.targets import Listed, Targets
 from leasectl.model import ReleaseTarget
 from leasectl.text.durations import DurationRange, parse_duration_range
-from leasectl.text.wording import followed_by
+from leasectl.text.wording import followed_by, listed
 from leasectl.typed.hints import TYPE_CHECKING, Callable, Literal
 
 if TYPE_CHECKING:
@@ -141,15 +142,15 @@ def command(
         release_and_tell(names, reason or "", backend, as_json=as_json)
         return
     service = open_service(backend, for_handles=True)
-    listed = Listed([], [], [], [])
+    in_scope = Listed([], [], [], [])
     absent: LeaseError | None = None
     if handles:
         targets, absent = _of_handles(service, handles)
     elif lists_of_names:
         targets = Targets(service).of_names(names, only_here=backend is not None)
     elif scope is not None:
-        listed = Targets(service).of_scope_test()
-        targets = listed.targets
+        in_scope = Targets(service).of_scope_test()
+        targets = in_scope.targets
     else:
         targets = Targets(service).of_everything()
     between = options.drawn_between(delay_range)
@@ -162,28 +163,39 @@ def command(
     if detach:
         from leasectl.leases.delay import arm
 
-        if sum([arm(service, target, delay, between=between) for target in targets]):
-            tell(f"will be released {when_due(delay)}, unless it is asked for again")
+        armed = [each for each in targets if arm(service, each, delay, between=between)]
+        if armed:
+            what = _named(service, armed)
+            tell(f"{what} will be released {when_due(delay)}, unless that is asked for again")
         targets = []
     elif delay:
         _wait(delay, tell)
     _release(service, targets, absent, as_json=as_json)
-    unlist_stale(service, listed.stale)
-    if listed.foreign:
+    unlist_stale(service, in_scope.stale)
+    if in_scope.foreign:
         note(
-            f"{', '.join(listed.foreign)}: not released, as somebody else holds that by now; "
+            f"{', '.join(in_scope.foreign)}: not released, as somebody else holds that by now; "
             "no longer listed in SHARED_DIR"
         )
-    if listed.unknown:
+    if in_scope.unknown:
         from leasectl.leases.adoption import unknown_here
 
-        raise unknown_here(service, listed.unknown)
+        raise unknown_here(service, in_scope.unknown)
 
 
 def _tell_person(text: str) -> None:
     """Tell whoever sits at a terminal; scripts have asked for it and know."""
     if sys.stderr.isatty():
         note(text)
+
+
+def _named(service: Service, targets: Sequence[ReleaseTarget]) -> str:
+    """What targets mean, for people: names, or the handle where it has none yet."""
+    named: list[str] = []
+    for target in targets:
+        handle = service.current(target)
+        named += target.names or (() if handle is None else handle.names) or (target.handle_id,)
+    return listed(named)
 
 
 def _wait(seconds: float, tell: Callable[[str], None]) -> None:

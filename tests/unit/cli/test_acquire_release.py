@@ -661,7 +661,7 @@ def test_at_a_terminal_a_delayed_release_says_when_it_comes(cli: Cli) -> None:
     with terminal(
         cli.command("release", handle, "--delay", "2h", "--detach"), cli.env, cli.cwd
     ) as t:
-        t.until(r"will be released in 2h, at [0-9:]+ UTC")
+        t.until(r"leasectl: T--00 will be released in 2h, at [0-9:]+ UTC")
         assert t.ending() == 0
     with terminal(cli.command("release", handle, "--delay", "1h"), cli.env, cli.cwd) as t:
         t.until(r"waiting to release in 1h, at [0-9:]+ UTC; --detach leaves that to the keeper")

@@ -8,6 +8,7 @@ import signal
 
 import pytest
 
+from leasectl.model import Request
 from leasectl.system.clock import boottime_seconds
 from tests.kit.support import Cli, Started, eventually
 
@@ -146,7 +147,7 @@ class TestRangeOfDelays:
         handle = cli("acquire", "T").handle
         armed = cli("release", handle, "--delay", "18m-22m", "--detach")
         assert (armed.code, armed.out, armed.err.count("\n")) == (0, "", 1)
-        told = re.search(r"will be released in (\d+)m(?:(\d+)s)?, at [0-9:]+ UTC", armed.err)
+        told = re.search(r"T--00 will be released in (\d+)m(?:(\d+)s)?, at [0-9:]+ UTC", armed.err)
         assert told
         (first,) = due(cli)
         left = first - boottime_seconds()
@@ -161,6 +162,14 @@ class TestRangeOfDelays:
         assert now.out == "T--01\n"
         again = cli("release", "--delay", "18m-22m", "--detach", handle)
         assert (again.code, again.err) == (0, "")  # there is nothing left to release
+
+    def test_of_a_handle_that_has_no_names_yet_its_own_is_said(self, cli: Cli) -> None:
+        cli.hold(Request("T", 2))
+        cli.start("acquire", "T")
+        eventually(cli.waiting)
+        (waits,) = cli.waiting()
+        armed = cli("release", waits, "--delay", "18m-22m", "--detach")
+        assert f"leasectl: {waits} will be released in " in armed.err
 
     def test_a_later_delay_takes_its_place(self, cli: Cli) -> None:
         handle = cli("acquire", "T", "--release-after", "18m-22m").handle
