@@ -226,9 +226,18 @@ def namespace_ending(site: Site) -> Finished:
 
 
 def namespace_gone(site: Site) -> Finished:
-    site.namespace.account.permit_everywhere(LEAST_RULES)
     never_made = {"LEASECTL_BACKEND": "kubernetes://never-made"}
-    return site.cli("pool", "create", "t", "--count", "1", **never_made)
+    site.namespace.account.permit_everywhere(LEAST_RULES)
+    shown = site.cli("status", **never_made)  # who may not look whether it is there
+    assert (shown.code, "there are no pools yet" in shown.err) == (0, True)
+    looks = {"apiGroups": [""], "resources": ["namespaces"], "verbs": ["get"]}
+    site.namespace.account.permit_everywhere([*LEAST_RULES, looks])
+    refused = site.cli("pool", "create", "t", "--count", "1", **never_made)
+    for command in ("status", "status t", "pool list", "pool list --json", "acquire t"):
+        assert site.cli(*command.split(), **never_made) == refused
+    ran = site.cli("run", "t", "--optional", "-w", "1h", "--", "echo", "ran", **never_made)
+    assert (ran.code, ran.out) == (0, "ran\n")
+    return refused
 
 
 SCENES: dict[str, Callable[[Site], Finished]] = {

@@ -90,3 +90,6 @@ def leases(namespace: str) -> Collection:
 def events(namespace: str) -> Collection:
     """What is told of the objects of a namespace."""
     return Collection("events.k8s.io/v1", "events", namespace)
+
+
+NAMESPACES = Collection("v1", "namespaces")

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 
-from leasectl.engines.kubernetes.api.collection import Deed, Json
+from leasectl.engines.kubernetes.api.collection import NAMESPACES, Deed, Json
 from leasectl.errors import (
     AccessRefused,
     BackendUnreachable,
@@ -97,6 +97,10 @@ class NotPermitted(Refused):
     """We may not do that (403); ``words`` says what to do about it."""
 
 
+class NoNamespace(AccessRefused):
+    """There is no such namespace; with 64, as it has to be made, or another named."""
+
+
 def is_not_permitted(error: BaseException) -> bool:
     """Tell whether an error comes of that: we may not."""
     return isinstance(error.__cause__, NotPermitted)
@@ -163,7 +167,7 @@ def parse_answer(deed: Deed, server: str, answer: Answer) -> Json:
     Raises:
         Absent, Conflict, AlreadyExists, Expired, Busy: As they say.
         NotAuthenticated, NotPermitted: Likewise.
-        AccessRefused: There is no such namespace.
+        NoNamespace: It says so.
         InvalidRequest: It is more, or something else, than the server takes (413, 422).
         CorruptState: It isn't what this server understands (400, as Kubernetes has it).
         NoAnswer: Nothing that counts; whether it was carried out, nobody knows.
@@ -284,14 +288,15 @@ def _forbidden(deed: Deed, said: _Said) -> str:
 
 
 def _absent(deed: Deed, server: str, said: _Said) -> Exception:
-    namespace = deed.collection.namespace
+    collection = deed.collection
+    namespace = collection.namespace or (deed.name if collection == NAMESPACES else "")
     if said.is_status and said.details.get("kind") == "namespaces" and namespace:
         shown = printable(namespace)
         missing = InvalidRequest(
             f'{server} has no namespace "{shown}"; make it with: kubectl create namespace {shown}, '
             "or name another in the address"
         )
-        return AccessRefused(missing)
+        return NoNamespace(missing)
     # Of what the server has, it says which is missing; what it doesn't have, isn't any kind.
     if said.is_status and deed.name and said.details.get("name"):
         return Absent(said.words, status=404, reason=said.reason)

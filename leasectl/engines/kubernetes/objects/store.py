@@ -13,8 +13,14 @@ from __future__ import annotations
 import contextlib
 from contextlib import AbstractContextManager
 
-from leasectl.engines.kubernetes.api.collection import Collection
-from leasectl.engines.kubernetes.api.refusals import Absent, AlreadyExists, Conflict, MadeAnew
+from leasectl.engines.kubernetes.api.collection import NAMESPACES, Collection
+from leasectl.engines.kubernetes.api.refusals import (
+    Absent,
+    AlreadyExists,
+    Conflict,
+    MadeAnew,
+    NoNamespace,
+)
 from leasectl.engines.kubernetes.api.requests import Api
 from leasectl.engines.kubernetes.objects import names
 from leasectl.engines.kubernetes.objects.bodies import Body
@@ -30,6 +36,7 @@ from leasectl.engines.kubernetes.objects.objects import (
 )
 from leasectl.engines.kubernetes.objects.reading import identity_of, parse_object
 from leasectl.engines.kubernetes.objects.view import PoolView
+from leasectl.errors import BackendUnreachable
 from leasectl.typed.hints import TYPE_CHECKING, Callable, Literal
 from leasectl.typed.tuples import NamedTuple
 
@@ -141,6 +148,22 @@ class Store:
     def labelled(self, label: str, value: str = "") -> Seen:
         """All resources that have a label, of some value or of any."""
         return self._list(f"{KIND}=resource,{label}" + (f"={value}" if value else ""))
+
+    def check_namespace(self) -> None:
+        """Look whether the namespace is there, after a list was empty: so is one of none.
+
+        Only who may everything is told an empty list of it, and he may look. For whoever else may
+        not, the list counts.
+
+        Raises:
+            NoNamespace: It isn't.
+        """
+        try:
+            self._api.get(NAMESPACES, self.collection.namespace)
+        except NoNamespace:
+            raise
+        except (Absent, BackendUnreachable):
+            pass
 
     def get(self, name: str) -> Json | None:
         """One object as it is now; None where there is none."""

@@ -22,7 +22,11 @@ def pool_types(store: Store) -> list[str]:
 
 
 def no_pool(store: Store, pool_type: str) -> NotFound:
-    """There is no pool of a type that grants: never was, or somebody does something to it."""
+    """There is no pool of a type that grants: never was, or somebody does something to it.
+
+    Raises:
+        NoNamespace: Nor is there the namespace.
+    """
     view, name = store.pool(pool_type), object_of_pool(pool_type)
     if view.pool is not None and view.pool.state in ("making", "closing"):
         is_made = view.pool.state == "making"
@@ -37,7 +41,10 @@ def no_pool(store: Store, pool_type: str) -> NotFound:
     elif raw is None and view.resources:
         was = f'Lease "{name}" was deleted'
     else:
-        return refusals.no_pool(pool_type, pool_types(store))
+        types = pool_types(store)
+        if not types:
+            store.check_namespace()
+        return refusals.no_pool(pool_type, types)
     there = counted(len(view.resources), "resource")
     return NotFound(f'no pool "{pool_type}", but {there} of it: {was}; see: leasectl doctor')
 

@@ -66,9 +66,11 @@ class ShownPools:
     # Looking
 
     def pools(self, pool_type: str | None) -> tuple[Pool, ...]:
-        """All pools, or the one; NotFound when there is no such type."""
+        """All pools, or the one; NotFound when there is no such type, or NoNamespace."""
         if pool_type is None:
             seen = self._store.all(*_SHOWN)
+            if not seen.items:
+                self._store.check_namespace()
             views = _views(seen)
             if True in [self._reap_if_we_may(view) for view in views]:
                 # All anew, not only where it was: of two times a name that moves may be in neither.

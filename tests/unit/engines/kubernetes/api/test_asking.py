@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from leasectl.engines.kubernetes.api.collection import Collection, leases
+from leasectl.engines.kubernetes.api.collection import NAMESPACES, Collection, leases
 from leasectl.engines.kubernetes.api.refusals import (
     Absent,
     AlreadyExists,
@@ -16,6 +16,7 @@ from leasectl.engines.kubernetes.api.refusals import (
     Conflict,
     LostAnswer,
     MadeAnew,
+    NoNamespace,
 )
 from leasectl.engines.kubernetes.api.requests import Api
 from leasectl.errors import (
@@ -308,10 +309,18 @@ class TestRefusals:
         assert str(raised.value).isprintable()
         assert len(str(raised.value)) < 500
 
-    def test_a_namespace_that_is_not_there_is_named(self, script: Script, open_at: OpenAt) -> None:
-        server = script(status(404, "NotFound", 'namespaces "ns" not found', kind="namespaces"))
-        with pytest.raises(AccessRefused) as raised:
-            open_at(server).create(HERE, LEASE)
+    @pytest.mark.parametrize(
+        "ask",
+        [lambda api: api.create(HERE, LEASE), lambda api: api.get(NAMESPACES, "ns")],
+        ids=["what is made there", "it"],
+    )
+    def test_a_namespace_that_is_not_there_is_named(
+        self, script: Script, open_at: OpenAt, ask: Callable[[Api], object]
+    ) -> None:
+        missing = 'namespaces "ns" not found'
+        server = script(status(404, "NotFound", missing, kind="namespaces", name="ns"))
+        with pytest.raises(NoNamespace) as raised:
+            ask(open_at(server))
         assert raised.value.exit_code == 64
         assert 'has no namespace "ns"; make it with: kubectl create namespace ns' in str(
             raised.value
