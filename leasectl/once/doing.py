@@ -6,7 +6,7 @@ import os
 import signal
 
 from leasectl.backends.contract import Patience
-from leasectl.errors import BackendUnreachable, Interrupted, NoLease, NotFound
+from leasectl.errors import BackendUnreachable, Cancelled, Interrupted, NoLease, NotFound
 from leasectl.leases.acquire import acquire
 from leasectl.leases.on_demand import PoolOnDemand, is_needed
 from leasectl.leases.service import Service
@@ -182,6 +182,8 @@ class Once:
             except NoLease as error:
                 if type(error) is NoLease:
                     error.args = (self._not_in_time(),)
+                elif isinstance(error, Cancelled):
+                    error.args = (self._of_work("the request was released while it waited"),)
                 raise
             sleep(
                 wake_fds=(),
@@ -191,7 +193,10 @@ class Once:
             )
 
     def _not_in_time(self) -> str:
-        return f"work {self._asked.work.key}: nobody has done it in time"
+        return self._of_work("nobody has done it in time")
+
+    def _of_work(self, what: str) -> str:
+        return f"work {self._asked.work.key}: {what}"
 
     def _under(self, handle: Handle, path: str, patience: Patience) -> Outcome | None:
         """What is done under the lease; None to look again, without it."""

@@ -431,7 +431,9 @@ class TestWait:
         assert cli("release", "--handle", runner).code == 77
         assert cli("reacquire", "--handle", runner).code == 77
         cli.ok("release", "--all")
-        assert other.finish().code == 75
+        finished = other.finish()
+        assert (finished.code, finished.out) == (75, "")
+        assert finished.err.endswith("leasectl: work k: the request was released while it waited\n")
         let_end(cli)
         assert first.finish().out == "result\n"
 
