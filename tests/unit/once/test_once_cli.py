@@ -166,6 +166,15 @@ class TestResult:
         assert cli.ok("once", "k", "--input-file", "lock", "--", "echo", "3") == "3\n"
         assert cli.ok("once", "k", "--input", "b", "--", "false") == "3\n"
 
+    def test_is_of_inputs_in_their_order_and_files_after_all_of_them(self, cli: Cli) -> None:
+        (cli.cwd / "lock").write_text("c")
+        ordered = ("--input", "a", "--input", "b", "--input-file", "lock")
+        assert cli.ok("once", "k", *ordered, "--", "echo", "1") == "1\n"
+        file_first = ("--input-file", "lock", "--input", "a", "--input", "b")
+        assert cli.ok("once", "k", *file_first, "--", "false") == "1\n"
+        other_order = ("--input", "b", "--input", "a", "--input-file", "lock")
+        assert cli.ok("once", "k", *other_order, "--", "echo", "2") == "2\n"
+
     def test_is_not_used_after_it_was_kept_for_long_enough(self, cli: Cli) -> None:
         cli.ok("once", "k", "--keep", "1s", "--", "echo", "1")
         eventually(lambda: cli.ok("once", "k", "-q", "--", "echo", "2") == "2\n")
