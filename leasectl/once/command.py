@@ -176,11 +176,17 @@ def _remove_left(filename: str | None) -> None:
     """Remove what an earlier command has left as its result: it isn't that of the next.
 
     Raises:
-        StateUnwritable: It can't be removed.
+        StateUnwritable: It can't be removed, or is a symbolic link, which stays: it may be
+            somebody else's, like ``/dev/stdout``.
     """
     if filename is None:
         return
+    where = f"the result file {printable(filename, longest=500)}"
     try:
+        if stat.S_ISLNK(os.lstat(filename).st_mode):
+            raise StateUnwritable(
+                f"{where} is a symbolic link, so the command wasn't run: name the file itself"
+            )
         if stat.S_ISREG(os.stat(filename).st_mode):
             os.unlink(filename)
     except FileNotFoundError:
@@ -188,8 +194,7 @@ def _remove_left(filename: str | None) -> None:
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or error
         raise StateUnwritable(
-            f"the result file {printable(filename, longest=500)} is there already and can't be "
-            f"removed, so the command wasn't run: {reason}"
+            f"{where} is there already and can't be removed, so the command wasn't run: {reason}"
         ) from None
 
 

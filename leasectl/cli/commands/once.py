@@ -149,8 +149,8 @@ def _complete_keys(ctx: click.Context, param: click.Parameter, incomplete: str) 
     "--result-file",
     group=WHAT,
     metavar="F",
-    help="CMD leaves its result in this file, which is removed before it begins; what it prints "
-    "goes to stderr.",
+    help="CMD leaves its result in this file, which is removed before it begins, and must be no "
+    "symbolic link; what it prints goes to stderr.",
 )
 @option("--list", "lists", is_flag=True, group=OUTPUT, help="Show the results that are kept.")
 @option(

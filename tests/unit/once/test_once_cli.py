@@ -208,6 +208,24 @@ class TestResult:
         assert "can't be removed" in finished.err
         assert not (cli.cwd / "ran").exists()
 
+    @pytest.mark.parametrize("target", ["target", "nowhere", "/proc/self/fd/1"])
+    def test_is_not_begun_where_a_link_is_to_be_its_file(self, cli: Cli, target: str) -> None:
+        (cli.cwd / "target").write_text("old")
+        (cli.cwd / "out").symlink_to(target)
+        finished = cli("once", "k", "--result-file", "out", "--", "touch", "ran")
+        assert (finished.code, finished.out, finished.err.count("\n")) == (73, "", 1)
+        assert "out is a symbolic link, so the command wasn't run: name the file" in finished.err
+        assert not (cli.cwd / "ran").exists()
+        assert os.readlink(cli.cwd / "out") == target
+        assert (cli.cwd / "target").read_text() == "old"
+
+    def test_may_be_left_in_a_folder_that_is_a_link(self, cli: Cli) -> None:
+        (cli.cwd / "folder").mkdir()
+        (cli.cwd / "link").symlink_to("folder")
+        (cli.cwd / "folder" / "out").write_text("old")
+        script = ("sh", "-c", "printf new >>link/out")
+        assert cli.ok("once", "k", "--result-file", "link/out", "--", *script) == "new"
+
     @pytest.mark.parametrize("script", ["rm -f out", "mkdir out", "mkfifo out"])
     def test_that_is_in_no_file_is_a_failure(self, cli: Cli, script: str) -> None:
         finished = cli("once", "k", "--result-file", "out", "--", "sh", "-c", script)
