@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from leasectl.engines.facts import PoolSettings
+from leasectl.engines.membership import leaves_no_more, stays_after_all
 from leasectl.model import ReleasedBy
 from leasectl.text.durations import format_seconds
 from leasectl.text.wording import counted
@@ -119,8 +120,12 @@ def _changes(old: Member, new: Member) -> Iterator[tuple[str, str]]:
         yield new.pool, " cordoned" if new.cordoned else " uncordoned"
     if new.moves_to != old.moves_to and new.moves_to is not None:
         yield new.pool, f" to go to {new.moves_to} when free"
+    if stays_after_all(old, new):
+        yield new.pool, f" not to go to {old.moves_to} any more"
     if new.leaves and not old.leaves and old.pool == new.pool:
         yield new.pool, " to leave when free"
+    if leaves_no_more(old, new):
+        yield new.pool, " not to leave any more"
     if new.properties != old.properties and old.pool is not None:
         yield new.pool, " with other properties"
 

@@ -261,6 +261,21 @@ def check_unheld(members: Iterable[Member]) -> None:
             raise refusals.held_by_another(each.name, each.holder)
 
 
+def stays_after_all(before: Member, after: Member) -> bool:
+    """Tell whether a name stays in its pool that was to move to another with its release."""
+    is_off = before.moves_to is not None and after.moves_to is None
+    return is_off and after.pool == before.pool and not after.leaves
+
+
+def leaves_no_more(before: Member, after: Member) -> bool:
+    """Tell whether a name that was to leave stays, as it has joined again.
+
+    One that joins as held is to leave until its handle is announced: nobody has called that off.
+    """
+    is_off = before.leaves and not after.leaves and after.pool == before.pool
+    return is_off and after.joined != before.joined
+
+
 def pools_with_less(before: Member, after: Member) -> tuple[str, ...]:
     """The pools that may meet less by now, as this has become of a name, or something else."""
     gone = before.takes_holders and not (after.takes_holders and after.pool == before.pool)

@@ -28,6 +28,19 @@ from leasectl.state import keeper_process
 from leasectl.state.handles import new_id
 from leasectl.state.stays import Stay, Stays
 from leasectl.typed.hints import Callable
+from leasectl.typed.tuples import NamedTuple
+
+
+class JoinedAgain(NamedTuple):
+    """What has joined again as held.
+
+    Args:
+        handle: By which it is held, as before.
+        updated: What has become of it.
+    """
+
+    handle: Handle
+    updated: Updated
 
 
 class _HeldNoMore(Exception):
@@ -149,7 +162,7 @@ def join_again(
     *,
     lives: Lifetime | None,
     guard: Process | None = None,
-) -> Handle | None:
+) -> JoinedAgain | None:
     """Have a name that joined as held by a handle of this state directory join again so.
 
     Args:
@@ -160,7 +173,8 @@ def join_again(
         guard: The process whose death releases the handle from now on; None for that which it has.
 
     Returns:
-        The handle, which goes on; None where none here holds the name, or none any more.
+        The handle, which goes on, and what has become of the name; None where none here holds it,
+        or none any more.
 
     Raises:
         NotFound, NotAllowed: As `join`.
@@ -180,13 +194,13 @@ def join_again(
         return membership.join(member, pool_type, pools, lifetime=lives)
 
     try:
-        service.members.update([name], joined)
+        updated = service.members.update([name], joined)
     except _HeldNoMore:
         return None  # it has just been given back: nobody is to get it before it is ready
     _see_to_stay(service, pool_type, name, lives)
     renew(service, whole(handle))
     announce(service, handle, guard=guard, runner=handle.runner)
-    return service.handles.require(handle.id)
+    return JoinedAgain(service.handles.require(handle.id), updated)
 
 
 def _give_back(

@@ -47,6 +47,10 @@ def to_move(pool_type: str, *, when_free: bool = False) -> Decide:
     return lambda member, pools: move(member, pool_type, pools, when_free=when_free)
 
 
+def to_leave(pool_type: str) -> Decide:
+    return lambda member, _: leave(member, pool_type)
+
+
 def to_cordon(*, is_cordoned: bool = True) -> Decide:
     return lambda member, _: cordon(member, is_cordoned=is_cordoned)
 
@@ -454,6 +458,45 @@ class TestEvents:
             "1 resource to go to B when free",
             "1 resource gone to B, removed",
             "1 resource come from A, added",
+        ]
+
+    def test_tell_of_a_move_that_is_called_off(self, world: World) -> None:
+        make_pools(world)
+        holder = world.client()
+        holder.acquire(Request("A", name="a-1"))
+        update(world, to_move("B", when_free=True), "a-1")
+        update(world, to_move("A"), "a-1")
+        update(world, to_move("A"), "a-1")
+        holder.free()
+        assert self.said(world) == [
+            ("A", ("a-1",), "1 resource to go to B when free"),
+            ("A", ("a-1",), "1 resource not to go to B any more"),
+        ]
+
+    def test_tell_of_what_joins_again_before_it_has_left(self, world: World) -> None:
+        make_pools(world)
+        holder = world.client()
+        holder.acquire(Request("A", name="a-1"))
+        update(world, to_leave("A"), "a-1")
+        update(world, to_join("A"), "a-1")
+        update(world, to_join("A"), "a-1")
+        holder.free()
+        assert self.said(world) == [
+            ("A", ("a-1",), "1 resource to leave when free"),
+            ("A", ("a-1",), "1 resource not to leave any more"),
+        ]
+
+    def test_tell_of_a_move_that_becomes_a_leave_and_of_a_leave_that_becomes_a_move(
+        self, world: World
+    ) -> None:
+        make_pools(world)
+        world.client().acquire(Request("A", name="a-1"))
+        for decide in (to_move("B", when_free=True), to_leave("A"), to_move("B", when_free=True)):
+            update(world, decide, "a-1")
+        assert [each[2] for each in self.said(world)] == [
+            "1 resource to go to B when free",
+            "1 resource to leave when free",
+            "1 resource to go to B when free",
         ]
 
     def test_tell_of_a_cordon(self, world: World) -> None:

@@ -7,7 +7,8 @@ from leasectl.cli.command import new_command
 from leasectl.cli.context import open_service, process_named_by
 from leasectl.cli.described import option
 from leasectl.cli.shown.handle_output import print_and_announce, print_handle
-from leasectl.engines.membership import Lifetime
+from leasectl.engines.members import Updated
+from leasectl.engines.membership import Lifetime, leaves_no_more
 from leasectl.errors import InvalidRequest
 from leasectl.leases.announce import take_back
 from leasectl.leases.service import Service
@@ -88,12 +89,17 @@ def command(
         service = open_service(backend)
         lives = joining.lifetime(service, ttl_seconds=ttl_seconds, process=process)
         if hold:
-            _join_held(service, trap, pool_type, name, lives=lives, guard=guard)
-            what = "joined, held"
+            what = _join_held(service, trap, pool_type, name, lives=lives, guard=guard)
         else:
-            before, after, _ = joining.join(service, pool_type, name, lives=lives)
-            what = "joined again" if before[0].pool == after[0].pool else "joined"
+            what = _joined(joining.join(service, pool_type, name, lives=lives))
     pool_options.say_done(quiet, f'{what}: "{name}" in pool "{pool_type}"')
+
+
+def _joined(updated: Updated) -> str:
+    """What has become of a name that has joined."""
+    ((before,), (after,), _) = updated
+    what = "joined again" if before.pool == after.pool else "joined"
+    return f"{what}, and to leave no more" if leaves_no_more(before, after) else what
 
 
 def _join_held(
@@ -104,11 +110,11 @@ def _join_held(
     *,
     lives: Lifetime | None,
     guard: Process | None,
-) -> None:
+) -> str:
     again = joining.join_again(service, pool_type, name, lives=lives, guard=guard)
     if again is not None:
-        print_handle(service, again, "handle")
-        return
+        print_handle(service, again.handle, "handle")
+        return f"{_joined(again.updated)}, held"
     handle = joining.join_held(service, pool_type, name, lives=lives, guard=guard)
     print_and_announce(service, handle, trap)
     try:
@@ -116,3 +122,4 @@ def _join_held(
     except BaseException:
         take_back(service, handle)
         raise
+    return "joined, held"

@@ -6,6 +6,7 @@ from leasectl.cli import options, pool_options
 from leasectl.cli.command import new_command
 from leasectl.cli.context import open_service
 from leasectl.cli.described import option
+from leasectl.engines.membership import stays_after_all
 from leasectl.pools.memberships import MembershipService
 from leasectl.text.naming import check_own_type
 
@@ -36,18 +37,24 @@ def command(*, names: str, to: str, when_free: bool, quiet: bool, backend: str |
 
     All that are named move, or none where the backend can do that; else it says which did. Each is
     in one of the two pools at every instant. Held ones are refused (exit code 77), or, with
-    --when-free, take no new holder and move when they are released. Whoever waits for one there may
-    get it at once.
+    --when-free, take no new holder and move when they are released, unless they are moved to the
+    pool where they are before that. Whoever waits for one there may get it at once.
     """
     wanted = pool_options.distinct_names(names)
     memberships = MembershipService(open_service(backend))
     before, after, _ = memberships.move(wanted, to, when_free=when_free)
     moved = [new.name for old, new in zip(before, after) if new.pool != old.pool]
     waiting = [new.name for new in after if new.moves_to == to]
-    there = [new.name for old, new in zip(before, after) if new.pool == old.pool == to]
+    kept = [new.name for old, new in zip(before, after) if stays_after_all(old, new)]
+    there = [
+        new.name
+        for old, new in zip(before, after)
+        if new.pool == old.pool == to and new.name not in kept
+    ]
     for what, which in (
         ("moved to", moved),
         ("to be moved, when released, to", waiting),
+        ("not to be moved any more when released, but to stay in", kept),
         ("already in", there),
     ):
         if which:

@@ -109,6 +109,21 @@ class TestMoving:
         pools.ok("release", "--handle", held.id)
         assert names(pools, "B") == ["a-1", "a-2", "b-1"]
 
+    def test_that_is_called_off_says_so_and_is_told_as_an_event(self, pools: Cli) -> None:
+        held = pools.hold("A")
+        pools.ok("pool", "move", "--names", "a-1", "--to", "B", "--when-free")
+        finished = pools("pool", "move", "--names", "a-1,a-2", "--to", "A")
+        assert finished == Finished(
+            0,
+            "",
+            'leasectl: not to be moved any more when released, but to stay in pool "A": '
+            "1 resource, a-1\n"
+            'leasectl: already in pool "A": 1 resource, a-2\n',
+        )
+        assert ": 1 resource not to go to B any more" in pools.ok("events", "-t", "A")
+        pools.ok("release", "--handle", held.id)
+        assert names(pools, "A") == ["a-1", "a-2"]
+
     def test_a_held_one_is_refused_and_nothing_moves(self, pools: Cli) -> None:
         pools.hold("A")
         before = pools.snapshot()["rows"]
@@ -149,6 +164,23 @@ class TestJoining:
         again = pools("pool", "join", "A", "--name", "n", "--hold", "--ttl", "1h").handle
         assert again == first
         assert "for 1h" in pools.ok("pool", "of", "n")
+
+    @pytest.mark.parametrize("hold", [("--hold",), ()])
+    def test_again_calls_off_that_it_is_to_leave(self, pools: Cli, hold: tuple[str, ...]) -> None:
+        join = ("pool", "join", "A", "--name", "n")
+        handle = pools(*join, "--hold").handle
+        pools.ok("pool", "leave", "A", "--name", "n")
+        held = ", held" if hold else ""
+        said = f'leasectl: joined again, and to leave no more{held}: "n" in pool "A"\n'
+        assert pools(*join, *hold).err == said
+        assert pools(*join, *hold).err == f'leasectl: joined again{held}: "n" in pool "A"\n'
+        assert pools.ok("events", "--name", "n").count("not to leave any more") == 1
+        pools.ok("release", "--handle", handle)
+        assert "n" in names(pools, "A")
+
+    def test_as_held_tells_nothing_of_how_it_is_made_sure_of(self, pools: Cli) -> None:
+        pools.ok("pool", "join", "A", "--name", "n", "--hold")
+        assert "leave" not in pools.ok("events", "--name", "n")
 
     def test_as_held_is_released_with_its_guard(self, pools: Cli) -> None:
         guard = pools.spawn(["sleep", "1000"])

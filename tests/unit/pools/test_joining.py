@@ -109,9 +109,9 @@ def test_again_it_is_the_same_handle_that_stays_on(
     manual_clock.advance(50)
     again = join_again(service, "A", "n", lives=lives, guard=ME)
     assert again is not None
-    assert (again.id, again.guard) == (handle.id, ME)
+    assert (again.handle.id, again.handle.guard) == (handle.id, ME)
     manual_clock.advance(50)
-    release(service, whole(again))
+    release(service, whole(again.handle))
     assert names(service) == ["a-1", "a-2", "n"]
     manual_clock.advance(20)
     assert names(service) == ["a-1", "a-2"]
