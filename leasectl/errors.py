@@ -13,6 +13,7 @@
     │   ├── CantListen               or serve can't be reached: its address can't be had
     │   └── AccessRefused            or refuses us, with the code of the reason
     ├── StateUnwritable         73   state directory or handle can't be written
+    │   └── NoRoom                   or what is to be kept would leave no room for leases there
     ├── NoLease                 75   no lease before the deadline
     │   ├── Cancelled                released, or its guard ended, while waiting
     │   └── LockHeld                 or another process held the state directory's lock all the time
@@ -105,6 +106,10 @@ class StateUnwritable(LeaseError):
     """The state directory, a handle or ``SHARED_DIR`` can't be written, or isn't private."""
 
     exit_code = 73
+
+
+class NoRoom(StateUnwritable):
+    """What is to be kept would leave no room for leases in the state directory."""
 
 
 class NoLease(LeaseError):

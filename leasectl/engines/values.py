@@ -121,7 +121,15 @@ class Values(Protocol):
             isn't what it has to be.
 
         Raises:
+            NoRoom: There is no room for a content; nothing has changed.
             BackendUnreachable: It may have been done.
+        """
+
+    def check_room(self) -> None:
+        """Look, before much is done for a content, whether there is room for any.
+
+        Raises:
+            NoRoom: There is none, as far as can be told.
         """
 
     def tidy(self) -> None:

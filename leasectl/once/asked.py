@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from leasectl.errors import LeaseError
 from leasectl.model import Request
 from leasectl.once.results import Kept
-from leasectl.once.rounds import Terms
+from leasectl.once.rounds import Round, Terms
 from leasectl.once.work import Work
 from leasectl.run.child import Ending
 from leasectl.run.plan import Plan
@@ -78,6 +78,11 @@ class Outcome(NamedTuple):
     ending: Ending | None = None
     status: int | None = None
     times: int = 0
+
+
+def terms_of(found: Round, asked: Asked) -> Terms:
+    """By which terms a round goes."""
+    return found.terms or asked.terms
 
 
 def terms_text(terms: Terms) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import stat
 
-from leasectl.errors import LeaseError, NotFound, StateUnwritable
+from leasectl.errors import LeaseError, NoRoom, NotFound, StateUnwritable
 from leasectl.leases.service import Service
 from leasectl.model import Handle
 from leasectl.once.asked import Asked, TooLarge
@@ -42,6 +42,10 @@ class Came(NamedTuple):
     status: int = 0
     error: LeaseError | None = None
     is_final: bool = False
+
+    def without_result(self, error: LeaseError) -> Came:
+        """The same as a failure for good: its result is none, and wouldn't be another time."""
+        return Came(None, self.seconds, status=error.exit_code, error=error, is_final=True)
 
 
 class WorkCommand:
@@ -89,7 +93,11 @@ class WorkCommand:
             Interrupted: A signal arrived before there was a command to forward it to.
         """
         try:
+            self._service.values.check_room()
             _remove_left(self._asked.result_file)
+        except NoRoom as error:
+            error.args = (f"the command of work {self._asked.work.key} wasn't run: {error}",)
+            return Came(None, 0.0, status=error.exit_code, error=error)
         except LeaseError as error:
             return Came(None, 0.0, status=error.exit_code, error=error)
         output = Output(self._largest) if self._asked.result_file is None else None
@@ -162,7 +170,7 @@ class WorkCommand:
                 content = _read_result(self._asked.result_file, self._largest)
             return Came(content, seconds, ending)
         except TooLarge as error:
-            return Came(None, seconds, status=error.exit_code, error=error, is_final=True)
+            return Came(None, seconds).without_result(error)
         except LeaseError as error:
             return Came(None, seconds, status=error.exit_code, error=error)
 

@@ -11,12 +11,12 @@ from leasectl.leases.acquire import acquire
 from leasectl.leases.on_demand import PoolOnDemand, is_needed
 from leasectl.leases.service import Service
 from leasectl.model import Handle
-from leasectl.once.asked import Asked, Outcome, terms_text
+from leasectl.once.asked import Asked, Outcome, terms_of, terms_text
 from leasectl.once.command import WorkCommand
 from leasectl.once.nesting import refuse_waiting_for_itself
 from leasectl.once.results import Kept, Results
 from leasectl.once.rounds import Round
-from leasectl.once.under_lease import UnderLease, terms_of
+from leasectl.once.under_lease import UnderLease
 from leasectl.run.child import Child, Ending, find_command
 from leasectl.run.leased_command import give_back
 from leasectl.run.supervision import FORWARDED, Supervisor

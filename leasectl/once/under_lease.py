@@ -16,6 +16,7 @@ from leasectl.errors import (
     Interrupted,
     LeaseError,
     LeaseLost,
+    NoRoom,
     NotAllowed,
     NotFound,
 )
@@ -23,7 +24,7 @@ from leasectl.leases.on_demand import PoolOnDemand
 from leasectl.leases.renew import renew
 from leasectl.leases.service import Service
 from leasectl.model import Handle, whole
-from leasectl.once.asked import Asked, Outcome
+from leasectl.once.asked import Asked, Outcome, terms_of
 from leasectl.once.command import Came, WorkCommand
 from leasectl.once.results import (
     Kept,
@@ -38,7 +39,6 @@ from leasectl.once.results import (
 )
 from leasectl.once.rounds import (
     Round,
-    Terms,
     Verdict,
     begun,
     died,
@@ -173,9 +173,14 @@ class UnderLease:
 
         Raises:
             LeaseLost: The lease is another's by now, and nothing was recorded.
+            NoRoom: The result can't be kept, which is shared as a failure.
         """
         if came.content is not None:
-            return self._record_result(found, came, came.content)
+            try:
+                return self._record_result(found, came, came.content)
+            except NoRoom as error:
+                error.args = (f"the result of work {self._asked.work.key} isn't kept: {error}",)
+                came = came.without_result(error)
         command.kill_rest()
         if is_to_end:
             self.stop(found)
@@ -339,8 +344,3 @@ class UnderLease:
                 "have died before its end; look why, and ask again"
             )
         return Outcome(status=shared.status, times=shared.times)
-
-
-def terms_of(found: Round, asked: Asked) -> Terms:
-    """By which terms a round goes."""
-    return found.terms or asked.terms

@@ -26,7 +26,7 @@ from leasectl.state.database import (
     let_log_grow,
     translate,
 )
-from leasectl.state.event_rows import EventRows
+from leasectl.state.event_rows import EventRows, leaves_room
 from leasectl.state.lock_file import drawn, note_drawn, open_lock
 from leasectl.state.names_files import NamesFiles
 from leasectl.system.lock_wait import flock_exclusive
@@ -277,6 +277,10 @@ class State:
     def data_version(self) -> int:
         """A number that is another one when another process has changed the database."""
         return int(self.query("PRAGMA data_version")[0][0])
+
+    def has_room_for(self, size: int) -> bool:
+        """Tell whether so many bytes more leave enough room on the disk for leases."""
+        return leaves_room(self._lock_fd, size)
 
     def _note_boot(self) -> None:
         """After a reboot, let everything that was due at some uptime be due at once."""

@@ -20,7 +20,7 @@ _EVENTS_PER_TRIMMING = 64
 # Hundreds of processes write less in between than is left, and most write once.
 _WRITES_PER_LOOK_AT_DISK = 8
 # As much as the database's log and more.
-_LEFT_FOR_LEASES_BYTES = 4 << 20
+LEFT_FOR_LEASES_BYTES = 4 << 20
 
 
 def is_written(pool_type: str, kind: str) -> bool:
@@ -30,6 +30,16 @@ def is_written(pool_type: str, kind: str) -> bool:
     no users' affair.
     """
     return not is_reserved(pool_type) or kind.startswith("work ")
+
+
+def leaves_room(fd: int, size: int = 0) -> bool:
+    """Tell whether a disk has the room that is for leases, also after so many bytes more.
+
+    They go into the database's log, and from there into the database: they need room twice.
+    """
+    disk = os.fstatvfs(fd)
+    left = disk.f_bavail * disk.f_frsize - 2 * size
+    return left >= LEFT_FOR_LEASES_BYTES or disk.f_blocks == 0
 
 
 class EventRows:
@@ -135,8 +145,7 @@ class EventRows:
         Events make the database grow for as long as it has few of them. Where it can't grow its log
         isn't emptied any more, grows instead, and then nothing can be changed at all.
         """
-        disk = os.fstatvfs(self._fd)
-        return disk.f_bavail * disk.f_frsize < _LEFT_FOR_LEASES_BYTES and disk.f_blocks > 0
+        return not leaves_room(self._fd)
 
     def tell_refusal(self, path: str) -> None:
         """Say once why events couldn't be written; outside the transaction.

@@ -208,7 +208,8 @@ def command(
     --on-failure and --run-limit.
 
     The exit code is CMD's; of one that others ran and that failed, theirs. 75: not done within
-    --wait; 79: the lease was lost, and CMD was ended; 65: the result is too large.
+    --wait; 79: the lease was lost, and CMD was ended; 65: the result is too large; 73: it would
+    leave no room on the disk of the state directory.
     """
     wanted = [bool(words or argv), lists, show is not None, forget is not None]
     if sum(wanted) != 1:

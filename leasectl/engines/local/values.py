@@ -16,8 +16,10 @@ from leasectl.engines.values import (
     check_changes,
     is_content,
 )
+from leasectl.errors import NoRoom
 from leasectl.state.directory import State
 from leasectl.state.event import Event, add_event
+from leasectl.state.event_rows import LEFT_FOR_LEASES_BYTES
 from leasectl.system.clock import Clock
 
 
@@ -43,6 +45,9 @@ class LocalValues:
     def read(self, prefix: str) -> tuple[Value, ...]:
         found = self._query("substr(key, 1, length(:prefix)) = :prefix", prefix=prefix)
         return tuple(each for each in found if not is_content(each.key))
+
+    def check_room(self) -> None:
+        self._check_room_for(0)
 
     def tidy(self) -> None:
         """`change` does it each time."""
@@ -79,6 +84,15 @@ class LocalValues:
                 self._store.free(guard.claim_key, [guard.name], by="command")
             return True
 
+    def _check_room_for(self, size: int) -> None:
+        if not self._state.has_room_for(size):
+            raise NoRoom(
+                f"no room for {f'{size} bytes' if size else 'anything'} in "
+                f"{self._state.directory}, as {LEFT_FOR_LEASES_BYTES >> 20} MiB of its disk are "
+                "left to leases; free space there, or choose another directory with "
+                "LEASECTL_STATE_DIR"
+            )
+
     def _is_as_it_has_to_be(self, change: ValueChange) -> bool:
         if change.version is None:
             return True
@@ -96,6 +110,8 @@ class LocalValues:
         if change.content is None:
             db.execute("DELETE FROM value WHERE key = ?", (change.key,))
             return
+        if is_content(change.key):
+            self._check_room_for(len(change.content))
         now, keep = self._clock.wall(), change.keep_seconds
         (version,) = self._state.draw_fences(1)  # it grows, and none comes again
         db.execute(

@@ -55,6 +55,9 @@ class MemoryValues:
                 if key.startswith(prefix) and not is_content(key)
             )
 
+    def check_room(self) -> None:
+        """There is as much as this process may have."""
+
     def tidy(self) -> None:
         with self._store.lock:
             self._drop_old(self._store.clock.elapsed())

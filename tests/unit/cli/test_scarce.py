@@ -13,7 +13,7 @@ import pytest
 from leasectl.pools.event_json import parse_event
 from leasectl.state.event import Event
 from tests.kit.story import story_of
-from tests.kit.support import Cli, Finished
+from tests.kit.support import Cli, Finished, eventually
 
 UNWRITABLE = 73
 
@@ -68,8 +68,10 @@ def on_a_disk_of(size: str, cli: Cli, tmp_path: Path) -> Iterator[Cli]:
     mount.mkdir()
     if os.geteuid() != 0 or os.system(f"mount -t tmpfs -o size={size} tmpfs {mount} 2>&-") != 0:
         pytest.skip("needs root, to mount a file system")
-    yield Cli(mount / "state", cli.cwd)
-    assert os.system(f"umount -l {mount}") == 0
+    try:
+        yield Cli(mount / "state", cli.cwd)
+    finally:
+        assert os.system(f"umount -l {mount}") == 0
 
 
 @pytest.fixture
@@ -139,3 +141,54 @@ def test_leases_go_on_without_events_while_there_is_no_room_and_with_them_afterw
     new = told()[len(at_first) :]
     assert [each.kind for each in new] == ["queued", "granted", "released"]
     assert story_of(new, begins_anew=True) == ([], small.held(), set())
+
+
+def leave(disk: Cli, kibibytes: int) -> Path:
+    """Have so much room left on the disk; returns the file that has the rest."""
+    ballast = disk.state_dir.parent / "ballast"
+    ballast.write_bytes(bytes(shutil.disk_usage(disk.state_dir).free - (kibibytes << 10)))
+    return ballast
+
+
+@pytest.mark.parametrize(
+    ("left", "code", "runs"),
+    [
+        *[(each, UNWRITABLE, False) for each in (200, 1000, 1500, 2000, 3000, 4000)],
+        *[(each, UNWRITABLE, True) for each in (4300, 5000, 6000)],
+        *[(each, 0, True) for each in (6200, 6500)],
+    ],
+)
+def test_a_result_leaves_room_for_leases_or_is_not_kept(
+    cli: Cli, tmp_path: Path, left: int, code: int, runs: bool
+) -> None:
+    large = ("once", "large", "--", "sh", "-c", "echo >>ran; head -c 1000000 /dev/zero")
+    with on_a_disk_of("8m", cli, tmp_path) as disk:
+        disk.pool("T")
+        handle = disk.ok("acquire", "-t", "T").strip()
+        ballast = leave(disk, left)
+        finished = disk(*large)
+        assert (finished.code, len(finished.out)) == (code, 0 if code else 1000000)
+        assert (disk.cwd / "ran").exists() is runs
+        if code:
+            what = "result of work large isn't kept" if runs else "command of work large wasn't run"
+            assert finished.err.splitlines()[-1].startswith(f"leasectl: the {what}: no room for ")
+        disk.ok("release", "--handle", handle)
+        assert len(disk.ok("run", "-t", "T", "--", "echo", "x")) == 2
+        assert disk.held() == {}
+        ballast.unlink()
+        assert len(disk.ok(*large)) == 1000000
+
+
+def test_a_result_without_room_is_a_failure_of_all_who_wait(cli: Cli, tmp_path: Path) -> None:
+    script = "echo >>ran; until [ -e may ]; do sleep 0.02; done; head -c 1000000 /dev/zero"
+    large = ("once", "large", "--", "sh", "-c", script)
+    with on_a_disk_of("8m", cli, tmp_path) as disk:
+        disk.pool("T")
+        leave(disk, 5000)
+        first = disk.start(*large)
+        eventually((disk.cwd / "ran").exists)
+        other = disk.start(*large)
+        eventually(disk.waiting)
+        (disk.cwd / "may").touch()
+        assert [each.finish().code for each in (first, other)] == [UNWRITABLE] * 2
+        assert (disk.cwd / "ran").read_text() == "\n"

@@ -164,7 +164,7 @@ class TestWriting:
     ) -> None:
         told: list[str] = []
         state.events.warn = told.append
-        monkeypatch.setattr(event_rows, "_LEFT_FOR_LEASES_BYTES", 1 << 62)
+        monkeypatch.setattr(event_rows, "LEFT_FOR_LEASES_BYTES", 1 << 62)
         with state.transaction() as db:
             db.execute("UPDATE meta SET purge_cursor = 'x'")
             state.events.add(1.0, "queued", "T")

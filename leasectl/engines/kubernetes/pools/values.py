@@ -169,6 +169,9 @@ class KubernetesValues:
             self._tell(event)
         return True
 
+    def check_room(self) -> None:
+        """The API server says so itself, with the change."""
+
     def tidy(self) -> None:
         with contextlib.suppress(LeaseError):
             tidied = 0
