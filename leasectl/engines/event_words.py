@@ -13,7 +13,7 @@ from leasectl.typed.hints import TYPE_CHECKING
 from leasectl.typed.tuples import NamedTuple
 
 if TYPE_CHECKING:
-    from leasectl.engines.membership import Member
+    from leasectl.engines.membership import Member, Pools
     from leasectl.state.event import Event
 
 # Why a ticket was given up, where its waiter didn't do so itself.
@@ -108,7 +108,46 @@ def membership_changes(
     )
 
 
+def belonging_changes(before: Pools, after: Pools) -> tuple[MembershipChange, ...]:
+    """What has become of the default pool and of patterns, as events of the pools they are about.
+
+    Args:
+        before: What was said beside pools.
+        after: What is said there now.
+    """
+    found = (*_default_changes(before, after), *_pattern_changes(before, after))
+    return tuple(MembershipChange(pool_type, (), what) for pool_type, what in found)
+
+
+def _default_changes(before: Pools, after: Pools) -> Iterator[tuple[str, str]]:
+    is_same = before.default == after.default
+    if before.default is not None and not is_same:
+        yield before.default, "not the default pool any more"
+    if after.default is None or (is_same and before.grace_seconds == after.grace_seconds):
+        return
+    was = _grace(before) if is_same else before.default or "none"
+    yield after.default, f"the default pool, {_grace(after)}; before: {was}"
+
+
+def _grace(pools: Pools) -> str:
+    return f"grace {format_seconds(pools.grace_seconds)}" if pools.grace_seconds else "no grace"
+
+
+def _pattern_changes(before: Pools, after: Pools) -> Iterator[tuple[str, str]]:
+    for pattern, pool_type in sorted(before.patterns.items()):
+        if after.patterns.get(pattern) != pool_type:
+            yield pool_type, f'"{pattern}" not expected any more'
+    for pattern, pool_type in sorted(after.patterns.items()):
+        if before.patterns.get(pattern) != pool_type:
+            yield pool_type, f'"{pattern}" expected'
+
+
 def _changes(old: Member, new: Member) -> Iterator[tuple[str, str]]:
+    if new.expected != old.expected:
+        if old.expected is not None:
+            yield old.expected, " not expected any more"
+        if new.expected is not None:
+            yield new.expected, " expected"
     if old.pool != new.pool:
         if old.pool is not None:
             yield old.pool, _REMOVED if new.pool is None else f" gone to {new.pool},{_REMOVED}"

@@ -499,6 +499,33 @@ class TestEvents:
             "1 resource to go to B when free",
         ]
 
+    def test_tell_of_the_default_pool_and_what_it_was_before(self, world: World) -> None:
+        make_pools(world)
+        for pool_type, grace in (("B", GRACE), ("B", GRACE), ("B", 0.0), ("A", 0.0), (None, 0.0)):
+            default = partial(set_default, pool_type=pool_type, grace_seconds=grace)
+            world.members.change_belonging(default)
+        assert self.said(world) == [
+            ("B", (), "the default pool, grace 30s; before: none"),
+            ("B", (), "the default pool, no grace; before: grace 30s"),
+            ("B", (), "not the default pool any more"),
+            ("A", (), "the default pool, no grace; before: B"),
+            ("A", (), "not the default pool any more"),
+        ]
+
+    def test_tell_of_where_names_belong(self, world: World) -> None:
+        make_pools(world)
+        update(world, to_expect("A"), "a-1", "n")
+        update(world, to_expect("A"), "a-1", "n")
+        update(world, lambda member, _: expect_nothing(member), "n")
+        for to in ("B", "B", None):
+            world.members.change_belonging(partial(expect_pattern, pattern="x-*", to=to))
+        assert self.said(world) == [
+            ("A", ("a-1", "n"), "2 resources expected"),
+            ("A", ("n",), "1 resource not expected any more"),
+            ("B", (), '"x-*" expected'),
+            ("B", (), '"x-*" not expected any more'),
+        ]
+
     def test_tell_of_a_cordon(self, world: World) -> None:
         make_pools(world)
         update(world, to_cordon(), "a-1")

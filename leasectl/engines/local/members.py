@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from contextlib import suppress
 
+from leasectl.engines.event_words import belonging_changes
 from leasectl.engines.local import member_rows
 from leasectl.engines.local.over import remove_what_is_over
 from leasectl.engines.local.store import LocalStore
@@ -65,7 +66,8 @@ class LocalMembers:
 
     def change_belonging(self, change: Callable[[Pools], Pools]) -> None:
         with self._state.transaction() as db:
-            pools = change(self._memberships.pools())
+            before = self._memberships.pools()
+            pools = change(before)
             db.execute("DELETE FROM expected_pattern")
             db.executemany(
                 "INSERT INTO expected_pattern (pattern, type) VALUES (?, ?)",
@@ -77,6 +79,7 @@ class LocalMembers:
                     "INSERT INTO default_pool (type, grace_seconds) VALUES (?, ?)",
                     (pools.default, pools.grace_seconds),
                 )
+            self._memberships.tell(belonging_changes(before, pools))
 
     def _members(self, names: Sequence[str] | None) -> tuple[Member, ...]:
         if names is not None:

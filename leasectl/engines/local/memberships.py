@@ -11,7 +11,7 @@ import sqlite3
 from collections import Counter
 from collections.abc import Iterable, Sequence
 
-from leasectl.engines.event_words import membership_changes
+from leasectl.engines.event_words import MembershipChange, membership_changes
 from leasectl.engines.local import member_rows
 from leasectl.engines.local.member_rows import is_free, member_of
 from leasectl.engines.local.queues import LocalQueues
@@ -103,7 +103,7 @@ class LocalMemberships:
         self._resize(changed)
         self._wake(changed)
         if is_told:
-            self._tell(before, after)
+            self.tell(membership_changes(tuple(before), tuple(after)))
 
     def released(self, names: Sequence[str]) -> None:
         """Do what facts say to be done with releases that were made, and wake whom it concerns."""
@@ -287,8 +287,9 @@ class LocalMemberships:
                 self._store.queues.wake_for(pool_type, names)
                 wake_suspended(self._store.queues, pool_type)
 
-    def _tell(self, before: Iterable[Member], after: Iterable[Member]) -> None:
-        for pool_type, names, reason in membership_changes(tuple(before), tuple(after)):
+    def tell(self, changes: Iterable[MembershipChange]) -> None:
+        """Have events say what has become of pools."""
+        for pool_type, names, reason in changes:
             self._state.events.add(
                 self._clock.wall(),
                 "pool changed",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from leasectl.engines.event_words import membership_changes
+from leasectl.engines.event_words import belonging_changes, membership_changes
 from leasectl.engines.members import Decide, Updated
 from leasectl.engines.membership import Member, Pools, check_unheld
 from leasectl.engines.memory.store import MemoryStore
@@ -51,4 +51,6 @@ class MemoryMembers:
 
     def change_belonging(self, change: Callable[[Pools], Pools]) -> None:
         with self._store.lock:
-            self._memberships.belonging = change(self._memberships.pools())
+            before = self._memberships.pools()
+            self._memberships.belonging = after = change(before)
+            self._store.events.members_changed(belonging_changes(before, after))

@@ -6,7 +6,7 @@ same puts right what an older version has left, which knows of none of this.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from leasectl.engines.etcd.events import event_facts
 from leasectl.engines.etcd.gateway.gateway import new_etcd_lease_id
@@ -28,7 +28,7 @@ from leasectl.engines.etcd.members.records import (
 from leasectl.engines.etcd.members.stock import stock_writes
 from leasectl.engines.etcd.members.views import MembersView, NameView
 from leasectl.engines.etcd.records import encode_free, encode_taken, last_fence
-from leasectl.engines.event_words import membership_changes
+from leasectl.engines.event_words import MembershipChange, membership_changes
 from leasectl.engines.membership import Member
 from leasectl.state.event import Event
 from leasectl.typed.tuples import NamedTuple
@@ -217,6 +217,11 @@ def events_of(renamings: Sequence[Renaming], *, now: float, caller: str) -> list
         caller: Who does it.
     """
     changes = membership_changes([r.before for r in renamings], [r.after for r in renamings])
+    return as_events(changes, now=now, caller=caller)
+
+
+def as_events(changes: Iterable[MembershipChange], *, now: float, caller: str) -> list[Event]:
+    """What has become of pools, as `events_of` has it."""
     return [
         event_facts.of_pool(
             "pool changed", each.type, each.names, now=now, caller=caller, reason=each.reason

@@ -24,7 +24,7 @@ from leasectl.engines.etcd.gateway.requests import (
 )
 from leasectl.engines.etcd.key_values import name_in
 from leasectl.engines.etcd.keys import Keys
-from leasectl.engines.etcd.members.changes import Renaming
+from leasectl.engines.etcd.members.changes import Renaming, as_events
 from leasectl.engines.etcd.members.joining import joining
 from leasectl.engines.etcd.members.parts import in_parts
 from leasectl.engines.etcd.members.records import encode_belonging, is_by, parse_belonging
@@ -32,6 +32,7 @@ from leasectl.engines.etcd.members.removals import Taking
 from leasectl.engines.etcd.members.views import MembersView, see
 from leasectl.engines.etcd.members.writes import MemberWrites, new_word
 from leasectl.engines.etcd.records import Claim, parse_claim
+from leasectl.engines.event_words import belonging_changes
 from leasectl.engines.members import Decide, Updated
 from leasectl.engines.membership import Member, Pools, check_unheld
 from leasectl.errors import InvalidRequest, LeaseError, NotAllowed, NotFound
@@ -72,6 +73,7 @@ class EtcdMembers:
     ) -> None:
         self._gateway = gateway
         self._keys = keys
+        self._events = events
         self._claims = claims
         self._clear = clear
         self._lost = lost
@@ -121,7 +123,8 @@ class EtcdMembers:
                 before.default,
                 *before.patterns.values(),
             }
-            outcome = self._gateway.commit(
+            changes = belonging_changes(before, after)
+            outcome = self._events.commit(
                 [
                     unchanged(keys.belonging(), revision),
                     *(
@@ -131,6 +134,7 @@ class EtcdMembers:
                 ],
                 [put(keys.belonging(), encode_belonging(after, word))],
                 [read(keys.belonging())],
+                events=as_events(changes, now=self._clock.wall(), caller=self._caller),
             )
             if outcome.succeeded or is_by(outcome.answers[0].first, word):
                 return

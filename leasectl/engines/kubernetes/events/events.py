@@ -15,11 +15,12 @@ from leasectl.system.clock import Clock
 from leasectl.typed.hints import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from leasectl.engines.event_words import MembershipChange
     from leasectl.engines.kubernetes.events.own_record import OwnRecord
     from leasectl.engines.kubernetes.events.posting import Posting
     from leasectl.engines.kubernetes.events.posts import About
     from leasectl.engines.kubernetes.objects.objects import ResourceObject, TicketObject
-    from leasectl.engines.membership import Member
+    from leasectl.engines.membership import Member, Pools
     from leasectl.state.event import Event, EventKind
 
 _DECIMALS = 6  # of a second
@@ -183,8 +184,18 @@ class KubernetesEvents:
         if self._is_wanted:
             from leasectl.engines.event_words import membership_changes
 
-            for pool_type, names, reason in membership_changes(before, after):
-                self.of_pool("pool changed", pool_type, names, at=at, reason=reason)
+            self._changed(membership_changes(before, after), at)
+
+    def belonging_changed(self, before: Pools, after: Pools, *, at: float) -> None:
+        """The default pool is another, or patterns are."""
+        if self._is_wanted:
+            from leasectl.engines.event_words import belonging_changes
+
+            self._changed(belonging_changes(before, after), at)
+
+    def _changed(self, changes: Iterable[MembershipChange], at: float) -> None:
+        for pool_type, names, reason in changes:
+            self.of_pool("pool changed", pool_type, names, at=at, reason=reason)
 
     def happened(self, event: Event) -> None:
         """Something that isn't the engine's affair was done, like a work."""

@@ -44,18 +44,18 @@ class Belonging:
             self.settle(known.belonging)
         raise _too_fast()
 
-    def change(self, change: Callable[[Pools], Pools]) -> None:
-        """As `Members.change_belonging`."""
+    def change(self, change: Callable[[Pools], Pools]) -> tuple[Pools, Pools]:
+        """As `Members.change_belonging`; returns what was so before, and is now."""
         for _ in range(_MOST_TRIES):
             known = self.settled()
             wanted = change(known.pools)
             if wanted == known.pools:
-                return
+                return known.pools, wanted
             pending = self._announce(known, wanted)
             if pending is not None:
                 self.settle(pending)
                 self._check_done(known, wanted, self.settled())
-                return
+                return known.pools, wanted
         raise _too_fast()
 
     def settle(self, seen: BelongingObject) -> None:

@@ -106,7 +106,10 @@ class KubernetesMembers:
         return beside_names(self._store).pools
 
     def change_belonging(self, change: Callable[[Pools], Pools]) -> None:
-        self.beside.change(change)
+        events = self._claims.events
+        at = events.now()
+        before, after = self.beside.change(change)
+        events.belonging_changed(before, after, at=at)
 
     # Reading
 

@@ -104,6 +104,7 @@ def whole_story(access: Access) -> None:
     update(access, to_join("U", 60), "n")
     update(access, lambda member, _: leave(member, "U"), "n")
     update(access, to_add("U"), "n")
+    members_of(access).change_belonging(lambda pools: set_default(pools, "T", 0.0))
 
 
 class TestLostAnswers:
@@ -142,9 +143,11 @@ class TestLostAnswers:
                 ("U", "pool changed", "1 resource gone to T, removed"),
                 ("T", "pool changed", "1 resource come from U, added"),
                 ("T", "pool changed", "1 resource removed"),
+                ("U", "pool changed", "1 resource expected"),
                 ("U", "pool changed", "1 resource added"),
                 ("U", "pool changed", "1 resource removed"),
                 ("U", "pool changed", "1 resource added"),
+                ("T", "pool changed", "the default pool, no grace; before: none"),
             ], losing.number
 
 
