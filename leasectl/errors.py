@@ -12,6 +12,7 @@
     ├── BackendUnreachable      69   backend unreachable
     │   ├── CantListen               or serve can't be reached: its address can't be had
     │   └── AccessRefused            or refuses us, with the code of the reason
+    │       └── NoNamespace          or has no such part as its address names
     ├── StateUnwritable         73   state directory or handle can't be written
     │   └── NoRoom                   or what is to be kept would leave no room for leases there
     ├── NoLease                 75   no lease before the deadline
@@ -100,6 +101,10 @@ class AccessRefused(BackendUnreachable):
     def __init__(self, reason: LeaseError) -> None:
         super().__init__(str(reason))
         self.exit_code = reason.exit_code
+
+
+class NoNamespace(AccessRefused):
+    """The server has no such part of it as its address names, so nothing is there."""
 
 
 class StateUnwritable(LeaseError):

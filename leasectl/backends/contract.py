@@ -115,6 +115,7 @@ class Progress(NamedTuple):
             now, and where that can't be told.
         pace_seconds: Of the pool; 0 for none, and where that isn't told.
         closed: Why what is free can't be had, in words, to who is first; empty for no such reason.
+        gives_up_in_seconds: Unless that changes something; None for as long as was asked for.
     """
 
     waited_seconds: float
@@ -126,6 +127,7 @@ class Progress(NamedTuple):
     next_grant_in_seconds: float | None = None
     pace_seconds: float = 0.0
     closed: str = ""
+    gives_up_in_seconds: float | None = None
 
 
 class Patience(NamedTuple):

@@ -45,8 +45,10 @@ def proc() -> Finding:
             "mounted with hidepid: processes of other users can't be seen",
             "use guards of your own user only",
         )
-    namespace = own_pid_namespace()
-    return Finding(OK, f"readable; pid {process.pid} in pid namespace {namespace}")
+    # That of a time namespace stands above it.
+    times, pids = divmod(own_pid_namespace(), 1 << 32)
+    own = " and a time namespace of its own" if times else ""
+    return Finding(OK, f"readable; pid {process.pid} in pid namespace {pids}{own}")
 
 
 def pidfd(pidfd_open: Callable[[int], int] | None) -> Finding:

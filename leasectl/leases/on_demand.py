@@ -10,7 +10,15 @@ from __future__ import annotations
 import contextlib
 
 from leasectl.engines.values import ValueChange
-from leasectl.errors import InvalidRequest, LeaseError, NotAllowed, NotFound, NotMade, NotSupported
+from leasectl.errors import (
+    InvalidRequest,
+    LeaseError,
+    NoNamespace,
+    NotAllowed,
+    NotFound,
+    NotMade,
+    NotSupported,
+)
 from leasectl.leases.service import Service
 from leasectl.state import keeper_process
 from leasectl.state.made_pools import MadePool, MadePools
@@ -90,7 +98,7 @@ def is_needed(pools: PoolAdmin, pool_type: str) -> bool:
     """Tell whether somebody holds the resource of a reserved type, or waits for it."""
     try:
         (pool,) = pools.pools(pool_type)
-    except NotFound:
+    except (NotFound, NoNamespace):
         return False
     return bool(pool.held or pool.queue)
 
@@ -113,6 +121,8 @@ def remove_unused(backend: Backend, pool_type: str) -> bool:
     found = backend.values.get(key)
     try:
         (pool,) = backend.pools.pools(pool_type)
+    except NoNamespace:
+        return False
     except NotFound:
         pool = None
     if pool is not None and (pool.held or pool.queue):

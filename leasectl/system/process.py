@@ -63,10 +63,11 @@ def identify(pid: int) -> Process:
     Raises:
         NotFound: There is no such process, or it is a zombie.
     """
+    boot = boot_id()  # first: where there is no /proc, that is said, and not that nobody lives
     start = _start_time(pid)
     if start is None:
         raise NotFound(f"no process {pid}")
-    return Process(boot_id(), own_pid_namespace(), pid, start)
+    return Process(boot, own_pid_namespace(), pid, start)
 
 
 def process_of_thread(pid: int) -> int | None:

@@ -300,7 +300,11 @@ class Acquisition:
         if self._patience.report is None:
             return None
         if now >= self._next_report:
-            self._patience.report(Progress(waited_seconds=now - self._start))
+            given_up = None
+            if self._failing_since is not None and not self._is_there:
+                given_up = self._failing_since + CONNECT_SECONDS - now
+            waited = now - self._start
+            self._patience.report(Progress(waited_seconds=waited, gives_up_in_seconds=given_up))
             self._next_report = now + self._patience.report_seconds
         return self._next_report
 

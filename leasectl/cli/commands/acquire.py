@@ -101,13 +101,13 @@ def command(
     pid = step_pid if guard_pid is None else guard_pid
     if scope == "test" and pid is not None:
         raise InvalidRequest("--guard-pid doesn't go with --scope test, which outlives the step")
-    guard = None if pid is None else process_named_by("--guard-pid", pid)
-    if request.on_reclaim == "release" and guard is None and not quiet:
-        _warn_of_no_answer(request, backend)
-    if optional:
-        check_request(request, wait_seconds, backend)
-        warn_of_endless_wait(wait_seconds, quiet=quiet)
     try:
+        guard = None if pid is None else process_named_by("--guard-pid", pid)
+        if request.on_reclaim == "release" and guard is None and not quiet:
+            _warn_of_no_answer(request, backend)
+        if optional:
+            check_request(request, wait_seconds, backend)
+            warn_of_endless_wait(wait_seconds, quiet=quiet)
         with SignalTrap() as trap:
             with wait_limit(wait_seconds):
                 service = open_service(backend)

@@ -10,6 +10,7 @@ from leasectl.backends.kinds import either
 from leasectl.cli.shown.waiting_line import Said
 from leasectl.errors import LeaseError
 from leasectl.model import Request
+from leasectl.system.clock import earliest
 from leasectl.text.durations import format_duration
 from leasectl.text.naming import work_in
 from leasectl.text.width import shorten
@@ -56,9 +57,13 @@ class WaitingFacts:
                 Said(waited),
                 *self._why(progress),
             ]
-        if self._wait_seconds is not None:
-            left = max(0.0, self._wait_seconds - progress.waited_seconds)
-            parts.append(Said(f"gives up in {format_duration(math.ceil(left))}", goes=5))
+        wait = self._wait_seconds
+        left = earliest(
+            None if wait is None else wait - progress.waited_seconds, progress.gives_up_in_seconds
+        )
+        if left is not None:
+            in_text = format_duration(math.ceil(max(0.0, left)))
+            parts.append(Said(f"gives up in {in_text}", goes=5))
         if progress.longest_holder is not None:
             parts.append(_longest(progress, progress.longest_holder))
         return parts

@@ -55,7 +55,9 @@ class MadeUpApi:
 
         return restore
 
-    def limited(self, until: float | None) -> AbstractContextManager[None]:
+    def limited(
+        self, until: float | None, *, is_strict: bool = False
+    ) -> AbstractContextManager[None]:
         return nullcontext()
 
     def get(self, collection: Collection, name: str) -> Json:

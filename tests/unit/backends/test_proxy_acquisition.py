@@ -383,6 +383,22 @@ class TestAServerThatIsAway:
             acquisition.take()
         assert acquisition.pauses == pytest.approx([0.2, 0.4, 0.8, 1.6, 3.2, 3.6])  # to 9.8
 
+    def test_is_said_to_be_given_up_as_soon_as_it_will_be(
+        self, chance: Callable[[float], None]
+    ) -> None:
+        chance(0)
+
+        def fail(more: dict[str, Any]) -> Answer:
+            proxy.time.advance(1.5)
+            more["tick"](proxy.time.clock.elapsed())
+            raise NotSent("refused")
+
+        proxy = Proxy(NotSent("refused"), fail, grant("T--00"))
+        acquisition = Try(proxy, wait=7200)
+        acquisition.take()
+        (report,) = acquisition.reports
+        assert report.gives_up_in_seconds == pytest.approx(10 - 0.2 - 1.5)
+
     def test_is_given_up_at_a_deadline_that_comes_first(
         self, chance: Callable[[float], None]
     ) -> None:
@@ -498,3 +514,4 @@ def test_it_reports_after_a_second_and_then_each_minute() -> None:
     first = 1001.0
     assert ticks == [first, first + 60, first + 60, first + 120]
     assert [each.waited_seconds for each in acquisition.reports] == [1.0, 61.0]
+    assert [each.gives_up_in_seconds for each in acquisition.reports] == [None, None]

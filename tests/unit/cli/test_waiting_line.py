@@ -162,6 +162,12 @@ class TestWhatIsTold:
         ):
             assert not [each for each in self.tell(progress, request, events) if "likely" in each]
 
+    def test_when_it_gives_up_for_another_reason_than_its_limit(self) -> None:
+        for wait, gives_up, said in ((None, 7.2, "8s"), (60.0, 7.2, "8s"), (6.0, 7.2, "1s")):
+            facts = WaitingFacts(Request("T"), wait, lambda: None)
+            parts = facts.tell(Progress(5.0, gives_up_in_seconds=gives_up))
+            assert parts[-1].text == f"gives up in {said}"
+
     def test_what_has_to_be_so_keeps_it_from_what_is_free(self) -> None:
         free = self.PROGRESS._replace(position=1, held=2)
         where = (("region", "eu", True), ("size", "x" * 1000, False))

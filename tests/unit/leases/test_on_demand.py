@@ -8,7 +8,7 @@ import pytest
 
 from leasectl.engines.local.pools import LocalPools
 from leasectl.engines.values import ValueChange
-from leasectl.errors import NotSupported, StateUnwritable
+from leasectl.errors import InvalidRequest, NoNamespace, NotSupported, StateUnwritable
 from leasectl.leases.on_demand import PoolOnDemand, is_needed, remove_unused, round_key
 from leasectl.model import Request
 from leasectl.state import keeper_process
@@ -171,3 +171,18 @@ def test_who_comes_just_as_it_is_removed_keeps_it(
 def _held(desk: Desk) -> tuple[str, list[str]]:
     ((name, owner),) = desk.held().items()
     return owner, [name]
+
+
+def test_none_is_needed_or_left_where_its_namespace_is_gone(
+    desk: Desk, pool: PoolOnDemand, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Or the keeper would try for ever."""
+    pool.make()
+    backend = desk.service.backend_at("local:", "")
+
+    def refuse(*_: object, **__: object) -> None:
+        raise NoNamespace(InvalidRequest("no namespace"))
+
+    monkeypatch.setattr(LocalPools, "pools", refuse)
+    assert not is_needed(backend.pools, WORK)
+    assert not remove_unused(backend, WORK)

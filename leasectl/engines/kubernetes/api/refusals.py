@@ -11,11 +11,11 @@ import re
 
 from leasectl.engines.kubernetes.api.collection import NAMESPACES, Deed, Json
 from leasectl.errors import (
-    AccessRefused,
     BackendUnreachable,
     CorruptState,
     InvalidRequest,
     LeaseError,
+    NoNamespace,
 )
 from leasectl.http.messages import Answer, redirection
 from leasectl.http.no_answer import NoAnswer
@@ -95,10 +95,6 @@ class NotAuthenticated(Refused):
 
 class NotPermitted(Refused):
     """We may not do that (403); ``words`` says what to do about it."""
-
-
-class NoNamespace(AccessRefused):
-    """There is no such namespace; with 64, as it has to be made, or another named."""
 
 
 def is_not_permitted(error: BaseException) -> bool:

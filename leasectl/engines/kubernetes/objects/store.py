@@ -19,7 +19,6 @@ from leasectl.engines.kubernetes.api.refusals import (
     AlreadyExists,
     Conflict,
     MadeAnew,
-    NoNamespace,
 )
 from leasectl.engines.kubernetes.api.requests import Api
 from leasectl.engines.kubernetes.objects import names
@@ -36,7 +35,8 @@ from leasectl.engines.kubernetes.objects.objects import (
 )
 from leasectl.engines.kubernetes.objects.reading import identity_of, parse_object
 from leasectl.engines.kubernetes.objects.view import PoolView
-from leasectl.errors import BackendUnreachable
+from leasectl.errors import LeaseError, NoNamespace
+from leasectl.system.clock import boottime_seconds
 from leasectl.typed.hints import TYPE_CHECKING, Callable, Literal
 from leasectl.typed.tuples import NamedTuple
 
@@ -46,6 +46,8 @@ if TYPE_CHECKING:
 
 # No claim key of this state directory begins with it.
 _ELSEWHERE = "@"
+# What is looked at for a better message only.
+_LOOK_SECONDS = 0.5
 
 
 class Seen(NamedTuple):
@@ -152,17 +154,18 @@ class Store:
     def check_namespace(self) -> None:
         """Look whether the namespace is there, after a list was empty: so is one of none.
 
-        Only who may everything is told an empty list of it, and he may look. For whoever else may
-        not, the list counts.
+        Only who may everything is told an empty list of it, and he may look. Where that isn't told
+        at once, the list counts.
 
         Raises:
             NoNamespace: It isn't.
         """
         try:
-            self._api.get(NAMESPACES, self.collection.namespace)
+            with self._api.limited(boottime_seconds() + _LOOK_SECONDS, is_strict=True):
+                self._api.get(NAMESPACES, self.collection.namespace)
         except NoNamespace:
             raise
-        except (Absent, BackendUnreachable):
+        except (Absent, LeaseError):
             pass
 
     def get(self, name: str) -> Json | None:

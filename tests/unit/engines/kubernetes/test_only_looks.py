@@ -6,7 +6,7 @@ So does who may do nothing else, by his role.
 from __future__ import annotations
 
 import subprocess
-from typing import cast
+from typing import Any, cast
 
 import pytest
 
@@ -14,7 +14,14 @@ from leasectl.engines.kubernetes.api.refusals import NotPermitted
 from leasectl.engines.kubernetes.api.requests import Api
 from leasectl.engines.kubernetes.opening import open_kubernetes
 from leasectl.engines.membership import Lifetime, join
-from leasectl.errors import AccessRefused, NotAllowed
+from leasectl.errors import (
+    AccessRefused,
+    BackendUnreachable,
+    CorruptState,
+    InvalidRequest,
+    NoNamespace,
+    NotAllowed,
+)
 from leasectl.model import Request
 from leasectl.system.process import identify
 from tests.kit.kubernetes.made_up_api import Killed, MadeUpApi
@@ -84,3 +91,22 @@ def leave_half_gone(api: MadeUpApi, process: Process) -> None:
     with pytest.raises(Killed):
         process.pools.delete_pool("U", force=False)
     api.before = lambda at: None
+
+
+@pytest.mark.parametrize(
+    "error", [CorruptState("odd"), InvalidRequest("odd"), BackendUnreachable("busy")], ids=repr
+)
+def test_an_empty_list_counts_where_nobody_says_at_once_whether_its_namespace_is_there(
+    manual_clock: ManualClock, monkeypatch: pytest.MonkeyPatch, error: Exception
+) -> None:
+    api = MadeUpApi()
+    process = Process(api, manual_clock.clock)
+
+    def fail(*_: Any) -> Any:
+        raise error
+
+    monkeypatch.setattr(api, "get", fail)
+    assert process.pools.pools() == ()
+    error = NoNamespace(InvalidRequest("there is none"))
+    with pytest.raises(NoNamespace):
+        process.pools.pools()

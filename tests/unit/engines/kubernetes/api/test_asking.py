@@ -16,7 +16,6 @@ from leasectl.engines.kubernetes.api.refusals import (
     Conflict,
     LostAnswer,
     MadeAnew,
-    NoNamespace,
 )
 from leasectl.engines.kubernetes.api.requests import Api
 from leasectl.errors import (
@@ -24,6 +23,7 @@ from leasectl.errors import (
     BackendUnreachable,
     CorruptState,
     InvalidRequest,
+    NoNamespace,
     Unanswered,
 )
 from tests.kit.support import ManualClock, clock_without_stalls
