@@ -33,7 +33,12 @@ def steps(desk: Desk, act: Callable[[], object]) -> int:
 
 
 def costs(desk: Desk, request: Request) -> dict[str, int]:
-    """What each step of a pair takes."""
+    """What each step of a pair takes, the least of some: now and then one looks for what is old."""
+    rounds = [_costs(desk, request) for _ in range(3)]
+    return {verb: min(each[verb] for each in rounds) for verb in rounds[0]}
+
+
+def _costs(desk: Desk, request: Request) -> dict[str, int]:
     granted: list[Handle] = []
 
     def take() -> None:

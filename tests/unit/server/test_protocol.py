@@ -134,13 +134,16 @@ def test_what_can_be_no_type_is_an_unknown_one(shared: Serving, pool_type: str) 
         b"POST\r\n\r\n",
         b"POST /lease/release HTTP/1.1\r\n\r\n",
         b"POST /lease/release HTTP/1.1\r\nHost: x\r\nContent-Length: many\r\n\r\n",
-        b"GET / HTTP/1.1\r\nHost: x\r\nX: " + b"y" * 100_000,
+        b"GET / HTTP/1.1\r\nHost: x\r\nX: " + b"y" * 17_000,
     ],
     ids=["tls", "no target", "no host", "no length", "endless head"],
 )
 def test_what_is_no_http_is_a_bad_request(shared: Serving, sent: bytes) -> None:
     with shared.connect() as client:
-        client.socket.sendall(sent)
+        # Of the endless one that by which it is too much comes by itself: what a server hasn't read
+        # when it closes a connection resets it, and the answer is lost with that.
+        for part in filter(None, (sent[:16_000], sent[16_000:])):
+            client.socket.sendall(part)
         assert client.read_to_end().startswith(b"HTTP/1.1 400 ")
 
 
