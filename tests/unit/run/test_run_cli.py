@@ -559,7 +559,7 @@ def test_a_command_is_not_started_by_a_run_that_is_killed_first(cli: Cli, pool: 
     pausing = PausingRun(cli, "-t", pool, "--", str(script.path))
     pausing.run.kill()
     eventually(lambda: cli.held() == {}, what="the keeper frees it")
-    assert not lives(pausing.command)
+    eventually(lambda: not lives(pausing.command), what="nobody is left to become it")
     assert script.said == []
 
 
