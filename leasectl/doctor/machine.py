@@ -12,7 +12,7 @@ from leasectl import __version__
 from leasectl.doctor.findings import ELSEWHERE, FAIL, OK, WARN, Finding, unwritable
 from leasectl.errors import LeaseError
 from leasectl.system.poll import is_readable
-from leasectl.system.process import own_pid_namespace, this_process
+from leasectl.system.process import PIDFD_NEEDS, own_namespaces, this_process
 from leasectl.typed.hints import Callable
 
 LEAST_FREE_BYTES = 1 << 20
@@ -45,8 +45,7 @@ def proc() -> Finding:
             "mounted with hidepid: processes of other users can't be seen",
             "use guards of your own user only",
         )
-    # That of a time namespace stands above it.
-    times, pids = divmod(own_pid_namespace(), 1 << 32)
+    pids, times = own_namespaces()
     own = " and a time namespace of its own" if times else ""
     return Finding(OK, f"readable; pid {process.pid} in pid namespace {pids}{own}")
 
@@ -61,7 +60,7 @@ def pidfd(pidfd_open: Callable[[int], int] | None) -> Finding:
         return Finding(
             FAIL,
             f"pidfd_open(2) doesn't work: {error.strerror}",
-            "it needs Linux 5.3 or later, and a seccomp profile that allows it",
+            PIDFD_NEEDS,
         )
     if not told:
         return Finding(FAIL, "the end of a process isn't told", "use another kernel")

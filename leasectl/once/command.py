@@ -95,10 +95,9 @@ class WorkCommand:
         try:
             self._service.values.check_room()
             _remove_left(self._asked.result_file)
-        except NoRoom as error:
-            error.args = (f"the command of work {self._asked.work.key} wasn't run: {error}",)
-            return Came(None, 0.0, status=error.exit_code, error=error)
         except LeaseError as error:
+            if isinstance(error, NoRoom):
+                error.args = (f"the command of work {self._asked.work.key} wasn't run: {error}",)
             return Came(None, 0.0, status=error.exit_code, error=error)
         output = Output(self._largest) if self._asked.result_file is None else None
         child = self._child = self._fork(path, output, attempt)

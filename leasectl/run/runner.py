@@ -16,14 +16,7 @@ from leasectl.leases.properties import property_variables
 from leasectl.leases.request import draw_start_delay
 from leasectl.leases.service import Service
 from leasectl.model import Handle
-from leasectl.run.child import (
-    CannotExecute,
-    Child,
-    CommandNotFound,
-    Ending,
-    become,
-    find_command,
-)
+from leasectl.run.child import CannotExecute, Child, CommandNotFound, Ending, become, find_command
 from leasectl.run.holder_answers import Ask, start_asking
 from leasectl.run.leased_command import LeasedCommand, give_back
 from leasectl.run.plan import Plan

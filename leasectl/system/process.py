@@ -40,18 +40,25 @@ _FIRST_TIME_NAMESPACE = 0xEFFFFFFA
 
 
 @cache
+def own_namespaces() -> tuple[int, int]:
+    """Inode numbers of the pid and the time namespace of this process; 0 for the first of these."""
+    pids = os.stat("/proc/self/ns/pid").st_ino
+    try:
+        times = os.stat("/proc/self/ns/time").st_ino
+    except OSError:  # a kernel without
+        return pids, 0
+    return pids, 0 if times == _FIRST_TIME_NAMESPACE else times
+
+
+@cache
 def own_pid_namespace() -> int:
     """Inode number of the pid namespace that this process lives in.
 
     In a time namespace of its own it is another number: start times there are others, so that all
     who live outside would seem dead.
     """
-    pids = os.stat("/proc/self/ns/pid").st_ino
-    try:
-        times = os.stat("/proc/self/ns/time").st_ino
-    except OSError:  # a kernel without
-        return pids
-    return pids if times == _FIRST_TIME_NAMESPACE else pids | (times & 0x7FFFFFFF) << 32
+    pids, times = own_namespaces()
+    return pids | (times & 0x7FFFFFFF) << 32
 
 
 def identify(pid: int) -> Process:
@@ -163,6 +170,9 @@ class DeadProcesses:
         return True
 
 
+PIDFD_NEEDS = "it needs Linux 5.3 or later, and a seccomp profile that allows it"
+
+
 def pidfd_of(pid: int) -> int:
     """Open a descriptor that becomes readable when the process ends that has a pid.
 
@@ -178,8 +188,7 @@ def pidfd_of(pid: int) -> int:
         if error.errno not in (errno.ENOSYS, errno.EPERM):
             raise
         raise LeaseError(
-            f"pidfd_open(2) doesn't work here: {error.strerror}; it needs Linux 5.3 or later, "
-            "and a seccomp profile that allows it"
+            f"pidfd_open(2) doesn't work here: {error.strerror}; {PIDFD_NEEDS}"
         ) from error
 
 

@@ -190,11 +190,15 @@ class Acquisition:
         Who has never been reached may be no server at all, and isn't waited for until a deadline.
         """
         now = self._clock.elapsed()
-        if until is None or not self._is_there:
-            since = now if self._failing_since is None else self._failing_since
-            given_up = since + CONNECT_SECONDS
-            until = given_up if until is None else min(until, given_up)
+        if until is None:
+            until = self._given_up_at(now)
+        elif not self._is_there:
+            until = min(until, self._given_up_at(now))
         return until - _LAST_TRY_SECONDS - now
+
+    def _given_up_at(self, now: float) -> float:
+        """When it is given up, if it goes on to fail."""
+        return (now if self._failing_since is None else self._failing_since) + CONNECT_SECONDS
 
     def _try(self, until: float | None) -> str:
         try:
@@ -302,7 +306,7 @@ class Acquisition:
         if now >= self._next_report:
             given_up = None
             if self._failing_since is not None and not self._is_there:
-                given_up = self._failing_since + CONNECT_SECONDS - now
+                given_up = self._given_up_at(now) - now
             waited = now - self._start
             self._patience.report(Progress(waited_seconds=waited, gives_up_in_seconds=given_up))
             self._next_report = now + self._patience.report_seconds

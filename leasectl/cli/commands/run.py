@@ -6,12 +6,7 @@ import click
 
 from leasectl.cli import options
 from leasectl.cli.command import Command, new_command
-from leasectl.cli.context import (
-    check_request,
-    given_environment,
-    may_do_without,
-    open_service,
-)
+from leasectl.cli.context import check_request, given_environment, may_do_without, open_service
 from leasectl.cli.described import ATTEMPTS, ENDING, option
 from leasectl.cli.shown.waiting import reported, sleep_jitter, warn_of_endless_wait
 from leasectl.errors import InvalidRequest, NoLease

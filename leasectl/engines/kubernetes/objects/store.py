@@ -14,12 +14,7 @@ import contextlib
 from contextlib import AbstractContextManager
 
 from leasectl.engines.kubernetes.api.collection import NAMESPACES, Collection
-from leasectl.engines.kubernetes.api.refusals import (
-    Absent,
-    AlreadyExists,
-    Conflict,
-    MadeAnew,
-)
+from leasectl.engines.kubernetes.api.refusals import Absent, AlreadyExists, Conflict, MadeAnew
 from leasectl.engines.kubernetes.api.requests import Api
 from leasectl.engines.kubernetes.objects import names
 from leasectl.engines.kubernetes.objects.bodies import Body
