@@ -1,19 +1,28 @@
-"""Takes, holds and gives back leases on scarce resources, for CI step scripts.
+"""Take, hold and give back leases on scarce resources, for CI step scripts.
 
-A command goes down through the rooms of this house, and nothing ever looks up: `cli` reads what was
-typed and calls a verb in `leases` (or in `pools`, or has `run` run a command under a lease), which
-asks one of the `backends`. Those with pools share one algorithm over `engines`: one in memory, one
-in a file, one in etcd, one in Kubernetes; others ask a lease proxy, or Boskos. Records of who holds
-what are in `state`, servers are reached by `http`, the machine by `system`; `text` has the words.
-What fails is one of `errors`, what is passed around a fact of `model`, what is said of types is of
-`typed`.
+A command line is parsed in `cli`, which calls a verb in `leases`, `pools`, `run` or `once`. A verb
+asks a backend. Imports go one way, from `cli` down to `system` and `text`.
 
-More use the verbs: the `keeper`, the one background process of a state directory; the `server`,
-which speaks the lease proxy's protocol; `once`, where one does what the others use; `reclaim`,
-which takes back what holders don't use; `maintenance`, a time in which a node takes no work; and
-`doctor`, who looks whether all is well.
-`shell` is what Bash scripts source, `pyz` all of it in one file. Each folder tells its own story in
-its ``__init__.py``.
+- `backends`: where leases come from: embedded pool, etcd, Kubernetes, lease proxy, Boskos
+- `cli`: the command line
+- `doctor`: find what is wrong, and repair it
+- `engines`: stores that the pool algorithm runs on
+- `http`: an HTTP client with deadlines
+- `keeper`: the background process of a state directory
+- `leases`: the verbs on leases
+- `maintenance`: maintenance windows of nodes
+- `once`: one job does shared work, the others use its result
+- `pools`: the verbs on pools, statistics and simulation
+- `pyz`: start `leasectl.pyz`, all of leasectl in one file
+- `reclaim`: take leases back by handshake
+- `run`: run a command under a lease
+- `server`: the lease proxy's protocol in front of pools
+- `shell`: the Bash functions for step scripts
+- `state`: the records of a state directory
+- `system`: clocks, processes, signals, locks
+- `text`: parse input, format output
+- `errors`: all errors, with their exit codes
+- `model`: facts that several packages share; words as in the Kubernetes LeaseSpec
 """
 
 __version__ = "0.4.0"

@@ -2,17 +2,42 @@
 
 from __future__ import annotations
 
-import gc
+import os
+import sys
 
-TYPE_CHECKING = False  # that of `typing` takes long to import
-if TYPE_CHECKING:
-    from leasectl.typed.hints import NoReturn
 
-# Whoever presses Ctrl-C while all is imported is to see no traceback: until the command is loaded
-# INT ends this process, as it does everywhere. This is of what `signal` is made, which takes long.
-_signal = __import__("_signal")
-if _signal.getsignal(_signal.SIGINT) is _signal.default_int_handler:
-    _signal.signal(_signal.SIGINT, _signal.SIG_DFL)
+def _search_pythonpath_last() -> None:
+    """Let the modules of this installation come before those of PYTHONPATH.
+
+    That is for the script's own programs, and may name another click. They get it unchanged.
+    """
+    named = os.environ.get("PYTHONPATH")
+    if not named:
+        return
+    library = os.path.dirname(os.__file__)
+    own = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+    foreign = {_absolute(each) for each in named.split(os.pathsep)} - {own}
+    last = [each for each in sys.path if each in foreign and not each.startswith(library)]
+    sys.path[:] = [each for each in sys.path if each not in last] + last
+
+
+def _absolute(path: str) -> str:
+    try:
+        return os.path.abspath(path)
+    except OSError:  # the working directory is gone
+        return path
+
+
+_search_pythonpath_last()
+
+import signal  # noqa: E402
+
+# Ctrl-C during the imports below ends the process without a traceback.
+if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+import gc  # noqa: E402
+from typing import NoReturn  # noqa: E402
 
 
 def main() -> NoReturn:
@@ -20,9 +45,6 @@ def main() -> NoReturn:
     # Importing makes no garbage worth looking for, and the looking is a tenth of a short
     # command's time. It is turned on again once the command is loaded.
     gc.disable()
-    from leasectl.system.imports import import_with_less_ado
-
-    import_with_less_ado()
     from leasectl.cli.app import main as run
 
     run()

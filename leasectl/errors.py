@@ -1,4 +1,4 @@
-"""Every way in which leasectl fails, and the exit code of each.
+"""All errors, with their exit codes.
 
 ::
 
@@ -8,7 +8,7 @@
     │   ├── NotSupported
     │   └── FileUnreadable           a file that the environment or an option names isn't there
     ├── CorruptState            65   corrupt state, or from a newer version
-    ├── NotFound                66   no such type, resource, handle or file
+    ├── NotFound                66   no such pool, resource, handle or file
     ├── BackendUnreachable      69   backend unreachable
     │   ├── CantListen               or serve can't be reached: its address can't be had
     │   └── AccessRefused            or refuses us, with the code of the reason
@@ -19,7 +19,7 @@
     │   ├── Cancelled                released, or its guard ended, while waiting
     │   └── LockHeld                 or another process held the state directory's lock all the time
     ├── TooFewFreed             75   fewer leases could be taken back than were to be
-    ├── NotAllowed              77   not the holder, or not allowed
+    ├── NotAllowed              77   not the holder, or not permitted
     └── LeaseLost               79   the lease was lost while in use
 
 The numbers follow sysexits(3) where it has a fitting one. click's own 2 for usage is
@@ -39,9 +39,14 @@ class LeaseError(Exception):
 
 
 class InvalidRequest(LeaseError):
-    """The request can't be meant: a bad option, an impossible count."""
+    """The request can't be meant: a bad option, an impossible count.
+
+    Attributes:
+        done: The names for which it was done before that was found.
+    """
 
     exit_code = 64
+    done: tuple[str, ...] = ()
 
 
 class CanNeverBeMet(InvalidRequest):
@@ -201,17 +206,17 @@ def out_of_files(error: BaseException) -> StateUnwritable:
 
 
 EXIT_CODES: tuple[tuple[str, str], ...] = (
-    ("0", "done"),
+    ("0", "success"),
     ("1", "unexpected failure"),
-    ("64", "usage, or not supported by this backend"),
-    ("65", "corrupt state, or from a newer version"),
-    ("66", "no such type, resource, handle or file"),
+    ("64", "wrong usage, or not supported by this backend"),
+    ("65", "corrupt state, or state of a newer version"),
+    ("66", "no such pool, resource, handle or file"),
     ("69", "backend unreachable"),
-    ("73", "state directory or handle can't be written"),
-    ("75", "no lease in time, or released while waiting (-E changes it)"),
-    ("77", "not the holder, or not allowed"),
+    ("73", "state directory or handle not writable"),
+    ("75", "no lease in time, or the request was withdrawn (-E changes it)"),
+    ("77", "not the holder, or not permitted"),
     ("79", "the lease was lost while in use"),
-    ("124", "once: the command ran for longer than --run-limit"),
-    ("126, 127", "run: the command can't be executed; isn't found"),
-    ("128+n", "ended by signal n; otherwise run exits as its command did"),
+    ("124", "once: the command exceeded --run-limit"),
+    ("126, 127", "run: the command can't be executed, or wasn't found"),
+    ("128+n", "ended by signal n; otherwise run exits with the status of its command"),
 )

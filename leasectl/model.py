@@ -1,9 +1,8 @@
-"""The facts that the parts hand each other. The words are those of the Kubernetes LeaseSpec."""
+"""Facts that several packages share; words as in the Kubernetes LeaseSpec."""
 
 from __future__ import annotations
 
-from leasectl.typed.hints import Literal
-from leasectl.typed.tuples import NamedTuple
+from typing import Literal, NamedTuple
 
 Labels = tuple[tuple[str, str], ...]
 # Of a resource's properties: a key, a value, and whether it is to have that, or not to.

@@ -74,18 +74,10 @@ client=${LEASE_PROXY_CLIENT_SH:-${BASH_SOURCE[0]%/*}/client.sh}
 lease_type=${CLUSTER_PROFILE_SET_NAME-}--${CLUSTER_PROFILE_NAME-}--install-quota-slice
 lease=''
 
-wants_lease() {
-  local enabled=${INSTALL_LEASE_ENABLED-true}
-  case ${enabled,,} in
-    '' | false | no | 0) return 1 ;;
-  esac
-  lease__install_lease_eligible
-}
-
 # Takes a lease, and for another attempt a new one. The delayed release that is asked for once is
 # armed again each time. --var, because a signal isn't handled while Bash waits for $(...).
 take_lease() {
-  wants_lease || return 0
+  lease__install_lease_eligible || return 0
   if [[ $lease ]]; then
     lease__reacquire --handle="$lease" --var=lease || :
   elif lease__acquire --type="$lease_type" --scope=step --guard --var=lease; then
@@ -111,7 +103,7 @@ if [[ ${1-} == --run ]]; then
 fi
 # Where neither variable names a backend the functions make a dry run, and say so; `leasectl run` would
 # take the lease from a pool of this machine. Without a lease the loop does the same.
-if [[ $form == run && ${LEASE_PROXY_SERVER_URL-}${LEASECTL_BACKEND-} ]] && wants_lease && command -v leasectl >/dev/null; then
+if [[ $form == run && ${LEASE_PROXY_SERVER_URL-}${LEASECTL_BACKEND-} ]] && lease__install_lease_eligible && command -v leasectl >/dev/null; then
   run leasectl run --type "$lease_type" --optional --wait 2h --release-after "$release_after" \
     --attempts "$attempts" --retry-on "$retry_on" -- "$installer" create cluster "$@" || status=$?
 else

@@ -7,6 +7,7 @@ import re
 import secrets
 import signal
 import tempfile
+import zlib
 from collections.abc import Iterator
 from itertools import count
 from pathlib import Path
@@ -22,14 +23,16 @@ from tests.kit.faults.fixture import fault_proxy as fault_proxy
 from tests.kit.kubernetes.namespaces import Namespace, new_namespace
 from tests.kit.kubernetes.servers import Kubernetes, kubernetes_servers
 from tests.kit.relay import Relay, relay
+from tests.kit.reporting import ReportOnce
 from tests.kit.support import Cli, CliOfAnotherUser, ManualClock
 
 # The fixtures that start one, each for a whole session.
 SERVERS = {"etcd", "kubernetes", "shared_boskos"}
 
 
-def pytest_configure() -> None:
+def pytest_configure(config: pytest.Config) -> None:
     """Let no signal be ignored that commands are sent: nohup and a shell's "&" leave some so."""
+    config.pluginmanager.register(ReportOnce())
     for signum in (signal.SIGHUP, signal.SIGINT, signal.SIGQUIT):
         if signal.getsignal(signum) == signal.SIG_IGN:
             default = signal.default_int_handler if signum == signal.SIGINT else signal.SIG_DFL
@@ -42,6 +45,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         fixtures = set(getattr(item, "fixturenames", ()))
         if fixtures & {"cli", "other_user"}:
             item.add_marker(pytest.mark.commands)
+            if zlib.crc32(item.nodeid.encode()) % 3 == 0:
+                item.add_marker(pytest.mark.third)
         if fixtures & SERVERS:
             item.add_marker(pytest.mark.once)
 

@@ -1,9 +1,10 @@
-"""What the verbs need of a backend, where leases come from, and what opens one."""
+"""The interface of a backend."""
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterable, Sequence
+from collections.abc import Callable, Generator, Iterable, Sequence
 from contextlib import AbstractContextManager
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from leasectl.engines.contract import LostListener
 from leasectl.errors import Cancelled, Interrupted, LeaseError, NoLease
@@ -11,14 +12,11 @@ from leasectl.model import Claimant, Lease, Process, ReleasedBy, Request
 from leasectl.state.directory import State
 from leasectl.system.clock import Clock
 from leasectl.system.poll import Interrupt, Sleep
-from leasectl.typed.hints import TYPE_CHECKING, Callable, Protocol
-from leasectl.typed.tuples import NamedTuple
 
 if TYPE_CHECKING:
     from leasectl.engines.event_log import EventLog
-    from leasectl.engines.members import Members
     from leasectl.engines.notes import Notes
-    from leasectl.engines.pool_admin import PoolAdmin
+    from leasectl.engines.pool_admin import Members, PoolAdmin
     from leasectl.engines.values import Values
 
 # A turn: one acquisition as a generator: it yields each sleep it needs and is sent what woke it.
@@ -26,7 +24,13 @@ Turn = Generator[Sleep, "set[int]", None]
 
 
 class Withdrawn(Cancelled):
-    """The request was taken out of the queue."""
+    """The request was taken out of the queue.
+
+    Attributes:
+        is_on_purpose: It is on record that somebody did that, and why.
+    """
+
+    is_on_purpose = False
 
 
 def why_given_up(reason: BaseException) -> str:
@@ -136,6 +140,7 @@ class Patience(NamedTuple):
     Args:
         wait_seconds: None for no limit, 0 for not at all.
         interrupts: Descriptors that end the wait.
+        at_first_sleep: Makes further ones, where a wait in this process is seldom needed.
         report: Called with the progress at the start and then every ``report_seconds``.
         report_seconds: How often.
         warn: Called with a line for people, about what they should know of although it goes on.
@@ -148,6 +153,7 @@ class Patience(NamedTuple):
 
     wait_seconds: float | None = None
     interrupts: tuple[Interrupt, ...] = ()
+    at_first_sleep: Callable[[], Sequence[Interrupt]] = tuple
     report: Callable[[Progress], None] | None = None
     report_seconds: float = 60.0
     warn: Callable[[str], None] = lambda _: None

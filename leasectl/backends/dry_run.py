@@ -1,4 +1,4 @@
-"""``none:``: every request succeeds at once and nothing is leased."""
+"""``none:``: every request succeeds, and nothing is leased."""
 
 from __future__ import annotations
 

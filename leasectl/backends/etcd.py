@@ -1,26 +1,34 @@
-"""``etcd://HOST:PORT,.../PREFIX``: pools that machines share.
+"""``etcd://``: pools in etcd.
 
 What asks a cluster is imported where it is asked: an address is looked at without that, too.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Callable, Collection
+from typing import TYPE_CHECKING
 
 from leasectl.backends.contract import Backend, Opening
+from leasectl.backends.pool.backend import PoolBackend
 from leasectl.engines.etcd.address import parse_etcd_url
+from leasectl.engines.etcd.gateway.gateway import ATTEMPT_SECONDS
+from leasectl.engines.etcd.keys import Keys
+from leasectl.engines.etcd.opening import open_below, open_etcd, open_gateway
+from leasectl.engines.etcd.pools.listing import pool_types as types_in
+from leasectl.engines.etcd.pools.listing import resource_names as names_in
+from leasectl.engines.etcd.records import check_count, revision_of
 from leasectl.http.settings import Settings, parse_settings
 from leasectl.model import Request
+from leasectl.state.event import Kept
 from leasectl.system import signals
 from leasectl.system.clock import Clock
-from leasectl.typed.hints import TYPE_CHECKING, Callable
 
 if TYPE_CHECKING:
     from leasectl.backends.servers import ClaimWatch, Renew
     from leasectl.engines.etcd.gateway.gateway import Gateway
     from leasectl.engines.etcd.keys import Keys
     from leasectl.engines.notes import NoteListener
-    from leasectl.engines.sides import Sides
+    from leasectl.engines.pool_admin import Sides
     from leasectl.state.directory import State
     from leasectl.state.event import Kept
 
@@ -40,16 +48,11 @@ def check_url(url: str) -> None:
 
 def check_request(request: Request, wait_seconds: float | None) -> None:
     """Raise InvalidRequest when it asks for more than one transaction can claim."""
-    from leasectl.engines.etcd.records import check_count
-
     check_count(request)
 
 
 def open_backend(url: str, opening: Opening) -> Backend:
     """Open the pools in a cluster; nothing is asked of it yet."""
-    from leasectl.backends.pool.backend import PoolBackend
-    from leasectl.engines.etcd.opening import open_etcd, open_gateway
-
     seconds = opening.release_seconds
     gateway = open_gateway(
         url,
@@ -75,13 +78,12 @@ def open_backend(url: str, opening: Opening) -> Backend:
         clock=opening.clock,
         remote=True,
         limited=gateway.limited,
+        release_seconds=seconds,
     )
 
 
 def _kept(state: State) -> Kept | None:
     """Which events are kept; None where nobody has said other than usual."""
-    from leasectl.state.event import Kept
-
     kept = Kept(state.events.kept_seconds, state.events.kept_number)
     return None if kept == Kept() else kept
 
@@ -96,9 +98,6 @@ def open_renewals(
     clock: Clock,
 ) -> Renew:
     """As `ClaimServer` has it. None is tried longer than a sixth of the ttl at one member."""
-    from leasectl.engines.etcd.gateway.gateway import ATTEMPT_SECONDS
-    from leasectl.engines.etcd.opening import open_etcd, open_gateway
-
     gateway = open_gateway(
         url,
         settings,
@@ -117,9 +116,6 @@ def open_claim_watch(
     url: str, *, state_id: str, settings: Settings, claim_key: str, fence: int, clock: Clock
 ) -> ClaimWatch:
     """As `ClaimServer` has it."""
-    from leasectl.engines.etcd.keys import Keys
-    from leasectl.engines.etcd.opening import open_gateway
-    from leasectl.engines.etcd.records import revision_of
     from leasectl.engines.etcd.waiting.claim_watch import EtcdClaimWatch
 
     gateway = open_gateway(url, settings, clock=clock)
@@ -129,8 +125,6 @@ def open_claim_watch(
 
 def open_probe(url: str, settings: Settings, *, clock: Clock) -> Callable[[], None]:
     """As `ClaimServer` has it."""
-    from leasectl.engines.etcd.keys import Keys
-    from leasectl.engines.etcd.opening import open_gateway
     from leasectl.engines.etcd.probe import probe
 
     address = parse_etcd_url(url)
@@ -149,8 +143,6 @@ def open_probe(url: str, settings: Settings, *, clock: Clock) -> Callable[[], No
 
 def pool_types(url: str, settings: Settings, *, seconds: float, clock: Clock) -> list[str]:
     """As `PoolServer` has it."""
-    from leasectl.engines.etcd.pools.listing import pool_types as types_in
-
     return types_in(*_open_briefly(url, settings, seconds=seconds, clock=clock))
 
 
@@ -164,16 +156,12 @@ def resource_names(
     clock: Clock,
 ) -> list[str]:
     """As `PoolServer` has it."""
-    from leasectl.engines.etcd.pools.listing import resource_names as names_in
-
     opened = _open_briefly(url, settings, seconds=seconds, clock=clock)
     return names_in(*opened, begin, types, most=_MOST_NAMES)
 
 
 def open_to_look(url: str, settings: Settings, *, seconds: float, clock: Clock) -> Sides:
     """As `PoolServer` has it."""
-    from leasectl.engines.etcd.opening import open_below
-
     gateway, keys = _open_briefly(url, settings, seconds=seconds, clock=clock)
     return open_below(keys, gateway, lost=lambda claim_key, names: None, clock=clock)
 
@@ -182,9 +170,6 @@ def _open_briefly(
     url: str, settings: Settings, *, seconds: float, clock: Clock
 ) -> tuple[Gateway, Keys]:
     """Open a cluster for a read that somebody waits for who is typing."""
-    from leasectl.engines.etcd.keys import Keys
-    from leasectl.engines.etcd.opening import open_gateway
-
     gateway = open_gateway(
         url,
         settings,

@@ -1,4 +1,4 @@
-"""Which backends there are: one row a scheme, and everybody asks the row, nobody the URL.
+"""A row for each URL scheme, with what such a backend can do.
 
 A new backend is a module as `Opener` has it, and a row here: help, errors, completion, `doctor` and
 the verbs know it by the row. Rows name modules rather than import them, for most commands use one.
@@ -7,10 +7,13 @@ the verbs know it by the row. Rows name modules rather than import them, for mos
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import NamedTuple
 
 from leasectl.errors import InvalidRequest, NotSupported
 from leasectl.model import Handle
-from leasectl.typed.tuples import NamedTuple
+from leasectl.text.durations import format_duration
+from leasectl.text.suggestions import nearest
+from leasectl.text.wording import printable_url
 
 # The embedded pool's URL, which is also the default.
 LOCAL = "local:"
@@ -159,7 +162,7 @@ KINDS: tuple[Kind, ...] = (
         timed_by="leasectl.backends.boskos.opening",
         claims_by_identity=True,
         pools_are="keeps its pools itself, as the file says that its --config names (as a rule a "
-        "ConfigMap): change them there, and see them with: leasectl status TYPE",
+        "ConfigMap): change them there, and see them with: leasectl status POOL",
         claim_server="leasectl.backends.boskos.opening",
         counted_by="leasectl.backends.boskos.status",
         examined_by="leasectl.doctor.boskos",
@@ -239,15 +242,18 @@ def release_key_of(handle: Handle) -> str:
 
 
 def no_backend(url: str) -> InvalidRequest:
-    """The error for a URL that names none."""
-    from leasectl.text.printable import printable_url
-
-    # First those that are the same everywhere.
-    choices = [kind.choice for kind in sorted(KINDS, key=lambda kind: kind.takes_address)]
-    return InvalidRequest(
-        f'there is no backend "{printable_url(url)}"; choose {either(choices)} with --backend or '
-        "LEASECTL_BACKEND"
-    )
+    """Return the error for a URL without a known scheme, with a suggestion."""
+    scheme, colon, rest = url.partition("://")
+    near = nearest(scheme.lower(), [each for kind in KINDS for each in kind.schemes])
+    if not colon and url.rpartition(":")[2].isdecimal():
+        meant = f"; did you mean etcd://{url} or http://{url}?"
+    elif colon and near and near != scheme:
+        meant = f'; did you mean "{printable_url(f"{near}://{rest}")}"?'
+    else:
+        # First those that are the same everywhere.
+        choices = [kind.choice for kind in sorted(KINDS, key=lambda kind: kind.takes_address)]
+        meant = f"; choose {either(choices)} with --backend or LEASECTL_BACKEND"
+    return InvalidRequest(f'unknown backend "{printable_url(url)}"{meant}')
 
 
 def check_port(url: str, port: str | None, *, like: str) -> None:
@@ -257,10 +263,8 @@ def check_port(url: str, port: str | None, *, like: str) -> None:
         InvalidRequest: There is no such port.
     """
     if port is not None and not 1 <= int(port) <= 65535:
-        from leasectl.text.printable import printable
-
         raise InvalidRequest(
-            f'"{printable(url)}" has port {port}, which there isn\'t; write it like {like}'
+            f'"{printable_url(url)}" has port {port}, which there isn\'t; write it like {like}'
         )
 
 
@@ -287,8 +291,6 @@ def one_type_only(url: str) -> NotSupported:
 
 def only_ttl(url: str, seconds: float) -> NotSupported:
     """The refusal of a ttl where all leases have the same."""
-    from leasectl.text.durations import format_duration
-
     return NotSupported(
         f"all leases of {url} last for {format_duration(seconds)} after their last renewal: its "
         f"server has one time for all; give --ttl {format_duration(seconds)}, or leave it out"
@@ -298,6 +300,11 @@ def only_ttl(url: str, seconds: float) -> NotSupported:
 def pool_prefixes(conjunction: str) -> str:
     """The kinds with pools of their own, by what their URLs begin with: ``local: and etcd://``."""
     return either((kind.prefix for kind in KINDS if kind.has_pools), conjunction)
+
+
+def renewed_prefixes(conjunction: str) -> str:
+    """The kinds with leases that a holder renews, asks for by name and without waiting."""
+    return either((kind.prefix for kind in KINDS if kind.can_be_served), conjunction)
 
 
 def served_prefixes(conjunction: str) -> str:

@@ -1,28 +1,38 @@
-"""``kubernetes://NAMESPACE``: pools that machines share, as Leases in a cluster of Kubernetes.
+"""``kubernetes://NAMESPACE``: pools in a Kubernetes namespace.
 
 What asks a cluster is imported where it is asked: an address is looked at without that, too.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+import hashlib
+from collections.abc import Callable, Collection, Mapping
+from typing import TYPE_CHECKING
 
 from leasectl.backends.contract import Backend, Opening
+from leasectl.backends.pool.backend import PoolBackend
 from leasectl.engines.kubernetes.api.address import parse_kubernetes_url
+from leasectl.engines.kubernetes.api.asking import LONGEST_BUSY_SECONDS
+from leasectl.engines.kubernetes.api.choice import choose, encode_choice, parse_choice
+from leasectl.engines.kubernetes.api.collection import leases
+from leasectl.engines.kubernetes.api.opening import open_api
+from leasectl.engines.kubernetes.events.own_record import OwnRecord
+from leasectl.engines.kubernetes.events.posting import Posting
+from leasectl.engines.kubernetes.objects.names import object_of_pool
+from leasectl.engines.kubernetes.objects.store import Store
+from leasectl.engines.kubernetes.opening import open_kubernetes
 from leasectl.errors import CorruptState
 from leasectl.http.settings import Settings, parse_settings
 from leasectl.model import Request
 from leasectl.system import signals
 from leasectl.system.clock import Clock
-from leasectl.text.digest import sha256_hex
-from leasectl.typed.hints import TYPE_CHECKING, Callable
 
 if TYPE_CHECKING:
     from leasectl.backends.servers import ClaimWatch, Renew
     from leasectl.engines.kubernetes.api.choice import ClusterChoice
     from leasectl.engines.kubernetes.opening import Opened
     from leasectl.engines.notes import NoteListener
-    from leasectl.engines.sides import Sides
+    from leasectl.engines.pool_admin import Sides
 
 # What any request may take in all, unless somebody has said how long a release may.
 _REQUEST_SECONDS = 10.0
@@ -44,8 +54,6 @@ def check_request(request: Request, wait_seconds: float | None) -> None:
 
 def locate(url: str, settings: Settings, environment: Mapping[str, str]) -> Settings:
     """As `Locator` has it: which cluster, and as whom, with no secret of it."""
-    from leasectl.engines.kubernetes.api.choice import choose, encode_choice
-
     choice = choose(parse_kubernetes_url(url), environment)
     return settings._replace(cluster=encode_choice(choice))
 
@@ -60,12 +68,6 @@ def place(url: str, settings: Settings) -> str:
 
 def open_backend(url: str, opening: Opening) -> Backend:
     """Open the pools in a namespace; nothing is asked of its cluster yet."""
-    from leasectl.backends.pool.backend import PoolBackend
-    from leasectl.engines.kubernetes.api.opening import open_api
-    from leasectl.engines.kubernetes.events.own_record import OwnRecord
-    from leasectl.engines.kubernetes.events.posting import Posting
-    from leasectl.engines.kubernetes.opening import open_kubernetes
-
     choice = _choice(parse_settings(opening.settings))
     if choice.warning:
         opening.warn(choice.warning)
@@ -74,10 +76,11 @@ def open_backend(url: str, opening: Opening) -> Backend:
         choice,
         clock=opening.clock,
         deadline_seconds=_REQUEST_SECONDS if seconds is None else seconds,
+        busy_seconds=LONGEST_BUSY_SECONDS if seconds is None else seconds,
         rest_seconds=opening.rest_seconds,
         pause=signals.pause,
     )
-    which = sha256_hex(f"{choice.server} {choice.namespace}")[:16]
+    which = hashlib.sha256(f"{choice.server} {choice.namespace}".encode()).hexdigest()[:16]
     posting = Posting(
         api,
         choice.namespace,
@@ -104,6 +107,7 @@ def open_backend(url: str, opening: Opening) -> Backend:
         clock=opening.clock,
         remote=True,
         limited=api.limited,
+        release_seconds=seconds,
     )
 
 
@@ -117,10 +121,6 @@ def open_renewals(
     clock: Clock,
 ) -> Renew:
     """As `ClaimServer` has it. No try takes longer than a sixth of the ttl."""
-    from leasectl.engines.kubernetes.api.opening import open_api
-    from leasectl.engines.kubernetes.events.posting import Posting
-    from leasectl.engines.kubernetes.opening import open_kubernetes
-
     choice = _choice(settings)
     api = open_api(
         choice,
@@ -137,6 +137,7 @@ def open_renewals(
         posting=Posting(api, choice.namespace, clock=clock),
     )
     opened.engine.renewals.noted = noted
+    opened.engine.renewals.seconds = ttl_seconds / 3
     return lambda claim_key, names: opened.engine.renew(claim_key)
 
 
@@ -144,9 +145,6 @@ def open_claim_watch(
     url: str, *, state_id: str, settings: Settings, claim_key: str, fence: int, clock: Clock
 ) -> ClaimWatch:
     """As `ClaimServer` has it."""
-    from leasectl.engines.kubernetes.api.collection import leases
-    from leasectl.engines.kubernetes.api.opening import open_api
-    from leasectl.engines.kubernetes.objects.store import Store
     from leasectl.engines.kubernetes.waiting.claim_watch import KubernetesClaimWatch
 
     choice = _choice(settings)
@@ -156,11 +154,6 @@ def open_claim_watch(
 
 def open_probe(url: str, settings: Settings, *, clock: Clock) -> Callable[[], None]:
     """As `ClaimServer` has it."""
-    from leasectl.engines.kubernetes.api.collection import leases
-    from leasectl.engines.kubernetes.api.opening import open_api
-    from leasectl.engines.kubernetes.objects.names import object_of_pool
-    from leasectl.engines.kubernetes.objects.store import Store
-
     choice = _choice(settings)
     api = open_api(choice, clock=clock, deadline_seconds=_PROBE_SECONDS)
     store = Store(api, leases(choice.namespace), "")
@@ -200,9 +193,6 @@ def open_to_look(url: str, settings: Settings, *, seconds: float, clock: Clock) 
 
 def _open_briefly(settings: Settings, *, seconds: float, clock: Clock) -> Opened:
     """Open a namespace for a read that somebody waits for who is typing."""
-    from leasectl.engines.kubernetes.api.opening import open_api
-    from leasectl.engines.kubernetes.opening import open_kubernetes
-
     choice = _choice(settings)
     api = open_api(choice, clock=clock, deadline_seconds=seconds)
     return open_kubernetes(
@@ -216,8 +206,6 @@ def _open_briefly(settings: Settings, *, seconds: float, clock: Clock) -> Opened
 
 
 def _choice(settings: Settings) -> ClusterChoice:
-    from leasectl.engines.kubernetes.api.choice import parse_choice
-
     if settings.cluster is None:
         raise CorruptState(
             "nothing says which cluster of Kubernetes is meant; name its kubeconfig in "

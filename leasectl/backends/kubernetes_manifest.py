@@ -1,4 +1,4 @@
-"""What the administrator of a cluster applies, so that leases can be had there: a manifest.
+"""The manifest that an administrator applies to a cluster.
 
 A service account gets the least that pools in a namespace take, and if that is wanted what the
 maintenance of nodes takes besides; pools are the objects that making them would make. Nothing is
@@ -8,6 +8,7 @@ asked of a cluster.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
 
 from leasectl.backends.kinds import kind_of
 from leasectl.engines.facts import NO_SETTINGS
@@ -23,9 +24,7 @@ from leasectl.engines.kubernetes.objects.objects import BY
 from leasectl.engines.membership import Member
 from leasectl.errors import InvalidRequest
 from leasectl.text.naming import next_names
-from leasectl.text.printable import printable
-from leasectl.typed.hints import Any
-from leasectl.typed.tuples import NamedTuple
+from leasectl.text.wording import printable
 
 Manifest = list[dict[str, Any]]
 
@@ -49,7 +48,7 @@ class Account(NamedTuple):
 def check_namespace(text: str) -> str:
     """Return the name of a namespace, or raise InvalidRequest when none can have it."""
     if not is_namespace(text):
-        raise InvalidRequest(f'"{printable(text)}" is no name of a namespace')
+        raise InvalidRequest(f'invalid namespace "{printable(text)}"')
     return text
 
 
@@ -76,8 +75,8 @@ def parse_account(text: str, namespace: str) -> Account:
     account = Account(before if colon else namespace, name)
     if not is_namespace(account.namespace) or not is_account(name):
         raise InvalidRequest(
-            f'"{printable(text)}" is no service account; write it like builder, or like ci:builder '
-            "where it is in another namespace"
+            f'invalid service account "{printable(text)}"; write it like builder, or ci:builder '
+            "for another namespace"
         )
     return account
 

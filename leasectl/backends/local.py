@@ -1,4 +1,4 @@
-"""``local:``: the embedded pool of this machine, in the database of the records."""
+"""``local:``: the embedded pool."""
 
 from __future__ import annotations
 

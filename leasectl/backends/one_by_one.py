@@ -1,4 +1,4 @@
-"""N leases from a server that grants one a request: all of them, or none.
+"""All or none of N leases, from a server that grants one a request.
 
 Who holds a part and waits for the rest keeps that part from others who do the same: two that each
 hold what the other waits for would wait for ever. So the rest is waited for with a limit, then all
@@ -11,14 +11,15 @@ journal records each the moment it arrives -> after too long a wait for the rest
 
 from __future__ import annotations
 
-from collections.abc import Generator, Sequence
+from collections.abc import Callable, Generator, Sequence
+from typing import Protocol, TypeVar
 
 from leasectl.backends.contract import RemoteJournal
 from leasectl.model import Lease
 from leasectl.system.backoff import Backoff, Pauses, draw
 from leasectl.system.clock import earliest
 from leasectl.system.poll import Sleep
-from leasectl.typed.hints import Callable, Protocol, TypeVar
+from leasectl.text.durations import format_duration
 
 Result = TypeVar("Result")
 # What yields the sleeps that it needs, and returns something in the end.
@@ -30,6 +31,8 @@ PART_SECONDS = 45.0
 # to get what it gave back, before they give up likewise.
 _PART_FOR_GHOSTS = 3.0
 BACKOFF = Backoff(first_seconds=1.0, longest_seconds=60.0, chance=1.0)
+# A wait that is longer than a ghost's by this isn't kept from a free resource by an earlier one.
+_GHOST_MARGIN = 5.0
 # An older release of a name is soon over, one way or the other.
 _RELEASE_SECONDS = (0.1, 1.0)
 
@@ -119,6 +122,17 @@ def acquire_one_by_one(
         )
         if deadline is not None and now() >= deadline:
             return None
+
+
+def short_wait_hint(wait_seconds: float | None, ghost_seconds: float) -> str:
+    """Return what an error adds after a wait so short that a loop of such waits gets nothing."""
+    if not ghost_seconds or wait_seconds is None or wait_seconds >= ghost_seconds + _GHOST_MARGIN:
+        return ""
+    ghost, least = format_duration(ghost_seconds), format_duration(ghost_seconds + _GHOST_MARGIN)
+    return (
+        f"; its place in Boskos' queue stays for {ghost}, in the way of the next request: don't "
+        f"repeat short waits, use -w {least} or longer"
+    )
 
 
 def _part_seconds(server: Grants) -> float:

@@ -1,9 +1,10 @@
-"""From a backend's URL to the backend: the row of its kind, and what that names."""
+"""Open the backend of a URL."""
 
 from __future__ import annotations
 
 import importlib
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import TYPE_CHECKING, cast
 
 from leasectl.backends.contract import Opening
 from leasectl.backends.kinds import claim_key_of, kind_of, kind_of_handle
@@ -12,7 +13,6 @@ from leasectl.http.settings import Settings, parse_settings
 from leasectl.model import Request
 from leasectl.state.directory import State
 from leasectl.system.clock import Clock
-from leasectl.typed.hints import TYPE_CHECKING, Callable, cast
 
 if TYPE_CHECKING:
     from leasectl.backends.contract import Backend, Opener
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     )
     from leasectl.engines.contract import LostListener
     from leasectl.engines.notes import NoteListener
-    from leasectl.engines.sides import Sides
+    from leasectl.engines.pool_admin import Sides
     from leasectl.model import Handle
     from leasectl.system.poll import Interrupt
 

@@ -1,13 +1,13 @@
-"""Where the leases of a backend are, in whichever words that was said."""
+"""Whether two URLs mean the same place."""
 
 from __future__ import annotations
 
 import importlib
 from functools import lru_cache
+from typing import TYPE_CHECKING, cast
 
 from leasectl.backends.kinds import kind_of
 from leasectl.http.settings import parse_settings
-from leasectl.typed.hints import TYPE_CHECKING, cast
 
 if TYPE_CHECKING:
     from leasectl.backends.servers import PlaceSource

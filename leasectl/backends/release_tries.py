@@ -1,4 +1,4 @@
-"""Giving back by names to a server, one a request: each is tried until it is certain.
+"""Release names on a server one by one, until each is certain.
 
 All share one limit of time: one that hangs or fails doesn't keep the others from being given back,
 and has another turn in what time they leave.
@@ -7,25 +7,34 @@ and has another turn in what time they leave.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from typing import TypeVar
 
-from leasectl.backends.unanswered import Loss, NotSent, Refused
+from leasectl.backends.unanswered import Late, Loss, NotSent, Refused
 from leasectl.errors import AccessRefused, BackendUnreachable
 from leasectl.system.backoff import Backoff, retry
 from leasectl.system.clock import Clock
 from leasectl.text.durations import format_seconds
-from leasectl.text.printable import printable
-from leasectl.typed.hints import Callable, TypeVar
+from leasectl.text.wording import printable
 
 # What a release may take in all, unless somebody has said how long.
 MOST_SECONDS = 30.0
 # For how long it is tried again then, where there is no server, or one that fails.
 AWAY_SECONDS = 10.0
+# How much longer it may take at a server that is up and busy. The real proxy was seen to let
+# requests wait for 83 s while it renewed three leases that Boskos had taken back.
+BUSY_SECONDS = 120.0
 # The real proxy takes 14 s to find that Boskos has taken a lease back, and serves nobody meanwhile.
 SLOW_ANSWER_SECONDS = 15.0
 _BACKOFF = Backoff(first_seconds=0.1, longest_seconds=1.0, chance=1.0)
 
 Result = TypeVar("Result")
+
+
+class Unaccounted(str):
+    """A remark: the server knows a lease no more, and what is behind it may keep it leased."""
+
+
 # Sends the release of one name, and is given the seconds that are left, and the failures so far;
 # returns what people should know of it, if that.
 SendRelease = Callable[[float, Sequence[Exception]], "str | None"]
@@ -40,6 +49,7 @@ class ReleaseTries:
             one lease after the other turns out to have been taken back.
         warn: Called with a line for people, about what turned out not to be leased any more.
         clock: Where times come from.
+        is_up: Asks the server something that it answers also while it is busy; None for nothing.
 
     Attributes:
         seconds: How long a release may take in all.
@@ -52,6 +62,7 @@ class ReleaseTries:
         seconds: float | None,
         warn: Callable[[str], None],
         clock: Clock,
+        is_up: Callable[[], bool] | None = None,
     ) -> None:
         self.seconds = MOST_SECONDS if seconds is None else seconds
         self._url = url
@@ -59,6 +70,7 @@ class ReleaseTries:
         self._may_take_longer = seconds is None
         self._warn = warn
         self._clock = clock
+        self._is_up = is_up
 
     def give_all_back(
         self, names: Sequence[str], send: Callable[[str], SendRelease]
@@ -90,6 +102,7 @@ class ReleaseTries:
         self, names: Sequence[str], send: Callable[[str], SendRelease], until: float
     ) -> Iterator[str]:
         left = list(names)
+        failures: dict[str, list[Exception]] = {name: [] for name in names}
         failure: BackendUnreachable | None = None
         last_try = self._clock.elapsed() + self._away_seconds
         for _ in range(2):
@@ -99,7 +112,7 @@ class ReleaseTries:
                 if failure is None:
                     share = max(share, min(SLOW_ANSWER_SECONDS, self.seconds / 2, until - now))
                 try:
-                    remark = self.give_back(name, send(name), now + share, last_try)
+                    remark = self.give_back(name, send(name), now + share, last_try, failures[name])
                 except BackendUnreachable as error:
                     failure = failure or error
                     continue
@@ -111,6 +124,37 @@ class ReleaseTries:
                 left.remove(name)
                 yield name
         if left and failure is not None:
+            if not self._is_busy(failure):
+                raise failure
+            self._warn(
+                f"{self._url} is up and busy: waiting for its answer for up to "
+                f"{format_seconds(BUSY_SECONDS)} more"
+            )
+            until = self._clock.elapsed() + BUSY_SECONDS
+            yield from self._wait_for_busy(left, send, until, failures)
+
+    def _is_busy(self, failure: BackendUnreachable) -> bool:
+        may_wait = self._may_take_longer and isinstance(failure, Late)
+        return may_wait and self._is_up is not None and self._is_up()
+
+    def _wait_for_busy(
+        self,
+        names: Sequence[str],
+        send: Callable[[str], SendRelease],
+        until: float,
+        failures: dict[str, list[Exception]],
+    ) -> Iterator[str]:
+        failure: BackendUnreachable | None = None
+        for name in names:
+            try:
+                remark = self.give_back(name, send(name), until, until, failures[name])
+            except BackendUnreachable as error:
+                failure = failure or error
+                continue
+            if remark is not None:
+                self._warn(remark)
+            yield name
+        if failure is not None:
             raise failure
 
     def give_back(
@@ -119,6 +163,7 @@ class ReleaseTries:
         send: SendRelease,
         until: float | None = None,
         last_try: float | None = None,
+        failures: list[Exception] | None = None,
     ) -> str | None:
         """Release one name.
 
@@ -127,30 +172,35 @@ class ReleaseTries:
             send: Sends it.
             until: When to give up, CLOCK_BOOTTIME in seconds.
             last_try: From when on it isn't tried again.
+            failures: Of earlier tries; those of this one are added.
 
         Returns:
-            What people should know of it: that it wasn't ours any more. None where it was.
+            What people should know of it: that it wasn't ours any more, or is `Unaccounted`. None
+            where it was.
 
         Raises:
             BackendUnreachable: It is not certain that it was released.
         """
         end = until if until is not None else self._clock.elapsed() + self.seconds
-        failures: list[Exception] = []
+        failed = [] if failures is None else failures
 
         def once() -> str | None:
             left = end - self._clock.elapsed()
             if left <= 0:
                 raise Refused(f"{self._url} was given no time to release {printable(name)}")
-            return send(left, failures)
+            try:
+                return send(left, failed)
+            except (NotSent, Loss, Refused) as error:
+                failed.append(error)
+                raise
 
-        return self.until_it_works(once, end, last_try, lambda _, error: failures.append(error))
+        return self.until_it_works(once, end, last_try)
 
     def until_it_works(
         self,
         once: Callable[[], Result],
         end: float,
         last_try: float | None = None,
-        note: Callable[[int, Exception], object] = lambda failures, error: None,
     ) -> Result:
         """Try until it works, or there is no time left.
 
@@ -158,7 +208,6 @@ class ReleaseTries:
             once: One try.
             end: When there is none left, CLOCK_BOOTTIME in seconds.
             last_try: From when on it isn't tried again.
-            note: Told of each failure before it is.
 
         Raises:
             BackendUnreachable: What the last try raised.
@@ -172,5 +221,4 @@ class ReleaseTries:
             backoff=_BACKOFF,
             is_over=lambda pause: self._clock.elapsed() + pause >= over_at,
             sleep=time.sleep,
-            note=note,
         )

@@ -1,18 +1,17 @@
-"""What the rows of kinds name beside what opens a backend: modules that ask a server for more."""
+"""Other modules that a row of `kinds` names, for requests beside acquiring."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from leasectl.http.settings import Settings
 from leasectl.system.clock import Clock
 from leasectl.system.poll import Interrupt
-from leasectl.typed.hints import TYPE_CHECKING, Callable, Protocol
-from leasectl.typed.tuples import NamedTuple
 
 if TYPE_CHECKING:
     from leasectl.engines.notes import NoteListener
-    from leasectl.engines.sides import Sides
+    from leasectl.engines.pool_admin import Sides
 
 
 # Gives what a claim key holds its full time again, which are those names as far as is known;

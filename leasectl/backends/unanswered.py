@@ -1,11 +1,11 @@
-"""What becomes of requests to servers that grant one at a time, where that isn't a plain answer."""
+"""Handle requests without a usable answer."""
 
 from __future__ import annotations
 
 from leasectl.errors import BackendUnreachable, NoLease
 from leasectl.http.messages import Answer, redirection
 from leasectl.http.no_answer import NoAnswer
-from leasectl.text.printable import printable
+from leasectl.text.wording import printable
 
 
 class NotSent(BackendUnreachable):
@@ -14,6 +14,10 @@ class NotSent(BackendUnreachable):
 
 class Loss(BackendUnreachable):
     """The request was sent and its answer didn't arrive: it may have been carried out."""
+
+
+class Late(Loss):
+    """The server took the request, and hadn't answered when the time for that was over."""
 
 
 class Refused(BackendUnreachable):

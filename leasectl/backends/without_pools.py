@@ -1,11 +1,12 @@
-"""What backends have in common whose leases don't come from pools of their own."""
+"""Refusals of backends without pools of their own."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
+from typing import TYPE_CHECKING, NoReturn
 
 from leasectl.backends.kinds import no_pools
-from leasectl.typed.hints import TYPE_CHECKING, Callable, NoReturn
 
 if TYPE_CHECKING:
     from leasectl.engines.event_log import EventLog

@@ -1,19 +1,25 @@
-"""The command line: the only place that prints, exits and reads the environment.
+"""The command line: the only package that prints, exits and reads the environment.
 
-Each command is a file in `commands`, and what people see of what it found out is in `shown`. From
-the program's name to the command leads `app`, which turns whatever is raised into one line and an
-exit code: by the `short_way`, without click, where it is one of those that scripts call most and
-its command line is plain; else by click, as `root` has all commands (those of commands: `groups`).
-`described` is what a command takes, for both of them, and `command` makes it click's, whose help is
-wrapped and written by `help_text`. What follows when all is read is `loaded`. A command opens what
-verbs work on by `context`.
+A command imports only what it uses; rare branches import inside functions.
 
-What several commands take are `options`, `pool_options`, `time_options`, `reclaim_options` and
-`maintenance_options`; a `priority` may come from the environment, an `input_file` from stdin, and
-`simulate_subject` is what `simulate` is to try. Whom `use`, `marks` and `answer` are about find the
-`held_handles`. What not everybody has installed, `extra` asks for. What `serve --print-env` prints
-is `serve_env`, and who finds that server gone hears of it by `gone_server`. Shells complete by
-`completion_scripts`, with `completion_values`.
-
-A command pays only for what it uses: what others need is imported inside functions.
+- `app`: run a command line; turn an error into one line and an exit code
+- `short_way`: parse plain command lines of frequent commands without click
+- `root`: the ``leasectl`` group: all commands, loaded when used
+- `groups`: groups of commands, and their help
+- `described`: a command's options, described for both parsers
+- `command`: make click commands of descriptions
+- `context`: open the state directory and the backend that the environment names
+- `loaded`: what a process does once its command is loaded
+- `options`: options of several commands
+- `pool_options`: options of commands on pools and reclaims
+- `maintenance_options`: options of ``leasectl maintenance``
+- `priority`: a default priority from the environment
+- `input_file`: read a file that a command line names
+- `simulate_subject`: read what `simulate` is to run
+- `extra`: load the libraries of an extra
+- `serve_env`: the variables of `serve --print-env`, and whether that server still runs
+- `completion_scripts`: completion scripts for shells
+- `completion_values`: values to complete: pools, names, handles, properties
+- `commands`: the commands
+- `shown`: what they print
 """

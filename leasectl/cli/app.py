@@ -1,13 +1,15 @@
-"""The command line of a process: its command, run by the short way or by click's, and how it ends.
+"""Run a command line; turn an error into one line and an exit code.
 
 Whatever is raised becomes one line and an exit code.
 """
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 import os
 import sys
+from typing import NoReturn
 
 from leasectl.cli.described import note_said
 from leasectl.cli.loaded import command_is_loaded, little_is_garbage
@@ -19,13 +21,9 @@ from leasectl.errors import (
     is_out_of_files,
     out_of_files,
 )
-from leasectl.system.signals import (
-    die_of,
-    heed_children,
-    interrupt_at_once,
-)
-from leasectl.text.printable import printable
-from leasectl.typed.hints import NoReturn
+from leasectl.system import inherited, threads
+from leasectl.system.signals import die_of, interrupt_at_once
+from leasectl.text.wording import printable
 
 # Commands whose plain command lines are read without click; each is a `described.PlainCommand`.
 SHORT = ("acquire", "release", "reacquire", "renew", "cat")
@@ -33,7 +31,9 @@ SHORT = ("acquire", "release", "reacquire", "renew", "cat")
 
 def main() -> NoReturn:
     """Run the command line of this process and exit as the contract says."""
-    heed_children()
+    inherited.take()
+    threads.report_by(_note)
+    _name_state_directory_absolutely()
     _occupy_standard_streams()
     code = _run(sys.argv[1:])
     interrupt_at_once()
@@ -48,6 +48,14 @@ def main() -> NoReturn:
     # Nothing is left to be done at exit, and tearing the interpreter down takes longer than
     # most commands do.
     os._exit(code)
+
+
+def _name_state_directory_absolutely() -> None:
+    """Let LEASECTL_STATE_DIR mean the same directory to a command that starts elsewhere."""
+    directory = os.environ.get("LEASECTL_STATE_DIR")
+    if directory and not directory.startswith("/"):
+        with contextlib.suppress(OSError):  # the working directory is gone; refused when opened
+            os.environ["LEASECTL_STATE_DIR"] = os.path.abspath(directory)
 
 
 def _occupy_standard_streams() -> None:
@@ -69,25 +77,42 @@ def _run(args: list[str]) -> int:
     try:
         return _do(args)
     except Interrupted as interrupted:
+        _fail_in_eval(args, 128 + interrupted.signum)
         die_of(interrupted.signum)
         return 128 + interrupted.signum
     except LeaseError as error:
-        return _fail(_text_of(error), error.exit_code)
+        code = _fail(_text_of(error), error.exit_code)
     except KeyboardInterrupt:
         import signal
 
+        _fail_in_eval(args, 130)
         die_of(signal.SIGINT)
         return 130
     except Exception as error:
         if is_out_of_files(error):
             refused = out_of_files(error)
-            return _fail(str(refused), refused.exit_code)
-        if os.environ.get("LEASECTL_DEBUG"):
+            code = _fail(str(refused), refused.exit_code)
+        elif os.environ.get("LEASECTL_DEBUG"):
+            _fail_in_eval(args, 1)
             raise
-        detail, how = f"{type(error).__name__}: {error}", "set LEASECTL_DEBUG=1 to see where"
-        if isinstance(error, ImportError) and os.environ.get("PYTHONPATH"):
-            how = f"PYTHONPATH may name another version of that: try without it, or {how}"
-        return _fail(f"unexpected failure: {detail}; {how}", 1)
+        else:
+            detail = f"{type(error).__name__}: {error}"
+            code = _fail(f"unexpected failure: {detail}; set LEASECTL_DEBUG=1 to see where", 1)
+    _fail_in_eval(args, code)
+    return code
+
+
+def _fail_in_eval(args: list[str], code: int) -> None:
+    """Let ``eval "$(leasectl acquire … --output env)"`` fail, which doesn't see our exit code.
+
+    The command line may be what is wrong, so its words are looked at as they are.
+    """
+    words = " ".join(args[args.index("--output") :][:2]) if "--output" in args else ""
+    if args[:1] == ["acquire"] and (words == "--output env" or "--output=env" in args):
+        from leasectl.cli.shown.handle_output import print_failure
+
+        with contextlib.suppress(LeaseError):  # stdout is closed
+            print_failure(code)
 
 
 def _do(args: list[str]) -> int:
@@ -112,14 +137,18 @@ def _text_of(error: LeaseError) -> str:
     """An error's text; where a server can't be reached or meant, with what points there."""
     if not isinstance(error, (BackendUnreachable, InvalidRequest)):
         return str(error)
-    from leasectl.cli.gone_server import with_remark
+    from leasectl.cli.serve_env import with_remark
 
     return with_remark(error)
 
 
 def _fail(message: str, code: int) -> int:
+    _note(message)
+    return code
+
+
+def _note(message: str) -> None:
+    """Print one line that can be shown on any terminal, whatever the message holds."""
     from leasectl.cli.shown.output import note
 
-    # One line that can be shown on any terminal, whatever the message holds.
     note(printable(" ".join(message.split()), longest=4000))
-    return code

@@ -1,4 +1,4 @@
-"""What every command of ours does with its command line, beside what click does for all.
+"""Make click commands of descriptions.
 
 An option that takes one value is given once. What is asked for most, a type or a handle, may stand
 without its option. Options are shown in groups.
@@ -6,7 +6,8 @@ without its option. Options are shown in groups.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import click
 
@@ -15,6 +16,7 @@ from leasectl.cli.described import (
     CLUSTER,
     ENDING,
     EVICTED,
+    FILTERS,
     OTHERS,
     OUTPUT,
     POLICIES,
@@ -28,13 +30,13 @@ from leasectl.cli.described import (
     Param,
     PlainCommand,
 )
-from leasectl.cli.help_text import HelpShown
+from leasectl.cli.groups import HelpShown
 from leasectl.errors import InvalidRequest
 from leasectl.text.durations import NoTime
-from leasectl.typed.hints import Any, Callable
 
 _GROUPS = (
     WHAT,
+    FILTERS,
     RELEASED,
     WAITING,
     ENDING,
@@ -48,6 +50,9 @@ _GROUPS = (
     OTHERS,
 )
 _MANY = 9
+# Where a context keeps what was given as --backend before the command.
+BACKEND = "leasectl.backend"
+_OUTPUT_FORM = "output_form"
 
 
 class Option(click.Option):
@@ -69,7 +74,7 @@ class Option(click.Option):
 
 
 class Word(click.Argument):
-    """An argument that means the same as an option: a TYPE, or a handle.
+    """An argument that means the same as an option: a POOL, or a handle.
 
     Args:
         stands_for: Where the option's value goes.
@@ -106,7 +111,8 @@ class Word(click.Argument):
                 )
             ctx.params[self.stands_for] = word
         elif self.needed and not _is_given(value):
-            raise click.MissingParameter(ctx=ctx, param=option)
+            what = "handle" if self.metavar == "H" else "pool"
+            raise click.UsageError(f"say which {what}: {ctx.command_path} {self.metavar}", ctx)
 
 
 def _is_given(value: object) -> bool:
@@ -117,17 +123,11 @@ class Command(HelpShown):
     """A command, as the module's story has it."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        takes_handle = "-h" not in ctx.help_option_names
-        if takes_handle and args == ["-h"]:
-            args = ["--help"]
+        is_unclear = args != ["-h"] and any(arg.startswith("-h") for arg in args)
+        if is_unclear and self._takes_handle():
+            raise click.UsageError("-h could be --handle or --help here; write it out", ctx)
         try:
             rest = super().parse_args(ctx, args)
-        except click.NoSuchOption as error:
-            if takes_handle and error.option_name == "-h":
-                raise click.UsageError(
-                    "-h could be --handle or --help here; write it out", ctx
-                ) from None
-            raise
         except click.BadOptionUsage as error:
             error.ctx = error.ctx or ctx  # whose help has that option
             raise
@@ -136,7 +136,14 @@ class Command(HelpShown):
         for param in self.params:
             if isinstance(param, Word):
                 param.settle(ctx, self._option(param.stands_for))
+        if ctx.params.pop(_OUTPUT_FORM, None):
+            ctx.params["as_json"] = True
+        if ctx.params.get("backend", "") is None:
+            ctx.params["backend"] = ctx.meta.get(BACKEND)
         return rest
+
+    def _takes_handle(self) -> bool:
+        return any(isinstance(param, Word) and param.metavar == "H" for param in self.params)
 
     def make_parser(self, ctx: click.Context) -> Any:
         parser: Any = super().make_parser(ctx)
@@ -167,9 +174,6 @@ class Command(HelpShown):
             if isinstance(param, click.Option) and not param.hidden
         ]
         titles = [getattr(param, "group", OTHERS) for param in shown]
-        if titles.count(WHAT) == 1:
-            # Where nothing is leased, all that it has of that is --backend.
-            titles[titles.index(WHAT)] = OTHERS
         if len(shown) <= _MANY or len(set(titles)) == 1:
             return [("Options", shown)]
         groups: dict[str, list[click.Option]] = {title: [] for title in _GROUPS}
@@ -202,7 +206,11 @@ def new_command(
 
     def make(function: Callable[..., Any]) -> click.Command:
         params = function.__dict__.pop("__click_params__", [])
-        settings["params"] = [_param(each) for each in reversed(params)]
+        made = settings["params"] = [_param(each) for each in reversed(params)]
+        names = {name for each in made for name in (each.name, *each.opts)}
+        if "as_json" in names and "--output" not in names:
+            output = ("-o", "--output", _OUTPUT_FORM)
+            made.append(Option(output, type=click.Choice(["json"]), hidden=True))
         return click.command(cls=cls, **settings)(function)
 
     return make
@@ -220,13 +228,7 @@ def _param(described: Param | click.Parameter) -> click.Parameter:
     return (Word if described.is_word else Option)(described.names, **settings)
 
 
-def new_handle_command(**settings: Any) -> Callable[[Callable[..., Any]], click.Command]:
-    """The same, of a function that takes a handle: there, ``-h`` alone is too little to go by."""
-    return new_command(context_settings={"help_option_names": ["--help"]}, **settings)
-
-
 def command_for_click(plain: PlainCommand) -> click.Command:
     """A plain command for whatever isn't plain, for help, and for completion."""
     plain.function.__dict__["__click_params__"] = [*reversed(plain.params)]
-    new = new_handle_command if plain.takes_handle else new_command
-    return new(**plain.settings)(plain.function)
+    return new_command(**plain.settings)(plain.function)

@@ -1,10 +1,12 @@
-"""What each shell is given to complete commands with, and how it is answered.
+"""Completion scripts for shells.
 
 Beside what click's own scripts do: a value behind ``--option=`` keeps what stands before it,
 descriptions may hold commas, and the words of a command under `run` are completed as its own.
 """
 
 from __future__ import annotations
+
+from typing import Any
 
 from click.shell_completion import (
     BashComplete,
@@ -15,7 +17,8 @@ from click.shell_completion import (
     add_completion_class,
 )
 
-from leasectl.typed.hints import Any
+from leasectl.cli.commands.once import words_of_command as words_of_work
+from leasectl.cli.commands.run import words_of_command
 
 # An answer is a type and a value. Of type "command" the value is how many words of a command have
 # been typed before the one that is to be completed.
@@ -177,11 +180,8 @@ def register() -> None:
 def _words_of_command(args: list[str]) -> int | None:
     """How many words of the command under `run` or `once` have been typed; None before it."""
     if args[:1] == ["once"]:
-        from leasectl.cli.commands.once import words_of_command as words_of_work
-
         return words_of_work(args[1:])
     if args[:1] != ["run"]:
         return None
-    from leasectl.cli.commands.run import words_of_command
 
     return words_of_command(args[1:])

@@ -1,22 +1,30 @@
-"""What there is to complete: types, names, handles and properties, looked at and left as is."""
+"""Values to complete: pools, names, handles, properties."""
 
 from __future__ import annotations
 
 import contextlib
+import os
 import shlex
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
+from typing import TYPE_CHECKING
 
 import click
 from click.shell_completion import CompletionItem
 
 from leasectl.backends.kinds import kind_of
+from leasectl.backends.opening import open_to_look, pool_types, resource_names
 from leasectl.cli.command import Word
 from leasectl.cli.context import choose_backend, settings, state_directory
+from leasectl.engines.values import Value
+from leasectl.errors import LeaseError
+from leasectl.leases.targets import read_names
+from leasectl.once.results import POINTERS, kept_in
+from leasectl.state import read_only
+from leasectl.system.clock import Clock
 from leasectl.text.naming import is_reserved
-from leasectl.typed.hints import TYPE_CHECKING, Callable
 
 if TYPE_CHECKING:
-    from leasectl.engines.sides import Sides
+    from leasectl.engines.pool_admin import Sides
 
 _SERVER_SECONDS = 1.0
 # What the options and words are called that name the types of pools.
@@ -54,8 +62,6 @@ def names_like(incomplete: str, ctx: click.Context) -> list[str]:
 
 def released_names_like(incomplete: str, ctx: click.Context) -> list[str]:
     """Names that can be released and begin like a word: held here or, by force, any."""
-    from leasectl.state import read_only
-
     if ctx.params.get("force"):
         return names_like(incomplete, ctx)
     found = read_only.held_names(state_directory())
@@ -86,8 +92,6 @@ def last_in_list(
 
 def properties_like(incomplete: str, ctx: click.Context) -> list[str]:
     """What is so of resources in the embedded pools and begins like a word, to be asked for."""
-    from leasectl.state import read_only
-
     kind = kind_of(choose_backend(ctx.params.get("backend")).url)
     if kind.remote or not kind.has_pools:
         return []
@@ -109,11 +113,6 @@ def property_keys_like(incomplete: str, ctx: click.Context) -> list[str]:
 
 
 def _kept_work_keys(ctx: click.Context) -> list[str]:
-    from leasectl.engines.values import Value
-    from leasectl.errors import LeaseError
-    from leasectl.once.results import POINTERS, kept_in
-    from leasectl.state import read_only
-
     with contextlib.suppress(LeaseError):
         server = _server(ctx)
         if server is None:
@@ -126,9 +125,6 @@ def _kept_work_keys(ctx: click.Context) -> list[str]:
 
 
 def _property_keys(ctx: click.Context) -> list[str]:
-    from leasectl.errors import LeaseError
-    from leasectl.state import read_only
-
     with contextlib.suppress(LeaseError):
         server = _server(ctx)
         if server is None:
@@ -148,9 +144,6 @@ def _is_embedded(ctx: click.Context) -> bool:
 
 def _server(ctx: click.Context) -> Sides | None:
     """What is asked on the chosen server; None where there is none to be asked."""
-    from leasectl.backends.opening import open_to_look
-    from leasectl.system.clock import Clock
-
     url = choose_backend(ctx.params.get("backend")).url
     return open_to_look(url, settings(url), seconds=_SERVER_SECONDS, clock=Clock())
 
@@ -161,11 +154,6 @@ def known_types(backend: str | None = None) -> Sequence[str]:
     Args:
         backend: What ``--backend`` says.
     """
-    from leasectl.backends.opening import pool_types
-    from leasectl.errors import LeaseError
-    from leasectl.state import read_only
-    from leasectl.system.clock import Clock
-
     url = choose_backend(backend).url
     found: Sequence[str] = ()
     with contextlib.suppress(LeaseError):
@@ -189,11 +177,6 @@ def known_names(
         begin: What they begin with.
         types: Of the pools that they are to be in; none of them for any.
     """
-    from leasectl.backends.opening import resource_names
-    from leasectl.errors import LeaseError
-    from leasectl.state import read_only
-    from leasectl.system.clock import Clock
-
     url = choose_backend(backend).url
     found: Sequence[str] = ()
     with contextlib.suppress(LeaseError):
@@ -210,8 +193,6 @@ def known_names(
 
 def known_handles(*, released_too: bool) -> list[tuple[str, str]]:
     """Ids and holder identities of handles; none when they can't be read."""
-    from leasectl.state import read_only
-
     return read_only.handle_ids(state_directory(), released_too=released_too)
 
 
@@ -221,11 +202,6 @@ def held_names(handle: str | None) -> Sequence[str]:
     Args:
         handle: Its path, or the last part of that.
     """
-    import os
-
-    from leasectl.errors import LeaseError
-    from leasectl.leases.targets import read_names
-
     if not handle:
         return []
     path = handle if "/" in handle else os.path.join(state_directory(), "handles", handle)

@@ -1,26 +1,25 @@
-"""From the environment to a `Service`: the one place that reads it."""
+"""Open the state directory and the backend that the environment names."""
 
 from __future__ import annotations
 
 import contextlib
 import os
+from collections.abc import Callable
+from typing import NamedTuple
 
 from leasectl.backends.kinds import LOCAL, kind_of
-from leasectl.backends.opening import check_url
+from leasectl.backends.opening import check_url, located
 from leasectl.cli.shown.output import note
 from leasectl.errors import InvalidRequest, LeaseError, NotFound
 from leasectl.http.settings import Settings, encode_settings
-from leasectl.leases.caller import Caller
 from leasectl.leases.recovery import recover
-from leasectl.leases.service import Service
+from leasectl.leases.service import Caller, Service, handles_around
 from leasectl.model import Process, Request
 from leasectl.state.directory import State
 from leasectl.system.process import identify, process_of_thread
 from leasectl.text.durations import NoTime, parse_duration
-from leasectl.text.naming import slug
-from leasectl.text.printable import printable
-from leasectl.typed.hints import Callable
-from leasectl.typed.tuples import NamedTuple
+from leasectl.text.naming import escape_word
+from leasectl.text.wording import printable
 
 # Open until the process ends: whoever closes a database last writes its whole log back, and a
 # command that has nothing more to say is not to take that time.
@@ -45,27 +44,102 @@ def state_directory() -> str:
 
 def choose_backend(option: str | None) -> BackendChoice:
     """Choose by ``--backend``, ``LEASECTL_BACKEND``, ``LEASE_PROXY_SERVER_URL``, in this order."""
-    if option:
-        return BackendChoice(option, "--backend")
-    for variable in ("LEASECTL_BACKEND", _SERVER_URL):
-        if os.environ.get(variable):
-            return BackendChoice(os.environ[variable], variable)
+    for given_by in ("--backend", "LEASECTL_BACKEND", _SERVER_URL):
+        url = option if given_by == "--backend" else os.environ.get(given_by)
+        if url:
+            scheme, colon, rest = url.strip().partition(":")
+            return BackendChoice(f"{scheme.lower()}{colon}{rest}", given_by)
     return BackendChoice(LOCAL, "the default: the embedded pool of this state directory")
 
 
 def caller() -> Caller:
     """Say on whose behalf this process acts."""
-    host = slug(os.uname().nodename)
-    job, build = os.environ.get("JOB_NAME"), os.environ.get("BUILD_ID")
-    owner = f"{slug(job)}/{slug(build)}" if job and build else f"{_user()}@{host}"
-    return Caller(owner, host, _path("SHARED_DIR"))
+    host = escape_word(os.uname().nodename)
+    job, build, url = _ci_job()
+    owner = f"{escape_word(job)}/{escape_word(build)}" if job and build else f"{_user()}@{host}"
+    return Caller(owner, host, _path("SHARED_DIR"), handles_around(os.environ), url)
+
+
+class _Ci(NamedTuple):
+    """The variables by which a CI system describes a job.
+
+    Args:
+        marker: Is set wherever the system runs a job.
+        job: Parts of the job's name.
+        build: Parts of a number that no other job of that name has.
+        url: The address of the build, with variables in braces.
+    """
+
+    marker: str
+    job: tuple[str, ...]
+    build: tuple[str, ...]
+    url: str
+
+
+# JOB_NAME and BUILD_ID come before these: Prow and Jenkins set them, and so may anyone else.
+_CI_SYSTEMS = (
+    _Ci(
+        "GITHUB_ACTIONS",
+        ("GITHUB_REPOSITORY", "GITHUB_WORKFLOW", "GITHUB_JOB"),
+        ("GITHUB_RUN_ID", "GITHUB_RUN_ATTEMPT"),
+        "{GITHUB_SERVER_URL}/{GITHUB_REPOSITORY}/actions/runs/{GITHUB_RUN_ID}",
+    ),
+    _Ci("GITLAB_CI", ("CI_PROJECT_PATH", "CI_JOB_NAME"), ("CI_JOB_ID",), "{CI_JOB_URL}"),
+    _Ci(
+        "BUILDKITE",
+        ("BUILDKITE_ORGANIZATION_SLUG", "BUILDKITE_PIPELINE_SLUG"),
+        ("BUILDKITE_BUILD_NUMBER", "BUILDKITE_JOB_ID"),
+        "{BUILDKITE_BUILD_URL}#{BUILDKITE_JOB_ID}",
+    ),
+    _Ci(
+        "CIRCLECI",
+        ("CIRCLE_PROJECT_USERNAME", "CIRCLE_PROJECT_REPONAME", "CIRCLE_JOB"),
+        ("CIRCLE_BUILD_NUM", "CIRCLE_NODE_INDEX"),
+        "{CIRCLE_BUILD_URL}",
+    ),
+    _Ci(
+        "TF_BUILD",
+        ("SYSTEM_TEAMPROJECT", "BUILD_DEFINITIONNAME"),
+        ("BUILD_BUILDID", "SYSTEM_JOBID"),
+        "{SYSTEM_COLLECTIONURI}{SYSTEM_TEAMPROJECT}/_build/results?buildId={BUILD_BUILDID}",
+    ),
+)
+_LONGEST_URL = 1000
+
+
+def _ci_job() -> tuple[str, str, str]:
+    """The job, the build and the build's address, as far as this is a CI job; else empty."""
+    job, build = _utf8("JOB_NAME"), _utf8("BUILD_ID")
+    if job and build:
+        return job, build, _url_of("{BUILD_URL}")
+    for ci in _CI_SYSTEMS:
+        if os.environ.get(ci.marker):
+            job = "/".join(filter(None, map(_utf8, ci.job)))
+            build = "-".join(filter(None, map(_utf8, ci.build)))
+            return job, build, _url_of(ci.url)
+    return "", "", ""
+
+
+def _url_of(template: str) -> str:
+    """An address made of variables; empty where one is missing, or it is none to show."""
+    try:
+        url = template.format_map(os.environ).replace(" ", "%20")
+    except KeyError:
+        return ""
+    is_shown = url.startswith(("https://", "http://")) and url.isprintable()
+    return url if is_shown and len(url) <= _LONGEST_URL else ""
+
+
+def _utf8(variable: str) -> str:
+    """Read a variable as UTF-8 in every locale: a job is the same owner on every host."""
+    return os.environb.get(variable.encode(), b"").decode("utf-8", "surrogateescape")
 
 
 def _user() -> str:
     import pwd
 
     try:
-        return slug(pwd.getpwuid(os.geteuid()).pw_name)
+        return escape_word(pwd.getpwuid(os.geteuid()).pw_name)
     except KeyError:
         return f"uid{os.geteuid()}"  # an arbitrary uid without a passwd entry
 
@@ -100,7 +174,6 @@ def settings(url: str | None = None) -> Settings:
     )
     if url is None or kind_of(url).located_by is None:
         return common
-    from leasectl.backends.opening import located
 
     return located(url, common, os.environ)
 
@@ -125,7 +198,7 @@ def _path(variable: str) -> str | None:
     if not value:
         return None
     if not value.isprintable():
-        raise InvalidRequest(f"{variable} holds what no path here may: {printable(value)}")
+        raise InvalidRequest(f"{variable} is not a valid path: {printable(value)}")
     return os.path.abspath(value)
 
 
@@ -155,8 +228,6 @@ def may_do_without(backend: str | None, *, optional: bool) -> bool:
         backend: What ``--backend`` says, of a kind that there is.
         optional: What ``--optional`` says.
     """
-    from leasectl.backends.kinds import kind_of
-
     return optional or kind_of(choose_backend(backend).url).grants_nothing
 
 
@@ -186,7 +257,7 @@ def open_service(
     if not for_handles or backend:
         check_url(url)
         if chosen_by == _SERVER_URL and "LEASECTL_SERVE_PID" in os.environ:
-            from leasectl.cli.gone_server import check_served
+            from leasectl.cli.serve_env import check_served
 
             check_served(url, settings())
     state = State.open(state_directory(), to_show=to_show)
@@ -230,8 +301,8 @@ def _keep_events(state: State, text: str) -> None:
 def no_handle_of_ours(handle: str, service: Service, done: str) -> NotFound:
     """The error for a path outside of the state directory, where only a handle in it will do."""
     return NotFound(
-        f"{printable(handle, longest=200)} is no handle of {service.state.directory}; only those "
-        f"can be {done}: name the state directory that it is in with LEASECTL_STATE_DIR"
+        f"{printable(handle, longest=200)} is not a handle of {service.state.directory}, so it "
+        f"can't be {done}; name its state directory in LEASECTL_STATE_DIR"
     )
 
 
@@ -243,14 +314,16 @@ def process_named_by(option_name: str, pid: int) -> Process:
         pid: As it was given.
 
     Raises:
-        InvalidRequest: There is none.
+        InvalidRequest: There is none, or it can't be read.
     """
     if pid < 1:
-        raise InvalidRequest(f"{option_name} {pid} is no process id; in a script, use $$")
+        raise InvalidRequest(f"{option_name} {pid} is not a process id; in a script, use $$")
     whole = process_of_thread(pid)
     if whole is not None:
         raise InvalidRequest(f"{option_name} {pid} is a thread of process {whole}; name that")
     try:
         return identify(pid)
     except NotFound:
-        raise InvalidRequest(f"{option_name} {pid}: there is no such process") from None
+        raise InvalidRequest(f"{option_name} {pid}: no such process") from None
+    except LeaseError as error:
+        raise InvalidRequest(f"{option_name} {pid}: {error}") from error

@@ -1,4 +1,4 @@
-"""What a command line may say, without click: it takes longer to load than most commands take.
+"""A command's options, described for both parsers.
 
 A command of this kind is its function, and what describes its options beside it. `short_way` reads
 plain command lines by that description; of all others, and for help and completion, `command` makes
@@ -7,24 +7,24 @@ click's options of the same one.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Literal, NamedTuple, TypeVar
 
 from leasectl.errors import InvalidRequest
-from leasectl.typed.hints import Any, Callable, Literal, TypeVar
-from leasectl.typed.tuples import NamedTuple
 
 # The headings under which help shows the options of commands that have many, in this order.
-WHAT = "What to lease"
-RELEASED = "What to give back"
-WAITING = "Waiting for it"
-ENDING = "When it goes back"
-ATTEMPTS = "Further attempts"
-SIMULATED = "What is simulated"
-POLICIES = "Under which policies"
-SOUGHT = "What to search for"
-EVICTED = "What may be evicted"
-CLUSTER = "Which cluster, and as whom"
-OUTPUT = "What to print"
+WHAT = "Lease"
+FILTERS = "Filters"
+RELEASED = "Leases to release"
+WAITING = "Waiting"
+ENDING = "End of the lease"
+ATTEMPTS = "Retries"
+SIMULATED = "Load"
+POLICIES = "Policies"
+SOUGHT = "Search"
+EVICTED = "Evictions"
+CLUSTER = "Cluster"
+OUTPUT = "Output"
 OTHERS = "Other options"
 
 Function = TypeVar("Function", bound=Callable[..., Any])
@@ -126,31 +126,22 @@ class PlainCommand:
     Args:
         function: What it does, given all that `params` say.
         settings: As `click.command` has them.
-        takes_handle: ``-h`` alone would be too little to go by.
 
     Attributes:
-        function, settings, takes_handle: As given.
+        function, settings: As given.
         params: The description of what it takes.
     """
 
-    def __init__(
-        self, function: Callable[..., object], settings: Mapping[str, Any], *, takes_handle: bool
-    ) -> None:
+    def __init__(self, function: Callable[..., object], settings: Mapping[str, Any]) -> None:
         self.function = function
         # The last first, as decorators are applied.
         self.params: Sequence[Param] = tuple(reversed(function.__dict__.pop("__click_params__")))
         self.settings = settings
-        self.takes_handle = takes_handle
 
 
 def plain_command(**settings: Any) -> Callable[[Callable[..., object]], PlainCommand]:
     """Make a `PlainCommand` of a function."""
-    return lambda function: PlainCommand(function, settings, takes_handle=False)
-
-
-def plain_handle_command(**settings: Any) -> Callable[[Callable[..., object]], PlainCommand]:
-    """The same, of a function that takes a handle."""
-    return lambda function: PlainCommand(function, settings, takes_handle=True)
+    return lambda function: PlainCommand(function, settings)
 
 
 # What the command line says that was read without click; None where click has read it.

@@ -1,4 +1,4 @@
-"""What only some installations have: the libraries of an extra."""
+"""Load the libraries of an extra."""
 
 from __future__ import annotations
 

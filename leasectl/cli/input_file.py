@@ -1,11 +1,11 @@
-"""Files that a command line names, read whole."""
+"""Read a file that a command line names."""
 
 from __future__ import annotations
 
 import errno
 
 from leasectl.errors import InvalidRequest, LeaseError, NotAllowed, NotFound
-from leasectl.text.printable import printable
+from leasectl.text.wording import printable
 
 MOST_BYTES = 32 << 20  # more than the largest list that is allowed
 _NO_SUCH_NAME = (errno.ENAMETOOLONG, errno.ELOOP, errno.ENXIO)  # the last: a socket
@@ -31,7 +31,7 @@ def read_text(filename: str, option: str) -> str:
         return content.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         line = content.count(b"\n", 0, error.start) + 1
-        raise InvalidRequest(f"{where}:{line}: this is no UTF-8 text") from None
+        raise InvalidRequest(f"{where}:{line}: not UTF-8 text") from None
 
 
 def read_bytes(filename: str, option: str) -> bytes:

@@ -1,4 +1,4 @@
-"""What a process does when its command is loaded, by the short way or by click's."""
+"""What a process does once its command is loaded."""
 
 from __future__ import annotations
 

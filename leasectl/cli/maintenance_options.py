@@ -1,9 +1,10 @@
-"""What the commands of ``leasectl maintenance`` share: the cluster, and how things are called."""
+"""Options of ``leasectl maintenance``."""
 
 from __future__ import annotations
 
 import os
 import re
+from typing import TYPE_CHECKING
 
 import click
 
@@ -12,8 +13,10 @@ from leasectl.cli.context import choose_backend
 from leasectl.cli.described import CLUSTER, option
 from leasectl.cli.shown.output import note
 from leasectl.errors import InvalidRequest, NotSupported
-from leasectl.text.printable import printable
-from leasectl.typed.hints import TYPE_CHECKING
+from leasectl.maintenance.api_cluster import open_cluster
+from leasectl.maintenance.controller import Settings
+from leasectl.maintenance.facts import Us
+from leasectl.text.wording import printable, printable_url
 
 if TYPE_CHECKING:
     from leasectl.maintenance.api_cluster import ApiCluster
@@ -73,9 +76,6 @@ def settings_of(lease_name: str, identity: str) -> Settings:
     Raises:
         InvalidRequest: It can't be.
     """
-    from leasectl.maintenance.controller import Settings
-    from leasectl.maintenance.facts import Us
-
     if lease_name.count(_NODE) != 1:
         raise InvalidRequest(f'--lease-name "{printable(lease_name)}" has to hold {_NODE}, once')
     example = lease_name.replace(_NODE, "node")
@@ -105,8 +105,6 @@ def cluster_of(
         NotSupported: It names a backend that has no nodes.
         InvalidRequest: It names none, or none that there is.
     """
-    from leasectl.maintenance.opening import open_cluster
-
     url = choose_backend(backend).url
     if not kind_of(url).is_cluster:
         raise _no_nodes(url)
@@ -121,6 +119,6 @@ def _no_nodes(url: str) -> NotSupported:
         else ""
     )
     return NotSupported(
-        f"{kind.title} ({printable(url)}) has no nodes, and maintenance is of nodes of Kubernetes: "
-        f"name its cluster with --backend kubernetes://{instead}"
+        f"{kind.title} ({printable_url(url)}) has no nodes, and maintenance is of nodes of "
+        f"Kubernetes: name its cluster with --backend kubernetes://{instead}"
     )

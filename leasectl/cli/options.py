@@ -1,20 +1,44 @@
-"""Options that several commands share, and what their values may be."""
+"""Options of several commands."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import time
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from leasectl.backends.kinds import KINDS, LOCAL
-from leasectl.cli.described import ENDING, OUTPUT, WAITING, WHAT, Between, OneOf, option, word
+from leasectl.cli.described import (
+    ENDING,
+    FILTERS,
+    OTHERS,
+    OUTPUT,
+    WAITING,
+    WHAT,
+    Between,
+    OneOf,
+    option,
+    word,
+)
 from leasectl.errors import InvalidRequest
 from leasectl.model import HIGHEST_PRIORITY, Labels, OnReclaim, Request, Scope, Where
-from leasectl.text.durations import DurationRange, parse_duration, parse_duration_range
-from leasectl.text.naming import check_label_key, check_name, check_own_type
-from leasectl.typed.hints import TYPE_CHECKING, Any, Callable, TypeVar
+from leasectl.text.durations import (
+    DurationRange,
+    parse_duration,
+    parse_duration_range,
+    parse_moment,
+)
+from leasectl.text.naming import (
+    OWN_LABELS,
+    check_label_key,
+    check_name,
+    check_own_type,
+    superseding_label,
+)
 
 if TYPE_CHECKING:
     import click
     from click.shell_completion import CompletionItem
+
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 PRIORITY_VARIABLE = "LEASECTL_PRIORITY"
@@ -22,21 +46,21 @@ _LONGEST_LABEL = 200  # characters of its value
 
 
 def complete_types(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
-    """Offer the types that the chosen backend has, to a shell that completes a word."""
+    """Complete the name of a pool."""
     from leasectl.cli.completion_values import types_like
 
     return types_like(incomplete, ctx, param)
 
 
 def complete_name(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
-    """Offer the names that are in pools, to a shell that completes a word."""
+    """Complete the name of a resource."""
     from leasectl.cli.completion_values import names_like
 
     return names_like(incomplete, ctx)
 
 
 def complete_names(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
-    """Offer the names that are in pools, of several with commas between them the last."""
+    """Complete the last name of a comma-separated list of resources."""
     from leasectl.cli.completion_values import last_in_list, names_like
 
     return last_in_list(incomplete, ctx, names_like)
@@ -45,40 +69,36 @@ def complete_names(ctx: click.Context, param: click.Parameter, incomplete: str) 
 def complete_handles(
     ctx: click.Context, param: click.Parameter, incomplete: str
 ) -> list[CompletionItem]:
-    """Offer handles to a shell that completes a word; for a path, let it look for files."""
+    """Complete a handle; leave a path to the shell."""
     from leasectl.cli.completion_values import handles_like
 
     return handles_like(incomplete, ctx, param)
 
 
 def complete_where(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
-    """Offer what is so of resources in the embedded pools, to a shell that completes a word."""
+    """Complete a property of resources in the embedded pools."""
     from leasectl.cli.completion_values import properties_like
 
     return properties_like(incomplete, ctx)
 
 
 def name_list(text: str) -> tuple[str, ...]:
-    """Read resource names with commas between them."""
+    """Read a comma-separated list of resources."""
     return tuple(check_name(name) for name in text.split(",") if name)
 
 
-_choices = [kind.help for kind in KINDS]
 backend = option(
     "--backend",
-    group=WHAT,
+    group=OTHERS,
     metavar="URL",
-    help=f"Where leases come from: {', '.join(_choices[:-1])}, or {_choices[-1]}. "
-    f"Default: LEASECTL_BACKEND, LEASE_PROXY_SERVER_URL, else {LOCAL}.",
+    help=f"Default: LEASECTL_BACKEND, else {LOCAL} (see: leasectl help environment)",
 )
-quiet = option(
-    "-q", "--quiet", is_flag=True, group=WAITING, help="Say nothing but what goes wrong."
-)
+quiet = option("-q", "--quiet", is_flag=True, group=WAITING, help="Print errors only.")
 _handle_option = option(
     "--handle",
     metavar="H",
     shell_complete=complete_handles,
-    help="The path that acquire printed, or its last part; it may also stand without --handle.",
+    help="The path that acquire printed, or its last part; --handle itself may be omitted.",
 )
 _handle_word = word(
     "handle_word",
@@ -88,13 +108,13 @@ _handle_word = word(
     shell_complete=complete_handles,
 )
 json_output = option(
-    "--json", "as_json", is_flag=True, group=OUTPUT, help="Print JSON, for programs."
+    "--json", "as_json", is_flag=True, group=OUTPUT, help="Print JSON, as does -o json."
 )
 wide = option(
     "--wide",
     group=OUTPUT,
     is_flag=True,
-    help="Every column, nothing cut, however long the lines; as in a file or pipe without COLUMNS.",
+    help="Show all columns in full, as in a file or pipe without COLUMNS.",
 )
 wait = option(
     "-w",
@@ -103,7 +123,7 @@ wait = option(
     group=WAITING,
     type=parse_duration,
     metavar="WAIT",
-    help="Wait at most this long, like 90s or 1h30m; 0: don't wait. Default: as long as it takes.",
+    help="Wait at most this long, like 90s or 1h30m; 0: don't wait. Default: no limit.",
 )
 conflict_exit_code = option(
     "-E",
@@ -112,7 +132,7 @@ conflict_exit_code = option(
     group=WAITING,
     type=Between(0, 255),
     metavar="CODE",
-    help="Exit with this code, instead of 75, when no lease was had in time.",
+    help="Exit with this code, instead of 75, if no lease was granted in time.",
 )
 jitter = option(
     "--jitter",
@@ -121,8 +141,8 @@ jitter = option(
     type=parse_duration,
     metavar="D",
     default="0",
-    help="Before it asks, sleep a random time of up to this: whoever asks later stands behind. To "
-    "spread out what starts, see --start-jitter, or give the pool a pace (leasectl pool set).",
+    help="Sleep for a random time of up to D before queueing, so the place in the queue is later. "
+    "To spread out starts, use --start-jitter or a pool's --pace.",
 )
 start_jitter = option(
     "--start-jitter",
@@ -131,21 +151,20 @@ start_jitter = option(
     type=parse_duration,
     metavar="D",
     default="0",
-    help="With the lease in hand, wait a random time of up to this before anything is started "
-    "under it, so that what is granted at once doesn't start at once; no place in the queue is "
-    "lost by that. --release-after counts from then on.",
+    help="Sleep for a random time of up to D after the grant, so that jobs granted together don't "
+    "start together. --release-after counts from then on.",
 )
 optional = option(
     "--optional",
     group=WAITING,
     is_flag=True,
-    help="If no lease can be had, warn and go on without one. Without -w that may take for ever. A "
-    "wrong command line stays an error (64).",
+    help="Continue without a lease if none can be granted, with a warning; set -w, or it may wait "
+    "for ever. A wrong command line is still an error (64).",
 )
 
 
 class _Priority(Between):
-    """How a request goes before others."""
+    """The priority of a request."""
 
     def __init__(self) -> None:
         super().__init__(-HIGHEST_PRIORITY, HIGHEST_PRIORITY)
@@ -158,11 +177,11 @@ class _Priority(Between):
 
 def _default_ttls() -> str:
     ttls = {
-        kind.title: "what its address says" if kind.timed_by else f"{kind.default_ttl_seconds:g}s"
+        kind.title: "from its URL" if kind.timed_by else f"{kind.default_ttl_seconds:g}s"
         for kind in KINDS
         if kind.default_ttl_seconds is not None
     }
-    return "".join(f"; in {title}, {ttl}, renewed for you" for title, ttl in ttls.items())
+    return "; ".join(f"{title}: {ttl}" for title, ttl in ttls.items())
 
 
 _request_options = (
@@ -173,10 +192,10 @@ _request_options = (
         group=WHAT,
         type=check_own_type,
         multiple=True,
-        metavar="TYPE",
+        metavar="POOL",
         shell_complete=complete_types,
-        help="The pool to take from; it may also stand without -t. Given more than once: one "
-        "lease, of whichever of these pools is free first.",
+        help="The pool; -t itself may be omitted. With several pools, the lease comes from the "
+        "one that can grant it first.",
     ),
     word(
         "type_words",
@@ -184,7 +203,7 @@ _request_options = (
         needed=True,
         nargs=-1,
         type=check_own_type,
-        metavar="TYPE",
+        metavar="POOL",
         shell_complete=complete_types,
     ),
     option(
@@ -195,7 +214,7 @@ _request_options = (
         default=1,
         show_default=True,
         metavar="N",
-        help="How many; all or none.",
+        help="The number of resources; all or none are leased.",
     ),
     option(
         "--priority",
@@ -205,7 +224,15 @@ _request_options = (
         envvar=PRIORITY_VARIABLE,
         show_envvar=True,
         metavar="N",
-        help="The higher goes first, whoever came earlier; of equals, who came first. Default: 0.",
+        help="Requests with a higher priority are served first. Default: 0.",
+    ),
+    option(
+        "--supersede",
+        "supersede",
+        group=WAITING,
+        metavar="KEY",
+        help="Withdraw older waiting requests for this pool with the same KEY, on any machine; "
+        "they exit with 75. Leases are left alone.",
     ),
     option(
         "--name",
@@ -213,7 +240,7 @@ _request_options = (
         type=check_name,
         metavar="NAME",
         shell_complete=complete_name,
-        help="Take this very resource.",
+        help="Lease this resource and no other.",
     ),
     option(
         "--where",
@@ -221,8 +248,8 @@ _request_options = (
         multiple=True,
         metavar="K=V",
         shell_complete=complete_where,
-        help="Only resources with this property, or with K!=V without it; given more than once, "
-        "all of it has to be so. See: leasectl pool set --help",
+        help="Only resources with this property, or without it for K!=V; may be repeated, and "
+        "then all must match. See: leasectl pool set --help",
     ),
     option(
         "--label",
@@ -230,7 +257,7 @@ _request_options = (
         group=WHAT,
         multiple=True,
         metavar="K=V",
-        help="Shown beside the holder, of up to 200 characters; may be repeated.",
+        help="A label to show beside the holder, up to 200 characters; may be repeated.",
     ),
     option(
         "--release-after",
@@ -238,8 +265,8 @@ _request_options = (
         group=ENDING,
         type=parse_duration_range,
         metavar="D",
-        help="Release it this long after the grant, like 20m, whatever still runs. 18m-22m: a time "
-        "in between that chance chooses, so that waves of jobs spread out.",
+        help="Release the lease this long after the grant, like 20m, even if the command still "
+        "runs. 18m-22m: after a random time in that range.",
     ),
     option(
         "--ttl",
@@ -247,8 +274,8 @@ _request_options = (
         group=ENDING,
         type=parse_duration,
         metavar="D",
-        help="The lease expires this long after its last renewal. With a guard, and under run, it "
-        f"is renewed for you; else only leasectl renew does. Default: it doesn't expire"
+        help="Let the lease expire this long after its last renewal. run renews it, as does the "
+        "keeper if the lease has a guard; otherwise use leasectl renew. Default: no expiry; "
         f"{_default_ttls()}.",
     ),
     option(
@@ -256,28 +283,29 @@ _request_options = (
         group=ENDING,
         type=OneOf("release", "keep", "answer"),
         default="keep",
-        help="If a reclaim asks, give it what isn't in use, nothing, or what leasectl answer says.",
+        help="Answer to a reclaim: release what isn't in use, keep everything, or answer with "
+        "leasectl answer. Default: keep.",
     ),
 )
 
 
 def handle(function: Function) -> Function:
-    """Add ``--handle``, and the word that may stand for it."""
+    """Add ``--handle``, which may also be given as an argument."""
     return _with((_handle_option, _handle_word), function)
 
 
 def one_type(
     help: str, *, group: str | None = None, needed: bool = False
 ) -> Callable[[Function], Function]:
-    """Add ``-t`` where it says which one pool it is about, and the word that may stand for it."""
-    same: Any = {"type": check_own_type, "metavar": "TYPE", "shell_complete": complete_types}
+    """Add ``-t`` for one pool, which may also be given as an argument."""
+    same: Any = {"type": check_own_type, "metavar": "POOL", "shell_complete": complete_types}
     described = option("-t", "--type", "pool_type", group=group, help=help, **same)
     one_type_word = word("type_word", stands_for="pool_type", needed=needed, **same)
     return lambda function: _with((described, one_type_word), function)
 
 
 def request_options(function: Function) -> Function:
-    """Add the options that say what is wanted: those of `Request`."""
+    """Add the options that become a `Request`."""
     return _with(_request_options, function)
 
 
@@ -288,11 +316,13 @@ def _with(described: Iterable[Callable[[Any], Any]], function: Function) -> Func
 
 
 def parse_labels(labels: tuple[str, ...]) -> Labels:
-    """Read ``K=V`` options; InvalidRequest when one is none."""
+    """Read ``K=V`` options; raise InvalidRequest if one is invalid."""
     pairs = []
     for label in labels:
         key, equals, value = label.partition("=")
         check_label_key(key)
+        if key.startswith(OWN_LABELS):
+            raise InvalidRequest(f'--label "{key}": keys that begin with {OWN_LABELS} are reserved')
         if not equals or not value.isprintable() or len(value) > _LONGEST_LABEL:
             raise InvalidRequest(
                 f'--label "{key}": write it as KEY=VALUE, in one printable line of at most '
@@ -300,6 +330,14 @@ def parse_labels(labels: tuple[str, ...]) -> Labels:
             )
         pairs.append((key, value))
     return tuple(pairs)
+
+
+def _check_supersede(key: str) -> str:
+    if not key or not key.isprintable() or len(key) > _LONGEST_LABEL:
+        raise InvalidRequest(
+            f"--supersede: write one printable line of 1 to {_LONGEST_LABEL} characters"
+        )
+    return key
 
 
 def _conditions(texts: tuple[str, ...]) -> Where:
@@ -318,10 +356,12 @@ def make_request(
     ttl_seconds: float | None,
     labels: tuple[str, ...],
     priority: int,
+    supersede: str | None = None,
     on_reclaim: OnReclaim = "keep",
     scope: Scope = "step",
 ) -> Request:
-    """Make a `Request` of the values of `request_options`."""
+    """Make a `Request` from the values of `request_options`."""
+    own = () if supersede is None else (superseding_label(_check_supersede(supersede)),)
     return Request(
         type=pool_types[0],
         count=count,
@@ -329,7 +369,7 @@ def make_request(
         ttl_seconds=ttl_seconds,
         release_after_seconds=None if release_after is None else release_after.shortest,
         scope=scope,
-        labels=parse_labels(labels),
+        labels=(*parse_labels(labels), *own),
         other_types=pool_types[1:],
         priority=priority,
         release_between_seconds=drawn_between(release_after),
@@ -339,7 +379,44 @@ def make_request(
 
 
 def drawn_between(given: DurationRange | None) -> tuple[float, float] | None:
-    """From what a time is to be drawn; None where it is fixed, or there is none."""
+    """Return the range of a random time; None if the time is fixed or absent."""
     if given is None or given.shortest == given.longest:
         return None
     return given.shortest, given.longest
+
+
+def _moment(text: str) -> float:
+    return parse_moment(text, time.time())
+
+
+since = option(
+    "--since",
+    group=FILTERS,
+    type=_moment,
+    metavar="TIME",
+    help="Only events since TIME: an age like 2h or 7d, or a date in UTC like 2026-11-21 or "
+    "2026-11-21T14:00. Default: all events that are kept.",
+)
+until = option(
+    "--until",
+    group=FILTERS,
+    type=_moment,
+    metavar="TIME",
+    help="Only events until TIME, in the same form. Default: now.",
+)
+
+
+def check_stretch(since: float | None, until: float | None) -> None:
+    """Refuse an empty time range.
+
+    Args:
+        since: Wall clock; None for the first event.
+        until: Wall clock; None for now.
+
+    Raises:
+        InvalidRequest: The range ends before it begins.
+    """
+    end = time.time() if until is None else until
+    if since is not None and since > end:
+        which = "now" if until is None else "--until"
+        raise InvalidRequest(f"--since is later than {which}; give an earlier time")

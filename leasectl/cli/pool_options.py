@@ -1,38 +1,40 @@
-"""What the commands of ``leasectl pool`` share: options, and what they say was done."""
+"""Options of commands on pools and reclaims."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 import click
 
 from leasectl.cli import options
-from leasectl.cli.described import option
+from leasectl.cli.described import WAITING, option
 from leasectl.cli.shown.output import note
 from leasectl.errors import BackendUnreachable, InvalidRequest
+from leasectl.pools.memberships import described as said
+from leasectl.pools.properties import parse_change
 from leasectl.text.durations import parse_duration
 from leasectl.text.naming import MOST_AT_ONCE, check_own_name, check_own_type
-from leasectl.text.printable import printable
-from leasectl.text.wording import counted
-from leasectl.typed.hints import TYPE_CHECKING
+from leasectl.text.wording import counted, printable
 
 if TYPE_CHECKING:
     from leasectl.engines.membership import Member
     from leasectl.pools.memberships import MembershipService
     from leasectl.pools.properties import PropertyChange
 
+
 pool_argument = click.argument(
-    "pool_type", type=check_own_type, metavar="TYPE", shell_complete=options.complete_types
+    "pool_type", type=check_own_type, metavar="POOL", shell_complete=options.complete_types
 )
-new_pool_argument = click.argument("pool_type", type=check_own_type, metavar="TYPE")
+new_pool_argument = click.argument("pool_type", type=check_own_type, metavar="POOL")
 count = option(
     "-c",
     "--count",
     type=int,
     metavar="N",
-    help="So many resources, named TYPE--00, TYPE--01 and so on.",
+    help="The number of resources; they are named POOL--00, POOL--01 and so on.",
 )
-_OF_THESE_NAMES = "Resources of these names, with commas between them."
+_OF_THESE_NAMES = "The resources, with commas between their names."
 # In no pool yet, so there is nothing to complete them with.
 new_names = option("--names", metavar="A,B", help=_OF_THESE_NAMES)
 names = option(
@@ -43,7 +45,7 @@ needed_names = option(
     required=True,
     metavar="A,B",
     shell_complete=options.complete_names,
-    help="Which resources, with commas between them.",
+    help=_OF_THESE_NAMES,
 )
 name = option(
     "--name",
@@ -51,39 +53,39 @@ name = option(
     type=check_own_name,
     metavar="N",
     shell_complete=options.complete_name,
-    help="Which resource.",
+    help="The resource.",
 )
 pace = option(
     "--pace",
     "pace_seconds",
     type=parse_duration,
     metavar="D",
-    help="Grant at most one acquisition in this time, whatever its count, like 20s (0.1s to 7d); "
-    "0: as many as there is room for.",
+    help="Rate limit: grant at most one request in this time, whatever its count, like 20s (0.1s "
+    "to 7d); 0: no limit.",
 )
 burst = option(
     "--burst",
     type=int,
     metavar="N",
-    help="So many, 1 to 1000, may come at once before the pace counts. Default: 1.",
+    help="Grants that may come at once before the pace applies, 1 to 1000. Default: 1.",
 )
 aging = option(
     "--aging",
     "aging_seconds",
     type=parse_duration,
     metavar="D",
-    help="Whoever has waited this long, like 30m (1s to 30d), counts as one --priority higher, so "
-    "that nobody waits for ever; twice as long, two; 0: never.",
+    help="Raise the priority of a waiting request by one each time this time passes, like 30m (1s "
+    "to 30d), so that no request waits for ever; 0: never.",
 )
 properties = option(
     "--property",
     "properties",
     multiple=True,
     metavar="K=V",
-    help="What these resources are, for --where of acquire and run; may be repeated. K- takes it "
-    "away again. Everybody who sees the pool sees it: not for secrets.",
+    help="Set a property of these resources, for --where of acquire and run; may be repeated. K- "
+    "removes it. Not for secrets: everybody who sees the pool sees it.",
 )
-quiet = option("-q", "--quiet", is_flag=True, help="Don't say on stderr what was done.")
+quiet = option("-q", "--quiet", is_flag=True, help="Print errors only.")
 
 
 def wanted_resources(count: int | None, names: str | None) -> int | tuple[str, ...]:
@@ -102,7 +104,6 @@ def property_change(texts: tuple[str, ...]) -> PropertyChange | None:
     """What ``--property`` asks for; None where it isn't given."""
     if not texts:
         return None
-    from leasectl.pools.properties import parse_change
 
     return parse_change(texts)
 
@@ -138,13 +139,11 @@ def warn_of_unmet(memberships: MembershipService, *pool_types: str | None) -> No
 
     They have been changed, so that nobody answers who is asked that isn't how the command ends.
     """
-    from leasectl.pools.unmet_waiters import described as said
-
     try:
         for each in memberships.unmet(*pool_types):
             note(said(each))
     except BackendUnreachable as error:
-        note(f"that is done; who waits for what can't be met now isn't known: {error}")
+        note(f"done; whether waiting requests can still be satisfied is unknown: {error}")
 
 
 def say_cordoned(done: str, before: Sequence[Member], *, quiet: bool, is_cordoned: bool) -> None:
@@ -168,3 +167,25 @@ def say_done(quiet: bool, text: str) -> None:
     """Tell people what was done, unless they don't want to hear."""
     if not quiet:
         note(text)
+
+
+delay = option(
+    "--delay",
+    "delay_seconds",
+    group=WAITING,
+    type=parse_duration,
+    metavar="D",
+    default="180s",
+    show_default=True,
+    help="Ask for a resource once it has been in excess for this long. Any use that can be seen, "
+    "and an answer keep, restarts the time.",
+)
+wait = option(
+    "-w",
+    "--wait",
+    "wait_seconds",
+    group=WAITING,
+    type=parse_duration,
+    metavar="WAIT",
+    help="Wait this long for answers. Default: as long as --delay.",
+)

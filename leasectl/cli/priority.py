@@ -1,6 +1,8 @@
-"""A priority that isn't asked for but set for all commands: not every backend knows priorities."""
+"""A default priority from the environment."""
 
 from __future__ import annotations
+
+from typing import Any
 
 import click
 
@@ -10,8 +12,7 @@ from leasectl.cli.described import is_said
 from leasectl.cli.shown.output import note
 from leasectl.errors import InvalidRequest
 from leasectl.model import HIGHEST_PRIORITY, Request
-from leasectl.text.printable import printable
-from leasectl.typed.hints import Any
+from leasectl.text.wording import printable
 
 
 class Priority(click.IntRange):

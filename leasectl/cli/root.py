@@ -1,4 +1,4 @@
-"""The ``leasectl`` command as click has it: its commands, loaded when used, and its help."""
+"""The ``leasectl`` group: all commands, loaded when used."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import click
 
 from leasectl import __version__
 from leasectl.backends.kinds import KINDS, either
-from leasectl.cli.command import command_for_click
+from leasectl.cli.command import BACKEND, command_for_click
 from leasectl.cli.described import PlainCommand
 from leasectl.cli.groups import CommandGroup
 from leasectl.cli.loaded import command_is_loaded
@@ -17,86 +17,88 @@ from leasectl.cli.shown.output import show
 from leasectl.errors import EXIT_CODES, InvalidRequest, LeaseError
 from leasectl.text.suggestions import option_meant
 
-# In the order in which `leasectl --help` shows them. A command's module holds it as `command`.
-COMMANDS = (
-    "run",
-    "once",
-    "acquire",
-    "release",
-    "reacquire",
-    "renew",
-    "cat",
-    "reclaim",
-    "use",
-    "unuse",
-    "marks",
-    "answer",
-    "status",
-    "events",
-    "stats",
-    "simulate",
-    "pool",
-    "maintenance",
-    "kubernetes",
-    "serve",
-    "init",
-    "doctor",
-    "completion",
-    "help",
-    "version",
-)
+# As `leasectl --help` shows them. A command is `command` in the module of its name, or
+# NAME_command in a module that `_MODULES` names.
+SECTIONS = {
+    "Leases": ("run", "acquire", "release", "reacquire", "renew", "cat"),
+    "Pools": ("pool",),
+    "Coordination": ("once", "reclaim", "use", "unuse", "marks", "answer", "maintenance"),
+    "Insight": ("status", "events", "stats", "simulate"),
+    "Server": ("serve", "kubernetes"),
+    "Setup": ("doctor", "init", "completion", "help"),
+}
+COMMANDS = (*(name for names in SECTIONS.values() for name in names), "version")
+_MODULES = {
+    "use": "marks",
+    "unuse": "marks",
+    "marks": "marks",
+    "answer": "marks",
+    "init": "setup",
+    "completion": "setup",
+    "help": "setup",
+    "version": "setup",
+}
 
 
 ENVIRONMENT = (
     (
         "LEASECTL_STATE_DIR",
-        "where handles and the embedded pool are kept; default: /tmp/leasectl-<uid>",
+        "directory of handles and the embedded pool; default: /tmp/leasectl-<uid>",
     ),
     (
         "LEASECTL_BACKEND",
-        f"where leases come from, unless --backend says it: {either(k.example for k in KINDS)}; "
-        "none: switches leases off: every request for one succeeds; once, pools and maintenance "
-        "need a real backend",
+        f"where leases come from, if --backend isn't given: {either(k.help for k in KINDS)}. With "
+        "none: every request for a lease succeeds at once. Default: LEASE_PROXY_SERVER_URL, else "
+        "local:",
     ),
-    ("LEASE_PROXY_SERVER_URL", "the same, if LEASECTL_BACKEND isn't set"),
-    ("LEASECTL_SERVE_PID", "process of the server that serve --print-env has started"),
-    ("LEASECTL_PRIORITY", "how a request goes before others, unless --priority says it"),
-    ("LEASECTL_TOKEN_FILE", "file with a bearer token for the lease proxy"),
+    ("LEASE_PROXY_SERVER_URL", "URL of a lease proxy, if LEASECTL_BACKEND isn't set"),
+    ("LEASECTL_SERVE_PID", "process id of the server that serve --print-env started"),
+    ("LEASECTL_PRIORITY", "priority of requests, if --priority isn't given"),
+    ("LEASECTL_TOKEN_FILE", "file with the bearer token for the lease proxy"),
     ("LEASECTL_USER_FILE", "file with user:password for etcd"),
-    ("LEASECTL_BOSKOS_USERNAME", "user for what stands in front of Boskos and asks for one"),
-    ("LEASECTL_BOSKOS_PASSWORD_FILE", "file with that user's password"),
-    ("LEASECTL_KUBECONFIG", "which cluster of Kubernetes, and as whom; goes before KUBECONFIG"),
-    ("LEASECTL_CA_FILE", "certificates to trust, of https:// or etcds://"),
+    ("LEASECTL_BOSKOS_USERNAME", "user for a proxy in front of Boskos that asks for one"),
+    ("LEASECTL_BOSKOS_PASSWORD_FILE", "file with the password of that user"),
+    ("LEASECTL_KUBECONFIG", "kubeconfig file; takes precedence over KUBECONFIG"),
+    ("LEASECTL_CA_FILE", "certificates to trust for https:// and etcds://"),
     ("SSL_CERT_FILE", "the same, if LEASECTL_CA_FILE isn't set"),
-    ("LEASECTL_CERT_FILE", "certificate to show there"),
-    ("LEASECTL_KEY_FILE", "its key"),
-    (
-        "LEASECTL_TRUST_ENV",
-        "1: heed http_proxy and its like on the way to the lease proxy or Boskos",
-    ),
+    ("LEASECTL_CERT_FILE", "client certificate for https:// and etcds://"),
+    ("LEASECTL_KEY_FILE", "key of that certificate"),
+    ("LEASECTL_TRUST_ENV", "1: use http_proxy and the like for lease proxies and Boskos"),
     (
         "LEASECTL_RELEASE_TIMEOUT",
-        "how long a release may take at the lease proxy or Boskos (30s; 10s where it isn't there) "
-        "and any request at etcd or Kubernetes (10s)",
+        "time limit of a release on a lease proxy or Boskos (30s; 10s if it is down) and of any "
+        "request to etcd or Kubernetes (10s)",
     ),
     (
         "LEASECTL_KEEP_EVENTS",
-        "how old events may be and how many are kept: 30d,100000 unless it says otherwise; 0: none",
+        "age and number of the events to keep; default: 30d,100000; 0: none",
     ),
-    ("JOB_NAME, BUILD_ID", "who holds, in a CI job; else <user>@<host>"),
-    ("SHARED_DIR", "where --scope test lists names, in the file leases"),
-    ("LEASECTL_CODE_DIR", "where leasectl.pyz unpacks, instead of /tmp"),
-    ("LEASECTL_DEBUG", "1: show where an unexpected failure came from"),
+    (
+        "JOB_NAME, BUILD_ID",
+        "who holds a lease, in a CI job; otherwise the variables of the CI system, else "
+        "<user>@<host>",
+    ),
+    ("SHARED_DIR", "directory of the file leases, which lists the names of --scope test"),
+    ("LEASECTL_CODE_DIR", "where leasectl.pyz unpacks itself, instead of /tmp"),
+    ("LEASECTL_DEBUG", "1: print the traceback of an unexpected failure"),
 )
-# What `run` says to the command that it starts, and `acquire --output env` to a shell.
+# What `run` sets for its command, and `acquire --output env` in a shell.
 TOLD = (
-    ("LEASECTL_HANDLE", "the path of the handle"),
-    ("LEASECTL_NAMES", "the names of what it holds, with commas between them"),
-    ("LEASECTL_TYPE", "which of the types it was"),
-    ("LEASECTL_FENCE", "a number for each name, larger for whoever holds it later"),
-    ("LEASECTL_ONCE", "under once: the handles under which works are under way around it"),
-    ("LEASECTL_ATTEMPT", "under run: 1 the first time, 2 for the second of --attempts, and so on"),
+    ("LEASECTL_HANDLE", "path of the handle"),
+    ("LEASECTL_NAMES", "leased resources, with commas between them"),
+    ("LEASECTL_TYPE", "pool that the lease comes from"),
+    ("LEASECTL_FENCE", "fencing token of each resource; later holders get larger ones"),
+    ("LEASECTL_AROUND", "under run and once: handles of the run and once commands around it"),
+    ("LEASECTL_ATTEMPT", "under run: number of the attempt, from 1"),
 )
+# What `leasectl help TOPIC` shows.
+TOPICS = {
+    "environment": {
+        "Environment": ENVIRONMENT,
+        "Set for the command of run, and by acquire --output env": TOLD,
+    },
+    "exit-codes": {"Exit codes": EXIT_CODES},
+}
 
 
 class LazyGroup(CommandGroup):
@@ -108,30 +110,49 @@ class LazyGroup(CommandGroup):
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name not in COMMANDS:
             return None
-        command = importlib.import_module(f"leasectl.cli.commands.{cmd_name}").command
+        module = importlib.import_module(
+            f"leasectl.cli.commands.{_MODULES.get(cmd_name, cmd_name)}"
+        )
+        command = getattr(module, f"{cmd_name}_command" if cmd_name in _MODULES else "command")
         command_is_loaded()
         return command_for_click(command) if isinstance(command, PlainCommand) else command
 
+    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        for title, names in SECTIONS.items():
+            with formatter.section(title):
+                formatter.write_dl(
+                    [(f"{name:11}", self._summary(ctx, name, formatter.width)) for name in names]
+                )
+        click.Command.format_options(self, ctx, formatter)
+
+    def _summary(self, ctx: click.Context, name: str, width: int) -> str:
+        command = self.get_command(ctx, name)
+        assert command is not None
+        return command.get_short_help_str(width)
+
     def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         formatter.write_paragraph()
-        formatter.write_text("Durations are written like 90, 90s, 20m, 1h30m, 1.5h or 1d.")
-        with formatter.section("Environment"):
-            formatter.write_dl(ENVIRONMENT)
-        with formatter.section("Told to the command under run, and by acquire --output env"):
-            formatter.write_dl(TOLD)
-        with formatter.section("Exit codes"):
-            formatter.write_dl(EXIT_CODES)
-        with formatter.section("Example"):
-            formatter.write_text("leasectl pool create azure--install --count 2")
-            formatter.write_text(
-                "leasectl run azure--install -w 2h --release-after 20m -- ./install.sh"
-            )
+        formatter.write_text(f"More: leasectl help COMMAND; leasectl help {'|'.join(TOPICS)}")
+
+    def help_of_topic(self, ctx: click.Context, topic: str) -> str:
+        """Return the help of one of `TOPICS`."""
+        formatter = ctx.make_formatter()
+        for title, rows in TOPICS[topic].items():
+            with formatter.section(title):
+                formatter.write_dl(rows)
+        return formatter.getvalue().rstrip("\n")
 
 
 def _show_version(ctx: click.Context, _: click.Parameter, is_asked_for: bool) -> None:
     if is_asked_for and not ctx.resilient_parsing:
         show(f"leasectl {__version__}\n")
         ctx.exit()
+
+
+def _keep_backend(ctx: click.Context, _: click.Parameter, urls: tuple[str, ...]) -> None:
+    if len(urls) > 1:
+        raise click.UsageError("--backend is given twice; give it once", ctx)
+    ctx.meta[BACKEND] = urls[0] if urls else None
 
 
 @click.group(
@@ -148,13 +169,9 @@ def _show_version(ctx: click.Context, _: click.Parameter, is_asked_for: bool) ->
     callback=_show_version,
     help="Show the version and exit.",
 )
+@click.option("--backend", multiple=True, hidden=True, expose_value=False, callback=_keep_backend)
 def command() -> None:
-    """Take, hold and give back leases on scarce resources, from CI step scripts.
-
-    A step asks for N resources of a type, waits its turn, and gives them back early, late or
-    when it dies. Leases come from the backend named by --backend, LEASECTL_BACKEND or
-    LEASE_PROXY_SERVER_URL, else from the embedded pool of this machine, which needs no server.
-    """
+    """Acquire, hold and release leases on scarce resources in CI scripts."""
 
 
 def run(args: list[str]) -> int:

@@ -1,4 +1,4 @@
-"""The short way in: a plain command line, read without click by what describes its options.
+"""Parse plain command lines of frequent commands without click.
 
 Plain is: each option by its whole name, its value in the next word or behind a ``=``, none twice
 that takes one value, nothing that begins with a dash but names of options, and no variable of the
@@ -10,11 +10,10 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
+from typing import Any, NamedTuple
 
 from leasectl.cli.described import Param, PlainCommand
 from leasectl.errors import LeaseError
-from leasectl.typed.hints import Any
-from leasectl.typed.tuples import NamedTuple
 
 
 class _NotPlain(Exception):

@@ -1,17 +1,19 @@
-"""What `simulate` is asked to try: from its options to jobs, their pool and the policies."""
+"""Read what `simulate` is to run."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import partial
+from typing import NamedTuple
 
+from leasectl.backends.kinds import kind_of
 from leasectl.cli.context import open_service
 from leasectl.cli.input_file import read_text, shown_name
 from leasectl.cli.shown.output import note
 from leasectl.engines.facts import Pool
 from leasectl.errors import CorruptState, InvalidRequest, NotFound
-from leasectl.pools.simulation.arrivals import parse_arrivals
-from leasectl.pools.simulation.holds import parse_holds
+from leasectl.pools.history import events_of, parse_event
+from leasectl.pools.simulation.jobs import parse_arrivals, parse_holds
 from leasectl.pools.simulation.policies import (
     NO_POLICY,
     Policy,
@@ -30,9 +32,7 @@ from leasectl.pools.simulation.scenario import (
 )
 from leasectl.pools.simulation.search import Sought
 from leasectl.state.event import EventFilter
-from leasectl.text.printable import printable
-from leasectl.text.wording import counted
-from leasectl.typed.tuples import NamedTuple
+from leasectl.text.wording import counted, printable
 
 # What a pool is called that isn't any.
 _NO_TYPE = "pool"
@@ -132,7 +132,7 @@ def _made_up(wanted: Wanted, sought: Sought | None) -> tuple[Scenario, Pool | No
     else:
         capacity = wanted.capacity
         if capacity is None and sought != "capacity":
-            raise InvalidRequest("how many resources are there? Give --capacity N, or -t TYPE")
+            raise InvalidRequest("how many resources are there? Give --capacity N, or -t POOL")
         simulated = pool_of(wanted.pool_type or _NO_TYPE, capacity or wanted.count or 1)
     scenario = made_up(arrivals, holds, simulated, count=wanted.count or 1, seed=wanted.seed)
     return scenario, pool
@@ -144,7 +144,7 @@ def _replayed(wanted: Wanted, sought: Sought | None) -> tuple[Scenario, Pool | N
         if value is not None:
             raise InvalidRequest(f"{option} and --replay: the events say that already")
     if not wanted.replay and wanted.pool_type is None:
-        raise InvalidRequest("--replay: of which pool? Name it, with -t TYPE, or a file of events")
+        raise InvalidRequest("--replay needs a pool (-t POOL) or a file of events")
     pool: Pool | None = None
     if wanted.replay:
         found = _recorded_in(wanted.replay, wanted.pool_type)
@@ -156,7 +156,7 @@ def _replayed(wanted: Wanted, sought: Sought | None) -> tuple[Scenario, Pool | N
         raise InvalidRequest(f'pool "{found.type}" is empty: there is nothing to simulate')
     is_another = sought == "capacity" or wanted.capacity is not None
     if pool is None and not is_another and not found.tells_capacity:
-        note(f"capacity {len(names)} is what the events show; --capacity says otherwise")
+        note(f"capacity {len(names)} is taken from the events; change it with --capacity")
     found = _without_vain_jobs(found, wanted.capacity or len(names))
     _say_what_differs(found, () if wanted.capacity is not None else names)
     scenario = replayed(found, names, seed=wanted.seed)
@@ -206,9 +206,6 @@ def _pool(pool_type: str, backend: str | None) -> Pool:
 
 def _recorded_of(pool_type: str, backend: str | None) -> tuple[Pool | None, Recorded]:
     """What a backend tells of a pool, and the pool if it has it."""
-    from leasectl.backends.kinds import kind_of
-    from leasectl.pools.history import events_of
-
     service = open_service(backend, to_show=True)
     pool: Pool | None = None
     if kind_of(service.backend_url).has_pools:
@@ -222,8 +219,6 @@ def _recorded_of(pool_type: str, backend: str | None) -> tuple[Pool | None, Reco
 
 def _recorded_in(filename: str, pool_type: str | None) -> Recorded:
     """What a file of events tells, JSON Lines as ``leasectl events --json`` prints them."""
-    from leasectl.pools.event_json import parse_event
-
     where = shown_name(filename)
     events = []
     for number, line in enumerate(read_text(filename, "--replay").splitlines(), 1):

@@ -1,16 +1,16 @@
-"""What is wrong here, and what to do about it: ``leasectl doctor``.
+"""``leasectl doctor``: find what is wrong, and repair it.
 
-`examination` makes one check after the other, in an order in which each may count on those before:
-what the environment says (`surroundings`), what this kernel and file system can do (`machine`), the
-members of an etcd cluster (`etcd`), which cluster of `kubernetes` it is, as whom, and what hands
-have done there (`kubernetes_objects`), or whether a `lease_proxy` or a `boskos` is there, and how
-it is reached (`way_there`), with what is claimed there (`server_claims`), the state directory as
-files (`state_files`), whether its records contradict each other (`records`), whether there is a
-`keeper` for those who need one, who holds what that nobody may ever give back (`holders`), what no
-reclaim has come for in time (`reclaims`), which names are in another pool than expected
-(`memberships`), who in the `queues` doesn't come, what is left of `works`, and whether `events` are
-written. Each check returns a `Finding` (`findings`), and one that can safely be mended brings along
-how.
+Checks only look. A finding may carry a repair, which ``--fix`` runs.
 
-Checks only look: without ``--fix`` nothing is changed, and no waiter is woken by being looked at.
+- `examination`: run all checks in order, and repair what they find
+- `findings`: the findings of checks, and words that several checks share
+- `machine`: check the environment, the kernel and the file system
+- `state_files`: check the files of the state directory: owner, lock, leftovers
+- `records`: check the records for contradictions; check queues, reclaims and events
+- `holders`: check dead holders, missing guards, memberships, and claims on servers
+- `keeper`: check that a keeper runs where one is needed, and keeps up
+- `etcd`: check an etcd cluster: members, access, claims
+- `kubernetes`: check a Kubernetes backend: access, rights, objects edited by hand
+- `lease_proxy`: check a lease proxy without taking anything
+- `boskos`: check a Boskos without taking anything
 """

@@ -1,4 +1,4 @@
-"""What can be found out about a Boskos with nothing taken: is it there, as its address says?
+"""Check a Boskos without taking anything.
 
 What its reaper does no answer tells of, so what the address says of that is only looked at.
 """
@@ -7,13 +7,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from leasectl.backends.boskos.address import LIKE, REAPED_STATES, BoskosAddress, parse_boskos_url
-from leasectl.backends.boskos.answers import check_is_boskos
-from leasectl.backends.boskos.connection import BoskosConnection
-from leasectl.backends.boskos.login import login_headers, with_login
-from leasectl.backends.boskos.requests import sign_of_life
-from leasectl.doctor.findings import FAIL, OK, WARN, Check, Finding
-from leasectl.doctor.way_there import tls_used
+from leasectl.backends.boskos.connection import BoskosConnection, check_is_boskos
+from leasectl.backends.boskos.requests import (
+    LIKE,
+    REAPED_STATES,
+    BoskosAddress,
+    login_headers,
+    parse_boskos_url,
+    sign_of_life,
+    with_login,
+)
+from leasectl.doctor.findings import FAIL, OK, WARN, Check, Finding, tls_used
 from leasectl.http.settings import Settings
 from leasectl.leases.service import Service
 from leasectl.pools.counted import count
@@ -48,7 +52,7 @@ def access(address: BoskosAddress, settings: Settings, environment: Mapping[str,
         parts = [f"as {settings.username} with the password in {settings.password_file}"]
     parts += tls_used(settings, is_secure=address.server.startswith("https:"))
     if settings.trust_env:
-        parts.append("heeding http_proxy and its like")
+        parts.append("using http_proxy and the like")
     return Finding(OK, ", ".join(parts))
 
 
@@ -103,8 +107,8 @@ def leases(service: Service) -> Finding:
     if fewer:
         return Finding(
             FAIL,
-            f"{listed(fewer)}: Boskos has taken back what that holds",
-            f"say so to whoever uses it: leasectl renew {fewer[0]}",
+            f"{listed(fewer)}: Boskos has taken back its leases",
+            f"tell its user with: leasectl renew {fewer[0]}",
         )
     if more:
         return Finding(

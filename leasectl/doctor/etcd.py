@@ -1,14 +1,20 @@
-"""What can be found out about a cluster of etcd: who answers, may we, and do the claims agree?"""
+"""Check an etcd cluster: members, access, claims."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 
-from leasectl.doctor.findings import FAIL, OK, WARN, Check, Finding
-from leasectl.doctor.memberships import misplaced
-from leasectl.doctor.server_claims import agreement
-from leasectl.doctor.way_there import tls_used
-from leasectl.doctor.works import left_on_server
+from leasectl.doctor.findings import (
+    FAIL,
+    OK,
+    WARN,
+    Check,
+    Finding,
+    circular,
+    left_on_server,
+    tls_used,
+)
+from leasectl.doctor.holders import agreement, misplaced
 from leasectl.engines.etcd.address import EtcdAddress, parse_etcd_url
 from leasectl.engines.etcd.gateway.failures import advice_of
 from leasectl.engines.etcd.gateway.user import read_user
@@ -21,8 +27,7 @@ from leasectl.http.settings import Settings
 from leasectl.leases.service import Service
 from leasectl.system.clock import Clock
 from leasectl.text.naming import is_reserved
-from leasectl.text.printable import printable
-from leasectl.text.wording import counted, listed
+from leasectl.text.wording import counted, listed, printable
 
 DEADLINE_SECONDS = 3.0
 _MEMBER_SECONDS = 1.0
@@ -49,6 +54,7 @@ def checks_of_claims(service: Service, settings: Settings) -> list[Check]:
     return [
         Check("etcd claims", lambda: claims(service, opened)),
         Check("etcd works", lambda: left_on_server(service)),
+        Check("etcd circular waits", lambda: circular(service)),
         Check("etcd memberships", lambda: misplaced(service, expected)),
     ]
 

@@ -1,4 +1,4 @@
-"""Which checks are made, in which order, and what is mended of what they find.
+"""Run all checks in order, and repair what they find.
 
 Checks only look. A finding that can be mended safely brings along how; it is mended only when
 that is asked for, and then looked at again.
@@ -10,31 +10,21 @@ import contextlib
 import fcntl
 import importlib
 import os
-from collections.abc import Generator, Iterable, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
+from typing import Protocol, cast
 
 from leasectl.backends.kinds import LOCAL, kind_of
 from leasectl.backends.opening import check_url, located
-from leasectl.doctor import (
-    holders,
-    machine,
-    memberships,
-    queues,
-    reclaims,
-    records,
-    state_files,
-    surroundings,
-    works,
-)
-from leasectl.doctor.events import events
+from leasectl.doctor import findings, holders, machine, records, state_files
 from leasectl.doctor.findings import FAIL, OK, Check, Finding, failure
 from leasectl.doctor.keeper import keeper
-from leasectl.doctor.surroundings import Surroundings
+from leasectl.doctor.machine import Surroundings
+from leasectl.doctor.records import events
 from leasectl.errors import InvalidRequest, LeaseError
 from leasectl.http.settings import Settings, encode_settings
 from leasectl.leases.service import Service
 from leasectl.state.database import expect_to_read_all
 from leasectl.state.directory import State
-from leasectl.typed.hints import Callable, Protocol, cast
 
 # What a series of findings returns: whether none of them failed.
 Series = Generator[Finding, None, bool]
@@ -83,8 +73,10 @@ class Examination:
         yield from self._all(self._of_the_machine())
         # When one fails, what comes after would fail likewise.
         server_usable = yield from self._until_failure(self._of_the_server())
-        usable = yield from self._all(self._of_the_directory())
-        if not usable or not os.path.isdir(directory):
+        # Locks are tried with a file, which must not be made in a directory that was refused.
+        if not (yield from self._all(self._of_the_directory())):
+            return
+        if not (yield from self._all([self._of_flock()])) or not os.path.isdir(directory):
             return
         lock = Check("lock", lambda: state_files.state_lock(directory))
         if (yield from self._until_failure([lock])):
@@ -94,11 +86,12 @@ class Examination:
         around = self._around
         return [
             Check("version", machine.version),
-            Check("backend", lambda: surroundings.backend(around)),
-            Check("lease proxy", lambda: surroundings.lease_proxy(around)),
+            Check("backend", lambda: machine.backend(around)),
+            Check("lease proxy", lambda: machine.lease_proxy(around)),
+            Check("secret files", lambda: machine.secret_files(around)),
             Check("/proc", machine.proc),
             Check("pidfd", lambda: machine.pidfd(self._pidfd_open)),
-            Check("SHARED_DIR", lambda: surroundings.shared_dir(around.caller.shared_dir)),
+            Check("SHARED_DIR", lambda: machine.shared_dir(around.caller.shared_dir)),
         ]
 
     def _of_the_server(self) -> list[Check]:
@@ -113,8 +106,11 @@ class Examination:
         return [
             Check("state directory", lambda: state_files.state_directory(directory)),
             Check("file system", lambda: machine.file_system(directory)),
-            Check("flock", lambda: machine.file_locks(directory, self._flock)),
         ]
+
+    def _of_flock(self) -> Check:
+        directory = self._around.directory
+        return Check("flock", lambda: machine.file_locks(directory, self._flock))
 
     def _of_what_is_recorded(self, *, with_server: bool) -> Iterator[Finding]:
         directory = self._around.directory
@@ -132,9 +128,9 @@ class Examination:
             database = Check("database", lambda: state_files.database(state))
             if not (yield from self._until_failure([database])):
                 return
-            yield from self._all(
-                _of_the_records(self._service(state, LOCAL, self._around.settings))
-            )
+            service = self._service(state, LOCAL, self._around.settings)
+            temporary = self._around.environment.get("TMPDIR") or "/tmp"  # as the Bash functions
+            yield from self._all(_of_the_records(service, temporary))
             examiner = self._examiner()
             if with_server and examiner is not None:
                 yield from self._of_the_claims(state, examiner)
@@ -190,7 +186,7 @@ class Examination:
         return _made(check)._replace(fixed=fixed)
 
 
-def _of_the_records(service: Service) -> list[Check]:
+def _of_the_records(service: Service, temporary: str) -> list[Check]:
     return [
         Check("records", lambda: records.agreement(service)),
         Check("keeper", lambda: keeper(service)),
@@ -198,12 +194,13 @@ def _of_the_records(service: Service) -> list[Check]:
         Check("unguarded", lambda: holders.unguarded(service)),
         Check("foreign guards", lambda: holders.foreign_guards(service)),
         Check("held for long", lambda: holders.held_for_long(service)),
-        Check("reclaims", lambda: reclaims.ready_to_be_taken(service)),
-        Check("memberships", lambda: memberships.misplaced_here(service)),
-        Check("queues", lambda: queues.suspended(service)),
-        Check("works", lambda: works.left_here(service)),
+        Check("reclaims", lambda: records.ready_to_be_taken(service)),
+        Check("memberships", lambda: holders.misplaced_here(service)),
+        Check("queues", lambda: records.suspended(service)),
+        Check("circular waits", lambda: findings.circular(service)),
+        Check("works", lambda: findings.left_here(service)),
         Check("events", lambda: events(service.state)),
-        Check("files", lambda: state_files.unknown_files(service.state)),
+        Check("files", lambda: state_files.unknown_files(service.state, temporary)),
     ]
 
 

@@ -1,12 +1,20 @@
-"""The form of what a check finds."""
+"""The findings of checks, and words that several checks share."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Sequence
+from typing import Literal, NamedTuple
 
+from leasectl.engines.local import audit
 from leasectl.errors import LeaseError, StateUnwritable
-from leasectl.typed.hints import Callable, Literal
-from leasectl.typed.tuples import NamedTuple
+from leasectl.http.settings import Settings
+from leasectl.http.tls import client_context
+from leasectl.leases.on_demand import remove_unused
+from leasectl.leases.service import Service
+from leasectl.pools.admin import PoolService
+from leasectl.pools.circular_waits import circular_waits
+from leasectl.text.naming import is_reserved
+from leasectl.text.wording import counted
 
 Status = Literal["ok", "warn", "fail"]
 OK: Status = "ok"
@@ -65,3 +73,55 @@ def exit_code(findings: Iterable[Finding]) -> int:
     codes = {finding.exit_code for finding in findings if finding.status == FAIL}
     known = [code for code in _WORST_FIRST if code in codes]
     return known[0] if known else int(bool(codes))
+
+
+def left_here(service: Service) -> Finding:
+    """Which of the embedded pools that were made for work are there, although nobody does it?"""
+    return _left_behind(service, audit.unused_pools(service.state))
+
+
+def left_on_server(service: Service) -> Finding:
+    """The same of a server's."""
+    pools = service.pools.pools()
+    return _left_behind(service, [each.type for each in pools if not each.held and not each.queue])
+
+
+def _left_behind(service: Service, unused: Sequence[str]) -> Finding:
+    left = [each for each in unused if is_reserved(each)]
+    if not left:
+        return Finding(OK, "nothing is left of work that was to be done once")
+
+    def mend() -> str:
+        for each in left:
+            remove_unused(service.backend_at(service.backend_url, service.settings), each)
+        return f"removed what was left of {counted(len(left), 'work')}"
+
+    return Finding(
+        WARN,
+        f"of {counted(len(left), 'work')} that nobody does any more something is left",
+        "harmless: whoever asks for it next uses it; to remove it: leasectl doctor --fix",
+        mend=mend,
+    )
+
+
+def tls_used(settings: Settings, *, is_secure: bool) -> list[str]:
+    """What is to be said of TLS on the way to a server.
+
+    Raises:
+        LeaseError: The files that the settings name can't be used.
+    """
+    if not is_secure:
+        return ["without TLS"]
+    client_context(settings)
+    return [
+        f"trusting {settings.ca_file or 'the CAs of this system'}",
+        f"showing {settings.cert_file or 'no certificate'}",
+    ]
+
+
+def circular(service: Service) -> Finding:
+    """Which requests wait for each other's leases?"""
+    found = circular_waits(PoolService(service).as_recorded())
+    if not found:
+        return Finding(OK, "no requests wait for each other's leases")
+    return Finding(WARN, "; ".join(map(str, found)), "end one of these jobs, and the others go on")

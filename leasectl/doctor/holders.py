@@ -1,17 +1,23 @@
-"""Who holds what, by the records, and whether anything will ever end it."""
+"""Check dead holders, missing guards, memberships, and claims on servers."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
+from leasectl.backends.kinds import claim_key_of
 from leasectl.doctor.findings import OK, WARN, Finding
+from leasectl.engines.local import member_rows
+from leasectl.engines.membership import Member, Pools, belongs_to
+from leasectl.errors import LeaseLost
 from leasectl.leases.recovery import is_abandoned, left
 from leasectl.leases.release import release
+from leasectl.leases.renew import renew
 from leasectl.leases.service import Service
-from leasectl.model import Handle
-from leasectl.state import singled_out
-from leasectl.state.leftovers import ids_of_the_dead
+from leasectl.model import Handle, whole
+from leasectl.state import reads
+from leasectl.state.pipes import ids_of_the_dead
+from leasectl.state.reads import snapshot
 from leasectl.system.process import own_pid_namespace
 from leasectl.text.durations import format_duration
 from leasectl.text.wording import counted, listed, listed_as
@@ -29,26 +35,26 @@ def dead_holders(service: Service) -> Finding:
         WARN,
         f"{counted(len(abandoned), 'handle')} of processes that have ended: "
         f"{listed([each.id for each in abandoned])}",
-        "the keeper, or any next command, gives back what they hold",
+        "the keeper, or the next command, releases their leases",
         mend=lambda: _release(service, abandoned),
     )
 
 
 def _release(service: Service, handles: Sequence[Handle]) -> str:
     names = [name for handle in handles for name in release(service, left(handle))]
-    return f"gave back what they held: {listed(names) or 'nothing'}"
+    return f"released their leases: {listed(names) or 'none'}"
 
 
 def unguarded(service: Service) -> Finding:
     """Which handles would nobody ever give back?"""
-    served = singled_out.on_record_elsewhere(service.state)
+    served = reads.on_record_elsewhere(service.state)
     of_clients = ""
     if served:
         of_clients = (
             f"; of {counted(served, 'handle')} that serve granted, the state directories of "
             "its clients know: leasectl doctor there"
         )
-    forgotten = singled_out.never_ending(service.state)
+    forgotten = reads.never_ending(service.state)
     if not forgotten:
         every = "every lease has a guard, a release time, or a ttl that runs out"
         return Finding(OK, f"{every}{of_clients}")
@@ -56,35 +62,35 @@ def unguarded(service: Service) -> Finding:
         WARN,
         f"{counted(len(forgotten), 'handle')} that only a release ends: "
         f"{_held_texts(service, forgotten)}{of_clients}",
-        f"if nobody uses them any more: {_release_commands(forgotten)}",
+        f"if they are no longer in use: {_release_commands(forgotten)}",
     )
 
 
 def foreign_guards(service: Service) -> Finding:
-    """Which handles belong to processes that can't be seen from here?"""
-    found = singled_out.of_other_namespaces(service.state, own_pid_namespace())
+    """Which handles are guarded in another pid namespace that may live?"""
+    found = reads.of_other_namespaces(service.state, own_pid_namespace())
     some = map(service.handles.load, found)
     from_elsewhere = [each.id for each in some if each and not is_abandoned(service, each)]
     if not from_elsewhere:
         return Finding(OK, "none in another pid namespace")
     return Finding(
         WARN,
-        f"{counted(len(from_elsewhere), 'handle')} guarded in another pid namespace, which can't "
-        f"be seen from here: {_held_texts(service, from_elsewhere)}",
+        f"{counted(len(from_elsewhere), 'handle')} guarded in another pid namespace, which isn't "
+        f"known to have ended: {_held_texts(service, from_elsewhere)}",
         f"if that container has ended: {_release_commands(from_elsewhere)}",
     )
 
 
 def held_for_long(service: Service) -> Finding:
     """Which handles have been held for suspiciously long?"""
-    old = singled_out.held_since_before(service.state, time.time() - LONG_SECONDS)
+    old = reads.held_since_before(service.state, time.time() - LONG_SECONDS)
     day = format_duration(LONG_SECONDS)
     if not old:
         return Finding(OK, f"none for more than {day}")
     return Finding(
         WARN,
         f"{counted(len(old), 'handle')} held for more than {day}: {_held_texts(service, old)}",
-        f"if nobody uses them any more: {_release_commands(old)}",
+        f"if they are no longer in use: {_release_commands(old)}",
     )
 
 
@@ -109,3 +115,130 @@ def _age(handle: Handle, now: float) -> str:
 
 def _release_commands(handle_ids: Sequence[str]) -> str:
     return listed_as(handle_ids, lambda each: f"leasectl release --handle {each}")
+
+
+def misplaced(service: Service, facts: Callable[[], Iterable[Member]]) -> Finding:
+    """Is every name where it belongs, and is there every pool that one belongs to?
+
+    Args:
+        service: On the backend that is looked at.
+        facts: Gives at least the names of which somebody has said where they belong.
+    """
+    with snapshot(service.state):  # only looked at: what is over stays for who changes something
+        pools, belonging = service.pools.pools(), service.members.belonging()
+        known = tuple(facts())
+    there = [each.member or Member(each.name, p.type) for p in pools for each in p.resources]
+    return agreement_of(there, belonging, known, number=len(there))
+
+
+def misplaced_here(service: Service) -> Finding:
+    """The same of the embedded pools, without reading names of which nobody has said anything."""
+    state = service.state
+    with snapshot(state):
+        belonging, number = service.members.belonging(), member_rows.count_in_pools(state)
+        # A pattern may say it of any name.
+        known = service.members.members() if belonging.patterns else member_rows.said_of(state)
+    there = [each for each in known if each.pool is not None]
+    return agreement_of(there, belonging, known, number=number)
+
+
+def agreement_of(
+    there: Sequence[Member], belonging: Pools, known: Iterable[Member], *, number: int
+) -> Finding:
+    """Compare where names are by where they belong.
+
+    Args:
+        there: Those in pools, at least if somebody has said where they belong.
+        belonging: What is said of where names belong.
+        known: At least those of which somebody has said where they belong, there or not.
+        number: How many are in pools.
+    """
+    expected = [(each, to) for each in there if (to := belongs_to(each, belonging)) is not None]
+    astray = [(each, to) for each, to in expected if to != each.pool]
+    if astray:
+        return _astray(astray)
+    exact = {each.name: each.expected for each in known if each.expected is not None}
+    missing = sorted({*exact.values(), *belonging.patterns.values()} - belonging.types)
+    if missing:
+        return _nowhere_to_be(missing, exact, belonging.patterns)
+    return Finding(OK, f"{counted(number, 'name')} in pools, none that belongs elsewhere")
+
+
+def _nowhere_to_be(
+    missing: Sequence[str], exact: Mapping[str, str], patterns: Mapping[str, str]
+) -> Finding:
+    subjects = sorted(name for name, to in exact.items() if to in missing)
+    subjects += sorted(pattern for pattern, to in patterns.items() if to in missing)
+    first = subjects[0]
+    to = exact.get(first) or patterns[first]
+    which = f"--names {first}" if first in exact else f"--match '{first}'"
+    return Finding(
+        WARN,
+        f"no pool {listed(missing)}, in which these names are expected: {listed(subjects)}",
+        f"say so no more with: leasectl pool expect {to} {which} --drop; or if they are to come "
+        f"there, make it with: leasectl pool create {to} --names NAMES",
+    )
+
+
+def _astray(found: list[tuple[Member, str]]) -> Finding:
+    texts = [f"{each.name} is in {each.pool} and belongs to {to}" for each, to in found]
+    first, to = found[0]
+    return Finding(
+        WARN,
+        f"{counted(len(found), 'name')} in another pool than expected: {listed(texts)}",
+        f"move it with: leasectl pool move --names {first.name} --to {to} --when-free, or see: "
+        "leasectl pool expect --list",
+    )
+
+
+Free = Callable[[str], Sequence[str]]
+
+
+def agreement(
+    service: Service, where: str, claim_keys: Callable[[], Collection[str]], free: Free
+) -> Finding:
+    """Compare what is held there by what the records know.
+
+    Args:
+        service: Of the state directory and the server.
+        where: What the server is called.
+        claim_keys: Says which claims of this state directory are there.
+        free: Gives back what a claim key holds, and returns the names.
+    """
+    # Before the records, so that no claim made since counts as unknown.
+    there = claim_keys()
+    handles = {claim_key_of(each): each for each in service.handles.active()}
+    # Also of one that names the same server in other words.
+    unknown = [claim_key for claim_key in there if claim_key not in handles]
+    gone = [
+        handle
+        for claim_key, handle in handles.items()
+        if service.is_here(handle)
+        and handle.leases
+        and not handle.waiter
+        and claim_key not in there
+    ]
+    if not unknown and not gone:
+        return Finding(OK, f"{counted(len(there), 'claim')} of this state directory, as recorded")
+    parts = []
+    if unknown:
+        parts.append(f"{listed(unknown)} in {where} without a handle here")
+    if gone:
+        parts.append(f"{listed([each.id for each in gone])} without a claim in {where}: lost")
+    return Finding(
+        WARN,
+        "; ".join(parts),
+        "run: leasectl doctor --fix",
+        mend=lambda: _settle(service, free, unknown, gone),
+    )
+
+
+def _settle(service: Service, free: Free, unknown: Sequence[str], gone: Sequence[Handle]) -> str:
+    freed = [name for claim_key in unknown for name in free(claim_key)]
+    lost = []
+    for handle in gone:
+        try:
+            renew(service, whole(handle))
+        except LeaseLost:
+            lost.append(handle.id)
+    return f"gave back {listed(freed) or 'nothing'}; recorded as lost: {listed(lost) or 'none'}"

@@ -1,4 +1,4 @@
-"""The keeper: is there one when leases wait for it, can it be woken, and does it keep up?"""
+"""Check that a keeper runs where one is needed, and keeps up."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import os
 from leasectl.doctor.findings import OK, WARN, Finding
 from leasectl.leases.service import Service
 from leasectl.model import Process
-from leasectl.state import keeper_process
+from leasectl.state import keeper_process, keeper_version
 from leasectl.state.directory import State
 from leasectl.system.clock import boottime_seconds
 from leasectl.system.process import open_files
@@ -38,10 +38,18 @@ def keeper(service: Service) -> Finding:
     if not _hears(state, running):
         return Finding(
             WARN,
-            f"running, pid {running.pid}, but its pipe {keeper_process.pipe_path(state)} is gone: "
-            "nobody can wake it",
+            f"running, pid {running.pid}, but its pipe {keeper_process.pipe_path(state)} is gone, "
+            "so commands can't wake it",
             "run: leasectl doctor --fix",
             mend=lambda: _call(state),
+        )
+    folder = keeper_version.missing_code(running)
+    if folder is not None:
+        return Finding(
+            WARN,
+            f"running, pid {running.pid}, but its code in {folder} is gone",
+            "any leasectl command that needs a keeper starts another, doctor --fix too",
+            mend=lambda: _start_keeper(service),
         )
     now = boottime_seconds()
     overdue = [
@@ -94,5 +102,5 @@ def _call(state: State) -> str:
         keeper_process.wake(state)
     now = keeper_process.running(state)
     if now is None or now == before:
-        return "had it make its pipe anew"
-    return f"it keeps another directory, of which this is a copy; started one, pid {now.pid}"
+        return "had it create its pipe again"
+    return f"this is a copy of the directory that it keeps; started another, pid {now.pid}"

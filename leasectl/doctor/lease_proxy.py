@@ -1,4 +1,4 @@
-"""What can be found out about a lease proxy with nothing taken: is it there, is it one, may we?"""
+"""Check a lease proxy without taking anything."""
 
 from __future__ import annotations
 
@@ -8,8 +8,7 @@ from leasectl.backends.proxy.connection import Connection
 from leasectl.backends.proxy.protocol import ACQUIRE
 from leasectl.backends.proxy.status import LONGEST_STATUS_BYTES, STATUS
 from leasectl.backends.unanswered import words_of
-from leasectl.doctor.findings import FAIL, OK, Check, Finding
-from leasectl.doctor.way_there import tls_used
+from leasectl.doctor.findings import FAIL, OK, Check, Finding, tls_used
 from leasectl.errors import BackendUnreachable
 from leasectl.http.messages import Answer
 from leasectl.http.settings import Settings, read_token
@@ -44,7 +43,7 @@ def access(url: str, settings: Settings) -> Finding:
         parts = [f"with the token in {settings.token_file}"]
     parts += tls_used(settings, is_secure=url.startswith("https:"))
     if settings.trust_env:
-        parts.append("heeding http_proxy and its like")
+        parts.append("using http_proxy and the like")
     return Finding(OK, ", ".join(parts))
 
 
@@ -55,7 +54,7 @@ def protocol(connection: Connection, url: str, clock: Clock) -> Finding:
         return Finding(OK, f"answers as a lease proxy does, in {took}")
     return Finding(
         FAIL,
-        f"what answers there, in {took}, is no lease proxy that works: {words_of(url, answer)}",
+        f"not a working lease proxy (answered in {took}): {words_of(url, answer)}",
         "check the address",
         exit_code=BackendUnreachable.exit_code,
     )
@@ -66,9 +65,9 @@ def token(connection: Connection, settings: Settings, clock: Clock) -> Finding:
     answer, took = _look(connection, STATUS, clock)
     if answer.status == 200:
         said = "accepted" if settings.token_file else "none, and none is asked for"
-        return Finding(OK, f"{said}; it is leasectl serve, and told its pools in {took}")
+        return Finding(OK, f"{said}; it is leasectl serve, and listed its pools in {took}")
     if settings.token_file:
-        return Finding(OK, "can't be told: ci-operator's proxy asks for none")
+        return Finding(OK, "unknown: ci-operator's proxy requires none")
     return Finding(OK, "none; ci-operator's proxy asks for none")
 
 

@@ -1,4 +1,4 @@
-"""The machine: what its kernel and the file system of the state directory can do."""
+"""Check the environment, the kernel and the file system."""
 
 from __future__ import annotations
 
@@ -7,13 +7,104 @@ import fcntl
 import os
 import sys
 import tempfile
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
+from typing import NamedTuple
 
 from leasectl import __version__
+from leasectl.backends.opening import check_url
 from leasectl.doctor.findings import ELSEWHERE, FAIL, OK, WARN, Finding, unwritable
-from leasectl.errors import LeaseError
+from leasectl.errors import InvalidRequest, LeaseError
+from leasectl.http.settings import Settings, is_readable_by_others
+from leasectl.leases.service import Caller
+from leasectl.state import shared_leases
 from leasectl.system.poll import is_readable
 from leasectl.system.process import PIDFD_NEEDS, own_namespaces, this_process
-from leasectl.typed.hints import Callable
+from leasectl.text.wording import counted, printable, printable_url
+
+
+class Surroundings(NamedTuple):
+    """What the environment of the command says.
+
+    Args:
+        directory: The state directory.
+        backend_url: The backend that was chosen.
+        backend_reason: What chose it.
+        caller: On whose behalf commands act here.
+        proxy_variables: The variables of the lease proxy that are set.
+        settings: How to talk to a server.
+        environment: All variables, for what finds a server there.
+    """
+
+    directory: str
+    backend_url: str
+    backend_reason: str
+    caller: Caller
+    proxy_variables: tuple[tuple[str, str], ...] = ()
+    settings: Settings = Settings()
+    environment: Mapping[str, str] = MappingProxyType({})
+
+
+def backend(around: Surroundings) -> Finding:
+    """Which backend was chosen, by what, and is there such a one?"""
+    what = f"{printable_url(around.backend_url, longest=200)}, chosen by {around.backend_reason}"
+    try:
+        check_url(around.backend_url)
+    except InvalidRequest as error:
+        return Finding(FAIL, what, str(error), exit_code=error.exit_code)
+    return Finding(OK, what)
+
+
+def lease_proxy(around: Surroundings) -> Finding:
+    """Which ``LEASE_PROXY_*`` variables are set, and do they count?"""
+    if not around.proxy_variables:
+        return Finding(OK, "no LEASE_PROXY_* variable is set")
+    what = ", ".join(
+        f"{name}={printable_url(value, longest=200)}" for name, value in around.proxy_variables
+    )
+    overridden = "LEASE_PROXY_SERVER_URL" in dict(around.proxy_variables) and (
+        around.backend_reason != "LEASE_PROXY_SERVER_URL"
+    )
+    if overridden:
+        return Finding(
+            WARN,
+            f"{what}; not used, because of {around.backend_reason}",
+            "leave out --backend and unset LEASECTL_BACKEND to use the lease proxy",
+        )
+    return Finding(OK, what)
+
+
+def secret_files(around: Surroundings) -> Finding:
+    """Can other users read the files with secrets that the environment names?"""
+    settings = around.settings
+    password_file = around.environment.get("LEASECTL_BOSKOS_PASSWORD_FILE")
+    files = (settings.token_file, settings.user_file, settings.key_file, password_file)
+    exposed = [each for each in files if each and is_readable_by_others(each)]
+    if not exposed:
+        return Finding(OK, "other users can't read the files that variables name")
+    shown = [printable(each, longest=500) for each in exposed]
+    return Finding(
+        WARN, f"other users can read {', '.join(shown)}", f"run: chmod 600 {' '.join(shown)}"
+    )
+
+
+def shared_dir(directory: str | None) -> Finding:
+    """``SHARED_DIR``, where scope ``test`` lists its names."""
+    if directory is None:
+        return Finding(OK, "not set; only --scope test needs it")
+    try:
+        names = shared_leases.listed(directory)
+    except LeaseError as error:
+        what, _, advice = str(error).partition("; ")
+        return Finding(FAIL, what, advice or "mend it", exit_code=error.exit_code)
+    if not os.access(directory, os.W_OK):
+        return Finding(
+            WARN,
+            f"{directory} can't be written: --scope test won't work",
+            "make it writable, or use scope step",
+        )
+    return Finding(OK, f"{directory}; leases lists {counted(len(names), 'name')}")
+
 
 LEAST_FREE_BYTES = 1 << 20
 FEW_FREE_BYTES = 32 << 20
@@ -63,8 +154,8 @@ def pidfd(pidfd_open: Callable[[int], int] | None) -> Finding:
             PIDFD_NEEDS,
         )
     if not told:
-        return Finding(FAIL, "the end of a process isn't told", "use another kernel")
-    return Finding(OK, "the end of a process is told at once")
+        return Finding(FAIL, "the kernel doesn't report the end of a process", "use another kernel")
+    return Finding(OK, "the kernel reports the end of a process at once")
 
 
 def _notices_a_death(pidfd_open: Callable[[int], int]) -> bool:

@@ -1,29 +1,32 @@
-"""What the records of handles and of the embedded pools say of each other."""
+"""Check the records for contradictions; check queues, reclaims and events."""
 
 from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import partial
+from typing import NamedTuple
 
 from leasectl.backends.contract import Backend
 from leasectl.backends.kinds import LOCAL
 from leasectl.backends.opening import open_backend
-from leasectl.doctor.findings import FAIL, OK, Finding
-from leasectl.engines.local import audit, member_audit
+from leasectl.doctor.findings import FAIL, OK, WARN, Finding
+from leasectl.engines.local import audit, member_rows
 from leasectl.engines.local.store import LocalStore
 from leasectl.errors import CorruptState
 from leasectl.leases.service import Service
+from leasectl.pools.memberships import unmet_waiters
 from leasectl.state import names_files
 from leasectl.state.directory import State
+from leasectl.state.event_log import kept, refusal
 from leasectl.state.handles import Handles
-from leasectl.state.singled_out import names_on_record
+from leasectl.state.reads import names_on_record, snapshot
 from leasectl.state.uses import Uses
-from leasectl.system.clock import Clock, boottime_seconds
-from leasectl.text.wording import listed
-from leasectl.typed.hints import Callable
-from leasectl.typed.tuples import NamedTuple
+from leasectl.system.clock import Clock, boottime_seconds, rfc3339
+from leasectl.system.process import is_dead
+from leasectl.text.naming import as_given
+from leasectl.text.wording import counted, listed
 
 _PART_BYTES = 4096
 
@@ -80,14 +83,14 @@ def disagreements(service: Service) -> Iterator[Disagreement]:
         yield from _leases(state, handles, backend)
     yield from _tickets_and_timers(state, handles, backend)
     yield from _memberships(service)
-    for pool_type, counted, real in audit.miscounts(state):
+    for pool_type, said, real in audit.miscounts(state):
         yield Disagreement(
-            f'pool "{pool_type}" counts {counted} resources and has {real}',
+            f'pool "{pool_type}" counts {said} resources and has {real}',
             partial(audit.correct_capacity, state, pool_type, real),
         )
     for handle_id, names in _names_files_amiss(state):
         yield Disagreement(
-            f"{state.names_path(handle_id)} doesn't say what the handle holds",
+            f"{state.names_path(handle_id)} differs from what the handle holds",
             partial(state.stage_names, handle_id, names),
         )
 
@@ -143,13 +146,13 @@ def _uses(state: State) -> Iterator[Disagreement]:
 
 
 def _memberships(service: Service) -> Iterator[Disagreement]:
-    """What a version before may leave behind, or a hand in the database."""
+    """What a hand in the database may leave behind."""
     state, known = service.state, None
     for what, find in (
-        ("is kept from everybody for no reason", member_audit.closed_for_nothing),
-        ("is to be had although it takes no new holder", member_audit.open_though_closed),
-        ("is to move to a pool that isn't there", member_audit.going_nowhere),
-        ("is in no pool, and more is said of it than where it belongs", member_audit.left_over),
+        ("is kept from everybody for no reason", member_rows.closed_for_nothing),
+        ("is free although it takes no new holder", member_rows.open_though_closed),
+        ("is to move to a pool that isn't there", member_rows.going_nowhere),
+        ("is in no pool, and more is said of it than where it belongs", member_rows.left_over),
     ):
         for name in find(state):
             known = known or LocalStore(state, lost=service.losses.tell, clock=service.clock)
@@ -221,3 +224,74 @@ def _read(folder: int | None, name: str) -> bytes | None:
 
 def _names_in(content: bytes) -> tuple[str, ...]:
     return tuple(content.decode(errors="replace").split())
+
+
+def suspended(service: Service) -> Finding:
+    """Which waiters could have claimed, and didn't come?"""
+    living = [each for each in audit.suspended_tickets(service.state) if not is_dead(each.process)]
+    unmet = _unmet(service) if living else set()
+    found = [each for each in living if (each.pool_type, each.holder_identity) not in unmet]
+    if not found:
+        return Finding(OK, "no stopped process blocks a queue")
+    waiters = [
+        f"pid {each.process.pid if each.process else 'unknown'} of "
+        f"{as_given(each.holder_identity)} for {each.pool_type}"
+        for each in found
+    ]
+    return Finding(
+        WARN,
+        f"{counted(len(found), 'waiter')} that could have claimed and didn't come, so that others "
+        f"pass: {listed(waiters)}",
+        "stopped, or in a frozen container? It keeps its place, and goes on in it when it is "
+        "continued: kill -CONT PID",
+    )
+
+
+def _unmet(service: Service) -> set[tuple[str, str]]:
+    """The pools and identities of those who are passed as what is there can't meet them now."""
+    backend = open_backend(
+        LOCAL, service.state, settings="", lost=lambda claim_key, names: None, clock=Clock()
+    )
+    with snapshot(service.state):  # nothing is changed, and what is over is no matter here
+        pools = backend.pools.pools()
+    return {
+        (pool.type, each.entry.holder_identity) for pool in pools for each in unmet_waiters(pool)
+    }
+
+
+# A keeper that lives takes off what has ended; where its server is away for a moment, a bit later.
+_LATE_SECONDS = 60.0
+
+
+def ready_to_be_taken(service: Service) -> Finding:
+    """Is there anything that can't be used, since nobody has come for it in time?"""
+    ready = [
+        (seen.target, seen.mark) for seen in Uses(service.state).all_seen() if seen.mark.is_ready
+    ]
+    late_since = service.clock.elapsed() - _LATE_SECONDS
+    late = [target for target, mark in ready if mark.ends_at < late_since]
+    if not late:
+        names = [name for target, _ in ready for name in target.names or ()]
+        return Finding(OK, f"ready to be taken back: {listed(names) or 'nothing'}")
+    texts = [f"{listed(target.names or ())} of {target.handle_id}" for target in late]
+    return Finding(
+        WARN,
+        f"{counted(len(late), 'name')} that no reclaim has come for in time, and that can't be "
+        f"used until the mark has gone: {listed(texts)}",
+        "the keeper takes it off as soon as its server answers; if none runs, any next command "
+        "starts it",
+    )
+
+
+def events(state: State) -> Finding:
+    """Are events written, and since when are there any?"""
+    count, since = kept(state)
+    what = f"{counted(count, 'event')} since {rfc3339(since)}" if count else "no events yet"
+    why_not = refusal(state)
+    if why_not:
+        return Finding(
+            WARN,
+            f"{what}; further ones can't be written ({why_not})",
+            "leases work without them, but their history is lost",
+        )
+    return Finding(OK, what)

@@ -1,4 +1,4 @@
-"""The state directory as files: whose it is, whether its lock is ever free, what lies about.
+"""Check the files of the state directory: owner, lock, leftovers.
 
 Nothing here asks what the records say, but for which files they know.
 """
@@ -12,20 +12,24 @@ import re
 import sqlite3
 import stat
 import tempfile
+import time
 from collections.abc import Iterator
 
 from leasectl.doctor.findings import ELSEWHERE, FAIL, OK, WARN, Finding, unwritable
 from leasectl.errors import CorruptState, LeaseError, StateUnwritable
 from leasectl.state import pipes
-from leasectl.state.database import SCHEMA_VERSION, check_directory, unlink
+from leasectl.state.database import check_directory, check_parent, unlink
 from leasectl.state.directory import State
 from leasectl.state.handles import Handles
+from leasectl.state.reads import examine
 from leasectl.state.refusals import no_parent
-from leasectl.state.soundness import examine
 from leasectl.system.lock_wait import flock_within, holders_of
+from leasectl.system.own_files import open_own
 from leasectl.text.wording import counted, listed
 
 LOCK_PATIENCE_SECONDS = 3.0
+_SHELL_PIPE = re.compile(r"leasectl-[0-9]+-[0-9]+")
+_SHELL_PIPE_SECONDS = 3600.0
 _HANDLE_FILE = re.compile(r"(.+-[A-Za-z0-9]{6})(\.lock|\.new)?")
 
 
@@ -38,7 +42,7 @@ def state_directory(directory: str) -> Finding:
     except OSError as error:
         return unwritable(f"{directory}: {error.strerror}", ELSEWHERE)
     try:
-        check_directory(directory, create=False)
+        check_directory(directory)
         _try_writing(directory)
     except (LeaseError, OSError) as error:
         what, _, advice = str(error).partition("; ")
@@ -56,6 +60,13 @@ def _absent(directory: str) -> Finding:
     if "\n" in directory:
         return unwritable(f"{directory!r} has a line break in its path", ELSEWHERE)
     parent = os.path.dirname(directory)
+    try:
+        check_parent(directory, os.stat(parent))
+    except StateUnwritable as error:
+        what, _, advice = str(error).partition("; ")
+        return unwritable(what, advice)
+    except OSError:
+        pass  # which is told below
     if os.path.isdir(parent) and os.access(parent, os.W_OK | os.X_OK):
         return Finding(OK, f"{directory} is not there yet; the first command makes it")
     if not os.path.isdir(parent):
@@ -91,11 +102,12 @@ def state_lock(directory: str, patience_seconds: float = LOCK_PATIENCE_SECONDS) 
     """Is ``state.lock`` free now and then? A stopped process may hold it for ever."""
     path = os.path.join(directory, "state.lock")
     try:
-        fd = os.open(path, os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC)
+        fd = open_own(path, os.O_RDWR)
     except FileNotFoundError:
         return Finding(OK, "none yet; the first command makes it")
     except OSError as error:
-        return Finding(FAIL, f"{path}: {error.strerror}", "give yourself the rights", exit_code=73)
+        advice = "get access to them, or move away those that aren't yours"
+        return Finding(FAIL, f"{path}: {error.strerror}", advice, exit_code=73)
     try:
         if flock_within(fd, patience_seconds):
             return Finding(OK, f"{path} is free")
@@ -109,13 +121,13 @@ def _stuck(path: str, fd: int) -> Finding:
     who = f" by process {', '.join(holders)}" if holders else ""
     return Finding(
         FAIL,
-        f"{path} is held all the time{who}",
+        f"{path} is held permanently{who}",
         "if that process is stopped, continue it with kill -CONT, or end it",
     )
 
 
 def database(state: State) -> Finding:
-    """Is the database sound, and of the version that this leasectl writes?"""
+    """Is the database sound?"""
     path = state.path("state.db")
     found = examine(state)
     if found.problem is not None:
@@ -124,7 +136,7 @@ def database(state: State) -> Finding:
             f"afresh with: mv {state.directory} {state.directory}.damaged"
         )
     size = os.path.getsize(path) >> 10
-    what = f"sound, {size} KiB, schema {found.schema_version} of {SCHEMA_VERSION}"
+    what = f"sound, {size} KiB, format {found.format}"
     if found.journal_mode != "wal":
         return Finding(
             WARN,
@@ -134,24 +146,24 @@ def database(state: State) -> Finding:
     return Finding(OK, f"{what}, SQLite {sqlite3.sqlite_version}")
 
 
-def unknown_files(state: State) -> Finding:
-    """Are there files that no record knows?"""
+def unknown_files(state: State, temporary: str) -> Finding:
+    """Are there files that no record knows, also in the folder of temporary files?"""
     with state.transaction():
-        stale = list(_stale_files(state))
+        stale = list(_stale_files(state, temporary))
     if not stale:
         return Finding(OK, "none that no record knows")
     return Finding(
         WARN,
         f"{counted(len(stale), 'file')} that no record knows: {listed(stale)}",
         "run: leasectl doctor --fix",
-        mend=lambda: _remove_stale(state),
+        mend=lambda: _remove_stale(state, temporary),
     )
 
 
-def _remove_stale(state: State) -> str:
+def _remove_stale(state: State, temporary: str) -> str:
     removed = []
     with state.transaction():
-        for path in _stale_files(state):
+        for path in _stale_files(state, temporary):
             try:
                 unlink(path)
             except OSError as error:
@@ -160,7 +172,7 @@ def _remove_stale(state: State) -> str:
     return f"removed {counted(len(removed), 'file')}"
 
 
-def _stale_files(state: State) -> Iterator[str]:
+def _stale_files(state: State, temporary: str) -> Iterator[str]:
     """Inside a transaction: nobody else is half-way through making a file."""
     known = Handles(state).ids()
     names: set[str] = set()
@@ -175,6 +187,22 @@ def _stale_files(state: State) -> Iterator[str]:
         if ending == ".new" or (handle_id not in known and not _is_locked(path)):
             yield path
     yield from pipes.unused(state)
+    yield from _shell_pipes(temporary)
+
+
+def _shell_pipes(folder: str) -> Iterator[str]:
+    """Find the pipes of `lease__acquire` in shells that were killed while they opened one.
+
+    A shell that lives needs its pipe's name for a few milliseconds.
+    """
+    with contextlib.suppress(OSError):
+        for name in filter(_SHELL_PIPE.fullmatch, sorted(os.listdir(folder))):
+            path = os.path.join(folder, name)
+            with contextlib.suppress(FileNotFoundError):
+                found = os.lstat(path)
+                is_old = time.time() - found.st_mtime > _SHELL_PIPE_SECONDS
+                if stat.S_ISFIFO(found.st_mode) and found.st_uid == os.geteuid() and is_old:
+                    yield path
 
 
 def _is_locked(path: str) -> bool:

@@ -1,4 +1,4 @@
-"""What the pool algorithm needs of a store.
+"""The interface between the pool algorithm and an engine.
 
 An engine keeps pools, tickets and claims, and tells of changes. Who waits for how long, and what
 is done when something fails, is up to `leasectl.backends.pool`; of the order an engine knows one
@@ -18,13 +18,12 @@ such a waiter keeps its position for one, then it queues again.
 
 from __future__ import annotations
 
-from collections.abc import Sequence, Set
+from collections.abc import Callable, Sequence, Set
 from contextlib import AbstractContextManager
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from leasectl.errors import BackendUnreachable
 from leasectl.model import Claimant, Lease, Process, ReleasedBy
-from leasectl.typed.hints import TYPE_CHECKING, Callable, Protocol
-from leasectl.typed.tuples import NamedTuple
 
 if TYPE_CHECKING:
     from leasectl.engines.facts import Standing

@@ -1,4 +1,4 @@
-"""What an engine has for those who want to know what happened in its pools.
+"""The interface for reading events.
 
 Events are written by the steps that change something, in the same transaction. So there is no way
 to write one here.
@@ -6,10 +6,10 @@ to write one here.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from typing import Protocol
 
 from leasectl.state.event import ALL_EVENTS, Event, EventFilter, Missed
-from leasectl.typed.hints import Callable, Protocol
 
 
 class EventWatch(Protocol):
@@ -55,7 +55,8 @@ class EventLog(Protocol):
         Args:
             wanted: Which of them.
             after: Only those with a larger number than this.
-            missed: Called when some with a larger number aren't kept any more, wanted or not.
+            missed: Called when some with a larger number aren't kept any more, wanted or not; or
+                when the store was restored, and events have smaller numbers from now on.
         """
 
     def latest(self, wanted: EventFilter, number: int, *, only_recent: bool = False) -> list[Event]:

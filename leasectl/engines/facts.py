@@ -1,13 +1,13 @@
-"""What an engine tells of its pools, for people and for the verbs on pools.
+"""What an engine tells about its pools.
 
 Apart from `leasectl.model`, because plain commands get by without.
 """
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING, NamedTuple
+
 from leasectl.model import Labels, Lease, Where
-from leasectl.typed.hints import TYPE_CHECKING
-from leasectl.typed.tuples import NamedTuple
 
 if TYPE_CHECKING:
     from leasectl.engines.membership import Member
@@ -41,7 +41,7 @@ class QueueEntry(NamedTuple):
         count: For how many resources.
         since: When the ticket was put, wall clock, seconds since the epoch.
         claim_key: Of the claimant.
-        pid: The process that waits; None where an older version has put the ticket in etcd.
+        pid: The process that waits; None if it isn't known.
         name: The one resource that will do; None for any.
         labels: Of the request.
         suspended: It could have claimed and its process didn't come, or what is in the pool can't

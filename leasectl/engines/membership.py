@@ -1,4 +1,4 @@
-"""In which pool a name is, and in which it may be: pure functions, the same for every store.
+"""Decide in which pool a name is: pure functions for every engine.
 
 A store keeps one fact for each name, reads it, has one of these say what is to become of it, and
 writes that in one step, guarded by what it has read. Of two who want the same name in different
@@ -12,11 +12,11 @@ takes whatever nobody else claims (`Pools.default`), from which anybody of those
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from typing import NamedTuple
 
 from leasectl.engines import refusals
 from leasectl.model import Process
 from leasectl.text.naming import is_reserved
-from leasectl.typed.tuples import NamedTuple
 
 Properties = tuple[tuple[str, str], ...]
 
@@ -113,6 +113,8 @@ def matching_pattern(name: str, pools: Pools) -> str | None:
 def add(member: Member, to: str, pools: Pools) -> Member:
     """What becomes of a name that somebody adds to a pool: it is there from now on.
 
+    One that was to leave with its release stays, and is free with that.
+
     Raises:
         NotFound: There is no such pool.
         NotAllowed: It belongs to another pool, or is in one.
@@ -120,7 +122,7 @@ def add(member: Member, to: str, pools: Pools) -> Member:
     _check_pool(to, pools)
     _check_belongs(member, to, pools)
     if member.pool == to:
-        return member
+        return member._replace(leaves=False)
     if member.pool is not None and (not member.by_default or member.holder is not None):
         raise refusals.in_another_pool(member.name, member.pool)
     by_default = to == pools.default and belongs_to(member, pools) is None

@@ -1,4 +1,4 @@
-"""What others tell a holder, and it them, at its claim: short notes that go with the claim.
+"""Short notes at claims, from others to the holder and back.
 
 Each step is guarded by the fence of the claim and by the note that was seen, so that who has read
 something older changes nothing. Several may be one request, but each is done or not by itself.
@@ -6,11 +6,10 @@ something older changes nothing. Several may be one request, but each is done or
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import NamedTuple, Protocol
 
 from leasectl.model import ReleasedBy
-from leasectl.typed.hints import Callable, Protocol
-from leasectl.typed.tuples import NamedTuple
 
 LONGEST_NOTE = 4096  # characters
 

@@ -1,11 +1,4 @@
-"""How fast a pool grants, as pure functions: the generic cell rate algorithm.
-
-Of what a pool has granted one number is kept: ``paid_until``, by when its pace has paid for all of
-it. A grant moves that on by one pace, and may come up to ``burst - 1`` paces before its own is
-paid for. So of any ``burst + k`` grants the first and the last are at least ``k`` paces apart.
-
-Source: ITU-T I.371, the virtual scheduling algorithm.
-"""
+"""When the next grant is due, and how a waiting ticket ages."""
 
 from __future__ import annotations
 
@@ -29,3 +22,24 @@ def after_change(settings: PoolSettings, paid_until: float, now: float) -> float
     What was owed so far isn't made more either: a longer pace counts from the next grant on.
     """
     return min(paid_until, now + settings.burst * settings.pace_seconds)
+
+
+def effective_priority(priority: int, waited_seconds: float, aging_seconds: float) -> int:
+    """The priority that a ticket counts with after a wait: each ageing period is worth one.
+
+    Args:
+        priority: As asked for.
+        waited_seconds: Since its ticket was put.
+        aging_seconds: Of its pool; 0 for none.
+    """
+    if not aging_seconds:
+        return priority
+    return priority + int(max(0.0, waited_seconds) // aging_seconds)
+
+
+def next_rise(waited_seconds: float, aging_seconds: float) -> float | None:
+    """In how many seconds the effective priority is one higher; None for never."""
+    if not aging_seconds:
+        return None
+    waited = max(0.0, waited_seconds)
+    return (waited // aging_seconds + 1) * aging_seconds - waited

@@ -1,13 +1,19 @@
-"""What an engine has for those who make pools and look at them."""
+"""The interfaces for pools, members, values, notes and events."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from leasectl.engines.facts import NO_SETTINGS, Pool, PoolSettings
-from leasectl.model import Process
-from leasectl.typed.hints import Protocol
+from leasectl.engines.membership import Member, Pools
+from leasectl.model import Claimant, Lease, Process
+
+if TYPE_CHECKING:
+    from leasectl.engines.event_log import EventLog
+    from leasectl.engines.notes import Notes
+    from leasectl.engines.values import Values
 
 
 class PoolAdmin(Protocol):
@@ -69,7 +75,13 @@ class PoolAdmin(Protocol):
         """Take resources out; NotAllowed when one is held, unless forced: its lease is lost."""
 
     def end_early(
-        self, claim_key: str, names: Sequence[str], *, guard: Process | None, reason: str
+        self,
+        claim_key: str,
+        names: Sequence[str],
+        *,
+        guard: Process | None,
+        reason: str,
+        at_once: bool = False,
     ) -> tuple[str, ...]:
         """End claims before their time; their holder is told, and can't renew them any more.
 
@@ -82,6 +94,8 @@ class PoolAdmin(Protocol):
             names: Which of them.
             guard: Whose end frees them, as far as the store can see it; None for nobody's.
             reason: Who does this, and why; `Resource.ended` shows it.
+            at_once: Free them now, also those that were ended before and are kept, although their
+                holder may still use them: exclusion is lost, and only the fence is left.
 
         Returns:
             The names that were ended, or freed, by this call.
@@ -89,3 +103,88 @@ class PoolAdmin(Protocol):
 
     def delete_pool(self, pool_type: str, *, force: bool) -> None:
         """Remove a pool; NotAllowed when it is in use, unless forced: its leases are lost."""
+
+
+# Says by `membership` what is to become of a name, or raises what refuses it.
+Decide = Callable[[Member, Pools], Member]
+
+
+class Updated(NamedTuple):
+    """What has become of some names.
+
+    Args:
+        before: What was known of each.
+        after: What is known of each now, in the same order.
+        leases: What was claimed with that; empty unless it was to be.
+    """
+
+    before: tuple[Member, ...]
+    after: tuple[Member, ...]
+    leases: tuple[Lease, ...] = ()
+
+
+class Members(Protocol):
+    """Keeps one fact for each name: reads it, and writes what becomes of it, in one step.
+
+    Whoever is let in or kept out by that is woken. What a fact says to be done with a release
+    (`membership.after_release`) is part of that release, whoever makes it, and what is to be done
+    when a lifetime is over (`after_lifetime`) of whatever looks at the pool first after that.
+    Several steps are one where they are inside the engine's `atomic`.
+    """
+
+    def members(self, names: Sequence[str] | None = None) -> tuple[Member, ...]:
+        """What is known of some names, in their order; or of all of which anything is known."""
+
+    def update(
+        self, names: Sequence[str], decide: Decide, *, claimant: Claimant | None = None
+    ) -> Updated:
+        """Have a function say what is to become of some names, and have it be so.
+
+        All at once where the store can do that; else one after the other, each at once.
+
+        Args:
+            names: Which; each once.
+            decide: May be called again if somebody else was faster, and has no effects.
+            claimant: Who holds them all from then on, past queue and pace; None for nobody.
+
+        Returns:
+            What has become of them.
+
+        Raises:
+            NotAllowed: Somebody else holds one that the claimant is to hold.
+            LeaseError: What the function refuses with; nothing has changed.
+        """
+
+    def belonging(self) -> Pools:
+        """What there is beside the names: pools, patterns, and the default pool."""
+
+    def change_belonging(self, change: Callable[[Pools], Pools]) -> None:
+        """Have other patterns, or another default pool, as `update` has names.
+
+        Raises:
+            LeaseError: What the function refuses with; nothing has changed.
+        """
+
+
+class Sides(Protocol):
+    """The other sides of one store; each is opened, and its modules loaded, when asked for."""
+
+    @property
+    def pools(self) -> PoolAdmin:
+        """Its pools, to be shown and changed."""
+
+    @property
+    def events(self) -> EventLog:
+        """What happened in its pools."""
+
+    @property
+    def members(self) -> Members:
+        """In which pool each name is, and may be."""
+
+    @property
+    def notes(self) -> Notes:
+        """What is noted at its claims."""
+
+    @property
+    def values(self) -> Values:
+        """What is kept under keys beside its pools."""

@@ -1,26 +1,60 @@
-"""Whether a pool could ever meet a request: a pure function of what is in it, for every store.
-
-What takes no new holder doesn't count, whoever holds it now. A request that can't be met is refused
-as it arrives; one that can't be met any more waits on, as that may change again, and keeps nobody
-from anything meanwhile.
-"""
+"""Match requests with resources; tell whether a request can ever be met."""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable
+from typing import TYPE_CHECKING, NamedTuple
 
 from leasectl.engines import refusals
-from leasectl.engines.matching import Want, want_of
 from leasectl.errors import CanNeverBeMet, InvalidRequest, LeaseError
 from leasectl.model import Request, Where
-from leasectl.text.printable import printable
 from leasectl.text.properties import written
-from leasectl.text.wording import counted, listed
-from leasectl.typed.hints import TYPE_CHECKING
-from leasectl.typed.tuples import NamedTuple
+from leasectl.text.wording import counted, listed, printable
 
 if TYPE_CHECKING:
-    from leasectl.engines.membership import Member
+    from leasectl.engines.membership import Member, Properties
+
+
+class Want(NamedTuple):
+    """What a request could use.
+
+    Args:
+        name: The one resource that will do; None for any.
+        where: What has to be so of it.
+    """
+
+    name: str | None = None
+    where: Where = ()
+
+    @property
+    def is_particular(self) -> bool:
+        """Tell whether it isn't any that will do."""
+        return self.name is not None or bool(self.where)
+
+    def could_use(self, name: str, properties: Properties) -> bool:
+        """Tell whether a resource would do."""
+        return self.name in (None, name) and matches(self.where, properties)
+
+    def count_usable(self, members: Iterable[Member]) -> int:
+        """How many would do, of what takes holders."""
+        return self.count_fit(each for each in members if each.takes_holders)
+
+    def count_fit(self, members: Iterable[Member]) -> int:
+        """How many would do, whether they take holders or not."""
+        return sum(self.could_use(each.name, each.properties) for each in members)
+
+
+def want_of(request: Request) -> Want:
+    """What a request could use."""
+    return Want(request.name, request.where)
+
+
+def matches(where: Where, properties: Properties) -> bool:
+    """Tell whether all conditions hold of a resource's properties."""
+    if not where:
+        return True
+    found = dict(properties)
+    return all((found.get(key) == value) is is_equal for key, value, is_equal in where)
 
 
 class Unmet(NamedTuple):
@@ -68,7 +102,10 @@ class Unmet(NamedTuple):
         if not self.want.where:
             return f"{in_pool} has {_takers(self.usable)} now, so --count {self.count} can't be met"
         wanted = " ".join(f"--where {printable(each)}" for each in written(self.want.where))
-        there_is = listed(self.there_is) or "no resource with such a property"
+        there_is = listed(self.there_is)
+        if not there_is:
+            keys = " or ".join(sorted({f'"{printable(key)}"' for key, _, _ in self.want.where}))
+            return f"no resource in {in_pool} has a {keys} property"
         if self.usable == 0:
             return f"{in_pool} has no resource for {wanted}; there is: {there_is}"
         few = f"{in_pool} has {counted(self.usable, 'resource')} for {wanted}"

@@ -1,4 +1,4 @@
-"""What every engine says when it can't do what was asked, in the same words.
+"""Refusals that all engines give in the same words.
 
 Every command loads this, and few say it: what it takes to say it is imported there.
 """
@@ -8,7 +8,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from leasectl.errors import InvalidRequest, NotAllowed, NotFound
-from leasectl.text.naming import is_reserved
+from leasectl.text.naming import as_given, is_reserved
+from leasectl.text.wording import counted
 
 
 def no_pool(pool_type: str, known: Sequence[str]) -> NotFound:
@@ -22,7 +23,7 @@ def no_pool(pool_type: str, known: Sequence[str]) -> NotFound:
 def deleted_meanwhile(pool_type: str) -> NotFound:
     """The pool has gone with its queue, and there is another of that type."""
     return NotFound(
-        f'pool "{pool_type}" was deleted, and made anew, while the request waited; ask again'
+        f'pool "{pool_type}" was deleted and created again while the request waited; try again'
     )
 
 
@@ -44,8 +45,6 @@ def too_few(
     kind: type[InvalidRequest] = InvalidRequest,
 ) -> InvalidRequest:
     """The pool could not satisfy a request for so many, with some closed that take no holder."""
-    from leasectl.text.wording import counted
-
     resources = counted(capacity, "resource")
     if closed:
         resources += f", of which {closed} {'takes' if closed == 1 else 'take'} no new holder"
@@ -59,9 +58,9 @@ def too_few(
 def pool_exists(pool_type: str) -> InvalidRequest:
     """A pool of that type is there already."""
     return InvalidRequest(
-        f'there is a pool "{pool_type}" already; add to it with: leasectl pool add {pool_type} '
-        f"--count N, change its pace with: leasectl pool set {pool_type} --pace D, or make it what "
-        "a file says, however often, with: leasectl pool apply -f FILE"
+        f'pool "{pool_type}" exists; to add resources: leasectl pool add {pool_type} --count N; '
+        f"to change its settings: leasectl pool set {pool_type}; to match a file: leasectl pool "
+        "apply -f FILE"
     )
 
 
@@ -75,8 +74,8 @@ def name_taken(name: str, pool_type: str) -> InvalidRequest:
 def resource_held(name: str, holder_identity: str) -> NotAllowed:
     """The resource can't be taken out while it is held."""
     return NotAllowed(
-        f'resource "{name}" is held by {holder_identity}; release it first, or take it away with '
-        "--force"
+        f'resource "{name}" is held by {as_given(holder_identity)}; release it first, or '
+        "take it away with --force"
     )
 
 
@@ -92,7 +91,7 @@ def in_another_pool(name: str, pool_type: str) -> NotAllowed:
     """The resource is in a pool already, which somebody has claimed it for."""
     return NotAllowed(
         f'resource "{name}" is in pool "{pool_type}", and can be in one only; move it with: '
-        f"leasectl pool move --names {name} --to TYPE"
+        f"leasectl pool move --names {name} --to POOL"
     )
 
 
@@ -107,14 +106,15 @@ def belongs_elsewhere(name: str, pool_type: str) -> NotAllowed:
 def in_no_pool(name: str) -> NotFound:
     """The resource is in no pool."""
     return NotFound(
-        f'resource "{name}" is in no pool; add it with: leasectl pool add TYPE --names {name}'
+        f'resource "{name}" is in no pool; add it with: leasectl pool add POOL --names {name}'
     )
 
 
 def held_and_to_move(name: str, holder_identity: str) -> NotAllowed:
     """The resource can't be moved while it is held."""
     return NotAllowed(
-        f'resource "{name}" is held by {holder_identity}; have its release move it with --when-free'
+        f'resource "{name}" is held by {as_given(holder_identity)}; have its release '
+        "move it with --when-free"
     )
 
 
@@ -143,4 +143,5 @@ def pattern_taken(pattern: str, pool_type: str) -> NotAllowed:
 
 def held_by_another(name: str, holder_identity: str) -> NotAllowed:
     """Somebody holds what another was to hold at once."""
-    return NotAllowed(f'resource "{name}" is held by {holder_identity}, and so not yours to hold')
+    holder = as_given(holder_identity)
+    return NotAllowed(f'resource "{name}" is held by {holder}, and so not yours to hold')

@@ -1,4 +1,4 @@
-"""What is kept in a store under keys beside pools: small things, and contents that may be large.
+"""Values in a store, under keys beside the pools.
 
 A key is ``SPACE/KIND/SUBJECT``, or that with a ``/WORD`` behind it. What is said of one subject is
 changed in one step, which is what every engine can do: one with transactions, and one that writes
@@ -16,9 +16,7 @@ then given back as whatever the dead held is. So nobody finds it free before tha
 from __future__ import annotations
 
 from collections.abc import Sequence
-
-from leasectl.typed.hints import TYPE_CHECKING, Protocol
-from leasectl.typed.tuples import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 if TYPE_CHECKING:
     from leasectl.state.event import Event

@@ -1,4 +1,4 @@
-"""A request and its answer, in a time and of a length that no server can stretch.
+"""A request and its response, limited in time and size.
 
 Whoever asks waits in poll(2), beside whatever else may end the wait. What is asked is done by a
 thread, because the lookup of a name can't be ended: then the thread is left to itself. Otherwise
@@ -9,8 +9,10 @@ and reads himself, and a thread goes on with what takes longer.
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
+from threading import current_thread, main_thread
+from typing import TYPE_CHECKING
 
 from leasectl.http.messages import Answer, Call, Incoming
 from leasectl.http.no_answer import NOT_IN_TIME, NotInTime, too_long
@@ -18,12 +20,12 @@ from leasectl.http.transport import Sending, Transport
 from leasectl.http.worker import Worker
 from leasectl.system.clock import Clock, earliest
 from leasectl.system.poll import Interrupt, Sleep, sleep_through
+from leasectl.system.threads import NoThread
 from leasectl.system.wakeup import Wakeup
-from leasectl.typed.hints import TYPE_CHECKING, Callable
 
 if TYPE_CHECKING:
     from leasectl.http.proxied import ProxiedSending, ProxiedTransport
-    from leasectl.http.trust import Trust
+    from leasectl.http.tls import Trust
 
 # Go's server answers a half-closed connection at once; this is for the way there and back.
 LINGER_SECONDS = 0.5
@@ -178,8 +180,14 @@ class Client:
         return (yield from self._wait(done_fd, until, tick))
 
     def _assign(self, work: Callable[[], object]) -> None:
-        if self._worker is None or not self._worker.is_alive():  # it doesn't outlive a fork
-            self._worker = Worker()
+        if self._worker is None or not self._worker.is_alive():
+            try:
+                self._worker = Worker()
+            except NoThread:
+                if current_thread() is main_thread():
+                    raise  # a signal has to end its wait
+                work()
+                return
         self._worker.assign(work)
 
     def _dismiss(self) -> None:

@@ -1,12 +1,12 @@
-"""What is asked of a server, and what it answers."""
+"""Requests and responses."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache
+from typing import NamedTuple
 
-from leasectl.text.printable import printable
-from leasectl.typed.tuples import NamedTuple
+from leasectl.text.wording import printable
 
 # Of these a server wants to be told that there is none.
 _WITH_BODY = ("POST", "PUT", "PATCH")

@@ -1,14 +1,15 @@
-"""That there was no answer, and why: the one place where errors of the network become ours."""
+"""Map network errors to one error."""
 
 from __future__ import annotations
 
 import re
 import socket
+import ssl
 import sys
+from typing import TYPE_CHECKING, Literal
 
 from leasectl.http.http1 import BadUrl, ProtocolError
-from leasectl.text.printable import printable
-from leasectl.typed.hints import TYPE_CHECKING, Literal
+from leasectl.text.wording import printable
 
 if TYPE_CHECKING:
     import ssl
@@ -25,7 +26,7 @@ Distrust = Literal["certificate", "name", "time", "ours"]
 
 
 # What to do about that.
-OTHER_TIME = "it has to be renewed, or the clock of this machine put right"
+OTHER_TIME = "renew it, or correct the clock of this machine"
 
 
 class NoAnswer(Exception):
@@ -95,8 +96,6 @@ def _detail(text: str, error: Exception) -> str:
 
 def _without_tls(error: ssl.SSLError, *, sent: bool, said: str) -> NoAnswer:
     """Say of an error of TLS what it means."""
-    import ssl  # which it is of
-
     if isinstance(error, ssl.SSLCertVerificationError):
         return _untrusted(error, sent=sent, said=said)
     reason = getattr(error, "reason", None) or ""  # which OpenSSL gives its own errors only
@@ -131,7 +130,6 @@ def _tls_error(error: BaseException | None) -> ssl.SSLError | None:
     """What lies below an error of a library, which carries it only as its cause."""
     if "ssl" not in sys.modules:  # to load it takes long, and without it there was no TLS
         return None
-    import ssl
 
     while error is not None and not isinstance(error, ssl.SSLError):
         error = error.__cause__ or error.__context__

@@ -1,4 +1,4 @@
-"""Requests through an HTTP proxy, over httpx: the one place that sends and reads with it.
+"""Send a request through an HTTP proxy, with httpx.
 
 httpx has no word for closing one half of a connection, nor for ending a request from another
 thread. Its trace tells which socket a request goes over; what is done to that, httpx notices.
@@ -11,16 +11,16 @@ import socket
 import ssl
 import threading
 from collections.abc import Iterator, Mapping
+from typing import Any
 
 import httpx
 
-from leasectl.http.connection import KEEP_ALIVE, shut
-from leasectl.http.http1 import BadUrl, ProtocolError
+from leasectl.http.http1 import KEEP_ALIVE, BadUrl, ProtocolError, shut
 from leasectl.http.messages import Call, Incoming, headers_of, server_of
 from leasectl.http.no_answer import NoAnswer, no_answer
-from leasectl.http.trust import Trust
+from leasectl.http.tls import Trust
 from leasectl.system.poll import is_readable
-from leasectl.typed.hints import Any
+from leasectl.text.wording import printable
 
 # Whatever was under way when they came, the request wasn't.
 _NEVER_SENT = (httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout, httpx.InvalidURL)
@@ -187,6 +187,10 @@ class ProxiedSending:
             raise self._no_answer(error) from error
 
     def _no_answer(self, error: Exception) -> NoAnswer:
+        if isinstance(error, httpx.ProxyError):  # of CONNECT, after which nothing was sent
+            return NoAnswer(
+                f"its HTTP proxy refused CONNECT: {printable(str(error), longest=80)}", sent=False
+            )
         sent = self._is_sent and not isinstance(error, _NEVER_SENT)
         return no_answer(_as_ours(error), url=self._call.url, sent=sent)
 
@@ -224,7 +228,8 @@ class ProxiedSending:
         if event.endswith(("connect_tcp.complete", "start_tls.complete")):
             self._note(info["return_value"].get_extra_info("socket"))
         elif event.endswith("send_request_headers.started"):
-            self._is_sent = True
+            # CONNECT only tells the proxy where the server is.
+            self._is_sent = info["request"].method != b"CONNECT"
 
     def _note(self, connected: socket.socket) -> None:
         with self._lock:

@@ -1,13 +1,91 @@
-"""How to talk to a server: what a handle's record keeps, so that the keeper can do it as well.
-
-Paths of credentials, never the credentials themselves.
-"""
+"""A client's settings, and the files they name; no secrets."""
 
 from __future__ import annotations
 
-from leasectl.errors import CorruptState
-from leasectl.http.named_file import NamedFile
-from leasectl.typed.tuples import NamedTuple
+import os
+import time
+from typing import NamedTuple
+
+from leasectl.errors import CorruptState, FileUnreadable
+from leasectl.system.poll import is_readable
+from leasectl.text.wording import printable
+
+_LONGEST_BYTES = 16 << 20
+_PIECE_BYTES = 1 << 16
+# What is no file, like a pipe or a terminal, may never say anything.
+_LONGEST_WAIT_SECONDS = 5.0
+
+
+class NamedFile(NamedTuple):
+    """A file, with what messages about it say.
+
+    Args:
+        what: It is, like "user file".
+        path: Where it is.
+        named_by: The variable or the option that names it.
+    """
+
+    what: str
+    path: str
+    named_by: str
+
+    def read(self, longest_bytes: int = _LONGEST_BYTES) -> bytes:
+        """Read all of it, or its first so many bytes.
+
+        Raises:
+            FileUnreadable: It isn't there, may not be read, or is none that ends.
+        """
+        try:
+            # A pipe that nobody writes to would be waited for at once.
+            fd = os.open(self.path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOCTTY)
+            try:
+                return _read(fd, longest_bytes)
+            finally:
+                os.close(fd)
+        except OSError as error:
+            raise self._unreadable(error.strerror or str(error)) from error
+        except ValueError as error:  # of a NUL, or what no file system can write
+            raise self._unreadable("no file can be called so") from error
+
+    def _unreadable(self, why: str) -> FileUnreadable:
+        return FileUnreadable(f"{self}: {why}; {self.named_by} must name one that can be read")
+
+    def refused(self, what: str, wanted: str = "does") -> CorruptState:
+        """The error for a file that isn't what it should be; says nothing of what is in it."""
+        return CorruptState(f"{self} {what}; {self.named_by} must name one that {wanted}")
+
+    def __str__(self) -> str:
+        return f"{self.what} {printable(self.path, longest=500)}"
+
+
+def _read(fd: int, longest_bytes: int) -> bytes:
+    pieces, left, until = [], longest_bytes, None
+    while left:
+        try:
+            piece = os.read(fd, min(left, _PIECE_BYTES))
+        except BlockingIOError:
+            until = until or time.monotonic() + _LONGEST_WAIT_SECONDS
+            _wait_for_more(fd, until - time.monotonic())
+            continue
+        if not piece:
+            break
+        pieces.append(piece)
+        left -= len(piece)
+    return b"".join(pieces)
+
+
+def _wait_for_more(fd: int, seconds: float) -> None:
+    if not is_readable(fd, max(0.0, seconds)):
+        raise TimeoutError(0, f"its end didn't come within {_LONGEST_WAIT_SECONDS:g} s")
+
+
+def is_readable_by_others(path: str) -> bool:
+    """Tell whether a file's mode lets other users read it, or the members of its group."""
+    try:
+        return bool(os.stat(path).st_mode & 0o044)
+    except (OSError, ValueError):
+        return False  # whoever reads it says what is wrong with it
+
 
 _LONGEST_TOKEN_BYTES = 64 * 1024
 

@@ -1,4 +1,4 @@
-"""Requests on their way to a server, on connections of our own: the usual way.
+"""Send a request over a connection of our own.
 
 Through a proxy they go over a library (`proxied`).
 """
@@ -8,25 +8,25 @@ from __future__ import annotations
 import contextlib
 import threading
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
-from leasectl.http.connection import TcpConnection
 from leasectl.http.http1 import (
     AnswerReader,
     BadUrl,
     ProtocolError,
     Target,
+    TcpConnection,
     chunk_of,
     parse_url,
     request_head,
 )
 from leasectl.http.messages import Call, Incoming, headers_of, server_of
 from leasectl.http.no_answer import NoAnswer, no_answer
-from leasectl.typed.hints import TYPE_CHECKING
 
 if TYPE_CHECKING:
     import ssl
 
-    from leasectl.http.trust import Trust
+    from leasectl.http.tls import Trust
 
 _FAILURES = (OSError, ProtocolError, BadUrl)
 _PIECE_BYTES = 1 << 16

@@ -1,30 +1,25 @@
-"""A thread that is kept for the next piece of work, and can be let go in the middle of one."""
+"""A thread that sends requests, and can be abandoned."""
 
 from __future__ import annotations
 
-import threading
+from collections.abc import Callable
+from queue import SimpleQueue
 
-from leasectl.system import c_signal as signal
-from leasectl.typed.hints import TYPE_CHECKING, Callable
-
-if TYPE_CHECKING:
-    from queue import SimpleQueue
-else:  # of which `queue` is made; it loads more besides
-    from _queue import SimpleQueue
+from leasectl.system.threads import start_thread
 
 
-class Worker(threading.Thread):
+class Worker:
     """Does one thing after the other; a new thread for each costs half as much as a request."""
 
     def __init__(self) -> None:
-        super().__init__(daemon=True)
         self._assigned: SimpleQueue[Callable[[], object] | None] = SimpleQueue()
-        self.start()
+        self.thread = start_thread("worker", self._run, repeats=True)
 
-    def run(self) -> None:
-        """The thread itself."""
-        # Or those that the main thread blocks later, to read them, would be taken here.
-        signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
+    def is_alive(self) -> bool:
+        """Tell whether the thread is there; it doesn't outlive a fork."""
+        return self.thread.is_alive()
+
+    def _run(self) -> None:
         while True:
             work = self._assigned.get()
             if work is None:

@@ -1,14 +1,20 @@
-"""The one background process of a state directory; it is there as long as something needs it.
+"""The background process of a state directory. It runs as long as something needs it.
 
-`leasectl.state.keeper_process` starts ``python -m leasectl.keeper DIRECTORY`` (`__main__`) and
-wakes it. Its `loop` sleeps in one poll(2): until a time, a wake-up, a signal, the end of a process
-that holds something, or a server's answer. Then it goes one of its `rounds`: takes what came of
-requests under way, and what has changed of the `handles` that it sees to, gives back what the dead
-held and what is due by now (`releases`), renews what nobody else renews (`renewals`), answers for
-holders who are asked to give something back (`answers`), keeps names in their pools on servers for
-as long as processes live (`stays`), removes pools that were made for work and that the dead have
-left (`unused_pools`), and lets the embedded pools' waiters pass who could have claimed and didn't
-come (`witness`). What is asked of a `server` a thread asks; what failed is tried again ever more
-seldom (`retries`). Every event has a line in the `log`. It ends in the transaction in which it
-finds that nothing needs it.
+`leasectl.state.keeper_process` starts it. It sleeps in one poll(2) until there is work, and ends in
+the transaction in which it finds that nothing needs it.
+
+- `__main__`: ``python -m leasectl.keeper DIRECTORY``
+- `loop`: sleep until there is work; heed signals
+- `rounds`: one round: do everything that is due
+- `handles`: the handles to look after, and whose processes have ended
+- `releases`: release what is due, and what dead holders had
+- `renewals`: renew leases that no living `run` renews
+- `answers`: answer reclaims on behalf of holders
+- `stays`: keep names in their pools on servers while processes live
+- `unused_pools`: remove pools that were made on demand
+- `witness`: let others pass waiters that don't come
+- `namespace_lock`: tell other pid namespaces that this one lives
+- `retries`: retry what failed, more and more seldom
+- `server`: which server a job is for, and the code that asking it takes
+- `log`: the keeper's log
 """

@@ -1,4 +1,4 @@
-"""``python -m leasectl.keeper <state directory>``: what `leasectl.state.keeper_process` starts."""
+"""``python -m leasectl.keeper DIRECTORY``."""
 
 from __future__ import annotations
 
@@ -6,11 +6,8 @@ import gc
 import os
 import sys
 
-from leasectl.system.imports import import_with_less_ado
-
 if __name__ == "__main__":
     gc.disable()  # importing makes no garbage worth looking for
-    import_with_less_ado()
     from leasectl.keeper.loop import main
 
     gc.freeze()

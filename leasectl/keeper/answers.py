@@ -1,20 +1,19 @@
-"""Answering for holders what a reclaim asks them, as their requests say, and ending its marks."""
+"""Answer reclaims on behalf of holders."""
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable, Sequence
+from collections.abc import Callable, Container, Iterable, Sequence
+from typing import TYPE_CHECKING
 
 from leasectl.backends.kinds import kind_of_handle
 from leasectl.engines.local.notes import noted
-from leasectl.errors import LeaseError
-from leasectl.keeper.log import Log
+from leasectl.keeper.log import Log, described
 from leasectl.keeper.retries import Key, Retries, key_meant, key_of
 from leasectl.keeper.server import Server
 from leasectl.model import Handle, ReleaseTarget, whole
 from leasectl.state.uses import SeenMark, Uses
 from leasectl.system.clock import Clock, earliest
 from leasectl.system.request_threads import RequestThreads
-from leasectl.typed.hints import TYPE_CHECKING, Callable
 
 if TYPE_CHECKING:
     from leasectl.engines.notes import Note
@@ -154,14 +153,14 @@ class Answers:
     def _is_asked(self, handle: Handle, notes: Sequence[Note], seen: dict[str, SeenMark]) -> bool:
         if not notes and not seen:
             return False
-        from leasectl.leases.asked import needs_answer
+        from leasectl.leases.marks import needs_answer
 
         is_ours = handle.request.on_reclaim != "answer"
         return needs_answer(notes, seen, self._clock.elapsed(), is_answered_here=is_ours)
 
     def _answer(self, handle: Handle) -> float | None:
         target = whole(handle)
-        if not kind_of_handle(handle).remote or self._service.state.was_removed():
+        if not kind_of_handle(handle).remote:
             return self._note(target, lambda: answered(self._service, target))
         self._threads.send(Server(handle.backend, handle.settings), target)
         return None
@@ -175,10 +174,14 @@ class Answers:
         notes = self._tried.pop(key, ())
         try:
             said = done()
-        except LeaseError as error:
+        except ImportError:
+            raise  # the code is gone, for all that there is to do
+        except Exception as error:
             if notes:  # of which nothing else may be known
                 self._noted.setdefault(key, notes)
-            return self._retries.failed(key, f"can't answer for {target.handle_id}: {error}")
+            return self._retries.failed(
+                key, f"can't answer for {target.handle_id}: {described(error)}"
+            )
         self._retries.succeeded(key)
         if said:
             self._log.write(f"answered for {target.handle_id}: {', '.join(said)}")
@@ -187,7 +190,7 @@ class Answers:
 
 def answered(service: Service, target: ReleaseTarget) -> tuple[str, ...]:
     """Answer for a holder; returns what was answered, for people."""
-    from leasectl.leases.answers import answer_for_holder
+    from leasectl.leases.marks import answer_for_holder
 
     done = answer_for_holder(service, target)
     return tuple(f"{name} {said or 'is asked for no more'}" for name, said in done.items())

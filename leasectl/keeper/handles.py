@@ -1,4 +1,4 @@
-"""The handles that the keeper sees to: as they are on record, and whose processes have ended.
+"""The handles to look after, and whose processes have ended.
 
 They are kept from one look to the next: a look takes who has ended since the last one, and then
 what has changed on record. In that order: what a process has written before it ended is in what is
@@ -15,7 +15,7 @@ from leasectl.model import Process, ReleaseTarget
 from leasectl.state.directory import State
 from leasectl.state.watched import Watched, WatchedHandles
 from leasectl.system.process import own_pid_namespace
-from leasectl.system.process_ends import ProcessEnds
+from leasectl.system.process_watch import ProcessEnds
 
 
 class KeptHandles:
@@ -52,7 +52,7 @@ class KeptHandles:
 
     def abandoned(self) -> list[ReleaseTarget]:
         """What is to be released as nobody is left who could use what it holds or waits for."""
-        return [left(self._handles[each], self._ends.has_ended) for each in self._abandoned]
+        return [left(self._handles[each]) for each in self._abandoned]
 
     def take_changed(self) -> dict[str, Watched | None]:
         """Those that have changed since the last call, or one of whose processes has ended."""
@@ -77,8 +77,12 @@ class KeptHandles:
             self._to_judge.update(dict.fromkeys(self._followed.get(process, ())))
         changes = self._records.changes()
         gone = self._handles.keys() - changes.handles if changes.are_all else ()
-        for handle_id, handle in (*changes.handles.items(), *((each, None) for each in gone)):
-            self._put(handle_id, handle)
+        try:
+            for handle_id, handle in (*changes.handles.items(), *((each, None) for each in gone)):
+                self._put(handle_id, handle)
+        except BaseException:
+            self._records.read_all_again()
+            raise
         judged, self._to_judge = self._to_judge, {}
         self._changed.update(judged)
         for handle_id in judged:
@@ -118,4 +122,7 @@ class KeptHandles:
     def _is_abandoned(self, handle: Watched | None) -> bool:
         if handle is None:
             return False
-        return self._ends.has_ended(handle.guard) or self._ends.has_ended(handle.waiter)
+        if self._ends.has_ended(handle.guard):
+            # Its `run` may still be ending what the command has left behind.
+            return handle.runner is None or self._ends.has_ended(handle.runner)
+        return self._ends.has_ended(handle.waiter)

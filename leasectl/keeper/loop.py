@@ -1,7 +1,6 @@
-"""The keeper as a process: it goes a round, sleeps until there is work, and heeds signals.
+"""Sleep until there is work; heed signals.
 
 - TERM: release at once what was to be released later, then end;
-- USR1: become the version that is installed now, releasing nothing;
 - URG: somebody couldn't wake it: make the named pipe anew, and look.
 """
 
@@ -10,25 +9,26 @@ from __future__ import annotations
 import contextlib
 import os
 import resource
+import signal
 from collections.abc import Collection
 
-from leasectl.errors import InvalidRequest, LeaseError
-from leasectl.keeper.log import Log
+from leasectl.errors import InvalidRequest, LeaseError, StateUnwritable
+from leasectl.keeper.log import Log, described
+from leasectl.keeper.namespace_lock import NamespaceLock
 from leasectl.keeper.rounds import Rounds, open_service
-from leasectl.state import keeper_process
+from leasectl.state import keeper_process, keeper_version
 from leasectl.state.directory import State
 from leasectl.state.event import parse_kept
-from leasectl.system import afterwards
-from leasectl.system import c_signal as signal
+from leasectl.system import afterwards, threads
+from leasectl.system.backoff import Backoff
 from leasectl.system.clock import Clock, earliest
 from leasectl.system.named_pipe import NamedPipe
 from leasectl.system.poll import sleep
 from leasectl.system.process import this_process
-from leasectl.system.process_ends import ProcessEnds
+from leasectl.system.process_watch import ProcessEnds
 
 _PAUSE_AFTER_FAILURE_SECONDS = 1.0
-# poll(2) counts on a clock that stops in suspend, due times on one that doesn't; and a process of
-# the version before doesn't call a keeper whose pipe is gone.
+# poll(2) counts on a clock that stops in suspend, due times on one that doesn't.
 _LONGEST_SLEEP_SECONDS = 5.0
 
 
@@ -40,10 +40,13 @@ def main(directory: str, *, kept_events: str = "") -> None:
         kept_events: Which events are kept, as LEASECTL_KEEP_EVENTS says it.
     """
     os.umask(0o077)
-    most_files = _allow_many_files()
+    most_files = _shed_inherited_limits()
     afterwards.go_on()
     signals = _Signals()
-    state = State.open(directory)
+    try:
+        state = State.open(directory, create=False)
+    except StateUnwritable:
+        return  # it is gone, or can't be kept; commands say so
     if keeper_process.running(state) != this_process():
         return  # another candidate was faster
     if kept_events:
@@ -53,15 +56,41 @@ def main(directory: str, *, kept_events: str = "") -> None:
     _Loop(state, signals, ends, Clock()).run()
 
 
-def _allow_many_files() -> int:
-    """Each guard takes one, its pidfd; returns how many there may be."""
-    most_files = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
-    resource.setrlimit(resource.RLIMIT_NOFILE, (most_files, most_files))
-    return most_files
+def _shed_inherited_limits() -> int:
+    """Be as free as the system allows: this process outlives the job that has started it.
+
+    Returns:
+        How many files it may have open: each guard takes one, its pidfd.
+    """
+    for limit in (
+        resource.RLIMIT_AS,
+        resource.RLIMIT_CPU,
+        resource.RLIMIT_DATA,
+        resource.RLIMIT_FSIZE,
+        resource.RLIMIT_NOFILE,
+        resource.RLIMIT_NPROC,
+    ):
+        most = resource.getrlimit(limit)[1]
+        resource.setrlimit(limit, (most, most))
+        if limit != resource.RLIMIT_NOFILE:  # which has a limit of its own even for root
+            with contextlib.suppress(OSError, ValueError):
+                resource.setrlimit(limit, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
+    with contextlib.suppress(OSError):
+        os.setpriority(os.PRIO_PROCESS, 0, 0)
+    # A job that is to be killed first under memory pressure; who is protected stays so.
+    with contextlib.suppress(OSError, ValueError), open("/proc/self/oom_score_adj", "r+") as file:
+        if int(file.read()) > 0:
+            file.seek(0)
+            file.write("0")
+    return resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+
+
+def _is_file_size_limited() -> bool:
+    return resource.getrlimit(resource.RLIMIT_FSIZE)[0] != resource.RLIM_INFINITY
 
 
 class _Signals:
-    """TERM, USR1 and URG as a descriptor."""
+    """TERM and URG as a descriptor."""
 
     def __init__(self) -> None:
         self.fd, write_fd = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
@@ -93,43 +122,72 @@ class _Loop:
         self._signals = signals
         self._clock = clock
         self._log = Log(state.path("keeper.log"), clock)
+        threads.report_by(self._log.write)
         self._pipe = NamedPipe(keeper_process.pipe_path(state))
+        self._removal = state.removal_watch()
         self._ends = ends
         self._service = open_service(state, clock, self._log)
         self._rounds = Rounds(self._service, ends, clock=clock, log=self._log)
+        self._namespace_lock = NamespaceLock(state, clock=clock, log=self._log)
         self._has_begun = False
         self._version_seen = 0  # of the data, before the last round
-        self._is_left = False  # the state directory was removed: nobody can reach this process
 
     def run(self) -> None:
-        """Go on until TERM arrives or nothing is left to keep."""
+        """Go on until TERM arrives, nothing is left to keep, or this process can't keep it."""
         self._log.write("started")
+        try:
+            self._keep()
+        finally:
+            self._namespace_lock.close()
+
+    def _keep(self) -> None:
+        failures = 0
         while True:
-            arrived = self._signals.arrived()
-            if signal.SIGTERM in arrived:
-                self._end_by_term()
-                return
-            if signal.SIGUSR1 in arrived:
-                self._hand_over()
             try:
-                if not self._begin():
+                if not self._go():
                     return
-                self._see_to_pipe(is_called=keeper_process.CALL in arrived)
-                self._version_seen = self._state.data_version()
-                due = self._rounds.go()
-                if not self._rounds.is_needed() and self._has_retired():
-                    self._log.write("ended: nothing left to keep")
-                    return
-                fds = (self._ends.fd, *self._rounds.fds())
+                failures = 0
             except ImportError as error:
-                # The code was replaced in place, before any command of the new version came by.
-                self._log.write(f"{error}; it may have been replaced")
+                # The code was replaced in place, before any command of the new version came by; or
+                # it is gone, and a command from elsewhere starts another keeper.
+                self._log.write(f"{error}; the installation was replaced or deleted")
+                if not keeper_version.has_code(keeper_version.CODE_FOLDER):
+                    self._end("ended: the code of this keeper is gone")
+                    return
                 self._hand_over()
-                due, fds = self._clock.elapsed() + _PAUSE_AFTER_FAILURE_SECONDS, ()
-            except LeaseError as error:
-                self._log.write(f"can't go on: {error}")
-                due, fds = self._clock.elapsed() + _PAUSE_AFTER_FAILURE_SECONDS, ()
-            self._sleep(due, fds)
+                self._pause(_PAUSE_AFTER_FAILURE_SECONDS)
+            except Exception as error:
+                self._log.write(f"can't go on: {described(error)}")
+                if isinstance(error, StateUnwritable) and _is_file_size_limited():
+                    self._end("ended: it may not write files of that size, by a limit of its own")
+                    return
+                failures += 1
+                longest = _LONGEST_SLEEP_SECONDS
+                self._pause(Backoff(_PAUSE_AFTER_FAILURE_SECONDS, longest).pause(failures))
+
+    def _go(self) -> bool:
+        """Do what has arrived, go a round, and sleep until there is more; returns whether there
+        can be any."""
+        arrived = self._signals.arrived()
+        if self._state.was_removed():
+            self._end_without_records()
+            return False
+        if signal.SIGTERM in arrived:
+            self._end_by_term()
+            return False
+        if not self._begin():
+            return False
+        self._see_to_pipe(is_called=keeper_process.CALL in arrived)
+        retry_at = self._namespace_lock.hold()
+        self._version_seen = self._state.data_version()
+        due = earliest(self._rounds.go(), retry_at)
+        if not self._rounds.is_needed() and self._has_retired():
+            self._log.write("ended: nothing left to keep")
+            return False
+        # Last, as it takes long on a busy machine, and what is due comes first.
+        self._rounds.load_code()
+        self._sleep(due, (self._ends.fd, *self._namespace_lock.fds(), *self._rounds.fds()))
+        return True
 
     def _begin(self) -> bool:
         """Tell whether this is the keeper, which it says in the records as soon as it can.
@@ -147,11 +205,12 @@ class _Loop:
             due: When, CLOCK_BOOTTIME in seconds; None for never.
             fds: What wakes it beside its pipe and signals.
         """
-        pipe = self._pipe.fd
+        pipe, removal = self._pipe.fd, self._removal
+        watched = () if removal.fd is None else (removal.fd,)
         while True:
             until = earliest(due, self._clock.elapsed() + _LONGEST_SLEEP_SECONDS)
             woken = sleep(
-                wake_fds=(pipe, self._signals.fd, *fds),
+                wake_fds=(pipe, self._signals.fd, *watched, *fds),
                 interrupts=(),
                 until=until,
                 now=self._clock.elapsed,
@@ -160,14 +219,19 @@ class _Loop:
                 break
         if pipe in woken:
             self._pipe.renew()
+        if removal.fd in woken:
+            removal.clear()
+
+    def _pause(self, seconds: float) -> None:
+        """Sleep for so long, unless a signal arrives."""
+        until = self._clock.elapsed() + seconds
+        sleep(wake_fds=(self._signals.fd,), interrupts=(), until=until, now=self._clock.elapsed)
 
     def _missed_something(self) -> bool:
         """Tell whether there may be work that nobody could wake this process for."""
-        try:
-            is_changed = self._state.data_version() != self._version_seen
-        except LeaseError:
-            return True
-        return is_changed or self._pipe.is_in_place() == self._is_left or self._ends.look()
+        is_changed = self._state.data_version() != self._version_seen
+        is_out_of_place = not self._pipe.is_in_place() or self._state.was_removed()
+        return is_changed or is_out_of_place or self._ends.look()
 
     def _see_to_pipe(self, *, is_called: bool) -> None:
         """See that this process can be woken, and miss nothing that it couldn't be woken for.
@@ -175,33 +239,52 @@ class _Loop:
         Args:
             is_called: Somebody has found no pipe, who holds the lock until there is work.
         """
-        is_in_place = self._pipe.is_in_place()
-        self._is_left = not is_in_place and self._state.was_removed()
-        self._state.names_files.are_left = self._is_left
-        if not is_in_place and not self._is_left:
+        if not self._pipe.is_in_place():
             with contextlib.suppress(OSError):  # a full disk: it looks again after some seconds
                 self._pipe.restore()
-                self._log.write("made its pipe anew, which was gone")
+                self._log.write("created its pipe again, which was gone")
             is_called = True
         if is_called:
             with self._state.transaction():
                 pass
 
+    def _end_without_records(self) -> None:
+        """End, as no command can reach this process or see what it does.
+
+        Timers go off at once where the records are gone, for no other process knows of them.
+        Other records in their place may have the same timers.
+        """
+        if not os.path.lexists(self._state.path("state.db")):
+            self._fire_timers()
+        self._log.write("ended: the state directory was removed or replaced")
+
     def _end_by_term(self) -> None:
-        self._rounds.fire_timers()
-        with self._state.transaction():
-            self._resign()
-        self._log.write("ended by TERM")
+        self._fire_timers()
+        self._end("ended by TERM")
+
+    def _fire_timers(self) -> None:
+        try:
+            self._rounds.fire_timers()
+        except Exception as error:
+            self._log.write(f"delayed release failed: {described(error)}")
 
     def _hand_over(self) -> None:
         """Become the version that is installed now; this returns if that can't be."""
         self._log.write("handing over to the installed version")
         command = keeper_process.command(self._state.directory)
         signal.pthread_sigmask(signal.SIG_BLOCK, keeper_process.KEEPER_SIGNALS)
+        self._namespace_lock.close()
         with contextlib.suppress(OSError):
             os.execve(command[0], command, keeper_process.environment())
         signal.pthread_sigmask(signal.SIG_UNBLOCK, keeper_process.KEEPER_SIGNALS)
         self._log.write("the installed version can't be started; going on")
+
+    def _end(self, why: str) -> None:
+        """Leave the rest to another keeper, which whoever needs one starts."""
+        # If that fails, the records have a dead keeper, which others replace as well.
+        with contextlib.suppress(Exception), self._state.transaction():
+            self._resign()
+        self._log.write(why)
 
     def _has_retired(self) -> bool:
         """Decide to end, under the lock that registration takes: end only if nothing came in."""

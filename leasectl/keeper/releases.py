@@ -1,13 +1,12 @@
-"""Giving back what has to be given back now, and trying again where that fails."""
+"""Release what is due, and what dead holders had."""
 
 from __future__ import annotations
 
 import functools
-from collections.abc import Container
+from collections.abc import Callable, Container
 
 from leasectl.backends.kinds import kind_of_handle
-from leasectl.errors import LeaseError
-from leasectl.keeper.log import Log
+from leasectl.keeper.log import Log, described
 from leasectl.keeper.retries import Key, Retries, key_meant
 from leasectl.keeper.server import Server
 from leasectl.leases.release import release
@@ -15,7 +14,6 @@ from leasectl.leases.service import Service
 from leasectl.model import ReleaseTarget
 from leasectl.system.clock import Clock
 from leasectl.system.request_threads import RequestThreads
-from leasectl.typed.hints import Callable
 
 # Opens, in the thread that calls it, what releases.
 OpenRelease = Callable[[], Callable[[ReleaseTarget], tuple[str, ...]]]
@@ -56,17 +54,22 @@ class Releases:
         retry_at = self._retries.at(key_meant(target))
         if retry_at is not None and self._clock.elapsed() < retry_at:
             return retry_at
-        handle = self._service.handles.load(target.handle_id)
-        if handle is None or not kind_of_handle(handle).remote:
-            return self.release_here(target)
-        if self._service.state.was_removed():
-            return self.release_here(target)  # a thread would open what has taken its place
-        self._threads.send(Server(handle.backend, handle.settings), target)
-        return None
+        try:
+            handle = self._service.handles.load(target.handle_id)
+            if handle is not None and kind_of_handle(handle).remote:
+                self._threads.send(Server(handle.backend, handle.settings), target)
+                return None
+        except Exception as error:  # its record is damaged, or no descriptor is left
+            return self._failed(target, error)
+        return self.release_here(target)
 
     def release_here(self, target: ReleaseTarget) -> float | None:
         """Release without a thread, however long it takes; returns as `release`."""
         return self._note(target, functools.partial(release, self._service, target))
+
+    def _failed(self, target: ReleaseTarget, error: Exception) -> float:
+        text = f"can't release {target.handle_id}: {described(error)}"
+        return self._retries.failed(key_meant(target), text)
 
     def take_outcomes(self) -> None:
         """Note what came of what threads were asked to do."""
@@ -81,8 +84,10 @@ class Releases:
         key = key_meant(target)
         try:
             names = released()
-        except LeaseError as error:
-            return self._retries.failed(key, f"can't release {target.handle_id}: {error}")
+        except ImportError:
+            raise  # the code is gone, for all that there is to do
+        except Exception as error:
+            return self._failed(target, error)
         self._retries.succeeded(key)
         self._log.write(f"released {target.handle_id}: {' '.join(names) or 'held nothing'}")
         return None

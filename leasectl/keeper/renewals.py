@@ -1,16 +1,16 @@
-"""Renewing leases with a ttl for handles that have no living `run` of their own."""
+"""Renew leases that no living `run` renews."""
 
 from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
 
 from leasectl.backends.kinds import kind_of_handle
 from leasectl.backends.opening import renew_seconds
-from leasectl.errors import LeaseError
-from leasectl.keeper.log import Log
-from leasectl.keeper.retries import Key, Retries, key_of
+from leasectl.keeper.log import Log, described
+from leasectl.keeper.retries import FIRST_PAUSE_SECONDS, Key, Retries, key_meant, key_of
 from leasectl.leases.renew import note_renewal, renew
 from leasectl.leases.renewal_threads import RenewalThreads, Renewed
 from leasectl.leases.service import Service
@@ -19,7 +19,6 @@ from leasectl.state.watched import Watched
 from leasectl.system.clock import Clock
 from leasectl.system.due_times import DueTimes
 from leasectl.system.request_threads import Outcome
-from leasectl.typed.hints import TYPE_CHECKING, Any, Callable
 
 if TYPE_CHECKING:
     from leasectl.engines.notes import Note
@@ -81,6 +80,7 @@ class Renewals:
             key = self._due.next(now)
             if key is None:
                 return self._due.first()
+            self._due.put(key, now + FIRST_PAUSE_SECONDS)  # if what follows fails
             handle = self._service.handles.current(*key)
             is_held = handle is not None and handle.state == "held"
             self._due.put(key, self._renew(handle) if handle is not None and is_held else None)
@@ -106,7 +106,13 @@ class Renewals:
 
     def take_outcomes(self) -> None:
         """Record what came of what threads were asked to do."""
-        for target, outcome in self._threads.outcomes() if self._threads else ():
+        taken = self._threads.outcomes() if self._threads else []
+        for target, _ in taken:
+            key = key_meant(target)
+            if self._keys.get(target.handle_id) == key:
+                # If what follows fails, for this one or one before it.
+                self._due.put(key, self._clock.elapsed() + FIRST_PAUSE_SECONDS)
+        for target, outcome in taken:
             handle = self._service.handles.load(target.handle_id)
             if handle is not None and whole(handle) == target:
                 record = functools.partial(self._record, handle, outcome)
@@ -121,11 +127,13 @@ class Renewals:
         key = key_of(handle)
         try:
             renewed()
-        except LeaseError as error:
+        except ImportError:
+            raise  # the code is gone, for all that there is to do
+        except Exception as error:
             if self._service.current(whole(handle)) is None:
                 self._log.write(f"{error}")  # lost: there is nothing left to renew
                 return None
-            text = f"can't renew {handle.id}: {error}"
+            text = f"can't renew {handle.id}: {described(error)}"
             return self._retries.failed(key, text, longest_seconds=_ttl(handle) / 6)
         self._retries.succeeded(key)
         self._renewed_at[key] = sent_at

@@ -1,15 +1,15 @@
-"""When the keeper tries again what has failed."""
+"""Retry what failed, more and more seldom."""
 
 from __future__ import annotations
 
 from collections.abc import Container
+from typing import NamedTuple
 
 from leasectl.keeper.log import Log
 from leasectl.model import Handle, ReleaseTarget
 from leasectl.system.backoff import Backoff
 from leasectl.system.clock import Clock
 from leasectl.text.durations import format_seconds
-from leasectl.typed.tuples import NamedTuple
 
 FIRST_PAUSE_SECONDS = 1.0
 LONGEST_PAUSE_SECONDS = 60.0

@@ -1,28 +1,32 @@
-"""What the keeper does when it is awake: one round, in which it does all that is due."""
+"""One round: do everything that is due."""
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from leasectl.backends.kinds import LOCAL
 from leasectl.keeper.answers import Answers
 from leasectl.keeper.handles import KeptHandles
-from leasectl.keeper.log import Log
+from leasectl.keeper.log import Log, described
 from leasectl.keeper.releases import Releases
 from leasectl.keeper.renewals import Renewals
+from leasectl.keeper.retries import Key, Retries
+from leasectl.keeper.server import load_code_for, load_own_code
 from leasectl.keeper.stays import KeptStays
 from leasectl.keeper.unused_pools import UnusedPools
 from leasectl.keeper.witness import Witness
-from leasectl.leases.caller import Caller
 from leasectl.leases.release import release
-from leasectl.leases.service import Service
+from leasectl.leases.service import Caller, Service
 from leasectl.model import Process, ReleaseTarget
 from leasectl.state.directory import State
 from leasectl.system.clock import Clock, earliest
-from leasectl.system.process_ends import ProcessEnds
-from leasectl.typed.hints import Callable
+from leasectl.system.process_watch import ProcessEnds
+
+# A part of a round that fails can hold up whoever waits; there are few of them.
+_LONGEST_PAUSE_SECONDS = 10.0
 
 
 class Rounds:
@@ -49,36 +53,68 @@ class Rounds:
         self._unused = UnusedPools(service, opens, ends, clock=clock, log=log)
         self._witness = Witness(service, ends, clock=clock, log=log)
         self._followed: frozenset[Process] = frozenset()  # beside those of handles
+        self._retries = Retries(clock=clock, log=log)  # of the parts of a round
+        self._to_load: set[str] = set()  # URLs of backends
 
     def go(self) -> float | None:
-        """Do all that is due.
+        """Do all that is due. What fails holds up nothing else, and is tried again later.
 
         Returns:
             When something is due next, CLOCK_BOOTTIME in seconds; None when only events can
             bring work.
+
+        Raises:
+            ImportError: Code that it takes is gone.
         """
-        self._releases.take_outcomes()
-        self._renewals.take_outcomes()
-        self._answers.take_outcomes()
-        self._stays.take_outcomes()
-        self._unused.take_outcomes()
-        self._follow()
-        self._handles.look()
+        part, times = self._part, []
+        for each in (self._releases, self._renewals, self._answers, self._stays, self._unused):
+            times += part(f"outcomes of {type(each).__name__}", each.take_outcomes)
+        times += part("processes", self._follow)
+        times += part("handles", self._handles.look)
         abandoned = self._handles.abandoned()
-        times = self._release(abandoned)
-        self._handles.look()
-        self._note_changes()
-        times.append(self._renewals.go())
-        times += self._stays.go()
-        times += self._unused.go()
-        times.append(self._answers.go(self._handles))
-        times.append(self._witness.go())
+        times += part("releases", lambda: self._release(abandoned))
+        times += part("handles", self._handles.look)
+        times += part("handles", self._note_changes)
+        times += part("renewals", self._renewals.go)
+        times += part("memberships", self._stays.go)
+        times += part("unused pools", self._unused.go)
+        times += part("answers", lambda: self._answers.go(self._handles))
+        times += part("waiters", self._witness.go)
         # What this round has changed itself nobody wakes it for, nor for who has ended meanwhile.
-        self._follow()
-        if self._handles.look() or not set(self._handles.abandoned()) <= set(abandoned):
-            times.append(self._clock.elapsed())
-        self._handles.trim()
+        times += part("processes", self._follow)
+        times += part("handles", lambda: self._look_again(abandoned))
+        times += part("handles", self._handles.trim)
         return earliest(*times)
+
+    def load_code(self) -> None:
+        """Load what all of it may need, as the installation may be deleted later."""
+        load_own_code()
+        self._to_load.update(each.backend for each in self._unused.pools())
+        while self._to_load:
+            load_code_for(self._to_load.pop())
+
+    def _part(self, name: str, do: Callable[[], object]) -> list[float | None]:
+        """Do a part of a round, unless it failed a moment ago; returns when more of it is due."""
+        key = Key(name, 0)
+        retry_at = self._retries.at(key)
+        if retry_at is not None and self._clock.elapsed() < retry_at:
+            return [retry_at]
+        try:
+            due = do()
+        except ImportError:
+            raise
+        except Exception as error:
+            text = f"can't go on with {name}: {described(error)}"
+            return [self._retries.failed(key, text, longest_seconds=_LONGEST_PAUSE_SECONDS)]
+        self._retries.succeeded(key)
+        if isinstance(due, list):
+            return due
+        return [due] if isinstance(due, float) else []
+
+    def _look_again(self, before: Sequence[ReleaseTarget]) -> float | None:
+        """Returns when there is more to do: at once if anything has come since the first look."""
+        is_more = self._handles.look() or not set(self._handles.abandoned()) <= set(before)
+        return self._clock.elapsed() if is_more else None
 
     def _release(self, abandoned: Sequence[ReleaseTarget]) -> list[float | None]:
         """Give back what the dead held and what is due by now; returns when there is more to."""
@@ -90,6 +126,8 @@ class Rounds:
     def _note_changes(self) -> None:
         """Have no part go by what isn't so any more."""
         for handle_id, handle in self._handles.take_changed().items():
+            if handle is not None:
+                self._to_load.add(handle.backend)
             is_ours = handle is not None and self._handles.to_renew(handle)
             self._renewals.see_to(handle_id, handle if is_ours else None)
         self._releases.keep_only(self._handles)
@@ -118,14 +156,15 @@ class Rounds:
     def fire_timers(self) -> None:
         """Release now what was to be released later."""
         for timer in self._service.handles.timers.armed():
-            self._releases.release_here(timer.target)
+            with contextlib.suppress(ImportError):
+                self._releases.release_here(timer.target)
 
     def _open_release(self) -> Callable[[ReleaseTarget], tuple[str, ...]]:
         return functools.partial(release, self._open_service())
 
     def _open_service(self) -> Service:
         """What a thread does things with: it has records of its own."""
-        state, events = State.open(self._service.state.directory), self._service.state.events
+        state, events = self._service.state.open_again(), self._service.state.events
         state.events.kept_seconds = events.kept_seconds
         state.events.kept_number = events.kept_number
         return open_service(state, self._clock, self._log)

@@ -1,8 +1,25 @@
-"""Which server the keeper asks."""
+"""Which server a job is for, and the code that asking it takes."""
 
 from __future__ import annotations
 
-from leasectl.typed.tuples import NamedTuple
+import contextlib
+import importlib
+import pkgutil
+from typing import NamedTuple
+
+from leasectl.backends.kinds import kind_of
+from leasectl.errors import InvalidRequest
+
+# What the keeper of embedded pools may need at any time.
+_OWN_PACKAGES = (
+    "leasectl.keeper",
+    "leasectl.state",
+    "leasectl.system",
+    "leasectl.leases",
+    "leasectl.engines.local",
+    "leasectl.backends.local",
+)
+_loaded: set[str] = set()  # packages, with all that is below them
 
 
 class Server(NamedTuple):
@@ -15,3 +32,36 @@ class Server(NamedTuple):
 
     url: str
     settings: str
+
+
+def load_own_code() -> None:
+    """Load what embedded pools and the records may need: later, the installation may be gone."""
+    for each in _OWN_PACKAGES:
+        _load(each)
+
+
+def load_code_for(url: str) -> None:
+    """Load what a backend may need, as soon as the keeper has something to do with it."""
+    try:
+        opener = kind_of(url).opener
+    except InvalidRequest:  # a damaged record, of which others say so
+        return
+    name = opener.split(".")[2]
+    if f"leasectl.backends.{name}" not in _OWN_PACKAGES:
+        for each in ("leasectl.http", f"leasectl.backends.{name}", f"leasectl.engines.{name}"):
+            _load(each)
+        with contextlib.suppress(ImportError):
+            importlib.import_module("tenacity")  # which they import where they use it
+
+
+def _load(name: str) -> None:
+    """Import a package, and all that is below it, as far as it is there: most may not be needed."""
+    if name in _loaded:
+        return
+    _loaded.add(name)
+    with contextlib.suppress(ImportError):
+        package = importlib.import_module(name)
+        for each in pkgutil.walk_packages(getattr(package, "__path__", ()), f"{name}."):
+            if not each.name.endswith(".__main__"):
+                with contextlib.suppress(ImportError):
+                    importlib.import_module(each.name)

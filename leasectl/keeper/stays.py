@@ -1,21 +1,20 @@
-"""Keeping names in their pools on servers for as long as processes of this machine live."""
+"""Keep names in their pools on servers while processes live."""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
+from typing import NamedTuple
 
-from leasectl.errors import LeaseError
-from leasectl.keeper.log import Log
+from leasectl.keeper.log import Log, described
 from leasectl.keeper.retries import Key, Retries
 from leasectl.keeper.server import Server
 from leasectl.leases.service import Service
 from leasectl.model import Process
-from leasectl.state.stays import Stay, Stays
+from leasectl.state.watched import Stay, Stays
 from leasectl.system.clock import Clock
-from leasectl.system.process_ends import ProcessEnds
+from leasectl.system.process_watch import ProcessEnds
 from leasectl.system.request_threads import Outcome, RequestThreads
-from leasectl.typed.hints import Callable
-from leasectl.typed.tuples import NamedTuple
 
 # Opens, in the thread that calls it, a service with records of its own.
 OpenService = Callable[[], Service]
@@ -99,8 +98,10 @@ class KeptStays:
         stay, has_ended = outcome.job
         try:
             is_as_joined = outcome.result()
-        except LeaseError as error:
-            text = f"can't see to {stay.name} in {stay.type}: {error}"
+        except ImportError:
+            raise  # the code is gone, for all that there is to do
+        except Exception as error:
+            text = f"can't see to {stay.name} in {stay.type}: {described(error)}"
             self._retries.failed(_key(stay), text, longest_seconds=stay.ttl_seconds / 6)
             return
         self._retries.succeeded(_key(stay))

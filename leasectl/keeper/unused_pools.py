@@ -1,21 +1,21 @@
-"""Removing the pools that were made on demand and that those left who died before they did so."""
+"""Remove pools that were made on demand."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from leasectl.backends.kinds import kind_of
-from leasectl.errors import LeaseError
-from leasectl.keeper.log import Log
+from leasectl.keeper.log import Log, described
 from leasectl.keeper.retries import Key, Retries
 from leasectl.keeper.server import Server
 from leasectl.keeper.stays import OpenService
 from leasectl.leases.on_demand import remove_unused
 from leasectl.leases.service import Service
 from leasectl.model import Process
-from leasectl.state.made_pools import MadePool, MadePools
+from leasectl.state.watched import MadePool, MadePools
 from leasectl.system.clock import Clock
-from leasectl.system.process_ends import ProcessEnds
+from leasectl.system.process_watch import ProcessEnds
 from leasectl.system.request_threads import RequestThreads
-from leasectl.typed.hints import Callable
 
 # What is just being made on a server can't be seen. Who makes it may have died: then it goes by
 # itself in less than this time, and leaves something behind that can be found.
@@ -61,7 +61,11 @@ class UnusedPools:
 
     def processes(self) -> list[Process]:
         """Whose end may leave one."""
-        return [pool.process for pool in self._made.all()]
+        return [pool.process for pool in self.pools()]
+
+    def pools(self) -> list[MadePool]:
+        """Those that live processes see to, and those to remove."""
+        return self._made.all()
 
     def go(self) -> list[float | None]:
         """Remove what is due, or have threads do it; returns when each is due next."""
@@ -104,8 +108,10 @@ class UnusedPools:
         key = _key(pool)
         try:
             was_there = removed()
-        except LeaseError as error:
-            return self._retries.failed(key, f"can't remove pool {pool.type}: {error}")
+        except ImportError:
+            raise  # the code is gone, for all that there is to do
+        except Exception as error:
+            return self._retries.failed(key, f"can't remove pool {pool.type}: {described(error)}")
         self._retries.succeeded(key)
         has_looked = pool in self._look_again_at
         if not was_there and not has_looked and kind_of(pool.backend).remote:

@@ -1,4 +1,4 @@
-"""The keeper as witness: waiters of the embedded pools that don't come don't hold up the others.
+"""Let others pass waiters that don't come.
 
 It is called whenever somebody may claim, as often as leases change hands. So it doesn't look at
 once, when it would only be in the way of who is about to claim, but a moment later, and doesn't
@@ -15,7 +15,7 @@ from leasectl.state.database import errors_of
 from leasectl.system.clock import Clock, earliest
 from leasectl.system.named_pipe import NamedPipe
 from leasectl.system.poll import is_readable
-from leasectl.system.process_ends import ProcessEnds
+from leasectl.system.process_watch import ProcessEnds
 
 _REST_SECONDS = 1.0
 

@@ -1,4 +1,4 @@
-"""Acquire: leases under a new handle.
+"""Acquire leases under a new handle.
 
 Where the leases are rows of our own database, the request, the grant and the record change in the
 same transactions, and this is all of it. The road to a server is `acquire_remote`. Who only wants
@@ -10,9 +10,11 @@ from __future__ import annotations
 import contextlib
 import os
 from collections.abc import Generator, Sequence
+from typing import TYPE_CHECKING
 
 from leasectl.backends.contract import Backend, Patience
-from leasectl.errors import LeaseError
+from leasectl.backends.kinds import kind_of
+from leasectl.errors import InvalidRequest, LeaseError, NotFound
 from leasectl.leases import recovery, scope_test
 from leasectl.leases.journal import RecordJournal
 from leasectl.leases.request import (
@@ -24,10 +26,13 @@ from leasectl.leases.service import Service
 from leasectl.model import Handle, Process, Request
 from leasectl.state import keeper_process
 from leasectl.state.handles import new_id
+from leasectl.system.named_pipe import is_read
 from leasectl.system.process import this_process
-from leasectl.typed.hints import TYPE_CHECKING
+from leasectl.text.naming import is_reserved
+from leasectl.text.wording import listed
 
 if TYPE_CHECKING:
+    from leasectl.engines.facts import Resource
     from leasectl.system.poll import Sleep
 
 # So many are drawn that no two are the same, and they are still read easily.
@@ -65,6 +70,7 @@ def acquire(
     Raises:
         LeaseError: Nothing was had, and nothing has changed.
     """
+    refuse_to_wait_for_callers(service, request, patience)
     handle = new_handle(service, request, new_id(called or request.type))
     runner = this_process() if followed or start_delay_seconds else None
     if guard is not None or runner is not None:
@@ -86,6 +92,64 @@ def acquire(
     return acquire_here(service, backend, journal, patience)
 
 
+def refuse_to_wait_for_callers(
+    service: Service, request: Request, patience: Patience, *, but: str = ""
+) -> None:
+    """Refuse a wait that only the release by a command around this process would end.
+
+    That command waits for this process, so neither would ever go on. A lease that goes back by
+    itself while the command works doesn't count.
+
+    Args:
+        service: On the backend that the leases come from.
+        request: What is wanted.
+        patience: What doesn't wait isn't refused.
+        but: A handle that gives back what it has first.
+
+    Raises:
+        InvalidRequest: It would wait for its own callers.
+    """
+    around = frozenset(service.caller.around) - {but}
+    if not around or patience.wait_seconds == 0 or is_reserved(request.type):
+        return
+    if not kind_of(service.backend_url).has_pools:
+        return
+    from leasectl.engines.possible import want_of
+
+    want = want_of(request)
+    blocking: list[Resource] = []
+    for pool_type in request.types:
+        try:
+            (pool,) = service.pools.pools(pool_type)
+        except NotFound:
+            return  # which is refused in words of its own
+        usable = [
+            each
+            for each in pool.resources
+            if want.could_use(each.name, each.member.properties if each.member else ())
+        ]
+        held = [each for each in usable if _is_kept_by(service, each, around)]
+        if not len(usable) - len(held) < request.count <= len(usable):
+            return
+        blocking += held
+    names = listed([each.name for each in blocking])
+    raise InvalidRequest(
+        f"{names}: held by the command that this one runs under, so waiting would never end; take "
+        "all at once with --count, or release that lease first"
+    )
+
+
+def _is_kept_by(service: Service, resource: Resource, around: frozenset[str]) -> bool:
+    """Tell whether a handle holds a resource until its command ends, of those around us."""
+    handle_id = (resource.claim_key or "").partition("/")[0]
+    if handle_id not in around or resource.ended is not None:
+        return False
+    handle = service.handles.load(handle_id)
+    if handle is None:
+        return resource.release_after_seconds is None
+    return handle.release_at is None
+
+
 def acquire_here(
     service: Service, backend: Backend, journal: RecordJournal, patience: Patience
 ) -> Handle:
@@ -102,7 +166,9 @@ def acquire_here(
     """
     before = journal.handle
     try:
-        backend.acquire(claimant_of(journal), journal, heedful(service, before, patience))
+        heeding = heedful(service, before, patience)
+        heeding = heeding._replace(at_first_sleep=service.state.until_removed)
+        backend.acquire(claimant_of(journal), journal, heeding)
     finally:
         scope_test.unlist(service, before, before.names)  # which a further acquisition gave back
     try:
@@ -194,8 +260,6 @@ def heedful(service: Service, handle: Handle, patience: Patience) -> Patience:
 
 def _witness(service: Service) -> Process | None:
     """The keeper, called to look who waits for whom; it is started if there is none."""
-    from leasectl.system.named_pipe import is_read
-
     with contextlib.suppress(LeaseError):
         keeper_process.ensure(service.state)
     is_read(service.state.witness_pipe)

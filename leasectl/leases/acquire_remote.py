@@ -1,4 +1,4 @@
-"""Acquire from a server, where grant and record can't be one transaction.
+"""Acquire from a server, where grant and record aren't one transaction.
 
 What a server grants is recorded the moment it arrives. Whatever ends the acquisition otherwise,
 what had arrived is given back; what can't be given back now is left to the keeper.
@@ -59,6 +59,8 @@ def _wait_for_grant(
 ) -> None:
     acquisition = journal.next_acquisition
     tidy(service.state)
+    # A server's clients all wait in one process, and a user has few inotify instances.
+    until_removed = () if journal.handle.served else service.state.until_removed()
     pipe = listen(service.state.cancel_pipe(journal.handle.id, acquisition))
 
     def check() -> None:
@@ -68,16 +70,18 @@ def _wait_for_grant(
             raise Cancelled(f"{journal.handle.id} was released while it waited")
 
     interrupt = Interrupt(pipe.fd, READABLE, check)
-    patience = patience._replace(interrupts=(*patience.interrupts, interrupt))
+    interrupts = (*patience.interrupts, interrupt, *until_removed)
+    patience = patience._replace(interrupts=interrupts)
     try:
         backend.acquire(claimant_of(journal), journal, patience)
     except BaseException as reason:
-        has_lost_place = isinstance(reason, Withdrawn) and not journal.was_cancelled
+        is_withdrawn = isinstance(reason, Withdrawn) and not reason.is_on_purpose
+        has_lost_place = is_withdrawn and not journal.was_cancelled
         undo(service, journal, why=why_given_up(reason))
         if has_lost_place:
             raise BackendUnreachable(
-                f"{either(journal.handle.request.types)}: {backend.url} ended the request while it "
-                "waited, although nobody here had asked for that; ask again"
+                f"{either(journal.handle.request.types)}: {backend.url} ended the waiting request "
+                "by itself; try again"
             ) from reason
         raise
     finally:

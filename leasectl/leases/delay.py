@@ -1,10 +1,13 @@
-"""Delay: have the keeper release later, or go on with a release that failed."""
+"""Announce a handle after the grant, and arm its delayed release."""
 
 from __future__ import annotations
 
+from leasectl.errors import Cancelled, LeaseError, LeaseLost
+from leasectl.leases.release import finish, release
 from leasectl.leases.service import Service
-from leasectl.model import ReleaseTarget
+from leasectl.model import Handle, Process, ReleaseTarget, whole
 from leasectl.state import keeper_process
+from leasectl.state.amendments import remember_release_after
 from leasectl.state.handles import renews_itself
 
 
@@ -42,8 +45,6 @@ def arm(
             return False
         due = service.clock.elapsed() + delay_seconds
         if target.names is None and again:
-            from leasectl.state.amendments import remember_release_after
-
             remember_release_after(service.state, handle, delay_seconds, between)
         service.handles.timers.arm(target, due)
         keeper_process.wake(service.state)
@@ -61,3 +62,55 @@ def leave_to_keeper(service: Service, target: ReleaseTarget) -> bool:
     if handle is None or not renews_itself(handle):
         return False
     return arm(service, target, 0.0, again=False)
+
+
+def announce(
+    service: Service,
+    handle: Handle,
+    *,
+    guard: Process | None = None,
+    runner: Process | None = None,
+) -> None:
+    """Record that whoever asked knows the handle: from now on it outlives this process.
+
+    Args:
+        service: On the state directory of the handle.
+        handle: As returned by `acquire` or `reacquire`.
+        guard: The guard from now on, instead of the one it had.
+        runner: A process that renews for the handle while it lives.
+
+    Raises:
+        LeaseLost: The lease was taken by force in the meantime, or ran out.
+        Cancelled: The handle was released in the meantime.
+    """
+    guard = guard or handle.guard
+    with service.state.transaction():
+        if not service.handles.announce(handle, guard=guard, runner=runner):
+            raise _why_not(service, handle)
+        if guard is not None:
+            keeper_process.wake(service.state)
+
+
+def released_before_use(handle: Handle) -> Cancelled:
+    """The error for a handle that somebody has released before it was of use to who acquired."""
+    return Cancelled(f"handle {handle.id} was released before it could be used")
+
+
+def _why_not(service: Service, handle: Handle) -> LeaseError:
+    record = service.handles.load(handle.id)
+    if record is None or not record.lost or record.acquisition != handle.acquisition:
+        return released_before_use(handle)
+    why = f" ({record.lost_reason})" if record.lost_reason else ""
+    return LeaseLost(f"the lease of {handle.type} was lost{why} before it could be used")
+
+
+def take_back(service: Service, handle: Handle) -> None:
+    """Undo a grant that can't be announced. A handle that was known before can be reacquired later.
+
+    Raises:
+        LeaseError: As `release`.
+    """
+    if handle.acquisition == 1:
+        finish(service, handle)
+    else:
+        release(service, whole(handle))

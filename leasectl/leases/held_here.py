@@ -1,9 +1,10 @@
-"""What the handles of a state directory hold at a backend, where that tells nobody what it has."""
+"""What handles hold at a backend that doesn't tell."""
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 from leasectl.leases.service import Service
-from leasectl.typed.tuples import NamedTuple
 
 
 class HeldHere(NamedTuple):

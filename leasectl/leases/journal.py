@@ -1,26 +1,24 @@
-"""The journal of an acquisition: the handle's record, kept in step with its request.
-
-On a store that shares the records' database each call is part of the transaction that it tells of;
-for a server each is one of its own, right before or right after.
-"""
+"""Record each step of an acquisition."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
 
 from leasectl.backends.kinds import kind_of_handle, release_key_of
+from leasectl.leases.record_events import RecordEvents
 from leasectl.leases.service import Service
 from leasectl.model import Handle, Lease, Process, whole
 from leasectl.state import keeper_process
+from leasectl.state.amendments import count_lost_replies
 from leasectl.state.handle_rows import new_row
-from leasectl.state.handles import is_watched
-from leasectl.state.purging import purge
+from leasectl.state.handles import is_watched, purge
+from leasectl.state.timers import GivingBack
 from leasectl.system.process import is_dead, liveness, this_process
-from leasectl.typed.hints import TYPE_CHECKING, Callable
 
 if TYPE_CHECKING:
-    from leasectl.leases.record_events import RecordEvents
-    from leasectl.state.releasing import GivingBack
+    from leasectl.state.timers import GivingBack
+
 
 # Three for each that is made, so that they get fewer; but not each time. By chance an id ends with
 # one of these letters, every 16th does.
@@ -74,8 +72,6 @@ class RecordJournal:
         self._remote = kind.remote
         self._events: RecordEvents | None = None
         if kind.remote and not kind.has_pools:
-            from leasectl.leases.record_events import RecordEvents
-
             self._events = RecordEvents(service.state, service.clock)
         # All that takes time is done before others have to wait for it.
         watched = is_watched(handle, remote=kind.remote)
@@ -183,8 +179,6 @@ class RecordJournal:
             self._handles.returned(self.handle, name)
 
     def _giving_back(self, handle: Handle) -> GivingBack:
-        from leasectl.state.releasing import GivingBack
-
         return GivingBack(self._service.state, release_key_of(handle))
 
     def granted(self, leases: Sequence[Lease], *, pool_type: str | None = None) -> None:
@@ -195,6 +189,8 @@ class RecordJournal:
             handle = handle._replace(granted_type=pool_type or handle.request.type)
         with self._service.state.transaction():
             self._handles.grant(handle, leases, now=now)
+            if self._remote and self._events is None:
+                self._drop_stale(leases)
             if release_at is not None:
                 release_at = self._handles.timers.arm_first(whole(handle), release_at)
             if self._listed:
@@ -204,6 +200,24 @@ class RecordJournal:
             self.handle = handle._replace(state="held", leases=tuple(leases), release_at=release_at)
             if self.needs_keeper:
                 keeper_process.wake(self._service.state)
+
+    def _drop_stale(self, leases: Sequence[Lease]) -> None:
+        """Drop the records of earlier leases of the same resources.
+
+        A pool grants nothing that is held, so a larger fence says that those ran out unnoticed. The
+        same URL may mean another pool: ``kubernetes://`` is in the namespace of a kubeconfig.
+        """
+        from leasectl.backends.places import place_of
+
+        backend = self.handle.backend
+        place = place_of(backend, self.handle.settings)
+        for lease in leases:
+            for other in self._handles.holders(lease.name, prefer=self._service.is_here):
+                if other.backend != backend or place_of(backend, other.settings) != place:
+                    continue
+                fences = [each.fence for each in other.leases if each.name == lease.name]
+                if max(fences) < lease.fence:
+                    self._service.losses.note_gone(other, [lease.name])
 
     def gave_up(self, why: str = "") -> None:
         if self.unsettled:
@@ -238,8 +252,6 @@ class RecordJournal:
             self.handle = self.handle._replace(guard=None)
 
     def _count_lost_replies(self, number: int) -> None:
-        from leasectl.state.amendments import count_lost_replies
-
         self.handle = self.handle._replace(lost_replies=number)
         with self._service.state.transaction():
             count_lost_replies(self._service.state, self.handle, number)

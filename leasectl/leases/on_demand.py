@@ -1,4 +1,4 @@
-"""Pools that are made when somebody needs them, and go when nobody does: of one resource each.
+"""Pools that are made on demand, with one resource each.
 
 Of these people see the work that is done under them, and no pool. Who needs one says so in its
 state directory before it is made, and no more once it is gone, or left to others: so what is left
@@ -8,6 +8,7 @@ by whoever is killed in between, or can't reach the store any more, its keeper t
 from __future__ import annotations
 
 import contextlib
+from typing import TYPE_CHECKING
 
 from leasectl.engines.values import ValueChange
 from leasectl.errors import (
@@ -21,10 +22,9 @@ from leasectl.errors import (
 )
 from leasectl.leases.service import Service
 from leasectl.state import keeper_process
-from leasectl.state.made_pools import MadePool, MadePools
+from leasectl.state.watched import MadePool, MadePools
 from leasectl.system.lock_wait import lock_limit
 from leasectl.system.process import this_process
-from leasectl.typed.hints import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from leasectl.backends.contract import Backend

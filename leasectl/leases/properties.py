@@ -1,4 +1,4 @@
-"""What the resources are that a handle holds, as it is told to programs.
+"""Tell programs the properties of leased resources.
 
 It is what is so when it is asked: what a resource becomes while it is held doesn't touch its lease,
 and so isn't on record with it.
@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, NamedTuple
 
 from leasectl.backends.kinds import kind_of_handle
 from leasectl.errors import LeaseError
@@ -15,12 +16,10 @@ from leasectl.leases.service import Service
 from leasectl.model import Handle
 from leasectl.text.naming import is_name
 from leasectl.text.wording import followed_by
-from leasectl.typed.hints import TYPE_CHECKING
-from leasectl.typed.tuples import NamedTuple
 
 if TYPE_CHECKING:
-    from leasectl.engines.members import Members
     from leasectl.engines.membership import Properties
+    from leasectl.engines.pool_admin import Members
 
 VARIABLE = "LEASECTL_PROPERTIES"
 PREFIX = "LEASECTL_PROPERTY_"

@@ -1,4 +1,4 @@
-"""Reacquire: release what a handle still holds and get the same again, under the same handle.
+"""Release what a handle holds and acquire the same again.
 
 Where the leases are rows of our own database, both happen in the transaction that puts the request
 in the queue. A server is asked for the release first and for the leases afterwards. Whoever else
@@ -12,7 +12,7 @@ import math
 
 from leasectl.backends.contract import Backend, Patience
 from leasectl.errors import Cancelled, NoLease, NotAllowed, NotFound
-from leasectl.leases.acquire import acquire_here
+from leasectl.leases.acquire import acquire_here, refuse_to_wait_for_callers
 from leasectl.leases.journal import RecordJournal
 from leasectl.leases.release import release
 from leasectl.leases.request import drawn
@@ -49,6 +49,9 @@ def reacquire(
     handle = handle._replace(request=drawn(handle.request))
     if is_dead(handle.guard):
         raise NotFound(f"handle {handle_id}: its guard has ended, so it can't hold anything")
+    refuse_to_wait_for_callers(
+        service.at_backend_of(handle), handle.request, patience, but=handle_id
+    )
     backend = service.backend_of(handle)
     if backend.remote:
         return _reacquire_remote(service, backend, handle, patience, start_delay_seconds)
@@ -85,7 +88,7 @@ def _reacquire_remote(
 
     def check(current: Handle) -> None:
         if current.acquisition != handle.acquisition:
-            raise Cancelled(f"handle {current.id} was acquired again by somebody else")
+            raise Cancelled(f"handle {current.id} was acquired again by another process")
 
     journal = RecordJournal(service, handle, again=check, start_delay_seconds=start_delay_seconds)
     if journal.needs_keeper:
@@ -107,6 +110,7 @@ def _wait_for_another(service: Service, handle: Handle, patience: Patience) -> P
     clock, wait = service.clock, patience.wait_seconds
     begin = clock.elapsed()
     told_at = begin + _TELL_AFTER_SECONDS
+    interrupts = (*patience.interrupts, *service.state.until_removed())
     while True:
         now = clock.elapsed()
         current = service.handles.current(handle.id, handle.acquisition)
@@ -121,7 +125,7 @@ def _wait_for_another(service: Service, handle: Handle, patience: Patience) -> P
             patience.warn(f"waiting for pid {pid} to give up acquiring {handle.id}")
         sleep(
             wake_fds=(),
-            interrupts=patience.interrupts,
+            interrupts=interrupts,
             until=now + _LOOK_AGAIN_SECONDS,
             now=clock.elapsed,
         )

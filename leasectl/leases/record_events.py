@@ -1,4 +1,4 @@
-"""Events of handles on backends without pools, which have nobody else who would write them down.
+"""Events of handles on backends without pools.
 
 Each belongs inside `State.transaction`, beside the change of the record. Where a backend has pools
 its own steps tell of what happens in them, and these say nothing; nor of what was only adopted to
@@ -8,20 +8,21 @@ give it back, since its grant is in the record of whoever got it, if in any.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from leasectl.backends.kinds import kind_of_handle
 from leasectl.model import Handle, Lease, ReleasedBy
 from leasectl.state.amendments import seconds_since
 from leasectl.state.directory import State
 from leasectl.system.clock import Clock
-from leasectl.typed.hints import TYPE_CHECKING, Literal
-from leasectl.typed.tuples import NamedTuple
 
 if TYPE_CHECKING:
     from leasectl.state.event import EventKind
 
 # Why a lease was lost that somebody has asked for there.
 IS_GONE = "its server didn't have it any more"
+# Why a lease couldn't be given back.
+UNACCOUNTED = "the lease proxy doesn't know it; Boskos may keep it leased for half an hour"
 
 
 class RecordEvents(NamedTuple):
@@ -52,6 +53,10 @@ class RecordEvents(NamedTuple):
     def released(self, handle: Handle, names: Sequence[str], *, by: ReleasedBy) -> None:
         """What a held handle had was given back."""
         self._end("released", handle, names, by=by)
+
+    def not_released(self, handle: Handle, names: Sequence[str], *, by: ReleasedBy) -> None:
+        """What a held handle had can't be given back, and may stay leased for a time."""
+        self._end("not released", handle, names, by=by, reason=UNACCOUNTED)
 
     def lost(self, handle: Handle, names: Sequence[str], *, reason: str) -> None:
         """What a held handle had went away without that: its server has it no more."""

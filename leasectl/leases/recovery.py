@@ -1,19 +1,19 @@
-"""What the dead have left: finding it, and giving it back."""
+"""Give back what dead processes held."""
 
 from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterable
+from typing import TYPE_CHECKING
 
 from leasectl.backends.kinds import kind_of_handle
 from leasectl.errors import LeaseError
 from leasectl.leases.release import release
 from leasectl.leases.service import Service
-from leasectl.model import Handle, Process, ReleasedBy, ReleaseTarget
+from leasectl.model import Handle, ReleaseTarget
 from leasectl.state import keeper_process
-from leasectl.state.pipes import tidy
+from leasectl.state.pipes import ids_of_the_dead, tidy
 from leasectl.system.process import is_dead
-from leasectl.typed.hints import TYPE_CHECKING, Callable
 
 if TYPE_CHECKING:
     from leasectl.state.watched import Watched
@@ -50,8 +50,6 @@ def release_abandoned(service: Service) -> None:
     Raises:
         LeaseError: It couldn't be given back.
     """
-    from leasectl.state.leftovers import ids_of_the_dead  # only here: few commands look at all
-
     recover(service)
     suspects = map(service.handles.load, ids_of_the_dead(service.state))
     _release_abandoned(service, (each for each in suspects if each and each.state != "released"))
@@ -72,28 +70,17 @@ def is_abandoned(service: Service, handle: Handle | Watched) -> bool:
     counts only if it still says so afterwards.
     """
     if is_dead(handle.guard):
-        return True
+        # Its `run` may still be ending what the command has left behind.
+        return handle.runner is None or is_dead(handle.runner)
     if not is_dead(handle.waiter):
         return False
     current = service.handles.current(handle.id, handle.acquisition)
     return current is not None and current.waiter == handle.waiter
 
 
-def left(
-    handle: Handle | Watched, has_ended: Callable[[Process | None], bool] = is_dead
-) -> ReleaseTarget:
-    """What is to be released of one that is abandoned.
-
-    Its guard may have ended and its `run` not have come to giving it back: that has died for
-    nobody, and whoever is first does what `run` is about to do.
-
-    Args:
-        handle: Which.
-        has_ended: Tells that of a process.
-    """
-    runner = handle.runner
-    by: ReleasedBy = "guard" if runner is None or has_ended(runner) else "run"
-    return ReleaseTarget(handle.id, handle.acquisition, by=by)
+def left(handle: Handle | Watched) -> ReleaseTarget:
+    """Return what is to be released of an abandoned handle."""
+    return ReleaseTarget(handle.id, handle.acquisition, by="guard")
 
 
 def due(service: Service) -> list[ReleaseTarget]:
@@ -101,7 +88,6 @@ def due(service: Service) -> list[ReleaseTarget]:
 
     Of thousands whose processes seem to live, some may not; the next keeper finds those.
     """
-    from leasectl.state.leftovers import ids_of_the_dead
     from leasectl.state.watched import WatchedHandles  # only here: a keeper is mostly there
 
     some = ids_of_the_dead(service.state, only_watched=True, most_looked_at=_MOST_LOOKED_AT)

@@ -1,4 +1,4 @@
-"""Release: give back what a handle holds, or take it out of the queue.
+"""Release what a handle holds, or leave the queue.
 
 Any number of releases of one acquisition, at once or one after the other, succeed; the names are
 returned to exactly one of them. Where the leases are rows of our own database, giving back and
@@ -14,6 +14,7 @@ from leasectl.backends.kinds import claim_key_of
 from leasectl.leases.scope_test import unlist
 from leasectl.leases.service import Service
 from leasectl.model import Handle, ReleasedBy, ReleaseTarget, whole
+from leasectl.state.handles import forget_plain, is_plain
 
 
 def release(service: Service, target: ReleaseTarget) -> tuple[str, ...]:
@@ -75,7 +76,6 @@ def finish(service: Service, handle: Handle, *, by: ReleasedBy = "command") -> t
         with service.state.transaction():
             service.handles.forget(handle.id, handle.acquisition)
         return names
-    from leasectl.state.purging import forget_plain, is_plain
 
     with backend.atomic():
         if handle.state == "held" and is_plain(service.state, handle):

@@ -1,4 +1,4 @@
-"""Release by force: end leases that another job, or another process, holds and may be using.
+"""End leases that another job or process holds.
 
 Their holder is told at once. What it had is granted anew when its `run` has ended the command and
 said so, and no later than the time that its last renewal gave it; without a `run` and without a ttl
@@ -8,17 +8,18 @@ at once, and then the fence alone tells the newer holder from the older. The que
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import NamedTuple
 
-from leasectl.backends.kinds import claim_key_of, kind_of
-from leasectl.engines.facts import Resource
+from leasectl.backends.kinds import claim_key_of, kind_of, kind_of_handle
+from leasectl.engines.facts import QueueEntry, Resource
 from leasectl.errors import InvalidRequest, NotAllowed, NotFound, NotSupported
-from leasectl.leases.service import Service
-from leasectl.model import Handle, Process
+from leasectl.leases.release import release
+from leasectl.leases.service import ANY_LEASE, Expected, Service
+from leasectl.model import Handle, Process, whole
 from leasectl.state.amendments import explain_loss
 from leasectl.system.named_pipe import is_read
 from leasectl.system.process import liveness
-from leasectl.text.printable import printable
-from leasectl.typed.tuples import NamedTuple
+from leasectl.text.wording import printable
 
 _LONGEST_REASON = 200
 
@@ -28,18 +29,22 @@ class Forced(NamedTuple):
 
     Args:
         name: Of the resource.
+        fence: Of the lease; later holders have larger ones.
         holder_identity: Whose it was.
         has_run: A `run` of this state directory ends its command first; None where another state
             directory knows.
         free_in_seconds: When it is free at the latest; None when only `run` says, 0 for at once.
         ended_before: Who had ended it already, and why, while it is kept still; else None.
+        is_at_risk: It was freed although its holder had time left, or a `run` to end its command.
     """
 
     name: str
+    fence: int
     holder_identity: str
     has_run: bool | None
     free_in_seconds: float | None
     ended_before: str | None = None
+    is_at_risk: bool = False
 
 
 def check_reason(reason: str) -> str:
@@ -53,20 +58,31 @@ def check_reason(reason: str) -> str:
     return reason
 
 
-def release_by_force(service: Service, names: Sequence[str], *, reason: str) -> list[Forced]:
+def release_by_force(
+    service: Service,
+    names: Sequence[str],
+    *,
+    reason: str,
+    expected: Expected = ANY_LEASE,
+    at_once: bool = False,
+) -> list[Forced]:
     """End whatever leases there are on some resources.
 
     Args:
         service: On the backend that they come from.
         names: Of the resources; of those that are free nothing is said.
         reason: Why, as `check_reason` returned it; may be empty.
+        expected: What each lease must still be. A claim key names one acquisition, so a lease that
+            is granted after this check isn't ended.
+        at_once: Free them now, although their holders may still use them.
 
     Returns:
         The leases that were ended by this call, and those that had been and are still kept.
 
     Raises:
         NotFound: No such resource; then none is released.
-        NotAllowed: Who holds one didn't get it from leasectl; likewise.
+        NotAllowed: Who holds one didn't get it from leasectl, or a lease isn't the expected one;
+            likewise.
         NotSupported: The backend has no pools of its own.
     """
     kind = kind_of(service.backend_url)
@@ -77,13 +93,121 @@ def release_by_force(service: Service, names: Sequence[str], *, reason: str) -> 
             else "takes a lease back only from the handle that has it; release that, where it is"
         )
         raise NotSupported(f"--force is not supported by {kind.title}, which {why}")
-    by_whom = f"released by force by {service.caller.owner}"
-    text = f"{by_whom}: {reason}" if reason else by_whom
+    text = _told(service, reason)
     forced: list[Forced] = []
     with service.atomic():
-        for resource in _resources(service, names):
-            forced += _end(service, resource, text)
+        resources = _resources(service, names)
+        for resource in resources:
+            if resource.lease is not None:
+                expected.check(resource.lease)
+        for resource in resources:
+            forced += _end(service, resource, text, at_once=at_once)
     return forced
+
+
+def release_handle_by_force(
+    service: Service, handle: Handle, *, reason: str, at_once: bool = False
+) -> list[Forced]:
+    """End the leases of a handle of this state directory, or withdraw its request.
+
+    A backend without pools keeps nothing for a holder, so there the leases are free at once.
+
+    Args:
+        service: On the state directory of the handle.
+        handle: As just loaded; nothing happens if it has moved on from that acquisition.
+        reason: As for `release_by_force`.
+        at_once: Likewise.
+
+    Returns:
+        As `release_by_force`.
+
+    Raises:
+        LeaseError: As `release`.
+    """
+    if handle.state == "acquiring" or not kind_of_handle(handle).has_pools:
+        names = release(service, whole(handle, by="force"))
+        fences = {lease.name: lease.fence for lease in handle.leases}
+        return [Forced(n, fences.get(n, 0), handle.holder_identity, False, 0.0) for n in names]
+    there, claim_key, text = (
+        service.at_backend_of(handle),
+        claim_key_of(handle),
+        _told(service, reason),
+    )
+    forced: list[Forced] = []
+    with there.atomic():
+        if service.current(whole(handle)) is None:
+            return []
+        for pool in there.pools.pools(expiries=True):
+            for resource in pool.resources:
+                if resource.claim_key == claim_key and (at_once or resource.ended is None):
+                    forced += _end(there, resource, text, at_once=at_once)
+    return forced
+
+
+def withdraw_waiting(
+    service: Service, holder: str, *, reason: str, force: bool
+) -> list[QueueEntry]:
+    """Withdraw the requests of a holder, whichever state directory they are of.
+
+    Args:
+        service: On the backend that they wait for.
+        holder: The whole identity, ``<job>/<build>``, or the handle's id.
+        reason: As for `release_by_force`.
+        force: Also those of another job or build.
+
+    Returns:
+        The requests, as they were.
+
+    Raises:
+        NotAllowed: One is of another job or build; then none is withdrawn.
+        NotSupported: The backend has no pools of its own.
+    """
+    from leasectl.backends.pool.withdrawals import waiting_as, withdraw
+
+    found = waiting_as(service.pools, holder)
+    for each in found:
+        owner = each.holder_identity.rpartition("/")[0].rpartition("/")[0]
+        if not force and not service.caller.is_owner(owner):
+            raise NotAllowed(
+                f'the request of "{printable(each.holder_identity, longest=1000)}" is of another '
+                f"job or build than {service.caller.owner}; to withdraw it all the same, add "
+                "--force"
+            )
+    why = f"withdrawn by {service.caller.owner}"
+    why = f"{why}: {reason}" if reason else why
+    backend = service.backend_at(service.backend_url, service.settings)
+    for each in found:
+        with service.atomic():
+            withdraw(each, why, values=service.values, take_away=backend.withdraw)
+    return found
+
+
+def release_kept(service: Service, *, reason: str) -> list[Forced]:
+    """Free what is still kept of leases of this state directory that were ended by force before.
+
+    Args:
+        service: On the backend that they come from.
+        reason: As for `release_by_force`.
+
+    Returns:
+        As `release_by_force`.
+    """
+    if not kind_of(service.backend_url).has_pools:
+        return []
+    text, forced = _told(service, reason), list[Forced]()
+    with service.atomic():
+        for pool in service.pools.pools(expiries=True):
+            for resource in pool.resources:
+                handle_id = (resource.claim_key or "").partition("/")[0]
+                if resource.ended is not None and service.handles.load(handle_id) is not None:
+                    forced += _end(service, resource, text, at_once=True)
+    return forced
+
+
+def _told(service: Service, reason: str) -> str:
+    """What the holder is told: who has ended its lease, and why."""
+    by_whom = f"released by force by {service.caller.owner}"
+    return f"{by_whom}: {reason}" if reason else by_whom
 
 
 def _resources(service: Service, names: Sequence[str]) -> list[Resource]:
@@ -99,13 +223,13 @@ def _resources(service: Service, names: Sequence[str]) -> list[Resource]:
         if lease is not None and found[name].claim_key is None:
             holder = printable(lease.holder_identity, longest=1000)
             raise NotAllowed(
-                f'{name} is held by "{holder}", who didn\'t get it from leasectl, and has to '
-                "give it up there; see where with: leasectl doctor"
+                f'{name} is held by "{holder}", which is not leasectl; release it there (leasectl '
+                "doctor shows where)"
             )
     return [found[name] for name in dict.fromkeys(names)]
 
 
-def _end(service: Service, resource: Resource, text: str) -> list[Forced]:
+def _end(service: Service, resource: Resource, text: str, *, at_once: bool) -> list[Forced]:
     claim_key, lease = resource.claim_key, resource.lease
     if claim_key is None or lease is None:
         return []
@@ -114,7 +238,9 @@ def _end(service: Service, resource: Resource, text: str) -> list[Forced]:
         handle = None  # it has moved on
     has_run = handle is not None and _is_followed(service, handle)
     guard = _guard_to_wait_for(handle, has_run=has_run, expires=lease.lease_duration_seconds)
-    names = service.pools.end_early(claim_key, [resource.name], guard=guard, reason=text)
+    names = service.pools.end_early(
+        claim_key, [resource.name], guard=guard, reason=text, at_once=at_once
+    )
     if names and handle is not None:
         with service.state.transaction():
             # Who wants it by force once more has to know whether its run still ends the command.
@@ -122,10 +248,15 @@ def _end(service: Service, resource: Resource, text: str) -> list[Forced]:
     left = resource.expires_in_seconds if lease.lease_duration_seconds is not None else None
     known = has_run if handle is not None else None
     if not names and resource.ended is not None:
-        return [Forced(resource.name, lease.holder_identity, known, left, resource.ended)]
-    if left is None and guard is None:
+        told = resource.ended
+        return [Forced(resource.name, lease.fence, lease.holder_identity, known, left, told)]
+    is_at_risk = at_once and (left is not None or guard is not None)
+    if at_once or (left is None and guard is None):
         left = 0.0
-    return [Forced(name, lease.holder_identity, known, left) for name in names]
+    return [
+        Forced(name, lease.fence, lease.holder_identity, known, left, is_at_risk=is_at_risk)
+        for name in names
+    ]
 
 
 def _is_followed(service: Service, handle: Handle) -> bool:

@@ -1,4 +1,4 @@
-"""Release on a server, where giving back and recording it can't be one transaction.
+"""Release on a server, where release and record aren't one transaction.
 
 A release that is under way is on record from before it is sent until its outcome is certain:
 should the name be granted anew meanwhile, the release could still hit the new grant. Of several
@@ -14,13 +14,15 @@ from collections.abc import Sequence
 
 from leasectl.backends.contract import Backend
 from leasectl.backends.kinds import claim_key_of, kind_of_handle, release_key_of
+from leasectl.backends.release_tries import SLOW_ANSWER_SECONDS, Unaccounted
 from leasectl.errors import BackendUnreachable
 from leasectl.leases.record_events import IS_GONE, RecordEvents
 from leasectl.leases.scope_test import unlist
 from leasectl.leases.service import Service
 from leasectl.model import Handle, Process, ReleaseTarget
-from leasectl.state.releasing import GivingBack
+from leasectl.state.timers import GivingBack
 from leasectl.system.process import is_dead, this_process
+from leasectl.system.signals import pause
 
 _LOOK_AGAIN_SECONDS = 0.01
 
@@ -50,7 +52,7 @@ def release_remote(
         return giving_back.carry_out()
     except BackendUnreachable:
         if handle.adopted_claim is not None:
-            from leasectl.leases.adoption import disown
+            from leasectl.leases.targets import disown
 
             disown(service, target)
         raise
@@ -148,9 +150,6 @@ class _Release:
 
     def _send_for_others(self, names: Sequence[str]) -> tuple[str, ...]:
         """Release what others are at, once they have given up, or take too long for that."""
-        from leasectl.backends.release_tries import SLOW_ANSWER_SECONDS  # here, as seldom needed
-        from leasectl.system.signals import pause
-
         seconds, clock = self._service.release_seconds, self._service.clock
         most = SLOW_ANSWER_SECONDS if seconds is None else min(seconds, SLOW_ANSWER_SECONDS)
         until = clock.elapsed() + most
@@ -176,10 +175,17 @@ class _Release:
                 for name in self._backend.release(claim_key, names, by=by):
                     uncertain.remove(name)
                     with self._state.transaction():
+                        # Where another process is at it, or was killed meanwhile, its request was
+                        # carried out.
+                        others = set(self._giving_back.processes(name)) - {this_process()}
+                        is_unaccounted = not others and _has_unaccounted(remarks[told:])
                         self._giving_back.settled(name, this_process())
                         current = self._service.current(self._target)
                         if current is not None and name in current.names:
-                            self._events.released(current, [name], by=by)
+                            tell = self._events.released
+                            if is_unaccounted:
+                                tell = self._events.not_released
+                            tell(current, [name], by=by)
                             self._handles.returned(current, name)
                             self.settled.append(name)
                         by_another = name not in self.settled or self._giving_back.processes(name)
@@ -187,7 +193,7 @@ class _Release:
                         del remarks[told:]  # that it isn't there any more is that one's doing
                     # Whether what was adopted was leased at all, only the server has known.
                     was_leased = self._handle.adopted_claim is None or len(remarks) == told
-                    if name in self.settled and was_leased:
+                    if name in self.settled and was_leased and not is_unaccounted:
                         released.add(name)
                     told = len(remarks)
                 uncertain = []  # what wasn't there is certain as well
@@ -250,6 +256,13 @@ def _may_have_more(handle: Handle) -> bool:
     """
     killed = handle.state == "acquiring" and handle.waiter is not None
     return bool(handle.lost_replies or killed) and handle.waiter != this_process()
+
+
+def _has_unaccounted(remarks: Sequence[str]) -> bool:
+    if not remarks:
+        return False
+
+    return any(isinstance(each, Unaccounted) for each in remarks)
 
 
 def is_acquired_by_another(handle: Handle) -> bool:

@@ -1,4 +1,4 @@
-"""Renew: give what a handle holds its full time again.
+"""Renew leases.
 
 `renew` asks the backend and records what came of it. Who has a thread ask, as `run` and the keeper
 do of servers, records by `note_renewal`.
@@ -11,9 +11,9 @@ from collections.abc import Collection
 
 from leasectl.backends.contract import Backend
 from leasectl.backends.kinds import claim_key_of, kind_of_handle
-from leasectl.errors import InvalidRequest, LeaseError, LeaseLost, NotAllowed
+from leasectl.errors import InvalidRequest, LeaseError, NotAllowed
 from leasectl.leases.request import check_ttl
-from leasectl.leases.service import Service
+from leasectl.leases.service import Service, has_lost
 from leasectl.model import Handle, ReleaseTarget
 from leasectl.state import keeper_process
 from leasectl.state.amendments import change_ttl, explain_loss, record_renewal
@@ -94,7 +94,7 @@ def _check_ttl(handle: Handle, ttl_seconds: float) -> None:
     check_ttl(ttl_seconds)
     if handle.request.ttl_seconds is None:
         raise InvalidRequest(
-            f"handle {handle.id} has no ttl: what it holds doesn't expire, so leave out --ttl"
+            f"handle {handle.id} has no ttl, so its lease doesn't expire; leave out --ttl"
         )
     if handle.runner is not None and not is_dead(handle.runner):
         raise InvalidRequest(
@@ -138,11 +138,7 @@ def _record(service: Service, target: ReleaseTarget, held: Collection[str]) -> N
 def _require_held(service: Service, target: ReleaseTarget) -> Handle:
     handle = service.handles.require(target.handle_id)
     if handle.lost:
-        why = f" ({handle.lost_reason})" if handle.lost_reason else ""
-        raise LeaseLost(
-            f"handle {handle.id} has lost its lease{why}; get a new one with: "
-            f"leasectl reacquire --handle {service.state.names_path(handle.id)}"
-        )
+        raise has_lost(handle, service.state)
     if handle.state != "held" or handle.acquisition != target.acquisition:
         raise NotAllowed(f"handle {handle.id} holds nothing to renew (it is {handle.state})")
     return handle

@@ -1,9 +1,12 @@
-"""Renewals of leases that live on servers, asked for by threads.
+"""Renew leases on servers, in threads.
 
 A server that hangs holds up nobody but itself, and no command and no keeper may wait for it.
 """
 
 from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, NamedTuple
 
 from leasectl.backends.kinds import claim_key_of
 from leasectl.backends.opening import open_renewals
@@ -11,8 +14,6 @@ from leasectl.model import Handle, ReleaseTarget, whole
 from leasectl.state.directory import State
 from leasectl.system.clock import Clock
 from leasectl.system.request_threads import Outcome, RequestThreads
-from leasectl.typed.hints import TYPE_CHECKING, Callable
-from leasectl.typed.tuples import NamedTuple
 
 if TYPE_CHECKING:
     from leasectl.engines.notes import Note
@@ -64,11 +65,19 @@ class RenewalThreads:
         """A descriptor that can be read when there are outcomes; None before the first."""
         return self._threads.fd
 
+    def open(self, handle: Handle) -> None:
+        """Start the thread that renews a handle with a ttl.
+
+        Raises:
+            LeaseError: No thread or no descriptor is left.
+        """
+        self._threads.open(_server_of(handle))
+
     def send(self, handle: Handle) -> None:
         """Send one for a handle with a ttl, unless one is under way."""
-        assert handle.request.ttl_seconds is not None
-        where = _Server(handle.backend, handle.settings, handle.request.ttl_seconds)
-        self._threads.send(where, _Renewal(whole(handle), claim_key_of(handle), handle.names))
+        self._threads.send(
+            _server_of(handle), _Renewal(whole(handle), claim_key_of(handle), handle.names)
+        )
 
     def outcomes(self) -> list[tuple[ReleaseTarget, Outcome[_Renewal, Renewed]]]:
         """Take what has come so far."""
@@ -94,3 +103,8 @@ class RenewalThreads:
             return Renewed(names, tuple(noted))
 
         return renew_and_note
+
+
+def _server_of(handle: Handle) -> _Server:
+    assert handle.request.ttl_seconds is not None
+    return _Server(handle.backend, handle.settings, handle.request.ttl_seconds)

@@ -1,4 +1,4 @@
-"""From a request to the record of a new handle, and what every acquisition begins and ends with."""
+"""Turn a request into the record of a new handle."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ import os
 from leasectl.backends import opening
 from leasectl.backends.kinds import claim_key_of, kind_of, no_pools, one_type_only, only_ttl
 from leasectl.errors import InvalidRequest, StateUnwritable
-from leasectl.leases.caller import Caller
 from leasectl.leases.journal import RecordJournal
 from leasectl.leases.release import release
-from leasectl.leases.service import Service
+from leasectl.leases.service import Caller, Service
 from leasectl.model import Claimant, Handle, Request, whole
 from leasectl.system.process import this_process
 from leasectl.text.durations import format_duration
+from leasectl.text.naming import BUILD_LABEL, superseding_key
 
 SHORTEST_TTL_SECONDS = 2.0  # etcd makes a shorter one longer
 LARGEST_COUNT = 1_000_000  # far more than any pool has, and what a record can hold
@@ -48,6 +48,8 @@ def new_handle(service: Service, request: Request, handle_id: str) -> Handle:
     caller = service.caller
     explicit_ttl = request.ttl_seconds is not None
     request = drawn(_effective(request, service.backend_url, caller))
+    if caller.build_url and all(key != BUILD_LABEL for key, _ in request.labels):
+        request = request._replace(labels=(*request.labels, (BUILD_LABEL, caller.build_url)))
     if request.scope == "test" and not os.path.isdir(caller.require_shared_dir()):
         raise StateUnwritable(f"SHARED_DIR {caller.shared_dir} is not a directory")
     return Handle(
@@ -131,6 +133,8 @@ def _effective(request: Request, backend_url: str, caller: Caller) -> Request:
         _check_name(request)
     if request.other_types:
         _check_types(backend_url, request)
+    if superseding_key(request.labels) and not kind_of(backend_url).has_pools:
+        raise no_pools(backend_url)
     if request.on_reclaim != "keep":
         _check_on_reclaim(backend_url)
     ttl = request.ttl_seconds
@@ -186,9 +190,7 @@ def _check_types(backend_url: str, request: Request) -> None:
     if len(set(request.types)) < len(request.types):
         raise InvalidRequest(f"{several}: give each type once")
     if request.count != 1:
-        raise InvalidRequest(
-            f"{several} means one lease, of whichever is free first; leave out --count"
-        )
+        raise InvalidRequest(f"{several} means one lease of either pool; leave out --count")
     if request.name is not None:
         raise InvalidRequest(
             f"--name {request.name} is in one pool; give its type alone, not {several}"

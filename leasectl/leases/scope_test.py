@@ -1,4 +1,4 @@
-"""Scope ``test``: the names that a handle holds, listed in ``$SHARED_DIR/leases`` for later steps.
+"""Scope ``test``: ``$SHARED_DIR/leases`` lists leases for later steps.
 
 The list only says what there is to release. What is held anew under the very list stays in it,
 and what can't be taken out of it is known to be out of date by whoever next releases it.

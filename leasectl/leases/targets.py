@@ -1,24 +1,35 @@
-"""What a release is about: from a path, names, or a scope to handles and acquisitions."""
+"""Find the handles and names that a release means."""
 
 from __future__ import annotations
 
 import contextlib
 import os
 import stat
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from contextlib import AbstractContextManager
+from typing import TYPE_CHECKING, NamedTuple
 
-from leasectl.backends.kinds import kind_of
-from leasectl.errors import CorruptState, LeaseError, NotAllowed, NotFound
-from leasectl.leases.caller import not_ours
-from leasectl.leases.service import Service
-from leasectl.model import Handle, Process, ReleaseTarget, whole
+from leasectl.backends.kinds import claim_key_of, kind_of, kind_of_handle
+from leasectl.errors import (
+    BackendUnreachable,
+    CorruptState,
+    LeaseError,
+    NotAllowed,
+    NotFound,
+    NotSupported,
+)
+from leasectl.leases.journal import remote_lease
+from leasectl.leases.service import ANY_LEASE, Expected, Service, not_ours
+from leasectl.model import Handle, Lease, Process, ReleaseTarget, Request, whole
 from leasectl.state import shared_leases
+from leasectl.state.handles import new_id
 from leasectl.system.process import is_dead
 from leasectl.text.naming import is_name, is_reserved
-from leasectl.text.printable import printable
-from leasectl.text.wording import listed
-from leasectl.typed.tuples import NamedTuple
+from leasectl.text.wording import listed, printable
+
+if TYPE_CHECKING:
+    from leasectl.engines.facts import Resource
+
 
 _TOO_LONG = 1 << 20  # a names file, in bytes
 
@@ -51,6 +62,8 @@ class Targets:
     def __init__(self, service: Service) -> None:
         self._service = service
         self._handles = service.handles
+        # On the service's backend, once asked: claim keys and fences by name.
+        self._claims: dict[str, tuple[str | None, int]] | None = None
 
     def of_path(self, path: str) -> list[ReleaseTarget]:
         """What ``--handle PATH`` means: a handle of ours, or a names file copied elsewhere.
@@ -107,7 +120,6 @@ class Targets:
     def _after_a_loss(self, path: str, names: Sequence[str]) -> str:
         """What may have happened to the record of some names, and what to do about that."""
         service = self._service
-        from leasectl.leases.adoption import is_resource
 
         is_ours = not kind_of(service.backend_url).remote
         if is_ours and not any(is_resource(service, name) for name in names):
@@ -121,19 +133,26 @@ class Targets:
             f"status, and give it back with: leasectl release --names {','.join(names)}"
         )
 
-    def of_names(self, names: Sequence[str], *, only_here: bool = False) -> list[ReleaseTarget]:
+    def of_names(
+        self,
+        names: Sequence[str],
+        *,
+        only_here: bool = False,
+        expected: Expected = ANY_LEASE,
+    ) -> list[ReleaseTarget]:
         """What bare names mean: the handles that hold them now; nothing for those that are free.
 
         Args:
             names: Which.
             only_here: On the service's backend; else also on another, if that is where they are.
+            expected: What each lease must still be.
 
         Raises:
             NotFound: No such resource.
-            NotAllowed: Another job or build holds one.
+            NotAllowed: Another job or build holds one, or a lease isn't the expected one.
         """
         with self._alone():
-            return self._of_names(names, only_here=only_here)
+            return self._of_names(names, only_here=only_here, expected=expected)
 
     def _alone(self) -> AbstractContextManager[object]:
         """Two that mean the same name at once are to mean one handle, or each would release it."""
@@ -141,13 +160,17 @@ class Targets:
         asks = kind.has_pools and kind.remote
         return contextlib.nullcontext() if asks else self._service.state.transaction()
 
-    def _of_names(self, names: Sequence[str], *, only_here: bool) -> list[ReleaseTarget]:
+    def _of_names(
+        self, names: Sequence[str], *, only_here: bool, expected: Expected
+    ) -> list[ReleaseTarget]:
         held: list[tuple[Handle, str]] = []
         unheld = []
         for name in dict.fromkeys(names):
-            handle = self._handles.holding(name, prefer=self._service.is_here)
+            handle = self._holder(name)
             if only_here and handle is not None and not self._service.is_here(handle):
                 handle = None
+            if handle is not None:
+                expected.check(next(each for each in handle.leases if each.name == name))
             if handle is None:
                 self._require_resource(name)
                 unheld.append(name)
@@ -156,7 +179,7 @@ class Targets:
             else:
                 _refuse_work(handle)
                 held.append((handle, name))
-        return _by_handle(held) + [whole(each) for each in self._adopt_some(unheld, None)]
+        return _by_handle(held) + [whole(each) for each in self._adopt_some(unheld, None, expected)]
 
     def of_scope_test(self) -> Listed:
         """What ``$SHARED_DIR/leases`` lists.
@@ -175,7 +198,7 @@ class Targets:
         unheld: list[str] = []
         unknown: list[str] = []
         for name in dict.fromkeys(names):
-            handle = self._handles.holding(name, prefer=self._service.is_here)
+            handle = self._holder(name)
             if handle is None:
                 (unheld if self._may_be_released(name) else unknown).append(name)
             elif handle.shared_dir == shared_dir:
@@ -189,33 +212,70 @@ class Targets:
         targets = _by_handle(held) + [whole(each) for each in adopted]
         return Listed(targets, stale, foreign + theirs, unknown)
 
-    def of_everything(self) -> list[ReleaseTarget]:
-        """All that this state directory's handles hold or wait for.
+    def _holder(self, name: str) -> Handle | None:
+        """The handle that holds a name: of several, the one whose record its server confirms."""
+        for handle in self._handles.holders(name, prefer=self._service.is_here):
+            if self._is_good(handle, name):
+                return handle
+        return None
 
-        Those that wait come first, or they would be granted what the others give back. Work that is
-        under way isn't among it, nor what is others': what `leasectl serve` has granted to its
-        clients, and what is adopted to be given back by somebody else.
+    def _is_good(self, handle: Handle, name: str) -> bool:
+        """Tell whether a recorded lease is still that of its pool: with the same fence.
+
+        The ttl of a lease on a server may have run out unnoticed, and the name be granted again
+        since. Where the server isn't reached the record counts, and the release reports that.
         """
-        handles = sorted(self._handles.active(), key=lambda each: each.state != "acquiring")
-        return [whole(each) for each in handles if not (_does_work(each) or _is_others(each))]
+        kind = kind_of_handle(handle)
+        if not (kind.remote and kind.has_pools and self._service.is_here(handle)):
+            return True  # claim and record change together, or it is another server's affair
+        if self._claims is None:
+            try:
+                pools = self._service.pools.pools()
+            except BackendUnreachable:
+                return True
+            self._claims = {
+                each.name: (each.claim_key, each.lease.fence)
+                for pool in pools
+                for each in pool.resources
+                if each.lease is not None
+            }
+        fences = [lease.fence for lease in handle.leases if lease.name == name]
+        return self._claims.get(name) == (claim_key_of(handle), *fences)
+
+    def of_everything(self) -> tuple[list[ReleaseTarget], list[Handle]]:
+        """All that the handles of the caller's job and build hold or wait for, and other handles.
+
+        Waiters come first, or they would be granted what the others give back. The second list has
+        the handles that only ``--force`` releases: those of other jobs, work that is under way, and
+        grants to clients of `leasectl serve`. It leaves out names that another process is about to
+        give back.
+        """
+        own: list[ReleaseTarget] = []
+        others: list[Handle] = []
+        for each in sorted(self._handles.active(), key=lambda each: each.state != "acquiring"):
+            if each.adopted_claim is not None:
+                continue
+            if each.served or _does_work(each) or not self._service.caller.is_owner(each.owner):
+                others.append(each)
+            else:
+                own.append(whole(each))
+        return own, others
 
     def _may_be_released(self, name: str) -> bool:
         """Tell whether a backend may take back a name that no handle here holds."""
         kind = kind_of(self._service.backend_url)
-        from leasectl.leases.adoption import is_resource
 
         return not kind.claims_by_identity and is_resource(self._service, name)
 
-    def _adopt_some(self, names: Sequence[str], foreign: list[str] | None) -> Sequence[Handle]:
+    def _adopt_some(
+        self, names: Sequence[str], foreign: list[str] | None, expected: Expected = ANY_LEASE
+    ) -> Sequence[Handle]:
         if not names:
             return ()
-        from leasectl.leases.adoption import adopt
 
-        return adopt(self._service, names, foreign=foreign)
+        return adopt(self._service, names, foreign=foreign, expected=expected)
 
     def _require_resource(self, name: str) -> None:
-        from leasectl.leases.adoption import is_resource
-
         if not is_resource(self._service, name):
             raise NotFound(
                 f'no resource "{printable(name)}"; list them with: leasectl status --wide'
@@ -234,10 +294,6 @@ def _does_work(handle: Handle) -> bool:
 
 def _has_ended(guard: Process | None) -> bool:
     return guard is None or is_dead(guard)
-
-
-def _is_others(handle: Handle) -> bool:
-    return handle.served or handle.adopted_claim is not None
 
 
 def _refuse_work(handle: Handle) -> None:
@@ -282,7 +338,7 @@ def read_names(path: str) -> list[str]:
     try:
         fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     except PermissionError:
-        raise NotAllowed(f"handle {shown} belongs to somebody else and can't be read") from None
+        raise NotAllowed(f"handle {shown} belongs to another user and can't be read") from None
     except (OSError, ValueError):
         raise NotFound(
             f"no handle {shown}; list the held ones with: leasectl status --wide"
@@ -290,7 +346,7 @@ def read_names(path: str) -> list[str]:
     try:
         found = os.fstat(fd)
         if not stat.S_ISREG(found.st_mode):
-            raise NotFound(f"{shown} is no handle: it is not a regular file")
+            raise NotFound(f"{shown} is not a handle: not a regular file")
         if found.st_uid != os.geteuid():
             raise NotAllowed(f"handle {shown} belongs to user {found.st_uid}")
         text = os.read(fd, _TOO_LONG)
@@ -299,5 +355,128 @@ def read_names(path: str) -> list[str]:
     names = text.decode("utf-8", "replace").split("\n")
     names = names[:-1] if names[-1] == "" else names
     if len(text) == _TOO_LONG or not all(map(is_name, names)):
-        raise CorruptState(f"{shown} is no handle: it holds something else than lease names")
+        raise CorruptState(
+            f"{shown} is not a handle: it contains something other than resource names"
+        )
     return names
+
+
+# The type of the handles that they are put under.
+ADOPTED = "adopted"
+
+
+def adopt(
+    service: Service,
+    names: Sequence[str],
+    *,
+    foreign: list[str] | None,
+    expected: Expected = ANY_LEASE,
+) -> Sequence[Handle]:
+    """Put names under new handles, as far as the backend would release them.
+
+    A server that releases by name alone doesn't care who asks. Of a pool that others share,
+    a name is adopted from whoever holds it if that is the caller's own job and build.
+
+    Args:
+        service: On the backend where the names are held.
+        names: Which.
+        foreign: Takes those that another job or build holds; None where that is an error.
+        expected: What each lease must still be.
+
+    Raises:
+        NotAllowed: It is, or a lease isn't the expected one; nothing is adopted.
+        NotSupported: Something is expected of a lease whose holder the backend doesn't tell.
+    """
+    kind = kind_of(service.backend_url)
+    if not kind.remote:
+        return ()  # nobody but our handles can hold anything
+    if kind.claims_by_identity:
+        raise unknown_here(service, names)
+    if not kind.has_pools:
+        if expected != ANY_LEASE:
+            raise NotSupported(
+                f"{kind.title} doesn't tell who holds {printable(listed(names))}; leave out "
+                "--holder and --fence"
+            )
+        now = service.clock.wall()
+        adopter = _adopter(service, "", len(names))
+        leases = [remote_lease(adopter, name, now) for name in names]
+        return (_record(service, adopter, leases),)
+    found: dict[str, list[Lease]] = {}
+    for each in _resources(service, names):
+        if each.lease is None or each.claim_key is None:
+            continue
+        expected.check(each.lease)
+        identity = each.lease.holder_identity
+        if identity.rsplit("/", 2)[0] == service.caller.owner:
+            found.setdefault(each.claim_key, []).append(each.lease)
+        elif foreign is None:
+            raise not_ours(each.name, identity, service.caller)
+        else:
+            foreign.append(each.name)
+    return [
+        _record(service, _adopter(service, claim_key, len(leases)), leases)
+        for claim_key, leases in found.items()
+    ]
+
+
+def disown(service: Service, target: ReleaseTarget) -> None:
+    """Forget what isn't given back after all: nobody here has leased it.
+
+    Args:
+        service: On the state directory where it was adopted.
+        target: What was to be released, of an adopted handle. What the keeper is to release stays.
+    """
+    with service.state.transaction():
+        handle = service.current(target)
+        if handle is not None and handle.release_at is None:
+            service.handles.forget(handle.id, handle.acquisition)
+
+
+def unknown_here(service: Service, names: Sequence[str]) -> LeaseError:
+    """The error for names that no handle here holds and the backend takes back from none."""
+    if kind_of(service.backend_url).claims_by_identity:
+        return NotAllowed(
+            f"no handle in {service.state.directory} holds {printable(listed(names))}, and "
+            f"{service.backend_url} takes it back only from the handle that has it; release it "
+            "where that is: LEASECTL_STATE_DIR names the state directory"
+        )
+    return NotFound(
+        f"no resource {printable(', '.join(names))}, which stays listed in SHARED_DIR; if it is "
+        "another backend's, name that with --backend"
+    )
+
+
+def is_resource(service: Service, name: str) -> bool:
+    """Tell whether a backend may have a resource of that name; one without pools might."""
+    return not kind_of(service.backend_url).has_pools or bool(_resources(service, [name]))
+
+
+def _resources(service: Service, names: Collection[str]) -> list[Resource]:
+    pools = service.pools.pools()
+    return [each for pool in pools for each in pool.resources if each.name in names]
+
+
+def _adopter(service: Service, claim_key: str, count: int) -> Handle:
+    """A handle for claims of somebody else's; of nobody knows whose, if that is empty."""
+    handle_id = new_id(ADOPTED)
+    return Handle(
+        id=handle_id,
+        backend=service.backend_url,
+        request=Request(ADOPTED, count),
+        owner=service.caller.owner,
+        holder_identity=service.caller.identity_of(handle_id),
+        state="held",
+        acquisition=1,
+        shared_dir=service.caller.shared_dir,
+        settings=service.settings,
+        adopted_claim=claim_key,
+    )
+
+
+def _record(service: Service, handle: Handle, leases: Sequence[Lease]) -> Handle:
+    with service.state.transaction():
+        service.handles.create(handle, remote=True)
+        for lease in leases:
+            service.handles.arrived(handle, lease)
+    return service.handles.require(handle.id)

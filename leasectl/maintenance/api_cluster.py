@@ -1,11 +1,15 @@
-"""A cluster by its API: what maintenance asks, in a few seconds each, and what the answers mean."""
+"""The Kubernetes API for the controller: nodes, Leases, pods, evictions."""
 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
+from typing import Literal, NamedTuple, Protocol
 
+from leasectl.engines.kubernetes.api.address import is_namespace, parse_kubernetes_url
+from leasectl.engines.kubernetes.api.choice import choose
 from leasectl.engines.kubernetes.api.collection import EVICTION, Collection, leases
+from leasectl.engines.kubernetes.api.opening import open_api
 from leasectl.engines.kubernetes.api.refusals import (
     Absent,
     Busy,
@@ -16,17 +20,71 @@ from leasectl.engines.kubernetes.api.refusals import (
 )
 from leasectl.engines.kubernetes.api.requests import Api
 from leasectl.errors import AccessRefused, BackendUnreachable, CorruptState, InvalidRequest
-from leasectl.maintenance.cluster import Evicted
 from leasectl.maintenance.facts import Lease, NodeWrite
-from leasectl.maintenance.objects import (
-    Json,
-    Pod,
-    lease_body,
-    node_patch,
-    parse_pod,
-    request_patch,
-)
+from leasectl.maintenance.objects import Json, Pod, lease_body, node_patch, parse_pod, request_patch
 from leasectl.system.clock import Clock
+from leasectl.text.wording import printable
+
+
+class Evicted(NamedTuple):
+    """What became of an eviction.
+
+    Args:
+        outcome: It is ``going``; is ``gone``, as it had gone before; is ``held``, for now; or the
+            server ``failed`` at it.
+        reason: Why it is still there.
+        again_seconds: Not to be tried again before.
+    """
+
+    outcome: Literal["going", "gone", "held", "failed"]
+    reason: str = ""
+    again_seconds: float = 0.0
+
+
+class Cluster(Protocol):
+    """A cluster with nodes, as maintenance sees it. Used by one thread."""
+
+    def node(self, name: str) -> Json | None:
+        """A Node as it is now; None if there is none."""
+        ...
+
+    def write_node(self, read: Json, write: NodeWrite) -> bool:
+        """Change a Node, in one write, if it is still as it was read; returns whether it was."""
+        ...
+
+    def lease(self, name: str) -> Json | None:
+        """A Lease as it is now, of those that we look after; None if there is none."""
+        ...
+
+    def write_lease(
+        self, name: str, read: Json | None, lease: Lease, *, node: str = ""
+    ) -> Json | None:
+        """Write a Lease, if it is still as it was read, or still isn't there.
+
+        Args:
+            name: Of the Lease.
+            read: As it was read; None if there was none.
+            lease: What it is to say.
+            node: The Node that it goes with; empty for none.
+
+        Returns:
+            It as it was written; None if it wasn't.
+        """
+        ...
+
+    def pods(self, node: str) -> list[Pod]:
+        """The pods on a node, as they are now."""
+        ...
+
+    def evict(self, pod: Pod, *, grace_seconds: int | None) -> Evicted:
+        """Have one pod evicted, if no disruption budget is against it.
+
+        Args:
+            pod: As it was just listed: of another uid, it is another.
+            grace_seconds: How long it may take to end; None for as long as it says itself.
+        """
+        ...
+
 
 NODES = Collection("v1", "nodes")
 _PODS = Collection("v1", "pods")
@@ -181,3 +239,38 @@ def _held(busy: Busy) -> Evicted:
 def _covered_twice(error: LostAnswer) -> bool:
     """Whether an eviction has failed as it always will, as long as two budgets cover the pod."""
     return error.status == 500 and "PodDisruptionBudget" in error.words
+
+
+_OPENING_SECONDS = 10.0
+
+
+def open_cluster(
+    url: str,
+    environment: Mapping[str, str],
+    *,
+    namespace: str,
+    identity: str,
+    warn: Callable[[str], None] = lambda _: None,
+) -> ApiCluster:
+    """Open a cluster; nothing is asked of it yet.
+
+    Args:
+        url: ``kubernetes://``, perhaps with a context.
+        environment: The variables of this process, which may name a kubeconfig.
+        namespace: Where the leases of nodes are.
+        identity: Who we are in them.
+        warn: Called with a line for people, about what should be known of although it goes on.
+
+    Raises:
+        InvalidRequest: Nothing names a cluster, or what does can't be used.
+        CorruptState: A kubeconfig isn't one.
+    """
+    address = parse_kubernetes_url(url)
+    if not is_namespace(namespace):
+        raise InvalidRequest(f'"{printable(namespace)}" is no name of a namespace')
+    choice = choose(address, environment)
+    if choice.warning:
+        warn(choice.warning)
+    clock = Clock()
+    api = open_api(choice, clock=clock, deadline_seconds=_OPENING_SECONDS)
+    return ApiCluster(api, namespace=namespace, identity=identity, clock=clock)

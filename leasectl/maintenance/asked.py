@@ -1,6 +1,8 @@
-"""What people ask of nodes: maintenance, no more of it, and how it stands."""
+"""Request, cancel and show maintenance."""
 
 from __future__ import annotations
+
+from typing import Literal, NamedTuple
 
 from leasectl.errors import InvalidRequest, NotFound
 from leasectl.maintenance.api_cluster import ApiCluster
@@ -8,9 +10,7 @@ from leasectl.maintenance.controller import Settings
 from leasectl.maintenance.facts import parse_wanted
 from leasectl.maintenance.leadership import LEASE_NAME
 from leasectl.maintenance.objects import Json, name_of, parse_lease, parse_node, request_of
-from leasectl.text.printable import printable
-from leasectl.typed.hints import Literal
-from leasectl.typed.tuples import NamedTuple
+from leasectl.text.wording import printable
 
 
 class Standing(NamedTuple):

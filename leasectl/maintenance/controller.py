@@ -1,4 +1,4 @@
-"""The controller: looks at nodes when something has changed or is due, and does what follows.
+"""Carry out what `lifecycle` says, one request at a time, while it leads.
 
 It does one thing at a time, each of a few seconds at most: keeps its lead, ends what is over, looks
 at the node that is due first, or does one request of a drain. So an end waits for one other thing
@@ -10,22 +10,20 @@ how far drains have come. It may be killed at any time.
 
 from __future__ import annotations
 
-from collections.abc import Generator
+from collections.abc import Callable, Generator
+from typing import NamedTuple, Protocol
 
 from leasectl.errors import BackendUnreachable
-from leasectl.maintenance.cluster import Cluster
+from leasectl.maintenance.api_cluster import Cluster
 from leasectl.maintenance.drain import DrainOptions, NodeDrain
-from leasectl.maintenance.facts import LeaseWrite, NodeWrite, Seen, Step, Us, Wanted
+from leasectl.maintenance.facts import LeaseWrite, NodeWrite, Observed, Seen, Step, Us, Wanted
 from leasectl.maintenance.leadership import LEASE_NAME, Leadership
 from leasectl.maintenance.lifecycle import next_step
 from leasectl.maintenance.objects import Json, parse_lease, parse_node, wanted_of
-from leasectl.maintenance.observed import Observed
 from leasectl.system.backoff import Backoff
 from leasectl.system.clock import Clock, earliest
 from leasectl.system.poll import Sleep
-from leasectl.text.printable import printable
-from leasectl.typed.hints import Callable, Protocol
-from leasectl.typed.tuples import NamedTuple
+from leasectl.text.wording import printable
 
 # So long a request may take: a leader begins none that it couldn't see done.
 REQUEST_SECONDS = 5.0

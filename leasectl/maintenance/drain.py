@@ -1,4 +1,4 @@
-"""A node's drain, one request at a time: it is looked which pods are left, then each is evicted.
+"""Evict the pods of a node.
 
 That is done again and again until none is left, or the maintenance is over. What is evicted goes by
 the disruption budgets; what they hold back is tried again, and keeps nobody else from going.
@@ -7,15 +7,14 @@ the disruption budgets; what they hold back is tried again, and keeps nobody els
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
 
 from leasectl.errors import AccessRefused, BackendUnreachable
-from leasectl.maintenance.cluster import Cluster
+from leasectl.maintenance.api_cluster import Cluster
 from leasectl.maintenance.facts import Drain
 from leasectl.maintenance.objects import Pod
 from leasectl.text.durations import format_duration
-from leasectl.typed.hints import Callable
-from leasectl.typed.tuples import NamedTuple
 
 # How often to look which pods have gone.
 LOOK_SECONDS = 2.0

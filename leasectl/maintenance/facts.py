@@ -1,21 +1,17 @@
-"""What is seen of a node and its lease, and what is to be written: facts without a will.
-
-Times are seconds since the epoch, on the wall clock of whoever looks: a maintenance ends when its
-lease says so, whoever of us it is that looks, and after a restart too.
-"""
+"""A node, its Lease, and what was observed of them."""
 
 from __future__ import annotations
 
 import math
+from typing import Literal, NamedTuple, Union
 
 from leasectl.errors import InvalidRequest
 from leasectl.text.durations import parse_duration
-from leasectl.text.printable import printable
-from leasectl.typed.hints import Literal, Union
-from leasectl.typed.tuples import NamedTuple
+from leasectl.text.wording import printable
 
 # What the API has as leaseDurationSeconds is a number of 32 bits; ten years are less.
 PADDING_SECONDS = 30
+LONGEST_DURATION_SECONDS = 2**31 - 1
 
 Status = Literal[
     "waiting",
@@ -220,3 +216,25 @@ def draining(reason: str) -> str:
         reason: Why not.
     """
     return f"draining: {printable(reason, longest=_LONGEST_REASON)}"
+
+
+class Observed:
+    """What has been seen of leases, by name."""
+
+    def __init__(self) -> None:
+        self._since: dict[str, tuple[Lease, float]] = {}
+
+    def unchanged_seconds(self, name: str, lease: Lease, now: float) -> float:
+        """For how long a lease has been like this, as it is seen once more.
+
+        Args:
+            name: Of the lease.
+            lease: As it is, whatever that says of this time.
+            now: On the elapsed clock.
+        """
+        lease = lease._replace(unchanged_seconds=0.0)
+        before, since = self._since.get(name, (None, now))
+        if before != lease:
+            since = now
+        self._since[name] = (lease, since)
+        return now - since

@@ -1,4 +1,4 @@
-"""Which of several replicas does it: whoever has a lease of ours, as client-go's leaders have.
+"""Elect one of several replicas, as client-go does.
 
 A leader's time counts from when it sent its last renewal that was answered; what it does has to be
 done before that time is over. Another takes the lease once it has seen it unchanged for as long as
@@ -7,10 +7,9 @@ it lasts. Whoever ends properly gives it back.
 
 from __future__ import annotations
 
-from leasectl.maintenance.cluster import Cluster
-from leasectl.maintenance.facts import Lease
+from leasectl.maintenance.api_cluster import Cluster
+from leasectl.maintenance.facts import Lease, Observed
 from leasectl.maintenance.objects import Json, parse_lease
-from leasectl.maintenance.observed import Observed
 from leasectl.system.clock import Clock
 
 LEASE_NAME = "leasectl-maintenance.reconcile"

@@ -1,4 +1,4 @@
-"""The life of a maintenance: one pure function of what is seen of a node and of its lease.
+"""What to do next, and when to look again: a pure function of the facts.
 
 Whoever calls it looks, does what it says, and looks again when it says or something has changed.
 It remembers nothing, waits for nothing and tries nothing twice: what has failed is wanted again by
@@ -16,6 +16,7 @@ from __future__ import annotations
 import math
 
 from leasectl.maintenance.facts import (
+    LONGEST_DURATION_SECONDS,
     Cordon,
     Lease,
     LeaseWrite,
@@ -210,6 +211,8 @@ class _Look:
         if not lease.duration_seconds or lease.owner_uid != self._node.uid:
             return self._taking(padding)
         duration = math.ceil(self._now - lease.acquired_at) + padding
+        if duration > LONGEST_DURATION_SECONDS:
+            return self._taking(padding)
         return LeaseWrite(lease._replace(duration_seconds=duration, renewed_at=self._now), False)
 
     # --- what is written

@@ -1,4 +1,4 @@
-"""Nodes, Leases and pods as the API has them: read into facts, and what is to be written of them.
+"""Read and write nodes, Leases and pods.
 
 Whoever may write a Node or a Lease may have put anything into its texts; the API keeps their types.
 """
@@ -7,11 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime, timezone
+from typing import Any, NamedTuple
 
 from leasectl.maintenance.facts import Lease, Node, NodeWrite, Wanted, parse_wanted
 from leasectl.system.clock import rfc3339
-from leasectl.typed.hints import Any
-from leasectl.typed.tuples import NamedTuple
 
 Json = Mapping[str, Any]
 

@@ -1,4 +1,4 @@
-"""What changes at nodes and at their leases, by watches that threads follow.
+"""Watch nodes and their Leases.
 
 Nodes are written every few minutes by their kubelets, and leases by whoever renews them: only what
 would be judged otherwise counts as a change.
@@ -6,9 +6,9 @@ would be judged otherwise counts as a change.
 
 from __future__ import annotations
 
-import signal
 import threading
-from collections.abc import Hashable
+from collections.abc import Callable, Hashable
+from functools import partial
 
 from leasectl.engines.kubernetes.api.collection import Collection
 from leasectl.engines.kubernetes.api.requests import Api
@@ -20,9 +20,9 @@ from leasectl.maintenance.facts import Node
 from leasectl.maintenance.leadership import LEASE_NAME
 from leasectl.maintenance.objects import Json, name_of, parse_lease, parse_node, request_of
 from leasectl.system.backoff import Backoff, Pauses
+from leasectl.system.threads import start_thread
 from leasectl.system.wakeup import Wakeup
 from leasectl.text.wording import followed_by
-from leasectl.typed.hints import Callable
 
 _BACKOFF = Backoff(first_seconds=0.2, longest_seconds=5.0, chance=0.5)
 
@@ -146,10 +146,7 @@ class _Follower:
 
     def begin(self, fail: Callable[[Exception], None]) -> None:
         version = self._list()
-        run = threading.Thread(
-            target=self._run, args=(version, fail), name="leasectl_watch", daemon=True
-        )
-        run.start()
+        start_thread("node-watch", partial(self._run, version, fail))
 
     def close(self) -> None:
         self._closed.set()
@@ -158,8 +155,6 @@ class _Follower:
             watch.cut()
 
     def _run(self, version: str, fail: Callable[[Exception], None]) -> None:
-        # Signals are the main thread's.
-        signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
         try:
             self._go_on(version)
         except Exception as error:

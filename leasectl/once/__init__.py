@@ -1,11 +1,10 @@
-"""Work that one does and the others use: ``leasectl once``.
+"""``leasectl once``: one job does shared work, the others use its result.
 
-A `work` is a key with its inputs. `doing` has it done as it was `asked`: if no result of it is
-kept, it takes the one lease there is on the work, in a pool that is made for that; whoever waited
-and finds a result then uses that. Else it does `under_lease` what is to be done: it looks what has
-become of the work so far, which are its `rounds` (who failed while who waited, and who died at it:
-pure functions, which say whether it is to be run once more), runs the `command`, with its `output`
-looked after, and writes down what has come of it, in the step that gives the lease back. All that
-is kept are the `results`, each guarded by the fence of the lease; `forgetting` takes one away. Work
-that is asked for by what does it, `nesting` finds out.
+A lease on the work decides who does it. Results are guarded by the lease's fence.
+
+- `work`: the work: its key, its inputs, and work that asks for itself
+- `doing`: return a kept result, or wait for the lease and do the work
+- `under_lease`: with the lease: reuse a result, share a failure, or run the command
+- `command`: run the command: capture its output, limit its time, record its result or failure
+- `results`: read, record and forget results and rounds of work
 """

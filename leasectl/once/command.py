@@ -1,25 +1,141 @@
-"""Running the command that does a work, and what comes of it: a result, or a failure."""
+"""Run the command: capture its output, limit its time, record its result or failure."""
 
 from __future__ import annotations
 
 import os
+import signal
 import stat
+from collections.abc import Collection
+from typing import NamedTuple
 
 from leasectl.errors import LeaseError, NoRoom, NotFound, StateUnwritable
 from leasectl.leases.service import Service
 from leasectl.model import Handle
-from leasectl.once.asked import Asked, TooLarge
-from leasectl.once.nesting import environ_inside
-from leasectl.once.output import Output, RunLimit
-from leasectl.once.rounds import Terms
+from leasectl.once.results import Asked, Terms
+from leasectl.once.work import TooLarge
 from leasectl.run.child import CannotExecute, Child, CommandNotFound, Ending
+from leasectl.run.lease_watch import GRACE_AFTER_LOSS_SECONDS
 from leasectl.run.leased_command import LeasedCommand
 from leasectl.run.supervision import Supervisor
 from leasectl.system.clock import Clock
 from leasectl.system.signals import SignalDescriptor
 from leasectl.text.durations import format_seconds
-from leasectl.text.printable import printable
-from leasectl.typed.tuples import NamedTuple
+from leasectl.text.wording import printable
+
+_READ_BYTES = 1 << 16
+
+
+class Output:
+    """What a command writes to its stdout, up to a size.
+
+    Args:
+        largest: In bytes; of one more the rest is read and thrown away.
+
+    Attributes:
+        write_fd: What the command writes to.
+        is_too_large: There was more.
+    """
+
+    def __init__(self, largest: int) -> None:
+        self._largest = largest
+        self._read_fd, self.write_fd = os.pipe()
+        os.set_blocking(self._read_fd, False)
+        self._parts: list[bytes] = []
+        self._size = 0
+        self.is_too_large = False
+
+    def fds(self) -> list[int]:
+        return [] if self._read_fd == -1 else [self._read_fd]
+
+    def until(self, now: float) -> float | None:
+        return None
+
+    def look(self, woken: Collection[int]) -> None:
+        if self._read_fd in woken:
+            self._read()
+
+    def began(self) -> None:
+        """The command has what it writes to."""
+        os.close(self.write_fd)
+
+    def content(self) -> bytes:
+        """All that the command has written, once it has ended.
+
+        What it has left running in the background may write on; that isn't waited for.
+        """
+        while self._read_fd != -1 and not self.is_too_large and self._read():
+            pass
+        self.close()
+        return b"".join(self._parts)
+
+    def close(self) -> None:
+        """Read no more."""
+        if self._read_fd != -1:
+            os.close(self._read_fd)
+            self._read_fd = -1
+
+    def _read(self) -> bool:
+        """Read what there is; tells whether there may be more by now."""
+        try:
+            part = os.read(self._read_fd, _READ_BYTES)
+        except BlockingIOError:
+            return False
+        if not part:
+            self.close()
+            return False
+        self._size += len(part)
+        self.is_too_large = self.is_too_large or self._size > self._largest
+        if self.is_too_large:
+            self._parts.clear()
+        else:
+            self._parts.append(part)
+        return True
+
+
+class RunLimit:
+    """Ends a command that takes too long, or whose output can't be kept.
+
+    Args:
+        child: The command.
+        seconds: How long it may take, from now on; None for no limit.
+        output: What it writes; None where that isn't its result.
+        clock: Where times come from.
+
+    Attributes:
+        is_over: It has taken too long.
+    """
+
+    def __init__(
+        self, child: Child, seconds: float | None, output: Output | None, *, clock: Clock
+    ) -> None:
+        self._child = child
+        self._output = output
+        self._clock = clock
+        self._ends_at = None if seconds is None else clock.elapsed() + seconds
+        self._kill_at: float | None = None
+        self._has_ended_it = False
+        self.is_over = False
+
+    def fds(self) -> list[int]:
+        return []
+
+    def until(self, now: float) -> float | None:
+        return self._kill_at if self._has_ended_it else self._ends_at
+
+    def look(self, woken: Collection[int]) -> None:
+        now = self._clock.elapsed()
+        if self._has_ended_it:
+            if self._kill_at is not None and now >= self._kill_at:
+                self._child.signal(signal.SIGKILL)
+                self._kill_at = None
+            return
+        self.is_over = self._ends_at is not None and now >= self._ends_at
+        if self.is_over or (self._output is not None and self._output.is_too_large):
+            self._child.signal(signal.SIGTERM)
+            self._child.signal(signal.SIGCONT)
+            self._kill_at = now + GRACE_AFTER_LOSS_SECONDS
+            self._has_ended_it = True  # last: what fails before is tried again
+
 
 TIMED_OUT = 124  # as timeout(1) has it
 
@@ -119,8 +235,14 @@ class WorkCommand:
             if output is not None:
                 output.close()
 
+    @property
+    def has_begun(self) -> bool:
+        """Whether the child was told to become the command."""
+        return self._child is not None and self._child.has_begun
+
     def kill_rest(self) -> None:
         """Kill what a command that has failed left behind: the next is not to meet it."""
+        self._supervisor.settle(self._child)
         if self._child is not None:
             self._child.kill_rest()
 
@@ -136,7 +258,7 @@ class WorkCommand:
         child = Child(
             path,
             self._asked.command,
-            environ_inside(environ, self._handle),
+            environ,
             self._signals,
             ends_with_us=True,
             stdin=stdin,

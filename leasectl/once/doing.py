@@ -1,30 +1,37 @@
-"""Having a work done once: look whether there is a result, wait, and do it if nobody has."""
+"""Return a kept result, or wait for the lease and do the work."""
 
 from __future__ import annotations
 
 import os
 import signal
+from collections.abc import Callable
 
 from leasectl.backends.contract import Patience
-from leasectl.errors import BackendUnreachable, Cancelled, Interrupted, NoLease, NotFound
+from leasectl.errors import (
+    BackendUnreachable,
+    Cancelled,
+    Interrupted,
+    LeaseLost,
+    NoLease,
+    NotFound,
+)
 from leasectl.leases.acquire import acquire
 from leasectl.leases.on_demand import PoolOnDemand, is_needed
 from leasectl.leases.service import Service
 from leasectl.model import Handle
-from leasectl.once.asked import Asked, Outcome, terms_of, terms_text
 from leasectl.once.command import WorkCommand
-from leasectl.once.nesting import refuse_waiting_for_itself
-from leasectl.once.results import Kept, Results
-from leasectl.once.rounds import Round
+from leasectl.once.results import Asked, Kept, Outcome, Results, Round, terms_of, terms_text
 from leasectl.once.under_lease import UnderLease
+from leasectl.once.work import refuse_waiting_for_itself
 from leasectl.run.child import Child, Ending, find_command
 from leasectl.run.leased_command import give_back
-from leasectl.run.supervision import FORWARDED, Supervisor
+from leasectl.run.supervision import READ, Supervisor
+from leasectl.run.tree import adopting_orphans
+from leasectl.system.callers import CallerEnded
 from leasectl.system.clock import Clock
 from leasectl.system.lock_wait import wait_limit
-from leasectl.system.poll import sleep
+from leasectl.system.poll import check, sleep
 from leasectl.system.signals import SignalDescriptor
-from leasectl.typed.hints import Callable
 
 _MAKE_AGAIN_SECONDS = 0.05
 # Who has done the work takes away what is over of others', unless the server takes its time.
@@ -55,12 +62,13 @@ class Once:
         self._clock = clock or Clock()
         self._results = Results(service.values)
         self._pool = PoolOnDemand(service, asked.work.pool_type)
-        self._signals = SignalDescriptor(FORWARDED)
+        self._signals = SignalDescriptor(READ)
         self._supervisor = Supervisor(asked.plan, self._signals, warn=warn, clock=self._clock)
         self._bad: Kept | None = None
         self._has_announced_terms = False
         self._over: Round | None = None
         self._has_run = False
+        self._has_begun = False  # the command, under the lease that was acquired last
 
     def result(self, patience: Patience) -> Outcome:
         """The result of the work, or how it has failed.
@@ -70,13 +78,15 @@ class Once:
 
         Raises:
             NoLease: Nobody has done it in time.
-            LeaseLost: We did it, and the lease was lost meanwhile; nothing was recorded.
+            LeaseLost: We did it, and the lease was lost meanwhile; nothing was recorded. A lease
+                that is lost before the command begins is acquired again.
             CommandNotFound, CannotExecute: There is no result, and we couldn't do the work.
             Interrupted: A signal has come that ends us.
             LeaseError: The result can't be kept, or whoever did it has died again and again.
         """
         try:
-            found = self._result(patience)
+            with adopting_orphans():  # of a warden that is killed
+                found = self._result(patience)
         except BackendUnreachable:
             raise  # to ask again would take as long again: the keeper sees to the pool
         except BaseException:
@@ -104,7 +114,14 @@ class Once:
                     path = find_command(self._asked.plan.name, environ.get("PATH", os.defpath))
                 self._tell_terms()
             handle = self._acquire(patience, give_up_at)
-            found = self._under(handle, path, patience)
+            self._has_begun = False
+            try:
+                found = self._under(handle, path, patience)
+            except LeaseLost:
+                if self._has_begun:
+                    raise
+                self._warn(self._of_work("lost its lease before the command began; waiting again"))
+                continue
             if found is not None:
                 return found
 
@@ -182,7 +199,7 @@ class Once:
             except NoLease as error:
                 if type(error) is NoLease:
                     error.args = (self._not_in_time(),)
-                elif isinstance(error, Cancelled):
+                elif isinstance(error, Cancelled) and not isinstance(error, CallerEnded):
                     error.args = (self._of_work("the request was released while it waited"),)
                 raise
             sleep(
@@ -218,6 +235,7 @@ class Once:
                 if content is not None:
                     return Outcome(content, kept)
                 self._bad = kept
+            check(patience.interrupts)  # of a lease that was free, none was looked at
             return leased.share_failure() or self._do(leased, handle, path, patience, bad=kept)
         finally:
             if not leased.has_given_back and not leased.is_left:
@@ -260,6 +278,7 @@ class Once:
                 raise Interrupted(self._supervisor.asked_by)
             return leased.record(found, came, command, is_to_end=is_to_end)
         except BaseException as error:
+            self._has_begun = command.has_begun
             command.kill_rest()
             if isinstance(error, Interrupted):
                 leased.stop(found)

@@ -1,22 +1,290 @@
-"""What is kept of works: results, and what has become of those that have none yet.
-
-A result's content is written first, under a name with the fence of whoever has got it; only the
-pointer to it counts, which is written in the step that gives the lease back. So a content that
-nothing points to is one of a runner that has lost its lease, or died.
-"""
+"""Read, record and forget results and rounds of work."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple
 
-from leasectl.engines.values import CONTENT, Value, ValueChange, Values
-from leasectl.errors import CorruptState
-from leasectl.leases.on_demand import round_key
-from leasectl.once.rounds import Round, encode_round, parse_round
+from leasectl.backends.contract import Patience
+from leasectl.backends.kinds import claim_key_of
+from leasectl.engines.values import CONTENT, Guard, Value, ValueChange, Values
+from leasectl.errors import CorruptState, NoLease, NotAllowed, NotFound
+from leasectl.leases.acquire import acquire
+from leasectl.leases.on_demand import PoolOnDemand, is_needed, round_key
+from leasectl.leases.release import finish
+from leasectl.leases.service import Service
+from leasectl.model import Handle, Request
 from leasectl.once.work import Work
-from leasectl.text.fields import MALFORMED, read_name, read_number, read_text
-from leasectl.typed.tuples import NamedTuple
+from leasectl.run.child import Ending
+from leasectl.run.plan import Plan
+from leasectl.state.event import Event
+from leasectl.text.durations import format_seconds
+from leasectl.text.naming import work_label
+from leasectl.text.properties import (
+    MALFORMED,
+    read_json,
+    read_name,
+    read_number,
+    read_text,
+    reason_of,
+)
+
+MOST_DEATHS = 5  # in a row, before those who waited for all of them give up
+
+
+class Terms(NamedTuple):
+    """What is agreed on in a round: as its first ticket said.
+
+    Args:
+        keep_seconds: How long its result is kept.
+        attempts: How often the command may fail for who waits.
+        shares: A failure is one for all who wait then, and isn't tried again for them.
+        run_limit_seconds: How long the command may take; None for no limit.
+    """
+
+    keep_seconds: float
+    attempts: int
+    shares: bool
+    run_limit_seconds: float | None
+
+
+class Failure(NamedTuple):
+    """That a runner's command has failed.
+
+    Args:
+        up_to: The number of the last ticket that was waiting then.
+        status: The command's.
+        is_final: It is shared at once with all who waited, and not tried again for them.
+    """
+
+    up_to: int
+    status: int
+    is_final: bool
+
+
+class Round(NamedTuple):
+    """What has become of a work since its last result.
+
+    Args:
+        failures: In their order.
+        deaths: For each runner that died since the last failure, the last ticket that waited then.
+        running: The fence of who runs, or died doing it; None for nobody.
+        last_ticket: That belongs to it, as far as that was looked at.
+        terms: What is agreed on; None where nobody has begun.
+        key: Of the work, for people.
+    """
+
+    failures: tuple[Failure, ...] = ()
+    deaths: tuple[int, ...] = ()
+    running: int | None = None
+    last_ticket: int = 0
+    terms: Terms | None = None
+    key: str = ""
+
+
+class Verdict(NamedTuple):
+    """What whoever has its turn is to do, if not run.
+
+    Args:
+        status: To exit with as the command did; None where too many have died.
+        times: How often it has failed, or how many have died.
+    """
+
+    status: int | None
+    times: int
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What `once` is to do.
+
+    Args:
+        work: Which.
+        command: What does it, and its arguments.
+        terms: What its round goes by, if this is its first ticket.
+        ttl_seconds: Of the lease; None for the backend's.
+        verify: A shell command that tells whether a kept result can be used; None for any can.
+        result_file: The file with the result; None for stdout.
+        environ: The commands' environment.
+    """
+
+    work: Work
+    command: Sequence[str]
+    terms: Terms
+    ttl_seconds: float | None = None
+    verify: str | None = None
+    result_file: str | None = None
+    environ: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def request(self) -> Request:
+        """The lease under which it is done."""
+        return Request(
+            self.work.pool_type,
+            ttl_seconds=self.ttl_seconds,
+            labels=(work_label(self.work.key),),
+        )
+
+    @property
+    def plan(self) -> Plan:
+        """How the command is run under it."""
+        return Plan(self.command, self.request, environ=self.environ)
+
+
+class Outcome(NamedTuple):
+    """What has come of it: a result, or how it has failed.
+
+    Args:
+        content: The result; None where there is none.
+        kept: What is known of it.
+        is_ours: Our command has got it; else it is another's.
+        ending: How our command has failed; None where it hasn't, or hasn't run.
+        status: What others' commands ended with, that have failed; None where none has.
+        times: How often they did.
+    """
+
+    content: bytes | None = None
+    kept: Kept | None = None
+    is_ours: bool = False
+    ending: Ending | None = None
+    status: int | None = None
+    times: int = 0
+
+
+def terms_of(found: Round, asked: Asked) -> Terms:
+    """By which terms a round goes."""
+    return found.terms or asked.terms
+
+
+def terms_text(terms: Terms) -> str:
+    """Terms as the options that say the same."""
+    parts = [
+        f"--keep {format_seconds(terms.keep_seconds)}",
+        f"--attempts {terms.attempts}",
+        f"--on-failure {'share' if terms.shares else 'next'}",
+    ]
+    if terms.run_limit_seconds is not None:
+        parts.append(f"--run-limit {format_seconds(terms.run_limit_seconds)}")
+    return " ".join(parts)
+
+
+def of_ticket(found: Round, ticket: int) -> Round:
+    """The round that a ticket belongs to: what was found, or a new one.
+
+    Whoever comes after all is over that the others waited for begins a new one. Where a runner
+    has died, nobody knows when: all who come to know of it belong to its round.
+    """
+    is_over = found.running is None and ticket > found.last_ticket
+    return Round() if is_over else found
+
+
+def verdict(found: Round, ticket: int, *, attempts: int) -> Verdict | None:
+    """Whether a ticket that has its turn shares what has happened; None when it is to run.
+
+    Args:
+        found: What has become of the work.
+        ticket: Its number.
+        attempts: How often the command may fail for who waits.
+    """
+    mine = [each for each in found.failures if each.up_to >= ticket]
+    if mine and (mine[-1].is_final or len(mine) >= attempts):
+        return Verdict(mine[-1].status, len(mine))
+    died = sum(up_to >= ticket for up_to in found.deaths)
+    return Verdict(None, died) if died >= MOST_DEATHS else None
+
+
+def died(found: Round, last_ticket: int) -> Round:
+    """What has become of it when somebody has its turn; a runner that left no word has died.
+
+    Args:
+        found: What was there.
+        last_ticket: The last that waits, or has its turn.
+    """
+    if found.running is None:
+        return found
+    deaths = (*found.deaths, last_ticket)
+    return found._replace(deaths=deaths, running=None, last_ticket=last_ticket)
+
+
+def begun(found: Round, fence: int, last_ticket: int, terms: Terms) -> Round:
+    """What has become of it when a runner begins.
+
+    Args:
+        found: What was there.
+        fence: Of the runner.
+        last_ticket: The last that waits, or has its turn.
+        terms: Of the runner, which count if it is the first.
+    """
+    found = died(found, last_ticket)
+    return found._replace(running=fence, last_ticket=last_ticket, terms=found.terms or terms)
+
+
+def failed(found: Round, status: int, last_ticket: int, *, is_final: bool) -> Round:
+    """What has become of it when a runner's command has failed."""
+    failures = (*found.failures, Failure(last_ticket, status, is_final))
+    return found._replace(failures=failures, deaths=(), running=None, last_ticket=last_ticket)
+
+
+def stopped(found: Round, last_ticket: int) -> Round:
+    """What has become of it when a runner gives up that was asked to."""
+    return found._replace(running=None, last_ticket=last_ticket)
+
+
+def of_those_who_wait(found: Round, first_ticket: int | None) -> Round | None:
+    """What of it concerns anybody; the rest needn't be kept.
+
+    Args:
+        found: What has become of the work.
+        first_ticket: The first that waits; None when nobody does.
+
+    Returns:
+        None where nothing needs to be kept.
+    """
+    if first_ticket is None:
+        return None if found.running is None else found._replace(failures=(), deaths=())
+    return found._replace(
+        failures=tuple(each for each in found.failures if each.up_to >= first_ticket),
+        deaths=tuple(each for each in found.deaths if each >= first_ticket),
+    )
+
+
+def encode_round(found: Round) -> bytes:
+    """Write it; `parse_round` reads it back."""
+    return json.dumps(found._asdict()).encode()
+
+
+def parse_round(content: bytes) -> Round:
+    """Read what `encode_round` wrote.
+
+    Raises:
+        CorruptState: It is something else.
+    """
+    try:
+        record = read_json(content)
+        running, terms = record["running"], record["terms"]
+        return Round(
+            tuple(Failure(int(a), int(b), bool(c)) for a, b, c in record["failures"]),
+            tuple(int(read_number(each)) for each in record["deaths"]),
+            None if running is None else int(read_number(running)),
+            int(read_number(record["last_ticket"])),
+            None if terms is None else _parse_terms(terms),
+            str(record["key"]),
+        )
+    except MALFORMED as error:
+        raise CorruptState(f"what is kept of a work can't be read: {reason_of(error)}") from error
+
+
+def _parse_terms(record: list[object]) -> Terms:
+    keep, attempts, shares, limit = record
+    return Terms(
+        read_number(keep),
+        int(read_number(attempts)),
+        bool(shares),
+        None if limit is None else read_number(limit),
+    )
+
 
 POINTERS, _CONTENTS, _FAILURES = "once/result/", f"once/{CONTENT}/", "once/failed/"
 # For how long a runner may ask a server again that doesn't answer, and longer.
@@ -148,7 +416,7 @@ def encode_pointer(kept: Kept) -> bytes:
 
 def _parse_pointer(value: Value) -> Kept:
     try:
-        record = json.loads(value.content)
+        record = read_json(value.content)
         return Kept(
             Work(read_name(record["key"]), value.key[len(POINTERS) :]),
             int(read_number(record["fence"])),
@@ -160,7 +428,9 @@ def _parse_pointer(value: Value) -> Kept:
             value.version,
         )
     except MALFORMED as error:
-        raise CorruptState(f"the result kept under {value.key} can't be read: {error!r}") from error
+        raise CorruptState(
+            f"the result kept under {value.key} can't be read: {reason_of(error)}"
+        ) from error
 
 
 def _content_key(work: Work, fence: int) -> str:
@@ -169,3 +439,72 @@ def _content_key(work: Work, fence: int) -> str:
 
 def _failure_key(work: Work, fence: int) -> str:
     return f"{_FAILURES}{work.digest}/{fence}"
+
+
+_TRIES = 20
+
+
+def forget(service: Service, work: Work) -> bool:
+    """Forget the result of a work, under its lease.
+
+    Args:
+        service: Where it is kept.
+        work: Which.
+
+    Returns:
+        Whether there was one.
+
+    Raises:
+        NotAllowed: Somebody does the work, or waits for it.
+    """
+    results = Results(service.values)
+    if results.kept(work) is None:
+        if is_needed(service.pools, work.pool_type):
+            raise _under_way(work)
+        return False
+    pool = PoolOnDemand(service, work.pool_type)
+    pool.need()
+    try:
+        handle = _acquire(service, work, pool)
+        try:
+            kept = results.kept(work)
+            (lease,) = handle.leases
+            guard = Guard(claim_key_of(handle), lease.name, lease.fence)
+            return kept is not None and service.values.change(
+                to_forget(kept), guard=guard, event=_event(service, work)
+            )
+        finally:
+            finish(service, handle)
+    finally:
+        pool.leave()
+
+
+def _acquire(service: Service, work: Work, pool: PoolOnDemand) -> Handle:
+    request = Request(work.pool_type, labels=(work_label(work.key),))
+    no_wait, name = Patience(wait_seconds=0), f"once-{work.key}"
+    for _ in range(_TRIES):
+        try:
+            return acquire(service, request, patience=no_wait, called=name)
+        except NotFound:
+            pool.make()
+        except NoLease:
+            break
+    raise _under_way(work) from None
+
+
+def _event(service: Service, work: Work) -> Event:
+    return Event(
+        0,
+        service.clock.wall(),
+        "work forgotten",
+        work.pool_type,
+        (work.key,),
+        holder_identity=service.caller.identity,
+    )
+
+
+def _under_way(work: Work) -> NotAllowed:
+    return NotAllowed(
+        f"work {work.key} is under way; see who does it with leasectl status, and ask again when "
+        "it is over"
+    )

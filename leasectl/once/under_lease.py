@@ -1,4 +1,4 @@
-"""What whoever holds the lease of a work does: take what there is, share a failure, or run.
+"""With the lease: reuse a result, share a failure, or run the command.
 
 Each step that counts is one change of what is kept, guarded by the lease's fence. So of two of
 which one thinks that it still holds the lease, only the other changes anything.
@@ -7,7 +7,7 @@ which one thinks that it still holds the lease, only the other changes anything.
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from leasectl.backends.kinds import claim_key_of
 from leasectl.engines.values import Guard, ValueChange
@@ -24,20 +24,12 @@ from leasectl.leases.on_demand import PoolOnDemand
 from leasectl.leases.renew import renew
 from leasectl.leases.service import Service
 from leasectl.model import Handle, whole
-from leasectl.once.asked import Asked, Outcome, terms_of
 from leasectl.once.command import Came, WorkCommand
 from leasectl.once.results import (
+    Asked,
     Kept,
+    Outcome,
     Results,
-    to_drop_content,
-    to_find_none,
-    to_forget,
-    to_keep_content,
-    to_keep_round,
-    to_note_failure,
-    to_point_at,
-)
-from leasectl.once.rounds import (
     Round,
     Verdict,
     begun,
@@ -46,12 +38,19 @@ from leasectl.once.rounds import (
     of_those_who_wait,
     of_ticket,
     stopped,
+    terms_of,
+    to_drop_content,
+    to_find_none,
+    to_forget,
+    to_keep_content,
+    to_keep_round,
+    to_note_failure,
+    to_point_at,
     verdict,
 )
 from leasectl.state.event import Event, EventKind
 from leasectl.system.lock_wait import lock_limit
 from leasectl.text.wording import followed_by
-from leasectl.typed.hints import Callable
 
 _ASK_AGAIN_SECONDS = 0.3
 _STOP_SECONDS = 5.0

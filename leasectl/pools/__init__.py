@@ -1,30 +1,20 @@
-"""What pools consist of, and how they come to.
+"""The verbs on pools, and what their events tell.
 
-`admin` has the use cases: showing pools, adding to one, making them as a file says. A file is read
-in two steps: `leasectl.text.documents` makes parts of its YAML or JSON that know their line, and
-`definitions` reads them as pools (`defined`), in the form of Boskos' resources (what these are:
-`defined_properties`, which pool is the default: `defined_default`), and refuses what can't be
-meant. `changes` then compares what is to be with what is, and `carrying_out` does the difference:
-what is held stays.
-
-How a pool grants, by options or by a file, is checked and put together in `settings`, and so is in
-`properties` what its resources are.
-
-Names that move, leave, are cordoned, or expected where they belong are `memberships`; those that
-come by themselves, perhaps held, `joining`. Where one is, and why, is its `whereabouts`. Whoever
-makes requests impossible by that hears whose: `unmet_waiters`.
-
-What is shown of pools are the facts in `shown`. `showing` makes them of what a store tells and of
-the records of this state directory, and `shown_json` writes and reads them as JSON, texts made
-safe as `shown_fields`. What of them people read in several places has its words in
-`membership_words`. Of pools that aren't ours, and that their server only counts, `counted` tells,
-and `counted_json` as JSON.
-
-What happened in a pool `history` reads and follows (as JSON: `event_json`), and what came of that
-tell the others: `timeline` puts together from when to when each thing lasted (`pool_histories` does
-so for a backend), `statistics` has the numbers of a window of time, `series` how things went over
-time, and `statistics_json` both as JSON. `expected_wait` estimates how long somebody who waits will
-wait yet.
-
-What would happen to jobs that come to a pool is found out in `simulation`.
+- `admin`: show pools, add to them, apply files
+- `definitions`: read pool files, also Boskos' resource lists
+- `changes`: compare a file with what is there, and carry out the difference
+- `settings`: a pool's pace, burst and ageing
+- `properties`: set properties of resources
+- `memberships`: move, cordon and expect names; warn about requests that become impossible
+- `joining`: let a name join a pool, perhaps already held
+- `whereabouts`: in which pool a name is, and why
+- `showing`: read what is shown of pools, from the store and the records
+- `shown`: what is shown of pools, as facts
+- `shown_json`: the same as JSON
+- `counted`: counts of a server that lists no resources
+- `history`: read events, from a backend or from JSON
+- `timeline`: when each wait and hold began and ended
+- `statistics`: numbers and series over a window of time
+- `expected_wait`: estimate how long a waiter will still wait
+- `simulation`: run jobs against a pool in virtual time
 """

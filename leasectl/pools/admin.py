@@ -1,9 +1,9 @@
-"""The use cases on pools: showing them, adding to them, making them as they are defined."""
+"""Show pools, add to them, apply files."""
 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from leasectl.backends.kinds import claim_key_of, kind_of
 from leasectl.backends.opening import ask_status
@@ -13,9 +13,8 @@ from leasectl.leases.on_demand import remove_unused
 from leasectl.leases.recovery import release_abandoned
 from leasectl.leases.service import Service
 from leasectl.model import Handle
-from leasectl.pools.carrying_out import carry_out, change_settings
-from leasectl.pools.changes import PoolChange, plan
-from leasectl.pools.defined import Definition
+from leasectl.pools.changes import PoolChange, carry_out, change_settings, plan
+from leasectl.pools.definitions import Definition
 from leasectl.pools.properties import (
     NO_CHANGE,
     PropertyChange,
@@ -28,8 +27,8 @@ from leasectl.pools.settings import SettingsChange
 from leasectl.pools.showing import Showing
 from leasectl.pools.shown import Overview, ShownPool
 from leasectl.pools.shown_json import parse_overview
+from leasectl.state.reads import snapshot
 from leasectl.text.naming import is_reserved, next_names
-from leasectl.typed.hints import Callable
 
 # Of pools that nobody needs, by who only looks.
 _REMOVED_AT_ONCE = 20
@@ -96,9 +95,22 @@ class PoolService:
         """
         return self._look(pool_type)[0]
 
-    def _look(self, pool_type: str | None) -> tuple[Overview, list[Pool]]:
+    def as_recorded(self) -> Overview:
+        """Return the pools of our own as they are recorded, and change nothing.
+
+        Raises:
+            NotSupported: The backend has no pools of its own.
+        """
+        is_remote = kind_of(self._service.backend_url).remote
+        with contextlib.nullcontext() if is_remote else snapshot(self._service.state):
+            return self._look(None, is_snapshot=True)[0]
+
+    def _look(
+        self, pool_type: str | None, *, is_snapshot: bool = False
+    ) -> tuple[Overview, list[Pool]]:
         """The same, and the pools that were made for work and that nobody needs."""
-        with self._service.pools.looking(pool_type):
+        looking = self._service.pools.looking
+        with contextlib.nullcontext() if is_snapshot else looking(pool_type):
             pools, handles = self._seen(pool_type)
             releases = self._service.handles.timers.of_names()
         url, clock = self._service.backend_url, self._service.clock
@@ -128,18 +140,23 @@ class PoolService:
     def _add_numbered(
         self, pool_type: str, count: int, add: Callable[[tuple[str, ...]], object]
     ) -> tuple[str, ...]:
+        """Add so many; others may add at the same time, and take some of the same numbers."""
+        added: tuple[str, ...] = ()
         names: tuple[str, ...] = ()
         while True:
             with self._service.atomic():
                 (pool,) = self._service.pools.pools(pool_type)
-                before = names
-                names = next_names(pool_type, count, (each.name for each in pool.resources))
+                before, there = names, [each.name for each in pool.resources]
+                names = next_names(pool_type, count - len(added), there)
                 try:
                     add(names)
-                    return names
-                except InvalidRequest:
+                    return added + names
+                except InvalidRequest as error:
                     if names == before:
                         raise  # it isn't that somebody else has just added the same
+                    added += error.done
+                    if len(added) == count:
+                        return added
 
     def create(
         self,

@@ -1,21 +1,19 @@
-"""What has to change so that pools are as defined: planned from how they are, then carried out.
-
-A resource that is held stays whatever a definition says, and so does every pool that none names.
-So does what has joined its pool for a time, by its ttl or for as long as a process lives: it is
-there because it says so itself, and goes by itself.
-"""
+"""Compare a file with what is there, and carry out the difference."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
+from functools import partial
+from typing import NamedTuple
 
+from leasectl.engines import membership
 from leasectl.engines.facts import NO_SETTINGS, Pool, PoolSettings
 from leasectl.engines.membership import Member, Pools, Properties, belongs_to, matching_pattern
-from leasectl.errors import InvalidRequest, NotAllowed
-from leasectl.pools.defined import CountedPool, Definition, NamedPool
+from leasectl.engines.pool_admin import Decide, Members, PoolAdmin
+from leasectl.errors import InvalidRequest, NotAllowed, NotFound
+from leasectl.pools.definitions import CountedPool, Definition, NamedPool
 from leasectl.pools.settings import NO_CHANGE, SettingsChange, changed, grace_of
 from leasectl.text.naming import next_names
-from leasectl.typed.tuples import NamedTuple
 
 
 class NewDefault(NamedTuple):
@@ -34,8 +32,10 @@ class PoolChange(NamedTuple):
         added: Resources that nobody has yet.
         moved: Resources that another pool, which gives them up, has now.
         removed: Free resources that it is not to have, those given up to others included.
-        staying: Resources that it is not to have, but that are held.
-        awaited: Resources that it is to have, but that are held in another pool.
+        staying: Resources that it is not to have, but that are held: they leave with their release.
+        awaited: Resources that it is to have, but that are held in another pool: they come with
+            their release.
+        returning: Resources that were to leave with their release, and that it is to have again.
         joined: Resources that are here, or in another pool, only for a time, as they have said
             themselves, and are left alone.
         joined_elsewhere: In which other pool those of them are that aren't here.
@@ -59,6 +59,7 @@ class PoolChange(NamedTuple):
     joined: tuple[str, ...] = ()
     joined_elsewhere: Mapping[str, str] = {}
     default: NewDefault | None = None
+    returning: tuple[str, ...] = ()
 
 
 NOTHING_SAID = Pools(frozenset())
@@ -177,8 +178,10 @@ class _Plan:
         surplus = [n for n in self._names(wanted.type) if n not in self._listed[wanted.type]]
         guests = [name for name in surplus if self._has_joined(name)]
         surplus = [name for name in surplus if name not in guests]
+        listed = [name for name in wanted.names if self._pool_of.get(name) == wanted.type]
         return PoolChange(
-            wanted.type,
+            returning=tuple(name for name in listed if self._leaves(name)),
+            type=wanted.type,
             new=wanted.type not in self._pools,
             added=tuple(name for name in missing if name not in self._pool_of),
             moved=tuple(name for name in elsewhere if name not in self._held),
@@ -207,6 +210,10 @@ class _Plan:
         member = self._members.get(name)
         return member is not None and member.lifetime is not None
 
+    def _leaves(self, name: str) -> bool:
+        member = self._members.get(name)
+        return member is not None and member.leaves
+
     def _is_by_default(self, name: str) -> bool:
         member = self._members.get(name)
         return member is not None and member.by_default
@@ -231,12 +238,16 @@ class _Plan:
         removed = tuple(free[len(free) - min(excess, len(free)) :])
         joined = tuple(guests[: excess - len(removed)])
         held = sorted(self._held.intersection(names), key=_by_number)
+        staying = tuple(held[len(held) - (excess - len(removed) - len(joined)) :])
         return PoolChange(
             wanted.type,
+            returning=tuple(
+                name for name in held[: len(held) - len(staying)] if self._leaves(name)
+            ),
             new=wanted.type not in self._pools,
             added=added,
             removed=removed,
-            staying=tuple(held[len(held) - (excess - len(removed) - len(joined)) :]),
+            staying=staying,
             joined=joined,
         )
 
@@ -255,3 +266,140 @@ def _taken(wanted_in: str, name: str, pool_type: str) -> InvalidRequest:
         "of that pool in the file too, without it, or first run: "
         f"leasectl pool move --names {name} --to {wanted_in}"
     )
+
+
+def carry_out(
+    changes: Sequence[PoolChange], pools: PoolAdmin, members: Members
+) -> tuple[PoolChange, ...]:
+    """Change the pools as planned.
+
+    What is added comes first: a pool must not look too small to those who wait while its names
+    are exchanged. Where the store can't do all of it at once, a resource that was acquired since
+    the plan was made stays, and another run of this does the rest; but each that goes from pool to
+    pool does so in one step. What has joined for a time since then stays as well.
+
+    Returns:
+        What has changed.
+
+    Raises:
+        NotAllowed: Somebody else has added one of the names elsewhere since.
+    """
+    for change in changes:
+        coming = change.added
+        if change.new:
+            plain = [name for name in coming if name not in change.properties]
+            coming = tuple(name for name in coming if name in change.properties)
+            pools.create_pool(change.type, plain, settings=change.settings or NO_SETTINGS)
+        elif change.settings is not None:
+            change_settings(pools, change.type, change.wanted)
+        if coming:
+            members.update(coming, partial(_added, change=change))
+    moved = {name for change in changes for name in change.moved}
+    stayed = {name for change in changes for name in _move(change, members)}
+    defaults = [each for each in changes if each.default is not None]
+    for change in sorted(defaults, key=_is_made_default):  # no more, then new
+        members.change_belonging(partial(_with_default, change=change))
+    for change in changes:
+        _changed(members, change.awaited, partial(_move_when_free, to=change.type))
+        _changed(members, change.returning, partial(_added, change=change))
+    elsewhere = moved.union(*(change.awaited for change in changes))
+    return tuple(_done(_remove(change, elsewhere, members), stayed) for change in changes)
+
+
+def _move_when_free(member: Member, pools: Pools, *, to: str) -> Member:
+    return membership.move(member, to, pools, when_free=True)
+
+
+def _is_made_default(change: PoolChange) -> bool:
+    return change.default is not None and change.default.type is not None
+
+
+def _with_default(pools: Pools, *, change: PoolChange) -> Pools:
+    default = change.default
+    assert default is not None
+    if default.type is None and pools.default != change.type:
+        return pools  # somebody else has made another the default since
+    return membership.set_default(pools, default.type, default.grace_seconds)
+
+
+def _added(member: Member, pools: Pools, *, change: PoolChange) -> Member:
+    return _as_it_is_to_be(membership.add(member, change.type, pools), change)
+
+
+def _as_it_is_to_be(member: Member, change: PoolChange) -> Member:
+    """A name that comes to a pool, with what it is to be there: nobody gets it before that."""
+    return member._replace(properties=change.properties.get(member.name, member.properties))
+
+
+def _move(change: PoolChange, members: Members) -> list[str]:
+    """Move what is to be in a pool, each in one step; returns what is held by now, or has gone."""
+
+    def moved(member: Member, pools: Pools) -> Member:
+        there = membership.move(member, change.type, pools, when_free=False)
+        return _as_it_is_to_be(there, change)
+
+    after = _changed(members, change.moved, moved)
+    return [each.name for each in after if each.pool != change.type]
+
+
+def _changed(members: Members, names: Sequence[str], decide: Decide) -> tuple[Member, ...]:
+    """Change names; who is held by now, has gone, or has joined for a time since stays as it is."""
+
+    def changed(member: Member, pools: Pools) -> Member:
+        if member.lifetime is not None:
+            return member
+        try:
+            return decide(member, pools)
+        except (NotAllowed, NotFound):
+            return member
+
+    return members.update(names, changed).after if names else ()
+
+
+def _done(change: PoolChange, stayed: set[str]) -> PoolChange:
+    """What has changed of a pool, where some names were to come or go and have stayed."""
+    return change._replace(
+        moved=tuple(name for name in change.moved if name not in stayed),
+        removed=tuple(name for name in change.removed if name not in stayed),
+        staying=change.staying + tuple(name for name in change.removed if name in stayed),
+        awaited=change.awaited + tuple(name for name in change.moved if name in stayed),
+    )
+
+
+def change_settings(
+    pools: PoolAdmin, pool_type: str, change: SettingsChange
+) -> tuple[PoolSettings, PoolSettings]:
+    """Have a pool grant otherwise; what others change at the same time isn't lost.
+
+    Returns:
+        Its settings before and after.
+
+    Raises:
+        NotFound: No such type.
+        InvalidRequest: It can't grant like that.
+    """
+    while True:
+        (pool,) = pools.pools(pool_type)
+        before, after = pool.settings, changed(pool.settings, change)
+        if before == after or pools.change_settings(pool_type, after, seen=before):
+            return before, after
+
+
+def _remove(change: PoolChange, elsewhere: set[str], members: Members) -> PoolChange:
+    """Take out what isn't to be in a pool; what is held leaves with its release.
+
+    Args:
+        change: Of that pool.
+        elsewhere: What goes to another pool instead.
+        members: Of the store.
+    """
+
+    def left(member: Member, _: Pools) -> Member:
+        return membership.leave(member, change.type)
+
+    going = [name for name in (*change.removed, *change.staying) if name not in elsewhere]
+    removed = frozenset(change.removed)
+    after = [each for each in _changed(members, going, left) if each.name in removed]
+    staying = {each.name: None for each in after if each.pool == change.type}
+    gone = tuple(each for each in change.removed if each not in staying)
+    return change._replace(removed=gone, staying=(*change.staying, *staying))

@@ -1,10 +1,11 @@
-"""Types of a server that only counts its resources, and what of them handles here have."""
+"""Counts of a server that lists no resources."""
 
 from __future__ import annotations
 
 import contextlib
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
+from typing import NamedTuple
 
 from leasectl.backends.kinds import claim_key_of, kind_of
 from leasectl.backends.opening import ask_counts
@@ -14,7 +15,6 @@ from leasectl.leases.service import Service
 from leasectl.model import Handle
 from leasectl.state.event import EventFilter
 from leasectl.system.poll import Interrupt
-from leasectl.typed.tuples import NamedTuple
 
 # What was lost longer ago is in the events, and shown no more.
 _LOST_SECONDS = 24 * 3600.0
@@ -114,7 +114,7 @@ def count(
         interrupts: What ends it sooner, with whatever they raise.
 
     Raises:
-        NotFound: There is no such type.
+        NotFound: The type doesn't exist.
         BackendUnreachable: No answer, or none to us.
     """
     url, clock = service.backend_url, service.clock

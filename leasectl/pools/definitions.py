@@ -1,50 +1,208 @@
-"""Definitions of pools, in the form that Boskos reads its resources from.
-
-::
-
-    resources:
-    - type: azure--install      # static: these names
-      state: free
-      names: [account-1, account-2]
-    - type: cluster             # dynamic: so many, whatever their names
-      state: dirty
-      min-count: 1
-      max-count: 4
-      pace: 20s                 # of ours, as are burst and aging: what isn't there stays as it is
-      properties: {size: big}   # of ours: what the resources are; without it that stays as it is
-      default: true             # of ours, too: it takes what nobody else claims, and holds that
-      grace: 2m                 # back for so long
-
-The form is that of ``ResourceEntry`` and ``ValidateConfig`` in kubernetes-sigs/boskos,
-common/common.go and common/config.go. What such a list asks of Boskos beyond pools (states,
-life spans, what Mason makes of it) is read over, and said to be.
-"""
+"""Read pool files, also Boskos' resource lists."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple, NoReturn, Union
 
 from leasectl.engines.facts import PoolSettings
 from leasectl.engines.membership import Properties
 from leasectl.errors import InvalidRequest
-from leasectl.pools.defined import (
-    NO_DEFAULT_CHANGE,
-    CountedPool,
-    DefaultChange,
-    Definition,
-    Definitions,
-    NamedPool,
-)
-from leasectl.pools.defined_default import DEFAULT_KEYS, read_default
-from leasectl.pools.defined_properties import KEYS, EntryProperties
-from leasectl.pools.settings import NO_CHANGE, SettingsChange, changed
+from leasectl.pools.settings import NO_CHANGE, SettingsChange, changed, check_grace
 from leasectl.text.documents import Fields, Items, Part, Scalar, parse_document, refusal
 from leasectl.text.durations import parse_duration
 from leasectl.text.naming import MOST_AT_ONCE, check_own_name, check_own_type
-from leasectl.text.printable import printable
-from leasectl.text.wording import listed
-from leasectl.typed.hints import Any
+from leasectl.text.properties import check_count, check_key, check_value
+from leasectl.text.wording import listed, printable
+
+
+class DefaultChange(NamedTuple):
+    """Whether a pool is to take what nobody else claims; what is None stays as it is.
+
+    Args:
+        is_default: It is, or isn't.
+        grace_seconds: For so long it is to hold that back.
+    """
+
+    is_default: bool | None = None
+    grace_seconds: float | None = None
+
+
+NO_DEFAULT_CHANGE = DefaultChange()
+
+
+class NamedPool(NamedTuple):
+    """A pool of exactly these resources.
+
+    Of those that ``properties`` has, that and nothing else is to be so; the others stay what they
+    are.
+    """
+
+    type: str
+    names: tuple[str, ...]
+    settings: SettingsChange = NO_CHANGE
+    properties: Mapping[str, Properties] = {}
+    default: DefaultChange = NO_DEFAULT_CHANGE
+
+
+class CountedPool(NamedTuple):
+    """A pool of at least and at most so many resources, whatever their names.
+
+    Of all of them ``properties`` and nothing else is to be so; None: they stay what they are.
+    """
+
+    type: str
+    at_least: int
+    at_most: int
+    settings: SettingsChange = NO_CHANGE
+    properties: Properties | None = None
+    default: DefaultChange = NO_DEFAULT_CHANGE
+
+
+Definition = Union[NamedPool, CountedPool]
+
+
+class Definitions(NamedTuple):
+    """What a file says.
+
+    Args:
+        pools: Those that it defines.
+        notes: Lines about what in it means nothing here, in its order.
+        places: Where each name is listed: the file and, if that is known, the line.
+    """
+
+    pools: tuple[Definition, ...]
+    notes: tuple[str, ...] = ()
+    places: Mapping[str, str] = {}
+
+
+KEYS = ("properties", "userdata")
+
+Refuse = Callable[[Part, str], InvalidRequest]
+
+
+class EntryProperties:
+    """The properties that one entry speaks of.
+
+    Args:
+        fields: Of the entry.
+        names: The names that it lists; None where it lists none.
+        path: What messages call the entry.
+        refuse: Makes the error that says what is wrong where.
+    """
+
+    def __init__(
+        self,
+        fields: Mapping[str, Part],
+        names: tuple[str, ...] | None,
+        path: str,
+        refuse: Refuse,
+    ) -> None:
+        self._names = names
+        self._path = path
+        self._refuse = refuse
+        self._of_all: dict[str, str] = {}
+        self._of_one: dict[str, dict[str, str]] = {}
+        for key in (each for each in KEYS if each in fields):
+            self._read(key, fields[key])
+
+    @property
+    def of_all(self) -> Properties:
+        """What is so of all resources, however many there come to be."""
+        return tuple(sorted(self._of_all.items()))
+
+    def by_name(self) -> dict[str, Properties]:
+        """What is so of each resource that the entry lists."""
+        return {
+            name: tuple(sorted({**self._of_all, **self._of_one.get(name, {})}.items()))
+            for name in self._names or ()
+        }
+
+    def _read(self, what: str, part: Part) -> None:
+        path = f"{self._path}.{what}"
+        if not isinstance(part, Fields):
+            raise self._refuse(part, f"{path} must be a mapping")
+        for key, value in part.pairs:
+            if isinstance(value, Fields) and what == "properties":
+                self._read_named(key, value, path)
+            else:
+                self._put(self._of_all, key, value, path)
+        for name, own in {"": {}, **self._of_one}.items():
+            self._check(part, path, {**self._of_all, **own}, name)
+
+    def _read_named(self, name: Scalar, part: Fields, path: str) -> None:
+        if self._names is None:
+            self._fail(
+                part, f"{path}: an entry without names can't give properties of single resources"
+            )
+        if name.text not in self._names:
+            self._fail(name, f'{path}: "{printable(name.text)}" is none of the entry\'s names')
+        own = self._of_one.setdefault(name.text, {})
+        for key, value in part.pairs:
+            self._put(own, key, value, f"{path}.{name.text}")
+
+    def _put(self, into: dict[str, str], key: Scalar, value: Part, path: str) -> None:
+        if not isinstance(value, Scalar) or value.is_null:
+            self._fail(value, f"{path}.{printable(key.text)} must be a word")
+        if key.text in into:
+            self._fail(key, f'{path}: "{printable(key.text)}" is there twice')
+        try:
+            into[check_key(key.text)] = check_value(key.text, value.text)
+        except InvalidRequest as error:
+            self._fail(key, f"{path}: {error}")
+
+    def _check(self, part: Part, path: str, together: dict[str, str], name: str) -> None:
+        try:
+            check_count(f'"{name}" has' if name else "there are", len(together))
+        except InvalidRequest as error:
+            self._fail(part, f"{path}: {error}")
+
+    def _fail(self, part: Part, what: str) -> NoReturn:
+        raise self._refuse(part, what) from None
+
+
+DEFAULT_KEYS = ("default", "grace")
+_BOOLEANS = {"true": True, "false": False}
+
+
+def read_default(fields: Mapping[str, Part], path: str, refuse: Refuse) -> DefaultChange:
+    """Read it of the fields of an entry.
+
+    Args:
+        fields: Of the entry.
+        path: What messages call the entry.
+        refuse: Makes the error that says what is wrong where.
+
+    Raises:
+        InvalidRequest: It can't be meant.
+    """
+    is_default = _boolean(fields["default"], path, refuse) if "default" in fields else None
+    if "grace" not in fields:
+        return DefaultChange(is_default)
+    if not is_default:
+        raise refuse(
+            fields["grace"], f"{path}: grace is of the default pool; say default: true, too"
+        )
+    return DefaultChange(is_default, _grace(fields["grace"], path, refuse))
+
+
+def _boolean(part: Part, path: str, refuse: Refuse) -> bool:
+    if not isinstance(part, Scalar) or not part.plain or part.text not in _BOOLEANS:
+        raise refuse(part, f"{path}.default: say true or false")
+    return _BOOLEANS[part.text]
+
+
+def _grace(part: Part, path: str, refuse: Refuse) -> float:
+    if not isinstance(part, Scalar):
+        raise refuse(part, f"{path}.grace must be a word")
+    try:
+        seconds = parse_duration(part.text)
+        check_grace(seconds)
+    except InvalidRequest as error:
+        raise refuse(part, f"{path}.grace: {error}") from None
+    return seconds
+
 
 # Ours, which Boskos passes over.
 _SETTINGS = ("pace", "burst", "aging")
@@ -225,7 +383,7 @@ class _Reader:
         if key == "burst":
             if not value.plain or not _COUNT.fullmatch(value.text) or len(value.text) > 9:
                 said = printable(value.text)
-                raise self._refused(value, f'{path}.burst: "{said}" is no whole number')
+                raise self._refused(value, f'{path}.burst: "{said}" is not a whole number')
             return int(value.text)
         try:
             return parse_duration(value.text)
@@ -253,7 +411,7 @@ class _Reader:
         value = self._scalar(fields[key], f"{path}.{key}")
         said = printable(value.text)
         if not value.plain or not _COUNT.fullmatch(value.text):
-            raise self._refused(value, f'{path}.{key}: "{said}" is no whole number')
+            raise self._refused(value, f'{path}.{key}: "{said}" is not a whole number')
         least, most = _RANGES[key]
         if len(value.text) > len(str(most)) or not least <= int(value.text) <= most:
             raise self._refused(value, f"{path}.{key} {said}: it can be {least} to {most}")

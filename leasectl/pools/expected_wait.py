@@ -1,4 +1,4 @@
-"""How long who waits is likely to wait yet: what the line about a wait says.
+"""Estimate how long a waiter will still wait.
 
 An estimate, of how long leases were held lately; nobody relies on it. Who waits writes::
 
@@ -13,13 +13,12 @@ from __future__ import annotations
 import heapq
 import math
 from bisect import bisect_right
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from typing import NamedTuple
 
 from leasectl.engines.event_log import EventLog
 from leasectl.state.event import EventFilter
 from leasectl.system.clock import boottime_seconds
-from leasectl.typed.hints import Callable
-from leasectl.typed.tuples import NamedTuple
 
 _EVENTS = 600  # of which every third is an end, or so
 _FRESH_SECONDS = 10.0

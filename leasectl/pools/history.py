@@ -1,16 +1,28 @@
-"""What happened on a backend: its events, and those that are still to come."""
+"""Read events, from a backend or from JSON."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import json
+from collections.abc import Callable, Iterator
 from itertools import islice
+from typing import Any, cast, get_args
 
 from leasectl.engines.event_log import EventLog
-from leasectl.errors import BackendUnreachable, LeaseError
+from leasectl.errors import BackendUnreachable, CorruptState, InvalidRequest, LeaseError
 from leasectl.leases.recovery import release_abandoned
 from leasectl.leases.service import Service
-from leasectl.state.event import ALL_EVENTS, Event, EventFilter, Missed, number_of
-from leasectl.typed.hints import Callable
+from leasectl.state.event import ALL_EVENTS, Event, EventFilter, EventKind, Missed, number_of
+from leasectl.system.clock import rfc3339
+from leasectl.text.durations import parse_moment
+from leasectl.text.properties import (
+    MALFORMED,
+    Malformed,
+    read_name,
+    read_number,
+    read_optional,
+    read_text,
+)
+from leasectl.text.wording import printable
 
 _AT_ONCE = 1000
 
@@ -77,7 +89,7 @@ def follow(
         after: Only those with a larger number than this.
         sleep: Given a descriptor, sleeps until it can be read; and the number up to which all was
             read. Whatever it raises ends this.
-        missed: Called when some were removed before they were read.
+        missed: Called when some were removed before they were read, or lost in a restore.
 
     Yields:
         Those that have come, as they come.
@@ -85,7 +97,7 @@ def follow(
 
     def pass_over(gone: Missed) -> None:
         nonlocal after
-        after = max(after, gone.last_number)
+        after = gone.last_number if gone.is_restored else max(after, gone.last_number)
         missed(gone)
 
     watch = log.watch()
@@ -100,3 +112,48 @@ def follow(
             after = max(after, watch.clear())
     finally:
         watch.close()
+
+
+def encode_event(event: Event) -> dict[str, Any]:
+    """Write an event; `parse_event` reads it back, but for less than a microsecond."""
+    durations = {
+        field: None if seconds is None else round(seconds, 6)
+        for field, seconds in (
+            ("wait_seconds", event.wait_seconds),
+            ("hold_seconds", event.hold_seconds),
+        )
+    }
+    return {**event._asdict(), "time": rfc3339(event.time), **durations}
+
+
+def parse_event(line: str) -> Event:
+    """Read one line.
+
+    Raises:
+        CorruptState: It is none that `encode_event` has written.
+    """
+    try:
+        fields = json.loads(line)
+        if fields["kind"] not in get_args(EventKind):
+            raise Malformed("no such kind")
+        return Event(
+            number=int(fields["number"]),
+            time=parse_moment(read_text(fields["time"]), 0.0),
+            kind=cast("EventKind", fields["kind"]),
+            type=read_name(fields["type"]),
+            names=tuple(map(read_name, fields["names"])),
+            fences=tuple(map(int, fields["fences"])),
+            handle=read_text(fields["handle"]),
+            acquisition=int(fields["acquisition"]),
+            holder_identity=read_text(fields["holder_identity"]),
+            count=int(fields["count"]),
+            priority=int(fields["priority"]),
+            ticket=int(fields["ticket"]),
+            grant=int(fields["grant"]),
+            wait_seconds=read_optional(read_number, fields["wait_seconds"]),
+            hold_seconds=read_optional(read_number, fields["hold_seconds"]),
+            by=read_text(fields["by"]),
+            reason=read_text(fields["reason"]),
+        )
+    except (*MALFORMED, InvalidRequest) as error:
+        raise CorruptState(f'not an event: "{printable(line)}" ({error})') from error

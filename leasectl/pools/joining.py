@@ -1,7 +1,7 @@
-"""A name that comes to its pool by itself, perhaps as held by whoever brings it.
+"""Let a name join a pool, perhaps already held.
 
 Joined and held is one step, past the queue and the pace, so nobody else gets what isn't ready. Like
-every grant it is recorded under a handle that is to be announced (`leasectl.leases.announce`) and
+every grant it is recorded under a handle that is to be announced (`leasectl.leases.delay`) and
 lives no longer than this process until then. If that ends first, the name is to leave the pool with
 the lease: it is marked so when it comes, and the mark goes with `settle`, after the announcement.
 
@@ -11,14 +11,17 @@ ttl, and this state directory's keeper renews it for as long as the process live
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import NamedTuple
+
 from leasectl.backends.contract import Backend, why_given_up
 from leasectl.backends.kinds import claim_key_of, kind_of
 from leasectl.engines import membership, refusals
-from leasectl.engines.members import Members, Updated
 from leasectl.engines.membership import Lifetime, Member, Pools
+from leasectl.engines.pool_admin import Members, Updated
 from leasectl.errors import BackendUnreachable, Interrupted, LeaseError
 from leasectl.leases.acquire_remote import undo
-from leasectl.leases.announce import announce
+from leasectl.leases.delay import announce
 from leasectl.leases.journal import RecordJournal
 from leasectl.leases.renew import renew
 from leasectl.leases.request import check_ttl, claimant_of, new_handle
@@ -26,9 +29,7 @@ from leasectl.leases.service import Service
 from leasectl.model import Handle, Process, Request, whole
 from leasectl.state import keeper_process
 from leasectl.state.handles import new_id
-from leasectl.state.stays import Stay, Stays
-from leasectl.typed.hints import Callable
-from leasectl.typed.tuples import NamedTuple
+from leasectl.state.watched import Stay, Stays
 
 
 class JoinedAgain(NamedTuple):

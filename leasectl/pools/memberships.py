@@ -1,24 +1,53 @@
-"""The use cases on memberships: names that come to a pool, move, go, and where they belong.
-
-What becomes of a name says `leasectl.engines.membership`; the store writes that in one step. Who
-comes by itself does so by `leasectl.pools.joining`.
-"""
+"""Move, cordon and expect names; warn about requests that become impossible."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import contextlib
+from collections.abc import Callable, Sequence
 from functools import partial
+from typing import NamedTuple
 
 from leasectl.engines import membership, refusals
-from leasectl.engines.members import Decide, Updated
+from leasectl.engines.facts import Pool, QueueEntry
 from leasectl.engines.membership import Member, Pools
+from leasectl.engines.pool_admin import Decide, Updated
+from leasectl.engines.possible import Unmet, unmet
 from leasectl.errors import BackendUnreachable, InvalidRequest, LeaseError, NotFound
 from leasectl.leases.recovery import release_abandoned
+from leasectl.leases.release_forced import Forced, release_by_force
 from leasectl.leases.service import Service
+from leasectl.model import Request
 from leasectl.pools.settings import grace_of
-from leasectl.pools.unmet_waiters import UnmetWaiter, unmet_waiters
 from leasectl.text.wording import followed_by, listed
-from leasectl.typed.hints import Callable
+
+
+class UnmetWaiter(NamedTuple):
+    """A request that waits for what a pool can't give it now.
+
+    Args:
+        entry: Its place in the queue.
+        why: What the pool has instead.
+    """
+
+    entry: QueueEntry
+    why: Unmet
+
+
+def unmet_waiters(pool: Pool) -> tuple[UnmetWaiter, ...]:
+    """Those who wait in a pool for what it can't give them, in the order of the queue."""
+    # Of what nothing is said, all that is known is that it is there.
+    members = [each.member or Member(each.name, pool.type) for each in pool.resources]
+    found = ((each, unmet(_request(pool.type, each), members)) for each in pool.queue)
+    return tuple(UnmetWaiter(entry, why) for entry, why in found if why is not None)
+
+
+def described(each: UnmetWaiter) -> str:
+    """Say whose request that is, and why it can't be met, for people."""
+    return f"{each.entry.holder_identity} waits on, as {each.why}"
+
+
+def _request(pool_type: str, entry: QueueEntry) -> Request:
+    return Request(pool_type, count=entry.count, name=entry.name, where=entry.where)
 
 
 class MembershipService:
@@ -89,6 +118,38 @@ class MembershipService:
         release_abandoned(self._service)
         return self._service.members.update([name], left)
 
+    def remove_by_force(self, pool_type: str, names: Sequence[str]) -> list[Forced]:
+        """Take names out of a pool: those that are free at once, the others with their release.
+
+        Their leases are ended as by `release_by_force`, so whoever adds such a name again doesn't
+        have it granted while a `run` is still ending its command. Of a holder that didn't get its
+        lease from leasectl nothing can be learnt; what it holds goes at once.
+
+        Returns:
+            The leases that were ended, and those that had been and are still kept.
+
+        Raises:
+            NotFound: No such type, or a name isn't in the pool; nothing has changed.
+        """
+        release_abandoned(self._service)
+        (pool,) = self._service.pools.pools(pool_type)
+        foreign = {r.name for r in pool.resources if r.lease is not None and r.claim_key is None}
+
+        def removed(member: Member, _: Pools) -> Member:
+            if member.name in foreign:
+                return membership.remove(member, pool_type, force=True)
+            return membership.leave(member, pool_type)
+
+        with self._service.atomic():
+            after = self._service.members.update(names, removed).after
+            forced: list[Forced] = []
+            reason = f"removed from pool {pool_type}"
+            for each in after:
+                if each.holder is not None:
+                    with contextlib.suppress(NotFound):  # released, and so removed, since
+                        forced += release_by_force(self._service, [each.name], reason=reason)
+            return forced
+
     def cordon(self, names: Sequence[str], *, is_cordoned: bool) -> Updated:
         """Have names take no new holder, or take one again.
 
@@ -134,8 +195,8 @@ class MembershipService:
         def dropped(member: Member, _: Pools) -> Member:
             if member.expected != pool_type:
                 raise NotFound(
-                    f'nobody has said that "{member.name}" belongs to pool "{pool_type}"; see: '
-                    "leasectl pool expect --list"
+                    f'"{member.name}" is not expected in pool "{pool_type}"; see: leasectl pool '
+                    "expect --list"
                 )
             return membership.expect_nothing(member)
 

@@ -1,4 +1,4 @@
-"""Properties as they are to be, and putting them at resources.
+"""Set properties of resources.
 
 A change says what to put and what to drop; what it doesn't name stays, unless it is all that is to
 be so. With names that come to a pool it is one step with their coming, so that nobody ever gets one
@@ -9,16 +9,15 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterable, Mapping, Sequence
+from typing import NamedTuple
 
 from leasectl.engines import refusals
 from leasectl.engines.facts import NO_SETTINGS, PoolSettings
-from leasectl.engines.members import Members
 from leasectl.engines.membership import Member, Pools, Properties, add
-from leasectl.engines.pool_admin import PoolAdmin
+from leasectl.engines.pool_admin import Members, PoolAdmin
 from leasectl.errors import InvalidRequest, LeaseError
-from leasectl.text.printable import printable
 from leasectl.text.properties import check_count, check_key, check_value
-from leasectl.typed.tuples import NamedTuple
+from leasectl.text.wording import printable
 
 
 class PropertyChange(NamedTuple):
@@ -160,7 +159,7 @@ def add_resources(
         are_new: None of them may be there.
 
     Returns:
-        Those that weren't there.
+        Those that weren't there, or were to leave.
 
     Raises:
         InvalidRequest: One is there that may not be, or would have too many properties.
@@ -168,12 +167,12 @@ def add_resources(
     """
 
     def decide(member: Member, known: Pools) -> Member:
-        if are_new and member.pool == pool_type:
+        if are_new and member.pool == pool_type and not member.leaves:
             raise refusals.name_taken(member.name, pool_type)
         return _coming(member, known, pool_type, change)
 
     before = members.update(names, decide).before
-    return tuple(member.name for member in before if member.pool != pool_type)
+    return tuple(each.name for each in before if each.pool != pool_type or each.leaves)
 
 
 def _coming(member: Member, known: Pools, pool_type: str, change: PropertyChange) -> Member:

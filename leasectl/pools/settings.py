@@ -1,12 +1,13 @@
-"""How a pool grants, as it is asked for: by options, or in a file that defines pools."""
+"""A pool's pace, burst and ageing."""
 
 from __future__ import annotations
+
+from typing import NamedTuple
 
 from leasectl.engines.facts import PoolSettings
 from leasectl.engines.membership import Pools
 from leasectl.errors import InvalidRequest
 from leasectl.text.durations import format_duration, format_seconds
-from leasectl.typed.tuples import NamedTuple
 
 # A claim takes some milliseconds on any engine: what is shorter would be no even pace.
 SHORTEST_PACE_SECONDS = 0.1

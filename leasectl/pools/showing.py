@@ -1,10 +1,11 @@
-"""How a pool is seen: what its store tells, and what the records of this state directory add."""
+"""Read what is shown of pools, from the store and the records."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 
 from leasectl.engines.facts import Pool, QueueEntry, Resource
+from leasectl.leases.marks import parse_mark
 from leasectl.model import Handle, Lease
 from leasectl.pools.shown import (
     NOTHING_SAID,
@@ -19,7 +20,7 @@ from leasectl.pools.shown import (
     parse_holder,
 )
 from leasectl.state.handles import renews_itself
-from leasectl.state.rows import is_on_record_elsewhere
+from leasectl.state.rows import is_on_record_elsewhere, without_keys
 from leasectl.system.clock import Clock, earliest
 from leasectl.system.process import is_dead, own_pid_namespace
 
@@ -74,6 +75,7 @@ class Showing:
 
     def _lease(self, resource: Resource, lease: Lease) -> ShownLease:
         handle = self._handles.get(resource.claim_key or "")
+        lease = lease._replace(labels=without_keys(lease.labels))
         if resource.ended is not None:
             return self._ended(resource, lease, handle)
         if handle is not None:
@@ -159,8 +161,6 @@ def _unguarded(resource: Resource, lease: Lease) -> ShownLease:
 
 
 def _mark(note: str) -> ShownMark | None:
-    from leasectl.leases.marks import parse_mark  # which most pools have none of
-
     mark = parse_mark(note)
     return None if mark is None else ShownMark(mark.state, mark.asked_by)
 
@@ -192,7 +192,7 @@ def _waiter(place: int, entry: QueueEntry) -> ShownWaiter:
         name=entry.name,
         since=entry.since,
         pid=entry.pid,
-        labels=entry.labels,
+        labels=without_keys(entry.labels),
         suspended=entry.suspended,
         priority=entry.priority,
         effective_priority=entry.effective_priority,

@@ -1,20 +1,20 @@
-"""Pools as they are shown: who holds what, who waits for what; all that is known of it.
-
-These are the facts that a table shows and that JSON holds (`shown_json`), wherever they come from:
-`showing` has them of a store of pools and of the records of this state directory.
-"""
+"""What is shown of pools, as facts."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Literal, NamedTuple
+
 from leasectl.engines.facts import NO_SETTINGS, PoolSettings
 from leasectl.model import Labels, Lease, Where
-from leasectl.text.naming import key_in
-from leasectl.typed.hints import TYPE_CHECKING, Literal
-from leasectl.typed.tuples import NamedTuple
+from leasectl.text.durations import format_duration
+from leasectl.text.naming import as_given, key_in
+from leasectl.text.wording import printable
 
 if TYPE_CHECKING:
     from leasectl.engines.membership import Properties
     from leasectl.leases.marks import MarkState
+
 
 GuardPlace = Literal["here", "elsewhere", "none", "unknown"]
 Renewer = Literal["keeper", "run", "nobody"]
@@ -41,13 +41,14 @@ class Holder(NamedTuple):
 
 
 def parse_holder(identity: str) -> Holder:
-    """Take a holder's identity apart; of what nobody of ours has written, the rest is empty."""
+    """Split an identity into its parts, as they were given; a foreign one leaves some empty."""
     owner, _, handle = identity.rpartition("/")
     owner, _, host = owner.rpartition("/")
     job, slash, build = owner.rpartition("/")
     if not slash:
-        return Holder(identity, owner, None, None, host, handle)
-    return Holder(identity, owner, job, build, host, handle)
+        return Holder(identity, as_given(owner), None, None, as_given(host), handle)
+    job, build = as_given(job), as_given(build)
+    return Holder(identity, f"{job}/{build}", job, build, as_given(host), handle)
 
 
 class ShownLease(NamedTuple):
@@ -277,3 +278,51 @@ def key_of_work(pool: ShownPool) -> str:
     labels = [each.lease.lease.labels for each in pool.resources if each.lease is not None]
     labels += [each.labels for each in pool.queue]
     return next(filter(None, map(key_in, labels)), "")
+
+
+CORDONED, HELD_BACK = "cordoned", "held back"
+
+
+def why_closed(resource: ShownResource) -> str | None:
+    """Why nobody gets a resource although it is free; None where somebody does, or has it."""
+    if not resource.is_closed:
+        return None
+    return HELD_BACK if resource.membership.held_back_seconds is not None else CORDONED
+
+
+def what_is_noted(resource: ShownResource, *, full: bool) -> Iterator[str]:
+    """What becomes of a resource, or of its lease, beside what times tell.
+
+    Args:
+        resource: The resource.
+        full: With who asks, and what is left of a time as it was when it was asked.
+    """
+    membership = resource.membership
+    if resource.mark is not None:
+        yield _mark_text(resource.mark, full=full)
+    if membership.cordoned and why_closed(resource) != CORDONED:
+        yield CORDONED
+    if membership.moves_to is not None:
+        yield f"moves to {membership.moves_to}"
+    if membership.leaves:
+        yield "leaves"
+    if membership.pid is not None:
+        yield f"joined with pid {membership.pid}"
+    elif membership.ttl_seconds is not None:
+        yield _ttl_text(membership, membership.ttl_seconds, full=full)
+    if membership.by_default:
+        yield "by default"
+
+
+def _mark_text(mark: ShownMark, *, full: bool) -> str:
+    by = f" by {printable(mark.asked_by, longest=200)}" if full else ""
+    if mark.state == "marked":
+        return f"asked back{by}"
+    return f"asked back{by}: {'ready' if mark.state == 'ready' else 'kept'}"
+
+
+def _ttl_text(membership: ShownMembership, ttl_seconds: float, *, full: bool) -> str:
+    said = f"joined, ttl {format_duration(ttl_seconds)}"
+    if not full or membership.leaves_in_seconds is None:
+        return said
+    return f"{said}: {format_duration(max(0.0, membership.leaves_in_seconds))} left"

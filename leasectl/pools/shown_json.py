@@ -1,17 +1,18 @@
-"""What is shown of pools, as JSON: a pair of encode and parse.
-
-`status --json` prints it, and whoever shows pools of another process reads it back.
-"""
+"""The same as JSON."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from typing import Any, get_args
 
+from leasectl.backends.kinds import kind_of
 from leasectl.engines.facts import NO_SETTINGS, PoolSettings
 from leasectl.engines.membership import Properties
-from leasectl.errors import InvalidRequest
+from leasectl.errors import CorruptState, InvalidRequest
 from leasectl.leases.marks import MarkState
 from leasectl.model import Labels, Lease
+from leasectl.pools.circular_waits import circular_waits
+from leasectl.pools.counted import CountedLoss, CountedOwner, CountedType, Counts
 from leasectl.pools.shown import (
     NOTHING_SAID,
     GuardPlace,
@@ -27,17 +28,39 @@ from leasectl.pools.shown import (
     key_of_work,
     parse_holder,
 )
-from leasectl.pools.shown_fields import read_shown, unreadable
 from leasectl.system.clock import rfc3339
-from leasectl.text.fields import (
+from leasectl.text.properties import (
     MALFORMED,
+    parse_conditions,
+    read_integer,
     read_name,
     read_number,
     read_optional,
+    read_text,
     read_time,
+    reason_of,
+    written,
 )
-from leasectl.text.properties import parse_conditions, written
-from leasectl.typed.hints import Any, Callable, get_args
+from leasectl.text.wording import printable
+
+_LONGEST_SHOWN = 2000
+
+
+def read_shown(value: object) -> str:
+    """A text, made safe to show."""
+    return printable(read_text(value), longest=_LONGEST_SHOWN)
+
+
+def unreadable(backend: str, error: Exception) -> CorruptState:
+    """What a backend tells of its pools isn't what any version has written.
+
+    Args:
+        backend: The URL that it was asked of.
+        error: What came of reading it.
+    """
+    said = printable(reason_of(error), longest=80)
+    return CorruptState(f"{backend}: what it tells of its pools can't be read: {said}")
+
 
 _AsList = Callable[[Iterable[object]], Iterable[object]]
 _GUARDS: dict[str, GuardPlace] = {each: each for each in get_args(GuardPlace)}
@@ -79,6 +102,7 @@ def encode_overview(overview: Overview, *, as_list: _AsList = list) -> dict[str,
         "works": [
             {"work": key_of_work(pool), **_pool_fields(pool, as_list)} for pool in overview.works
         ],
+        "circular_waits": [each._asdict() for each in circular_waits(overview)],
     }
 
 
@@ -243,7 +267,7 @@ def _settings(fields: Any) -> PoolSettings:
         return NO_SETTINGS
     return PoolSettings(
         read_number(fields["pace_seconds"]),
-        int(fields["burst"]),
+        read_integer(fields["burst"]),
         read_number(fields["aging_seconds"]),
     )
 
@@ -270,7 +294,7 @@ def _membership(fields: Any) -> ShownMembership:
         held_back_seconds=read_optional(read_number, fields.get("held_back_seconds")),
         ttl_seconds=read_optional(read_number, fields.get("ttl_seconds")),
         leaves_in_seconds=read_optional(read_number, fields.get("leaves_in_seconds")),
-        pid=read_optional(int, fields.get("pid")),
+        pid=read_optional(read_integer, fields.get("pid")),
     )
 
 
@@ -286,14 +310,14 @@ def _lease(name: str, fields: Any) -> ShownLease:
     identity = read_shown(fields["holder_identity"])
     lease = Lease(
         name=name,
-        fence=int(fields["fence"] or 0),
-        ticket=int(fields["ticket"] or 0),
-        grant=int(fields["grant"] or 0),
+        fence=read_integer(fields["fence"] or 0),
+        ticket=read_integer(fields["ticket"] or 0),
+        grant=read_integer(fields["grant"] or 0),
         holder_identity=identity,
         acquire_time=read_time(fields["acquire_time"]),
         renew_time=read_time(fields["renew_time"]),
         lease_duration_seconds=read_optional(read_number, fields["lease_duration_seconds"]),
-        lease_transitions=int(fields["lease_transitions"]),
+        lease_transitions=read_integer(fields["lease_transitions"]),
         labels=_labels(fields["labels"]),
     )
     return ShownLease(
@@ -301,8 +325,8 @@ def _lease(name: str, fields: Any) -> ShownLease:
         parse_holder(identity),
         unconfirmed=fields["state"] == "unconfirmed",
         guard=_GUARDS.get(fields["guard"], "unknown"),
-        guard_pid=read_optional(int, fields["guard_pid"]),
-        pid=read_optional(int, fields["pid"]),
+        guard_pid=read_optional(read_integer, fields["guard_pid"]),
+        pid=read_optional(read_integer, fields["pid"]),
         release_time=read_optional(read_time, fields["release_time"]),
         expires_in_seconds=read_optional(read_number, fields["expires_in_seconds"]),
         renewed_by=_RENEWERS.get(fields["renewed_by"]),
@@ -312,20 +336,102 @@ def _lease(name: str, fields: Any) -> ShownLease:
 
 def _waiter(fields: Any) -> ShownWaiter:
     return ShownWaiter(
-        place=int(fields["place"]),
-        ticket=int(fields["ticket"]),
+        place=read_integer(fields["place"]),
+        ticket=read_integer(fields["ticket"]),
         holder=parse_holder(read_shown(fields["holder_identity"])),
-        count=int(fields["count"]),
+        count=read_integer(fields["count"]),
         name=read_optional(read_name, fields["name"]),
         since=read_time(fields["since"]),
-        pid=read_optional(int, fields["pid"]),
+        pid=read_optional(read_integer, fields["pid"]),
         labels=_labels(fields["labels"]),
         suspended=bool(fields.get("suspended")),
-        priority=int(fields.get("priority") or 0),
-        effective_priority=int(fields.get("effective_priority") or 0),
+        priority=read_integer(fields.get("priority") or 0),
+        effective_priority=read_integer(fields.get("effective_priority") or 0),
         where=parse_conditions([read_shown(each) for each in fields.get("where") or ()]),
     )
 
 
 def _labels(value: Any) -> Labels:
     return tuple((read_shown(key), read_shown(text)) for key, text in value.items())
+
+
+def encode_counts(counts: Counts) -> dict[str, object]:
+    """Counts as JSON has them; `parse_counts` reads them back."""
+    pools = list(map(_type_fields, counts.types))
+    return {"backend": counts.backend, "at": rfc3339(counts.at), "pools": pools}
+
+
+def _type_fields(counted: CountedType) -> dict[str, object]:
+    return {
+        "type": counted.type,
+        "capacity": counted.capacity,
+        "free": counted.free,
+        "held": counted.held,
+        "waiting": counted.waiting,
+        "states": dict(counted.states),
+        "owners": [
+            {
+                "owner": each.owner,
+                "held": each.number,
+                "handle": each.handle,
+                "names": list(each.names),
+                "since": rfc3339(each.since),
+            }
+            for each in counted.owners
+        ],
+        "lost": [
+            {"name": each.name, "holder_identity": each.holder_identity, "at": rfc3339(each.at)}
+            for each in counted.lost
+        ],
+    }
+
+
+def are_counts(fields: Any) -> bool:
+    """Tell whether what a server has told of its pools is what another one has counted."""
+    try:
+        return kind_of(read_text(fields["backend"])).counted_by is not None
+    except (*MALFORMED, InvalidRequest):
+        return False
+
+
+def parse_counts(fields: Any, *, backend: str) -> Counts:
+    """Read what `encode_counts` wrote, perhaps in a newer version; text is made safe to show.
+
+    Args:
+        fields: What JSON held.
+        backend: The URL that it was asked of here.
+
+    Raises:
+        CorruptState: It isn't what any version has written.
+    """
+    try:
+        return Counts(backend, read_time(fields["at"]), tuple(map(_counted_type, fields["pools"])))
+    except MALFORMED as error:
+        raise unreadable(backend, error) from error
+
+
+def _counted_type(fields: Any) -> CountedType:
+    return CountedType(
+        read_name(fields["type"]),
+        read_integer(fields["free"]),
+        {read_shown(state): read_integer(number) for state, number in fields["states"].items()},
+        tuple(map(_owner, fields["owners"])),
+        read_integer(fields["waiting"]),
+        tuple(map(_loss, fields["lost"])),
+    )
+
+
+def _owner(fields: Any) -> CountedOwner:
+    return CountedOwner(
+        read_shown(fields["owner"]),
+        read_integer(fields["held"]),
+        read_optional(read_name, fields["handle"]),
+        tuple(map(read_name, fields["names"])),
+        read_optional(read_time, fields["since"]),
+    )
+
+
+def _loss(fields: Any) -> CountedLoss:
+    return CountedLoss(
+        read_name(fields["name"]), read_shown(fields["holder_identity"]), read_time(fields["at"])
+    )

@@ -1,19 +1,24 @@
-"""What came of a pool's leases in a window of time, in numbers."""
+"""Numbers and series over a window of time."""
 
 from __future__ import annotations
 
 import math
+from bisect import bisect_right
 from collections.abc import Iterable, Sequence
+from itertools import accumulate
+from typing import Any, NamedTuple
 
 from leasectl.pools.timeline import Present, Timeline
 from leasectl.state.event import Event
-from leasectl.typed.tuples import NamedTuple
+from leasectl.system.clock import rfc3339
 
 PEAK_SECONDS = 60.0
 # Times of grants that are a pace apart are sums of numbers that no float has exactly.
 _EXACT_TO = 1e-3
 # What a pace leaves free of what the pool could do, so that a queue gets shorter.
 PACE_HEADROOM = 1.2
+# Fewer holds are too few to advise a pace from.
+FEWEST_FOR_ADVICE = 20
 
 
 class Window(NamedTuple):
@@ -54,6 +59,7 @@ class Statistics(NamedTuple):
         grants: Acquisitions granted, whatever their counts.
         wait: Of those; None where there are none.
         hold: Of the leases that ended, one for each resource; None likewise.
+        holds: How many leases ended, one for each resource.
         peak_starts: The most grants within any minute, which is less than 60 s.
         utilisation: The share of all resources' time in which they were held, 0 to 1; None when
             nobody knows how many there were.
@@ -73,6 +79,7 @@ class Statistics(NamedTuple):
     grants: int
     wait: Spread | None
     hold: Spread | None
+    holds: int
     peak_starts: int
     utilisation: float | None
     gave_up: int
@@ -86,12 +93,14 @@ class Statistics(NamedTuple):
 
     @property
     def advised_pace_seconds(self) -> float | None:
-        """Which pace would spread the grants and cost next to nothing; None when unknown.
+        """The pace that spreads grants at next to no cost; None if too few leases have ended.
 
-        Every hold's time the pool has room for as many grants as it has resources; at that pace,
-        a little faster, they come one by one instead of all at once.
+        In the time of a hold, the pool has room for as many grants as it has resources. At that
+        pace, a little faster, they come one by one instead of all at once.
         """
         if self.hold is None or not self.capacity or self.resources_per_grant is None:
+            return None
+        if self.holds < FEWEST_FOR_ADVICE:
             return None
         return self.hold.p50 * self.resources_per_grant / self.capacity / PACE_HEADROOM
 
@@ -130,6 +139,7 @@ def statistics_of(timeline: Timeline, window: Window = ALWAYS) -> Statistics:
         grants=len(inside),
         wait=spread([timeline.grant_waits[n] for n in inside]),
         hold=spread(holds),
+        holds=len(holds),
         peak_starts=max(starts_within([timeline.grants[n] for n in inside]), default=0),
         utilisation=_utilisation(held, steps, since, until),
         gave_up=_number_within(timeline.gave_up, since, until),
@@ -209,3 +219,193 @@ def _makespan(timeline: Timeline) -> float | None:
     if timeline.arrival is None or timeline.completion is None:
         return None
     return max(0.0, timeline.completion - timeline.arrival)
+
+
+# Who is granted at once has been in the queue as well, and nobody calls that waiting.
+_A_WAIT_SECONDS = 0.1
+
+
+class Series(NamedTuple):
+    """How things went over time: a stretch of time in equal steps, each with one value.
+
+    As JSON it is ``series._asdict()``.
+
+    Args:
+        since: When the first step begins, wall clock, seconds since the epoch.
+        until: When the last ends.
+        held: Resources held, on average over each step.
+        waiting: Who waited, likewise.
+        starts: The most grants within a minute that ended in the step.
+        capacity: Resources there were, on average; None when nobody knows.
+        peak_held: The most that were held at any instant.
+        peak_waiting: The most who waited at any instant, but for who was granted at once.
+    """
+
+    since: float
+    until: float
+    held: tuple[float, ...]
+    waiting: tuple[float, ...]
+    starts: tuple[int, ...]
+    capacity: tuple[float, ...] | None
+    peak_held: int = 0
+    peak_waiting: int = 0
+
+    @property
+    def step_seconds(self) -> float:
+        return (self.until - self.since) / len(self.held)
+
+
+class PictureRow(NamedTuple):
+    """What a picture has a row of: a pool, or a policy that was tried on one.
+
+    Rows that are to be compared have windows that begin and end alike.
+
+    Args:
+        title: What stands above it; a picture makes foreign text safe.
+        timeline: What happened.
+        window: The stretch of time to show.
+    """
+
+    title: str
+    timeline: Timeline
+    window: Window = ALWAYS
+
+
+def series_of(timeline: Timeline, window: Window = ALWAYS, *, steps: int = 60) -> Series:
+    """Tell how things went in a pool.
+
+    Args:
+        timeline: What happened.
+        window: Which stretch of time; it isn't cut to what is known.
+        steps: Into how many it is divided.
+    """
+    first, until = bounds(timeline, window)
+    since = first if window.since is None else min(window.since, until)
+    scale = _Scale(since, until, steps)
+    held, waiting = list(timeline.held_until(until)), list(timeline.waiting_until(until))
+    return Series(
+        since,
+        until,
+        scale.means((begin, end, 1) for begin, end in held),
+        scale.means((begin, end, 1) for begin, end in waiting),
+        _starts(timeline, scale),
+        _capacity(timeline, scale),
+        _peak(held, since, until),
+        _peak([each for each in waiting if each[1] - each[0] >= _A_WAIT_SECONDS], since, until),
+    )
+
+
+class _Scale(NamedTuple):
+    since: float
+    until: float
+    steps: int
+
+    @property
+    def width(self) -> float:
+        return (self.until - self.since) / self.steps
+
+    def means(self, intervals: Iterable[tuple[float, float, int]]) -> tuple[float, ...]:
+        """How much there was in each step, on average, of what lasts for a time and has a size."""
+        steps, width, since = self.steps, self.width, self.since
+        if not width:
+            return (0.0,) * steps
+        # Of each interval all steps from its first on have the whole of it, from its last on none;
+        # those two have a part. What ends with the scale ends in a step of its own.
+        whole, part = [0] * (steps + 2), [0.0] * (steps + 1)
+        for begin, end, size in intervals:
+            first_at = (begin - since) / width if begin > since else 0.0
+            last_at = (end - since) / width
+            if last_at > steps:
+                last_at = float(steps)
+            if first_at >= last_at:
+                continue
+            first, last = int(first_at), int(last_at)
+            whole[first + 1] += size
+            whole[last] -= size
+            part[first] += size * (first + 1 - first_at)
+            part[last] += size * (last_at - last)
+        return tuple(
+            round(max(0.0, a + b), 6) for _, a, b in zip(range(steps), accumulate(whole), part)
+        )
+
+
+def _peak(intervals: Sequence[tuple[float, float]], since: float, until: float) -> int:
+    """How many there were at once, at most; what ends as another begins makes room for it."""
+    inside = [each for each in intervals if each[0] < each[1] > since and each[0] < until]
+    ends = sorted(end for _, end in inside)
+    most = ended = 0
+    for begun, begin in enumerate(sorted(begin for begin, _ in inside), 1):
+        while ends[ended] <= begin:
+            ended += 1
+        most = max(most, begun - ended)
+    return most
+
+
+def _starts(timeline: Timeline, scale: _Scale) -> tuple[int, ...]:
+    since, until, steps, width = *scale, scale.width
+    grants = sorted(timeline.grants)
+    found = [0] * (steps + 1)
+    for at, number in zip(grants, starts_within(grants)):
+        if since <= at <= until:
+            step = int((at - since) / width) if width else 0
+            if number > found[step]:
+                found[step] = number
+    found[steps - 1] = max(found.pop(), found[steps - 1])  # of the last instant
+    if width >= PEAK_SECONDS:
+        return tuple(found)
+    # In short steps a minute goes on beyond the step of its grant.
+    for step in range(steps):
+        begin = since + step * width
+        minute = bisect_right(grants, begin) - bisect_right(grants, begin - PEAK_SECONDS)
+        found[step] = max(found[step], minute)
+    return tuple(found)
+
+
+def _capacity(timeline: Timeline, scale: _Scale) -> tuple[float, ...] | None:
+    steps = timeline.capacity_steps()
+    if not steps:
+        return None
+    ends = [at for at, _ in steps[1:]] + [scale.until]
+    return scale.means((begin, end, count) for (begin, count), end in zip(steps, ends))
+
+
+def encode_statistics(found: Statistics) -> dict[str, Any]:
+    """Numbers as JSON has them: times in RFC 3339 and UTC, durations in seconds, shares of 1."""
+    return {
+        "since": rfc3339(found.since),
+        "until": rfc3339(found.until),
+        "grants": found.grants,
+        "wait_seconds": _encode_spread(found.wait),
+        "hold_seconds": _encode_spread(found.hold),
+        "holds": found.holds,
+        "peak_starts_within_a_minute": found.peak_starts,
+        "utilisation": _rounded(found.utilisation, 6),
+        "gave_up": found.gave_up,
+        "lost": found.lost,
+        "taken_back_for_the_dead": found.taken_back,
+        "capacity": found.capacity,
+        "held": found.held,
+        "waiting": found.waiting,
+        "resources_per_grant": _rounded(found.resources_per_grant),
+        "advised_pace_seconds": _rounded(found.advised_pace_seconds),
+    }
+
+
+def encode_series(series: Series) -> dict[str, Any]:
+    """How things went over time, as JSON has it: lists with a value for each step."""
+    return {
+        **series._asdict(),
+        "since": rfc3339(series.since),
+        "until": rfc3339(series.until),
+        "step_seconds": series.step_seconds,
+    }
+
+
+def _encode_spread(spread: Spread | None) -> dict[str, float] | None:
+    if spread is None:
+        return None
+    return {key: round(value, 3) for key, value in spread._asdict().items()}
+
+
+def _rounded(value: float | None, digits: int = 3) -> float | None:
+    return None if value is None else round(value, digits)

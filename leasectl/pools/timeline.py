@@ -1,21 +1,22 @@
-"""From when to when each thing lasted in a pool, put together of its events.
-
-Of a log whose beginning has been trimmed as well: what ended says itself how long it took. Wall
-clocks may have been set meanwhile: nothing lasts less than no time, and how long something took is
-what its event says, not the difference of two times.
-"""
+"""When each wait and hold began and ended."""
 
 from __future__ import annotations
 
+import contextlib
 import math
 from array import array
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import NamedTuple
 
+from leasectl.backends.kinds import kind_of
+from leasectl.engines.event_log import EventLog
 from leasectl.engines.event_words import gained, is_got_instead
 from leasectl.engines.facts import Pool
-from leasectl.state.event import Event
+from leasectl.errors import NotFound, StateUnwritable
+from leasectl.leases.recovery import release_abandoned
+from leasectl.leases.service import Service
+from leasectl.state.event import Event, EventFilter
 from leasectl.text.naming import is_reserved
-from leasectl.typed.tuples import NamedTuple
 
 
 class Present(NamedTuple):
@@ -109,7 +110,7 @@ class Timeline:
             self._arrive(event.time)
         elif kind == "granted":
             self._grant(event)
-        elif kind == "released":
+        elif kind in ("released", "not released"):
             self._end(event)
         elif kind == "gave up":
             self._end_wait(event)
@@ -268,3 +269,39 @@ def _capacities(changes: Sequence[Event], there: int, at: float) -> list[tuple[f
 
 def _waiter(event: Event) -> tuple[str, int]:
     return (event.handle, event.acquisition) if event.handle else ("", event.ticket)
+
+
+def pool_histories(
+    service: Service, pool_type: str | None = None, *, log: EventLog | None = None
+) -> dict[str, Timeline]:
+    """What happened in each pool that is there, and in those that events are kept of, by type.
+
+    Where a backend has no pools of its own, it is what happened to this state directory's handles.
+
+    Args:
+        service: On their backend.
+        pool_type: Only that pool.
+        log: The backend's events, for who wants its remark; None for as they are opened here.
+
+    Raises:
+        NotFound: There is no such pool, and no event of one.
+        NotSupported: Nobody writes events down there.
+    """
+    with contextlib.suppress(StateUnwritable):  # a full disk: what is over goes on, then
+        release_abandoned(service)
+    at = service.clock.wall()
+    pools: tuple[Pool, ...] = ()
+    missing: NotFound | None = None
+    if kind_of(service.backend_url).has_pools:
+        try:
+            pools = service.pools.pools(pool_type)
+        except NotFound as error:
+            missing = error
+    found = timelines((log or service.events).read(EventFilter(type=pool_type)))
+    if missing and not found:
+        raise missing
+    for pool in pools:
+        if is_reserved(pool.type):
+            continue
+        found.setdefault(pool.type, Timeline()).settle(present_of(pool, at))
+    return found

@@ -1,15 +1,14 @@
-"""In which pool a name is, where it belongs, and who says so: for people and as JSON."""
+"""In which pool a name is, and why."""
 
 from __future__ import annotations
 
 from contextlib import suppress
+from typing import Literal, NamedTuple
 
 from leasectl.engines.membership import Member, belongs_to, matching_pattern
 from leasectl.errors import NotFound
 from leasectl.leases.recovery import release_abandoned
 from leasectl.leases.service import Service
-from leasectl.typed.hints import Literal
-from leasectl.typed.tuples import NamedTuple
 
 State = Literal["free", "held", "held back", "cordoned", "expected"]
 
@@ -78,7 +77,7 @@ def whereabouts(service: Service, name: str) -> Whereabouts:
     if member.pool is None and expected is None:
         raise NotFound(
             f'nobody knows of "{name}": it is in no pool, and nobody has said where it belongs; '
-            f"say so with: leasectl pool expect TYPE --names {name}"
+            f"say so with: leasectl pool expect POOL --names {name}"
         )
     pattern = None if member.expected is not None else matching_pattern(name, pools)
     return Whereabouts(member, expected, pattern, _held_back_seconds(service, member))

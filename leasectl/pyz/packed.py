@@ -1,4 +1,4 @@
-"""What ``leasectl.pyz`` holds, and importing that where it can't be unpacked.
+"""Import from the archive where it can't be unpacked.
 
 All modules are one member, a tar: packed each by itself they take half as much again, as each
 begins without what those before have in common with it, and is named twice in the archive.
@@ -16,8 +16,8 @@ import sys
 from collections.abc import Mapping, Sequence
 from importlib.abc import SourceLoader
 from importlib.util import spec_from_file_location
+from typing import TYPE_CHECKING
 
-TYPE_CHECKING = False  # that of `typing` takes long to import
 if TYPE_CHECKING:
     from importlib.machinery import ModuleSpec
     from types import ModuleType

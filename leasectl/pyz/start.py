@@ -1,4 +1,4 @@
-"""What ``leasectl.pyz`` runs first. scripts/build-pyz puts it there as ``__main__.py``.
+"""The archive's ``__main__``: check the Python version, unpack, start.
 
 At its first start the archive unpacks itself into a private folder; from then on it runs from
 there. Python compiles this file anew at every start, and importing anything from the archive reads
@@ -6,13 +6,13 @@ all of it, so this says only what the second start needs; `leasectl.pyz.unpack` 
 """
 
 import os
+import signal
 import stat
 import sys
 
 # As in `leasectl.__main__`: no traceback for a Ctrl-C in between.
-_signal = __import__("_signal")
-if _signal.getsignal(_signal.SIGINT) is _signal.default_int_handler:
-    _signal.signal(_signal.SIGINT, _signal.SIG_DFL)
+if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 # A hash of everything in the archive, which scripts/build-pyz fills in.
 CONTENT = ""

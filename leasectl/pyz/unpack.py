@@ -1,4 +1,4 @@
-"""Unpacking ``leasectl.pyz`` at its first start.
+"""Unpack the archive at its first start, into a private folder under /tmp.
 
 All is written under a lock, beside where it is to be, and put in place by one rename: a folder
 either is complete or isn't there, and of many first starts at once one does the work and the
@@ -50,10 +50,9 @@ def unpack(archive: str, folder: str) -> bool:
         folder: Where to; its parent is the private folder, and is made if there is none.
 
     Returns:
-        Whether the folder is there. It isn't where the disk is full or can't be written.
-
-    Exits:
-        With 73 and one line on stderr, when the private folder isn't ours alone.
+        Whether the folder is there. It isn't where the disk is full or can't be written, nor, with
+        one line on stderr, where the private folder isn't ours alone: another user, who may make
+        it first, can't keep leasectl from running.
     """
     private = os.path.dirname(folder)
     umask = os.umask(0o077)
@@ -69,8 +68,7 @@ def unpack(archive: str, folder: str) -> bool:
                     _unpack(files, folder)
                 return is_complete(folder)
     except StateUnwritable as error:
-        sys.stderr.write(f"leasectl: {error}\n")
-        sys.exit(error.exit_code)
+        sys.stderr.write(f"leasectl: {error}; running from the archive, which is slower\n")
     finally:
         os.umask(umask)
     return False

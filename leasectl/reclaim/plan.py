@@ -1,27 +1,124 @@
-"""What a reclaim does next: a pure function of what it wants, sees, remembers, and the time.
-
-A reclaim looks, does what this says, and looks again when this says or something has changed. What
-it remembers is only since when each lease is in excess, and which marks it counts as its own; it
-may forget that at any time, by being killed: then all delays begin anew, and what it finds marked
-it adopts. What it sees may be old: each thing that is done is guarded by the fence and by the very
-text that was noted (`leasectl.engines.notes`), so what has changed since is left as it is.
-
-A lease stays in excess for as long as somebody holds it who doesn't use it, as far as that can be
-seen; a use begins its time anew. So does each no: an answer `keep`, no answer for as long as is
-waited, and that somebody else has taken a mark off. What holders release by themselves that were
-asked counts as taken back.
-"""
+"""Which leases to ask for and which to free: a pure function."""
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Container, Iterable, Mapping, Sequence
+from typing import NamedTuple
 
-from leasectl.leases.marks import Mark
-from leasectl.reclaim.choice import in_order
-from leasectl.reclaim.held import Held, LeaseId
-from leasectl.reclaim.wanted import Wanted
+from leasectl.errors import InvalidRequest
+from leasectl.leases.marks import Mark, parse_mark
 from leasectl.system.clock import earliest
-from leasectl.typed.tuples import NamedTuple
+from leasectl.text.durations import LONGEST_SECONDS, format_duration
+from leasectl.text.naming import MOST_AT_ONCE
+
+# Nobody who has answered `keep`, or not at all, is asked again sooner.
+LEAST_PAUSE_SECONDS = 1.0
+
+
+class Wanted(NamedTuple):
+    """What is to be taken back; of the first three one.
+
+    Args:
+        excess: So many leases too many are held, whichever; None where it is said otherwise.
+        names: What is held of these resources; None likewise.
+        longer_than_seconds: What is held for longer than this; None likewise.
+        delay_seconds: For so long a lease has to be in excess before its holder is asked.
+        wait_seconds: For so long an answer is waited for.
+        group_by: The property that says what counts as one holder when the one with most unused
+            names comes first; None for a handle.
+        follows: It goes on for as long as it runs; else it is done once.
+    """
+
+    excess: int | None = None
+    names: frozenset[str] | None = None
+    longer_than_seconds: float | None = None
+    delay_seconds: float = 180.0
+    wait_seconds: float = 180.0
+    group_by: str | None = None
+    follows: bool = False
+
+    @property
+    def mark_seconds(self) -> float:
+        """For how long a mark is good: it outlives whoever has put it by no more than that."""
+        return self.delay_seconds + self.wait_seconds
+
+    @property
+    def pause_seconds(self) -> float:
+        """How long whoever has said no, or nothing, is left alone."""
+        return max(self.delay_seconds, LEAST_PAUSE_SECONDS)
+
+
+def check_wanted(wanted: Wanted) -> Wanted:
+    """Return what can be meant.
+
+    Raises:
+        InvalidRequest: It can't.
+    """
+    said = (wanted.excess, wanted.names, wanted.longer_than_seconds)
+    if sum(each is not None for each in said) != 1:
+        raise InvalidRequest(
+            "say what to take back: one of --excess N, --names A,B or --held-longer-than D"
+        )
+    if wanted.excess is not None and not 1 <= wanted.excess <= MOST_AT_ONCE:
+        raise InvalidRequest(f"--excess {wanted.excess}: it can be 1 to {MOST_AT_ONCE} at a time")
+    if wanted.wait_seconds <= 0:
+        raise InvalidRequest(
+            "with so little time nobody could answer: say with -w for how long to wait for answers"
+        )
+    if wanted.mark_seconds > LONGEST_SECONDS:
+        raise InvalidRequest(
+            f"--delay and -w: together they can be {format_duration(LONGEST_SECONDS)} at most"
+        )
+    return wanted
+
+
+# What tells a lease from those that the same resource has had, and will have: name and fence.
+LeaseId = tuple[str, int]
+
+
+class Held(NamedTuple):
+    """A lease, and what is noted at it.
+
+    Args:
+        name: The resource.
+        fence: Of the lease.
+        group: Whose it counts as when those with most unused names come first.
+        holder_identity: For people.
+        held_seconds: For how long it has been held, as far as that is known.
+        is_in_use: It is in use now, as far as that can be seen.
+        used_at: When a use of it ended last, likewise, on the elapsed clock; None for never.
+        note: What is noted at it; None for nothing.
+    """
+
+    name: str
+    fence: int
+    group: str
+    holder_identity: str = ""
+    held_seconds: float = 0.0
+    is_in_use: bool = False
+    used_at: float | None = None
+    note: str | None = None
+
+    @property
+    def id(self) -> LeaseId:
+        return self.name, self.fence
+
+    @property
+    def mark(self) -> Mark | None:
+        """The mark at it; None for none, whatever else may be noted there."""
+        return None if self.note is None else parse_mark(self.note)
+
+
+def in_order(unused: Iterable[Held]) -> list[Held]:
+    """Those that could be asked for, in the order in which they are."""
+    leases = list(unused)
+    numbers = Counter(each.group for each in leases)
+    return sorted(leases, key=lambda each: (-numbers[each.group], each.group, *_age(each)))
+
+
+def _age(lease: Held) -> tuple[int, str]:
+    return lease.fence, lease.name
 
 
 class Asked(NamedTuple):
@@ -75,7 +172,7 @@ class Step(NamedTuple):
         ask: Those that are to be marked.
         missing: How many are still to come back, those that are freed now included.
         look_at: When to look again, if nothing happens before; None for not at all.
-        is_over: There is nothing more to be had, or no more time, but for what is freed now.
+        is_over: There is nothing more to be had, or no more time.
     """
 
     memory: Memory
@@ -143,7 +240,7 @@ class _Plan:
             ask=tuple(ask),
             missing=missing,
             look_at=self._look_at(own, room - len(ask)),
-            is_over=self._is_over(missing, len(own) - len(ready) + len(ask)),
+            is_over=self._is_over(missing, len(own) + len(ask)),
         )
 
     @property

@@ -1,4 +1,4 @@
-"""Removal of resources from their pool as soon as their holders are ready: a reclaim, and more.
+"""Reclaim resources that are to leave their pool.
 
 First they take no new holder, so that nobody gets in between what is freed and its going. Whoever
 is killed here leaves them so, for all to see, and another run goes on; whoever gives up lets them
@@ -8,17 +8,16 @@ take holders again, but for those that took none before.
 from __future__ import annotations
 
 from collections.abc import Generator, Sequence
+from typing import NamedTuple
 
 from leasectl.engines import refusals
-from leasectl.engines.members import Members
 from leasectl.engines.membership import Member, Pools, cordon, remove
+from leasectl.engines.pool_admin import Members
 from leasectl.errors import LeaseError
-from leasectl.reclaim.look import Ground
-from leasectl.reclaim.taking_back import Listener, take_back
-from leasectl.reclaim.wanted import Wanted
+from leasectl.reclaim.plan import Wanted
+from leasectl.reclaim.taking_back import Ground, Listener, take_back
 from leasectl.system.poll import Sleep
 from leasectl.text.wording import followed_by
-from leasectl.typed.tuples import NamedTuple
 
 
 class Removed(NamedTuple):

@@ -1,23 +1,199 @@
-"""Taking leases back: look, do what `plan` says, sleep until something may have changed.
-
-Between two looks it sleeps until the next thing is due, or until an answer comes; those that come
-close together are one look, and what follows of them is written at once. However it ends, by itself
-or by a signal, its marks are taken off; only when it is killed they end by themselves.
-"""
+"""Look, ask and free until enough is back."""
 
 from __future__ import annotations
 
-from collections.abc import Generator, Sequence
+import contextlib
+from collections.abc import Callable, Generator, Mapping, Sequence
+from contextlib import AbstractContextManager
+from typing import NamedTuple
 
+from leasectl.backends.kinds import kind_of_handle
+from leasectl.engines.facts import Resource
+from leasectl.engines.notes import Note, NoteChange, Notes
+from leasectl.engines.pool_admin import PoolAdmin
 from leasectl.errors import BackendUnreachable, LeaseError, NotFound
-from leasectl.reclaim import carrying_out
-from leasectl.reclaim.look import Ground, look
-from leasectl.reclaim.plan import Memory, Step, begin, last_step, next_step
-from leasectl.reclaim.wanted import Wanted
+from leasectl.leases.marks import (
+    Mark,
+    asked_in_words,
+    asked_of,
+    encode_mark,
+    new_mark,
+    taken_off_in_words,
+)
+from leasectl.leases.recovery import recover
+from leasectl.leases.service import Service
+from leasectl.reclaim.plan import Held, LeaseId, Memory, Step, Wanted, begin, last_step, next_step
+from leasectl.state.uses import LastUse, Uses
+from leasectl.system.clock import Clock
 from leasectl.system.poll import Sleep
 from leasectl.text.wording import followed_by
-from leasectl.typed.hints import Callable
-from leasectl.typed.tuples import NamedTuple
+
+# By handle and name.
+LastUses = Mapping[tuple[str, str], LastUse]
+
+
+class Ground(NamedTuple):
+    """What a reclaim works on.
+
+    Args:
+        pool_type: The pool.
+        pools: Its store's.
+        notes: Likewise.
+        atomic: Makes one change of several, where the store can do that.
+        uses: When what is held was in use last, as far as that can be seen.
+        clock: Where times come from.
+        asked_by: Who takes back, for people.
+        settle: Called when something was changed: sees to those who answer in this state directory.
+    """
+
+    pool_type: str
+    pools: PoolAdmin
+    notes: Notes
+    atomic: Callable[[], AbstractContextManager[object]]
+    uses: Callable[[], LastUses]
+    clock: Clock
+    asked_by: str
+    settle: Callable[[], object] = lambda: None
+
+
+def look(ground: Ground, *, group_by: str | None = None) -> list[Held]:
+    """The leases of a pool as they are now.
+
+    Args:
+        ground: With the pool.
+        group_by: The property that says what counts as one holder; None for a handle.
+
+    Raises:
+        NotFound: There is no such pool.
+    """
+    (pool,) = ground.pools.pools(ground.pool_type)
+    notes = {(note.name, note.fence): note.text for note in ground.notes.of_pool(ground.pool_type)}
+    uses = ground.uses()
+    wall = ground.clock.wall()
+    held: list[Held] = []
+    for resource in pool.resources:
+        lease = resource.lease
+        if lease is None or resource.ended is not None:
+            continue
+        use = _last_use(resource, uses)
+        held.append(
+            Held(
+                lease.name,
+                lease.fence,
+                _group(resource, group_by),
+                lease.holder_identity,
+                max(0.0, wall - lease.acquire_time),
+                use is not None and use.until is None,
+                None if use is None else use.until,
+                notes.get((lease.name, lease.fence)),
+            )
+        )
+    return held
+
+
+def _group(resource: Resource, group_by: str | None) -> str:
+    if group_by is None:
+        return resource.claim_key or ""
+    properties = dict(resource.member.properties) if resource.member is not None else {}
+    return properties.get(group_by, "")
+
+
+def _last_use(resource: Resource, uses: LastUses) -> LastUse | None:
+    handle_id, _, acquisition = (resource.claim_key or "").partition("/")
+    use = uses.get((handle_id, resource.name))
+    return use if use is None or acquisition in ("", str(use.acquisition)) else None
+
+
+def open_ground(service: Service, pool_type: str) -> Ground:
+    """What a reclaim works on, of a service's chosen backend.
+
+    Raises:
+        NotSupported: It has no pools of its own.
+    """
+    return Ground(
+        pool_type,
+        service.pools,
+        service.notes,
+        service.atomic,
+        Uses(service.state).last,
+        service.clock,
+        service.caller.identity,
+        lambda: _settle(service),
+    )
+
+
+def _settle(service: Service) -> None:
+    """Have somebody answer for the holders here, and take what was freed from their lists."""
+    recover(service)
+    with contextlib.suppress(LeaseError):  # then their next heartbeats find out
+        _find_what_was_taken(service)
+    service.losses.unlist()
+
+
+def _find_what_was_taken(service: Service) -> None:
+    """Have the handles here lose what was taken on a server, as they do at once on pools here."""
+    ready = (each.target for each in Uses(service.state).all_seen() if each.mark.is_ready)
+    for target in {each.handle_id: each for each in ready}.values():
+        handle = service.current(target)
+        if handle is None or not service.is_here(handle):
+            continue
+        if kind_of_handle(handle).remote:
+            asked_of(service, target)
+
+
+def free(ground: Ground, step: Step) -> tuple[str, ...]:
+    """Free what is ready and still as it was seen; returns the names."""
+    if not step.free:
+        return ()
+    notes = [Note(ground.pool_type, *each.id, each.note or "") for each in step.free]
+    return ground.notes.free(notes, by="reclaim")
+
+
+class Marked(NamedTuple):
+    """What has become of marks.
+
+    Args:
+        put: Those that were put, by their leases.
+        taken_off: The leases that have none any more.
+    """
+
+    put: dict[LeaseId, Mark]
+    taken_off: frozenset[LeaseId]
+
+
+def mark(ground: Ground, step: Step, wanted: Wanted) -> Marked:
+    """Take marks off and put others, all of them in few requests."""
+    wall = ground.clock.wall()
+    asked = [
+        (each, new_mark(ground.asked_by, seconds=wanted.mark_seconds, now=wall))
+        for each in step.ask
+    ]
+    changes = [_taken_off(ground, each) for each in step.take_off]
+    changes += [_asked(ground, each, mark) for each, mark in asked]
+    if not changes:
+        return Marked({}, frozenset())
+    done = ground.notes.change(changes)
+    off, put = done[: len(step.take_off)], done[len(step.take_off) :]
+    return Marked(
+        {each.id: mark for (each, mark), is_done in zip(asked, put) if is_done},
+        frozenset(each.id for each, is_done in zip(step.take_off, off) if is_done),
+    )
+
+
+def take_off(ground: Ground, marked: Sequence[Held]) -> bool:
+    """Take marks off that are as they were seen; returns whether all were."""
+    return all(ground.notes.change([_taken_off(ground, each) for each in marked]))
+
+
+def _asked(ground: Ground, each: Held, mark: Mark) -> NoteChange:
+    told = asked_in_words(mark)
+    return NoteChange(ground.pool_type, *each.id, each.note, encode_mark(mark), told)
+
+
+def _taken_off(ground: Ground, each: Held) -> NoteChange:
+    told = taken_off_in_words(each.mark)
+    return NoteChange(ground.pool_type, *each.id, each.note, None, told)
+
 
 # So long it waits for further answers after one has come: a hundred are to be no hundred writes.
 _GATHER_SECONDS = 0.1
@@ -139,8 +315,8 @@ class _TakingBack:
         step = next_step(self._wanted, held, self._memory, now())
         self._memory = step.memory
         with self._ground.atomic():
-            freed = carrying_out.free(self._ground, step)
-            marked = carrying_out.mark(self._ground, step, self._wanted)
+            freed = free(self._ground, step)
+            marked = mark(self._ground, step, self._wanted)
         self._memory = step.memory.having_marked(marked.put, marked.taken_off, now())
         if freed:
             self._freed += freed
@@ -183,7 +359,7 @@ class _TakingBack:
         try:
             for _ in range(_TRIES_TO_TAKE_OFF):
                 marked = last_step(look(self._ground), self._memory)
-                if not marked or carrying_out.take_off(self._ground, marked):
+                if not marked or take_off(self._ground, marked):
                     return
         except NotFound:
             pass  # they have gone with the pool

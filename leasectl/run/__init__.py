@@ -1,12 +1,18 @@
-"""A command under a lease: ``leasectl run``.
+"""``leasectl run``: run a command under a lease.
 
-The `runner` carries out a `plan`. Each attempt: it acquires; forks the command as a `child`, which
-waits on a pipe; a `leased_command` records the child as the handle's guard, and only then lets it
-begin, after a `start_delay` if one is wanted. So whenever `run` is killed, either the command never
-starts or the lease follows it; one that must not outlive us has a `warden`, told what is `wanted`
-of it. The supervisor (`supervision`) follows the command to its end: passes signals on, and ends it
-when its lease is lost. Beside it the `lease_watch` renews, and knows until when nobody else can
-have been granted the lease; `holder_answers` says what can be given back when a reclaim asks; the
-`keeper_pidfd` has another keeper started should the one die that the handle needs. At the end the
-handle is released, and `run` ends as the command did.
+The command starts only after it is recorded as the handle's guard. So if `run` is killed, either
+the command never starts or the lease follows it.
+
+- `runner`: acquire, run, release; repeat if wanted
+- `plan`: the plan of a `run`
+- `leased_command`: run one command under a handle's lease
+- `child`: a child process that waits before it becomes the command
+- `tree`: all processes that a command started
+- `supervision`: follow a command: forward signals, end it when its lease is lost
+- `lease_watch`: renew the lease beside the command, and notice its loss
+- `holder_answers`: answer reclaims beside the command
+- `keeper_pidfd`: start another keeper if the keeper dies
+- `start_delay`: spread the starts of commands that were granted at once
+- `warden`: a process that ends the command if `run` is killed, and the lines that tell it what to
+  do
 """

@@ -1,4 +1,4 @@
-"""A command as a child process that starts only when it is told to."""
+"""A child process that waits before it becomes the command."""
 
 from __future__ import annotations
 
@@ -6,17 +6,23 @@ import contextlib
 import errno
 import os
 import signal
-from collections.abc import Iterable, Mapping, Sequence
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
+from typing import NoReturn
 
 from leasectl.errors import LeaseError
-from leasectl.run.wanted import CONTINUE, FOR_GOOD, KILL, LET_GO
+from leasectl.run import tree
+from leasectl.run.warden import CONTINUE, FOR_GOOD, KILL, LET_GO
+from leasectl.system import inherited
 from leasectl.system.clock import boottime_seconds
 from leasectl.system.process import pidfd_of
-from leasectl.system.signals import SignalDescriptor, ignore_children_as_inherited
-from leasectl.text.printable import printable
-from leasectl.typed.hints import Callable, NoReturn
+from leasectl.system.signals import SignalDescriptor
+from leasectl.text.wording import printable
+
+# Children of this process that a `Child` waits for.
+_awaited: set[int] = set()
 
 
 class CannotExecute(LeaseError):
@@ -62,12 +68,14 @@ class Child:
         stdout: What the command writes to; None for what this process writes to.
 
     Raises:
-        LeaseError: The end of a process isn't told here.
+        LeaseError: The end of a process isn't told here, or no process can be started.
 
     Attributes:
         pidfd: Of the child.
         end_fd: Readable when the command has ended.
         has_begun: It was told to become the command.
+        is_settled: It never began, or nothing that has to end with it is left. Only then may the
+            lease that it runs under be released.
     """
 
     def __init__(
@@ -81,16 +89,27 @@ class Child:
         stdin: int | None = None,
         stdout: int | None = None,
     ) -> None:
-        go_read, self._go = os.pipe()
-        life_read, self._life = os.pipe() if ends_with_us else (-1, -1)
-        self._told, told_write = os.pipe() if ends_with_us else (-1, -1)
-        self._failure, failure_write = os.pipe()
+        self._others = _children_by_now()
+        opened: list[int] = []
+        try:
+            for _ in range(4 if ends_with_us else 2):
+                opened += os.pipe()
+            pid = os.fork()
+        except OSError as error:
+            for each in opened:
+                os.close(each)
+            name = printable(argv[0], longest=200)
+            raise LeaseError(f"can't start {name}: {error.strerror}") from error
+        go_read, self._go, self._failure, failure_write = opened[:4]
+        life_read, self._life, self._told, told_write = opened[4:] or (-1, -1, -1, -1)
         self._argv = argv
         self._deadline: float | None = None
         self._is_there = False  # although the command has ended
         self.has_begun = False
-        self.pid = os.fork()
-        if self.pid == 0:
+        self.is_settled = False
+        self.pid: int = pid
+        self._ends_with_us = ends_with_us
+        if pid == 0:
             started = False
             try:
                 os.close(self._go)
@@ -113,9 +132,14 @@ class Child:
         if ends_with_us:
             os.close(life_read)
             os.close(told_write)
+        _awaited.add(pid)
         self.pidfd = -1
         try:
             self.pidfd = pidfd_of(self.pid)
+        except OSError as error:
+            self.abandon()
+            name = printable(argv[0], longest=200)
+            raise LeaseError(f"can't start {name}: {error.strerror}") from error
         except BaseException:
             self.abandon()
             raise
@@ -133,16 +157,44 @@ class Child:
         os.close(self._failure)
         self._forget()
         os.waitpid(self.pid, 0)
+        _awaited.discard(self.pid)
+        self.is_settled = True
 
-    def signal(self, signum: int) -> None:
+    def signal(self, signum: int) -> bool:
+        """Signal the command; return False if it belongs to another user."""
         if signum == signal.SIGKILL and self._life != -1:
             self._want(KILL)  # all of it, and not just who would do that
-            return
+            return True
         if signum == signal.SIGCONT and self._life != -1:
             self._want(CONTINUE)  # the others are passed on
-            return
-        with contextlib.suppress(ProcessLookupError):  # ended, which is about to be noticed
+            return True
+        try:
             signal.pidfd_send_signal(self.pidfd, signum)
+        except ProcessLookupError:  # ended, which is about to be noticed
+            pass
+        except PermissionError:
+            return False
+        return True
+
+    @property
+    def has_warden(self) -> bool:
+        """Whether a process of its own follows the command's tree."""
+        return self._told != -1
+
+    def descendants(self) -> set[int]:
+        """Return what lives of the command's tree, without the command; adopted orphans included.
+
+        Processes that this one had before, and those that other children follow, don't count.
+        """
+        if self.has_warden:
+            return set()
+        roots = tree.own_children() - self._others - (_awaited - {self.pid})
+        return tree.tree_of(roots) - {self.pid}
+
+    def reap_orphans(self) -> None:
+        """Collect orphans that have ended."""
+        others = set() if os.getpid() == 1 else self._others
+        tree.reap(tree.own_children() - others - _awaited)
 
     def kill_at(self, deadline: float | None) -> None:
         """Have one that ends with us be killed at some time, also if we are stopped by then.
@@ -163,6 +215,8 @@ class Child:
         line = self._read_line() if self._told != -1 else b""
         status = int(line) if line else os.waitpid(self.pid, 0)[1]
         self._is_there = bool(line)
+        if not line:
+            _awaited.discard(self.pid)
         failure = os.read(self._failure, 16)
         os.close(self._failure)
         if not line:
@@ -174,11 +228,16 @@ class Child:
         return Ending(os.WEXITSTATUS(status))
 
     def kill_rest(self) -> None:
-        """Kill what a command has left behind that has ended."""
+        """Kill what a command has left behind that has ended, and wait until it is gone."""
         if self._is_there:
             self._want(KILL)
             while self._read_line() not in (KILL, b""):
                 pass
+        elif self._ends_with_us and not self.has_warden:  # it was killed, and we adopted the rest
+            while rest := self.descendants():
+                tree.send(rest, signal.SIGKILL)
+                self.reap_orphans()
+                time.sleep(0.05)
 
     def let_go(self) -> None:
         """After the command's end: have what looks after one that ends with us be gone, too."""
@@ -187,6 +246,7 @@ class Child:
             self._want(LET_GO)
             self._forget()
             os.waitpid(self.pid, 0)
+            _awaited.discard(self.pid)
 
     def _want(self, line: bytes) -> None:
         with contextlib.suppress(BrokenPipeError):  # killed already
@@ -208,6 +268,13 @@ class Child:
             if fd != -1:
                 os.close(fd)
         self._told = self._life = -1
+
+
+def _children_by_now() -> set[int]:
+    try:
+        return tree.own_children()
+    except OSError:
+        return set()
 
 
 def find_command(name: str, search_path: str) -> str:
@@ -250,6 +317,7 @@ def become(
     Raises:
         CommandNotFound, CannotExecute: It can't.
     """
+    tree.become_subreaper(is_one=False)  # which execve(2) would keep
     try:
         _become(path, argv, environ, signals.mask_before)
     except OSError as error:
@@ -259,14 +327,11 @@ def become(
 def _become(
     path: str, argv: Sequence[str], environ: Mapping[str, str], mask: Iterable[int]
 ) -> NoReturn:
-    # Python ignores these two for itself; a command expects the defaults.
-    signal.signal(signal.SIGPIPE, signal.SIG_DFL)
-    signal.signal(signal.SIGXFSZ, signal.SIG_DFL)
     # Python's own handler would run as soon as the mask is lifted, and keep the command from
     # starting; one that came while it was blocked is to end this process.
     if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
         signal.signal(signal.SIGINT, signal.SIG_DFL)
-    ignore_children_as_inherited()
+    inherited.restore()
     signal.pthread_sigmask(signal.SIG_SETMASK, mask)
     try:
         os.execve(path, list(argv), environ)

@@ -1,4 +1,4 @@
-"""Answering for the holder, beside a command, when a reclaim asks for some of its lease.
+"""Answer reclaims beside the command.
 
 `run` renews its own lease, so it is who sees on a server what is noted there. What lives there is
 asked and answered by a thread; so is what a command decides, wherever the lease is. On the embedded
@@ -7,20 +7,20 @@ pool the keeper sees marks and answers as the request says.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+import signal
+from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import TYPE_CHECKING, NamedTuple
 
 from leasectl.backends.kinds import kind_of_handle
+from leasectl.leases.service import Service
 from leasectl.model import Handle, ReleaseTarget, whole
 from leasectl.run.child import Child
 from leasectl.system.clock import Clock
 from leasectl.system.request_threads import RequestThreads
-from leasectl.typed.hints import TYPE_CHECKING, Callable
-from leasectl.typed.tuples import NamedTuple
 
 if TYPE_CHECKING:
     from leasectl.engines.notes import Note
     from leasectl.leases.marks import Answered
-    from leasectl.leases.service import Service
     from leasectl.system.signals import SignalDescriptor
 
 # Starts what decides whether names can be given back.
@@ -74,7 +74,7 @@ class HolderAnswers:
             return
         if not notes and not self._has_seen:
             return
-        from leasectl.leases.asked import needs_answer
+        from leasectl.leases.marks import needs_answer
         from leasectl.state.uses import Uses
 
         seen = Uses(self._service.state).marks(self._handle)
@@ -96,6 +96,13 @@ class HolderAnswers:
 
     def look(self, woken: Collection[int]) -> None:
         """As `Beside`."""
+        try:
+            self._look(woken)
+        except BaseException:
+            self._look_at = self._clock.elapsed() + _TRY_AGAIN_SECONDS  # to ask, or answer, again
+            raise
+
+    def _look(self, woken: Collection[int]) -> None:
         if self._child is not None and self._child.end_fd in woken:
             self._end_asking(self._child)
         for outcome in self._threads.outcomes():
@@ -121,11 +128,8 @@ class HolderAnswers:
         self._threads.send("", job)
 
     def _begin(self) -> Callable[[_Job], tuple[str, ...]]:
-        from leasectl.leases.service import Service
-        from leasectl.state.directory import State
-
         service = Service(
-            State.open(self._service.state.directory),
+            self._service.state.open_again(),
             backend_url=self._service.backend_url,
             caller=self._service.caller,
             settings=self._service.settings,
@@ -135,7 +139,7 @@ class HolderAnswers:
 
     def _answer(self, service: Service, job: _Job) -> tuple[str, ...]:
         """Answer what can be; returns the names that a command is to decide about."""
-        from leasectl.leases.answers import answer_for_holder
+        from leasectl.leases.marks import answer_for_holder
 
         undecided: list[str] = []
         said = dict(job.said or ())
@@ -186,8 +190,6 @@ def start_asking(
 
 
 def _end(child: Child) -> None:
-    import signal
-
     child.signal(signal.SIGKILL)
     child.reap()
     child.let_go()

@@ -1,20 +1,21 @@
-"""The keeper beside a command: should it die, another one is started."""
+"""Start another keeper if the keeper dies."""
 
 from __future__ import annotations
 
 import contextlib
 import os
+from collections.abc import Callable
 
 from leasectl.errors import Interrupted, LeaseError
 from leasectl.leases.recovery import recover
 from leasectl.leases.service import Service
 from leasectl.state import keeper_process
+from leasectl.system.backoff import Backoff, Restarts
 from leasectl.system.clock import Clock
 from leasectl.system.lock_wait import lock_limit
 from leasectl.system.process import open_pidfd
-from leasectl.typed.hints import Callable
 
-_TRY_AGAIN_SECONDS = 0.3
+_TRY_AGAIN_SECONDS = 1.0
 
 
 class KeeperPidfd:
@@ -38,20 +39,37 @@ class KeeperPidfd:
         self._clock = clock
         self.fd: int | None = None
         self.look_at: float | None = None
+        self._restarts = Restarts(Backoff(0.3, 30.0))
         self.look()
 
     def look(self) -> None:
-        """Look which keeper there is; see that there is one if any is needed."""
-        self.close()
-        self.look_at = None
+        """Look which keeper there is; see that there is one if any is needed.
+
+        One that ends again and again is started ever more seldom, and none for a directory that
+        was removed.
+        """
+        now = self._clock.elapsed()
+        self.look_at = now + _TRY_AGAIN_SECONDS  # whatever fails below
+        if self.fd is not None:
+            self.close()
+            pause = self._restarts.pause(now)
+            if pause:
+                self.look_at = now + pause
+                return
+        if self._service.state.was_removed():
+            self.look_at = None
+            return
         is_missing = True
         with contextlib.suppress(LeaseError, Interrupted), lock_limit(self._lock_patience()):
             recover(self._service)
             keeper = keeper_process.running(self._service.state)
             self.fd = None if keeper is None else open_pidfd(keeper)
             is_missing = self.fd is None and self._service.handles.any_watched()
-        if is_missing:
-            self.look_at = self._clock.elapsed() + _TRY_AGAIN_SECONDS
+        now, self.look_at = self._clock.elapsed(), None
+        if self.fd is not None:
+            self._restarts.started(now)
+        elif is_missing:
+            self.look_at = now + self._restarts.pause(now)
 
     def close(self) -> None:
         """Watch no longer."""

@@ -1,9 +1,10 @@
-"""Looking after a lease beside the command that runs under it."""
+"""Renew the lease beside the command, and notice its loss."""
 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
+from typing import TYPE_CHECKING, Any
 
 from leasectl.backends.kinds import kind_of_handle
 from leasectl.backends.opening import open_claim_watch, renew_seconds
@@ -22,7 +23,6 @@ from leasectl.system.process import this_process
 from leasectl.system.request_threads import Outcome
 from leasectl.text.naming import work_in
 from leasectl.text.wording import listed
-from leasectl.typed.hints import TYPE_CHECKING, Any, Callable
 
 if TYPE_CHECKING:
     from leasectl.backends.servers import ClaimWatch
@@ -62,6 +62,7 @@ class LeaseWatch:
         self._ttl = handle.request.ttl_seconds
         self._was_taken = False
         self._was_given_back = False
+        self._has_no_record = False  # the state directory was removed or replaced
         self._deadline = None if self._ttl is None else renewed_at + self._ttl
         self._renew_at = None if self._ttl is None else renewed_at + renew_seconds(handle)
         self._threads: RenewalThreads | None = None
@@ -71,15 +72,20 @@ class LeaseWatch:
         self._is_stale = False  # something has changed since the last renewal was sent
         if self._ttl is not None and kind_of_handle(handle).remote:
             self._threads = RenewalThreads(service.state, clock=clock)
+            self._threads.open(handle)  # the command may leave no process for a thread
             state_id = service.state.state_id()
             self._claim_watch = open_claim_watch(handle, state_id=state_id, clock=clock)
         self._pipe = listen(service.state.runner_pipe(handle.id))
+        self._removal = service.state.removal_watch()
         self.look_at_record()  # nobody could tell us before
+        self._look_at_directory()
         self._keeper = KeeperPidfd(service, lock_patience=self._lock_patience, clock=clock)
 
     @property
     def reason(self) -> str:
         """Who has taken the lease away by force, and why; empty where that isn't known."""
+        if self._has_no_record:
+            return f"state directory {self._service.state.directory} was removed or replaced"
         record = self._service.handles.load(self._handle.id)
         return record.lost_reason if record is not None else ""
 
@@ -94,6 +100,11 @@ class LeaseWatch:
         return work_in(self._handle.request.labels) or self._handle.type or ""
 
     @property
+    def deadline(self) -> float | None:
+        """When another holder may be granted the lease, if nothing renews it meanwhile."""
+        return self._deadline
+
+    @property
     def last_moment(self) -> float | None:
         """When the command has to have ended, if nothing renews the lease meanwhile."""
         if self._deadline is None:
@@ -106,7 +117,9 @@ class LeaseWatch:
         """What becomes readable when there is something to look at."""
         watches = (self._threads, self._claim_watch)
         server_fds = [each.fd for each in watches if each is not None]
-        return [fd for fd in (self._pipe.fd, *server_fds, self._keeper.fd) if fd is not None]
+        removal_fd = None if self._has_no_record else self._removal.fd
+        fds = (self._pipe.fd, removal_fd, *server_fds, self._keeper.fd)
+        return [fd for fd in fds if fd is not None]
 
     def until(self, now: float) -> float | None:
         """When there is something to look at again at the latest."""
@@ -117,20 +130,51 @@ class LeaseWatch:
 
     def look(self, woken: Collection[int]) -> None:
         """Do what the descriptors that have something to say, and the time, ask for."""
+        failed: Exception | None = None
+        for part in (
+            self._look_at_pipe,
+            self._look_at_removal,
+            self._look_at_keeper,
+            self._look_at_claims,
+            self._look_at_outcomes,
+            self._look_at_times,
+        ):
+            try:
+                part(woken)
+            except Exception as error:  # no part keeps another from a renewal
+                failed = failed or error
+        if failed is not None:
+            raise failed
+
+    def _look_at_pipe(self, woken: Collection[int]) -> None:
         if self._pipe.fd in woken:
+            self._look_at_record_at = self._clock.elapsed()  # in case the pipe can't be renewed
             self._pipe.renew()
             self.look_at_record()
             self.noted(None)
-        if self._keeper.fd is not None and self._keeper.fd in woken:
+
+    def _look_at_removal(self, woken: Collection[int]) -> None:
+        if self._removal.fd is not None and self._removal.fd in woken:
+            self._removal.clear()
+            self._look_at_directory()
+
+    def _look_at_keeper(self, woken: Collection[int]) -> None:
+        is_over = self._keeper.fd is not None and self._keeper.fd in woken
+        at = self._keeper.look_at
+        if is_over or (at is not None and self._clock.elapsed() >= at):
             self._keeper.look()
+
+    def _look_at_claims(self, woken: Collection[int]) -> None:
         if self._claim_watch is not None and self._claim_watch.fd in woken:
             self._look_anew(self._claim_watch.take())
+
+    def _look_at_outcomes(self, woken: Collection[int]) -> None:
         if self._threads is not None:
             for target, outcome in self._threads.outcomes():
                 self._take(target, outcome)
+
+    def _look_at_times(self, woken: Collection[int]) -> None:
         now = self._clock.elapsed()
-        if self._keeper.look_at is not None and now >= self._keeper.look_at:
-            self._keeper.look()
         if self._renew_at is not None and now >= self._renew_at:
             self._renew()
         if self._look_at_record_at is not None and now >= self._look_at_record_at:
@@ -176,6 +220,7 @@ class LeaseWatch:
             if each is not None:
                 each.close()
         self._keeper.close()
+        self._service.state.close_removal_watch()
 
     # ---- deadlines
 
@@ -206,15 +251,32 @@ class LeaseWatch:
         One that is at it may have found no pipe, or an older one, and wakes nobody: so with the
         lock, or again.
         """
-        self._look_at_record_at = None
-        try:
+        self._look_at_record_at = self._clock.elapsed() + _TRY_AGAIN_SECONDS
+        has_waited = False
+        with contextlib.suppress(LeaseError, Interrupted):
             with lock_limit(self._lock_patience()), self._service.state.transaction():
                 pass
-        except (LeaseError, Interrupted):
-            self._look_at_record_at = self._clock.elapsed() + _TRY_AGAIN_SECONDS
+            has_waited = True
         record = self._service.handles.load(self._handle.id)
+        if has_waited:
+            self._look_at_record_at = None
         self._was_taken = self._was_taken or (record is not None and record.lost)
         self._note_left(record)
+
+    def _look_at_directory(self) -> None:
+        """See whether others still find the record of this lease.
+
+        Where they don't, the next command may be granted the same. A lease that expires is as good
+        as lost then; one that doesn't is held by nothing but this process.
+        """
+        if self._has_no_record or not self._service.state.was_removed():
+            return
+        self._has_no_record = True
+        if self._ttl is not None:
+            self._was_taken = True
+            self._renew_at = None
+        else:
+            self._service.warn(f"{self.reason}: others may be granted {self.held} as well")
 
     def _note_left(self, record: Handle | None) -> None:
         """Go on with what is left of the lease when some of it has been taken back."""
@@ -235,7 +297,11 @@ class LeaseWatch:
     def _renew(self) -> None:
         if self._threads is not None:
             self._is_stale = False
-            self._threads.send(self._handle)
+            try:
+                self._threads.send(self._handle)
+            except Exception:  # no thread or descriptor is left for it
+                self._renew_again()
+                raise
             self._renew_at = None  # its outcome says when next
             return
         sent_at = self._clock.elapsed()
@@ -265,7 +331,13 @@ class LeaseWatch:
             self._was_taken = True
             self._renew_at = None
         except (LeaseError, Interrupted):
-            assert self._ttl is not None
-            self._renew_at = self._clock.elapsed() + min(1.0, self._ttl / 10)
+            self._renew_again()
+        except Exception:
+            self._renew_again()
+            raise
         else:
             self._extend(sent_at)
+
+    def _renew_again(self) -> None:
+        assert self._ttl is not None
+        self._renew_at = self._clock.elapsed() + min(1.0, self._ttl / 10)

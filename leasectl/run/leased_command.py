@@ -1,4 +1,4 @@
-"""A command under the lease of a handle, which follows it from before it begins to its end.
+"""Run one command under a handle's lease.
 
 It was forked before and waits on a pipe until it is recorded as the handle's guard. So whenever
 this process is killed, either the command never starts, or the lease follows it.
@@ -6,10 +6,11 @@ this process is killed, either the command never starts, or the lease follows it
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import contextlib
+from collections.abc import Callable, Sequence
 
-from leasectl.errors import LeaseError, LeaseLost, NotAllowed, NotFound
-from leasectl.leases.announce import announce, released_before_use
+from leasectl.errors import LeaseLost, NotAllowed, NotFound
+from leasectl.leases.delay import announce, released_before_use
 from leasectl.leases.release import finish
 from leasectl.leases.renew import renew
 from leasectl.leases.service import Service
@@ -21,9 +22,9 @@ from leasectl.run.start_delay import wait_to_start
 from leasectl.run.supervision import Beside, Supervisor
 from leasectl.system.clock import Clock
 from leasectl.system.lock_wait import lock_limit, wait_limit
+from leasectl.system.poll import Interrupt
 from leasectl.system.process import identify, this_process
 from leasectl.text.wording import followed_by
-from leasectl.typed.hints import Callable
 
 # The command has ended: how, is not to wait for long for whoever holds the lock and is stopped.
 _GIVE_BACK_SECONDS = 5.0
@@ -59,6 +60,7 @@ class LeasedCommand:
         *,
         wait_seconds: float | None,
         start_delay_seconds: float = 0.0,
+        ends: Sequence[Interrupt] = (),
         beside: Sequence[Beside] = (),
         ask: Ask | None = None,
     ) -> Ending:
@@ -69,6 +71,7 @@ class LeasedCommand:
             name: What messages call the command.
             wait_seconds: How long the lock of the records may be waited for; None for no limit.
             start_delay_seconds: How long the command is held back.
+            ends: What ends that, beside signals.
             beside: What else is to be looked after meanwhile.
             ask: Starts what decides when a reclaim asks for some of it; None: its request does.
 
@@ -91,27 +94,34 @@ class LeasedCommand:
         except BaseException:
             child.abandon()
             raise
-        answers = HolderAnswers(self._service, self._handle, ask=ask, clock=self._clock)
-        watch.noted = answers.heed
-        answers.heed(None)  # what was noted before we listened has woken nobody
+        try:
+            answers = HolderAnswers(self._service, self._handle, ask=ask, clock=self._clock)
+            watch.noted = answers.heed
+            answers.heed(None)  # what was noted before we listened has woken nobody
+        except BaseException:
+            child.abandon()
+            watch.close()
+            raise
         try:
             if start_delay_seconds:
-                self._hold_back(child, watch, start_delay_seconds)
+                self._hold_back(child, watch, start_delay_seconds, ends)
             return self._supervisor.supervise(child, watch, (*beside, answers))
         finally:
-            answers.close()
-            watch.close()
+            for each in (answers, watch):
+                with contextlib.suppress(Exception):  # how the command ended is what counts
+                    each.close()
 
-    def _hold_back(self, child: Child, watch: LeaseWatch, seconds: float) -> None:
+    def _hold_back(
+        self, child: Child, watch: LeaseWatch, seconds: float, ends: Sequence[Interrupt]
+    ) -> None:
         """Let some time pass before the command begins, unless the lease or the child goes."""
         try:
-            ends = (self._supervisor.interrupt(),)
             wait_to_start(
                 self._service,
                 self._handle,
                 watch,
                 seconds,
-                ends,
+                (self._supervisor.interrupt(), *ends),
                 ended_by=child.pidfd,
                 clock=self._clock,
             )
@@ -154,6 +164,6 @@ def give_back(service: Service, handle: Handle, *, warn: Callable[[str], None]) 
     try:
         with lock_limit(_GIVE_BACK_SECONDS):
             finish(service, handle, by="run")
-    except LeaseError as error:
+    except Exception as error:
         # How the command ended is what counts; its death is known to the keeper too.
         warn(followed_by(error, "the keeper goes on trying to release it"))

@@ -1,14 +1,15 @@
-"""What `run` is to do."""
+"""The plan of a `run`."""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
+from typing import Literal
 
 from leasectl.leases.properties import is_variable
+from leasectl.leases.service import AROUND, handles_around
 from leasectl.model import Handle, Request
-from leasectl.typed.hints import Literal
 
 OnLost = Literal["term", "kill", "ignore"]
 
@@ -83,4 +84,5 @@ class Plan:
             "LEASECTL_NAMES": ",".join(handle.names),
             "LEASECTL_TYPE": handle.type or "",
             "LEASECTL_FENCE": ",".join(handle.fences),
+            AROUND: " ".join([*handles_around(self.environ), handle.id]),
         }

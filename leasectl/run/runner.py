@@ -1,9 +1,9 @@
-"""Run a command under a lease, and end as it ended; again, if that is wanted."""
+"""Acquire, run, release; repeat if wanted."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from leasectl.backends.contract import Patience
 from leasectl.errors import (
@@ -20,13 +20,13 @@ from leasectl.run.child import CannotExecute, Child, CommandNotFound, Ending, be
 from leasectl.run.holder_answers import Ask, start_asking
 from leasectl.run.leased_command import LeasedCommand, give_back
 from leasectl.run.plan import Plan
-from leasectl.run.supervision import FORWARDED, Supervisor
+from leasectl.run.supervision import READ, Supervisor
+from leasectl.run.tree import adopting_orphans
 from leasectl.system.clock import Clock
 from leasectl.system.lock_wait import wait_limit
-from leasectl.system.poll import Interrupt
+from leasectl.system.poll import Interrupt, check
 from leasectl.system.signals import SignalDescriptor
 from leasectl.text.wording import followed_by
-from leasectl.typed.hints import Callable
 
 # What says how an attempt itself ended, so that how the one before ended no longer counts.
 _OF_THIS_ATTEMPT = (LeaseLost, CommandNotFound, CannotExecute)
@@ -60,7 +60,7 @@ class Runner:
         self._before_acquire = before_acquire
         self._warn = warn
         self._clock = clock or Clock()
-        self._signals = SignalDescriptor(FORWARDED)
+        self._signals = SignalDescriptor(READ)
         self._supervisor = Supervisor(plan, self._signals, warn=warn, clock=self._clock)
 
     def run(
@@ -82,6 +82,14 @@ class Runner:
             LeaseError: No lease was had for the first attempt. Without one for a further attempt,
                 what counts is how the command ended before.
         """
+        with adopting_orphans() as is_allowed:
+            if not is_allowed:
+                self._warn(
+                    "the kernel doesn't allow PR_SET_CHILD_SUBREAPER: orphans aren't followed"
+                )
+            return self._run(patience, got)
+
+    def _run(self, patience: Patience, got: Callable[[Handle, float], None]) -> Ending:
         plan = self._plan
         path = find_command(plan.name, plan.environ.get("PATH", os.defpath))
         ending: Ending | None = None
@@ -112,11 +120,13 @@ class Runner:
         start_delay = draw_start_delay(self._plan.start_jitter_seconds)
         handle = self._acquire(patience, start_delay)
         if handle is None:
+            check(patience.interrupts)
             return self._run_without(path, attempt)
         leased = LeasedCommand(self._service, handle, self._supervisor, clock=self._clock)
         child: Child | None = None
         try:
             got(handle, start_delay)
+            check(patience.interrupts)  # of a lease that was free, none was looked at
             names_path = self._service.state.names_path(handle.id)
             properties = self._properties(handle)
             environ = self._plan.environ_under(handle, names_path, attempt, properties)
@@ -126,6 +136,7 @@ class Runner:
                 self._plan.name,
                 wait_seconds=patience.wait_seconds,
                 start_delay_seconds=start_delay,
+                ends=patience.interrupts,
                 ask=self._ask(environ),
             )
         except LeaseError as error:
@@ -133,6 +144,7 @@ class Runner:
             if has_begun or isinstance(error, _OF_THIS_ATTEMPT) or not self._does_without(error):
                 raise
         finally:
+            self._supervisor.settle(child)
             give_back(self._service, handle, warn=self._warn)
         return self._run_without(path, attempt)
 

@@ -1,4 +1,4 @@
-"""Waiting with a lease in hand, so that what many were granted at once doesn't start at once.
+"""Spread the starts of commands that were granted at once.
 
 Meanwhile the lease is looked after as while the command runs: it is renewed, and its loss, a signal
 or the end of the guard ends the wait. Whoever is killed in it leaves nothing: the grant hasn't been
@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from leasectl.errors import LeaseError, LeaseLost, NotAllowed
-from leasectl.leases.announce import released_before_use
+from leasectl.leases.delay import released_before_use
 from leasectl.leases.renew import renew
 from leasectl.leases.service import Service
 from leasectl.model import Handle, whole

@@ -1,20 +1,24 @@
-"""Following a command to its end: it gets the signals that are for it, and a lost lease ends it."""
+"""Follow a command: forward signals, end it when its lease is lost."""
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
-from collections.abc import Collection, Sequence
+import time
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
+from typing import Protocol, TypeVar
 
 from leasectl.errors import LeaseLost
+from leasectl.run import tree
 from leasectl.run.child import Child, Ending
-from leasectl.run.lease_watch import LeaseWatch
+from leasectl.run.lease_watch import GRACE_AFTER_LOSS_SECONDS, LeaseWatch
 from leasectl.run.plan import OnLost, Plan
 from leasectl.system.clock import Clock, earliest
-from leasectl.system.poll import READABLE, Interrupt, sleep
+from leasectl.system.poll import READABLE, Alarm, Interrupt, is_readable, sleep
 from leasectl.system.signals import SignalDescriptor
-from leasectl.typed.hints import Callable, Protocol
+from leasectl.text.wording import printable
 
 FORWARDED = (
     signal.SIGHUP,
@@ -25,6 +29,8 @@ FORWARDED = (
     signal.SIGUSR2,
     signal.SIGWINCH,
 )
+# What `run` reads from its descriptor: SIGCHLD tells of orphans that it has adopted.
+READ = (*FORWARDED, signal.SIGCHLD)
 # By which somebody wants `run` itself to end, and no further attempt.
 ENDING = (signal.SIGHUP, signal.SIGINT, signal.SIGQUIT, signal.SIGTERM)
 # What becomes of a command whose lease is lost.
@@ -35,12 +41,42 @@ _BECOMES: dict[OnLost, str] = {
 }
 
 
-@dataclass
-class _Loss:
-    """What has been done about a lost lease; times of CLOCK_BOOTTIME."""
+T = TypeVar("T")
 
-    at: float | None = None
+# How often the rest of a tree is looked at that is being ended.
+_LOOK_SECONDS = 0.1
+_AFTER_ERROR_SECONDS = 0.2
+# After the deadline, for processes that were killed in time and are still on their way out.
+_REAP_SECONDS = 5.0
+
+
+@dataclass
+class _Course:
+    """What has happened to a command so far; times of CLOCK_BOOTTIME.
+
+    Attributes:
+        arrived: Signals that came before it began.
+        lost_at: When its lease was found lost.
+        kill_at: When the command is killed for that.
+        has_ended: The command itself has ended.
+        ends_tree: All that it started has to end with it.
+        is_killed: It was sent KILL, which is repeated.
+        kill_rest_at: When the rest of the tree is killed; None before it got TERM.
+        last_moment: When all of it is killed, as its lease may be another's soon.
+        deadline: When its lease may be another's.
+        is_left: Some of it can't be ended, and the lease has run out meanwhile.
+    """
+
+    arrived: Sequence[tuple[int, bool]] = ()
+    lost_at: float | None = None
     kill_at: float | None = None
+    has_ended: bool = False
+    ends_tree: bool = False
+    is_killed: bool = False
+    kill_rest_at: float | None = None
+    last_moment: float | None = None
+    deadline: float | None = None
+    is_left: bool = False
 
 
 class Beside(Protocol):
@@ -76,7 +112,10 @@ class Supervisor:
         self._signals = signals
         self._warn = warn
         self._clock = clock
+        self._alarm = Alarm()
         self.asked_by: int | None = None
+        self._has_warned: set[str] = set()
+        self._has_failed = False
 
     @property
     def asked_to_end(self) -> bool:
@@ -111,14 +150,25 @@ class Supervisor:
             LeaseLost: The lease was lost, and the command has ended for it.
             Interrupted: A signal arrived before there was a command to forward it to.
         """
+        course = _Course()
         if watch is not None:
-            child.kill_at(watch.last_moment)
-        self._begin(child)
-        loss = _Loss()
-        self._wait_for_end(child, watch, loss, beside)
+            self._note_deadline(child, watch, course)
+            if watch.deadline is not None:
+                self._alarm.set(watch.last_moment)  # the command may leave no memory for a timer
+        course.arrived = self._begin(child)
+        self._follow(child, watch, course, beside)
+        self._try(self._alarm.close)
+        if course.is_left and not course.has_ended:
+            assert watch is not None
+            raise LeaseLost(
+                f"the lease of {watch.subject} was lost while {self._plan.name} ran, which can't "
+                "be ended from here and still runs"
+            )
         ending = child.reap()
         # Who was stopped for so long finds that its command was killed for it.
-        is_lost = loss.at is not None or (ending.signum == signal.SIGKILL and child.is_overdue())
+        is_lost = course.lost_at is not None or (
+            ending.signum == signal.SIGKILL and (course.is_killed or child.is_overdue())
+        )
         if watch is not None and is_lost and self._plan.on_lost != "ignore":
             raise LeaseLost(
                 f"the lease of {watch.subject} was lost while "
@@ -126,12 +176,28 @@ class Supervisor:
             )
         if watch is not None and not is_lost and watch.has_run_out(self._clock.elapsed()):
             self._warn(
-                f"the lease on {watch.held} ran out before {self._plan.name} was seen to have "
-                "ended, as this process didn't run: somebody else may have had it meanwhile"
+                f"the lease on {watch.held} expired before {self._plan.name} ended, because this "
+                "process was suspended; another holder may have had it meanwhile"
             )
         return ending
 
-    def _begin(self, child: Child) -> None:
+    def settle(self, child: Child | None) -> None:
+        """Return only when nothing of a command lives, or it has been seen to its end before.
+
+        This is what stands between any error and the release of a lease: a command that still runs
+        is killed with its tree, and waited for.
+        """
+        if child is None or child.is_settled:
+            return
+        if not child.has_begun:
+            child.abandon()
+            return
+        now = self._clock.elapsed()
+        course = _Course(ends_tree=True, kill_at=now, kill_rest_at=now)
+        self._follow(child, None, course, ())
+        child.reap()
+
+    def _begin(self, child: Child) -> Sequence[tuple[int, bool]]:
         """Start a child, unless something came by now that its process may not have heard of."""
         arrived = self._signals.read()
         for signum, _ in arrived:
@@ -139,59 +205,231 @@ class Supervisor:
                 child.abandon()
                 self._signals.interrupt(signum)
         child.start()
-        self._forward_to(child, arrived)
+        return arrived
 
-    def _wait_for_end(
-        self, child: Child, watch: LeaseWatch | None, loss: _Loss, beside: Sequence[Beside]
+    def _follow(
+        self, child: Child, watch: LeaseWatch | None, course: _Course, beside: Sequence[Beside]
     ) -> None:
-        looked_after: tuple[Beside, ...] = (*([watch] if watch else []), *beside)
-        while True:
-            now = self._clock.elapsed()
-            woken = sleep(
-                wake_fds=(
-                    child.end_fd,
-                    self._signals.fd,
-                    *(fd for each in looked_after for fd in each.fds()),
-                ),
-                interrupts=(),
-                until=earliest(loss.kill_at, *(each.until(now) for each in looked_after)),
-                now=self._clock.elapsed,
-            )
-            if self._signals.fd in woken:
-                self._forward_to(child, self._signals.read())
-            if child.end_fd in woken:
-                return
-            for each in looked_after:
-                each.look(woken)
-            if watch is not None:
-                child.kill_at(watch.last_moment)
-                self._act_on_loss(child, watch, loss)
+        """Return when nothing is left of a command that has to end with it; raise nothing before.
 
-    def _forward_to(self, child: Child, arrived: Sequence[tuple[int, bool]]) -> None:
+        This is the one place that keeps the rule: while a command lives, its lease is kept. Each
+        step of a round is taken whatever becomes of the others. An error is reported once, and what
+        failed is tried again. What ends the command at its lease's last moment needs the clock and
+        what was noted of the deadline, and nothing that may fail for good beside it.
+        """
+        looked_after: tuple[Beside, ...] = (*([watch] if watch else []), *beside)
+        while not self._has_followed(child, watch, course, looked_after):
+            pass
+        child.is_settled = True
+
+    def _has_followed(
+        self,
+        child: Child,
+        watch: LeaseWatch | None,
+        course: _Course,
+        looked_after: Sequence[Beside],
+    ) -> bool:
+        """Sleep, and take each step of a round; return whether it was the last."""
+        if self._has_failed:  # what fails for good must not keep a processor busy
+            self._has_failed = False
+            time.sleep(_AFTER_ERROR_SECONDS)
+        arrived, course.arrived = course.arrived, ()
+        if arrived:
+            self._try(lambda: self._forward_to(child, arrived, course))
+        woken = self._try(lambda: self._sleep(child, watch, course, looked_after)) or set()
+        self._try(lambda: self._forward_to(child, self._signals.read(), course))
+        if not child.has_warden and self._signals.fd in woken:
+            self._try(child.reap_orphans)
+        if not course.has_ended:
+            is_over = child.end_fd in woken or self._try(lambda: is_readable(child.end_fd, 0))
+            course.has_ended = bool(is_over)
+        if course.has_ended and not course.ends_tree:
+            return True
+        for each in looked_after:
+            self._try(lambda each=each: each.look(woken))  # type: ignore[misc]
+        if watch is not None:
+            self._try(lambda: self._note_deadline(child, watch, course))
+            self._try(lambda: self._act_on_loss(child, watch, course))
+        elif course.kill_at is not None:
+            self._try(lambda: self._kill(child, course, self._clock.elapsed()))
+        self._try(lambda: self._act_on_last_moment(child, course))
+        if not course.ends_tree:
+            return False
+        is_gone = self._try(lambda: self._has_ended_tree(child, course))
+        if is_gone is None:  # nothing may be left, or all
+            is_gone = self._try(lambda: self._gives_up(child, course, (), ()))
+        return bool(is_gone)
+
+    def _sleep(
+        self,
+        child: Child,
+        watch: LeaseWatch | None,
+        course: _Course,
+        looked_after: Sequence[Beside],
+    ) -> set[int]:
+        now = self._clock.elapsed()
+        fds, until = [self._signals.fd], [course.kill_at]
+        if not course.has_ended:
+            fds.append(child.end_fd)
+            if course.kill_rest_at is None and self._plan.on_lost != "ignore":
+                until.append(course.last_moment)
+        if watch is not None and course.lost_at is None:
+            # It may have been lost since the last look: this process may have been stopped.
+            until.append(now if self._try(lambda: watch.is_lost(now)) else None)
+        if course.kill_rest_at is not None or (course.has_ended and course.ends_tree):
+            until.append(now + _LOOK_SECONDS)
+        for each in looked_after:
+            try:
+                fds += each.fds()
+                until.append(each.until(now))
+            except BaseException as error:
+                self._report(error)
+                until.append(now)
+        wake_at = earliest(*until)
+        self._try(lambda: self._alarm.set(None if course.deadline is None else wake_at))
+        fds += self._alarm.fds
+        return sleep(wake_fds=fds, interrupts=(), until=wake_at, now=self._clock.elapsed)
+
+    def _forward_to(
+        self, child: Child, arrived: Sequence[tuple[int, bool]], course: _Course
+    ) -> None:
         for signum, sent_by_a_process in arrived:
+            if signum not in FORWARDED:
+                continue
             if signum in ENDING:
                 self.asked_by = self.asked_by or signum
             # What the terminal sends, it sends to the command as well, but for the hang-up, which
             # only the leader of its session gets.
             if sent_by_a_process or (signum == signal.SIGHUP and os.getsid(0) == os.getpid()):
-                child.signal(signum)
+                course.ends_tree = course.ends_tree or signum in ENDING
+                self._send(child, signum, course)
 
-    def _act_on_loss(self, child: Child, watch: LeaseWatch, loss: _Loss) -> None:
+    def _send(self, child: Child, signum: int, course: _Course) -> None:
+        """Signal the command; end the rest of its tree at once if it can't be signalled itself."""
+        try:
+            if child.signal(signum):
+                return
+        except Exception as error:
+            self._report(error)
+            if child.has_warden:  # which kills at the last moment by itself
+                return
+            if not tree.send({child.pid}, signum):
+                return
+        self._warn_once(
+            f"{self._plan.name} belongs to another user and can't be signalled from here; "
+            "its lease is kept until it has ended, or the lease expires"
+        )
+        if course.ends_tree and course.kill_rest_at is None:
+            self._begin_rest(child, course)
+
+    def _note_deadline(self, child: Child, watch: LeaseWatch, course: _Course) -> None:
+        course.deadline, course.last_moment = watch.deadline, watch.last_moment
+        if not course.has_ended:
+            child.kill_at(course.last_moment)
+
+    def _act_on_loss(self, child: Child, watch: LeaseWatch, course: _Course) -> None:
         now = self._clock.elapsed()
-        if loss.at is None and watch.is_lost(now):
-            self._begin_loss(child, watch, loss, now)
-        elif loss.kill_at is not None and now >= loss.kill_at:
-            loss.kill_at = None
-            child.signal(signal.SIGKILL)
+        if course.lost_at is None and watch.is_lost(now):
+            self._begin_loss(child, watch, course, now)
+        elif course.kill_at is not None and now >= course.kill_at:
+            self._kill(child, course, now)
 
-    def _begin_loss(self, child: Child, watch: LeaseWatch, loss: _Loss, now: float) -> None:
+    def _act_on_last_moment(self, child: Child, course: _Course) -> None:
+        """Kill a command whose time is over, also if nothing else told that its lease is lost."""
+        now = self._clock.elapsed()
+        is_over = course.last_moment is not None and now >= course.last_moment
+        if is_over and self._plan.on_lost != "ignore" and course.kill_rest_at is None:
+            self._kill(child, course, now)
+
+    def _kill(self, child: Child, course: _Course, now: float) -> None:
+        course.ends_tree, course.is_killed = True, True
+        course.kill_at, course.kill_rest_at = None, now
+        # Which aren't adopted where this process is no subreaper.
+        rest = self._try(child.descendants) or set()
+        self._try(lambda: self._send(child, signal.SIGKILL, course))
+        tree.send(rest, signal.SIGKILL)
+
+    def _begin_loss(self, child: Child, watch: LeaseWatch, course: _Course, now: float) -> None:
         on_lost = self._plan.on_lost
-        loss.at = now
-        loss.kill_at = watch.kill_at(now) if on_lost == "term" else None
+        course.lost_at = now
+        course.kill_at = watch.kill_at(now) if on_lost == "term" else None
         if on_lost == "ignore":
-            watch.go_on_without()
+            self._try(watch.go_on_without)
         else:
-            child.signal(signal.SIGKILL if on_lost == "kill" else signal.SIGTERM)
+            course.ends_tree = True
+            if on_lost == "kill":
+                course.is_killed, course.kill_rest_at = True, now
+            self._send(child, signal.SIGKILL if on_lost == "kill" else signal.SIGTERM, course)
         # Afterwards, as it may take a moment.
+        self._try(lambda: self._say_lost(watch, on_lost))
+
+    def _say_lost(self, watch: LeaseWatch, on_lost: OnLost) -> None:
         why = f" ({watch.reason})" if watch.reason else ""
         self._warn(f"lost the lease on {watch.held}{why}: {self._plan.name} {_BECOMES[on_lost]}")
+
+    # ---- the rest of the tree
+
+    def _begin_rest(self, child: Child, course: _Course) -> None:
+        course.kill_rest_at = self._clock.elapsed() + GRACE_AFTER_LOSS_SECONDS
+        tree.send(child.descendants(), signal.SIGTERM)
+
+    def _has_ended_tree(self, child: Child, course: _Course) -> bool:
+        """End what is left of a tree; return whether nothing is, or nothing can be done."""
+        now = self._clock.elapsed()
+        if child.has_warden and course.has_ended:
+            return True  # the warden ends the rest before it is let go
+        if course.has_ended:
+            child.reap_orphans()
+            if not child.descendants():
+                return True
+            if course.kill_rest_at is None:
+                self._begin_rest(child, course)
+        kill_at = earliest(course.kill_rest_at, course.last_moment)
+        if kill_at is None or now < kill_at:
+            return False
+        rest = child.descendants()
+        refused = tree.send(rest, signal.SIGKILL)
+        is_last = course.last_moment is not None and now >= course.last_moment
+        if (is_last or course.is_killed) and not course.has_ended and not child.has_warden:
+            refused |= tree.send({child.pid}, signal.SIGKILL)
+        return self._gives_up(child, course, rest, refused)
+
+    def _gives_up(
+        self, child: Child, course: _Course, rest: Collection[int], refused: Collection[int]
+    ) -> bool:
+        """Tell whether processes are left behind that can't be ended, and say so."""
+        now, deadline = self._clock.elapsed(), course.deadline
+        if deadline is None:
+            return False
+        if now < deadline or (not refused and now < deadline + _REAP_SECONDS):
+            return False
+        course.is_left = True
+        left = {*rest, *refused, *(() if course.has_ended else (child.pid,))}
+        pids = ", ".join(map(str, sorted(left))) or "of the command"
+        self._warn_once(
+            f"process {pids} can't be ended and still runs, although the lease has expired; only "
+            "the fence tells it from the next holder"
+        )
+        return True
+
+    # ---- errors
+
+    def _try(self, step: Callable[[], T]) -> T | None:
+        """Take a step that may fail without keeping others from theirs; None if it failed."""
+        try:
+            return step()
+        except BaseException as error:
+            self._report(error)
+            return None
+
+    def _report(self, error: BaseException) -> None:
+        self._has_failed = True
+        text = printable(str(error) or type(error).__name__, longest=300)
+        self._warn_once(f"beside {self._plan.name}: {text}; trying again")
+
+    def _warn_once(self, line: str) -> None:
+        if line in self._has_warned:
+            return
+        self._has_warned.add(line)
+        with contextlib.suppress(BaseException):  # a full stderr must not end the supervision
+            self._warn(line)

@@ -1,28 +1,35 @@
-"""A process between us and a command: it sees to it that the command doesn't outlive us.
-
-Nobody else could: who is killed ends nothing, and what a command has started is known to the kernel
-alone. So the warden adopts all that its command leaves behind (PR_SET_CHILD_SUBREAPER), waits for
-the end of a pipe that only we hold open, and then kills until nothing is left. As long as it lives
-somebody of the command's may; that makes it the guard of the lease. Until it is let go it stays,
-for what the command has come to is recorded only after its end. Should we be stopped it kills all
-the same, when the lease that the command runs under may be another's: it is told until when not.
-"""
+"""A process that ends the command if `run` is killed, and the lines that tell it what to do."""
 
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import os
 import signal
+import time
+from collections.abc import Callable
+from typing import NoReturn
 
-from leasectl.run.wanted import CONTINUE, FOR_GOOD, KILL, LET_GO
+from leasectl.run.tree import (
+    become_subreaper,
+    has_children,
+    own_children,
+    prctl,
+    reap,
+    send,
+    tree_of,
+)
 from leasectl.system.clock import boottime_seconds
-from leasectl.system.poll import is_readable, sleep
+from leasectl.system.poll import Alarm, is_readable, sleep
 from leasectl.system.signals import SignalDescriptor
-from leasectl.typed.hints import Callable, NoReturn
+
+FOR_GOOD = b"-"  # at no time
+KILL = b"kill"  # all, now; it is answered with the same word
+CONTINUE = b"continue"  # a stopped command
+LET_GO = b"go"  # be gone, and leave what the command has left behind
+
 
 _PR_SET_PDEATHSIG = 1
-_PR_SET_CHILD_SUBREAPER = 36
+_LOOK_AGAIN_SECONDS = 0.05
 
 
 def watch_over(
@@ -42,18 +49,24 @@ def watch_over(
         failure: Where the number of that error is written.
         signals: Of which those that a process sent are passed on to the command.
     """
-    _prctl(_PR_SET_CHILD_SUBREAPER, 1)
+    become_subreaper()
     wanted = _wanted_by_now(life)
     if _is_in_vain(wanted):  # whoever started it may have been stopped before that
         os.kill(os.getpid(), signal.SIGKILL)
     pid = os.fork()
     if pid == 0:
         _begin(become, failure)
-    os.close(failure)
-    # Whoever stops, or kills, the process group of the command leaves this process as it is. In the
-    # same session the kernel would continue whoever is stopped, and hang up, as the command ends.
-    os.setsid()
-    _Warden(pid, life, told, signals, wanted).watch()
+    try:
+        os.close(failure)
+        # Whoever stops, or kills, the process group of the command leaves this process as it is. In
+        # the same session the kernel would continue whoever is stopped, and hang up, as the command
+        # ends.
+        os.setsid()
+        warden = _Warden(pid, life, told, signals, wanted)
+    except BaseException:  # no descriptor is left, for one
+        os.kill(pid, signal.SIGKILL)
+        raise
+    warden.watch()
 
 
 class _Warden:
@@ -78,32 +91,42 @@ class _Warden:
         self._wanted = wanted
 
     def watch(self) -> NoReturn:
-        """Do what is wanted until it is to be gone."""
-        self._obey()
+        """Do what is wanted until it is to be gone; an error ends no step but its own."""
+        alarm = Alarm()
         while True:
-            ended = () if self._has_ended else (self._pidfd,)
-            woken = sleep(
-                wake_fds=(self._life, self._signals.fd, *ended),
-                interrupts=(),
-                until=self._deadline,
-                now=boottime_seconds,
-            )
-            if self._signals.fd in woken:
-                self._pass_on()
-            if self._pidfd in woken:
-                self._tell_end()
+            _try(self._obey)
+            _try(lambda: alarm.set(self._deadline))
+            if not _try(lambda: self._sleep(alarm)):
+                time.sleep(_LOOK_AGAIN_SECONDS)
+            _try(self._pass_on)
+            _try(self._look_for_end)
             if self._deadline is not None and boottime_seconds() >= self._deadline:
                 self._deadline = None
                 self._kill_all()
-            if self._life in woken:
-                self._read()
+            _try(self._read)
+
+    def _sleep(self, alarm: Alarm) -> None:
+        ended = () if self._has_ended else (self._pidfd,)
+        sleep(
+            wake_fds=(self._life, self._signals.fd, *ended, *alarm.fds),
+            interrupts=(),
+            until=self._deadline,
+            now=boottime_seconds,
+        )
 
     def _pass_on(self) -> None:
         for signum, sent_by_a_process in self._signals.read():
             if sent_by_a_process and not self._has_ended:
-                signal.pidfd_send_signal(self._pidfd, signum)
+                self._send(signum)
+
+    def _send(self, signum: int) -> None:
+        # A command of another user stays, and so does its guard: the warden must not die of it.
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            signal.pidfd_send_signal(self._pidfd, signum)
 
     def _read(self) -> None:
+        if not is_readable(self._life, 0):
+            return
         got = os.read(self._life, 4096)
         if not got:
             self._kill_all()
@@ -121,33 +144,55 @@ class _Warden:
                 self._tell(KILL)
             elif each == CONTINUE:
                 if not self._has_ended:
-                    signal.pidfd_send_signal(self._pidfd, signal.SIGCONT)
+                    self._send(signal.SIGCONT)
             else:
                 self._deadline = float(each) if each != FOR_GOOD else None
 
     def _kill_all(self) -> None:
-        """Kill all children and whatever these leave behind, until there are none."""
-        while True:
-            for pid in _children():
-                # Who has become somebody else is waited for.
-                with contextlib.suppress(ProcessLookupError, PermissionError):
-                    os.kill(pid, signal.SIGKILL)
-            if not self._has_ended:
-                self._tell_end()
-                continue  # what it has left behind is known by now
-            try:
-                os.waitpid(-1, 0)
-            except ChildProcessError:
-                return
+        """Kill the whole tree until nothing of it is left; wait for what can't be killed.
 
-    def _tell_end(self) -> None:
+        While the tree can't be listed, no descriptor being left for one, the command is killed.
+        """
+        is_gone = False
+        while not is_gone:
+            try:
+                is_gone = self._kill_tree()
+            except Exception:
+                if not self._has_ended:
+                    self._send(signal.SIGKILL)
+            if not is_gone:
+                time.sleep(_LOOK_AGAIN_SECONDS)
+
+    def _kill_tree(self) -> bool:
+        """Kill what there is of it; return whether nothing is left, but for keepers."""
+        if not has_children():
+            return True
+        tree = tree_of(own_children())
+        if not tree:
+            return True
         if not self._has_ended:
+            self._send(signal.SIGKILL)  # first: it is not to see its children killed, and end so
+        send(tree, signal.SIGKILL)
+        self._look_for_end()
+        reap(own_children() - ({self._pid} if not self._has_ended else set()))
+        return not has_children()
+
+    def _look_for_end(self) -> None:
+        if not self._has_ended and is_readable(self._pidfd, 0):
             self._has_ended = True
             self._tell(str(os.waitpid(self._pid, 0)[1]).encode())
 
     def _tell(self, line: bytes) -> None:
         with contextlib.suppress(OSError):  # who is dead needn't know
             os.write(self._told, line + b"\n")
+
+
+def _try(step: Callable[[], object]) -> bool:
+    try:
+        step()
+    except Exception:
+        return False
+    return True
 
 
 def _wanted_by_now(life: int) -> bytes:
@@ -164,32 +209,10 @@ def _is_in_vain(wanted: bytes) -> bool:
 
 def _begin(become: Callable[[], NoReturn], failure: int) -> NoReturn:
     """In the process that is to be the command."""
-    _prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)  # should even the warden be killed
+    prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)  # should even the warden be killed
     try:
         become()
     except OSError as error:
         os.write(failure, str(error.errno).encode())
     finally:
         os._exit(126)
-
-
-def _children() -> list[int]:
-    """The pids of all children of this process, which nobody else waits for."""
-    own, found = os.getpid(), []
-    for name in os.listdir("/proc"):
-        if name.isdigit() and _parent_of(name) == own:
-            found.append(int(name))
-    return found
-
-
-def _parent_of(pid: str) -> int | None:
-    try:
-        with open(f"/proc/{pid}/stat", "rb") as file:
-            # The name, in parentheses, may have any character in it.
-            return int(file.read().rpartition(b")")[2].split()[1])
-    except OSError:
-        return None
-
-
-def _prctl(option: int, value: int) -> None:
-    ctypes.CDLL(None).prctl(option, value, 0, 0, 0)

@@ -1,14 +1,20 @@
 """``leasectl serve``: the lease proxy's protocol in front of pools, or of Boskos.
 
-It needs leasectl[serve]. `serving` has the process: one event loop in one thread, which thousands
-of clients wait in. A request comes in by a client's `connection`, which knows when the client goes
-away; `api` has the paths, `request_body` reads what came with a request, `bearer_token` tells who
-may ask, and `responses` has the forms of what is answered. `served_leases` waits for leases on
-behalf of clients, and has them given back by `give_backs`. Of the `waits` each is a generator of
-sleeps, done by `sleeps`; or one of the `threads`, where another server grants, which may take long
-over each answer. What that server took away, `losses` has heard. How a grant looks as a record is
-in `grants`; whether its answer arrived, as far as the kernel knows, in `delivery`; what clients
-have given up and may still arrive, in `withdrawn_keys`. Beside that: `health`, `metrics`, `notices`
-for the operator, the `keeper_watch`, for leases outlive the server, and for people the `page`,
-which has a folder of its own.
+Needs leasectl[serve].
+
+One event loop in one thread serves thousands of waiting clients.
+
+- `serving`: start the server process, serve, and shut down
+- `api`: the lease proxy's paths, methods, codes and texts, as in ci-operator
+- `connection`: notice a client that goes away, and whether it received its answer
+- `origins`: refuse requests that a web page of another site may have made
+- `responses`: read requests, check tokens, write responses; ``/healthz``
+- `served_leases`: wait for leases on behalf of clients, and give them back
+- `waits`: a client's wait: one acquisition, shared by all requests with the same key
+- `sleeps`: sleep in the event loop
+- `threads`: threads for calls to another server, so that the event loop never waits for it
+- `give_backs`: records of granted leases, and their release
+- `withdrawn_keys`: request keys that clients have given up; their requests may still arrive
+- `metrics`: metrics, and messages for the operator: losses, the keeper
+- `page`: the status page
 """

@@ -1,4 +1,4 @@
-"""The lease proxy's protocol: its paths, methods, codes and texts, as ci-operator's has them.
+"""The lease proxy's paths, methods, codes and texts, as in ci-operator.
 
 ``POST /lease/acquire?type=T&count=N`` and ``POST /lease/release`` with ``{"names": [...]}``. What
 is ours beside that: an `Idempotency-Key` is sent back to say that it was heeded; a release of no
@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Awaitable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 
 from starlette.requests import Request
 from starlette.responses import JSONResponse, PlainTextResponse, Response
@@ -27,23 +27,26 @@ from leasectl.leases.request import LARGEST_COUNT
 from leasectl.leases.service import Service
 from leasectl.pools.admin import PoolService
 from leasectl.pools.counted import count
-from leasectl.pools.counted_json import encode_counts
-from leasectl.pools.shown_json import encode_overview
-from leasectl.server.bearer_token import BearerToken
-from leasectl.server.connection import SCOPE_KEY, ClientConnection
-from leasectl.server.give_backs import NotReleased
-from leasectl.server.grants import LONGEST_KEY, is_key
-from leasectl.server.health import Health
-from leasectl.server.metrics import Meter
-from leasectl.server.notices import Notices
+from leasectl.pools.shown_json import encode_counts, encode_overview
+from leasectl.server.connection import HEALTH, SCOPE_KEY, ClientConnection
+from leasectl.server.give_backs import LONGEST_KEY, NotReleased, is_key
+from leasectl.server.metrics import Meter, Notices
+from leasectl.server.origins import OriginCheck
 from leasectl.server.page.routes import CHANGES, PAGE, Page
-from leasectl.server.request_body import read_body
-from leasectl.server.responses import GrantResponse, LeaseResponse, names_response, quoted, refusal
+from leasectl.server.responses import (
+    BearerToken,
+    GrantResponse,
+    Health,
+    LeaseResponse,
+    names_response,
+    quoted,
+    read_body,
+    refusal,
+)
 from leasectl.server.served_leases import ServedLeases
 from leasectl.server.threads import TooManyWait
 from leasectl.text.naming import LONGEST_TYPE, is_name, is_reserved
-from leasectl.text.printable import printable
-from leasectl.typed.hints import Callable
+from leasectl.text.wording import printable
 
 IDEMPOTENCY_KEY = "Idempotency-Key"
 LONGEST_BODY_BYTES = 1 << 20
@@ -59,6 +62,7 @@ def make_app(
     page: Page,
     *,
     token: BearerToken | None,
+    own_names: tuple[str, ...],
     notices: Notices,
 ) -> ASGIApp:
     """Make the ASGI application.
@@ -69,6 +73,7 @@ def make_app(
         health: What ``/healthz`` tells.
         page: What a person sees at ``/``; it knows itself who may.
         token: Clients have to show it as a bearer token; None: no need.
+        own_names: Host names of the server, for clients without a token.
         notices: What the server's operator is told by.
     """
     api = _Api(leases, meter, health, notices)
@@ -76,19 +81,20 @@ def make_app(
     def at(path: str, *, open_: bool = False, **handlers: Handler) -> Route:
         return Route(path, _Endpoint(handlers, None if open_ else token, notices))
 
-    return Router(
+    router = Router(
         [
             at("/lease/acquire", POST=api.acquire),
             at("/lease/release", POST=api.release),
             at("/metrics", GET=api.metrics),
             at(STATUS, GET=api.status),
-            at("/healthz", GET=api.healthz, open_=True),
+            at(HEALTH, GET=api.healthz, open_=True),
             Route(PAGE, _ThePage(page, notices, signs_in=token is not None)),
             at(CHANGES, GET=page.changes, open_=True),
         ],
         redirect_slashes=False,
         default=_nothing_there(),
     )
+    return OriginCheck(router, own_names if token is None else None)
 
 
 def _nothing_there() -> LeaseResponse:
@@ -114,7 +120,11 @@ class _Endpoint:
         if handler is None:
             return self._without_handler(request.method)
         if self._token is not None and not self._token.is_shown_by(request):
-            return refusal(401, "bearer token required", {"WWW-Authenticate": "Bearer"})
+            return refusal(
+                401,
+                "bearer token required: the server's --token-file has it",
+                {"WWW-Authenticate": "Bearer"},
+            )
         try:
             return await handler(request)
         except LeaseError as error:

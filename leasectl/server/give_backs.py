@@ -1,20 +1,63 @@
-"""Giving back what clients were granted, as far as they may: a step on the records each.
-
-Where leases come from another server such a step may take long, so it is done by a thread; then it
-finds in the records what another one, or the keeper, has done meanwhile.
-"""
+"""Records of granted leases, and their release."""
 
 from __future__ import annotations
 
+import hashlib
+import hmac
 from collections.abc import Sequence
 
-from leasectl.errors import LeaseError, NotFound
+from leasectl.errors import LeaseError, NotAllowed, NotFound
 from leasectl.leases.release import finish, release
 from leasectl.leases.service import Service
-from leasectl.model import Handle, ReleaseTarget
-from leasectl.server.grants import covers, key_in
+from leasectl.model import Handle, ReleaseTarget, Request
+from leasectl.state.handles import new_id
+from leasectl.state.rows import SERVED_KEY_LABEL, SERVED_LABEL
 from leasectl.system.process import this_process
-from leasectl.text.naming import is_name
+from leasectl.text.naming import is_resource_name
+
+LONGEST_KEY = 400
+
+
+def is_key(text: str) -> bool:
+    """Tell whether a header's value can be kept as a key."""
+    return 0 < len(text) <= LONGEST_KEY and text.isascii() and text.isprintable()
+
+
+def served_request(pool_type: str, count: int, *, client: str, key: str | None) -> Request:
+    """What a client asks for, as a record keeps it."""
+    labels = ((SERVED_LABEL, client), *(((SERVED_KEY_LABEL, key),) if key is not None else ()))
+    return Request(pool_type, count, labels=labels)
+
+
+def served_id(pool_type: str, key: str | None, token: str | None) -> str:
+    """Return the handle's id for a request with this key from a client that showed this token."""
+    if key is None:
+        return new_id(pool_type)
+    if token is None:
+        digest = hashlib.sha256(key.encode()).hexdigest()
+    else:
+        digest = hmac.new(token.encode(), key.encode(), "sha256").hexdigest()
+    return f"{pool_type}-{digest[:20]}"
+
+
+def is_of_token(handle: Handle, key: str, token: str | None) -> bool:
+    """Tell whether a grant to a key is one of this token, or was made without a token."""
+    pool_type = handle.request.type
+    return handle.id in (served_id(pool_type, key, token), served_id(pool_type, key, None))
+
+
+def key_in(request: Request) -> str | None:
+    """The key that a client's request came with."""
+    return next((value for name, value in request.labels if name == SERVED_KEY_LABEL), None)
+
+
+def covers(key: str, other: str) -> bool:
+    """Tell whether a key means a request: it is the request's, or one of the parts it begins with.
+
+    The keys of our own client are ``<handle>/<acquisition>/<index>``, and it gives up and releases
+    by ``<handle>/<acquisition>``.
+    """
+    return other == key or other.startswith(f"{key}/")
 
 
 class NotReleased(LeaseError):
@@ -45,7 +88,7 @@ def release_one(service: Service, name: str, key: str | None) -> None:
         NotFound: No client has it, or not this one.
         LeaseError: As `release`.
     """
-    if not is_name(name):  # what no database could be asked for, too
+    if not is_resource_name(name):  # what no database could be asked for, too
         raise NotFound(f"no resource name {name}")
     with service.atomic():
         handle = service.handles.holding(name, prefer=service.is_here)
@@ -67,17 +110,21 @@ def _may_release(service: Service, handle: Handle, key: str | None) -> bool:
     return key is None or (granted_with is not None and covers(key, granted_with))
 
 
-def release_all_of(service: Service, key: str) -> None:
+def release_all_of(service: Service, key: str, token: str | None) -> None:
     """Give back all that was granted to a key, or one that begins with it.
 
     Args:
         service: On the state directory and backend that are served.
         key: As it was sent.
+        token: What the client showed.
 
     Raises:
+        NotAllowed: A grant to that key was made to another token.
         LeaseError: Something couldn't be given back.
     """
     for handle in service.handles.active():
         granted_with = key_in(handle.request)
         if handle.state == "held" and granted_with is not None and covers(key, granted_with):
+            if not is_of_token(handle, granted_with, token):
+                raise NotAllowed("the Idempotency-Key belongs to another token")
             finish(service, handle)

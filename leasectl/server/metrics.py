@@ -1,12 +1,88 @@
-"""What Prometheus reads, in its text format."""
+"""Metrics, and messages for the operator: losses, the keeper."""
 
 from __future__ import annotations
 
+import asyncio
+import os
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 
+from leasectl.engines.event_log import EventWatch
 from leasectl.engines.facts import Pool
+from leasectl.errors import (
+    BackendUnreachable,
+    CorruptState,
+    LeaseError,
+    NotAllowed,
+    StateUnwritable,
+)
+from leasectl.leases.recovery import recover
+from leasectl.leases.service import Service
 from leasectl.pools.counted import CountedType
+from leasectl.state import keeper_process
+from leasectl.state.event import Event, EventFilter, Missed
+from leasectl.system.backoff import Backoff, Restarts
+from leasectl.system.clock import Clock
+from leasectl.system.process import open_pidfd
+from leasectl.text.naming import as_given
+
+_TELL_AGAIN_SECONDS = 60.0
+# What no client is to blame for, and none can put right.
+_FOR_THE_OPERATOR = (BackendUnreachable, CorruptState, NotAllowed, StateUnwritable)
+
+
+class Notices:
+    """Lines for the operator, of each kind one a minute at most.
+
+    Args:
+        warn: Called with a line.
+        clock: Where times come from.
+    """
+
+    def __init__(self, warn: Callable[[str], None], *, clock: Clock) -> None:
+        self._warn = warn
+        self._clock = clock
+        self._told: dict[Hashable, float] = {}
+
+    def tell(self, kind: Hashable, line: str) -> None:
+        """Pass a line on, unless one of its kind was within the last minute."""
+        now = self._clock.elapsed()
+        for old in [each for each, at in self._told.items() if now - at >= _TELL_AGAIN_SECONDS]:
+            del self._told[old]
+        if kind not in self._told:
+            self._told[kind] = now
+            self._warn(line)
+
+    def tell_from_thread(self) -> Callable[[str], None]:
+        """What a thread calls with a line for the operator; a kind are lines that say the same.
+
+        To be asked for in the event loop.
+        """
+        loop = asyncio.get_running_loop()
+
+        def tell(line: str) -> None:
+            try:
+                loop.call_soon_threadsafe(self.tell, line, line)
+            except RuntimeError:  # the server has ended meanwhile
+                self._warn(line)
+
+        return tell
+
+    def failed(self, what: str, error: LeaseError) -> None:
+        """Tell that something failed, if that is for the operator to know.
+
+        Args:
+            what: The request, or whoever made it.
+            error: Why.
+        """
+        for kind in _FOR_THE_OPERATOR:
+            if isinstance(error, kind):
+                self.tell(kind, f"{what} failed: {error}")
+
+    def backend_is_silent(self, line: str) -> None:
+        """Tell that the backend doesn't answer, without a request having failed."""
+        self.tell(BackendUnreachable, line)
+
 
 _BUCKETS = (0.01, 0.1, 1.0, 10.0, 60.0, 300.0, 900.0, 1800.0, 3600.0, 7200.0)
 
@@ -46,7 +122,7 @@ class Meter:
             *_gauge("resources_free", "Resources free", {p.type: p.free for p in pools}),
             *_gauge(
                 "resources_closed",
-                "Resources that are free and nobody gets: cordoned, or held back",
+                "Free resources that are not granted: cordoned, or in quarantine",
                 {p.type: p.closed for p in pools},
             ),
             *_gauge("requests_waiting", "Requests waiting", {p.type: len(p.queue) for p in pools}),
@@ -140,3 +216,151 @@ def _head(name: str, meaning: str, kind: str) -> list[str]:
 
 def _type(pool_type: str) -> str:
     return f'type="{pool_type}"'  # a type has nothing that would have to be escaped
+
+
+# For so long a release may come too late; so long are events kept at the least, as a rule.
+_REMEMBERED_SECONDS = 24 * 3600.0
+
+
+class LossWatch:
+    """Follows the events of the leases that are served.
+
+    Args:
+        service: On the state directory and backend that are served.
+        meter: Told of what was lost.
+        notices: Likewise.
+    """
+
+    def __init__(self, service: Service, meter: Meter, notices: Notices) -> None:
+        self._service = service
+        self._meter = meter
+        self._notices = notices
+        self._lost: dict[str, Event] = {}  # by name, until it is granted anew
+        self._last = 0
+        self._watch: EventWatch | None = None
+
+    def open(self) -> None:
+        """Begin: what was lost before is known, but told no more.
+
+        Raises:
+            LeaseError: The events can't be read.
+        """
+        self._watch = self._service.events.watch()
+        asyncio.get_running_loop().add_reader(self._watch.fd, self._look)
+        self._read(is_news=False)
+
+    def close(self) -> None:
+        """Follow no longer."""
+        if self._watch is not None:
+            asyncio.get_running_loop().remove_reader(self._watch.fd)
+            self._watch.close()
+            self._watch = None
+
+    def tell_late(self, name: str) -> bool:
+        """Tell of a release of what may be lost; returns whether it is."""
+        self._look()
+        event = self._lost.get(name)
+        if event is None:
+            return False
+        self._notices.tell(
+            ("late", event.number),
+            f"{name} was released, and wasn't leased to {as_given(event.holder_identity)} any "
+            f"more: {event.reason}",
+        )
+        return True
+
+    def _look(self) -> None:
+        assert self._watch is not None, "it has begun"
+        loop = asyncio.get_running_loop()
+        loop.remove_reader(self._watch.fd)  # what is behind the number is about to change
+        self._watch.clear()
+        loop.add_reader(self._watch.fd, self._look)
+        try:
+            self._read(is_news=True)
+        except LeaseError as error:
+            self._notices.failed("looking after what is lost", error)
+
+    def _read(self, *, is_news: bool) -> None:
+        since = self._service.clock.wall() - _REMEMBERED_SECONDS
+        wanted, missed = EventFilter(since=since), list[Missed]()
+        for event in self._service.events.read(wanted, after=self._last, missed=missed.append):
+            self._last = event.number
+            if event.kind == "lost":
+                self._lost.update(dict.fromkeys(event.names, event))
+                if is_news:
+                    self._tell(event)
+            elif event.kind == "granted":
+                for name in event.names:
+                    self._lost.pop(name, None)
+        for name in [each for each, event in self._lost.items() if event.time < since]:
+            del self._lost[name]
+        if any(each.is_restored for each in missed):
+            self._last = 0
+            self._lost.clear()
+            self._read(is_news=False)
+
+    def _tell(self, event: Event) -> None:
+        self._meter.lost(event.type, len(event.names))
+        names = " ".join(event.names)
+        self._notices.tell(
+            event.number, f"{as_given(event.holder_identity)} has lost {names}: {event.reason}"
+        )
+
+
+class KeeperWatch:
+    """Has another keeper started when one dies that was needed.
+
+    Args:
+        service: On the state directory that is served.
+        notices: What the server's operator is told by.
+    """
+
+    def __init__(self, service: Service, notices: Notices) -> None:
+        self._service = service
+        self._notices = notices
+        self._pidfd: int | None = None
+        self._restarts = Restarts(Backoff(1.0, 30.0))
+        self._again: asyncio.TimerHandle | None = None
+
+    def look(self) -> None:
+        """Watch the keeper that there is, unless it is watched; to be called after each grant."""
+        if self._pidfd is not None or self._again is not None:
+            return
+        loop = asyncio.get_running_loop()
+        try:
+            self._pidfd = self._find()
+            is_missing = self._pidfd is None and self._service.handles.any_watched()
+        except LeaseError as error:
+            self._notices.failed("looking after the keeper", error)
+            is_missing = True
+        if self._pidfd is not None:
+            loop.add_reader(self._pidfd, self._ended)
+            self._restarts.started(loop.time())
+        elif is_missing:
+            self._again = loop.call_later(self._restarts.pause(loop.time()), self._look_again)
+
+    def _look_again(self) -> None:
+        self._again = None
+        self.look()
+
+    def close(self) -> None:
+        """Watch no longer."""
+        if self._again is not None:
+            self._again.cancel()
+            self._again = None
+        if self._pidfd is not None:
+            asyncio.get_running_loop().remove_reader(self._pidfd)
+            os.close(self._pidfd)
+            self._pidfd = None
+
+    def _find(self) -> int | None:
+        keeper = keeper_process.running(self._service.state)
+        if keeper is None and self._service.handles.any_watched():
+            recover(self._service)
+            keeper = keeper_process.running(self._service.state)
+        return None if keeper is None else open_pidfd(keeper)
+
+    def _ended(self) -> None:
+        self.close()
+        loop = asyncio.get_running_loop()
+        self._again = loop.call_later(self._restarts.pause(loop.time()), self._look_again)

@@ -1,16 +1,49 @@
-"""The forms that the lease proxy's answers have, and the one that has to arrive."""
+"""Read requests, check tokens, write responses; ``/healthz``."""
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
+import hmac
 import json
-from collections.abc import Mapping, Sequence
+import os
+import secrets
+from collections.abc import Callable, Mapping, Sequence
 
+from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
-from leasectl.server.connection import ClientConnection
-from leasectl.text.printable import printable
-from leasectl.typed.hints import Callable
+from leasectl.errors import StateUnwritable
+from leasectl.server.connection import SCOPE_KEY, ClientConnection
+from leasectl.state.directory import State
+from leasectl.state.reads import check_readable
+from leasectl.system.own_files import open_own, write_new
+from leasectl.text.wording import printable
+
+
+async def read_body(request: Request, *, longest_bytes: int) -> bytes:
+    """The whole body.
+
+    Raises:
+        ValueError: It is too long, or its client went away before it was there.
+    """
+    connection: ClientConnection = request.scope[SCOPE_KEY]
+    reading = asyncio.ensure_future(_read(request, longest_bytes))
+    await asyncio.wait((reading, connection.gone), return_when=asyncio.FIRST_COMPLETED)
+    if not reading.done():
+        reading.cancel()
+        raise ValueError("unexpected EOF")
+    return reading.result()
+
+
+async def _read(request: Request, longest_bytes: int) -> bytes:
+    body = b""
+    async for chunk in request.stream():
+        body += chunk
+        if len(body) > longest_bytes:
+            raise ValueError(f"more than {longest_bytes} bytes")
+    return body
 
 
 class LeaseResponse(Response):
@@ -76,3 +109,84 @@ class GrantResponse(LeaseResponse):
 
 def _names_body(names: Sequence[str]) -> bytes:
     return json.dumps({"names": list(names)}, separators=(",", ":")).encode()
+
+
+TOKEN_FILE = "serve.token"
+
+
+class BearerToken:
+    """A token. How long it takes to refuse another doesn't tell how much of it was right.
+
+    Args:
+        token: As its file has it.
+    """
+
+    def __init__(self, token: str) -> None:
+        self._token = token.encode()
+
+    def is_shown_by(self, request: Request) -> bool:
+        """Tell whether a request carries it."""
+        scheme, _, shown = request.headers.get("authorization", "").partition(" ")
+        return scheme.lower() == "bearer" and self.equals(shown)
+
+    def equals(self, text: str) -> bool:
+        """Tell whether a text is the token."""
+        return hmac.compare_digest(text.encode(), self._token)
+
+
+def make_token_file(directory: str) -> str:
+    """Make the token file of a state directory, unless it is there; return its path.
+
+    Servers on one state directory share it: a new one accepts the clients of the one before.
+
+    Raises:
+        StateUnwritable: It can't be made, or isn't a regular file of this user.
+    """
+    path = os.path.join(os.path.abspath(directory), TOKEN_FILE)
+    temporary = f"{TOKEN_FILE}.{os.getpid()}"
+    try:
+        dir_fd = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            write_new(temporary, f"{secrets.token_urlsafe(32)}\n".encode(), dir_fd=dir_fd)
+            try:
+                with contextlib.suppress(FileExistsError):
+                    os.link(temporary, TOKEN_FILE, src_dir_fd=dir_fd, dst_dir_fd=dir_fd)
+            finally:
+                os.unlink(temporary, dir_fd=dir_fd)
+            os.close(open_own(TOKEN_FILE, os.O_RDONLY, dir_fd=dir_fd))
+        finally:
+            os.close(dir_fd)
+    except OSError as error:
+        raise StateUnwritable(
+            f"can't make {path}: {error.strerror}; name a token file with --token-file"
+        ) from error
+    return path
+
+
+class Health:
+    """The server's health, to be asked for in its event loop.
+
+    Args:
+        state: The state directory.
+        probe: As `open_probe` makes it. It runs in a thread, as it takes long just when others
+            are to be served meanwhile.
+    """
+
+    def __init__(self, state: State, probe: Callable[[], None] | None) -> None:
+        self._state = state
+        self._probe = probe
+        self._probing: asyncio.Future[None] | None = None
+
+    async def check(self) -> None:
+        """Find out how it is. Whoever asks while a probe is under way shares what comes of it.
+
+        Raises:
+            LeaseError: It doesn't work.
+        """
+        check_readable(self._state)
+        if self._probe is None:
+            return
+        if self._probing is None or self._probing.done():
+            self._probing = asyncio.ensure_future(asyncio.to_thread(self._probe))
+        await asyncio.wait((self._probing,))
+        self._probing.result()

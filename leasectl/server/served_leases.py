@@ -1,4 +1,4 @@
-"""What the server does with leases: waits for them on behalf of clients, and gives them back.
+"""Wait for leases on behalf of clients, and give them back.
 
 A grant goes through three stages, each of them on record. Until its answer is about to be written
 only this process knows of it, and its death undoes it. From then on somebody may know, so it
@@ -8,8 +8,9 @@ outlives the server: it is *unconfirmed*. With the answer delivered it is a leas
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from functools import partial
+from typing import Any, TypeVar
 
 from leasectl.backends.contract import Patience
 from leasectl.backends.kinds import kind_of
@@ -20,12 +21,16 @@ from leasectl.leases.delay import arm
 from leasectl.leases.release import finish
 from leasectl.leases.service import Service
 from leasectl.model import Handle, Request, whole
-from leasectl.server.give_backs import NotReleased, release_all_of, release_one
-from leasectl.server.grants import covers, key_in, served_id, served_request
-from leasectl.server.keeper_watch import KeeperWatch
-from leasectl.server.losses import LossWatch
-from leasectl.server.metrics import Meter
-from leasectl.server.notices import Notices
+from leasectl.server.give_backs import (
+    NotReleased,
+    covers,
+    key_in,
+    release_all_of,
+    release_one,
+    served_id,
+    served_request,
+)
+from leasectl.server.metrics import KeeperWatch, LossWatch, Meter, Notices
 from leasectl.server.sleeps import sleep_through_async
 from leasectl.server.threads import ServiceThreads
 from leasectl.server.waits import ClientWait
@@ -34,13 +39,15 @@ from leasectl.state.amendments import note_answer
 from leasectl.system.clock import Clock
 from leasectl.system.process import is_dead, this_process
 from leasectl.system.wakeup import Wakeup
-from leasectl.typed.hints import Any, Callable, TypeVar
 
 Result = TypeVar("Result")
 
 # What is granted to a key and can't be delivered is given back if nobody asks for it again for so
 # long; a client that lives asks within seconds.
 CONFIRM_SECONDS = 600.0
+# A request with a key keeps its queue position for so long after its connection has ended: a
+# reverse proxy may have run out of patience, and the client repeats the request.
+KEEP_POSITION_SECONDS = 3.0
 _TRY_AGAIN_SECONDS = 1.0
 
 
@@ -49,9 +56,11 @@ class ServedLeases:
 
     Args:
         service: On the state directory and backend that are served.
-        threads: They wait for that backend, and ask it; None where nobody has to.
+        threads: They ask that backend, where it is another server; None where it isn't.
+        waits_in_threads: They also wait for leases, one thread for each request.
         losses: Knows what was lost; None where nobody is told of that.
         acquire_seconds: How long a request may wait.
+        token: What all clients show; None: nothing.
         clock: Where times come from.
         meter: Told of grants.
         notices: What the server's operator is told by.
@@ -63,8 +72,10 @@ class ServedLeases:
         service: Service,
         *,
         threads: ServiceThreads | None,
+        waits_in_threads: bool,
         losses: LossWatch | None,
         acquire_seconds: float,
+        token: str | None = None,
         clock: Clock,
         meter: Meter,
         notices: Notices,
@@ -72,8 +83,10 @@ class ServedLeases:
     ) -> None:
         self.service = service
         self._threads = threads
+        self._waiting_threads = threads if waits_in_threads else None
         self._losses = losses
         self._acquire_seconds = acquire_seconds
+        self._token = token
         self._clock = clock
         self._meter = meter
         self._notices = notices
@@ -117,10 +130,10 @@ class ServedLeases:
             Cancelled: The client went away, the server ends, or the request was withdrawn.
             LeaseError: As `Service.acquire`.
         """
-        handle_id = served_id(pool_type, key)
+        handle_id = served_id(pool_type, key, self._token)
         handle = await self._granted_before(handle_id, count)
         if handle is None:
-            self._check_capacity(pool_type, in_all)
+            await self._check_capacity(pool_type, in_all)
             handle = await self._wait(handle_id, pool_type, count, client, key, gone)
         try:
             with self.service.state.transaction():
@@ -128,7 +141,7 @@ class ServedLeases:
                 if current is not None and current.waiter is None and not current.unconfirmed:
                     return handle  # somebody was told: it is theirs, whoever asks late
                 if not note_answer(self.service.state, handle, confirmed=False):
-                    raise Cancelled("the lease was released before it could be told of")
+                    raise Cancelled("the lease was released before the answer was sent")
         except Cancelled:
             raise
         except LeaseError:
@@ -147,9 +160,9 @@ class ServedLeases:
             loop = asyncio.get_running_loop()
             loop.call_later(_TRY_AGAIN_SECONDS, self._give_back_unanswered, handle)
 
-    def _check_capacity(self, pool_type: str, in_all: int) -> None:
-        if in_all > 1 and self._threads is None:
-            (pool,) = self.service.pools.pools(pool_type)
+    async def _check_capacity(self, pool_type: str, in_all: int) -> None:
+        if in_all > 1 and self._waiting_threads is None:
+            (pool,) = await self.do(lambda service: service.pools.pools(pool_type))
             if pool.capacity < in_all:
                 raise too_few(pool_type, pool.capacity, in_all)
 
@@ -197,21 +210,30 @@ class ServedLeases:
         if wait is None:
             wait = self._start(handle_id, pool_type, count, client, key)
         _check_same(wait.count, count)
-        wait.listeners += 1
+        wait.join()
         try:
             # What is free is had, before anybody looks whether the client is still there.
             await asyncio.sleep(0)
             await asyncio.wait((wait.task, gone), return_when=asyncio.FIRST_COMPLETED)
         finally:
-            wait.listeners -= 1
-            if not wait.listeners:
-                wait.end()
+            if wait.leave():
+                if key is None or self._closing:
+                    wait.end()
+                else:
+                    wait.end_later(KEEP_POSITION_SECONDS, self._end_unasked)
         if wait.is_over:
             await asyncio.wait((wait.task,))
         if not wait.task.done() or wait.task.cancelled():
             why = ": the server is shutting down" if self._closing else ""
             raise Cancelled(f"context canceled{why}")
         return wait.task.result()
+
+    def _end_unasked(self, wait: ClientWait) -> None:
+        """End a wait whose request wasn't repeated, and give back what it was granted meanwhile."""
+        wait.end()
+        task = wait.task
+        if task.done() and not task.cancelled() and task.exception() is None:
+            self._give_back_unanswered(task.result())
 
     def _start(
         self, handle_id: str, pool_type: str, count: int, client: str, key: str | None
@@ -248,12 +270,12 @@ class ServedLeases:
         self, request: Request, handle_id: str
     ) -> tuple[Coroutine[Any, Any, Handle], Callable[[], object] | None]:
         """What acquires, and what gives that up, if it isn't to be cancelled for that."""
-        if self._threads is None:
+        if self._waiting_threads is None:
             patience = Patience(self._acquire_seconds, warn=self._notices.backend_is_silent)
             steps = turn(self.service, request, handle_id=handle_id, patience=patience)
             return sleep_through_async(steps, now=self._clock.elapsed), None
         given_up = Wakeup()
-        acquisition = self._threads.acquire(
+        acquisition = self._waiting_threads.acquire(
             request,
             handle_id=handle_id,
             patience=Patience(self._acquire_seconds, warn=self._notices.tell_from_thread()),
@@ -330,7 +352,7 @@ class ServedLeases:
             wait.end()
         if waits and self._threads is not None:
             await asyncio.wait([each.task for each in waits])
-        await self.do(lambda service: release_all_of(service, key))
+        await self.do(lambda service: release_all_of(service, key, self._token))
 
     # ---- the end
 

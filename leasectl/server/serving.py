@@ -1,4 +1,4 @@
-"""The server process: its socket, its loop, and how it ends."""
+"""Start the server process, serve, and shut down."""
 
 from __future__ import annotations
 
@@ -8,7 +8,9 @@ import logging
 import resource
 import signal
 import socket
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
+from typing import Any
 
 import uvicorn
 from starlette.types import ASGIApp
@@ -17,30 +19,30 @@ from leasectl.backends.kinds import kind_of
 from leasectl.errors import CantListen
 from leasectl.leases.service import Service
 from leasectl.server.api import make_app
-from leasectl.server.bearer_token import BearerToken
-from leasectl.server.connection import ClientConnection
-from leasectl.server.health import Health
-from leasectl.server.keeper_watch import KeeperWatch
-from leasectl.server.losses import LossWatch
-from leasectl.server.metrics import Meter
-from leasectl.server.notices import Notices
+from leasectl.server.connection import ClientConnection, Room
+from leasectl.server.metrics import KeeperWatch, LossWatch, Meter, Notices
 from leasectl.server.page.editions import Editions
 from leasectl.server.page.live import Live
 from leasectl.server.page.routes import Page
 from leasectl.server.page.sign_in import SignIn
+from leasectl.server.responses import BearerToken, Health
 from leasectl.server.served_leases import ServedLeases
 from leasectl.server.threads import ServiceThreads
 from leasectl.system import afterwards
 from leasectl.system.clock import Clock
-from leasectl.typed.hints import Any, Callable
 
-BACKLOG = 4096
+# The kernel's queue takes a burst of clients; asyncio accepts a few of them before it looks at what
+# the clients that it has have sent. One number of its own would be both.
+_BACKLOG = 4096
+_ACCEPTED_AT_ONCE = 16
 # Long enough for answers on their way; waits are ended, not waited for.
 _SHUTDOWN_SECONDS = 5
 _KEEP_ALIVE_SECONDS = 30
 # A waiting client takes two: its connection and its pipe.
 _FILES_PER_CLIENT = 2
 _OTHER_FILES = 64
+# Connections without a request. Clients ask as soon as they have one.
+_MOST_SILENT = 1000
 # Where a thread waits for it, it opens the state directory and has connections of its own.
 _FILES_PER_THREAD = 10
 # Each asks the server behind us again and again, which has to bear them all.
@@ -65,7 +67,7 @@ def listen(host: str, port: int) -> socket.socket:
         try:
             bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             bound.bind(address)
-            bound.listen(BACKLOG)
+            bound.listen(_BACKLOG)
         except BaseException:
             bound.close()
             raise
@@ -92,6 +94,7 @@ def serve(
     *,
     acquire_seconds: float,
     token: str | None,
+    own_name: str,
     open_another: Callable[[], Service],
     probe: Callable[[], None] | None,
     ready: Callable[[], None],
@@ -104,6 +107,7 @@ def serve(
         bound: A listening socket.
         acquire_seconds: How long a request may wait for its lease.
         token: What clients must show; None: nothing.
+        own_name: The host name that the server was told to listen at.
         open_another: Opens the same service for another thread, which calls it.
         probe: Finds out whether the backend works, as `open_probe` makes it.
         ready: Called as soon as requests are answered.
@@ -115,15 +119,20 @@ def serve(
     clock, meter = Clock(), Meter()
     notices = Notices(warn, clock=clock)
     watch = KeeperWatch(service, notices)
+    kind = kind_of(service.backend_url)
     threads, losses = None, None
-    if not kind_of(service.backend_url).has_pools:
-        threads = ServiceThreads(open_another, most_waits=_most_waits())
+    if kind.remote:
+        most_waits = 0 if kind.has_pools else _most_waits()
+        threads = ServiceThreads(open_another, most_waits=most_waits)
+    if not kind.has_pools:
         losses = LossWatch(service, meter, notices)
     leases = ServedLeases(
         service,
         threads=threads,
+        waits_in_threads=not kind.has_pools,
         losses=losses,
         acquire_seconds=acquire_seconds,
+        token=token,
         clock=clock,
         meter=meter,
         notices=notices,
@@ -132,7 +141,15 @@ def serve(
     shown = None if token is None else BearerToken(token)
     live = Live(Editions(open_another, needs_token=token is not None), now=clock.elapsed)
     page = Page(live, SignIn(shown, port=bound.getsockname()[1], clock=clock))
-    app = make_app(leases, meter, Health(service.state, probe), page, token=shown, notices=notices)
+    app = make_app(
+        leases,
+        meter,
+        Health(service.state, probe),
+        page,
+        token=shown,
+        own_names=(own_name.lower(), socket.gethostname().lower()),
+        notices=notices,
+    )
     asyncio.run(_serve(app, bound, leases, watch, live, losses, ready, notices))
     if threads is not None:
         threads.close()
@@ -148,7 +165,7 @@ async def _serve(
     ready: Callable[[], None],
     notices: Notices,
 ) -> None:
-    server = _Server(_config(app, _most_clients()), ready)
+    server = _Server(_config(app, _room()), ready)
 
     def end() -> None:
         server.force_exit = server.should_exit
@@ -178,9 +195,11 @@ async def _serve(
     await live.close()
 
 
-def _most_clients() -> int:
-    """How many clients there may be at once; more of them are told to come again later."""
-    return max(1, (_most_files() - _OTHER_FILES) // _FILES_PER_CLIENT)
+def _room() -> Room:
+    """Share the files that this process may open between clients that wait and silent ones."""
+    files = _most_files() - _OTHER_FILES
+    most_silent = max(1, min(files // 8, _MOST_SILENT))
+    return Room(max(1, (files - most_silent) // _FILES_PER_CLIENT), most_silent)
 
 
 def _most_waits() -> int:
@@ -194,10 +213,10 @@ def _most_files() -> int:
     return most_files
 
 
-def _config(app: ASGIApp, most_clients: int) -> uvicorn.Config:
+def _config(app: ASGIApp, room: Room) -> uvicorn.Config:
     return uvicorn.Config(
         app,
-        http=ClientConnection,
+        http=partial(ClientConnection, room=room),  # type: ignore[arg-type]
         ws="none",
         interface="asgi3",
         lifespan="off",
@@ -206,8 +225,7 @@ def _config(app: ASGIApp, most_clients: int) -> uvicorn.Config:
         access_log=False,
         proxy_headers=False,
         server_header=False,
-        backlog=BACKLOG,
-        limit_concurrency=most_clients,
+        backlog=_ACCEPTED_AT_ONCE,
         timeout_keep_alive=_KEEP_ALIVE_SECONDS,
         timeout_graceful_shutdown=_SHUTDOWN_SECONDS,
     )
@@ -226,4 +244,6 @@ class _Server(uvicorn.Server):
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets)
+        for each in sockets or ():
+            each.listen(_BACKLOG)
         self._ready()

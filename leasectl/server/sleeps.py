@@ -1,12 +1,12 @@
-"""Sleeping in an event loop, beside thousands of others."""
+"""Sleep in the event loop."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Generator
+from collections.abc import Callable, Generator
+from typing import TypeVar
 
 from leasectl.system.poll import Sleep
-from leasectl.typed.hints import Callable, TypeVar
 
 Result = TypeVar("Result")
 

@@ -1,10 +1,12 @@
-"""Threads for what takes as long as another server likes, so that the event loop waits for none."""
+"""Threads for calls to another server, so that the event loop never waits for it."""
 
 from __future__ import annotations
 
 import asyncio
 import threading
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from typing import TypeVar
 
 from leasectl.backends.contract import Patience
 from leasectl.errors import Cancelled, LeaseError
@@ -13,7 +15,6 @@ from leasectl.leases.service import Service
 from leasectl.model import Handle, Request
 from leasectl.system.poll import READABLE, Interrupt
 from leasectl.system.wakeup import Wakeup
-from leasectl.typed.hints import Callable, TypeVar
 
 Result = TypeVar("Result")
 
@@ -32,7 +33,7 @@ class ServiceThreads:
 
     Args:
         open_another: Opens them for the thread that calls it.
-        most_waits: How many may wait for leases at once.
+        most_waits: How many may wait for leases at once; 0 where the event loop waits for them.
     """
 
     def __init__(self, open_another: Callable[[], Service], *, most_waits: int) -> None:

@@ -1,6 +1,8 @@
-"""Which requests their clients have given up: those may still arrive."""
+"""Request keys that clients have given up; their requests may still arrive."""
 
 from __future__ import annotations
+
+from collections import OrderedDict
 
 from leasectl.system.clock import Clock
 
@@ -17,13 +19,13 @@ class WithdrawnKeys:
 
     def __init__(self, *, clock: Clock) -> None:
         self._clock = clock
-        self._until: dict[str, float] = {}  # in the order of time
+        self._until: OrderedDict[str, float] = OrderedDict()  # in the order of time
 
     def add(self, key: str) -> None:
         """Remember a key."""
         now = self._clock.elapsed()
-        for old in [each for each, until in self._until.items() if until <= now]:
-            del self._until[old]
+        while self._until and next(iter(self._until.values())) <= now:
+            self._until.popitem(last=False)
         self._until.pop(key, None)
         self._until[key] = now + _REMEMBERED_SECONDS
 

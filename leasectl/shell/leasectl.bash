@@ -4,10 +4,11 @@
 #   source <(leasectl init bash)          or          source "$LEASE_PROXY_CLIENT_SH"
 #
 #   lease__acquire  -t TYPE [-c COUNT] [--scope=step|test] [--guard] [--ttl=1h] [--priority=N] [--jitter=10m]
-#                   [--start-jitter=5m] [--where=K=V]... [--on-reclaim=A] [--var=NAME] [-q]
+#                   [--start-jitter=5m] [--where=K=V]... [--on-reclaim=A] [--wait=D] [--optional]
+#                   [--var=NAME] [-q]
 #                   -t TYPE -t TYPE ...    one lease, of whichever type is free first
 #   lease__release  --handle=H | --names=A,B | --scope=test  [--delay=20m]
-#   lease__reacquire --handle=H [--var=NAME]
+#   lease__reacquire --handle=H [--wait=D] [--optional] [--var=NAME]
 #   lease__cat      --handle=H [--format=plain|csv] [--pretty-format=csv]
 #   lease__property --handle=H KEY         a property of what H holds, one line for each
 #   lease__once     KEY [OPTION...] -- CMD [ARG...]
@@ -15,7 +16,7 @@
 #   lease__guard    H                      release H when this shell ends, however it ends
 #   lease__trap     COMMAND SIGNAL...      add COMMAND to whatever trap is set
 #   lease__untrap   COMMAND SIGNAL...      take it out again
-#   lease__install_lease_eligible          does this job's account have install leases?
+#   lease__install_lease_eligible          does this job's account have install leases, and aren't they off?
 #
 # They return 0, 2 (lease__acquire and lease__reacquire: no such type) or 1 (anything else); lease__once
 # what leasectl once exits with, which is what CMD did.
@@ -288,14 +289,14 @@ case \${_LEASE__RETURNS-} in yes) (\\builtin return 0) 2>/dev/null && _lease__tr
 
 _lease__trap_saw() { # <signal number> <status>
   [[ $- != *T* ]] || { local - && builtin set +T; }
-  local REPLY
+  local _lease__nothing
   _LEASE__ACTIVE[$1]=1 _LEASE__STATUS[$1]=$2 _LEASE__NEXT[$1]=0
   [ "${_LEASE__OWNER-}" = "$BASHPID" ] || return 0
   (($1)) || _LEASE__BEGINNING=(yes)
   _lease__trap_stand_in "$1"
   # A handler that ended the shell during `read -t` leaves its timer to go off now, which crashes Bash
   # (seen in 5.2) in the next $(...). Another `read -t` takes its place.
-  (($1)) || builtin read -r -t 0.01 </dev/null || :
+  (($1)) || builtin read -r -t 0.01 _lease__nothing </dev/null || :
 }
 
 # While the EXIT trap runs, a signal that would end the shell has to run the added commands first.
@@ -523,6 +524,8 @@ _lease__err_leave() {
 #   --on-reclaim=A       what a reclaim gets back of it: release, what isn't in use; keep, the default,
 #                        nothing; answer, what the script says by leasectl answer
 #   --jitter=D           sleep a random time of up to D first
+#   -w, --wait=D         wait at most D for the lease, and then fail; 0: don't wait. Without it there is no limit
+#   --optional           return 0 where no lease can be had, with an empty handle, which the other functions ignore
 #   --var=NAME           assign the handle to NAME instead of printing it. Bash runs no trap while it
 #                        waits for $(...), but does while it waits here: TERM and INT end the script
 #                        at once, and nothing is leased
@@ -534,6 +537,7 @@ lease__acquire() {
   local _lease__types=() _lease__count=1 _lease__scope=test _lease__ttl='' _lease__jitter='' _lease__var=''
   local _lease__store='' _lease__guard='' _lease__priority='' _lease__start_jitter='' _lease__where=() _lease__on_reclaim=()
   local _lease__option _lease__value _lease__words _lease__arguments=() _lease__got='' _lease__quiet=''
+  local _lease__wait=() _lease__optional=()
   while (($#)); do
     case $1 in
       -q | --quiet)
@@ -546,8 +550,13 @@ lease__acquire() {
         shift
         continue
         ;;
+      --optional)
+        _lease__optional=(--optional)
+        shift
+        continue
+        ;;
     esac
-    _lease__read_option lease__acquire ' -t --type -c --count --scope --guard --ttl --priority --jitter --start-jitter --where --on-reclaim --var --store -q ' "$@" || return 1
+    _lease__read_option lease__acquire ' -t --type -c --count --scope --guard --ttl --priority --jitter --start-jitter --where --on-reclaim --wait -w --optional --var --store -q ' "$@" || return 1
     shift "$_lease__words"
     case $_lease__option in
       -t | --type) _lease__types+=("$_lease__value") ;;
@@ -559,15 +568,20 @@ lease__acquire() {
       --start-jitter) _lease__start_jitter=$_lease__value ;;
       --where) _lease__where+=("--where=$_lease__value") ;;
       --on-reclaim) _lease__on_reclaim+=("--on-reclaim=$_lease__value") ;;
+      -w | --wait) _lease__check_duration lease__acquire "$_lease__value" && _lease__wait=("--wait=$_lease__value") || return 1 ;;
       --var) _lease__check_variable lease__acquire "$_lease__value" && _lease__var=$_lease__value || return 1 ;;
       --store) _lease__store=$_lease__value ;;
+      *)
+        _lease__complain lease__acquire "$_lease__option takes no value"
+        return 1
+        ;;
     esac
   done
   _lease__check_acquire || return 1
   # As many as none.
   if [ -z "${_lease__count//0/}" ]; then
     _lease__deliver lease__acquire
-    return
+    return "$?"
   fi
   if _lease__dry_run; then
     # Without this, a step that lost the variable on its way would seem to hold leases.
@@ -575,11 +589,12 @@ lease__acquire() {
       'dry run: nothing is leased, as neither LEASE_PROXY_SERVER_URL nor LEASECTL_BACKEND is set; for the embedded pool, which commands use then: export LEASECTL_BACKEND=local:'
     _lease__got='LEASE_PROXY_SERVER_URL-not-set-dry-run-mode'
     _lease__deliver lease__acquire
-    return
+    return "$?"
   fi
   # Of the older form, --store=false outlives the script, too.
   [ "$_lease__store" != false ] || _lease__scope=step
   _lease__arguments=("${_lease__types[@]/#/--type=}" "--count=$_lease__count" "--scope=$_lease__scope" "${_lease__where[@]}" "${_lease__on_reclaim[@]}")
+  _lease__arguments+=("${_lease__wait[@]}" "${_lease__optional[@]}")
   # --step-pid is a guard, too, but of the wait alone where the server holds the lease for the whole job.
   [ "$_lease__scope$_lease__store" != step ] || _lease__arguments+=("--${_lease__guard:-step}-pid=$$")
   [ -z "$_lease__ttl" ] || _lease__arguments+=("--ttl=$_lease__ttl")
@@ -591,16 +606,28 @@ lease__acquire() {
 }
 
 # Releases what a handle still holds and waits for the same again, under the same handle, which it
-# prints as lease__acquire does.
-lease__reacquire() { # --handle=H [--var=NAME]
+# prints as lease__acquire does. --wait and --optional are as there; with --optional the handle is printed also
+# where it holds nothing now.
+lease__reacquire() { # --handle=H [--wait=D] [--optional] [--var=NAME]
   [[ $- != *T* ]] || { local - && builtin set +T; }
   local _lease__handle='' _lease__var='' _lease__store='' _lease__option _lease__value _lease__words _lease__got=''
+  local _lease__wait=() _lease__optional=()
   while (($#)); do
-    _lease__read_option lease__reacquire ' --handle --var ' "$@" || return 1
+    if [ "$1" = --optional ]; then
+      _lease__optional=(--optional)
+      shift
+      continue
+    fi
+    _lease__read_option lease__reacquire ' --handle --wait -w --optional --var ' "$@" || return 1
     shift "$_lease__words"
     case $_lease__option in
       --handle) _lease__handle=$_lease__value ;;
+      -w | --wait) _lease__check_duration lease__reacquire "$_lease__value" && _lease__wait=("--wait=$_lease__value") || return 1 ;;
       --var) _lease__check_variable lease__reacquire "$_lease__value" && _lease__var=$_lease__value || return 1 ;;
+      *)
+        _lease__complain lease__reacquire "$_lease__option takes no value"
+        return 1
+        ;;
     esac
   done
   if [ -z "$_lease__handle" ]; then
@@ -610,9 +637,9 @@ lease__reacquire() { # --handle=H [--var=NAME]
   if _lease__dry_run; then
     _lease__got=$_lease__handle
     _lease__deliver lease__reacquire
-    return
+    return "$?"
   fi
-  _lease__obtain lease__reacquire reacquire "--handle=$_lease__handle"
+  _lease__obtain lease__reacquire reacquire "--handle=$_lease__handle" "${_lease__wait[@]}" "${_lease__optional[@]}"
 }
 
 # Gives back and prints "A,B released"; what was released already is no error and prints nothing.
@@ -638,7 +665,7 @@ lease__release() {
   [ "${_lease__what[0]}" != --handle= ] || return 0
   if _lease__dry_run; then
     builtin printf 'LEASE_PROXY_SERVER_URL not set, dry run mode: it would release %s\n' "${_lease__what[0]#--}"
-    return
+    return "$?"
   fi
   _lease__find_cli lease__release || return 1
   [ -z "$_lease__delay" ] || _lease__what+=("--delay=$_lease__delay" --detach)
@@ -679,7 +706,7 @@ lease__cat() { # --handle=H [--format=plain|csv] [--pretty-format=csv]
   esac
   [ -f "$_lease__handle" ] || {
     _lease__may_look "$_lease__handle"
-    return
+    return "$?"
   }
   _lease__read_names "$_lease__handle" || return 1
   [ "$_lease__format" = csv ] || _lease__answer=${_lease__answer//,/$'\n'}
@@ -710,6 +737,15 @@ _lease__read_names() { # <handle>
   _lease__answer=''
   ((${#_lease__names[@]})) || return 0
   builtin printf -v _lease__answer %s, "${_lease__names[@]}"
+  # Not a range of characters, which the locale orders.
+  case $_lease__answer in
+    *[!ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789._,-]*)
+      _lease__answer=''
+      builtin printf -v _lease__answer %q "$1"
+      _lease__complain lease__cat "$_lease__answer is not a handle: it contains something other than resource names"
+      return 1
+      ;;
+  esac
   _lease__answer=${_lease__answer%,}
 }
 
@@ -743,10 +779,13 @@ lease__property() { # --handle=H KEY
   builtin printf %s "$_lease__out"
 }
 
-# True for the cluster profiles whose accounts have install leases.
+# True for the cluster profiles whose accounts have install leases, unless INSTALL_LEASE_ENABLED turns them off.
 lease__install_lease_eligible() {
   [[ $- != *T* ]] || { local - && builtin set +T; }
-  local _lease__profile=${CLUSTER_PROFILE_SET_NAME-}
+  local _lease__profile=${CLUSTER_PROFILE_SET_NAME-} _lease__enabled=${INSTALL_LEASE_ENABLED-true}
+  case $_lease__enabled in
+    '' | 0 | [nN][oO] | [fF][aA][lL][sS][eE]) return 1 ;;
+  esac
   # Not [[ ]], which would ignore case if the script does.
   [ "$_lease__profile" != "${_lease__profile#openshift-org-?}" ]
 }
@@ -792,7 +831,7 @@ _lease__release_soon() { # <handle>
 }
 
 _lease__dry_run() {
-  [ -z "${LEASE_PROXY_SERVER_URL-}" ] && [ -z "${LEASECTL_BACKEND-}" ]
+  [ -z "${LEASE_PROXY_SERVER_URL-}" ] && [ -z "${LEASECTL_BACKEND-}" ] && [ -z "${_LEASE__EMBEDDED-}" ]
 }
 
 # Reads `--option=value` or `--option value` into the caller's _lease__option and _lease__value, and
@@ -914,7 +953,7 @@ _lease__check_release() {
 _lease__check_duration() { # <function> <text> [<what it is part of>]
   local _lease__pattern='^([0-9]+\.?[0-9]*|\.[0-9]+|(([0-9]+\.?[0-9]*|\.[0-9]+)[smhd])+)$'
   [[ $2 =~ $_lease__pattern ]] && return 0
-  _lease__complain "$1" "\"${3-$2}\" is no duration; write it like 90s, 20m or 1h30m"
+  _lease__complain "$1" "invalid duration \"${3-$2}\"; write it like 90s, 20m or 1h30m"
   return 1
 }
 
@@ -951,7 +990,12 @@ _lease__find_cli() { # <function>
 # Runs leasectl for a handle, and assigns that to the caller's _lease__var or prints it.
 _lease__obtain() { # <function> <leasectl argument>...
   local _lease__cli=() _lease__code=0 _lease__reader=''
-  _lease__find_cli "$1" || return 1
+  _lease__find_cli "$1" || {
+    ((${#_lease__optional[@]})) || return 1
+    _lease__complain "$1" 'continuing without a lease, because it is optional'
+    _lease__deliver "$1"
+    return "$?"
+  }
   _lease__trap_adopt
   _lease__wait_for "${@:2}" || _lease__code=$?
   if ((_lease__code == 0)); then
@@ -987,14 +1031,14 @@ _lease__deliver() { # <function>
 # Sets the caller's _lease__got, and its _lease__reader to a descriptor to close. Returns leasectl's
 # exit code.
 _lease__wait_for() { # <leasectl argument>...
-  local _lease__writer='' _lease__begun='' REPLY=''
+  local _lease__writer='' _lease__begun=''
   # Before anything is forked: while Bash waits for a foreground command, it ignores an INT that has no
   # handler and doesn't kill that command.
   _lease__trap_add 2 _lease__interrupted
   if ! _lease__open_pipe; then
     # Nowhere to make a pipe, or no descriptors: this can't be interrupted, but it works.
     _lease__got=$(\command "${_lease__cli[@]}" "$@" </dev/null)
-    return
+    return "$?"
   fi
   case $- in
     # With job control ( ) is a process group of its own, which a terminal's Ctrl-C doesn't reach. But a
@@ -1009,12 +1053,10 @@ _lease__wait_for() { # <leasectl argument>...
     if [ "$BASHPID" = "$$" ]; then
       # Not `read`, which would listen to IFS, or leave the line in a variable that isn't ours.
       builtin mapfile -t -n 1 -u "$_lease__reader" _LEASE__LINE
-    elif builtin read -r -t 1 -u "$_lease__reader"; then
-      _LEASE__LINE=("$_lease__begun$REPLY") _lease__begun=''
+    elif _lease__read_line 1; then
+      _LEASE__LINE=("$_lease__begun") _lease__begun=''
     elif (($? > 128)); then
-      # The second is over, perhaps in the middle of a line: nobody gives what was read of it again. That a
-      # subshell's script has died is seen by nobody but the subshell.
-      _lease__begun+=$REPLY
+      # The second is over, perhaps in the middle of a line. Only the subshell itself sees that its script died.
       _lease__script_is_gone && break
       continue
     fi
@@ -1033,19 +1075,26 @@ _lease__wait_for() { # <leasectl argument>...
 # The script's traps are not for what this starts; its DEBUG trap might write into the pipe, and so
 # might the trace of `set -x` with BASH_XTRACEFD=1.
 _lease__start_leasectl() { # <leasectl argument>...
+  local _lease__handlers=()
+  _lease__trap_read 2
   builtin trap - DEBUG ERR RETURN
   builtin set +x
   _lease__call_leasectl "$@" >&"$_lease__writer" {_lease__writer}>&- {_lease__reader}<&- </dev/null &
 }
 
-# Runs in the background. `exec` undoes that Bash lets background commands ignore INT. The tabs tell its
-# lines from leasectl's, also without the first of them (_lease__give_up).
+# Runs in the background, where Bash ignores INT: leasectl must not, unless the script does. (Before Bash
+# 5.3, `exec` alone undid that.) Takes the caller's _lease__handlers. The tabs tell its lines from
+# leasectl's, even if the first bytes are lost (_lease__give_up).
 _lease__call_leasectl() { # <leasectl argument>...
   local _lease__code=0
-  # It says its own process id before it is leasectl: said beside it, that could come amid leasectl's line.
-  { builtin printf '\t\t\tpid %s\n' "$BASHPID" && command exec "${_lease__cli[@]}" "$@"; } &
+  # The process id is printed before the process becomes leasectl: later it could end up in leasectl's line.
+  {
+    [ -z "${_lease__handlers[2]-heeded}" ] || builtin trap - INT
+    builtin printf '\t\t\tpid %s\n' "$BASHPID" 2>/dev/null && command exec "${_lease__cli[@]}" "$@"
+  } &
   builtin wait "$!" || _lease__code=$?
-  builtin printf '\t\t\tcode %s\n' "$_lease__code"
+  # Once the script was killed, nothing reads this.
+  builtin printf '\t\t\tcode %s\n' "$_lease__code" 2>/dev/null || :
 }
 
 # Opens both ends into the caller's _lease__reader and _lease__writer.
@@ -1073,13 +1122,25 @@ _lease__open_pipe() {
   return 1
 }
 
+# Adds the rest of a line to the caller's _lease__begun; above 128 when no character came for so long. -N ignores
+# IFS, and a script may have made REPLY readonly.
+_lease__read_line() { # <seconds>
+  local _lease__character
+  while :; do
+    builtin read -r -N 1 -t "$1" -u "$_lease__reader" _lease__character || return "$?" # a bare one means another status in a trap
+    [ "$_lease__character" != $'\n' ] || return 0
+    _lease__begun+=$_lease__character
+  done
+}
+
 _lease__script_is_gone() {
-  local REPLY=''
+  local _lease__stat=() _lease__state
   [ -e "/proc/$$/stat" ] || return 0
   # There may be too few descriptors to look.
-  builtin read -r 2>/dev/null <"/proc/$$/stat" || return 1
-  REPLY=${REPLY##*) }
-  [ "${REPLY%% *}" = Z ]
+  builtin mapfile -t -n 1 _lease__stat 2>/dev/null <"/proc/$$/stat" || return 1
+  _lease__state=${_lease__stat[0]-}
+  _lease__state=${_lease__state##*) }
+  [ "${_lease__state%% *}" = Z ]
 }
 
 # Tells every leasectl that this process waits for to stop.
@@ -1130,9 +1191,9 @@ _lease__interrupted() {
 }
 
 _lease__listen() { # <seconds>
-  local REPLY=''
-  builtin read -r -t "$1" -u "$_lease__reader" || return 1
-  _LEASE__LINE=("$REPLY")
+  local _lease__begun=''
+  _lease__read_line "$1" || return 1
+  _LEASE__LINE=("$_lease__begun")
   _lease__hear
 }
 
@@ -1163,6 +1224,13 @@ case ${BASH_SOURCE[0]-} in
 esac
 if [[ -f $_LEASE__PYZ ]]; then builtin export _LEASE__PYZ; else builtin unset _LEASE__PYZ; fi
 
+# `leasectl init bash` prints this file with a line more, the first command, which sets _LEASE__INIT: its user means the commands'
+# backend, which is the embedded pool unless the environment says another. Without that line, this file is the one
+# that CI mounts, and a step without a server makes a dry run. An array isn't exported, so no parent's is taken
+# for this file's; _LEASE__EMBEDDED goes with the exported functions.
+if [[ ${_LEASE__INIT[0]-} ]]; then builtin export _LEASE__EMBEDDED=yes; else builtin unset _LEASE__EMBEDDED; fi
+builtin unset _LEASE__INIT
+
 # A child needs the functions that these call, too.
 builtin export -f _lease__complain lease__trap lease__untrap \
   _lease__signal_numbers _lease__trap_adopt _lease__trap_add \
@@ -1181,7 +1249,7 @@ builtin export -f _lease__complain lease__trap lease__untrap \
   _lease__check_variable _lease__check_priority _lease__check_acquire _lease__check_types _lease__check_release \
   _lease__check_duration _lease__find_cli _lease__obtain \
   _lease__deliver _lease__wait_for _lease__start_leasectl _lease__call_leasectl \
-  _lease__open_pipe _lease__script_is_gone _lease__stop_waiting \
+  _lease__open_pipe _lease__read_line _lease__script_is_gone _lease__stop_waiting \
   _lease__give_up _lease__interrupted _lease__listen _lease__hear \
   _lease__forget
 

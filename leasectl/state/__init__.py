@@ -1,22 +1,28 @@
-"""The state directory: what one user's processes on one machine know together, and nobody else.
+"""The state directory: what the processes of one user on one machine share.
 
-A command opens it: `directory` checks whose it is and opens its `database`, which `creation` makes
-by `schema`, and `migrations` bring to this version. A change is one transaction under one lock,
-which is a `lock_file`: `handles` change the records, written and read as `handle_rows`, which are
-`rows` as those of other tables, with their `timers`, and `amendments` what is said of one that
-goes on; `names_files` follow right after the commit, or are made up for by the next to come; then
-who was to be woken hangs on its named pipe, and those that nobody reads any more are known to
-`pipes`. No fence is given twice, whatever is lost of the log, since `fences` reserves them in
-blocks, and `reboot` forgets times that begin anew. What happened is an `event`, written as one of
-the `event_rows` in the transaction of the change, whereupon `event_trimming` wakes who follows and
-removes what is old; `event_log` reads them. Why a folder won't do say the `refusals`. What is to
-happen without a command does the keeper: `keeper_process` finds, starts and wakes it,
-`keeper_version` has one of another version make way, and `watched` tells it what has changed of
-what it sees to. `releasing` says which names are just on their way back to a server, `stays` which
-the keeper has to keep in their pools there, `made_pools` which are to go with who uses them,
-`leftovers` whose handles are the dead's, `singled_out` of which there is more to say, and
-`purging` forgets what is over; `uses` holds what is in use against what somebody wants back.
-`shared_leases` is the one list outside the directory. Much that belongs together is read in a
-`snapshot`. `soundness` and `read_only` are for those who only look: `doctor`, servers, and
-completion.
+A change is one transaction under one file lock. Names files and wake-ups follow the commit.
+
+- `directory`: the state directory and its transactions
+- `creation`: create the directory and its database
+- `database`: open the directory, the lock file and the database
+- `refusals`: explain why a folder can't be the state directory
+- `schema`: the tables, format 1
+- `rows`: read and write rows, and the facts in them
+- `handle_rows`: rows of handles and their leases
+- `handles`: records of handles: read, write, purge
+- `amendments`: changes of a held handle: ttl, renewal, answer, loss
+- `timers`: delayed releases, and releases under way
+- `uses`: what is in use, and what others want back
+- `fences`: fences, reserved in blocks, so that none is given twice
+- `names_files`: the names files that scripts read
+- `shared_leases`: ``$SHARED_DIR/leases``: what later steps give back
+- `pipes`: named pipes of waiters, and files of killed processes
+- `watched`: what the keeper looks after
+- `keeper_process`: find, start and wake the keeper
+- `keeper_version`: whether a keeper has to be replaced
+- `event`: the kinds of events
+- `event_rows`: write and trim events
+- `event_log`: read and follow events
+- `read_only`: read the database without opening the directory
+- `reads`: read much of the database as of one instant, for `doctor`, `status` and the engine
 """

@@ -1,4 +1,4 @@
-"""What a record is told of a handle that goes on: a ttl, a renewal, an answer, why it was lost.
+"""Changes of a held handle: ttl, renewal, answer, loss.
 
 And how long it has gone on.
 
@@ -7,11 +7,12 @@ Each of these belongs inside `State.transaction`.
 
 from __future__ import annotations
 
+from typing import Literal
+
 from leasectl.model import Handle, Process
 from leasectl.state import handle_rows, rows
 from leasectl.state.directory import State
 from leasectl.state.handles import Handles, is_watched
-from leasectl.typed.hints import Literal
 
 
 def count_lost_replies(state: State, handle: Handle, number: int) -> None:
@@ -32,7 +33,6 @@ def note_answer(state: State, handle: Handle, *, confirmed: bool) -> bool:
     handles.timers.disarm(handle.id)
     state.db.execute("UPDATE handle SET unconfirmed = ? WHERE id = ?", (not confirmed, handle.id))
     if confirmed:
-        # A server of schema 2 that still runs has counted its own answers there.
         count_lost_replies(state, handle, 0)
     return handles.announce(handle, guard=None, runner=None)
 

@@ -1,11 +1,11 @@
-"""How a state directory begins: its folders, and its database, whole."""
+"""Create the directory and its database."""
 
 from __future__ import annotations
 
 import os
 import sqlite3
 
-from leasectl.state.database import APPLICATION_ID, SCHEMA_VERSION, corrupt, make_folder, unlink
+from leasectl.state.database import APPLICATION_ID, FORMAT, corrupt, make_folder, unlink
 from leasectl.state.schema import SCHEMA, new_state_id
 from leasectl.system.process import boot_id
 
@@ -50,7 +50,7 @@ def _fill(path: str, fence: int) -> None:
             (fence, boot_id(), new_state_id()),
         )
         db.execute(f"PRAGMA application_id = {APPLICATION_ID}")
-        db.execute(f"PRAGMA user_version = {SCHEMA_VERSION}")
+        db.execute(f"PRAGMA user_version = {FORMAT}")
         db.execute("COMMIT")
         db.execute("PRAGMA journal_mode = WAL")
     finally:

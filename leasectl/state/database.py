@@ -1,31 +1,25 @@
-"""The database of a state directory and the folder that it is in: how they are made and opened,
-and what their errors mean."""
+"""Open the directory, the lock file and the database."""
 
 from __future__ import annotations
 
 import contextlib
 import errno
+import fcntl
 import os
+import sqlite3
 import stat
-from collections.abc import Iterator
+import struct
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
-from leasectl.errors import (
-    CorruptState,
-    LeaseError,
-    StateUnwritable,
-    is_out_of_files,
-    out_of_files,
-)
-from leasectl.typed.hints import TYPE_CHECKING
+from leasectl.errors import CorruptState, LeaseError, StateUnwritable, is_out_of_files, out_of_files
+from leasectl.system.lock_wait import flock_exclusive
+from leasectl.system.own_files import open_own
 
-if TYPE_CHECKING:
-    import sqlite3
-else:  # of which that is made; it loads `datetime` besides
-    import _sqlite3 as sqlite3
-
-SCHEMA_VERSION = 10
-APPLICATION_ID = 0x6C656173  # "leas"
+# docs/files.md describes the format.
+FORMAT = 1
+APPLICATION_ID = 0x6C734331  # "lsC1"
+EARLIER_APPLICATION_ID = 0x6C656173  # "leas", before format 1
 # Of a process: few commands make so many.
 TRANSACTIONS_OF_MANY = 16
 # What SQLite raises. Where its words quote a damaged table, Python may not be able to read them.
@@ -33,21 +27,30 @@ DAMAGED = (sqlite3.Error, UnicodeDecodeError)
 _FILES_OF_SQLITE = 3  # the database, its log, the index of that
 
 
-def connect(path: str, *, alone: bool = False) -> sqlite3.Connection:
+def connect(path: str, *, dir_fd: int, alone: bool = False) -> sqlite3.Connection:
     """Open a database that is there.
 
     Args:
         path: Its place.
+        dir_fd: The state directory, as it was checked.
         alone: Let nobody else open it meanwhile.
 
     Raises:
-        CorruptState: It is damaged, no database of ours, or from a newer version.
+        CorruptState: It is damaged, no database of ours, or in an unknown format.
+        StateUnwritable: The path leads to other files than those of the checked directory.
     """
-    if os.path.getsize(path) == 0:
+    found = os.lstat(os.path.basename(path), dir_fd=dir_fd)
+    if not stat.S_ISREG(found.st_mode) or found.st_uid != os.geteuid():
+        raise StateUnwritable(
+            f"{path} is not a regular file of user {os.geteuid()}; move it away, or choose "
+            "another directory with LEASECTL_STATE_DIR"
+        )
+    if found.st_size == 0:
         raise corrupt(path, "is empty")
     db = sqlite3.connect(path, isolation_level=None, timeout=30)
     try:
         _prepare(path, db, alone=alone)
+        require_opened(path, dir_fd, ("", "-wal") if alone else ("", "-wal", "-shm"))
     except BaseException:
         db.close()  # or it would be in the way of the next
         raise
@@ -59,18 +62,9 @@ def _prepare(path: str, db: sqlite3.Connection, *, alone: bool) -> None:
         db.execute("PRAGMA locking_mode = EXCLUSIVE")
     application_id = db.execute("PRAGMA application_id").fetchone()[0]
     version = db.execute("PRAGMA user_version").fetchone()[0]
-    if application_id != APPLICATION_ID:
-        raise corrupt(path, "is not a leasectl database")
-    if version > SCHEMA_VERSION:
-        raise CorruptState(
-            f"{path} was written by a newer version of leasectl (schema {version}, this one reads "
-            f"{SCHEMA_VERSION}); use that version, or another LEASECTL_STATE_DIR"
-        )
+    if (application_id, version) != (APPLICATION_ID, FORMAT):
+        raise _unknown_format(path, application_id, version)
     db.row_factory = sqlite3.Row
-    if version < SCHEMA_VERSION:
-        from leasectl.state.migrations import migrate
-
-        migrate(db, to=SCHEMA_VERSION)
     db.execute("PRAGMA synchronous = NORMAL")
     # Small, because a log that no process has open is read through by the next that opens it.
     db.execute("PRAGMA wal_autocheckpoint = 1000")
@@ -93,7 +87,41 @@ def expect_to_read_all(db: sqlite3.Connection) -> None:
     db.execute("PRAGMA cache_size = -16384")
 
 
-def connect_to_show(path: str) -> sqlite3.Connection:
+def require_opened(path: str, dir_fd: int, endings: Sequence[str]) -> None:
+    """Check that SQLite has opened the files of the checked directory.
+
+    SQLite opens files by their absolute path only: it resolves /proc/self/fd/N. So another user who
+    may rename a folder above could have put other files there in between. Not seen is that where
+    there is no /proc, or where this process has the right files open otherwise.
+
+    Args:
+        path: Of the database.
+        dir_fd: The state directory, as it was checked.
+        endings: Of the names of its files, as far as they are there.
+
+    Raises:
+        StateUnwritable: At least one isn't open in this process.
+    """
+    opened = set()
+    try:
+        descriptors = os.listdir("/proc/self/fd")
+    except OSError:
+        return
+    for fd in descriptors:
+        with contextlib.suppress(OSError):  # the listing's own is closed
+            found = os.fstat(int(fd))
+            opened.add((found.st_dev, found.st_ino))
+    for ending in endings:
+        with contextlib.suppress(FileNotFoundError):
+            found = os.lstat(os.path.basename(path) + ending, dir_fd=dir_fd)
+            if (found.st_dev, found.st_ino) not in opened:
+                raise StateUnwritable(
+                    f"{path}{ending} was replaced while it was opened; see who can write to the "
+                    "folders above it, or choose another directory with LEASECTL_STATE_DIR"
+                )
+
+
+def connect_to_show(path: str, *, dir_fd: int) -> sqlite3.Connection:
     """Open a database for a moment, to show what is in it, on a full disk too.
 
     There SQLite can't make the file that those who have it open share: nobody else can have.
@@ -102,19 +130,37 @@ def connect_to_show(path: str) -> sqlite3.Connection:
         CorruptState: As `connect`.
     """
     try:
-        db = connect(path)
+        db = connect(path, dir_fd=dir_fd)
     except sqlite3.OperationalError:
-        db = connect(path, alone=True)
+        db = connect(path, dir_fd=dir_fd, alone=True)
     expect_to_read_all(db)
     return db
 
 
 def corrupt(path: str, what: str) -> CorruptState:
-    """The error for a database that isn't as any version leaves it, and what to do about it."""
+    """The error for a database that isn't as leasectl leaves it, and what to do about it."""
     folder = os.path.dirname(path)
     return CorruptState(
-        f"{path} {what}; if no job here still needs its leases, start afresh with: "
-        f"mv {folder} {folder}.damaged"
+        f"{path} {what}; if its leases are no longer needed, start again with: mv {folder} "
+        f"{folder}.damaged"
+    )
+
+
+def _unknown_format(path: str, application_id: int, version: int) -> CorruptState:
+    """Return the error for a database that isn't in the format of this version.
+
+    Args:
+        path: Of the database.
+        application_id: As its header has it.
+        version: Likewise, the format if the application id is ours.
+    """
+    if application_id == EARLIER_APPLICATION_ID:
+        return corrupt(path, "was written before format 1, which no released version can read")
+    if application_id != APPLICATION_ID or version < FORMAT:
+        return corrupt(path, "is not a leasectl database")
+    return CorruptState(
+        f"{path} was written by a newer version of leasectl (format {version}, this one reads "
+        f"{FORMAT}); use that version, or another LEASECTL_STATE_DIR"
     )
 
 
@@ -130,7 +176,8 @@ def errors_of(path: str) -> Iterator[None]:
             raise out_of_files(error) from error
         if error.errno not in _UNWRITABLE:
             raise
-        where = error.filename or path
+        has_path = error.filename and error.filename != os.path.basename(path)
+        where = error.filename if has_path else path
         raise StateUnwritable(
             f"can't write {where}: {error.strerror}; free space or rights there, "
             "or choose another directory with LEASECTL_STATE_DIR"
@@ -193,43 +240,71 @@ def unlink(path: str) -> None:
         os.unlink(path)
 
 
-def check_directory(directory: str, *, create: bool) -> None:
-    """Check that a state directory is a private folder of ours.
+def check_directory(directory: str) -> None:
+    """Check a state directory that has to be there; as `open_directory`."""
+    os.close(open_directory(directory, create=False))
+
+
+def open_directory(directory: str, *, create: bool) -> int:
+    """Open a state directory, and check that it is a private folder of ours.
 
     Args:
-        directory: Its path.
+        directory: Its absolute path.
         create: Make it, for us alone, when nothing is there.
 
+    Returns:
+        A descriptor of what was checked, for paths that start there.
+
     Raises:
-        StateUnwritable: It is a symbolic link, no folder, somebody else's, or open to others; or
-            handles in it would be more than a line.
+        StateUnwritable: It is a symbolic link, no folder, another user's, open to others, or in a
+            folder where any user can replace it; or its path has a line break.
     """
     if "\n" in directory:
         raise StateUnwritable(
             f"state directory {directory!r} has a line break in its path, which a handle can't "
             "have; choose another with LEASECTL_STATE_DIR"
         )
+    flags = os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC  # of a link, the link itself
     try:
-        found = os.lstat(directory)
+        fd = os.open(directory, flags)
     except FileNotFoundError:
         if not create:
             raise StateUnwritable(f"state directory {directory} does not exist") from None
         with errors_of(directory):
             _make_directory(directory)
-            found = os.lstat(directory)
+            fd = os.open(directory, flags)
     except OSError as error:
+        if is_out_of_files(error):
+            raise out_of_files(error) from error
         raise StateUnwritable(
             f"state directory {directory}: {error.strerror}; choose another with LEASECTL_STATE_DIR"
         ) from None
-    is_ours = stat.S_ISDIR(found.st_mode) and found.st_uid == os.geteuid()
-    if not is_ours or found.st_mode & 0o077:
-        from leasectl.state.refusals import unfit
+    try:
+        found = os.fstat(fd)
+        is_ours = stat.S_ISDIR(found.st_mode) and found.st_uid == os.geteuid()
+        if not is_ours or found.st_mode & 0o077:
+            from leasectl.state.refusals import unfit
 
-        raise unfit(directory, found)
+            raise unfit(directory, found)
+        with contextlib.suppress(PermissionError):
+            check_parent(directory, os.stat("..", dir_fd=fd))
+    except BaseException:
+        os.close(fd)
+        raise
+    return fd
+
+
+def check_parent(directory: str, parent: os.stat_result) -> None:
+    """Check that not any user can replace a state directory, given what its folder is."""
+    if parent.st_mode & stat.S_IWOTH and not parent.st_mode & stat.S_ISVTX:
+        from leasectl.state.refusals import replaceable
+
+        raise replaceable(directory, parent)
 
 
 def _make_directory(directory: str) -> None:
     try:
+        check_parent(directory, os.stat(os.path.dirname(directory)))
         os.mkdir(directory, 0o700)
     except FileExistsError:
         pass
@@ -253,3 +328,53 @@ def absolute(directory: str) -> str:
         from leasectl.state.refusals import nowhere
 
         raise nowhere(directory) from None
+
+
+# Room for a note (`names_files`), and at its end for what was drawn of which block of `fences`: a
+# mark, the last fence that was drawn, and the last that may be, 0 if a new block is needed.
+_LOCK_BYTES = 8192
+_FENCES_AT = _LOCK_BYTES - 64
+_FENCES = struct.Struct("<8sQQ")
+_FENCES_MARK = b"fences 1"
+_LARGEST_FENCE = 1 << 62
+
+
+def open_lock(directory: str, dir_fd: int, *, create: bool = True) -> int:
+    """Open ``state.lock`` with all its room: to write there must not need space on a full disk.
+
+    Args:
+        directory: The state directory.
+        dir_fd: The same, as it was checked.
+        create: Make the file when there is none.
+    """
+    with errors_of(os.path.join(directory, "state.lock")):
+        flags = os.O_RDWR | (os.O_CREAT if create else 0)
+        fd = open_own("state.lock", flags, dir_fd=dir_fd)
+        try:
+            if os.fstat(fd).st_size < _LOCK_BYTES:
+                flock_exclusive(fd)
+                size = os.fstat(fd).st_size
+                if size < _LOCK_BYTES:  # what is there may be a note
+                    os.pwrite(fd, bytes(_LOCK_BYTES - size), size)
+                fcntl.flock(fd, fcntl.LOCK_UN)
+        except BaseException:
+            os.close(fd)
+            raise
+        return fd
+
+
+def drawn(lock_fd: int) -> tuple[int, int]:
+    """The last fence that was drawn, and the last that may be; zeros where nothing says so.
+
+    Numbers that the database can't add to are damaged, and say nothing.
+    """
+    found = os.pread(lock_fd, _FENCES.size, _FENCES_AT)
+    # A note of unusual length may have been written over it.
+    if not found.startswith(_FENCES_MARK):
+        return 0, 0
+    _, last, end = _FENCES.unpack(found)
+    return (last, end) if max(last, end) <= _LARGEST_FENCE else (0, 0)
+
+
+def note_drawn(lock_fd: int, last: int, end: int) -> None:
+    os.pwrite(lock_fd, _FENCES.pack(_FENCES_MARK, last, end), _FENCES_AT)

@@ -1,4 +1,4 @@
-"""The state directory, its lock and its database.
+"""The state directory and its transactions.
 
 Writers queue in the kernel, on ``state.lock``; the lock is held around one transaction and never
 while waiting for anything else.
@@ -6,32 +6,43 @@ while waiting for anything else.
 
 from __future__ import annotations
 
-import _sqlite3 as sqlite3
 import contextlib
 import errno
 import fcntl
 import os
-from collections.abc import Generator, Sequence
+import sqlite3
+from collections.abc import Callable, Generator, Sequence
 from contextlib import AbstractContextManager, nullcontext
+from typing import TYPE_CHECKING, Any
 
 from leasectl.errors import StateUnwritable
 from leasectl.state.database import (
     DAMAGED,
     TRANSACTIONS_OF_MANY,
     absolute,
-    check_directory,
     connect,
     connect_to_show,
+    drawn,
     errors_of,
     let_log_grow,
+    note_drawn,
+    open_directory,
+    open_lock,
     translate,
 )
 from leasectl.state.event_rows import EventRows, leaves_room
-from leasectl.state.lock_file import drawn, note_drawn, open_lock
 from leasectl.state.names_files import NamesFiles
 from leasectl.system.lock_wait import flock_exclusive
-from leasectl.system.process import boot_id
-from leasectl.typed.hints import Any, Callable
+from leasectl.system.poll import READABLE, Interrupt
+from leasectl.system.process import (
+    boot_id,
+    is_in_first_pid_namespace,
+    own_pid_namespace,
+    use_namespace_locks_of,
+)
+
+if TYPE_CHECKING:
+    from leasectl.system.file_watch import FileWatch
 
 
 class State:
@@ -46,57 +57,82 @@ class State:
         on_close: Called by `close`.
     """
 
-    def __init__(self, directory: str, lock_fd: int, db: sqlite3.Connection) -> None:
+    def __init__(self, directory: str, dir_fd: int, lock_fd: int, db: sqlite3.Connection) -> None:
         self.directory = directory
         self.db = db
         self._db_path = os.path.join(directory, "state.db")
-        self._lock_fd = lock_fd
+        self._db_file = os.stat(self._db_path)
+        self._dir_fd, self._lock_fd = dir_fd, lock_fd
+        self._removal_watch: FileWatch | None = None
         self.is_changing = False
         self.transactions = 0
         # One for all: a generator for each would be a tenth of all that is done there.
         self._whole, self._part = _Transaction(self), nullcontext(db)
         self._wakers: list[int] = []
+        self._soft_limit: int | None = None  # on open files, while there have to be more
         self._woken: set[str] = set()  # each once, however many leases are over for one waiter
         self._is_to_write_back, self._reserved, self._last_drawn = False, 0, 0
-        self.names_files = NamesFiles(directory, lock_fd, db)
+        self.names_files = NamesFiles(directory, dir_fd, lock_fd, db)
         self.events = EventRows(db, lock_fd)
         self.on_close: list[Callable[[], None]] = []
 
     @classmethod
-    def open(cls, directory: str, *, to_show: bool = False) -> State:
+    def open(cls, directory: str, *, to_show: bool = False, create: bool = True) -> State:
         """Open the state directory, and make it when there is none.
 
         Args:
             directory: Its path.
             to_show: What is in it is only to be shown, as far as a full disk allows.
+            create: Make what is missing, as a fresh command does; else it must be there.
 
         Raises:
             StateUnwritable: It can't be made or written, isn't ours, or isn't private.
-            CorruptState: Its database is damaged or from a newer version.
+            CorruptState: Its database is damaged or in an unknown format.
         """
         directory = absolute(directory)
-        check_directory(directory, create=True)
         path = os.path.join(directory, "state.db")
+        if not create and not os.path.exists(os.path.join(directory, "state.lock")):
+            raise removed(directory)
         with contextlib.ExitStack() as opened:
-            lock_fd = open_lock(directory)
+            dir_fd = open_directory(directory, create=create)
+            opened.callback(os.close, dir_fd)
+            lock_fd = open_lock(directory, dir_fd, create=create)
             opened.callback(os.close, lock_fd)
             with errors_of(path):
                 if not os.path.exists(path):
+                    if not create:
+                        raise removed(directory)
                     _create(path, lock_fd)
-                db = connect_to_show(path) if to_show else connect(path)
-            opened.callback(db.close)
-            state = cls(directory, lock_fd, db)
+                db = (connect_to_show if to_show else connect)(path, dir_fd=dir_fd)
+                opened.callback(db.close)
+                state = cls(directory, dir_fd, lock_fd, db)
             with contextlib.suppress(StateUnwritable) if to_show else contextlib.nullcontext():
                 state._note_boot()
+                state._remove_lock_of_earlier_namespace()
             opened.pop_all()
+        use_namespace_locks_of(directory)
         return state
+
+    def open_again(self) -> State:
+        """Open the same directory once more, for another thread.
+
+        Raises:
+            StateUnwritable: It was removed or replaced.
+        """
+        again = State.open(self.directory, create=False)
+        if self.has_lock_file(os.fstat(again._lock_fd)) and not self.was_removed():
+            return again
+        again.close()
+        raise removed(self.directory)
 
     def close(self) -> None:
         """Close database and lock; only long-lived programs and tests need to."""
         for let_go in self.on_close:
             let_go()
+        self.close_removal_watch()
         self.db.close()
         os.close(self._lock_fd)
+        os.close(self._dir_fd)
 
     def path(self, *parts: str) -> str:
         return os.path.join(self.directory, *parts)
@@ -171,16 +207,54 @@ class State:
             self._woken.clear()
             while self._wakers:
                 os.close(self._wakers.pop())
+            self._restore_limit()
             self.names_files.unstage()
             self.events.clear()
 
     def was_removed(self) -> bool:
-        """Tell whether the directory is gone, or is another than the one that was opened."""
+        """Tell whether the lock or the database is gone, or another than what was opened.
+
+        If so, no other process sees what this one writes. From then on it changes the database
+        alone: what is in the directory by now belongs to others.
+        """
         try:
-            found = os.lstat(self.path("state.lock"))
-        except OSError:
-            return True
-        return not self.has_lock_file(found)
+            lock, db = os.lstat(self.path("state.lock")), os.lstat(self._db_path)
+            is_removed = not (self.has_lock_file(lock) and os.path.samestat(db, self._db_file))
+        except OSError as error:
+            is_removed = error.errno in (errno.ENOENT, errno.ENOTDIR)
+        self.names_files.are_left = self.names_files.are_left or is_removed
+        return is_removed
+
+    def removal_watch(self) -> FileWatch:
+        """What becomes readable when `was_removed` may have become true; made at the first call."""
+        if self._removal_watch is None:
+            from leasectl.system.file_watch import FileWatch  # it loads ctypes
+
+            paths = (self.path("state.lock"), self._db_path, self.directory)
+            self._removal_watch = FileWatch(paths)
+        return self._removal_watch
+
+    def close_removal_watch(self) -> None:
+        """Watch no longer, until `removal_watch` is called again."""
+        if self._removal_watch is not None:
+            self._removal_watch.close()
+            self._removal_watch = None
+
+    def until_removed(self) -> tuple[Interrupt, ...]:
+        """What ends a wait with StateUnwritable once the directory is removed or replaced.
+
+        Raises:
+            StateUnwritable: It is already.
+        """
+        watch = self.removal_watch()
+
+        def check() -> None:
+            watch.clear()
+            if self.was_removed():
+                raise removed(self.directory)
+
+        check()
+        return () if watch.fd is None else (Interrupt(watch.fd, READABLE, check),)
 
     def has_lock_file(self, found: os.stat_result) -> bool:
         """Tell whether that is the ``state.lock`` which was opened here."""
@@ -199,13 +273,36 @@ class State:
         if pipe in self._woken:
             return True
         try:
-            self._wakers.append(os.open(pipe, os.O_WRONLY | os.O_NONBLOCK | os.O_CLOEXEC))
+            self._wakers.append(self._open_waker(pipe))
             self._woken.add(pipe)
         except OSError as error:
             if error.errno not in (errno.ENXIO, errno.ENOENT):  # else nobody listens, or ever did
                 raise
             return False
         return True
+
+    def _open_waker(self, pipe: str) -> int:
+        flags = os.O_WRONLY | os.O_NONBLOCK | os.O_CLOEXEC
+        try:
+            return os.open(pipe, flags)
+        except OSError as error:
+            if error.errno != errno.EMFILE or self._soft_limit is not None:
+                raise
+        # A change can wake thousands of waiters. What this process starts keeps its own limit.
+        import resource
+
+        soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+        self._soft_limit = soft
+        return os.open(pipe, flags)
+
+    def _restore_limit(self) -> None:
+        if self._soft_limit is not None:
+            import resource
+
+            hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+            resource.setrlimit(resource.RLIMIT_NOFILE, (self._soft_limit, hard))
+            self._soft_limit = None
 
     def close_afterwards(self, fd: int) -> None:
         """Close it when this transaction, or else the next, has ended somehow."""
@@ -242,7 +339,8 @@ class State:
 
         if write_back(self.db) and self._reserved:
             # What was noted of it may lie below the note of a thousand names files by now.
-            note_drawn(self._lock_fd, self._last_drawn, self._reserved)
+            with contextlib.suppress(OSError):  # it is committed; the rest of a block is lost
+                note_drawn(self._lock_fd, self._last_drawn, self._reserved)
 
     def query(self, sql: str, *values: object, **named: object) -> list[sqlite3.Row]:
         """Read from the last committed state; inside a transaction, from its own.
@@ -286,12 +384,26 @@ class State:
         """After a reboot, let everything that was due at some uptime be due at once."""
         if self._is_of_this_boot():
             return
-        from leasectl.state.reboot import note_boot
+        from leasectl.state.fences import note_boot
 
         with self.transaction() as db:
             if not self._is_of_this_boot():  # or another was faster, and has been granted something
                 note_drawn(self._lock_fd, drawn(self._lock_fd)[0], 0)  # it may be older than that
                 note_boot(db)
+
+    def _remove_lock_of_earlier_namespace(self) -> None:
+        """Remove the lock of a pid namespace that had the number of this one and is gone.
+
+        Else, other namespaces would take this process for dead once it is on record.
+        """
+        number = own_pid_namespace()
+        if is_in_first_pid_namespace() or not os.path.exists(self.path(f"namespace.{number}")):
+            return
+        from leasectl.system.namespaces import is_gone, remove_if_gone
+
+        if is_gone(self.directory, number):
+            with self.transaction():
+                remove_if_gone(self.directory, number)
 
     def _is_of_this_boot(self) -> bool:
         return bool(self.query("SELECT boot_id FROM meta")[0][0] == boot_id())
@@ -330,6 +442,13 @@ class _Transaction:
             self._state._undo(error)
         finally:
             self._state._let_go()
+
+
+def removed(directory: str) -> StateUnwritable:
+    """The error for a state directory that a process has lost."""
+    return StateUnwritable(
+        f"state directory {directory} was removed or replaced while in use; start again"
+    )
 
 
 def _create(path: str, lock_fd: int) -> None:

@@ -1,15 +1,15 @@
-"""What may happen to leases and pools that a person asks about later, as one fact each."""
+"""The kinds of events."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from operator import itemgetter
+from typing import Literal, NamedTuple
 
 from leasectl.errors import InvalidRequest
 from leasectl.state.event_rows import KEPT_NUMBER, KEPT_SECONDS, EventRows
 from leasectl.text.durations import parse_duration
-from leasectl.text.printable import printable
-from leasectl.typed.hints import Callable, Literal
-from leasectl.typed.tuples import NamedTuple
+from leasectl.text.wording import printable
 
 EventKind = Literal[
     "queued",  # a ticket was put
@@ -17,6 +17,7 @@ EventKind = Literal[
     "gave up",  # a ticket ended without a grant
     "lost",  # a holder's lease ended although it didn't mean it to; it is told
     "released",  # resources are free again, whoever did it; each that was granted has one end
+    "not released",  # such an end, of what can't be given back and may stay leased for a time
     "noted",  # a reclaim asked for a lease, its holder answered, or a mark was taken off
     "pool made",
     "pool changed",
@@ -178,8 +179,11 @@ class Missed(NamedTuple):
         number: How many, of all pools and backends; None where nobody knows, and perhaps none.
         until: When the first happened that is left, or later, wall clock; None for nothing is left.
         last_number: None of them has a larger number.
+        is_restored: The store was restored from an older copy: its numbers went back to this one,
+            and some of what has happened since has a smaller one.
     """
 
     number: int | None
     until: float | None
     last_number: int
+    is_restored: bool = False

@@ -1,4 +1,4 @@
-"""The events of one backend, as this state directory's database has them: read, and followed.
+"""Read and follow events.
 
 They are written with what they tell of, as `event_rows`; nobody is to wait for an index then, so
 whoever reads goes through all of them.
@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import os
 import sqlite3
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from typing import Any
 
 from leasectl.state.database import unlink
 from leasectl.state.directory import State
@@ -17,7 +18,6 @@ from leasectl.state.event_rows import EVENT_COLUMNS
 from leasectl.state.pipes import listen
 from leasectl.state.rows import insert, parse_optional_process
 from leasectl.system.process import is_dead, this_process
-from leasectl.typed.hints import Any, Callable
 
 # Read in such pieces: who reads for long keeps the database's log from being emptied.
 _READ_AT_ONCE = 2000

@@ -1,17 +1,14 @@
-"""Events as they are written: with what they tell of, at the end of its transaction."""
+"""Write and trim events."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+import sqlite3
+from collections.abc import Callable, Sequence
 
+from leasectl.model import parse_process
+from leasectl.system.process import is_dead
 from leasectl.text.naming import is_reserved
-from leasectl.typed.hints import TYPE_CHECKING, Callable
-
-if TYPE_CHECKING:
-    import sqlite3
-else:  # of which that is made; it loads `datetime` besides
-    import _sqlite3 as sqlite3
 
 # The usual `state.event.Kept`.
 KEPT_SECONDS = 30 * 86400.0
@@ -122,8 +119,6 @@ class EventRows:
             for sql, row in self._rows:
                 last = db.execute(sql, row).lastrowid or 0
             if last % _EVENTS_PER_TRIMMING < number or self._has_followers():
-                from leasectl.state.event_trimming import finish_writing
-
                 finish_writing(db, wake, seconds=self.kept_seconds, number=self.kept_number)
         except sqlite3.Error as error:
             if not db.in_transaction:
@@ -172,3 +167,33 @@ _INSERTS = {
     f"VALUES (?{', ?' * 16})",
 }
 _FOLLOWED = "SELECT 1 FROM follower LIMIT 1"
+
+
+# So many are removed at once, at most, of those that are over: nobody is to wait for that.
+_TRIMMED_AT_ONCE = 512
+
+
+def finish_writing(
+    db: sqlite3.Connection, wake: Callable[[str], bool], *, seconds: float, number: int
+) -> None:
+    """After some were written, in their transaction: wake who follows, remove what is over.
+
+    Args:
+        db: The database.
+        wake: As `event_rows.EventRows.write` has it.
+        seconds: How old the oldest may be.
+        number: How many are kept.
+    """
+    for pipe, process in db.execute("SELECT pipe, process FROM follower").fetchall():
+        if not wake(pipe) and is_dead(parse_process(process)):
+            db.execute("DELETE FROM follower WHERE pipe = ?", (pipe,))
+    ((first, last, now),) = db.execute(
+        "SELECT (SELECT min(number) FROM event), (SELECT max(number) FROM event), "
+        "(SELECT time FROM event ORDER BY number DESC LIMIT 1)"
+    )
+    end = min(first + _TRIMMED_AT_ONCE, last)
+    ((first_young,),) = db.execute(
+        "SELECT min(number) FROM event WHERE number < ? AND time >= ?", (end, now - seconds)
+    )
+    old = end if first_young is None else first_young
+    db.execute("DELETE FROM event WHERE number < ?", (min(end, max(old, last - number + 1)),))

@@ -1,17 +1,10 @@
-"""Blocks of fences, and the database's main file, in which nothing gets lost.
-
-SQLite's log holds what was committed last, and who cleans up or copies files may lose it. So the
-database says only up to where fences are reserved (``meta.fence``), and its main file says so too,
-on the disk, before anybody is shown the first of a block. Which of them was drawn last stands in
-``state.lock``, where `State.draw_fences` finds it. What doesn't fit together costs the rest of a
-block and no more: ``state.lock`` is new, the machine has been started again and may have lost what
-was on no disk, a process of the version before has drawn fences of its own. Of those nothing but
-the log knows until one of this version draws the next: that old processes go on losing.
-"""
+"""Fences, reserved in blocks, so that none is given twice."""
 
 from __future__ import annotations
 
 import sqlite3
+
+from leasectl.system.process import boot_id
 
 # Writing back takes as long as some ten grants, or a hundred on a slow disk.
 BLOCK = 1000
@@ -45,3 +38,29 @@ def write_back(db: sqlite3.Connection) -> bool:
     except sqlite3.Error:
         return False
     return not busy
+
+
+_FORGET = (
+    "UPDATE timer SET due = 0",
+    "UPDATE resource SET expires_at = 0 WHERE expires_at IS NOT NULL",
+    "UPDATE handle SET released_at = 0 WHERE released_at IS NOT NULL",
+    "UPDATE handle SET queued_at = NULL WHERE queued_at IS NOT NULL",
+    "UPDATE handle SET granted_at = NULL WHERE granted_at IS NOT NULL",
+    "UPDATE pool_setting SET paid_until = 0",
+    "DELETE FROM ranked_ticket",
+    "UPDATE member SET ends_at = 0 WHERE ends_at IS NOT NULL",
+    "UPDATE mark_seen SET ends_at = 0",
+    "UPDATE name_in_use SET until = 0 WHERE until IS NOT NULL",
+    "UPDATE member SET held_back_until = 0 WHERE held_back_until IS NOT NULL",
+)
+
+
+def note_boot(db: sqlite3.Connection) -> None:
+    """Inside a transaction: let everything that was due at some uptime be due at once.
+
+    What a lease that expires was held for can't have survived the reboot either, and nobody who
+    waited; and a pool owes no time for what it granted before.
+    """
+    db.execute("UPDATE meta SET boot_id = ?", (boot_id(),))
+    for statement in _FORGET:
+        db.execute(statement)

@@ -1,9 +1,10 @@
-"""Rows of handles and of the leases that they hold, and the facts that they stand for."""
+"""Rows of handles and their leases."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import lru_cache
+from typing import TYPE_CHECKING, Any, get_args
 
 from leasectl.model import (
     Handle,
@@ -15,18 +16,14 @@ from leasectl.model import (
     Scope,
 )
 from leasectl.state.rows import (
-    ADOPTED_LABEL,
-    SERVED_LABEL,
     encode_labels,
     encode_process,
     encode_range,
     encode_where,
-    labels_for_people,
     parse_labels,
     parse_optional_process,
     parse_where,
 )
-from leasectl.typed.hints import TYPE_CHECKING, Any, Callable, get_args
 
 if TYPE_CHECKING:
     import sqlite3
@@ -37,7 +34,7 @@ IS_SEEN_TO = (
     "(EXISTS (SELECT 1 FROM timer WHERE timer.handle = handle.id) OR "
     "watched AND (EXISTS (SELECT 1 FROM mark_seen WHERE mark_seen.handle = handle.id) OR "
     "EXISTS (SELECT 1 FROM note CROSS JOIN resource USING (name, fence) "
-    "WHERE owner = handle.id)))"
+    "WHERE owner = handle.id AND NOT is_ended)))"
 )
 _LEASE_COLUMNS = (
     "handle, name, position, fence, ticket, grant_number, acquire_time, renew_time, "
@@ -59,9 +56,6 @@ _STATES: dict[str, HandleState] = {each: each for each in get_args(HandleState)}
 def encode_handle(handle: Handle) -> dict[str, object]:
     """Write a handle as a row, but for what is in other tables and whether it is watched."""
     request = handle.request
-    labels = request.labels
-    if handle.adopted_claim is not None:
-        labels = (*labels, (ADOPTED_LABEL, handle.adopted_claim))
     return {
         "id": handle.id,
         "backend": handle.backend,
@@ -72,7 +66,7 @@ def encode_handle(handle: Handle) -> dict[str, object]:
         "ttl_seconds": request.ttl_seconds,
         "release_after_seconds": request.release_after_seconds,
         "scope": request.scope,
-        "labels": encode_labels(labels),
+        "labels": encode_labels(request.labels),
         "owner": handle.owner,
         "holder_identity": handle.holder_identity,
         "state": handle.state,
@@ -112,7 +106,7 @@ def parse_handle(row: Iterable[Any], leases: Sequence[sqlite3.Row]) -> Handle:
         leases: Rows of what it holds, in order.
 
     Raises:
-        ValueError: There is something in it that no version writes.
+        ValueError: There is something in it that leasectl doesn't write.
     """
     # By their places: there may be thousands, and names are looked up one after the other.
     (
@@ -121,11 +115,6 @@ def parse_handle(row: Iterable[Any], leases: Sequence[sqlite3.Row]) -> Handle:
         shared_dir, lost, settings, lost_replies, cancelled, adopted_claim, served, unconfirmed,
         explicit_ttl, priority, release_between, where, on_reclaim, lost_reason, joined, release_at,
     ) = row  # fmt: skip
-    labels = parse_labels(label_text)
-    # What a process of schema 2 writes after the migration has these flags as labels only.
-    by_label = dict(labels) if labels else {}
-    if adopted_claim is None:
-        adopted_claim = by_label.get(ADOPTED_LABEL)
     request = _request(
         types or pool_type,
         count,
@@ -133,7 +122,7 @@ def parse_handle(row: Iterable[Any], leases: Sequence[sqlite3.Row]) -> Handle:
         ttl_seconds,
         release_after_seconds,
         scope,
-        labels_for_people(labels) if labels else (),
+        parse_labels(label_text),
         priority,
         release_between,
         where,
@@ -159,7 +148,7 @@ def parse_handle(row: Iterable[Any], leases: Sequence[sqlite3.Row]) -> Handle:
         lost_replies=lost_replies,
         cancelled=bool(cancelled),
         adopted_claim=adopted_claim,
-        served=bool(served) or SERVED_LABEL in by_label,
+        served=bool(served),
         unconfirmed=bool(unconfirmed),
         explicit_ttl=bool(explicit_ttl),
         granted_type=pool_type if types and not is_first else None,  # of the last grant

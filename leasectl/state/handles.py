@@ -1,24 +1,21 @@
-"""Handle records and names files: what was asked for, and what came of it.
-
-Every method that changes something belongs inside `State.transaction`.
-"""
+"""Records of handles: read, write, purge."""
 
 from __future__ import annotations
 
-import _sqlite3 as sqlite3
 import os
-from collections.abc import Collection, Sequence
+import sqlite3
+from collections.abc import Callable, Collection, Sequence
 
 from leasectl.errors import Cancelled, NotFound
 from leasectl.model import Handle, Lease, Process
 from leasectl.state import handle_rows, rows
 from leasectl.state.database import corrupt, unlink
 from leasectl.state.directory import State
+from leasectl.state.rows import parse_optional_process
 from leasectl.state.timers import RELEASE_AT, Timers
 from leasectl.system.process import is_dead
 from leasectl.text.naming import is_name
-from leasectl.text.printable import printable
-from leasectl.typed.hints import Callable
+from leasectl.text.wording import printable
 
 _SELECT = f"SELECT {handle_rows.HANDLE_COLUMNS}, {RELEASE_AT} FROM handle"
 _TELLS = (
@@ -113,13 +110,18 @@ class Handles:
         return [row["type"] for row in rows]
 
     def holding(self, name: str, *, prefer: Callable[[Handle], bool]) -> Handle | None:
-        """The handle that holds a resource.
+        """The first of the handles that hold a resource, as `holders` has them."""
+        return next(iter(self.holders(name, prefer=prefer)), None)
+
+    def holders(self, name: str, *, prefer: Callable[[Handle], bool]) -> list[Handle]:
+        """The handles that hold a resource, as far as the records say.
 
         There may be one at each of several backends, and where `leasectl serve` and its clients
-        share a state directory at both ends. Then it is a preferred one; adopted ones come last.
+        share a state directory at both ends; and those whose ttl ran out unnoticed. Preferred ones
+        come first, adopted ones last.
         """
         found = self._select("WHERE id IN (SELECT handle FROM lease WHERE name = ?)", name)
-        return min(found, key=lambda h: (h.adopted_claim is not None, not prefer(h)), default=None)
+        return sorted(found, key=lambda h: (h.adopted_claim is not None, not prefer(h)))
 
     def create(self, handle: Handle, *, remote: bool, now: float | None = None) -> None:
         """Record a new request.
@@ -204,7 +206,7 @@ class Handles:
             (handle.granted_type or handle.request.type, now, handle.id, handle.acquisition),
         )
         if not granted.rowcount:
-            raise Cancelled(f"handle {handle.id} was acquired again by somebody else")
+            raise Cancelled(f"handle {handle.id} was acquired again by another process")
 
     def arrived(self, handle: Handle, lease: Lease) -> None:
         """Record one lease of several that are still being acquired."""
@@ -348,3 +350,60 @@ def renews_itself(handle: Handle) -> bool:
     request, is_followed = handle.request, handle.guard is not None or handle.runner is not None
     ttl, is_explicit = request.ttl_seconds, handle.explicit_ttl
     return rows.is_renewed(ttl, request.scope, is_explicit=is_explicit, is_followed=is_followed)
+
+
+KEEP_UNGUARDED_SECONDS = 24 * 3600.0
+_NEXT = (
+    "SELECT id, state, acquisition, guard, released_at FROM handle WHERE id > ? ORDER BY id LIMIT ?"
+)
+_IS_PLAIN = (
+    "SELECT 1 FROM handle WHERE id = ? AND acquisition = ? AND state = 'held' "
+    "AND watched = 0 AND runner IS NULL AND lost = 0"
+)
+
+
+def purge(state: State, *, now: float, limit: int) -> None:
+    """Forget released records that nobody can want any more; inside a transaction.
+
+    A released record stays as long as its guard lives, so that `reacquire` works; without a guard
+    it stays for a day.
+
+    Args:
+        state: The opened state directory.
+        now: CLOCK_BOOTTIME, seconds.
+        limit: How many records to look at, of all; the next call goes on with the next ones.
+    """
+    handles = Handles(state)
+    ((cursor,),) = state.query("SELECT purge_cursor FROM meta")
+    rows = state.query(_NEXT, cursor, limit)
+    for row in rows:
+        if row["state"] != "released":
+            continue
+        guard = parse_optional_process(row["guard"])
+        is_old = now - row["released_at"] >= KEEP_UNGUARDED_SECONDS
+        if is_old if guard is None else is_dead(guard):
+            handles.forget(row["id"], row["acquisition"])
+    cursor_now = rows[-1]["id"] if len(rows) == limit else ""
+    if cursor_now != cursor:
+        state.db.execute("UPDATE meta SET purge_cursor = ?", (cursor_now,))
+
+
+def is_plain(state: State, handle: Handle) -> bool:
+    """Tell whether a handle holds nothing but what it was granted, and all of that.
+
+    Then nobody else has to do with it: there is no guard, no `run`, no delayed release, and it has
+    lost nothing.
+
+    Args:
+        state: The opened state directory.
+        handle: As it was when it was granted.
+    """
+    return bool(state.query(_IS_PLAIN, handle.id, handle.acquisition))
+
+
+def forget_plain(state: State, handle: Handle) -> None:
+    """Forget a handle that `is_plain`, in the same transaction: its record and its names file."""
+    state.db.execute("DELETE FROM handle WHERE id = ?", (handle.id,))
+    for name in handle.names:  # with the name it takes half as long
+        state.db.execute("DELETE FROM lease WHERE handle = ? AND name = ?", (handle.id, name))
+    state.stage_names(handle.id, None)

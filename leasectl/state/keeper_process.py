@@ -1,4 +1,4 @@
-"""Finding, starting and waking the keeper, from the side of those who need one.
+"""Find, start and wake the keeper.
 
 There is one keeper per state directory (and pid namespace: it can only watch processes that it
 can see). Who it is stands in the database. It decides to end in a transaction, and whatever
@@ -10,16 +10,15 @@ from __future__ import annotations
 
 import contextlib
 import os
+import signal
 import sys
 from collections.abc import Sequence
 
 from leasectl.errors import LeaseError, NotFound
 from leasectl.model import Process
-from leasectl.state import keeper_version
+from leasectl.state import keeper_version, timers
 from leasectl.state.database import errors_of
-from leasectl.state.directory import State
-from leasectl.state.rows import insert
-from leasectl.system import c_signal as signal
+from leasectl.state.directory import State, removed
 from leasectl.system.process import identify, open_files, own_pid_namespace
 
 # What an interpreter may need to start, and what later backends read paths from; no secrets.
@@ -36,9 +35,8 @@ _KEPT_ENVIRONMENT = (
 
 # Blocked from before the keeper's first instruction until it can heed them: at its defaults, one
 # that comes while it starts would end it with nothing done.
-KEEPER_SIGNALS = (signal.SIGTERM, signal.SIGUSR1)
-# For a keeper whose pipe somebody has removed. One that begins, or is of the version before,
-# ignores it.
+KEEPER_SIGNALS = (signal.SIGTERM,)
+# For a keeper whose pipe was removed. One that begins ignores it.
 CALL = signal.SIGURG
 
 _RESET = (*KEEPER_SIGNALS, signal.SIGINT, signal.SIGHUP, signal.SIGPIPE, signal.SIGCHLD)
@@ -62,15 +60,11 @@ def running(state: State) -> Process | None:
 
 
 def is_kept(state: State) -> bool:
-    """Tell whether a keeper lives that can go on; one of another version is asked to make way."""
+    """Tell whether a keeper lives that can go on; one of an older version can't."""
     keeper = _look(state)
-    if keeper is None or not keeper.is_alive:
+    if keeper is None or not keeper.is_alive or keeper_version.is_older(keeper.version):
         return False
-    if keeper.is_settled:
-        return True
-    with state.transaction() as db:
-        _disown(state)
-        return keeper_version.hand_over(db)
+    return keeper_version.is_fit(keeper.process)
 
 
 def _look(state: State) -> keeper_version.Registered | None:
@@ -127,13 +121,11 @@ def begin(state: State, process: Process) -> bool:
     Returns:
         Whether that process is the keeper; another candidate may have been faster.
     """
-    from leasectl.state import releasing
-
     with state.transaction() as db:
         is_chosen = registered(state) == process
         if is_chosen:
             keeper_version.note(db, process)
-            releasing.begin_anew(state, process)  # it may have handed over to itself
+            timers.begin_anew(state, process)  # it may have handed over to itself
     return is_chosen
 
 
@@ -162,9 +154,12 @@ def ensure(state: State) -> None:
 
     Raises:
         LeaseError: No process could be started.
+        StateUnwritable: The state directory was removed or replaced.
     """
     if is_kept(state):
         return
+    if state.was_removed():
+        raise removed(state.directory)
     candidate, started = _fork_candidate(command(state.directory))
     state.close_afterwards(started)
     with contextlib.suppress(NotFound), state.transaction():
@@ -176,11 +171,9 @@ def ensure(state: State) -> None:
 def _register(state: State, candidate: Process) -> None:
     """Inside a transaction: have a candidate be the keeper, instead of whoever was."""
     before = running(state)
-    if before is not None:
+    if before is not None and not _keeps_another(state, before):
         # It isn't in a transaction of its own, and what else it has begun the next one finishes.
         keeper_version.send(before, signal.SIGKILL)
-    row = {"pid_namespace": own_pid_namespace(), "process": candidate.encode()}
-    insert(state.db, "keeper", row, replace=True)
     keeper_version.note(state.db, candidate)
 
 
@@ -204,10 +197,16 @@ def command(directory: str) -> list[str]:
     """What runs as the keeper of a state directory.
 
     Raises:
-        LeaseError: Python doesn't know its own path.
+        LeaseError: Python doesn't know its own path, or the code is gone.
     """
     if not sys.executable:
         raise LeaseError("can't start the keeper: the path of the Python interpreter is not known")
+    for path in (sys.executable, keeper_version.CODE_FOLDER):
+        if not os.path.exists(path):
+            raise LeaseError(
+                f"can't start the keeper: {path}, which this process was started from, is gone; "
+                "run leasectl from where it is installed now"
+            )
     return [sys.executable, "-m", "leasectl.keeper", directory]
 
 

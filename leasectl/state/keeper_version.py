@@ -1,33 +1,48 @@
-"""Which version a keeper runs, and having one of another version make way for this one.
+"""Whether a keeper has to be replaced.
 
-A keeper imports what it needs when it needs it, and opens the database anew for some work; after an
-upgrade it can do neither for long. One whose code was replaced is sent USR1: it becomes the version
-that is installed where it came from, and goes on with the same pid. One that came from elsewhere
-would only become itself again. It goes on beside this version while both read the database; one
-that can't read it any more has to be replaced.
+A keeper loads most of its code as it starts, and the rest when it first needs it. After an upgrade
+it can't do that for long, so a process that needs a keeper stops an older one and starts its own.
+Only a newer version replaces an older one, as numbers: two processes of two versions that use one
+directory can't replace each other's keeper for ever. Nothing gets lost: what a keeper has to do is
+in the database.
 """
 
 from __future__ import annotations
 
+import math
 import os
+import signal
+import time
+from typing import TYPE_CHECKING, NamedTuple
 
 import leasectl
 from leasectl.model import Process, parse_process
 from leasectl.state.rows import insert
-from leasectl.system import c_signal as signal
 from leasectl.system.process import (
     liveness,
     open_pidfd,
     own_pid_namespace,
     this_process,
 )
-from leasectl.typed.hints import TYPE_CHECKING
-from leasectl.typed.tuples import NamedTuple
 
 if TYPE_CHECKING:
     import sqlite3
 
+# The limits that can stop a keeper at its work, as /proc names them.
+LIMITS = (
+    "Max cpu time",
+    "Max file size",
+    "Max data size",
+    "Max processes",
+    "Max open files",
+    "Max address space",
+)
 CODE_FOLDER = os.path.dirname(os.path.dirname(os.path.abspath(leasectl.__file__)))
+
+
+# A command asks several times, and each time would take half a millisecond on a busy machine.
+_LOOK_AGAIN_SECONDS = 1.0
+_fit_until: dict[Process, float] = {}
 
 
 class Registered(NamedTuple):
@@ -35,63 +50,101 @@ class Registered(NamedTuple):
 
     Args:
         process: It.
-        version: That it runs; empty when it is of a version that doesn't say.
-        asked: The version that it was last asked to make way for; empty for none.
+        version: Of leasectl, as it runs there.
     """
 
     process: Process
-    version: str = ""
-    asked: str = ""
+    version: str
 
     @property
     def is_alive(self) -> bool:
         return liveness(self.process) == "alive"
 
-    @property
-    def is_settled(self) -> bool:
-        """Whether this version has nothing to ask of it, or has asked it already."""
-        return leasectl.__version__ in (self.version, self.asked)
-
 
 def registered(db: sqlite3.Connection) -> Registered | None:
-    """Who is registered; None when the last keeper ended of its own accord."""
+    """Return the registered keeper; None when the last one ended of its own accord."""
     row = db.execute(
-        "SELECT keeper.process, version, asked FROM keeper LEFT JOIN keeper_version AS said "
-        "ON said.pid_namespace = keeper.pid_namespace AND said.process = keeper.process "
-        "WHERE keeper.pid_namespace = ?",
-        (own_pid_namespace(),),
+        "SELECT process, version FROM keeper WHERE pid_namespace = ?", (own_pid_namespace(),)
     ).fetchone()
-    if row is None:
-        return None
-    return Registered(parse_process(row["process"]), row["version"] or "", row["asked"] or "")
+    return None if row is None else Registered(parse_process(row["process"]), row["version"])
+
+
+def is_older(version: str) -> bool:
+    """Tell whether a version comes before this one, by the numbers that it begins with."""
+    return version != leasectl.__version__ and _numbers(version) < _numbers(leasectl.__version__)
+
+
+def _numbers(version: str) -> list[int]:
+    numbers = []
+    for part in version.split("."):
+        if not (part.isascii() and part.isdecimal()):
+            break
+        numbers.append(int(part))
+    while numbers and numbers[-1] == 0:
+        numbers.pop()
+    return numbers
+
+
+def is_fit(process: Process) -> bool:
+    """Tell whether a keeper that lives can do its work as well as one that this process starts.
+
+    Its installation may have been deleted, as a virtual environment in a workspace is. And it has
+    the limits of its starter for as long as it lives: with a file size limit, it can't write its
+    records. It makes way only for one that is better in all, so no two replace each other for ever.
+    """
+    now = time.monotonic()
+    if process == this_process() or now < _fit_until.get(process, 0.0):
+        return True
+    is_fit = (missing_code(process) is None or not has_code(CODE_FOLDER)) and not _is_limited(
+        process
+    )
+    if is_fit:
+        _fit_until.clear()
+        _fit_until[process] = now + _LOOK_AGAIN_SECONDS
+    return is_fit
+
+
+def missing_code(process: Process) -> str | None:
+    """Where a keeper's code was, if it is gone; None if it is there, or that can't be told."""
+    folder = _code_folder_of(process)
+    return None if folder is None or has_code(folder) else folder
+
+
+def has_code(folder: str) -> bool:
+    """Tell whether a keeper can be started from a folder, or from an archive."""
+    return os.path.isdir(os.path.join(folder, "leasectl", "keeper")) or os.path.isfile(folder)
+
+
+def _is_limited(process: Process) -> bool:
+    """Tell whether a process may use less than this one of something, and more of nothing."""
+    try:
+        its, own = _hard_limits(process.pid), _hard_limits(os.getpid())
+    except (OSError, ValueError):  # it has ended, or a security module keeps it to itself
+        return False
+    pairs = [(its[name], own[name]) for name in LIMITS]
+    return any(each < ours for each, ours in pairs) and all(each <= ours for each, ours in pairs)
+
+
+def _hard_limits(pid: int) -> dict[str, float]:
+    """The most that a process may use of what; `resource` would take longer to load."""
+    with open(f"/proc/{pid}/limits", encoding="ascii") as file:
+        return {
+            line[:26].rstrip(): _number(line[47:68].rstrip()) for line in file if line[0] == "M"
+        }
+
+
+def _number(text: str) -> float:
+    return math.inf if text == "unlimited" else float(text)
 
 
 def note(db: sqlite3.Connection, process: Process) -> None:
-    """Note that a keeper runs this version; inside a transaction."""
-    before = registered(db)
-    asked = before.asked if before is not None and before.process == process else ""
-    _write(db, Registered(process, leasectl.__version__, asked))
-
-
-def hand_over(db: sqlite3.Connection) -> bool:
-    """Ask a keeper of another version, once, to make way; inside a transaction.
-
-    Returns:
-        Whether there is a keeper that can go on by itself. If not, the caller has to start one, and
-        to end what `registered` tells of.
-    """
-    keeper = registered(db)
-    if keeper is None or not keeper.is_alive:
-        return False
-    if keeper.is_settled or keeper.process == this_process():
-        return True
-    is_ours = _code_folder_of(keeper.process) == os.path.realpath(CODE_FOLDER)
-    if not is_ours and not keeper.version:
-        return False  # it reads schema 2 only
-    _write(db, keeper._replace(asked=leasectl.__version__))
-    if is_ours:
-        send(keeper.process, signal.SIGUSR1)
-    return True
+    """Register a keeper that runs this version; inside a transaction."""
+    row = {
+        "pid_namespace": own_pid_namespace(),
+        "process": process.encode(),
+        "version": leasectl.__version__,
+    }
+    insert(db, "keeper", row, replace=True)
 
 
 def send(process: Process, signum: int) -> None:
@@ -105,16 +158,6 @@ def send(process: Process, signum: int) -> None:
         pass
     finally:
         os.close(pidfd)
-
-
-def _write(db: sqlite3.Connection, keeper: Registered) -> None:
-    row = {
-        "pid_namespace": own_pid_namespace(),
-        "process": keeper.process.encode(),
-        "version": keeper.version,
-        "asked": keeper.asked,
-    }
-    insert(db, "keeper_version", row, replace=True)
 
 
 def _code_folder_of(process: Process) -> str | None:

@@ -1,8 +1,23 @@
-"""The names files, which scripts read: changed together with the database, or not at all.
+"""The names files that scripts read.
 
-They change under ``state.lock``, right after the commit that they belong to: before the first one
-is touched, ``state.lock`` itself notes which, and the note goes when all are done. Whoever finds a
-note there knows that its writer was killed half-way and writes those files anew from the records.
+They change under ``state.lock``, right after the commit that they belong to. A note in
+``state.lock`` says which. Before the commit, the new content is written to ``<handle>.new`` and
+nothing else is touched; after it, these files are renamed to their places.
+
+===========================  =========  ============  ====================================
+a writer is killed           note       the files     the next writer
+===========================  =========  ============  ====================================
+before the note is complete  cut short  of before     finds nothing changed
+before the commit            complete   of before     removes ``.new`` files
+after the commit             complete   old and new   writes those of the records, as they
+                                                      are after the commit
+after the last file          complete   new           finds nothing to write
+after the note is cleared    cleared    new           doesn't look
+===========================  =========  ============  ====================================
+
+The records decide, so a name in the note that is damaged or isn't a handle's is passed over. What
+can't be put in place after the commit (a folder has the name, the disk fails) stays as it is: it
+neither fails the command, which has done its work, nor stops the next one. ``doctor`` finds it.
 """
 
 from __future__ import annotations
@@ -11,19 +26,23 @@ import contextlib
 import errno
 import os
 from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING
 
 from leasectl.errors import StateUnwritable
-from leasectl.state.database import make_folder, unlink
-from leasectl.typed.hints import TYPE_CHECKING
+from leasectl.state.database import make_folder
+from leasectl.system.own_files import open_own, read_own, write_new
+from leasectl.text.naming import is_name
 
 if TYPE_CHECKING:
     import sqlite3
 
 _NOTE_MARK = b"+"
+# Of more names than a command changes; a damaged file may be of any size.
+_LONGEST_NOTE_BYTES = 4 << 20
 
 
 class _Occupied(StateUnwritable):
-    """Where a names file belongs is a folder."""
+    """A folder has the name of a names file."""
 
 
 class NamesFiles:
@@ -33,6 +52,7 @@ class NamesFiles:
 
     Args:
         directory: The state directory.
+        dir_fd: The same, open.
         lock_fd: ``state.lock``, open for reading and writing.
         db: The database.
 
@@ -40,8 +60,9 @@ class NamesFiles:
         are_left: To change the database alone: another directory may be where these files were.
     """
 
-    def __init__(self, directory: str, lock_fd: int, db: sqlite3.Connection) -> None:
+    def __init__(self, directory: str, dir_fd: int, lock_fd: int, db: sqlite3.Connection) -> None:
         self._directory = directory
+        self._dir_fd = dir_fd
         self._lock_fd = lock_fd
         self._db = db
         self._staged: dict[str, Sequence[str] | None] = {}
@@ -70,21 +91,22 @@ class NamesFiles:
         """Commit the database's transaction, and put in place what was staged.
 
         Raises:
-            OSError, sqlite3.Error: Neither has happened.
+            OSError, StateUnwritable, sqlite3.Error: Neither has happened.
         """
         if not self._staged:
             self._db.execute("COMMIT")
             return
         try:
             self._note(self._staged)
-            prepared = {h: self._prepare(h, names) for h, names in self._staged.items()}
+            for handle_id, names in self._staged.items():
+                self._prepare(handle_id, names)
             self._db.execute("COMMIT")
         except BaseException:
             self.finish_for_the_dead()
             raise
-        for handle_id, temporary in prepared.items():
-            self._put_in_place(handle_id, self._staged[handle_id], temporary)
-        os.pwrite(self._lock_fd, b"\0", 0)
+        for handle_id, names in self._staged.items():
+            self._put_in_place(handle_id, names)
+        self._clear_note()
 
     def _note(self, handle_ids: Iterable[str]) -> None:
         """Note in ``state.lock`` whose names files are about to change."""
@@ -92,48 +114,60 @@ class NamesFiles:
         if os.pwrite(self._lock_fd, note, 0) != len(note):
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), f"{self._directory}/state.lock")
 
-    def _prepare(self, handle_id: str, names: Sequence[str] | None) -> str | None:
-        """Do before the commit what may fail: writing, and making a file that isn't there yet.
+    def _clear_note(self) -> None:
+        with contextlib.suppress(OSError):
+            os.pwrite(self._lock_fd, b"\0", 0)
 
-        Returns:
-            The file that is to replace the names file; None when there is none.
+    def _prepare(self, handle_id: str, names: Sequence[str] | None) -> None:
+        """Do before the commit what may fail: write the file that is to replace the names file.
+
+        An empty one may be missing: a full disk must not prevent a release.
         """
         if names is None:
-            return None
-        path = self.path(handle_id)
-        fd = _open_new(path)
-        temporary = None
-        if fd is None and not names and _can_be_emptied(path):
-            return None
-        if fd is None and os.path.isdir(path):
-            _make_room(path)
-            fd = _open_new(path)
-        if fd is None:
-            temporary = path + ".new"
-            unlink(temporary)
-            fd = _open_new(temporary)
-            assert fd is not None
+            return
         try:
-            text = content(names)
-            if os.write(fd, text) != len(text):
-                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), temporary or path)
-        finally:
-            os.close(fd)
-        return temporary
+            self._write_new(handle_id, names)
+        except OSError as error:
+            if names:
+                path = f"{self.path(handle_id)}.new"
+                raise OSError(error.errno, error.strerror, path) from error
+        if names and os.path.isdir(path := self.path(handle_id)):
+            try:
+                os.rmdir(path)
+            except OSError:
+                raise _Occupied(
+                    f"{path} is a folder, and a handle's file belongs there; move it"
+                ) from None
 
-    def _put_in_place(
-        self, handle_id: str, names: Sequence[str] | None, temporary: str | None
-    ) -> None:
-        path = self.path(handle_id)
-        if temporary is not None:
-            os.rename(temporary, path)
-        elif not names:
-            # A folder that somebody has put there lists nothing.
-            with contextlib.suppress(FileNotFoundError, IsADirectoryError):
-                if names is None:
-                    os.unlink(path)
-                else:
-                    os.truncate(path, 0)
+    def _write_new(self, handle_id: str, names: Sequence[str]) -> None:
+        temporary = f"handles/{handle_id}.new"
+        try:
+            write_new(temporary, content(names), dir_fd=self._dir_fd)
+        except FileNotFoundError:  # a cleaner of /tmp has removed the folder, as it was empty
+            make_folder(f"{self._directory}/handles")
+            write_new(temporary, content(names), dir_fd=self._dir_fd)
+
+    def _put_in_place(self, handle_id: str, names: Sequence[str] | None) -> None:
+        """After the commit: give a names file its new content, as far as that is possible."""
+        path = f"handles/{handle_id}"
+        try:
+            if names is None:
+                os.unlink(path, dir_fd=self._dir_fd)
+            else:
+                os.rename(f"{path}.new", path, src_dir_fd=self._dir_fd, dst_dir_fd=self._dir_fd)
+        except FileNotFoundError:
+            if names is not None and not names:
+                self._empty(path)
+        except OSError:
+            self._remove_new(handle_id)
+
+    def _empty(self, path: str) -> None:
+        with contextlib.suppress(OSError):
+            os.close(open_own(path, os.O_WRONLY | os.O_TRUNC, dir_fd=self._dir_fd))
+
+    def _remove_new(self, handle_id: str) -> None:
+        with contextlib.suppress(OSError):
+            os.unlink(f"handles/{handle_id}.new", dir_fd=self._dir_fd)
 
     @property
     def are_changing(self) -> bool:
@@ -144,59 +178,37 @@ class NamesFiles:
         """Write the names files anew that a killed writer may have left half-way."""
         if not self.are_changing:
             return
-        # A writer killed while it noted has changed nothing yet; what it left may lack its end.
-        note = os.pread(self._lock_fd, os.fstat(self._lock_fd).st_size, 1).partition(b"\0")[0]
         if self._db.in_transaction:
             self._db.execute("ROLLBACK")
-        for handle_id in note.decode().split():
-            unlink(self.path(handle_id) + ".new")
+        for handle_id in self._noted():
+            self._remove_new(handle_id)
             known = self._db.execute("SELECT 1 FROM handle WHERE id = ?", (handle_id,)).fetchone()
             rows = self._db.execute(
                 "SELECT name FROM lease WHERE handle = ? ORDER BY position", (handle_id,)
             ).fetchall()
             names = [name for (name,) in rows] if known else None
             if names is None or not self._lists(handle_id, names):
-                with contextlib.suppress(_Occupied):
-                    self._put_in_place(handle_id, names, self._prepare(handle_id, names))
-        os.pwrite(self._lock_fd, b"\0", 0)
+                with contextlib.suppress(OSError, _Occupied):
+                    self._prepare(handle_id, names)
+                    self._put_in_place(handle_id, names)
+        self._clear_note()
+
+    def _noted(self) -> list[str]:
+        """The ids in the note; the last one of a note that was cut short may lack its end."""
+        length = min(os.fstat(self._lock_fd).st_size, _LONGEST_NOTE_BYTES)
+        note = os.pread(self._lock_fd, length, 1).partition(b"\0")[0]
+        return [each for each in note.decode(errors="replace").split("\n") if is_name(each)]
 
     def _lists(self, handle_id: str, names: Sequence[str]) -> bool:
         """Tell whether a names file is as it should be; then a full disk doesn't matter."""
+        expected = content(names)
         try:
-            with open(self.path(handle_id), "rb") as file:
-                return file.read() == content(names)
+            said = read_own(f"handles/{handle_id}", len(expected) + 1, dir_fd=self._dir_fd)
         except OSError:
             return False
+        return said == expected
 
 
 def content(names: Sequence[str]) -> bytes:
     """What the file of a handle that holds these has in it."""
     return "\n".join(names).encode()
-
-
-def _can_be_emptied(path: str) -> bool:
-    """Tell whether there needs to be no other in its place: a script may have made it read-only."""
-    return os.access(path, os.W_OK) or not os.path.isfile(path)
-
-
-def _make_room(path: str) -> None:
-    """Remove a folder that is where a names file belongs, if it is empty."""
-    try:
-        os.rmdir(path)
-    except OSError:
-        raise _Occupied(f"{path} is a folder, and a handle's file belongs there; move it") from None
-
-
-def _open_new(path: str) -> int | None:
-    """Make a file and open it for writing; None when it is there already.
-
-    Who cleans /tmp may have removed its folder, if that was empty.
-    """
-    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
-    try:
-        return os.open(path, flags, 0o600)
-    except FileExistsError:
-        return None
-    except FileNotFoundError:
-        make_folder(os.path.dirname(path))
-        return os.open(path, flags, 0o600)

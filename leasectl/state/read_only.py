@@ -1,4 +1,4 @@
-"""Reading the database of a state directory that isn't opened: nothing is made, locked or changed.
+"""Read the database without opening the directory.
 
 For completion: somebody in the middle of typing a command can't do anything about an error, so
 there is none, and where nothing can be read, nothing is there.
@@ -12,10 +12,10 @@ import os
 import sqlite3
 import time
 import urllib.parse
+from typing import Any
 
 from leasectl.errors import LeaseError
-from leasectl.state.database import check_directory
-from leasectl.typed.hints import Any
+from leasectl.state.database import open_directory, require_opened
 
 _PATIENCE_SECONDS = 1.0
 
@@ -73,11 +73,14 @@ def values(directory: str, prefix: str) -> list[tuple[str, bytes, int, float]]:
 def _read(directory: str, sql: str, *arguments: object) -> list[tuple[Any, ...]]:
     with contextlib.suppress(LeaseError, OSError, sqlite3.Error):
         directory = os.path.abspath(directory)
-        check_directory(directory, create=False)
-        path = urllib.parse.quote(os.path.join(directory, "state.db"))
-        uri = f"file:{path}?mode=ro"
-        with contextlib.closing(
-            sqlite3.connect(uri, uri=True, timeout=_PATIENCE_SECONDS)
-        ) as database:
-            return database.execute(sql, arguments).fetchall()
+        path = os.path.join(directory, "state.db")
+        uri = f"file:{urllib.parse.quote(path)}?mode=ro"
+        with contextlib.ExitStack() as opened:
+            dir_fd = open_directory(directory, create=False)
+            opened.callback(os.close, dir_fd)
+            database = sqlite3.connect(uri, uri=True, timeout=_PATIENCE_SECONDS)
+            opened.callback(database.close)
+            rows = database.execute(sql, arguments).fetchall()
+            require_opened(path, dir_fd, ("", "-wal", "-shm"))
+            return rows
     return []

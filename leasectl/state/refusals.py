@@ -1,4 +1,4 @@
-"""Why a folder can't be the state directory, and what to do about it."""
+"""Explain why a folder can't be the state directory."""
 
 from __future__ import annotations
 
@@ -30,6 +30,21 @@ def unfit(directory: str, found: os.stat_result) -> StateUnwritable:
     )
 
 
+def replaceable(directory: str, parent: os.stat_result) -> StateUnwritable:
+    """The error for a state directory that any user can rename, and put another in its place.
+
+    Args:
+        directory: Its path.
+        parent: The folder that it is in.
+    """
+    where = os.path.dirname(directory)
+    return StateUnwritable(
+        f"state directory {directory} can be replaced by any user, as {where} is writable for all "
+        f"without the sticky bit (mode {stat.S_IMODE(parent.st_mode):04o}); run: chmod +t "
+        f"{shlex.quote(where)}, or choose another with LEASECTL_STATE_DIR"
+    )
+
+
 def nowhere(directory: str) -> StateUnwritable:
     """The error for a path in the current folder, where that is gone."""
     return StateUnwritable(
@@ -42,6 +57,6 @@ def no_parent(directory: str) -> StateUnwritable:
     """The error for a path whose folder isn't there: only the last part of it is made by us."""
     parent = os.path.dirname(directory)
     return StateUnwritable(
-        f"state directory {directory} can't be made, as there is no {parent}; make that with: "
-        f"mkdir -p {shlex.quote(parent)}, or choose another with LEASECTL_STATE_DIR"
+        f"can't create state directory {directory}: no directory {parent}; create it with: mkdir "
+        f"-p {shlex.quote(parent)}, or choose another with LEASECTL_STATE_DIR"
     )

@@ -1,12 +1,12 @@
-"""Rows of the tables, and the facts that they stand for; each row is read and written by name."""
+"""Read and write rows, and the facts in them."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import lru_cache
+from typing import TYPE_CHECKING
 
 from leasectl.model import Handle, Labels, Process, Where, parse_process
-from leasectl.typed.hints import TYPE_CHECKING
 
 if TYPE_CHECKING:
     import sqlite3
@@ -14,11 +14,8 @@ if TYPE_CHECKING:
 # Who asked a server of ours, for people; ":" keeps it apart from the labels that they can give.
 SERVED_LABEL = "serve:client"
 SERVED_KEY_LABEL = "serve:key"
-# How schema 2 said what is `Handle.adopted_claim`. It is still written for processes of that time.
-ADOPTED_LABEL = "adopted:owner"
-
-# The owner of a free resource that nobody may have: so versions before leave it alone.
-CLOSED_MARK = "#"
+# Of a resource that can be claimed, as the index `resource_free` has it.
+IS_FREE = "owner IS NULL AND closed = 0"
 # Of these names alone a release, a claim or the time has anything to heed; there is an index.
 IS_SPECIAL = (
     "cordoned OR leaves OR moves_to IS NOT NULL OR process IS NOT NULL OR ends_at IS NOT NULL "
@@ -59,11 +56,6 @@ def parse_labels(text: str) -> Labels:
     )
 
 
-def labels_for_people(labels: Labels) -> Labels:
-    """Those of a handle's labels that are to be shown."""
-    return tuple(each for each in labels if each[0] != ADOPTED_LABEL)
-
-
 def encode_process(process: Process | None) -> str | None:
     """Write what may be no process; `parse_optional_process` reads it back."""
     return None if process is None else process.encode()
@@ -100,6 +92,21 @@ def parse_where(text: str) -> Where:
         )
     except TypeError as error:
         raise ValueError("conditions are a list of lists of three") from error
+
+
+def without_keys(labels: Labels) -> Labels:
+    """Replace the key that a client of `leasectl serve` sent by a hash of it.
+
+    Whoever knows the key can have the same lease, or give it back.
+    """
+    if not any(name == SERVED_KEY_LABEL for name, _ in labels):
+        return labels
+    import hashlib
+
+    return tuple(
+        (name, hashlib.sha256(text.encode()).hexdigest()[:16] if name == SERVED_KEY_LABEL else text)
+        for name, text in labels
+    )
 
 
 def is_on_record_elsewhere(handle: Handle) -> bool:

@@ -1,9 +1,4 @@
-"""The tables of a new database. `migrations` makes the same of those of earlier versions.
-
-Processes of the versions before may still be at work on a database when it is migrated, with
-statements of their own. Some write all rows but those of ``handle`` by position; so a later version
-may add columns to ``handle`` alone, each with a default, or tables.
-"""
+"""The tables, format 1."""
 
 from __future__ import annotations
 
@@ -28,16 +23,20 @@ CREATE TABLE resource (
   fence INTEGER NOT NULL,          -- of the last grant; 0 if never
   lease_transitions INTEGER NOT NULL,
   owner TEXT,                      -- the holding handle; NULL when free
+  closed INTEGER NOT NULL DEFAULT 0,    -- free, and not to be claimed: cordoned, or held back
+  is_ended INTEGER NOT NULL DEFAULT 0,  -- its claim was ended by force: see the table ended
   holder_identity TEXT,
   ticket INTEGER,
   grant_number INTEGER,
   acquire_time REAL,
   renew_time REAL,
   lease_duration_seconds REAL,
-  expires_at REAL,                 -- CLOCK_BOOTTIME; NULL when it doesn't expire
-  labels TEXT NOT NULL
+  expires_at REAL,                 -- CLOCK_BOOTTIME; of a closed one, until when it is held back
+  labels TEXT NOT NULL,
+  CHECK (owner IS NULL OR NOT closed)
 ) WITHOUT ROWID;
-CREATE INDEX resource_free ON resource (type, fence, name) WHERE owner IS NULL;
+CREATE INDEX resource_free ON resource (type, fence, name)
+  WHERE owner IS NULL AND closed = 0;
 CREATE INDEX resource_of_pool ON resource (type, name);
 CREATE INDEX resource_expiry ON resource (type, expires_at) WHERE expires_at IS NOT NULL;
 CREATE TABLE ticket (
@@ -54,13 +53,11 @@ CREATE TABLE ticket (
 CREATE TABLE suspended (           -- tickets that others may pass, as their waiters didn't come
   type TEXT NOT NULL,
   number INTEGER NOT NULL,
-  owner TEXT NOT NULL,             -- as the ticket's: an older version takes that away alone
   PRIMARY KEY (type, number)
 ) WITHOUT ROWID;
 CREATE TABLE ranked_ticket (       -- tickets of queues where not all are alike; see `local.order`
   type TEXT NOT NULL,
   number INTEGER NOT NULL,
-  owner TEXT NOT NULL,             -- as in the table above
   priority INTEGER NOT NULL,
   queued_at REAL NOT NULL,         -- CLOCK_BOOTTIME
   PRIMARY KEY (type, number)
@@ -97,7 +94,7 @@ CREATE TABLE handle (
   types TEXT,                      -- all that would do, with commas; NULL where it is one
   lost_reason TEXT NOT NULL DEFAULT '',    -- who took it by force, and why
   priority INTEGER NOT NULL DEFAULT 0,
-  queued_at REAL,                  -- CLOCK_BOOTTIME; NULL of who was queued by an older version
+  queued_at REAL,                  -- CLOCK_BOOTTIME; NULL once the machine was started again
   granted_at REAL,                 -- likewise
   release_between TEXT,            -- two times in seconds, with a comma; NULL where it is fixed
   where_properties TEXT NOT NULL DEFAULT '',  -- JSON; '' where nothing is asked of a resource
@@ -110,7 +107,6 @@ CREATE TABLE handle_change (       -- which handles that the keeper sees to have
   number INTEGER PRIMARY KEY,      -- without gaps, and the last one is never removed
   handle TEXT NOT NULL
 );
--- Whichever version changes it.
 CREATE TRIGGER watched_added AFTER INSERT ON handle WHEN new.watched BEGIN
   INSERT INTO handle_change (handle) VALUES (new.id);
 END;
@@ -124,7 +120,7 @@ CREATE TRIGGER watched_removed AFTER DELETE ON handle
   WHEN old.watched AND old.state <> 'released' BEGIN
   INSERT INTO handle_change (handle) VALUES (old.id);
 END;
-CREATE TABLE ended (               -- claims ended by force; resource.owner is '!' and claim_key
+CREATE TABLE ended (               -- claims ended by force, and kept for their holders
   name TEXT PRIMARY KEY,
   type TEXT NOT NULL,
   claim_key TEXT NOT NULL,
@@ -243,7 +239,6 @@ CREATE TABLE lease (
   lease_transitions INTEGER NOT NULL,
   PRIMARY KEY (handle, name)
 ) WITHOUT ROWID;
--- Whichever version deletes it.
 CREATE TRIGGER lease_ended AFTER DELETE ON lease BEGIN
   DELETE FROM name_in_use WHERE handle = old.handle AND name = old.name;
   DELETE FROM mark_seen WHERE handle = old.handle AND name = old.name;
@@ -264,13 +259,8 @@ CREATE TABLE giving_back (         -- releases under way that are not yet certai
 ) WITHOUT ROWID;
 CREATE TABLE keeper (
   pid_namespace INTEGER PRIMARY KEY,
-  process TEXT NOT NULL
-);
-CREATE TABLE keeper_version (
-  pid_namespace INTEGER PRIMARY KEY,
-  process TEXT NOT NULL,           -- which keeper this is said of
-  version TEXT NOT NULL,           -- that it runs; '' when it has never said
-  asked TEXT NOT NULL              -- the version that it was asked to make way for; '' for none
+  process TEXT NOT NULL,
+  version TEXT NOT NULL            -- of leasectl, as it runs there
 );
 """
 

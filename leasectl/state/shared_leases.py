@@ -1,4 +1,4 @@
-"""``$SHARED_DIR/leases``: what later steps of a test are to give back, one name a line.
+"""``$SHARED_DIR/leases``: what later steps give back.
 
 Other tools read and grep the file. It is changed under a flock of the opened directory itself,
 which works also where the directory can't be written, and put in place whole.
@@ -9,13 +9,14 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import os
-from collections.abc import Collection, Iterator, Sequence
+import stat
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 
 from leasectl.errors import CorruptState, StateUnwritable
 from leasectl.system.lock_wait import flock_exclusive
-from leasectl.text.naming import is_name
-from leasectl.typed.hints import Callable
+from leasectl.system.own_files import write_new
+from leasectl.text.naming import is_resource_name
 
 FILE_NAME = "leases"
 # SHARED_DIR is carried as a flat Secret: no sub-folders, 1 MiB, names of letters, digits, ".-_".
@@ -30,8 +31,8 @@ def listed(shared_dir: str) -> list[str]:
         StateUnwritable: It can't be read.
         CorruptState: It holds something else than names.
     """
-    with _locked(shared_dir):
-        return _read(shared_dir)
+    with _locked(shared_dir) as folder:
+        return _read(shared_dir, folder)
 
 
 def add(shared_dir: str, names: Sequence[str]) -> None:
@@ -40,9 +41,9 @@ def add(shared_dir: str, names: Sequence[str]) -> None:
     Raises:
         StateUnwritable: The list can't be written.
     """
-    with _locked(shared_dir):
-        before = _read(shared_dir)
-        _write(shared_dir, [*before, *(name for name in names if name not in before)])
+    with _locked(shared_dir) as folder:
+        before = _read(shared_dir, folder)
+        _write(folder, [*before, *(name for name in names if name not in before)])
 
 
 def remove(
@@ -58,22 +59,22 @@ def remove(
     Raises:
         StateUnwritable: The list can't be written.
     """
-    with _locked(shared_dir):
-        before = _read(shared_dir)
+    with _locked(shared_dir) as folder:
+        before = _read(shared_dir, folder)
         left = [name for name in before if name not in names or unless(name)]
         if left != before:
-            _write(shared_dir, left)
+            _write(folder, left)
 
 
 @contextmanager
-def _locked(shared_dir: str) -> Iterator[None]:
+def _locked(shared_dir: str) -> Iterator[int]:
     try:
         fd = os.open(shared_dir, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     except OSError as error:
         raise StateUnwritable(f"SHARED_DIR {shared_dir}: {error.strerror}") from error
     try:
         flock_exclusive(fd)
-        yield
+        yield fd
     except OSError as error:
         raise StateUnwritable(
             f"{os.path.join(shared_dir, FILE_NAME)}: {error.strerror}; make it writable"
@@ -84,28 +85,28 @@ def _locked(shared_dir: str) -> Iterator[None]:
         os.close(fd)
 
 
-def _read(shared_dir: str) -> list[str]:
+def _read(shared_dir: str, folder: int) -> list[str]:
     path = os.path.join(shared_dir, FILE_NAME)
     try:
-        with open(path, "rb") as file:
-            text = file.read(_LONGEST_BYTES + 1)
+        # It may be a link, as in a mounted Secret. A FIFO must not be waited for.
+        fd = os.open(FILE_NAME, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=folder)
     except FileNotFoundError:
         return []
+    with open(fd, "rb") as file:
+        if not stat.S_ISREG(os.fstat(fd).st_mode):
+            raise CorruptState(f"{path} is not a regular file; remove it")
+        text = file.read(_LONGEST_BYTES + 1)
     names = text.decode("utf-8", "replace").split()
-    if len(text) > _LONGEST_BYTES or not all(map(is_name, names)):
-        raise CorruptState(f"{path} is no list of lease names; mend or remove it")
+    if len(text) > _LONGEST_BYTES or not all(map(is_resource_name, names)):
+        raise CorruptState(f"{path} is not a list of resource names; correct or remove it")
     return names
 
 
-def _write(shared_dir: str, names: Sequence[str]) -> None:
-    path = os.path.join(shared_dir, FILE_NAME)
-    temporary = os.path.join(shared_dir, _NEW_NAME)
-    fd = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+def _write(folder: int, names: Sequence[str]) -> None:
+    write_new(_NEW_NAME, "".join(f"{name}\n" for name in names).encode(), dir_fd=folder)
     try:
-        with open(fd, "w", encoding="utf-8") as file:
-            file.writelines(f"{name}\n" for name in names)
-        os.rename(temporary, path)
+        os.rename(_NEW_NAME, FILE_NAME, src_dir_fd=folder, dst_dir_fd=folder)
     except BaseException:
         with contextlib.suppress(OSError):
-            os.unlink(temporary)
+            os.unlink(_NEW_NAME, dir_fd=folder)
         raise

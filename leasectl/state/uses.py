@@ -1,4 +1,4 @@
-"""What a handle has in use of what it holds, and what others were seen to want back of it.
+"""What is in use, and what others want back.
 
 Both are decided here, under one lock: what is in use can't become ready to be given back, and what
 is ready can't be used. The rows go with the lease that they are of, and are void for any other
@@ -8,14 +8,13 @@ acquisition. Every method that changes something belongs inside `State.transacti
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import TYPE_CHECKING, NamedTuple
 
 from leasectl.model import Handle, ReleaseTarget
 from leasectl.state import handle_rows
 from leasectl.state.directory import State
 from leasectl.state.handles import is_watched
 from leasectl.state.rows import insert
-from leasectl.typed.hints import TYPE_CHECKING
-from leasectl.typed.tuples import NamedTuple
 
 if TYPE_CHECKING:
     import sqlite3

@@ -1,30 +1,143 @@
-"""What the keeper has to know of each handle that it sees to, and which of them have changed.
-
-A record that it sees to can't change without its handle being noted in ``handle_change``, whichever
-version changes it: triggers do it, in the same transaction. So who has read all of them once reads
-only what was noted since; what is read is never older than what is noted.
-"""
+"""What the keeper looks after."""
 
 from __future__ import annotations
 
 import contextlib
+from typing import TYPE_CHECKING, NamedTuple
 
 from leasectl.errors import LeaseError
-from leasectl.model import Process
+from leasectl.model import Process, parse_process
 from leasectl.state.database import corrupt
 from leasectl.state.directory import State
-from leasectl.state.rows import is_renewed, parse_optional_process
-from leasectl.typed.hints import TYPE_CHECKING
-from leasectl.typed.tuples import NamedTuple
+from leasectl.state.rows import insert, is_renewed, parse_optional_process
 
 if TYPE_CHECKING:
     import sqlite3
 
+
+class Stay(NamedTuple):
+    """That a name is in a pool for as long as a process lives.
+
+    Args:
+        backend: The URL of the server.
+        settings: How to talk to it, as `encode_settings` wrote it.
+        name: The name.
+        type: The type of the pool.
+        process: The process.
+        ttl_seconds: How long the server lets it stay without hearing of it.
+    """
+
+    backend: str
+    settings: str
+    name: str
+    type: str
+    process: Process
+    ttl_seconds: float
+
+
+class Stays:
+    """Those of one state directory.
+
+    Args:
+        state: The opened state directory.
+    """
+
+    def __init__(self, state: State) -> None:
+        self._state = state
+
+    def keep(self, stay: Stay) -> None:
+        """Have one be there, instead of what was known of the same name."""
+        row = {**stay._asdict(), "process": stay.process.encode()}
+        insert(self._state.db, "stay", row, replace=True)
+
+    def forget(self, backend: str, name: str) -> None:
+        """Have none be there of a name."""
+        self._state.db.execute("DELETE FROM stay WHERE backend = ? AND name = ?", (backend, name))
+
+    def forget_this(self, stay: Stay) -> None:
+        """Have one not be there, unless it has become another."""
+        self._state.db.execute(
+            "DELETE FROM stay WHERE backend = ? AND name = ? AND process = ?",
+            (stay.backend, stay.name, stay.process.encode()),
+        )
+
+    def all(self) -> list[Stay]:
+        """All of them."""
+        rows = self._state.query("SELECT * FROM stay")
+        return [
+            Stay(
+                row["backend"],
+                row["settings"],
+                row["name"],
+                row["type"],
+                parse_process(row["process"]),
+                row["ttl_seconds"],
+            )
+            for row in rows
+        ]
+
+
+class MadePool(NamedTuple):
+    """That a process makes a pool on demand, or uses it, and is to see to it that it goes.
+
+    Args:
+        backend: The URL of its store.
+        settings: How to talk to that, as `encode_settings` wrote it.
+        type: Its type.
+        process: The process.
+    """
+
+    backend: str
+    settings: str
+    type: str
+    process: Process
+
+
+class MadePools:
+    """Those of one state directory.
+
+    Args:
+        state: The opened state directory.
+    """
+
+    def __init__(self, state: State) -> None:
+        self._state = state
+
+    def keep(self, pool: MadePool) -> None:
+        """Have one be there."""
+        row = {**pool._asdict(), "process": pool.process.encode()}
+        insert(self._state.db, "made_pool", row, replace=True)
+
+    def forget(self, pool: MadePool) -> None:
+        """Have it not be there."""
+        self._state.db.execute(
+            "DELETE FROM made_pool WHERE backend = ? AND type = ? AND process = ?",
+            (pool.backend, pool.type, pool.process.encode()),
+        )
+
+    def all(self) -> list[MadePool]:
+        """All of them."""
+        return [
+            MadePool(row["backend"], row["settings"], row["type"], parse_process(row["process"]))
+            for row in self._state.query("SELECT * FROM made_pool")
+        ]
+
+    def is_asked_for(self, pool: MadePool) -> bool:
+        """Tell whether a handle holds something of it, or waits for that."""
+        return bool(
+            self._state.query(
+                "SELECT 1 FROM handle WHERE type = ? AND backend = ? AND state <> 'released'",
+                pool.type,
+                pool.backend,
+            )
+        )
+
+
 # So many of the last notes are kept, for keepers that haven't read them yet; there may be several.
 _KEPT = 1000
 _SELECT = (
-    "SELECT id, acquisition, state, ttl_seconds, scope, explicit_ttl, guard, waiter, runner "
-    "FROM handle WHERE watched = 1 AND state <> 'released'"
+    "SELECT id, acquisition, backend, state, ttl_seconds, scope, explicit_ttl, "
+    "guard, waiter, runner FROM handle WHERE watched = 1 AND state <> 'released'"
 )
 
 
@@ -48,6 +161,7 @@ class Watched(NamedTuple):
     waiter: Process | None
     runner: Process | None
     ttl_seconds: float | None
+    backend: str
 
     @property
     def processes(self) -> frozenset[Process]:
@@ -100,6 +214,10 @@ class WatchedHandles:
         self._seen = last
         return changes
 
+    def read_all_again(self) -> None:
+        """Have the next call of `changes` return all: not all of the last could be used."""
+        self._seen = None
+
     def all(self) -> list[Watched]:
         """All of them, as they are now."""
         return [self._parse(row) for row in self._state.query(_SELECT)]
@@ -118,7 +236,7 @@ class WatchedHandles:
         return self._parse(rows[0]) if rows else None
 
     def _parse(self, row: sqlite3.Row) -> Watched:
-        handle_id, acquisition, state, ttl, scope, explicit, *processes = row
+        handle_id, acquisition, backend, state, ttl, scope, explicit, *processes = row
         try:
             guard, waiter, runner = map(parse_optional_process, processes)
         except ValueError as error:
@@ -135,4 +253,5 @@ class WatchedHandles:
             waiter,
             runner,
             ttl if renews else None,
+            backend,
         )

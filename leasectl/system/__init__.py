@@ -1,17 +1,25 @@
-"""This machine: its clocks, processes, signals, and the ways to wait on it.
+"""The machine: clocks, processes, signals, and ways to wait.
 
-Whoever waits sleeps in one poll(2) (`poll`), until a time of a `clock` that suspend doesn't stop,
-or until a descriptor wakes it: another process opens and closes a `named_pipe`; another thread sets
-a `wakeup`; a process whose life matters ends (`process` says which one it is, `process_watch` keeps
-the descriptors, and `process_ends` those of very many); a signal arrives. `signals` come as
-descriptors too, so that none strikes between a commit and the line that remembers it. The one wait
-that isn't in poll(2), for a lock, is `lock_wait`. `c_signal` is what all this takes of Python. Who
-goes on in the `background` ends by itself if nobody has heard of it.
+A waiter sleeps in one poll(2) until a deadline or a descriptor wakes it.
 
-What is due when say `due_times`. What nobody waits for is done `afterwards`. A `program` is run for
-what it prints.
-
-What may hang and has no descriptor to poll is done by threads (`request_threads`), one for each
-server. How long to pause before what failed is tried again says `backoff`, to all. How modules are
-found is in `imports`.
+- `clock`: clocks that count suspended time; deadlines
+- `due_times`: find what is due next without looking at all
+- `poll`: the poll(2) in which every waiter sleeps
+- `wakeup`: a descriptor by which a thread ends a sleep
+- `named_pipe`: a pipe by which another process ends a sleep
+- `file_watch`: a descriptor that tells when a file is removed, moved or replaced
+- `process`: identify processes, and tell whether they live
+- `process_watch`: descriptors that tell when processes end
+- `namespaces`: whether another pid namespace of this kernel still lives
+- `callers`: the processes whose end ends a wait
+- `signals`: signals as descriptors, so that none strikes between a commit and its record
+- `lock_wait`: wait for a file lock
+- `threads`: start threads, and report their errors
+- `request_threads`: requests to servers, one thread for each server
+- `background`: start a process that goes on in the background
+- `program`: run a program for its output, limited in time and size
+- `inherited`: what the parent passed on, restored for commands
+- `own_files`: open files under names that others may have planted
+- `afterwards`: work for which no caller waits
+- `backoff`: pauses between retries
 """

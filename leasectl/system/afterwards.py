@@ -1,4 +1,4 @@
-"""What nobody waits for: a command does it when it has answered, a process that goes on at once.
+"""Work for which no caller waits.
 
 Such work can be left undone at any instant, and takes a bounded time. Of what a command leaves only
 the last is done: whoever has done it once has done it for all who left it. What is begun is done by
@@ -10,14 +10,11 @@ from __future__ import annotations
 
 import contextlib
 import threading
+from collections.abc import Callable
+from queue import SimpleQueue
 
-from leasectl.system import c_signal as signal
-from leasectl.typed.hints import TYPE_CHECKING, Callable
-
-if TYPE_CHECKING:
-    from queue import SimpleQueue
-else:  # of which `queue` is made; it loads more besides
-    from _queue import SimpleQueue
+from leasectl.errors import Interrupted
+from leasectl.system.threads import NoThread, start_thread
 
 # For a request and its answer, of a server that has answered just before.
 LONGEST_SECONDS = 3.0
@@ -38,9 +35,8 @@ def leave(work: Callable[[], object]) -> None:
     if not _goes_on:
         _left = work
         return
-    thread = threading.Thread(target=_do, args=(work,), name="leasectl-afterwards", daemon=True)
-    with contextlib.suppress(RuntimeError):  # there may be no more
-        thread.start()
+    with contextlib.suppress(NoThread):
+        start_thread("afterwards", lambda: _do(work))
 
 
 def begin(work: Callable[[], object]) -> None:
@@ -50,14 +46,10 @@ def begin(work: Callable[[], object]) -> None:
         work: Whatever it raises is no matter. It isn't done where there is no thread for it.
     """
     global _begun
-    with _lock, contextlib.suppress(RuntimeError):
+    with _lock, contextlib.suppress(NoThread):
         if _begun is None or not _begun[0].is_alive():  # it doesn't outlive a fork
             works: SimpleQueue[Callable[[], object]] = SimpleQueue()
-            thread = threading.Thread(
-                target=_do_all, args=(works,), name="leasectl-afterwards", daemon=True
-            )
-            thread.start()
-            _begun = thread, works
+            _begun = start_thread("afterwards", lambda: _do_all(works)), works
         _begun[1].put(work)
 
 
@@ -80,12 +72,10 @@ def finish() -> None:
 
 
 def _do_all(works: SimpleQueue[Callable[[], object]]) -> None:
-    # Or those that the main thread blocks later, to read them, would be taken here.
-    signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
     while True:
         _do(works.get())
 
 
 def _do(work: Callable[[], object]) -> None:
-    with contextlib.suppress(Exception):
+    with contextlib.suppress(Exception, Interrupted):
         work()

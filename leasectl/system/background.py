@@ -1,4 +1,4 @@
-"""A process that goes on in the background, and is there before its starter says so.
+"""Start a process that goes on in the background.
 
 As ssh-agent does it: the starter waits until the process works, passes on what that has to say, and
 ends. Whoever hears of the process can end it; one that nobody can hear of ends by itself.

@@ -1,4 +1,4 @@
-"""When what has failed is tried again: the one schedule of pauses, and the one loop of tries.
+"""Pauses between retries.
 
 Pauses double, so that whoever is down isn't kept down by those who ask; some of each is left to
 chance, so that those who failed together don't come back together. Where a loop is about more than
@@ -7,8 +7,8 @@ one thing (which member is next, what else is due), it has the schedule alone.
 
 from __future__ import annotations
 
-from leasectl.typed.hints import Callable, TypeVar
-from leasectl.typed.tuples import NamedTuple
+from collections.abc import Callable
+from typing import NamedTuple, TypeVar
 
 # Far beyond any cap, and no float overflows.
 _MOST_DOUBLINGS = 64
@@ -42,6 +42,35 @@ class Backoff(NamedTuple):
         if not self.chance:
             return longest
         return longest * (1 - self.chance * (random or draw)())
+
+
+class Restarts:
+    """When to start again what has ended: at once if it had lasted, else ever later.
+
+    Args:
+        backoff: The pauses after the second short life in a row, the third, and so on.
+        lasting_seconds: What has lived for so long has lasted.
+    """
+
+    def __init__(self, backoff: Backoff, *, lasting_seconds: float = 60.0) -> None:
+        self._backoff = backoff
+        self._lasting_seconds = lasting_seconds
+        self._started_at: float | None = None
+        self._failures = 0
+
+    def started(self, now: float) -> None:
+        """Note that it is there."""
+        self._started_at = now
+
+    def pause(self, now: float) -> float:
+        """Note that it isn't there, or no longer; returns for how long it is to be left so."""
+        started_at, self._started_at = self._started_at, None
+        if started_at is not None and now >= started_at + self._lasting_seconds:
+            self._failures = 0
+        self._failures += 1
+        if started_at is not None and self._failures == 1:
+            return 0.0
+        return self._backoff.pause(max(1, self._failures - 1))
 
 
 def draw() -> float:

@@ -1,4 +1,4 @@
-"""The two clocks: one that counts, one that dates.
+"""Clocks that count suspended time; deadlines.
 
 Elapsed time and due times are CLOCK_BOOTTIME, which neither jumps nor stops in suspend; the
 wall clock only goes into records, for people. Both are parameters wherever time matters, so
@@ -8,10 +8,9 @@ that tests need no sleep.
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from functools import lru_cache
-
-from leasectl.typed.hints import Callable
-from leasectl.typed.tuples import NamedTuple
+from typing import NamedTuple
 
 
 def boottime_seconds() -> float:

@@ -1,11 +1,10 @@
-"""What is due when: the next one is found without a look at the others."""
+"""Find what is due next without looking at all."""
 
 from __future__ import annotations
 
 import heapq
 from collections.abc import Hashable
-
-from leasectl.typed.hints import Generic, TypeVar
+from typing import Generic, TypeVar
 
 Key = TypeVar("Key", bound=Hashable)
 

@@ -1,4 +1,4 @@
-"""Waiting for a flock(2) in the kernel's queue, in a process that has signals to heed.
+"""Wait for a file lock.
 
 The wait can't be in poll(2). Beside a `SignalTrap` a signal may raise inside it. Beside a
 `SignalDescriptor`, whose signals are blocked, a timer interrupts it to look whether there is one;
@@ -10,19 +10,21 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import os
+import signal
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from types import FrameType
+from typing import NamedTuple
 
 from leasectl.errors import LockHeld
-from leasectl.system import c_signal as signal
 from leasectl.system import signals
-from leasectl.typed.tuples import NamedTuple
 
 CLEAN_UP_SECONDS = 0.5
 _LATER_SECONDS = 1.0
 _LOOK_SECONDS = 0.05
+# An interrupted waiter leaves the kernel's queue and joins it again behind the others.
+_LOOK_AGAIN_SECONDS = 0.5
 _TRY_AGAIN_SECONDS = 0.01
 
 
@@ -65,9 +67,10 @@ def flock_exclusive(fd: int) -> None:
     elif heeds is None:
         _flock_in_time(fd)
     elif isinstance(heeds, signals.SignalDescriptor):
-        _flock_looking_around(fd, first_seconds=_LOOK_SECONDS)
+        _flock_looking_around(fd, signals.check_pending, first_seconds=_LOOK_SECONDS)
     elif not heeds.has_raised:
-        heeds.interrupting(lambda: _flock_in_time(fd))
+        trap = heeds
+        trap.interrupting(lambda: _flock_in_time(fd, trap.check))
     else:
         while not flock_within(fd, CLEAN_UP_SECONDS):
             heeds.check()
@@ -115,9 +118,20 @@ def wait_limit(wait_seconds: float | None) -> AbstractContextManager[None]:
 
 
 def holders_of(fd: int) -> list[str]:
-    """The pids of those who hold a flock on an open file, as far as this pid namespace shows."""
+    """Return the pids that hold a flock on an open file, as far as this pid namespace shows.
+
+    While /proc/locks is read, no process of the machine gets or releases a lock.
+    """
+    return _holders_of(_lock_name(fd))
+
+
+def _lock_name(fd: int) -> str:
+    """Return a file's name in /proc/locks."""
     found = os.fstat(fd)
-    device = f"{os.major(found.st_dev):02x}:{os.minor(found.st_dev):02x}:{found.st_ino}"
+    return f"{os.major(found.st_dev):02x}:{os.minor(found.st_dev):02x}:{found.st_ino}"
+
+
+def _holders_of(device: str) -> list[str]:
     with contextlib.suppress(OSError), open("/proc/locks", encoding="ascii") as file:
         # A waiting one has an arrow in its second field.
         fields = [line.split() for line in file]
@@ -133,53 +147,81 @@ def _is_taken(fd: int) -> bool:
     return True
 
 
-def _flock_in_time(fd: int) -> None:
+def _flock_in_time(fd: int, check: Callable[[], object] = signals.check_pending) -> None:
     if _limit is None:
         fcntl.flock(fd, fcntl.LOCK_EX)
     else:
         left = _limit.of_a_wait() - time.monotonic()
-        _flock_looking_around(fd, first_seconds=max(left, _TRY_AGAIN_SECONDS))
+        _flock_looking_around(fd, check, first_seconds=max(left, _TRY_AGAIN_SECONDS))
 
 
-def _flock_looking_around(fd: int, *, first_seconds: float) -> None:
-    """Wait for the lock, looking now and then whether there is a reason to stop.
+class _TimerFired(BaseException):
+    """The timer has ended the system call; no handler of errors catches it."""
+
+
+def _flock_looking_around(fd: int, check: Callable[[], object], *, first_seconds: float) -> None:
+    """Wait for the lock, and look now and then for a reason to stop.
+
+    The handler of the timer only ends the system call, and only once for each wait: on a busy
+    machine the timer may fire again before whatever a handler does is over. So everything else is
+    done here, between two waits. To ask again for a lock that is held already does no harm.
 
     Args:
-        fd: Of the lock.
-        first_seconds: When it looks first; from then on, often.
+        fd: Descriptor of the lock file.
+        check: Raises Interrupted if a signal is to end the wait.
+        first_seconds: Time until the first look; further ones follow each half second.
     """
-    waiting = True
+    is_waiting = False
     give_up_at = None if _limit is None else _limit.of_a_wait()
 
-    def look(_signum: int, _frame: FrameType | None) -> None:
-        if waiting:
-            signals.check_pending()
-            if give_up_at is not None and time.monotonic() >= give_up_at:
-                raise _held_for_too_long(fd)
+    def end_wait(_signum: int, _frame: FrameType | None) -> None:
+        nonlocal is_waiting
+        if is_waiting:
+            is_waiting = False
+            raise _TimerFired
 
     try:
-        before = signal.signal(signal.SIGALRM, look)
-    except ValueError:  # in another thread than the main one, which is who heeds signals and limits
+        before = signal.signal(signal.SIGALRM, end_wait)
+    except ValueError:  # signals and limits are the main thread's, and this is another
         fcntl.flock(fd, fcntl.LOCK_EX)
         return
     mask = signal.pthread_sigmask(signal.SIG_UNBLOCK, (signal.SIGALRM,))
-    # More than once: it may come between Python's last look at signals and the wait itself.
-    signal.setitimer(signal.ITIMER_REAL, first_seconds, _LOOK_SECONDS)
+    # Repeatedly: the first may come between Python's last look at signals and the system call.
+    signal.setitimer(signal.ITIMER_REAL, first_seconds, _LOOK_AGAIN_SECONDS)
     try:
-        try:
-            fcntl.flock(fd, fcntl.LOCK_EX)
-        finally:
-            waiting = False
+        while True:
+            try:
+                try:
+                    is_waiting = True
+                    fcntl.flock(fd, fcntl.LOCK_EX)
+                    return
+                finally:
+                    is_waiting = False
+            except _TimerFired:
+                pass
+            check()
+            if give_up_at is not None and time.monotonic() >= give_up_at and not _is_taken(fd):
+                raise _HeldForTooLong(fd)
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0)
         signal.pthread_sigmask(signal.SIG_SETMASK, mask)
         signal.signal(signal.SIGALRM, before)
 
 
-def _held_for_too_long(fd: int) -> LockHeld:
-    path = os.readlink(f"/proc/self/fd/{fd}")
-    pids = " and ".join(holders_of(fd)) or "that can't be seen from here"
-    return LockHeld(
-        f"{path} was held all the time by process {pids}; if that is stopped, continue it with "
-        "kill -CONT, or end it"
-    )
+class _HeldForTooLong(LockHeld):
+    """Names the holders, but looks for them only when it is shown.
+
+    Most of these errors are caught by a retry. If each retry of each waiter read /proc/locks, a
+    busy machine with many locks would do little else.
+    """
+
+    def __init__(self, fd: int) -> None:
+        super().__init__(os.readlink(f"/proc/self/fd/{fd}"))
+        self._name = _lock_name(fd)
+
+    def __str__(self) -> str:
+        pids = " and ".join(_holders_of(self._name)) or "that can't be seen from here"
+        return (
+            f"{self.args[0]} was held all the time by process {pids}; if that is stopped, continue "
+            "it with kill -CONT, or end it"
+        )

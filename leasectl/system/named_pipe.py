@@ -1,4 +1,4 @@
-"""Named pipes that wake their reader."""
+"""A pipe by which another process ends a sleep."""
 
 from __future__ import annotations
 

@@ -1,17 +1,21 @@
-"""Sleeping in one poll(2): on named pipes, on processes, on whatever else ends the wait."""
+"""The poll(2) in which every waiter sleeps."""
 
 from __future__ import annotations
 
+import os
 import select
-from collections.abc import Collection, Generator, Sequence
+import sys
+import time
+from collections.abc import Callable, Collection, Generator, Sequence
+from typing import Any, NamedTuple, TypeVar
 
-from leasectl.typed.hints import Callable, TypeVar
-from leasectl.typed.tuples import NamedTuple
+from leasectl.system.clock import boottime_seconds
 
 # The events of an `Interrupt` that is heard of when its descriptor can be read.
 READABLE = select.POLLIN
 # poll(2) counts on a clock that stops in suspend; a longer sleep is cut into such pieces.
 _LONGEST_SLEEP_SECONDS = 6 * 3600.0
+_TFD_TIMER_ABSTIME = 1  # of <sys/timerfd.h>
 
 
 class Interrupt(NamedTuple):
@@ -47,6 +51,7 @@ def sleep_through(
     *,
     interrupts: Sequence[Interrupt],
     now: Callable[[], float],
+    at_first_sleep: Callable[[], Sequence[Interrupt]] = tuple,
 ) -> Result:
     """Do the sleeps of a generator one after the other, blocking.
 
@@ -54,14 +59,17 @@ def sleep_through(
         steps: What waits.
         interrupts: Their events are raised inside it.
         now: The clock, in seconds.
+        at_first_sleep: Makes further ones, which only a process that really sleeps needs.
 
     Returns:
         What the generator returns.
     """
     try:
-        wanted = next(steps)
+        wanted, is_first = next(steps), True
         while True:
             try:
+                if is_first:
+                    is_first, interrupts = False, (*interrupts, *at_first_sleep())
                 woken = sleep(
                     wake_fds=wanted.fds, interrupts=interrupts, until=wanted.until, now=now
                 )
@@ -108,6 +116,11 @@ def sleep(
             return woken
 
 
+def check(interrupts: Sequence[Interrupt]) -> None:
+    """Raise what an interrupt raises whose event has come by now."""
+    sleep(wake_fds=(), interrupts=interrupts, until=0.0, now=lambda: 0.0)
+
+
 class ReadableSet:
     """Descriptors, as many as there are, behind one that can be read when any of them can.
 
@@ -136,6 +149,77 @@ class ReadableSet:
         self._epoll.close()
 
 
+class Alarm:
+    """A descriptor that can be read once a time of CLOCK_BOOTTIME has come: a timerfd.
+
+    A deadline that passes in suspend is noticed as soon as the machine resumes. poll(2) alone
+    notices it when the rest of its timeout is over, which doesn't count that time. A bounded
+    timeout would be late by up to its length, beside the next holder of a lease, and would wake an
+    idle process again and again.
+
+    Python has timerfds from 3.13 on. Before, it takes two calls by ctypes, which is loaded with the
+    first deadline.
+
+    Attributes:
+        fds: That one; none before the first deadline, or where the kernel has none: there, poll(2)
+            has to do.
+    """
+
+    def __init__(self) -> None:
+        self.fds: frozenset[int] = frozenset()
+        self._until: float | None = None
+        self._is_tried = False
+
+    def set(self, until: float | None) -> None:
+        """Set the deadline; None for none."""
+        if until == self._until:
+            return
+        self._until = until
+        if not self._is_tried:
+            self._is_tried = True
+            fd = _timerfd()
+            self.fds = frozenset(() if fd is None else (fd,))
+        for fd in self.fds:
+            _set_timerfd(fd, until)
+
+    def close(self) -> None:
+        """Close the descriptor; the next deadline opens another."""
+        fds, self.fds = self.fds, frozenset()
+        self._until, self._is_tried = None, False
+        for fd in fds:
+            os.close(fd)
+
+
+def _timerfd() -> int | None:
+    flags = os.O_NONBLOCK | os.O_CLOEXEC  # TFD_NONBLOCK and TFD_CLOEXEC are the same
+    if sys.version_info >= (3, 13):
+        try:
+            return os.timerfd_create(time.CLOCK_BOOTTIME, flags=flags)
+        except OSError:
+            return None
+    else:
+        fd: int = _libc().timerfd_create(time.CLOCK_BOOTTIME, flags)
+        return fd if fd >= 0 else None
+
+
+def _set_timerfd(fd: int, until: float | None) -> None:
+    nanoseconds = 0 if until is None else max(1, int(until * 1e9))  # 0 stands for never
+    if sys.version_info >= (3, 13):
+        os.timerfd_settime_ns(fd, flags=os.TFD_TIMER_ABSTIME, initial=nanoseconds)
+    else:
+        import ctypes
+
+        # struct itimerspec: the interval of a timer that repeats, and its first time
+        times = (ctypes.c_long * 4)(0, 0, *divmod(nanoseconds, 1_000_000_000))
+        _libc().timerfd_settime(fd, _TFD_TIMER_ABSTIME, times, None)
+
+
+def _libc() -> Any:
+    import ctypes
+
+    return ctypes.CDLL(None)
+
+
 def is_readable(fd: int, seconds: float | None = None) -> bool:
     """Wait until a descriptor has something to say; returns whether it has.
 
@@ -143,9 +227,7 @@ def is_readable(fd: int, seconds: float | None = None) -> bool:
         fd: A pollable descriptor.
         seconds: How long to wait at most; None for no limit.
     """
-    poll = select.poll()
-    poll.register(fd, READABLE)
-    return bool(poll.poll(None if seconds is None else seconds * 1000))
+    return _is_ready(fd, READABLE, seconds)
 
 
 def is_writable(fd: int, seconds: float) -> bool:
@@ -155,9 +237,20 @@ def is_writable(fd: int, seconds: float) -> bool:
         fd: Of whatever kind: a file takes it always.
         seconds: How long to wait at most.
     """
+    return _is_ready(fd, select.POLLOUT, seconds)
+
+
+def _is_ready(fd: int, event: int, seconds: float | None) -> bool:
     poll = select.poll()
-    poll.register(fd, select.POLLOUT)
-    return bool(poll.poll(seconds * 1000))
+    poll.register(fd, event)
+    if seconds is None or seconds <= _LONGEST_SLEEP_SECONDS:  # as nearly always
+        return bool(poll.poll(None if seconds is None else seconds * 1000))
+    until = boottime_seconds() + seconds
+    while True:
+        if poll.poll(milliseconds(until, boottime_seconds())):
+            return True
+        if boottime_seconds() >= until:
+            return False
 
 
 def milliseconds(until: float | None, now: float) -> int | None:

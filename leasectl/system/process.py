@@ -1,8 +1,18 @@
-"""Is that process still there?
+"""Identify processes, and tell whether they live.
 
 A pid alone says nothing: pids are reused, and the same number means another process in another
 pid namespace or after a reboot. A process is named by (boot id, pid namespace, pid, start time),
-checked together. A zombie is dead: it will never do anything again.
+checked together.
+
+A process is dead only if the kernel says so:
+
+- kill(2) finds no process of that pid, or its start time differs;
+- it is a zombie and its last thread has ended. A process whose first thread has ended is in state Z
+  too, while its other threads run on;
+- it lived in another pid namespace of this boot, and that is gone (`namespaces`).
+
+``/proc`` alone proves no death: with ``hidepid``, a living process of another user has no entry in
+it, and so has one that ran a setuid command. Such a process is unknown.
 """
 
 from __future__ import annotations
@@ -11,13 +21,14 @@ import errno
 import os
 from collections.abc import Iterator
 from functools import cache, lru_cache
+from typing import Literal
 
 from leasectl.errors import LeaseError, NotFound
 from leasectl.model import Process, parse_process
-from leasectl.typed.hints import Literal
+from leasectl.system.poll import is_readable
 
-# What can be said of a process. ``unknown`` is said of those in a pid namespace that isn't ours:
-# nothing of theirs is ever freed automatically. No `enum`, which each command would have to load.
+# ``unknown``: in another pid namespace that may live, or not readable here. Nothing of an unknown
+# process is ever freed automatically. No `enum`, which each command would have to load.
 Liveness = Literal["alive", "dead", "unknown"]
 
 
@@ -35,8 +46,12 @@ def boot_id() -> str:
         ) from error
 
 
-# That of the first one; include/linux/proc_ns.h.
+# Those of the first ones; include/linux/proc_ns.h.
 _FIRST_TIME_NAMESPACE = 0xEFFFFFFA
+_FIRST_PID_NAMESPACE = 0xEFFFFFFC
+
+# Whose processes are on record in it, other namespaces among them.
+_state_directory: str | None = None
 
 
 @cache
@@ -61,6 +76,17 @@ def own_pid_namespace() -> int:
     return pids | (times & 0x7FFFFFFF) << 32
 
 
+def is_in_first_pid_namespace() -> bool:
+    """Tell whether this process lives in the pid namespace that ends with the machine."""
+    return own_namespaces()[0] == _FIRST_PID_NAMESPACE
+
+
+def use_namespace_locks_of(directory: str) -> None:
+    """Learn from the locks in a state directory which other pid namespaces are gone."""
+    global _state_directory
+    _state_directory = directory
+
+
 def identify(pid: int) -> Process:
     """Name a process that lives now.
 
@@ -69,9 +95,16 @@ def identify(pid: int) -> Process:
 
     Raises:
         NotFound: There is no such process, or it is a zombie.
+        LeaseError: It can't be read.
     """
     boot = boot_id()  # first: where there is no /proc, that is said, and not that nobody lives
-    start = _start_time(pid)
+    try:
+        start = _start_time(pid)
+    except OSError as error:
+        raise LeaseError(
+            f"can't read /proc/{pid}/stat: {error.strerror}; "
+            "mount /proc in this container, without hidepid"
+        ) from error
     if start is None:
         raise NotFound(f"no process {pid}")
     return Process(boot, own_pid_namespace(), pid, start)
@@ -103,7 +136,10 @@ def liveness(process: Process) -> Liveness:
     where = _where(process)
     if where is not None:
         return where
-    return "alive" if _start_time(process.pid) == process.start_time else "dead"
+    try:
+        return "alive" if _start_time(process.pid) == process.start_time else "dead"
+    except OSError:
+        return "unknown"
 
 
 def is_dead(process: Process | None) -> bool:
@@ -112,19 +148,19 @@ def is_dead(process: Process | None) -> bool:
 
 
 def is_dead_here(process: Process | None) -> bool:
-    """The same of one that may be of another machine, which another boot may be."""
-    return process is not None and process.boot_id == boot_id() and is_dead(process)
+    """Tell the same of a process that servers know of, whose state directory may be another one.
 
-
-_MANY_DEAD = 64
+    Of another boot, it may run on another machine. The locks here say nothing of another pid
+    namespace there.
+    """
+    here = (boot_id(), own_pid_namespace())
+    return process is not None and process[:2] == here and is_dead(process)
 
 
 class DeadProcesses:
     """Those that have ended for certain, by what records have of them; each is asked for once.
 
-    That a pid is there takes half as long to ask as to list it; that it isn't takes longer, so of
-    many that aren't one look at which pids there are tells it. So the records have to have been
-    read before the first is asked for: whoever began later isn't among those.
+    Whether a pid is there is asked of the kernel, as ``/proc`` may hide it.
 
     Args:
         most_looked_at: Of so many whose pid is there it is looked whether it is still theirs, and
@@ -135,8 +171,6 @@ class DeadProcesses:
         self._known: dict[str, bool] = {}
         self._left = most_looked_at
         self._here = f"{boot_id()}:{own_pid_namespace()}:"
-        self._absent = 0
-        self._pids: frozenset[str] | None = None
 
     def __contains__(self, process: str) -> bool:
         """Tell whether the process of a record is one; ValueError if no record has it so."""
@@ -147,7 +181,7 @@ class DeadProcesses:
 
     def _look(self, process: str) -> bool:
         if process.startswith(self._here):
-            if not self._is_there(process[len(self._here) :].partition(":")[0]):
+            if not _is_there(process[len(self._here) :].partition(":")[0]):
                 return True
             if self._left is not None:
                 self._left -= 1
@@ -155,19 +189,15 @@ class DeadProcesses:
                     return False
         return is_dead(parse_process(process))
 
-    def _is_there(self, pid: str) -> bool:
-        if self._pids is not None:
-            return pid in self._pids
-        try:
-            os.getpgid(int(pid))
-        except PermissionError:  # some security modules keep it to themselves
-            return True
-        except (ProcessLookupError, OverflowError, ValueError):
-            self._absent += 1
-            if self._absent == _MANY_DEAD:
-                self._pids = frozenset(os.listdir("/proc"))
-            return False
+
+def _is_there(pid: str) -> bool:
+    try:
+        os.getpgid(int(pid))
+    except PermissionError:  # some security modules refuse it
         return True
+    except (ProcessLookupError, OverflowError, ValueError):
+        return False
+    return True
 
 
 PIDFD_NEEDS = "it needs Linux 5.3 or later, and a seccomp profile that allows it"
@@ -196,10 +226,12 @@ def open_pidfd(process: Process) -> int | None:
     """Open a descriptor that becomes readable when the process ends.
 
     The start time is compared *after* the descriptor is open, so that a pid that was reused in
-    between isn't watched by mistake.
+    between isn't watched by mistake. Where the start time can't be read, the descriptor is right
+    all the same: either it is the process, or another one got its pid after its end.
 
     Returns:
-        The descriptor, which the caller closes; None when the process is dead or unknown.
+        The descriptor, which the caller closes; None when the process is dead, or in another pid
+        namespace.
 
     Raises:
         LeaseError, OSError: As `pidfd_of`.
@@ -213,7 +245,7 @@ def open_pidfd(process: Process) -> int | None:
             return None
         raise
     try:
-        is_it = _start_time(process.pid) == process.start_time
+        is_it = liveness(process) != "dead"
     except BaseException:
         os.close(pidfd)
         raise
@@ -228,8 +260,16 @@ def _where(process: Process) -> Liveness | None:
     if process.boot_id != boot_id():
         return "dead"
     if process.pid_namespace != own_pid_namespace():
-        return "unknown"
+        return "dead" if _is_gone(process.pid_namespace) else "unknown"
     return None
+
+
+def _is_gone(pid_namespace: int) -> bool:
+    if _state_directory is None:
+        return False
+    from leasectl.system.namespaces import is_gone
+
+    return is_gone(_state_directory, pid_namespace)
 
 
 def open_files(pid: int) -> Iterator[tuple[str, os.stat_result]]:
@@ -248,13 +288,43 @@ def open_files(pid: int) -> Iterator[tuple[str, os.stat_result]]:
         yield path, found
 
 
+@cache
+def _is_proc_ours() -> bool:
+    """Tell whether pids mean the same in ``/proc``: unshare(1) alone leaves the one from before."""
+    return os.readlink("/proc/self") == str(os.getpid())
+
+
 def _start_time(pid: int) -> int | None:
-    """Read a process's start time; None when there is none or it is a zombie."""
+    """Read a process's start time; None if the process has ended.
+
+    Raises:
+        OSError: The process exists and can't be read.
+    """
     try:
+        if not _is_proc_ours():
+            raise OSError(errno.ENXIO, "/proc shows another pid namespace")
         with open(f"/proc/{pid}/stat", "rb", buffering=0) as file:
             stat = file.read(1024)
-    except (FileNotFoundError, ProcessLookupError):
+    except OSError:
+        if _is_there(str(pid)) and not _has_ended(pid):
+            raise
         return None
     # The second field is the command in parentheses and may itself hold anything.
     fields = stat[stat.rindex(b")") + 2 :].split()
-    return None if fields[0] in (b"Z", b"X") else int(fields[19])
+    if fields[0] in (b"Z", b"X") and int(fields[17]) <= 1:  # it has no other threads
+        return None
+    return int(fields[19])
+
+
+def _has_ended(pid: int) -> bool:
+    """Tell whether a process that can't be read is a zombie; False where no pidfd tells it."""
+    try:
+        pidfd = pidfd_of(pid)
+    except ProcessLookupError:
+        return True
+    except (OSError, LeaseError):
+        return False
+    try:
+        return is_readable(pidfd, 0)
+    finally:
+        os.close(pidfd)

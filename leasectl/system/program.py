@@ -1,4 +1,4 @@
-"""A program that is run for what it prints, in a time and of a length that it can't stretch."""
+"""Run a program for its output, limited in time and size."""
 
 from __future__ import annotations
 
@@ -7,13 +7,12 @@ import os
 import signal
 import threading
 from collections.abc import Iterator, Mapping, Sequence
+from typing import Literal, NamedTuple
 
 from leasectl.errors import Interrupted, Unanswered
 from leasectl.system import signals
 from leasectl.system.clock import boottime_seconds
 from leasectl.system.poll import READABLE, Interrupt, sleep
-from leasectl.typed.hints import Literal
-from leasectl.typed.tuples import NamedTuple
 
 _PIECE_BYTES = 1 << 16
 # Of what it says for people, the end counts: a traceback has the error there.

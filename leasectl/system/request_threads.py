@@ -1,20 +1,17 @@
-"""Requests to servers, made by threads: a server that hangs holds up nobody but itself."""
+"""Requests to servers, one thread for each server."""
 
 from __future__ import annotations
 
 import contextlib
-import threading
-from collections.abc import Hashable
+from collections.abc import Callable, Hashable
+from functools import partial
+from queue import Empty, SimpleQueue
+from typing import Generic, TypeVar, cast
 
-from leasectl.errors import LeaseError
+from leasectl.errors import LeaseError, out_of_files
 from leasectl.system.clock import Clock
+from leasectl.system.threads import NoThread, start_thread
 from leasectl.system.wakeup import Wakeup
-from leasectl.typed.hints import TYPE_CHECKING, Callable, Generic, TypeVar, cast
-
-if TYPE_CHECKING:
-    from queue import Empty, SimpleQueue
-else:  # of which `queue` is made; it loads more besides
-    from _queue import Empty, SimpleQueue
 
 Server = TypeVar("Server", bound=Hashable)
 Job = TypeVar("Job", bound=Hashable)
@@ -53,7 +50,7 @@ class Outcome(Generic[Job, Result]):
 class RequestThreads(Generic[Server, Job, Result]):
     """Does jobs, those at one server one after the other, those at different ones at once.
 
-    It costs nothing, no descriptor either, before the first job.
+    It costs nothing, no descriptor either, before the first job or `open`.
 
     Args:
         begin: Called in a server's own thread before its first job; returns what does one.
@@ -74,22 +71,45 @@ class RequestThreads(Generic[Server, Job, Result]):
         return None if self._wakeup is None else self._wakeup.fd
 
     def send(self, server: Server, job: Job) -> None:
-        """Have a job done, unless the same is under way."""
+        """Have a job done, unless the same is under way.
+
+        Where no thread can be started, its outcome says so: it is tried again as after any failure.
+
+        Raises:
+            LeaseError: No outcome can be waited for, as no descriptor is left.
+        """
         if job in self._under_way:
             return
+        wakeup = self._open_wakeup()
         self._under_way.add(job)
-        if self._wakeup is None:
-            self._wakeup = Wakeup()
+        try:
+            self._start(server, wakeup)
+        except NoThread as error:
+            self._outcomes.put(Outcome(job, self._clock.elapsed(), error=error))
+            wakeup.set()
+            return
+        self._queues[server].put(job)
+
+    def open(self, server: Server) -> None:
+        """Start the thread of a server before its first job, while there is one left for it.
+
+        Raises:
+            LeaseError: No thread can be started, or no descriptor is left.
+        """
+        self._start(server, self._open_wakeup())
+
+    def _open_wakeup(self) -> Wakeup:
+        try:
+            self._wakeup = self._wakeup or Wakeup()
+        except OSError as error:
+            raise out_of_files(error) from error
+        return self._wakeup
+
+    def _start(self, server: Server, wakeup: Wakeup) -> None:
         if server not in self._queues:
             jobs: SimpleQueue[Job | None] = SimpleQueue()
-            threading.Thread(
-                target=self._work,
-                args=(server, jobs, self._wakeup),
-                name="leasectl-requests",
-                daemon=True,
-            ).start()
+            start_thread("requests", partial(self._work, server, jobs, wakeup))
             self._queues[server] = jobs
-        self._queues[server].put(job)
 
     @property
     def under_way(self) -> frozenset[Job]:
@@ -128,7 +148,7 @@ class RequestThreads(Generic[Server, Job, Result]):
                 outcome = Outcome(job, sent_at, run(job))
             except LeaseError as error:
                 outcome = Outcome(job, sent_at, error=error)
-            except Exception as error:  # whoever waits for the outcome would wait for ever
+            except BaseException as error:  # the outcome would be waited for for ever
                 outcome = Outcome(job, sent_at, error=LeaseError(f"unexpected: {error!r}"))
             self._outcomes.put(outcome)
             wakeup.set()

@@ -1,4 +1,4 @@
-"""Signals, taken at a place of our choosing.
+"""Signals as descriptors, so that none strikes between a commit and its record.
 
 A handler that raises wherever Python happens to be can strike between a commit and the line
 that remembers it. So while a `SignalTrap` is set, a signal is only noted and wakes whoever
@@ -10,15 +10,15 @@ answer is asked again looks for it.
 from __future__ import annotations
 
 import os
+import signal
 import struct
 import sys
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from types import FrameType
+from typing import Any, NoReturn
 
 from leasectl.errors import Interrupted, Unanswered
-from leasectl.system import c_signal as signal
-from leasectl.typed.hints import Any, Callable, NoReturn
 
 ENDING = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT)
 
@@ -26,7 +26,6 @@ _SIGSET_BYTES = 128
 _SIGINFO = struct.Struct("=Iii116x")
 
 _current: SignalTrap | SignalDescriptor | None = None
-_children_were_ignored = False
 
 
 class SignalTrap:
@@ -75,7 +74,8 @@ class SignalTrap:
     def _note(self, signum: int, _frame: FrameType | None) -> None:
         if self.signum is None:
             self.signum = signum
-        if self._raise_at_once:
+        if self._raise_at_once and not self.has_raised:
+            self.has_raised = True  # once: the next must not strike what cleans up after this one
             raise Interrupted(signum)
 
     def interrupting(self, block: Callable[[], object]) -> None:
@@ -84,9 +84,6 @@ class SignalTrap:
         try:
             self.check()
             block()
-        except Interrupted:
-            self.has_raised = True
-            raise
         finally:
             self._raise_at_once = before  # what is written may be a part of something that blocks
 
@@ -103,24 +100,6 @@ def interrupt_at_once() -> None:
         signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
-def heed_children() -> None:
-    """Let children of this process be waited for also where SIGCHLD was ignored on entry.
-
-    The kernel leaves nothing to wait for of one that ends while it is ignored. What becomes a
-    command gets back what was inherited, by `ignore_children_as_inherited`.
-    """
-    global _children_were_ignored
-    if signal.getsignal(signal.SIGCHLD) is signal.SIG_IGN:
-        signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-        _children_were_ignored = True
-
-
-def ignore_children_as_inherited() -> None:
-    """In a forked process, undo `heed_children`."""
-    if _children_were_ignored:
-        signal.signal(signal.SIGCHLD, signal.SIG_IGN)
-
-
 def current() -> SignalTrap | SignalDescriptor | None:
     """What signals are taken by in this process; None for their usual handlers."""
     return _current
@@ -129,19 +108,23 @@ def current() -> SignalTrap | SignalDescriptor | None:
 def pause(seconds: float) -> None:
     """Pause for a moment between two tries of what may fail for long.
 
-    After a signal there is no second try: what is cleaned up on its account is asked for once.
+    After a signal there is no second try: what is cleaned up on its account is asked for once. That
+    is so in the main thread, which signals are for; the others go on with what they do.
 
     Raises:
         Unanswered: A signal has arrived, now or before, while a `SignalTrap` is set, or one that
             ends a process in a `SignalDescriptor`.
     """
-    if _current is None:
+    import threading  # few commands have any, or come here
+
+    heeds = _current if threading.current_thread() is threading.main_thread() else None
+    if heeds is None:
         time.sleep(seconds)
         return
     try:
-        _current.check()
+        heeds.check()
         time.sleep(seconds)
-        _current.check()
+        heeds.check()
     except Interrupted as interrupted:
         raise Unanswered(interrupted.signum) from None
 

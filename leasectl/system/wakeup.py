@@ -1,4 +1,4 @@
-"""A descriptor that another thread makes readable, to end a sleep in poll(2)."""
+"""A descriptor by which a thread ends a sleep."""
 
 from __future__ import annotations
 

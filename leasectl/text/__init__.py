@@ -1,9 +1,12 @@
-"""Texts, to be read and to be shown: functions of a text, with no effects.
+"""Parse input and format output: pure functions.
 
-What comes in: `durations`, `moments` in the past, names (`naming`), `properties` and `fields` of
-JSON, checked wherever they enter, since they reach paths, shells and terminals; and `documents` of
-YAML or JSON, whoever wrote them (`plain_json` has the usual JSON). What goes out: foreign text made
-safe for a terminal (`printable`), cut to the room there is (`width`), numbers of things and lists
-of them (`wording`), YAML that all read alike (`yaml_text`), what was probably meant by a name that
-isn't there (`suggestions`), and what tells one text from all others (`digest`).
+Input is checked where it enters, since it reaches paths, shells and terminals.
+
+- `documents`: read JSON and YAML documents, with line numbers for errors
+- `durations`: parse and format durations and times
+- `naming`: check names of pools and resources
+- `properties`: read fields of JSON objects, and properties of resources
+- `suggestions`: "Did you mean": find similar names
+- `wording`: make foreign text safe for a terminal; cut text to a width; write counts and lists
+- `yaml_text`: write YAML that all YAML readers read alike
 """

@@ -1,4 +1,4 @@
-"""JSON and YAML that others wrote, read into plain parts that know their line.
+"""Read JSON and YAML documents, with line numbers for errors.
 
 Of a YAML library only the parser is used, never what makes objects: a tag can't make anything, an
 alias is the part that it stands for and no copy of it, and depth is bounded. So a document costs
@@ -7,13 +7,12 @@ about what its bytes do, whatever it says.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING, Any, NamedTuple, Union
 
 from leasectl.errors import InvalidRequest, NotSupported
-from leasectl.text.plain_json import Reader
-from leasectl.text.printable import printable
-from leasectl.typed.hints import TYPE_CHECKING, Any, Union
-from leasectl.typed.tuples import NamedTuple
+from leasectl.text.wording import printable
 
 if TYPE_CHECKING:
     import yaml
@@ -64,19 +63,17 @@ def parse_document(text: str, where: str, *, as_json: str) -> Part:
         InvalidRequest: It is neither, more than one, nested too deeply, or has a key twice.
         NotSupported: It isn't JSON, and nothing here can read YAML.
     """
-    not_json = refusal(where, None, "this is no JSON")
+    not_json = refusal(where, None, "invalid JSON")
     if text.lstrip()[:1] in ("{", "["):
         try:
             return _parse_json(text, where)
         except RecursionError:
             raise _too_deep(where, None) from None
         except ValueError as error:
-            import json
-
             if not isinstance(error, json.JSONDecodeError):
                 raise
             # YAML has braces and brackets, too.
-            not_json = refusal(where, error.lineno, f"this is no JSON ({error.msg})")
+            not_json = refusal(where, error.lineno, f"invalid JSON ({error.msg})")
     return _parse_yaml(text, where, not_json, as_json)
 
 
@@ -97,13 +94,14 @@ def _parse_json(text: str, where: str) -> Part:
     def fields(pairs: list[tuple[str, Any]]) -> Fields:
         return _fields([(Scalar(k, plain=False), _from_json(v)) for k, v in pairs], where, None)
 
-    read = Reader(
+    value = json.loads(
+        text,
         object_pairs_hook=fields,
         parse_int=_Unquoted,
         parse_float=_Unquoted,
         parse_constant=_Unquoted,
     )
-    return _from_json(read(text))
+    return _from_json(value)
 
 
 def _from_json(value: Any) -> Part:
@@ -208,7 +206,7 @@ def _checked(pairs: Iterable[tuple[Part, Part]], where: str) -> Iterator[tuple[S
     seen = set()
     for key, value in pairs:
         if not isinstance(key, Scalar):
-            raise refusal(where, key.line, "a list or mapping is no key")
+            raise refusal(where, key.line, "a list or mapping can't be a key")
         if key.text in seen:
             raise refusal(where, key.line, f'"{printable(key.text)}" is there twice')
         seen.add(key.text)

@@ -1,12 +1,13 @@
-"""Durations as people write them: ``90``, ``90s``, ``20m``, ``1h30m``, ``1.5h``, ``1d``."""
+"""Parse and format durations and times."""
 
 from __future__ import annotations
 
+import datetime
 from functools import lru_cache
+from typing import NamedTuple
 
 from leasectl.errors import InvalidRequest
-from leasectl.text.printable import printable
-from leasectl.typed.tuples import NamedTuple
+from leasectl.text.wording import printable
 
 _UNIT_SECONDS = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 _OF_NUMBERS = "0123456789."  # `re` takes as long to load as a tenth of a command
@@ -18,7 +19,7 @@ _RANGES = "20m or 18m-22m"
 
 
 class NoTime(InvalidRequest):
-    """A text is no time; what the time was to be of is for the reader's caller to say."""
+    """A text isn't a valid time; the caller says of which option."""
 
 
 def parse_duration(text: str, *, like: str = "90s, 20m or 1h30m") -> float:
@@ -32,13 +33,12 @@ def parse_duration(text: str, *, like: str = "90s, 20m or 1h30m") -> float:
         Seconds, zero or more.
 
     Raises:
-        NoTime: The text is no duration, is negative, or is longer than ten years.
+        NoTime: The text isn't a duration, is negative, or is longer than ten years.
     """
     seconds = _seconds(text)
     if seconds is None:
-        why = ": it is negative" if text[:1] == "-" and _seconds(text[1:]) is not None else ""
-        said = f'"{printable(text)}" is no duration{why}'
-        raise NoTime(f"{said}; write it like {like}")
+        why = ", it is negative" if text[:1] == "-" and _seconds(text[1:]) is not None else ""
+        raise NoTime(f'invalid duration "{printable(text)}"{why}; write it like {like}')
     if seconds > LONGEST_SECONDS:
         raise NoTime(f'duration "{printable(text)}" is longer than ten years')
     return seconds
@@ -55,8 +55,8 @@ def parse_duration_range(text: str) -> DurationRange:
     """Read ``18m-22m``, or one duration, which is a range of its own.
 
     Raises:
-        NoTime: One of them is no duration, the first is the longer, or has no unit where
-            the other has one: ``18-22m`` would be a wide range.
+        NoTime: One of them isn't a duration, the first is longer, or only the first has no unit:
+            ``18-22m`` would be a wide range.
     """
     first, dash, second = text.partition("-")
     if not (dash and first and second):
@@ -118,3 +118,38 @@ def format_seconds(seconds: float) -> str:
     if seconds < 10:
         return f"{round(seconds, 2 if seconds < 1 else 1):g}s"
     return format_duration(round(seconds))
+
+
+_LEAST_OF_A_DATE = len("2026-11-21")
+
+
+def parse_moment(text: str, now: float) -> float:
+    """Read when something was: a duration before now, or a date, with a time or without.
+
+    Args:
+        text: As people write it; a time without a zone is in UTC, as all that we show.
+        now: Wall clock, seconds since the epoch.
+
+    Returns:
+        Wall clock, seconds since the epoch.
+
+    Raises:
+        NoTime: It is neither.
+    """
+    if len(text) >= _LEAST_OF_A_DATE and text[:4].isdecimal() and text[4] == "-":
+        written = text[:-1] + "+00:00" if text[-1] in "Zz" else text  # Python 3.9 reads no Z
+        try:
+            date = datetime.datetime.fromisoformat(written)
+            zone = date.tzinfo or datetime.timezone.utc
+            return date.replace(tzinfo=zone).timestamp()
+        except (ValueError, OverflowError):
+            pass
+    else:
+        try:
+            return now - parse_duration(text)
+        except NoTime:
+            pass
+    raise NoTime(
+        f'invalid time "{printable(text)}"; write an age like 90s, 2h or 7d, or a date like '
+        "2026-11-21 or 2026-11-21T14:00Z"
+    )

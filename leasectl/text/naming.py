@@ -1,15 +1,11 @@
-"""What types, resource names and labels may look like, wherever they come from.
-
-Names reach paths, shell texts and terminals, so they are checked at every door: the command
-line, files, servers.
-"""
+"""Check names of pools and resources."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 
 from leasectl.errors import InvalidRequest
-from leasectl.text.printable import printable
+from leasectl.text.wording import printable
 
 LONGEST_TYPE = 200
 LONGEST_NAME = 253
@@ -17,15 +13,28 @@ MOST_AT_ONCE = 100_000  # resources, to make or take out by one command
 # Sets of characters: `re` takes as long to load as a tenth of a command.
 _DIGITS = "0123456789"
 _OF_NAMES = f"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz{_DIGITS}._-"
-_NEVER_FIRST = "._-"
+_OF_RESOURCES = f"{_OF_NAMES}:"  # a device's: a host and port, or a bus and port
+_NEVER_FIRST = "._-:"
 _RESERVED = "once."
 _OF_DIGESTS, _DIGEST_LENGTH = f"{_DIGITS}abcdef", 64
 _WORK_LABEL = "once"
+BUILD_LABEL = "build"  # its value is the address of the holder's build
+OWN_LABELS = "leasectl."  # begins those that mean something to us
+_SUPERSEDING_LABEL = f"{OWN_LABELS}supersede"
 
 
 def is_name(text: str) -> bool:
-    """Tell whether text is a well-formed resource name."""
+    """Tell whether text is a well-formed type, key or handle id."""
     return len(text) <= LONGEST_NAME and _is_well_formed(text)
+
+
+def is_resource_name(text: str) -> bool:
+    """Tell whether text is a well-formed resource name, like ``host-1`` or ``192.168.1.17:5555``.
+
+    A ":" is no path separator, no special character of the shell, and in no key of etcd's or
+    object name of Kubernetes' what separates its parts.
+    """
+    return len(text) <= LONGEST_NAME and _is_well_formed(text, _OF_RESOURCES)
 
 
 def check_type(text: str) -> str:
@@ -35,12 +44,12 @@ def check_type(text: str) -> str:
 
 def check_name(text: str) -> str:
     """Return the resource name, or raise InvalidRequest when it isn't well-formed."""
-    if text.startswith("--") and is_name(text[2:]):
+    if text.startswith("--") and is_resource_name(text[2:]):
         raise InvalidRequest(
             f'resource name "{text}" is not allowed, as it begins with no letter or digit; what a '
             "terminal shows like that has its whole name in: leasectl status --wide"
         )
-    return _check("resource name", text, LONGEST_NAME)
+    return _check("resource name", text, LONGEST_NAME, _OF_RESOURCES)
 
 
 def check_own_type(text: str) -> str:
@@ -81,6 +90,22 @@ def work_label(key: str) -> tuple[str, str]:
     return _WORK_LABEL, key
 
 
+def build_url_in(labels: Iterable[tuple[str, str]]) -> str:
+    """The address of the build that labels tell of; empty where they tell of none."""
+    url = next((value for name, value in labels if name == BUILD_LABEL), "")
+    return url if url.startswith(("https://", "http://")) else ""
+
+
+def superseding_label(key: str) -> tuple[str, str]:
+    """The label of a request that withdraws older ones with the same key."""
+    return _SUPERSEDING_LABEL, key
+
+
+def superseding_key(labels: Iterable[tuple[str, str]]) -> str:
+    """The key with which a request withdraws older ones; empty for none."""
+    return next((key for name, key in labels if name == _SUPERSEDING_LABEL), "")
+
+
 def work_in(labels: Iterable[tuple[str, str]]) -> str:
     """What to call the work that labels tell of; nothing where they tell of none."""
     key = key_in(labels)
@@ -101,14 +126,15 @@ def _check_own(what: str, text: str) -> str:
     return text
 
 
-def _check(what: str, text: str, longest: int) -> str:
+def _check(what: str, text: str, longest: int, allowed: str = _OF_NAMES) -> str:
     if len(text) > longest:
         raise InvalidRequest(
             f'{what} "{printable(text)}" has {len(text)} characters; at most {longest} are allowed'
         )
-    if not _is_well_formed(text):
+    if not _is_well_formed(text, allowed):
+        special = '".", "_", "-" and ":"' if ":" in allowed else '".", "_" and "-"'
         raise InvalidRequest(
-            f'{what} "{printable(text)}" is not allowed; use letters, digits, ".", "_" and "-", '
+            f'{what} "{printable(text)}" is not allowed; use letters, digits, {special}, '
             "with a letter or digit first"
         )
     return text
@@ -121,21 +147,45 @@ def check_pattern(text: str) -> str:
             f'pattern "{printable(text)}" has {len(text)} characters; at most {LONGEST_NAME} are '
             "allowed"
         )
-    if not _is_well_formed(text.replace("*", "x").replace("?", "x")):
+    if not _is_well_formed(text.replace("*", "x").replace("?", "x"), _OF_RESOURCES):
         raise InvalidRequest(
             f'pattern "{printable(text)}" is not allowed; use what names are made of (letters, '
-            'digits, ".", "_" and "-"), "*" for any of them and "?" for one'
+            'digits, ".", "_", "-" and ":"), "*" for any of them and "?" for one'
         )
     return text
 
 
-def slug(text: str) -> str:
-    """Turn free text (a job's name, a host's) into one path-safe word."""
-    if not _has_only(_OF_NAMES, text):
-        import re  # which hardly any text needs
+def escape_word(text: str) -> str:
+    """Turn free text (a job's name, a host's) into one word that every engine and a path take.
 
-        text = re.sub(r"[^A-Za-z0-9._-]+", "-", text)
-    return text[:LONGEST_TYPE] or "-"
+    Different texts give different words: bytes that no name has are escaped as ``%XX``, and what is
+    too long ends with ``~`` and a digest of the whole.
+    """
+    if len(text) > LONGEST_TYPE:
+        import hashlib
+
+        whole = hashlib.sha256(text.encode("utf-8", "surrogateescape")).hexdigest()
+        return f"{escape_word(text[: LONGEST_TYPE - 33])}~{whole[:32]}"
+    if _has_only(_OF_NAMES, text):
+        return text
+    raw = text.encode("utf-8", "surrogateescape")
+    return "".join(chr(each) if chr(each) in _OF_NAMES else f"%{each:02X}" for each in raw)
+
+
+def as_given(identity: str, *, longest: int = 1000) -> str:
+    """Show an identity, or a part of one, with its words as they were given to `escape_word`."""
+    if "%" in identity:
+        first, *rest = identity.encode("utf-8", "surrogateescape").split(b"%")
+        raw = first + b"".join(_unescaped(each) for each in rest)
+        identity = raw.decode("utf-8", "surrogateescape")
+    return printable(identity, longest=longest)
+
+
+def _unescaped(part: bytes) -> bytes:
+    digits = part[:2]
+    if len(digits) == 2 and not digits.strip(b"0123456789ABCDEF"):
+        return bytes([int(digits, 16)]) + part[2:]
+    return b"%" + part
 
 
 def next_names(pool_type: str, count: int, taken: Iterable[str]) -> tuple[str, ...]:
@@ -151,8 +201,8 @@ def next_names(pool_type: str, count: int, taken: Iterable[str]) -> tuple[str, .
     return tuple(f"{prefix}{highest + 1 + n:02d}" for n in range(count))
 
 
-def _is_well_formed(text: str) -> bool:
-    return text != "" and text[0] not in _NEVER_FIRST and _has_only(_OF_NAMES, text)
+def _is_well_formed(text: str, allowed: str = _OF_NAMES) -> bool:
+    return text != "" and text[0] not in _NEVER_FIRST and _has_only(allowed, text)
 
 
 def _is_number(text: str) -> bool:

@@ -1,17 +1,124 @@
-"""Properties of resources, and conditions on them, as people write them: ``K=V`` and ``K!=V``.
-
-What they may be is said here once, for options, files and servers. A key has the characters of a
-name, so that a condition can be taken apart in one way only; a value is one printable line.
-"""
+"""Read fields of JSON objects, and properties of resources."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import math
+import time
+from collections.abc import Callable, Iterable, Sequence
+from functools import cache
+from typing import Any, NoReturn, TypeVar
 
 from leasectl.errors import InvalidRequest
 from leasectl.model import Where
-from leasectl.text.naming import LONGEST_NAME, is_name
-from leasectl.text.printable import printable
+from leasectl.text.naming import LONGEST_NAME, is_name, is_resource_name
+from leasectl.text.wording import printable
+
+# What comes of reading fields of what isn't what it should be.
+MALFORMED = (ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError)
+
+_Value = TypeVar("_Value")
+_LARGEST = 1 << 63  # of a number, as SQLite, etcd and Kubernetes have them
+_MOST_DIGITS = 20
+
+
+class Malformed(ValueError):
+    """A value that isn't what it should be; the message may be shown."""
+
+
+def reason_of(error: object) -> str:
+    """Say what is wrong with a value in words of ours.
+
+    Args:
+        error: One of `MALFORMED`, or a text.
+    """
+    if isinstance(error, (str, Malformed, InvalidRequest)):
+        return str(error)
+    if isinstance(error, KeyError) and error.args and isinstance(error.args[0], str):
+        return f'"{printable(error.args[0])}" is missing'
+    if isinstance(error, RecursionError):
+        return "it is nested too deeply"
+    return "a value has the wrong type or form"
+
+
+def read_json(text: str | bytes) -> Any:
+    """Read JSON from a server or a file.
+
+    Raises:
+        Malformed: It isn't JSON, or a number in it is NaN, infinite or has more than 64 bits.
+    """
+    try:
+        return _json_decoder()(text if isinstance(text, str) else text.decode())
+    except Malformed:
+        raise
+    except RecursionError:
+        raise Malformed("it is nested too deeply") from None
+    except ValueError:
+        raise Malformed("it is not JSON") from None
+
+
+@cache
+def _json_decoder() -> Callable[[str], Any]:
+    import json  # which takes long to load
+
+    return json.JSONDecoder(
+        parse_int=read_integer, parse_float=read_number, parse_constant=refuse_constant
+    ).decode
+
+
+def refuse_constant(constant: str) -> NoReturn:
+    """Refuse NaN and Infinity, which Python's JSON takes for numbers."""
+    raise Malformed(f"{constant} is not a number")
+
+
+def read_integer(value: Any) -> int:
+    """A whole number of 64 bits; text may hold it."""
+    if isinstance(value, str) and len(value) > _MOST_DIGITS:
+        raise Malformed("a number is too large")
+    number = int(value)
+    if not -_LARGEST <= number < _LARGEST:
+        raise Malformed("a number is too large")
+    return number
+
+
+def read_number(value: Any) -> float:
+    """A number of a size that clocks and counters have; Malformed for NaN and infinity."""
+    number = float(value)
+    if not math.isfinite(number):
+        raise Malformed("a number has no end")
+    if abs(number) >= _LARGEST:
+        raise Malformed("a number is too large")
+    return number
+
+
+def read_text(value: object) -> str:
+    """A text as it was written, which may be unsafe to show."""
+    if not isinstance(value, str):
+        raise Malformed("a text is none")
+    return value
+
+
+def read_name(value: object) -> str:
+    """A name that is allowed."""
+    name = read_text(value)
+    if not is_resource_name(name):
+        raise Malformed("a name is not allowed")
+    return name
+
+
+def read_optional(read: Callable[[Any], _Value], value: Any) -> _Value | None:
+    """A field that may be null, or may be missing from what an older version wrote."""
+    return None if value is None else read(value)
+
+
+def read_time(value: object) -> float:
+    """A time in RFC 3339, UTC, as `leasectl.system.clock.rfc3339` writes it; wall clock, seconds
+    since the epoch."""
+    from calendar import timegm  # which takes long to load
+
+    whole, _, micros = read_text(value).rstrip("Z").partition(".")
+    seconds = timegm(time.strptime(whole, "%Y-%m-%dT%H:%M:%S"))
+    return seconds + float(f"0.{micros or 0}")
+
 
 LONGEST_VALUE = 1024  # bytes, in UTF-8
 MOST = 32  # of a resource, and in a request

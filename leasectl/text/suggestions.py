@@ -1,12 +1,12 @@
-"""The tail of a "no such thing" message: what was probably meant, and how to see what there is."""
+""" "Did you mean": find similar names."""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 
 NO_POOLS = (
-    "there are no pools yet, make one with: leasectl pool create TYPE --count N, or all that a "
-    "file lists with: leasectl pool apply -f FILE"
+    "there are no pools yet; create one with: leasectl pool create POOL --count N, or those in a "
+    "file with: leasectl pool apply -f FILE"
 )
 # What other tools call our options.
 _OTHER_NAMES = {

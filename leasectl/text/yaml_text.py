@@ -1,4 +1,4 @@
-"""YAML that every reader of it reads alike.
+"""Write YAML that all YAML readers read alike.
 
 There are several versions of YAML, and readers of none: what is ``1e3``, ``no`` or ``0o7`` depends
 on who reads it. So every text is between quotes, as JSON has it, which is YAML too.
@@ -9,8 +9,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable, Iterator, Mapping
-
-from leasectl.typed.hints import Any
+from typing import Any
 
 # No reader takes these for anything else: they begin with letters, and are longer than one.
 _PLAIN_KEY = re.compile(r"[A-Za-z][A-Za-z/.-]+", re.ASCII)

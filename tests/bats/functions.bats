@@ -272,6 +272,16 @@ SCRIPT
   holds
 }
 
+@test "a copied handle with anything but names is not printed" {
+  printf 'T--00\n\033]0;x\007\n' >copy
+  script <<<'lease__cat --handle="$PWD/copy"; printf "%s\n" "$?"; lease__cat --handle="$PWD/copy" --format=csv'
+  run_script
+  assert_failure 1
+  assert_output 1
+  assert_equal "${stderr_lines[0]}" "lease__cat: $PWD/copy is not a handle: it contains something other than resource names"
+  assert_equal "${#stderr_lines[@]}" 2
+}
+
 @test "a line that comes in pieces is read whole" {
   mkdir -p bin
   cat >bin/leasectl <<'STUB'
@@ -437,6 +447,88 @@ lease__install_lease_eligible || printf 'unset\n'
 SCRIPT
   run_script
   assert_output $'openshift-org-aws\nopenshift-org-x\nunset'
+}
+
+@test "no install lease is eligible where INSTALL_LEASE_ENABLED turns them off" {
+  script -e -u <<'SCRIPT'
+CLUSTER_PROFILE_SET_NAME=openshift-org-aws
+for INSTALL_LEASE_ENABLED in true yes 1 false FALSE No 0 ''; do
+  lease__install_lease_eligible && printf '%s\n' "$INSTALL_LEASE_ENABLED"
+done
+unset INSTALL_LEASE_ENABLED
+lease__install_lease_eligible && printf 'unset\n'
+SCRIPT
+  run_script
+  assert_output $'true\nyes\n1\nunset'
+}
+
+# ---- --wait and --optional ----
+
+@test "a wait ends after --wait, and --optional continues with an empty handle" {
+  make_pool T
+  local how
+  leasectl acquire -t T >/dev/null
+  for how in '--wait=0' '-w 0' '--wait 0.2s' '-w 1ms'; do
+    script <<<"lease__acquire -q -t T $how; printf '%s' \"\$?\""
+    run_script
+    [[ $how != *ms ]] || assert_regex "$stderr" 'invalid duration'
+    assert_output 1
+  done
+  script -e -u <<'SCRIPT'
+lease__acquire -q -t T --wait=0 --optional --var=h
+printf '<%s>' "$h"
+lease__guard "$h"
+lease__release --handle="$h"
+g=$(lease__acquire -q -t T --optional -w 0)
+printf '<%s>' "$g"
+SCRIPT
+  run_script
+  assert_success
+  assert_output '<><>'
+  script <<<'lease__acquire -t T --optional=yes'
+  run_script
+  assert_failure 1
+}
+
+@test "reacquire ends its wait after --wait, and --optional keeps the handle for another try" {
+  make_pool T
+  script -e -u <<'SCRIPT'
+h=$(lease__acquire -t T)
+leasectl pool cordon --names T--00 2>/dev/null
+lease__reacquire --handle="$h" --wait=0.1s && exit 9
+lease__reacquire --handle="$h" -w 0.1s --optional --var=g
+[[ $g == "$h" ]]
+leasectl pool uncordon --names T--00 2>/dev/null
+lease__reacquire --handle="$h" --wait=1m --optional >/dev/null
+lease__cat --handle="$h"
+SCRIPT
+  run_script
+  assert_success
+  assert_output T--00
+}
+
+@test "an optional lease is no reason to fail where there is no leasectl" {
+  use_path_of bash
+  script -e -u <<<'lease__acquire -t T --optional --var=h; printf "<%s>" "$h"'
+  run_script
+  assert_success
+  assert_output '<>'
+}
+
+@test "a script may have a readonly REPLY" {
+  make_pool T 2
+  script -e -u <<'SCRIPT'
+readonly REPLY=mine
+lease__acquire -t T --var=h
+g=$(lease__acquire -t T)
+lease__trap : EXIT
+lease__cat --handle="$h" --pretty-format=csv
+lease__cat --handle="$g"
+SCRIPT
+  run_script
+  assert_success
+  assert_output $'T--00\nT--01'
+  assert_equal "$stderr" ''
 }
 
 # ---- lease__reacquire ----
@@ -722,12 +814,12 @@ done
 called() { \printf 'alias %s\n' "$1"; }
 leasectl() { \printf 'function leasectl\n'; }
 \source "$FUNCTIONS"
-\shopt expand_aliases
+\shopt -p expand_aliases
 lease__acquire --type=T --scope=step --var=h
 lease__release --handle="$h"
 SCRIPT
   run_script
-  assert_output $'expand_aliases \ton\nT--00 released'
+  assert_output $'shopt -s expand_aliases\nT--00 released'
   assert_equal "$stderr" ''
 }
 

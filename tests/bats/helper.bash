@@ -11,7 +11,8 @@ bats_load_library bats-assert
 # A state directory of the test's own, and no setting from outside.
 use_own_state() {
   cd "$BATS_TEST_TMPDIR" || return
-  unset "${!LEASE_PROXY_@}" "${!CLUSTER_PROFILE_@}" "${!_LEASE__@}" SHARED_DIR JOB_NAME BUILD_ID
+  unset "${!LEASE_PROXY_@}" "${!CLUSTER_PROFILE_@}" "${!_LEASE__@}" SHARED_DIR JOB_NAME BUILD_ID BUILD_URL
+  unset GITHUB_ACTIONS GITLAB_CI BUILDKITE CIRCLECI TF_BUILD INSTALL_LEASE_ENABLED
   mkdir tmp
   export TMPDIR=$BATS_TEST_TMPDIR/tmp LEASECTL_BACKEND=local: LEASECTL_STATE_DIR=$BATS_TEST_TMPDIR/state
   export FUNCTIONS

@@ -9,8 +9,10 @@ setup() {
   use_own_state
 }
 
-@test "init prints the file, and scripts/client.sh is the same" {
-  leasectl init bash >printed
+@test "init prints a line of its own and the file, and scripts/client.sh is the file" {
+  leasectl init bash >all
+  assert_equal "$(sed -n 2p all)" '_LEASE__INIT=(yes)'
+  sed 2d all >printed
   cmp printed "$FUNCTIONS"
   cmp printed "$ROOT/scripts/client.sh"
 }
@@ -75,7 +77,7 @@ SCRIPT
   run grep -nE '^ *local( -[a-zA-Z]+)* ' "$FUNCTIONS"
   assert_success
   # Whatever they are set to: a word that begins neither so nor with a quote or a dollar sign.
-  run grep -E 'local( -[a-zA-Z]+)*( [^ ]*)* [a-zA-Z_]' < <(sed -E 's/ (_lease__[a-z_]+|REPLY)(=("[^"]*"|'\''[^'\'']*'\''|[^ ]*))?//g' <<<"$output")
+  run grep -E 'local( -[a-zA-Z]+)*( [^ ]*)* [a-zA-Z_]' < <(sed -E 's/ (_lease__[a-z_]+)(=("[^"]*"|'\''[^'\'']*'\''|[^ ]*))?//g' <<<"$output")
   assert_output ''
 }
 
@@ -88,4 +90,20 @@ h=$(lease__acquire --type=T --scope=step --quiet)
 lease__release --handle="$h"'
   assert_success
   assert_equal "$stderr" ''
+}
+
+@test "functions of init lease from the embedded pool without a variable, also in children; the mounted file's don't" {
+  unset LEASECTL_BACKEND
+  make_pool T
+  local take='lease__release --handle="$(lease__acquire -t T --scope=step)"'
+  run --separate-stderr bash -c 'source <(leasectl init bash); '"$take"
+  assert_output 'T--00 released'
+  run --separate-stderr bash -c "source <(leasectl init bash); bash -c '$take'"
+  assert_output 'T--00 released'
+  # A child that sources the mounted file, and a shell that sources it after the other.
+  local which
+  for which in "bash -c 'source \"\$FUNCTIONS\"; $take'" "source \"\$FUNCTIONS\"; $take"; do
+    run --separate-stderr bash -c "source <(leasectl init bash); $which"
+    assert_output --partial 'dry run mode: it would release'
+  done
 }

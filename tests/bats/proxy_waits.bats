@@ -77,6 +77,16 @@ killed() { # <command that waits>
   assert_nobody_takes_it
 }
 
+@test "KILL while acquire --var waits: nothing complains of a broken pipe" {
+  # The file is complete once nothing that the script has left has its stderr.
+  script -e -u <<<"exec 2> >(cat >stderr; : >complete); trap '' PIPE; lease__acquire --type=T --scope=step --var=h"
+  start_script
+  eventually fault_proxy_has waiting 1
+  kill -KILL "$script"
+  eventually test -e complete
+  refute_regex "$(<stderr)" 'Broken pipe'
+}
+
 for signal in TERM INT; do
   for scope in step test; do
     bats_test_function --description "$signal while acquire --var waits, scope $scope: the script ends by it, its own trap runs, and nothing is leased later" -- \

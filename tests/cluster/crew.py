@@ -54,18 +54,17 @@ class Crew:
         self._members[slot] = self._start(slot)
         return member.who
 
-    def finish(self, *, killed: int, seconds: float) -> None:
+    def finish(self, *, killed: int) -> None:
         """KILL some and let the others end by themselves: every wait has an end once all is well.
 
         Args:
             killed: How many.
-            seconds: How long the others may take.
         """
         for slot in range(killed):
             self._kill(slot)
         self._is_over.value = 1
         for pid, who in self._members[killed:]:
-            code = ending(pid, timeout=seconds)
+            code = ending(pid)
             self._recorder.note("died", who)
             if code != 0:
                 self._recorder.note("failed", who, "hung" if code < 0 else "raised")

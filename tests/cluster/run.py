@@ -24,10 +24,9 @@ from tests.kit.etcd.access import Access
 from tests.kit.etcd.server import EtcdServer
 from tests.kit.forking import ending
 from tests.kit.history import Recorder, read_history
-from tests.kit.support import eventually
+from tests.kit.waits import eventually
 
 _NAMES = [f"{POOL}--{number}" for number in range(6)]
-_WAITS_END_WITHIN_SECONDS = 60.0
 
 
 class Report(NamedTuple):
@@ -64,7 +63,7 @@ class Run:
         with self._observed(crew):
             Faults(self._server, links, crew, self._prefix, self.recorder).carry_out(planned)
             self._server.wait()
-            crew.finish(killed=participants // 4, seconds=_WAITS_END_WITHIN_SECONDS)
+            crew.finish(killed=participants // 4)
         links.close()
         return self._report()
 
@@ -85,10 +84,10 @@ class Run:
         with self._observed(crew):
             for _ in range(bursts):
                 goal = self._grants() + grants
-                eventually(lambda g=goal: self._grants() >= g, timeout=60, what="more grants")  # type: ignore[misc]
+                eventually(lambda g=goal: self._grants() >= g, what="more grants")  # type: ignore[misc]
                 for slot in rng.sample(range(participants), killed):
                     crew.replace(slot)
-            crew.finish(killed=participants // 4, seconds=_WAITS_END_WITHIN_SECONDS)
+            crew.finish(killed=participants // 4)
         return self._report()
 
     def _grants(self) -> int:

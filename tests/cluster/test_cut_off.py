@@ -15,7 +15,8 @@ from leasectl.system.clock import boottime_seconds
 from tests.kit.etcd.access import Access
 from tests.kit.etcd.server import EtcdServer
 from tests.kit.relay import Relay
-from tests.kit.support import Cli, eventually
+from tests.kit.support import Cli
+from tests.kit.waits import eventually
 
 TTL_SECONDS = 8.0  # of which the command has a part to end in, on a machine that is busy
 USING = """#!/bin/bash
@@ -61,7 +62,7 @@ def test_a_command_that_is_cut_off_is_gone_before_the_next_holder_comes(
     with nothing_passes(between, silently=network == "silent"):
         (lease,) = store.acquire("next", Request("T"))
         granted_at = boottime_seconds()
-    finished = run.finish(timeout=40)
+    finished = run.finish()
 
     assert finished.code == 79, finished
     assert store.engine.renew("next") == ("T--0",), "what arrived late has freed it"

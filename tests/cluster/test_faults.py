@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import pytest
-
 from tests.cluster.participants import Habits
 from tests.cluster.run import Run
 from tests.cluster.schedule import plan
@@ -17,7 +15,6 @@ BURSTS = 4 if FULL_SIZE else 1
 HURRIED = Habits(ttls=(3, 4), holds=(0.0, 0.02), long_holds=(0.0, 0.02), rests=(0.0, 0.1))
 
 
-@pytest.mark.timeout(300)  # a machine that is busy
 def test_whatever_goes_wrong_with_a_cluster_the_guarantees_hold(
     etcd_cluster: EtcdServer, tmp_path: Path
 ) -> None:
@@ -29,7 +26,6 @@ def test_whatever_goes_wrong_with_a_cluster_the_guarantees_hold(
     assert len(report.counts.faults) > 8
 
 
-@pytest.mark.timeout(300)
 def test_64_processes_in_4_places_share_6_resources_while_some_are_killed(
     etcd_cluster: EtcdServer, tmp_path: Path
 ) -> None:

@@ -13,9 +13,9 @@ from multiprocessing.sharedctypes import RawValue
 from pathlib import Path
 from typing import Any, Callable, NamedTuple
 
-from leasectl.backends.boskos.address import parse_boskos_url
 from leasectl.backends.boskos.backend import BoskosBackend
 from leasectl.backends.boskos.connection import BoskosConnection
+from leasectl.backends.boskos.requests import parse_boskos_url
 from leasectl.backends.contract import Patience, Progress
 from leasectl.engines.event_log import EventLog
 from leasectl.errors import LeaseError, NotFound
@@ -26,7 +26,7 @@ from tests.contract.forked import ForkedClient, LostFile, SharedClock
 from tests.contract.world import Hold
 from tests.kit.boskos.any_boskos import AnyBoskos, SharedBoskos
 from tests.kit.journal import NoJournal
-from tests.kit.support import eventually
+from tests.kit.waits import eventually
 
 TYPES = ("T", "U")
 _NOT_OURS = "the-rest"
@@ -155,7 +155,7 @@ class _Client(ForkedClient):
 
     def begin_rounds(self, request: Request, rounds: int) -> Callable[[], list[Hold]]:
         super().begin_rounds(request, rounds)
-        return lambda: list(self.answer(60))  # each asks again after more than half a second
+        return lambda: list(self.answer())  # each asks again after more than half a second
 
 
 class _Participant:

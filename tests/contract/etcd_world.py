@@ -19,14 +19,14 @@ from leasectl.engines.etcd.opening import Opened, open_below
 from leasectl.engines.etcd.pools.listing import pool_types
 from leasectl.engines.etcd.records import parse_claim
 from leasectl.engines.facts import QueueEntry
-from leasectl.engines.members import Members
-from leasectl.engines.ranking import effective_priority
+from leasectl.engines.pacing import effective_priority
+from leasectl.engines.pool_admin import Members
 from leasectl.system.clock import Clock
 from leasectl.system.process import this_process
 from tests.contract.forked import ForkedClient, LostFile, SharedClock
 from tests.contract.world import Client, Participant
 from tests.kit.etcd.server import EtcdServer
-from tests.kit.support import eventually
+from tests.kit.waits import eventually
 
 
 class EtcdWorld:

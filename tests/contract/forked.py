@@ -15,7 +15,8 @@ from typing import Any, Callable
 from leasectl.model import Lease, Request
 from leasectl.system.clock import Clock, boottime_seconds
 from tests.contract.world import Hold, Participant, Pending
-from tests.kit.support import eventually, is_stopped
+from tests.kit.support import is_stopped
+from tests.kit.waits import eventually, wait_readable
 
 _FORK = get_context("fork")
 _EPOCH_OF_2023 = 1_700_000_000.0
@@ -91,7 +92,7 @@ class ForkedClient:
 
     def begin_rounds(self, request: Request, rounds: int) -> Callable[[], list[Hold]]:
         self._commands.send(("rounds", (request, rounds)))
-        return lambda: list(self.answer(20))
+        return lambda: list(self.answer())
 
     def free(self, names: Sequence[str] | None = None) -> tuple[str, ...]:
         return tuple(self._ask("free", names))
@@ -140,9 +141,9 @@ class ForkedClient:
     def has_answered(self) -> bool:
         return self._commands.poll()
 
-    def answer(self, timeout: float = 10) -> Any:
+    def answer(self) -> Any:
         """Wait for what the process says; raise what it raised."""
-        assert self._commands.poll(timeout), f"{self.claim_key} gave no answer within {timeout:g}s"
+        wait_readable(self._commands.fileno(), what=f"an answer of {self.claim_key}")
         answer = self._commands.recv()
         if isinstance(answer, BaseException):
             raise answer

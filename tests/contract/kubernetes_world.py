@@ -25,15 +25,15 @@ from leasectl.engines.kubernetes.opening import Opened, open_kubernetes
 from leasectl.engines.kubernetes.queues.dead_tickets import remove_dead
 from leasectl.engines.kubernetes.waiting.session import WaitSession
 from leasectl.engines.kubernetes.waiting.waiter import FEW_NEXT
-from leasectl.engines.members import Members
 from leasectl.engines.notes import Notes
+from leasectl.engines.pool_admin import Members
 from leasectl.engines.values import Values
 from leasectl.system.clock import Clock
 from leasectl.system.process import this_process
 from tests.contract.forked import ForkedClient, LostFile, SharedClock
 from tests.contract.world import Client, Participant
 from tests.kit.kubernetes.namespaces import Namespace
-from tests.kit.support import eventually
+from tests.kit.waits import PATIENCE_SECONDS, eventually
 
 
 class KubernetesWorld:
@@ -174,8 +174,15 @@ class KubernetesWorld:
             lost=self._losses.note,
             clock=self._time.clock,
             caller="world",
-            # Whoever acts has its events be sent before it goes on, as a command does that ends.
-            posting=Posting(api, namespace, begin=lambda work: work(), clock=Clock()),
+            # A client sends its events before it goes on, as a command does that ends. A busy
+            # machine drops none of them.
+            posting=Posting(
+                api,
+                namespace,
+                begin=lambda work: work(),
+                longest_seconds=PATIENCE_SECONDS,
+                clock=Clock(),
+            ),
         )
 
 

@@ -14,7 +14,7 @@ from leasectl.engines.local.pools import LocalPools
 from leasectl.engines.local.sides import LocalSides
 from leasectl.engines.local.values import LocalValues
 from leasectl.engines.local.witness import LocalWitness
-from leasectl.engines.members import Members
+from leasectl.engines.pool_admin import Members
 from leasectl.model import Handle, Request
 from leasectl.state.directory import State
 from leasectl.state.event_log import StateEventLog

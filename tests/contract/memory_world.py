@@ -13,7 +13,8 @@ from leasectl.engines.memory.store import MemoryStore
 from leasectl.model import Lease, Request
 from leasectl.system.process import this_process
 from tests.contract.world import Client, Hold, Participant, Pending
-from tests.kit.support import ManualClock, eventually
+from tests.kit.support import ManualClock
+from tests.kit.waits import eventually, join, result_of
 
 
 class MemoryWorld:
@@ -93,7 +94,7 @@ class _Thread:
 
     def begin_rounds(self, request: Request, rounds: int) -> Callable[[], list[Hold]]:
         ending = self._run(lambda: self._participant.rounds(request, rounds))
-        return lambda: ending.result(timeout=20)
+        return lambda: result_of(ending)
 
     def free(self, names: Sequence[str] | None = None) -> tuple[str, ...]:
         return self._participant.free(names)
@@ -105,7 +106,7 @@ class _Thread:
         self._engine.end_session(self.claim_key)
         self._runs.set()
         for thread in self._threads:
-            thread.join(timeout=10)
+            join(thread)
 
     def stop(self) -> None:
         self._runs.clear()
@@ -154,4 +155,4 @@ class _Pending:
         self.done = ending.done
 
     def result(self) -> tuple[Lease, ...]:
-        return self._ending.result(timeout=10)
+        return result_of(self._ending)

@@ -20,7 +20,7 @@ from leasectl.model import Lease, Request
 from tests.contract.world import Hold
 from tests.kit.faults.raw_client import Got, RawClient
 from tests.kit.serving import Serving
-from tests.kit.support import eventually
+from tests.kit.waits import eventually, join
 
 _numbers = itertools.count()
 
@@ -69,7 +69,11 @@ class _Client:
         client = self._ask(request)
         if wait == 0:
             client.half_close()  # what is free is had all the same
-        return self.take(client)
+        try:
+            return self.take(client)
+        except NoLease:
+            self._withdraw()
+            raise
 
     def begin(self, request: Request, *, wait: float | None = None) -> _Pending:
         assert wait is None
@@ -94,7 +98,7 @@ class _Client:
         thread.start()
 
         def end() -> list[Hold]:
-            thread.join(30)
+            join(thread)
             return holds
 
         return end
@@ -133,6 +137,11 @@ class _Client:
         key = f"{self.owner}/{self._asked}"
         client.start_acquire(request.type, request.count, Idempotency_Key=key)
         return client
+
+    def _withdraw(self) -> None:
+        """Give up the last request; otherwise it keeps its place for a retry with its key."""
+        with self._world.server.connect() as client:
+            assert client.release(Idempotency_Key=f"{self.owner}/{self._asked}").status == 204
 
     def _lease(self, name: str) -> Lease:
         rows = self._world.server.cli.query(

@@ -7,7 +7,7 @@ import pytest
 from leasectl.errors import Cancelled, InvalidRequest, NoLease, NotFound
 from leasectl.model import Lease, Request
 from tests.contract.world import Client, World, are_numbered
-from tests.kit.support import eventually
+from tests.kit.waits import eventually
 
 A = Request("A")
 B = Request("B")

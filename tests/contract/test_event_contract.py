@@ -13,7 +13,7 @@ from leasectl.state.event import Event, EventFilter, EventKind
 from leasectl.system.poll import is_readable
 from tests.contract.world import Client, World
 from tests.kit.story import story_of
-from tests.kit.support import eventually
+from tests.kit.waits import eventually, wait_readable
 
 ONE = Request("T")
 TWO = Request("T", count=2)
@@ -362,11 +362,11 @@ class TestReading:
                 watch.clear()
             client = world.client()
             client.acquire(ONE)
-            assert is_readable(watch.fd, 10)
+            wait_readable(watch.fd)
             watch.clear()
             eventually(lambda: len(list(world.events.read(after=last))) == 2)
             client.free()
-            assert is_readable(watch.fd, 10)
+            wait_readable(watch.fd)
         finally:
             watch.close()
 

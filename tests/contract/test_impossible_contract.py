@@ -11,7 +11,7 @@ from leasectl.model import Claimant, Request, Where
 from leasectl.system.process import this_process
 from tests.contract.test_member_contract import in_pool, names_of, to_cordon, to_move, update
 from tests.contract.world import World
-from tests.kit.support import eventually
+from tests.kit.waits import eventually
 
 ONE, TWO, THREE = (Request("T", count) for count in (1, 2, 3))
 EU: Where = (("region", "eu", True),)

@@ -10,7 +10,6 @@ from functools import partial
 import pytest
 
 from leasectl.engines.facts import NO_SETTINGS, PoolSettings
-from leasectl.engines.members import Decide, Updated
 from leasectl.engines.membership import (
     Lifetime,
     Member,
@@ -25,11 +24,12 @@ from leasectl.engines.membership import (
     remove,
     set_default,
 )
+from leasectl.engines.pool_admin import Decide, Updated
 from leasectl.errors import InvalidRequest, LeaseError, NoLease, NotAllowed, NotFound
 from leasectl.model import Claimant, Lease, Request
 from leasectl.system.process import identify, this_process
 from tests.contract.world import World
-from tests.kit.support import eventually
+from tests.kit.waits import eventually
 
 TTL = 10.0
 GRACE = 30.0
@@ -575,3 +575,20 @@ class TestPoolsThatAreMadeGivenMoreAndDeleted:
         assert in_pool(world, "B") == ["b-1"]
         world.pools.add_resources("A", ["n"])
         assert the(world, "n") == Member("n", "A", expected="A")
+
+
+@pytest.mark.parametrize("name", ["192.168.1.17:5555", "usb:1-2"])
+def test_a_device_name_with_a_colon_goes_through_all_steps(world: World, name: str) -> None:
+    world.pools.create_pool("T", [name])
+    world.pools.create_pool("U", ["usb.1-2"])
+    client = world.client()
+    for request in (Request("T"), Request("T", name=name)):
+        (lease,) = client.acquire(request)
+        assert lease.name == name
+        (resource,) = world.pools.pools("T")[0].resources
+        assert (resource.name, resource.claim_key) == (name, client.claim_key)
+        assert client.free([name]) == (name,)
+    world.members.update([name], lambda member, _: cordon(member, is_cordoned=True))
+    assert world.members.members([name])[0].cordoned
+    world.pools.remove_resources("T", [name], force=False)
+    assert world.pools.pools("T")[0].resources == ()

@@ -9,9 +9,8 @@ import pytest
 from leasectl.engines.notes import Note, NoteChange
 from leasectl.errors import NotFound
 from leasectl.model import Lease, Request
-from leasectl.system.poll import is_readable
 from tests.contract.world import Client, World
-from tests.kit.support import eventually
+from tests.kit.waits import eventually, wait_readable
 
 
 def holding(world: World, count: int = 1, *, ttl: float | None = None) -> tuple[Client, Lease]:
@@ -170,7 +169,7 @@ def test_who_watches_is_woken_by_a_note_its_change_and_the_end_of_its_claim(worl
             watch.clear()
             seen = world.notes.of_pool("T")
             assert step()
-            assert is_readable(watch.fd, 10)
+            wait_readable(watch.fd)
             assert world.notes.of_pool("T") != seen
     finally:
         watch.close()

@@ -10,7 +10,7 @@ from leasectl.engines.facts import NO_SETTINGS, Pool, PoolSettings
 from leasectl.errors import NoLease
 from leasectl.model import Claimant, Lease, Request
 from tests.contract.world import Client, Pending, World, are_numbered
-from tests.kit.support import eventually
+from tests.kit.waits import eventually
 
 AGING = 100.0
 

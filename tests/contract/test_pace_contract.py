@@ -14,7 +14,7 @@ from leasectl.errors import NoLease
 from leasectl.model import Claimant, Lease, Request
 from tests.contract.world import Client, Pending, World
 from tests.kit.pacing import too_fast
-from tests.kit.support import eventually
+from tests.kit.waits import eventually
 
 PACE = 10.0
 # etcd counts from when the store has ended what told of the last grant: a second and a bit more.

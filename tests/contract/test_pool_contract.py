@@ -12,12 +12,11 @@ from leasectl.engines.etcd.engine import WAITER_TTL_SECONDS
 from leasectl.engines.facts import Pool, PoolSettings
 from leasectl.errors import Cancelled, InvalidRequest, LeaseError, NoLease, NotAllowed, NotFound
 from leasectl.model import Claimant, Lease, Request
-from leasectl.pools.carrying_out import carry_out
-from leasectl.pools.changes import PoolChange, plan
-from leasectl.pools.defined import CountedPool, Definition, NamedPool
+from leasectl.pools.changes import PoolChange, carry_out, plan
+from leasectl.pools.definitions import CountedPool, Definition, NamedPool
 from tests.contract.world import Client, Hold, Pending, World, are_numbered, own_pools
 from tests.kit.standing import standing_in
-from tests.kit.support import eventually
+from tests.kit.waits import eventually
 
 ONE = Request("T")
 TWO = Request("T", count=2)
@@ -923,9 +922,13 @@ class TestRelease:
 class TestForce:
     """Claims that are ended before their time, while somebody may still use what they are on."""
 
-    def end(self, world: World, holder: Client, *names: str) -> tuple[str, ...]:
+    def end(
+        self, world: World, holder: Client, *names: str, at_once: bool = False
+    ) -> tuple[str, ...]:
         with world.engine.atomic():
-            return world.pools.end_early(holder.claim_key, names, guard=None, reason="by an admin")
+            return world.pools.end_early(
+                holder.claim_key, names, guard=None, reason="by an admin", at_once=at_once
+            )
 
     def test_without_a_ttl_the_next_has_it_at_once_and_the_holder_is_told(
         self, world: World
@@ -958,6 +961,38 @@ class TestForce:
         assert len(pending.result()) == 1
         # In etcd also by who frees it, for that may be its own state directory.
         assert set(world.lost()) == {(holder.claim_key, "T--00")}
+
+    @pytest.mark.parametrize("has_ttl", [True, False], ids=["ttl", "no ttl"])
+    @pytest.mark.parametrize("is_ended_before", [True, False], ids=["ended before", "good"])
+    def test_at_once_the_next_has_it_before_the_last_renewals_time_is_over(
+        self, world: World, has_ttl: bool, is_ended_before: bool
+    ) -> None:
+        make_pool(world, 2)
+        holder = world.client()
+        ttl_seconds = 7200.0 if has_ttl else None
+        leases = holder.acquire(Request("T", count=2, ttl_seconds=ttl_seconds))
+        pending = world.client().begin(ONE)
+        if is_ended_before and has_ttl:
+            assert self.end(world, holder, "T--00") == ("T--00",)
+            assert not pending.done()
+        assert self.end(world, holder, "T--00", at_once=True) == ("T--00",)
+        (lease,) = pending.result()
+        assert (lease.name, lease.fence > max(each.fence for each in leases)) == ("T--00", True)
+        assert world.lost() == [(holder.claim_key, "T--00")]
+        assert holder.renew() == ("T--01",)
+        assert self.end(world, holder, "T--00", at_once=True) == ()  # not the next holder's
+        assert holder.free() == ("T--01",)
+        assert names_held(world) == ["T--00"]
+
+    def test_at_once_frees_only_the_names_of_what_was_ended_together(self, world: World) -> None:
+        make_pool(world, 2)
+        holder = world.client()
+        holder.acquire(Request("T", count=2, ttl_seconds=7200))
+        assert set(self.end(world, holder, "T--00", "T--01")) == {"T--00", "T--01"}
+        assert self.end(world, holder, "T--01", at_once=True) == ("T--01",)
+        assert names_held(world) == ["T--00"]
+        assert holder.free() == ()
+        assert names_held(world) == []
 
     def test_who_had_it_may_give_it_up_sooner(self, world: World) -> None:
         make_pool(world, 1)
@@ -1323,7 +1358,9 @@ class TestDefinitions:
     """What `leasectl.pools.changes` makes of what every engine has."""
 
     def apply(self, world: World, *definitions: Definition) -> tuple[PoolChange, ...]:
-        return carry_out(plan(definitions, world.pools.pools()), world.pools, world.members)
+        known = world.members.members()
+        changes = plan(definitions, world.pools.pools(), known=known)
+        return carry_out(changes, world.pools, world.members)
 
     def test_pools_become_as_defined_and_then_nothing_changes(self, world: World) -> None:
         make_pool(world, 3)
@@ -1340,18 +1377,53 @@ class TestDefinitions:
         }
         assert self.apply(world, *wanted) == tuple(PoolChange(each.type) for each in wanted)
 
-    def test_a_held_resource_stays_until_it_is_free(self, world: World) -> None:
+    def test_a_held_resource_leaves_with_its_release_although_others_wait(
+        self, world: World
+    ) -> None:
         make_pool(world, 2)
+        other = world.client()
+        other.acquire(Request("T", name="T--00"))
         holder = world.client()
         holder.acquire(Request("T", name="T--01"))
         for _ in range(2):
             (change,) = self.apply(world, NamedPool("T", ("T--00",)))
             assert change == PoolChange("T", staying=("T--01",))
         assert holder.renew() == ("T--01",)
+        pending = world.client().begin(ONE)
         holder.free()
-        self.apply(world, NamedPool("T", ("T--00",)))
         assert [resource.name for resource in the_pool(world).resources] == ["T--00"]
+        assert not pending.done()
+        other.free()
+        assert names_of(pending.result()) == ["T--00"]
         assert world.lost() == []
+
+    def test_a_held_resource_that_is_listed_again_stays(self, world: World) -> None:
+        make_pool(world, 1)
+        holder = world.client()
+        holder.acquire(ONE)
+        self.apply(world, NamedPool("T", ()))
+        (change,) = self.apply(world, NamedPool("T", ("T--00",)))
+        assert change == PoolChange("T", returning=("T--00",))
+        assert self.apply(world, NamedPool("T", ("T--00",))) == (PoolChange("T"),)
+        holder.free()
+        assert [resource.name for resource in the_pool(world).resources] == ["T--00"]
+
+    def test_a_held_resource_that_another_pool_lists_moves_with_its_release(
+        self, world: World
+    ) -> None:
+        make_pool(world, 2)
+        make_pool(world, 1, "U")
+        holder = world.client()
+        holder.acquire(Request("T", name="T--01"))
+        wanted = NamedPool("T", ("T--00",)), NamedPool("U", ("U--00", "T--01"))
+        for _ in range(2):
+            changes = self.apply(world, *wanted)
+            assert [each.awaited for each in changes] == [(), ("T--01",)]
+        holder.free()
+        assert {pool.type: [r.name for r in pool.resources] for pool in world.pools.pools()} == {
+            "T": ["T--00"],
+            "U": ["T--01", "U--00"],
+        }
 
     def test_a_waiter_is_served_by_names_that_replace_all_others(self, world: World) -> None:
         make_pool(world, 2)

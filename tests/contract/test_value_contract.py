@@ -9,7 +9,7 @@ import pytest
 from leasectl.engines.values import Guard, ValueChange
 from leasectl.model import Lease, Request
 from tests.contract.world import Client, World
-from tests.kit.support import eventually
+from tests.kit.waits import eventually
 
 A, B, CONTENT = "t/a/x", "t/b/x", "t/content/x/7"  # of one subject
 

@@ -12,15 +12,14 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from types import ModuleType
-from typing import Any, Callable, TypeVar
+from typing import Any, Callable, Protocol, TypeVar
 
 from leasectl.backends.contract import Journal, Patience, Turn
 from leasectl.backends.pool.backend import PoolBackend
 from leasectl.engines.contract import Engine
-from leasectl.engines.sides import Sides
+from leasectl.engines.pool_admin import Sides
 from leasectl.model import Claimant, Lease, Process, Request
 from leasectl.system.clock import Clock
-from leasectl.typed.hints import Protocol
 from tests.kit.journal import NoJournal
 
 _OWN_POOLS = "is_of_own_pools"

@@ -174,7 +174,7 @@ class Campaign:
             backend = self._serving.url if self._serving else self._backend
             run = host.start("run", "-q", "--backend", backend, "T", *wanted, "--", *user)
             self._running[number] = run
-            finished = run.finish(timeout=600.0)
+            finished = run.finish()
             self._codes.append(finished.code)
             self._said += finished.err.splitlines()
 
@@ -191,7 +191,7 @@ class Campaign:
         next_kill = time.monotonic() + 2.0
         silent_at = (time.monotonic() + until) / 2 if self._serving is None else until
         at_last = until + _LONGEST_SECONDS
-        while time.monotonic() < until or len(read_uses(self._uses)) < uses:
+        while time.monotonic() < until or self._is_quiet(uses):
             assert time.monotonic() < at_last, f"not {uses} uses in time"
             if silent_at <= time.monotonic() < until - 2 * _SILENT_SECONDS:
                 silent_at = until
@@ -208,6 +208,11 @@ class Campaign:
             if time.monotonic() >= next_restart:
                 next_restart += 10.0
                 self._restart()
+
+    def _is_quiet(self, uses: int) -> bool:
+        """Whether there were too few uses so far, or no kill."""
+        is_unharmed = not self._kills or (self._serving is not None and not self._serving.kills)
+        return is_unharmed or len(read_uses(self._uses)) < uses
 
     def _restart(self) -> None:
         seed = self._chance.randrange(1 << 30)  # or each time the same requests would go wrong

@@ -11,8 +11,7 @@ from tests.kit.marks import marked_below, once_below
 from tests.kit.sizes import EVERY_KILL
 
 _mark_once = once_below(__file__)
-# A sweep takes most of a minute, and several beside others on a busy machine; all of one for long.
-_mark_long = marked_below(__file__, pytest.mark.timeout(0 if EVERY_KILL else 400))
+_mark_long = marked_below(__file__, pytest.mark.timeout(0 if EVERY_KILL else 900))
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

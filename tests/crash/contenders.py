@@ -13,10 +13,9 @@ from typing import Callable
 
 from leasectl.backends.contract import Patience
 from leasectl.leases.acquire import acquire
-from leasectl.leases.announce import announce
-from leasectl.leases.caller import Caller
+from leasectl.leases.delay import announce
 from leasectl.leases.release import finish
-from leasectl.leases.service import Service
+from leasectl.leases.service import Caller, Service
 from leasectl.model import Handle, Request
 from leasectl.state.directory import State
 from leasectl.system.process import this_process
@@ -86,6 +85,6 @@ def contention(directory: Path, history: Path, choices: Sequence[Choose]) -> Ite
         yield pids
     finally:
         os.close(stop_write)
-        codes = [ending(pid, timeout=20.0) for pid in pids]
+        codes = [ending(pid) for pid in pids]
         os.close(stop_read)
     assert codes == [0] * len(pids)

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 from leasectl.engines.kubernetes.objects.objects import Claim, ResourceObject
 from leasectl.engines.kubernetes.objects.reading import parse_object
 from leasectl.leases.marks import Mark, parse_mark
-from leasectl.reclaim.held import LeaseId
+from leasectl.reclaim.plan import LeaseId
 from tests.kit.kubernetes.memberships import Write
 
 # What one mark may become: see `leasectl.leases.marks`.

@@ -34,10 +34,10 @@ from tests.kit.journal import NoJournal
 from tests.kit.kubernetes.namespaces import Namespace, new_namespace
 from tests.kit.kubernetes.servers import own_servers
 from tests.kit.loading import load_everything
-from tests.kit.support import Cli, eventually
+from tests.kit.support import Cli
+from tests.kit.waits import eventually
 
 _PLACES = 4
-_WAITS_END_WITHIN_SECONDS = 90.0
 _MOST_EXPLAINED = 8
 
 
@@ -115,7 +115,7 @@ def campaign(namespace: Namespace, folder: Path, size: Size, seed: int = 0) -> R
             faults.lose_answers(size.lost)
             faults.go_on(size.seconds, every=size.every)
             faults.lose_answers(0.0)
-            crew.finish(killed=size.participants // 4, seconds=_WAITS_END_WITHIN_SECONDS)
+            crew.finish(killed=size.participants // 4)
         left = _left(namespace, places, names, size.habits.ttl)
         events = read_history(history)
         most, paths = size.habits.most, [path for relay in relays for path in relay.paths]
@@ -158,7 +158,7 @@ def _left(namespace: Namespace, places: list[Place], names: list[str], ttl: floa
             said = cli("status", **{name: str(value) for name, value in env.items()})
             found += [f"{place.name}: {said}"] * (said.code != 0)
             with contextlib.suppress(AssertionError):  # servers take their time
-                eventually(partial(_is_sound, place), timeout=2 * ttl)
+                eventually(partial(_is_sound, place))
             found += [f"{place.name}: {each}" for each in broken_invariants(place.state_dir)]
             cli.close()
     return found

@@ -126,12 +126,11 @@ class Crew:
                     ending(running[0])
                 self._running[slot] = self._start_run(slot)
 
-    def finish(self, *, killed: int, seconds: float) -> None:
+    def finish(self, *, killed: int) -> None:
         """KILL some and let the others end by themselves: every wait has an end once all is well.
 
         Args:
             killed: How many participants, and as many commands.
-            seconds: How long the others may take.
         """
         for slot in range(killed):
             self._end(slot)
@@ -139,13 +138,13 @@ class Crew:
                 self.kill_run(slot)
         self._is_over.value = 1
         for pid, who in self._members[killed:]:
-            code = ending(pid, timeout=seconds)
+            code = ending(pid)
             self._recorder.note("died", who)
             if code != 0:
                 self._recorder.note("failed", who, "hung" if code < 0 else "raised")
         for running in self._running:
             if running is not None:
-                ending(running[0], timeout=seconds)
+                ending(running[0])
         for pid in self._keepers():
             os.kill(pid, signal.SIGKILL)
 

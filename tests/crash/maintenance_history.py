@@ -9,7 +9,7 @@ from tests.crash.maintenance_judge import Happened
 from tests.kit.kubernetes.api import Object
 from tests.kit.kubernetes.namespaces import Namespace
 from tests.kit.kubernetes.nodes import NODES
-from tests.kit.support import eventually
+from tests.kit.waits import eventually
 
 
 class MaintenanceHistory:

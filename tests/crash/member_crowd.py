@@ -14,10 +14,9 @@ from leasectl.backends.kubernetes import open_to_look
 from leasectl.engines.kubernetes.opening import Opened
 from leasectl.errors import BackendUnreachable, LeaseError
 from leasectl.http.settings import parse_settings
-from leasectl.leases.announce import announce
-from leasectl.leases.caller import Caller
+from leasectl.leases.delay import announce
 from leasectl.leases.release import finish
-from leasectl.leases.service import Service
+from leasectl.leases.service import Caller, Service
 from leasectl.pools.joining import join, join_held, lifetime, settle
 from leasectl.pools.memberships import MembershipService
 from leasectl.state.directory import State
@@ -191,7 +190,7 @@ def run_crowd(
         pids.append(start())
     os.close(is_over)
     os.close(goes_on)
-    assert [ending(pid, timeout=60.0) for pid in pids] == [0] * number
+    assert [ending(pid) for pid in pids] == [0] * number
     return kills
 
 

@@ -25,7 +25,7 @@ _COME = re.compile(r" come from (\S+), added$")
 _TOLD_POOL = re.compile(r'resource "([^"]+)" is in pool "([^"]+)"')
 _TOLD_EXPECTED = re.compile(r'resource "([^"]+)" belongs to pool "([^"]+)"')
 _TOLD_LEAVING = re.compile(r'resource "[^"]+" is to move to pool "([^"]+)" when it is released')
-_TOLD_OTHERWISE = re.compile("is held by|no resource|is in no pool|nobody has said")
+_TOLD_OTHERWISE = re.compile("is held by|no resource|is in no pool|is not expected in")
 # What came of it isn't known: on Kubernetes only is that nothing to wonder at.
 UNSURE = "unsure"
 # A step on several names has as many events as it has pairs of pools.

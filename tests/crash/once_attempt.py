@@ -9,7 +9,8 @@ from typing import Callable, NamedTuple
 
 from tests.crash.sweeping import lose_answer
 from tests.kit.forking import ending, fork, leasectl
-from tests.kit.support import Cli, eventually
+from tests.kit.support import Cli
+from tests.kit.waits import PATIENCE_SECONDS, eventually
 
 WORK = 'exec 9>>"$1.alone"; flock -n 9 || echo beside >>"$1"; echo ran >>"$1"; echo "$$"; exit $2'
 
@@ -49,7 +50,7 @@ class Attempt(NamedTuple):
     def begin(self, before: Callable[[], object]) -> int:
         """Begin to ask for it; returns the process."""
         self.output.unlink(missing_ok=True)
-        words = ["once", self.key, "-q", "-w", "20", *self.options, "--"]
+        words = ["once", self.key, "-q", "-w", f"{PATIENCE_SECONDS:g}s", *self.options, "--"]
         words += ["sh", "-c", WORK, "-", str(self.log), str(self.status)]
 
         def work() -> None:
@@ -84,6 +85,6 @@ def see_all_gone(leftovers: Callable[[], list[str]]) -> None:
         leftovers: What there is still of that.
     """
     try:
-        eventually(lambda: leftovers() == [], 30.0)
+        eventually(lambda: leftovers() == [])
     except AssertionError:
         assert leftovers() == []

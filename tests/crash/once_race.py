@@ -27,7 +27,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal, NamedTuple, get_args
 
-from leasectl.once.rounds import MOST_DEATHS
+from leasectl.once.results import MOST_DEATHS
 from tests.kit.kubernetes.namespaces import new_namespace
 from tests.kit.kubernetes.servers import own_servers
 from tests.kit.support import Cli, Started
@@ -50,6 +50,8 @@ try:
 except BlockingIOError:
     say("beside")
 say("begins")
+while not os.path.exists(folder + "/harmed"):
+    time.sleep(0.01)
 time.sleep(float(seconds))
 say("ends")
 print(os.urandom(8).hex())
@@ -224,6 +226,11 @@ class Found:
             last[each.key] = each
         return found
 
+    def deaths(self) -> int:
+        """How many runners were killed at their command."""
+        killed = {each.id for each in self.asked if each.killed_at is not None}
+        return sum(each.what == "begins" and each.asked in killed for each in self.said)
+
     def longest_wait(self) -> float:
         """How long the longest took who wasn't killed."""
         return max(each.ended - each.began for each in self.asked if each.killed_at is None)
@@ -269,9 +276,15 @@ class Race:
         self._started: dict[str, Started] = {}
         self._killed: dict[str, float] = {}
         self._is_over = threading.Event()
+        self._harmed = folder / "harmed"
 
     def go(self, runs: int) -> Found:
-        """Let so many go at once; returns what came of it."""
+        """Let so many go at once; returns what came of it.
+
+        The first command goes on until its runner has been killed.
+        """
+        if not self._kills:
+            self._harmed.touch()
         threads = [threading.Thread(target=self._run, args=(n,)) for n in range(runs)]
         killer = threading.Thread(target=self._kill_runners)
         for each in (killer, *threads):
@@ -300,7 +313,7 @@ class Race:
         if is_killed:
             time.sleep(kill_after)
             self._kill(asked_id)
-        finished = started.finish(timeout=120)
+        finished = started.finish()
         was_killed = finished.code == -signal.SIGKILL
         asked = Asked(
             asked_id,
@@ -322,13 +335,16 @@ class Race:
             lines = path.read_text().splitlines() if path.exists() else []
             for line in lines[seen:]:
                 _, what, _, asked_id, _ = line.split()
-                if what == "begins" and self._chance.random() < self._kills:
+                is_first = not self._harmed.exists()
+                if what == "begins" and (is_first or self._chance.random() < self._kills):
                     time.sleep(self._chance.uniform(0, self._work_seconds * 0.7))
                     self._kill(asked_id)
+                    self._harmed.touch()
             seen = len(lines)
 
     def _kill(self, asked_id: str) -> None:
-        process = self._started[asked_id].process
+        with self._starting:  # its command may be faster than who started it
+            process = self._started[asked_id].process
         whole_group = self._chance.random() < 0.5
         if process.returncode is None:
             self._killed[asked_id] = now()

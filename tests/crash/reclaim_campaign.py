@@ -21,7 +21,7 @@ from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
-from leasectl.reclaim.wanted import Wanted
+from leasectl.reclaim.plan import Wanted
 from leasectl.state.event import Event
 from tests.crash.reclaim_log import freed_in, read_log, violations
 from tests.crash.reclaim_participants import Holders, Operator, Place
@@ -139,7 +139,7 @@ def _holders(places: list[Place], size: Size) -> Iterator[None]:
         yield
     finally:
         os.close(stop_write)
-        codes = [ending(pid, timeout=30.0) for pid in pids]
+        codes = [ending(pid) for pid in pids]
         os.close(stop_read)
     assert codes == [0] * len(pids)
 

@@ -16,17 +16,12 @@ from leasectl.engines.kubernetes.objects.store import Store
 from leasectl.engines.notes import Note, NoteChange, NoteWatch
 from leasectl.errors import LeaseError
 from leasectl.leases.acquire import acquire
-from leasectl.leases.announce import announce
-from leasectl.leases.answers import answer_for_holder
-from leasectl.leases.caller import Caller
-from leasectl.leases.marks import encode_mark, parse_mark
-from leasectl.leases.service import Service
-from leasectl.leases.use import unuse, use
+from leasectl.leases.delay import announce
+from leasectl.leases.marks import answer_for_holder, encode_mark, parse_mark, unuse, use
+from leasectl.leases.service import Caller, Service
 from leasectl.model import Handle, Lease, ReleasedBy, Request, whole
-from leasectl.reclaim.look import Ground, LastUses
-from leasectl.reclaim.opening import open_ground
-from leasectl.reclaim.taking_back import Listener, take_back
-from leasectl.reclaim.wanted import Wanted
+from leasectl.reclaim.plan import Wanted
+from leasectl.reclaim.taking_back import Ground, LastUses, Listener, open_ground, take_back
 from leasectl.state.directory import State
 from leasectl.system.clock import boottime_seconds
 from leasectl.system.poll import sleep_through

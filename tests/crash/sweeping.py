@@ -18,7 +18,7 @@ from leasectl.http.messages import Incoming
 from leasectl.http.no_answer import NoAnswer
 from leasectl.http.transport import Sending
 from leasectl.leases.acquire import acquire
-from leasectl.leases.announce import announce
+from leasectl.leases.delay import announce
 from leasectl.leases.release import release
 from leasectl.leases.service import Service
 from leasectl.model import Request, whole
@@ -124,11 +124,12 @@ class Sweep:
             at_least: Take more of the events until the whole test has had so many kills.
         """
         stride = 1 if EVERY_KILL else stride
+        before = self.kills
         for turn in range(stride):
             self._kill_each(attempt, 1 + (sys.version_info[1] + turn) % stride, stride)
-            if self.kills >= at_least:
+            if self.kills >= max(before + 1, at_least):
                 return
-        raise AssertionError(f"only {self.kills} kills")
+        raise AssertionError(f"only {self.kills - before} kills, {self.kills} in the whole test")
 
     def _kill_each(self, attempt: Callable[[int], int], first: int, stride: int) -> None:
         unharmed = 0

@@ -17,7 +17,8 @@ from tests.kit.forking import ending, fork
 from tests.kit.history import Recorder, read_history, violations
 from tests.kit.invariants import broken_invariants
 from tests.kit.sizes import FULL_SIZE
-from tests.kit.support import Cli, eventually
+from tests.kit.support import Cli
+from tests.kit.waits import eventually
 
 RESOURCES = [f"T--{number}" for number in range(4)]
 
@@ -175,7 +176,7 @@ def test_whoever_waits_behind_a_killed_waiter_is_next(cli: Cli, tmp_path: Path) 
     # Nobody runs a command any more but this one, which wakes the head of the queue.
     eventually(lambda: len(cli.waiting()) == 1, what="the last waiter takes note of the deaths")
     assert cli.ok("release", "--handle", handle) == "only\n"
-    assert ending(pids[2], timeout=10.0) == 0
+    assert ending(pids[2]) == 0
     assert grants(history) == 1
 
 

@@ -19,7 +19,8 @@ from tests.kit.history import Event, read_history, violations
 from tests.kit.hosts import Hosts
 from tests.kit.invariants import broken_invariants
 from tests.kit.loading import load_everything
-from tests.kit.support import Cli, eventually
+from tests.kit.support import Cli
+from tests.kit.waits import eventually
 
 
 def either(rng: random.Random) -> Request:
@@ -121,7 +122,6 @@ def test_an_acquire_of_either_can_be_killed_anywhere(cli: Cli, tmp_path: Path) -
     with contention(cli.state_dir, sweep.history, [only_t, only_u, either]):
         sweep.kill_everywhere(lambda: ["acquire", "-q", "-t", "T", "-t", "U"], stride=18)
     sweep.check("at the end")
-    assert sweep.kills >= 12
     assert (set(cli.held().values()), cli.waiting()) == (sweep.kept, [])
     check_history(sweep.history, {"T": 1, "U": 1})
 
@@ -136,7 +136,6 @@ def test_an_acquire_of_either_in_etcd_can_be_killed_around_each_request(
     hosts.access.acquire("another", Request("U"))
     types = ["-t", "U", "-t", "T", "--ttl", "2s"]
     sweep.kill_around_each_request(lambda: ["acquire", "--backend", hosts.url, "-q", *types])
-    assert sweep.sweep.kills >= 20
     eventually(lambda: hosts.waiting("U") == 0, what="no ticket of the dead")
     assert hosts.held("U") == ["U--0"]
     sweep.settle()

@@ -34,7 +34,7 @@ from tests.kit.etcd.event_writer import SMALLEST, packs
 from tests.kit.etcd.server import EtcdServer
 from tests.kit.forking import ending, fork
 from tests.kit.sizes import FULL_SIZE
-from tests.kit.support import eventually
+from tests.kit.waits import eventually
 
 SECONDS = 60.0 if FULL_SIZE else 2.0
 WRITERS, FOLLOWERS = (6, 2) if FULL_SIZE else (3, 1)
@@ -139,7 +139,7 @@ def test_who_follows_sees_each_once_and_in_order_whoever_is_killed(
     following = [start_follower(number) for number in range(FOLLOWERS)]
     writing = [start_writer() for _ in range(WRITERS)]
     until, kills = time.monotonic() + SECONDS, 0
-    while time.monotonic() < until or len(happened(access)) < 2 * KEPT.number:
+    while time.monotonic() < until or kills < 5 or len(happened(access)) < 2 * KEPT.number:
         time.sleep(rng.random() * 0.3)
         pids, start = (following, start_follower) if rng.random() < 0.2 else (writing, None)
         which = rng.randrange(len(pids))
@@ -166,5 +166,4 @@ def test_who_follows_sees_each_once_and_in_order_whoever_is_killed(
     assert KEPT.number <= len(kept) <= KEPT.number + (4 + WRITERS * LOOK_EVERY) * SMALLEST
     assert len(handles) > len(kept)
     assert len(packs(access)) > 4
-    assert kills >= 5
     print(f"{len(handles)} events, {len(kept)} kept, {len(packs(access))} packs, {kills} kills")

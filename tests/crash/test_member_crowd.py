@@ -16,7 +16,8 @@ from tests.kit.kubernetes.history import LeaseHistory
 from tests.kit.kubernetes.hosts import namespace_settings
 from tests.kit.kubernetes.namespaces import Namespace
 from tests.kit.sizes import FULL_SIZE
-from tests.kit.support import Cli, eventually
+from tests.kit.support import Cli
+from tests.kit.waits import eventually
 
 NUMBER, SECONDS, KILL_EVERY = (32, 60.0, 0.4) if FULL_SIZE else (6, 1.0, 0.2)
 
@@ -54,7 +55,7 @@ def settle(host: Host) -> None:
         service.state.close()
         return not any(pool.held for pool in pools)
 
-    eventually(is_free, 90.0 if host.backend != "local:" else 20.0)
+    eventually(is_free)
 
 
 def test_on_the_embedded_pool(cli: Cli, tmp_path: Path) -> None:

@@ -23,7 +23,7 @@ from tests.crash.test_once_race import KEYS, RUNS, TTL_SECONDS, judge
 from tests.kit.kubernetes.access import Access
 from tests.kit.kubernetes.namespaces import Namespace
 from tests.kit.loading import load_everything
-from tests.kit.sizes import EVERY_KILL
+from tests.kit.sizes import EVERY_KILL, FULL_SIZE
 from tests.kit.support import Cli
 
 BACKEND = "kubernetes://"
@@ -77,20 +77,22 @@ def leftovers(namespace: Namespace) -> list[str]:
 @pytest.mark.parametrize("after", [False, True], ids=["before", "after"])
 def test_killed_at_any_request(namespace: Namespace, hosts: list[Cli], after: bool) -> None:
     attempts: list[tuple[Attempt, int, str]] = []
-    options = ("--ttl", "2s", "--backend", BACKEND)
+    options = ("--ttl", "5s", "--backend", BACKEND)
     for number in range(1 + (6 if after else 0), MOST_REQUESTS, KILL_STRIDE):
         attempt = Attempt(hosts[0], f"k{number}", options)
         code, out = attempt.ask(partial(kill_at_request, number, after=after))
         attempts.append((attempt, code, out))
         if [code for _, code, _ in attempts[-2:]] == [0, 0]:
             break
-    kills = sum(code != 0 for _, code, _ in attempts)
-    assert kills > (15 if EVERY_KILL else 1)
+    has_run = [attempt.log.exists() for attempt, code, _ in attempts if code != 0]
+    # The first requests come before the command; its result is another request.
+    assert set(has_run) == {False, True} if EVERY_KILL else has_run
+    assert attempts[-1][1] == 0, f"still being killed at {attempts[-1][0].key}"
     see_all_gone(partial(leftovers, namespace))
     for attempt, code, out in attempts:
         attempt.check(code, out, f"killed at request of {attempt.key}")
     see_all_gone(partial(leftovers, namespace))
-    print(f"{kills} kills")
+    print(f"{len(has_run)} kills")
 
 
 @pytest.mark.parametrize("status", [0, 7])
@@ -116,8 +118,10 @@ def test_any_answer_lost(
         if not mark.exists():
             break  # it has asked for less than that
         codes.append(code)
+    else:
+        raise AssertionError(f"it asks for more than {MOST_REQUESTS} answers")
     see_all_gone(partial(leftovers, namespace))
-    assert len(codes) > (20 if EVERY_KILL else 1)
+    assert codes
     print(f"{len(codes)} lost, {codes.count(69)} in vain")
 
 
@@ -128,5 +132,6 @@ def test_the_race(namespace: Namespace, hosts: list[Cli], tmp_path: Path) -> Non
     race = Race(hosts, folder, "once", keys=KEYS, seed=5, work_seconds=0.05, options=ttl)
     found = race.go(RUNS)
     judge(found)
-    assert max(found.takeovers(), default=0.0) < TTL_SECONDS + 4
+    if FULL_SIZE:  # a measurement, on a machine with nothing else to do
+        assert max(found.takeovers(), default=0.0) < TTL_SECONDS + 4
     see_all_gone(partial(leftovers, namespace))

@@ -13,7 +13,7 @@ from tests.kit.sizes import FULL_SIZE
 from tests.kit.support import Cli
 
 RUNS, KEYS = (10, 200) if FULL_SIZE else (4, 3)
-TTL_SECONDS = 3
+TTL_SECONDS = 3 if FULL_SIZE else 10  # a busy machine renews late
 
 
 def judge(found: Found) -> None:
@@ -23,6 +23,7 @@ def judge(found: Found) -> None:
     assert found.results() == KEYS - len(found.given_up())
     assert found.beside() == 0
     assert found.ran_in_vain() == []
+    assert found.deaths() > 0
 
 
 def test_on_the_embedded_pool(cli: Cli, tmp_path: Path) -> None:
@@ -30,7 +31,8 @@ def test_on_the_embedded_pool(cli: Cli, tmp_path: Path) -> None:
     folder.mkdir()
     found = Race([cli], folder, "once", keys=KEYS, seed=5, work_seconds=0.05).go(RUNS)
     judge(found)
-    assert max(found.takeovers(), default=0.0) < 3  # 1 s where nothing else takes the time
+    if FULL_SIZE:  # a measurement, on a machine with nothing else to do
+        assert max(found.takeovers(), default=0.0) < 3
 
 
 def test_on_etcd(hosts: Hosts, tmp_path: Path) -> None:
@@ -41,7 +43,8 @@ def test_on_etcd(hosts: Hosts, tmp_path: Path) -> None:
     race = Race(clis, folder, "once", keys=KEYS, seed=5, work_seconds=0.05, options=ttl)
     found = race.go(RUNS)
     judge(found)
-    assert max(found.takeovers(), default=0.0) < TTL_SECONDS + 4
+    if FULL_SIZE:
+        assert max(found.takeovers(), default=0.0) < TTL_SECONDS + 4
 
 
 def test_what_would_be_found_out(cli: Cli, tmp_path: Path) -> None:

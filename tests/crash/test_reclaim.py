@@ -9,12 +9,9 @@ import pytest
 from leasectl.backends.contract import Patience
 from leasectl.engines.notes import NoteChange
 from leasectl.leases.acquire import acquire
-from leasectl.leases.announce import announce
-from leasectl.leases.answer import answer
-from leasectl.leases.asked import asked_of
-from leasectl.leases.marks import encode_mark, new_mark
+from leasectl.leases.delay import announce
+from leasectl.leases.marks import answer, asked_of, encode_mark, new_mark, unuse, use
 from leasectl.leases.service import Service
-from leasectl.leases.use import unuse, use
 from leasectl.model import Request, whole
 from leasectl.state.event import Event
 from leasectl.system.process import this_process

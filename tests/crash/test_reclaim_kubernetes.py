@@ -23,7 +23,8 @@ from tests.kit.kubernetes.namespaces import Namespace
 from tests.kit.losing import Losing, each_answer_lost
 from tests.kit.relay import Relay
 from tests.kit.sizes import EVERY_KILL
-from tests.kit.support import Cli, eventually
+from tests.kit.support import Cli
+from tests.kit.waits import eventually
 
 ANSWER_STRIDE = 1 if EVERY_KILL else 15
 

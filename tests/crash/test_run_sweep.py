@@ -20,7 +20,8 @@ from tests.crash.sweeping import Sweep, among_contenders
 from tests.kit.forking import ending, fork, leasectl
 from tests.kit.killing import kill_at
 from tests.kit.loading import load_everything
-from tests.kit.support import Cli, eventually
+from tests.kit.support import Cli
+from tests.kit.waits import PATIENCE_SECONDS, eventually
 
 # Says what it knows of its lease, and ends when it is told to, with the code that it is told.
 COMMAND = """
@@ -66,7 +67,7 @@ class Run:
 
             def before_poll(frame: FrameType) -> None:
                 caller = frame.f_back  # of `sleep`
-                if caller is not None and caller.f_code.co_name == "_wait_for_end":
+                if caller is not None and caller.f_code.co_name == "_sleep":
                     os.write(said, b"asleep %d\n" % caller.f_locals["child"].pid)
 
             kill_at(number, generation=generation, before_poll=before_poll)
@@ -93,7 +94,7 @@ class Run:
                     path, names, fences = rest
                     return Said(int(pid), Path(path).name, _split(names), _split(fences))
             watched = [self._said, *([] if self.is_dead() else [self._pidfd])]
-            readable, _, _ = select.select(watched, [], [], 60.0)
+            readable, _, _ = select.select(watched, [], [], PATIENCE_SECONDS)
             assert readable, f"neither command nor end of run; said {text!r}"
             if self._said in readable:
                 said = os.read(self._said, 4096)
@@ -120,7 +121,7 @@ class Run:
     def ending(self) -> int:
         """Wait for the end of `run` and of the command; how `run` ended."""
         code = ending(self._pid)
-        while select.select([self._said], [], [], 60.0)[0]:
+        while select.select([self._said], [], [], PATIENCE_SECONDS)[0]:
             if not os.read(self._said, 4096):
                 break
         else:

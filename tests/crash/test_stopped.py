@@ -21,7 +21,7 @@ from leasectl.backends.contract import Patience
 from leasectl.engines.contract import SUSPENDED_AFTER_SECONDS
 from leasectl.engines.local.witness import LocalWitness
 from leasectl.leases.acquire import acquire
-from leasectl.leases.announce import announce
+from leasectl.leases.delay import announce
 from leasectl.leases.release import finish
 from leasectl.model import Request
 from leasectl.pools.admin import PoolService
@@ -33,7 +33,8 @@ from tests.kit.history import Recorder, read_history, violations
 from tests.kit.invariants import broken_invariants
 from tests.kit.killing import kill_at
 from tests.kit.sizes import EVERY_KILL
-from tests.kit.support import Cli, ManualClock, eventually, stop
+from tests.kit.support import Cli, ManualClock, stop
+from tests.kit.waits import eventually
 
 pytestmark = pytest.mark.once
 

@@ -16,16 +16,16 @@ import pytest
 
 from leasectl.backends.contract import Patience
 from leasectl.leases.acquire import acquire
-from leasectl.leases.announce import announce
-from leasectl.leases.caller import Caller
+from leasectl.leases.delay import announce
 from leasectl.leases.reacquire import reacquire
 from leasectl.leases.recovery import due
 from leasectl.leases.release import release
-from leasectl.leases.service import Service
+from leasectl.leases.service import Caller, Service
 from leasectl.model import Handle, Process, Request
 from leasectl.state import keeper_process
 from leasectl.state.directory import State
-from tests.kit.support import ManualClock, eventually
+from tests.kit.support import ManualClock
+from tests.kit.waits import eventually, join
 
 T = TypeVar("T")
 ONE = Request("T")
@@ -144,7 +144,7 @@ class Desk:
         with contextlib.suppress(Exception):
             self.service.pools.delete_pool("T", force=True)  # ends those that still wait
         for thread in self._threads:
-            thread.join(timeout=20)
+            join(thread)
         self.state.close()
 
 

@@ -10,7 +10,8 @@ import sqlite3
 from collections.abc import Iterator
 from typing import Any
 
-from tests.kit.support import Cli, Finished, eventually
+from tests.kit.support import Cli, Finished
+from tests.kit.waits import eventually
 
 CORRUPT, UNWRITABLE, USAGE = 65, 73, 64
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import select
 import signal
 import sys
 import traceback
@@ -12,6 +11,8 @@ from pathlib import Path
 from typing import Callable
 
 from leasectl.system import afterwards
+from tests.kit.support import CI_MARKERS
+from tests.kit.waits import wait_readable
 
 _running: set[int] = set()
 
@@ -48,17 +49,18 @@ def fork(work: Callable[[], object]) -> int:
         os._exit(code)
 
 
-def ending(pid: int, timeout: float = 60.0) -> int:
+def ending(pid: int) -> int:
     """Wait for a forked process; its exit code, or minus the signal that ended it.
 
-    One that doesn't end in time is ended, so that it fails the test and doesn't hang it: by ABRT,
-    for which pytest has it show where all its threads are.
+    One that doesn't end is ended, by ABRT, for which pytest has it show where all its threads are.
     """
     pidfd = os.pidfd_open(pid)
     try:
-        if not select.select([pidfd], [], [], timeout)[0]:
-            os.kill(pid, signal.SIGABRT)
-            os.kill(pid, signal.SIGCONT)
+        wait_readable(pidfd, what=f"the end of forked process {pid}")
+    except AssertionError as error:
+        print(error, file=sys.stderr)
+        os.kill(pid, signal.SIGABRT)
+        os.kill(pid, signal.SIGCONT)
     finally:
         os.close(pidfd)
     _running.discard(pid)
@@ -74,7 +76,7 @@ def leasectl(directory: Path, output: Path, *args: str) -> None:
 
     os.chdir(directory.parent)
     os.environ["LEASECTL_STATE_DIR"] = str(directory)
-    for name in ("LEASECTL_BACKEND", "LEASE_PROXY_SERVER_URL", "JOB_NAME", "BUILD_ID"):
+    for name in ("LEASECTL_BACKEND", "LEASE_PROXY_SERVER_URL", "JOB_NAME", "BUILD_ID", *CI_MARKERS):
         os.environ.pop(name, None)
     flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC
     os.dup2(os.open(os.devnull, os.O_RDONLY), 0)

@@ -20,7 +20,8 @@ from leasectl.state.event import Kept
 from leasectl.system.clock import Clock
 from tests.kit.etcd.access import Access
 from tests.kit.etcd.server import EtcdServer
-from tests.kit.support import Cli, Started, eventually
+from tests.kit.support import Cli, Started
+from tests.kit.waits import PATIENCE_SECONDS, eventually
 
 _prefixes = itertools.count()
 
@@ -118,7 +119,7 @@ def etcdctl(endpoint: str, *args: str) -> str:
         check=True,
         capture_output=True,
         text=True,
-        timeout=20,
+        timeout=PATIENCE_SECONDS,
     ).stdout
 
 
@@ -179,9 +180,9 @@ class Script:
         """When it has said a word."""
         return [line.at for line in self.said if line.words[:1] == (word,)]
 
-    def wait_for(self, word: str, *, times: int = 1, timeout: float = 20.0) -> None:
+    def wait_for(self, word: str, *, times: int = 1) -> None:
         """Wait until it has said a word so often."""
-        eventually(lambda: len(self.times(word)) >= times, timeout, f"{word}: {self.said}")
+        eventually(lambda: len(self.times(word)) >= times, f"{word}: {self.said}")
 
 
 def catted(cli: Cli, handle: str) -> Any:

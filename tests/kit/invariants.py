@@ -59,7 +59,7 @@ class _Reader:
         self.told = told
         self._db = db
         here = self.rows(
-            "SELECT name, owner, fence, ticket, grant_number FROM resource WHERE owner <> '#'"
+            "SELECT name, owner, fence, ticket, grant_number FROM resource WHERE owner IS NOT NULL"
         )
         self.claims = [*(Claim(*row) for row in here), *elsewhere]
         self.handles = {str(row["id"]): row for row in self.rows("SELECT * FROM handle")}
@@ -176,7 +176,7 @@ def _tickets(reader: _Reader) -> Iterator[str]:
         elif handle is None or handle["state"] != "acquiring":
             yield f"{who} is there, but the handle is {handle and handle['state']}"
     for row in reader.rows(
-        "SELECT * FROM ranked_ticket LEFT JOIN ticket USING (type, number, owner) "
+        "SELECT * FROM ranked_ticket LEFT JOIN ticket USING (type, number) "
         "WHERE ticket.number IS NULL"
     ):
         yield f"{row['owner']} has a place in the order of {row['type']}, and no ticket"
@@ -209,11 +209,7 @@ def _pools(reader: _Reader) -> Iterator[str]:
 
 
 def _fences(reader: _Reader) -> Iterator[str]:
-    """The next fence is larger than all that were drawn.
-
-    Where ``state.lock`` doesn't know the last one, a process of a version before has drawn it: that
-    counts ``meta.fence`` up itself, so the block that ``state.lock`` speaks of is another one.
-    """
+    """The next fence is larger than all that were drawn."""
     with open(reader.directory / "state.lock", "rb") as file:
         file.seek(8192 - 64)
         _, drawn, end = struct.unpack("<8sQQ", file.read(24))
@@ -256,8 +252,7 @@ def _keeper(reader: _Reader) -> Iterator[str]:
 def _story(reader: _Reader) -> Iterator[str]:
     """What the events of a pool come to is what is held and waited for, no more and no less.
 
-    Of pools that were made while events were written, and whose first are still kept; and that no
-    process of a version before changes, which writes none.
+    Of pools that were made while events were written, and whose first are still kept.
     """
     made, telling = reader.told.made, reader.told.telling
     of_new = f"backend = '' AND number > {telling.number}"
@@ -266,8 +261,8 @@ def _story(reader: _Reader) -> Iterator[str]:
     story = telling.go_on(event for event in told if event.type in made)
     yield from story.broken
     held = {
-        row["name"]: row["owner"].lstrip("!")
-        for row in reader.rows("SELECT name, type, owner FROM resource WHERE owner <> '#'")
+        row["name"]: row["owner"]
+        for row in reader.rows("SELECT name, type, owner FROM resource WHERE owner IS NOT NULL")
         if row["type"] in made
     }
     for name in sorted({*held, *story.held}):

@@ -19,7 +19,7 @@ from leasectl.engines.memory.pools import MemoryPools
 from leasectl.engines.memory.sides import MemorySides
 from leasectl.engines.memory.store import MemoryStore
 from leasectl.engines.notes import NoteListener
-from leasectl.engines.sides import Sides
+from leasectl.engines.pool_admin import Sides
 from leasectl.errors import NotSupported
 from leasectl.http.settings import Settings
 from leasectl.leases.service import Service

@@ -12,10 +12,11 @@ from typing import BinaryIO, Callable, Protocol
 
 import pytest
 
+from tests.kit.waits import PATIENCE_SECONDS, join
+
 HEAD = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\n"
 
 # Of a machine that has other things to do, too.
-_LATE_SECONDS = 20.0
 
 Conversation = Callable[[socket.socket], None]
 
@@ -88,8 +89,8 @@ class Deaf:
 
     def all_told(self) -> bytes:
         """What it was sent until whoever did so was gone."""
-        self._watch.join(_LATE_SECONDS)
-        self._connection.settimeout(_LATE_SECONDS)
+        join(self._watch)
+        self._connection.settimeout(PATIENCE_SECONDS)
         return b"".join(iter(lambda: self._connection.recv(4096), b""))
 
     def __enter__(self) -> Deaf:

@@ -54,6 +54,7 @@ class Relay:
         before: Called before a request is passed on.
         after: Called when the answer is there; the answer is lost if it says so.
         instead: Called before a request would be passed on; what it says is answered, if anything.
+        changed: Called with each piece of an answer as it comes; what it returns is passed on.
         part: Called before a request is passed on; so much of it is, from 0 to 1. Where that isn't
             all, the server's connection is closed for what comes after, and it may answer to that.
         awaits_ends: Pass no request on before its end, as some proxies do.
@@ -69,6 +70,7 @@ class Relay:
         self.after: Hook = _pass_on
         self.instead: Callable[[int, str], bytes | None] = lambda number, path: None
         self.part: Callable[[int, str], float] = lambda number, path: 1
+        self.changed: Callable[[int, bytes], bytes] = lambda number, data: data
         self._server = (urlsplit(endpoint).hostname, urlsplit(endpoint).port or 80)
         self._to_clients = self._to_server = None
         if tls:
@@ -163,7 +165,7 @@ class Relay:
             if server.fileno() in spoken and (data := _read(server)) is not None:
                 if not data or self.after(number, path):
                     return
-                client.sendall(self._seen(path, data))
+                client.sendall(self.changed(number, self._seen(path, data)))
             if client.fileno() in spoken and (data := _read(client)) is not None:
                 if not data:
                     return

@@ -14,6 +14,7 @@ import pytest
 
 from tests.kit.faults.raw_client import RawClient
 from tests.kit.support import Cli, Finished, Started
+from tests.kit.waits import PATIENCE_SECONDS
 
 
 class Serving:
@@ -48,7 +49,7 @@ class Serving:
         return RawClient(self.url)
 
     def get(self, path: str) -> str:
-        with urlopen(self.url + path, timeout=10) as answer:
+        with urlopen(self.url + path, timeout=PATIENCE_SECONDS) as answer:
             text: str = answer.read().decode()
             return text
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import os
-import select
 import signal
 import sqlite3
 import stat
@@ -16,43 +15,23 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Callable, TypeVar
 
 from leasectl.backends.contract import Patience
 from leasectl.leases.acquire import acquire
-from leasectl.leases.announce import announce
-from leasectl.leases.caller import Caller
-from leasectl.leases.service import Service
+from leasectl.leases.delay import announce
+from leasectl.leases.service import Caller, Service
 from leasectl.model import Handle, Request, parse_process
 from leasectl.state.directory import State
 from leasectl.system.clock import Clock, boottime_seconds
 from leasectl.system.process import open_pidfd
 from tests.kit import fork_server
 from tests.kit.forked_command import Command
-
-T = TypeVar("T")
+from tests.kit.waits import eventually, outputs_of, wait_readable
 
 # What a CI job that the tests run in may have set, and a command under test must not see.
 _FOREIGN = ("LEASECTL_", "LEASE_PROXY_", "CLUSTER_PROFILE_", "KUBERNETES_SERVICE_")
-_FOREIGN_NAMES = ("SHARED_DIR", "JOB_NAME", "BUILD_ID", "KUBECONFIG")
-
-
-def eventually(condition: Callable[[], T], timeout: float = 20.0, what: str = "") -> T:
-    """Wait until a condition is truthy and return what it says; fail after the timeout.
-
-    It is for what comes at once: long, because a machine with all tests on it stalls for seconds.
-    """
-    start = time.monotonic()
-    while True:
-        began = time.monotonic()
-        found = condition()
-        if found:
-            return found
-        now = time.monotonic()
-        if now >= start + timeout:
-            raise AssertionError(f"not within {timeout:g}s: {what or condition}")
-        # Who waits isn't to take from those it waits for the time that they need.
-        time.sleep(min(max(0.005, 2 * (now - began), (now - start) / 8), 0.05))
+CI_MARKERS = ("GITHUB_ACTIONS", "GITLAB_CI", "BUILDKITE", "CIRCLECI", "TF_BUILD")
+_FOREIGN_NAMES = ("SHARED_DIR", "JOB_NAME", "BUILD_ID", "BUILD_URL", "KUBECONFIG", *CI_MARKERS)
 
 
 def since_boot(wall: float) -> float:
@@ -67,7 +46,7 @@ def kill(pid: int) -> None:
     """KILL a process and see it dead: it may be nobody's child here, so that none waits for it."""
     pidfd = os.pidfd_open(pid)
     os.kill(pid, signal.SIGKILL)
-    select.select([pidfd], [], [], 10)
+    wait_readable(pidfd, what=f"the end of process {pid}")
     os.close(pidfd)
 
 
@@ -133,9 +112,9 @@ class Started:
     def signal(self, signum: int) -> None:
         self.process.send_signal(signum)
 
-    def finish(self, timeout: float = 20.0) -> Finished:
+    def finish(self) -> Finished:
         """Wait for its end; a negative code is the signal that ended it."""
-        out, err = self.process.communicate(timeout=timeout)
+        out, err = outputs_of(self.process)
         return Finished(self.process.wait(), out, err)
 
 
@@ -267,7 +246,7 @@ class Cli:
 
     def held(self) -> dict[str, str]:
         """The held resources and the ids of the handles that hold them."""
-        rows = self.query("SELECT name, owner FROM resource WHERE owner <> '#' ORDER BY name")
+        rows = self.query("SELECT name, owner FROM resource WHERE owner IS NOT NULL ORDER BY name")
         return {str(name): str(owner) for name, owner in rows}
 
     def waiting(self) -> list[str]:
@@ -381,9 +360,12 @@ sys.modules["leasectl.cli.app"].main()
 
 @dataclass
 class CliOfAnotherUser(Cli):
-    """``leasectl`` as a user without a passwd entry runs it; needs root, and starts no keeper."""
+    """``leasectl`` as a user without a passwd entry runs it; needs root, and starts no keeper.
 
-    uid: int = 54321
+    Not the user of another run of the tests: its default state directory is in /tmp.
+    """
+
+    uid: int = 20_000 + os.getpid() % 40_000
 
     def command(self, *args: str) -> list[str]:
         return [sys.executable, "-c", _AS_ANOTHER_USER, str(self.uid), *args]

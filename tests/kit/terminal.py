@@ -14,6 +14,8 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
+from tests.kit.waits import PATIENCE_SECONDS, give_up, wait_readable
+
 CTRL_C = b"\x03"
 CTRL_Z = b"\x1a"
 CTRL_BACKSLASH = b"\x1c"
@@ -45,18 +47,17 @@ class Terminal:
     def enter(self, line: str) -> None:
         self.type(f"{line}\n".encode())
 
-    def until(self, pattern: str, seconds: float = 10.0) -> re.Match[str]:
+    def until(self, pattern: str) -> re.Match[str]:
         """Read on until something is shown; the match's string begins where the last one ended."""
-        deadline = time.monotonic() + seconds
+        deadline = time.monotonic() + PATIENCE_SECONDS
         while True:
             found = re.search(pattern, self._unread)
             if found:
                 self._unread = self._unread[found.end() :]
                 return found
-            left = deadline - time.monotonic()
-            assert left > 0 and select.select([self._fd], [], [], left)[0], (
-                f"{pattern} isn't shown within {seconds:g}s, but {self._unread!r}"
-            )
+            left = max(0.0, deadline - time.monotonic())
+            if not select.select([self._fd], [], [], left)[0]:
+                give_up(f"{pattern} on the terminal, which shows {self._unread!r}")
             self._unread += os.read(self._fd, 4096).decode("utf-8", "replace")
 
     def close(self) -> None:
@@ -68,7 +69,8 @@ class Terminal:
     def ending(self) -> int:
         """Wait for the command's end; a negative code is the signal that ended it."""
         # What is written to a terminal that nobody reads blocks its writer at its end.
-        while self._fd >= 0 and select.select([self._fd], [], [], 20)[0]:
+        while self._fd >= 0:
+            wait_readable(self._fd, what="the end of a command on a terminal")
             try:
                 os.read(self._fd, 4096)
             except OSError:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from leasectl.engines.ranking import effective_priority
+from leasectl.engines.pacing import effective_priority
 from leasectl.state.event import Event
 
 _NEVER = float("inf")

@@ -1,4 +1,4 @@
-"""One acquisition from Boskos: it asks again and again, and knows what it lost on the way.
+"""Acquire: ask again and again, and count what was lost on the way.
 
 Boskos answers at once, with a resource or that none is free. A place in its queue is kept for a
 request id that is asked for again soon enough, over any number of connections. What has arrived of
@@ -8,16 +8,20 @@ several is renewed meanwhile, as nobody else knows of it yet.
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Callable
 
 from leasectl.backends.boskos import requests
-from leasectl.backends.boskos.answers import Granted, check_allowed, granted
-from leasectl.backends.boskos.connection import BoskosConnection
-from leasectl.backends.boskos.holding import Holding
-from leasectl.backends.boskos.losses import LostGrants, LostNote, look
-from leasectl.backends.boskos.missing import check_there_is
-from leasectl.backends.boskos.outage import Outage
+from leasectl.backends.boskos.connection import (
+    BoskosConnection,
+    Granted,
+    Outage,
+    check_allowed,
+    granted,
+)
+from leasectl.backends.boskos.holding import Holding, LostGrants, LostNote, look
+from leasectl.backends.boskos.status import check_there_is
 from leasectl.backends.contract import Patience, Progress, RemoteJournal
-from leasectl.backends.one_by_one import Steps, acquire_one_by_one
+from leasectl.backends.one_by_one import Steps, acquire_one_by_one, short_wait_hint
 from leasectl.backends.unanswered import Loss, NotSent, Refused
 from leasectl.errors import BackendUnreachable, LeaseError, NoLease, NotFound
 from leasectl.http.messages import Answer, Call
@@ -26,7 +30,6 @@ from leasectl.system.backoff import draw
 from leasectl.system.clock import Clock, earliest
 from leasectl.system.poll import Sleep, sleep_through
 from leasectl.text.durations import format_duration
-from leasectl.typed.hints import Callable
 
 # How often it is asked again, as existing clients do; the rest is left to chance.
 _ASK_SECONDS = (2.0, 3.0)
@@ -347,4 +350,7 @@ class BoskosAcquisition:
         waited = format_duration(self._clock.elapsed() - self._start)
         detail = "" if failure is None else f": {failure}"
         what = self._request.name or self._request.type
-        return NoLease(f'no lease of "{what}" within {waited}{detail}')
+        hint = ""
+        if self._patience.wait_seconds and self._request.name is None:  # else it has no place
+            hint = short_wait_hint(self._patience.wait_seconds, self.ghost_seconds)
+        return NoLease(f'no lease of "{what}" within {waited}{detail}{hint}')

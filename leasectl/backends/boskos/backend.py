@@ -1,15 +1,14 @@
-"""Boskos as a backend: what it can do of what is asked of one."""
+"""Boskos as a backend."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING
 
 from leasectl.backends.boskos.acquisition import BoskosAcquisition
 from leasectl.backends.boskos.connection import BoskosConnection
-from leasectl.backends.boskos.holding import Holding
-from leasectl.backends.boskos.limits import check_request
-from leasectl.backends.boskos.losses import LostNote, look
-from leasectl.backends.boskos.owner import type_of
+from leasectl.backends.boskos.holding import Holding, LostNote, look
+from leasectl.backends.boskos.requests import check_request, type_of
 from leasectl.backends.contract import Patience, RemoteJournal, Turn
 from leasectl.backends.kinds import only_ttl
 from leasectl.backends.release_tries import ReleaseTries
@@ -17,7 +16,6 @@ from leasectl.backends.without_pools import WithoutPools
 from leasectl.model import Claimant, ReleasedBy
 from leasectl.system.clock import Clock
 from leasectl.system.poll import sleep_through
-from leasectl.typed.hints import TYPE_CHECKING, Callable
 
 if TYPE_CHECKING:
     from leasectl.engines.event_log import EventLog

@@ -1,22 +1,193 @@
-"""Requests to one Boskos, and what is made of no answer."""
+"""Send requests, and judge answers and outages."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from typing import Literal, NamedTuple
 
-from leasectl.backends.boskos.address import BoskosAddress
-from leasectl.backends.boskos.answers import check_allowed
-from leasectl.backends.boskos.login import login_headers
+from leasectl.backends.boskos.requests import BoskosAddress, login_headers
 from leasectl.backends.one_by_one import Steps
-from leasectl.backends.unanswered import Loss, failure
+from leasectl.backends.unanswered import Loss, Refused, failure, trying_again, words_of
+from leasectl.errors import AccessRefused, BackendUnreachable, CanNeverBeMet, NotAllowed, NotFound
 from leasectl.http.exchange import Client
 from leasectl.http.messages import Answer, Call
 from leasectl.http.no_answer import NoAnswer, NotInTime
 from leasectl.http.settings import Settings
-from leasectl.http.trust import trust_of
+from leasectl.http.tls import trust_of
 from leasectl.system.clock import Clock
 from leasectl.system.poll import sleep_through
-from leasectl.typed.hints import Callable
+from leasectl.text.naming import is_resource_name
+from leasectl.text.properties import read_json
+from leasectl.text.wording import printable
+
+_UNAVAILABLE = ("available", "try again")
+# In what Boskos says of another owner: "owner mismatch request by A, currently owned by B".
+_OWNER = "owner"
+_WHICH_THERE_ARE = "which types there are says the file that its --config names"
+_UNKNOWN = ("not exist", "n't exist", "unknown", "no such")
+
+# Why a request got nothing: none is free, or the type may not exist (its metric tells).
+NotGranted = Literal["none free", "unclear"]
+# The outcome of an update or a release.
+Verdict = Literal["done", "not ours", "gone"]
+
+
+class Granted(NamedTuple):
+    """A resource that was granted.
+
+    Args:
+        name: Its name.
+        type: Its type; empty where Boskos didn't say.
+    """
+
+    name: str
+    type: str
+
+
+class Metric(NamedTuple):
+    """What there is of a type.
+
+    Args:
+        type: Which.
+        states: How many are in each state.
+        owners: How many resources each owner has; free ones are under the empty name.
+    """
+
+    type: str
+    states: Mapping[str, int]
+    owners: Mapping[str, int]
+
+
+def check_allowed(url: str, answer: Answer) -> Answer:
+    """Return the answer, if it doesn't refuse us access.
+
+    Raises:
+        AccessRefused: It does.
+    """
+    is_owners = _OWNER in answer.text.casefold() and "www-authenticate" not in answer.headers
+    is_password = answer.status == 401 and not is_owners
+    if is_password or answer.status in (403, 407):
+        raise AccessRefused(
+            NotAllowed(
+                f"{words_of(url, answer)}; it wants a user and password: name them in "
+                "LEASECTL_BOSKOS_USERNAME, and in the file of LEASECTL_BOSKOS_PASSWORD_FILE"
+            )
+        )
+    return answer
+
+
+def check_is_boskos(url: str, answer: Answer) -> None:
+    """Check that Boskos answers: it refuses a request for a metric that names no type.
+
+    Raises:
+        BackendUnreachable: Something else answers.
+    """
+    if answer.status != 400 or "type" not in answer.text.casefold():
+        raise BackendUnreachable(
+            f"not a working Boskos: {words_of(url, answer)}; check the path in its URL"
+        )
+
+
+def granted(url: str, answer: Answer) -> Granted | NotGranted:
+    """Return what Boskos answered to a request for one resource.
+
+    Raises:
+        NotFound: The type doesn't exist.
+        CanNeverBeMet: Boskos will never grant the request.
+        Refused: The request failed, and may succeed the next time.
+        Loss: Boskos may have granted a resource, and the answer doesn't name it.
+        BackendUnreachable: The answer isn't from Boskos.
+    """
+    if answer.status == 200:
+        return _resource_in(url, answer)
+    if answer.status == 404:
+        text = answer.text.casefold()
+        is_unknown = any(each in text for each in _UNKNOWN)
+        is_unavailable = any(each in text for each in _UNAVAILABLE)
+        if is_unknown == is_unavailable:
+            return "unclear"
+        if is_unavailable:
+            return "none free"
+        raise NotFound(f"{words_of(url, answer)}; {_WHICH_THERE_ARE}")
+    raise _failed(url, answer)
+
+
+def verdict(url: str, answer: Answer) -> Verdict:
+    """Return the outcome of an update or a release.
+
+    Raises:
+        Refused: Boskos failed, and may succeed the next time; or a proxy answered instead.
+    """
+    if answer.status == 200:
+        if answer.text.strip():  # a page of something in between, which knows of no lease
+            raise Refused(f"{url} answered something else than that it was done")
+        return "done"
+    if answer.status in (401, 409):
+        return "not ours"
+    if answer.status == 404:
+        return "gone"
+    raise Refused(words_of(url, answer))
+
+
+def metric(url: str, pool_type: str, answer: Answer) -> Metric:
+    """Read the metric of a type.
+
+    Args:
+        url: The server.
+        pool_type: The type.
+        answer: The server's answer.
+
+    Raises:
+        NotFound: The type doesn't exist.
+        Refused: The answer holds no metric.
+    """
+    if answer.status == 404:  # it says to try again later, and would say so for ever
+        raise NotFound(f'no type "{printable(pool_type)}" at {url}; {_WHICH_THERE_ARE}')
+    if answer.status != 200:
+        raise Refused(words_of(url, answer))
+    try:
+        told = read_json(answer.text)
+        return Metric(str(told["type"]), _counts(told["current"]), _counts(told["owner"]))
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
+        raise Refused(f"{url} answered something else than a metric") from None
+
+
+def _counts(value: object) -> dict[str, int]:
+    if value is None:
+        return {}
+    if not isinstance(value, dict):
+        raise TypeError
+    return {str(key): int(number) for key, number in value.items()}
+
+
+def _resource_in(url: str, answer: Answer) -> Granted:
+    """The resource in an answer; by name it comes as a list of one."""
+    try:
+        told = read_json(answer.text)
+        if isinstance(told, list):
+            (told,) = told
+        name, its_type = told["name"], told.get("type") or ""
+        if isinstance(name, str) and is_resource_name(name) and isinstance(its_type, str):
+            return Granted(name, its_type)
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
+        pass
+    if not answer.text.strip():
+        raise BackendUnreachable(
+            f"{url} answered nothing, as Boskos does where it has nothing; check the path of its "
+            "address"
+        )
+    said = printable(" ".join(answer.text.split()), longest=100)
+    raise Loss(f"{url} answered without a resource: {said or 'nothing'}")
+
+
+def _failed(url: str, answer: Answer) -> BackendUnreachable | CanNeverBeMet:
+    words = words_of(url, answer)
+    if answer.status < 400:  # Boskos has no such answer
+        return BackendUnreachable(f"{words}; check its address")
+    if answer.status >= 500:
+        return Loss(words)  # what Boskos asks itself may have been done, and its answer lost
+    return Refused(words) if answer.status in (408, 429) else CanNeverBeMet(words)
+
 
 _CONNECT_SECONDS = 5.0
 _LONGEST_ANSWER_BYTES = 8 << 20
@@ -97,3 +268,56 @@ class BoskosConnection:
             connect_seconds=_CONNECT_SECONDS,
             longest_bytes=_LONGEST_ANSWER_BYTES,
         )
+
+
+# That nobody answers at an address is most likely wrong with the address.
+_NEVER_THERE_SECONDS = 10.0
+# One that has answered comes back, as a rule: its pod was moved, or its own server was away.
+_AWAY_SECONDS = 60.0
+
+
+class Outage:
+    """What has failed in a row, from the first request on.
+
+    Args:
+        url: Of the server.
+        warn: Called with a line for people.
+        clock: Where times come from.
+
+    Attributes:
+        was_there: It has answered at least once.
+        failure: What failed last; None as long as it works.
+    """
+
+    def __init__(self, url: str, warn: Callable[[str], None], *, clock: Clock) -> None:
+        self.was_there = False
+        self.failure: BackendUnreachable | None = None
+        self._url = url
+        self._warn = warn
+        self._clock = clock
+        self._since: float | None = None
+
+    def note(self, failure: BackendUnreachable, until: float | None) -> None:
+        """Note a failure.
+
+        Args:
+            failure: What it is.
+            until: Who asks goes on until then; None for as long as there is hope.
+
+        Raises:
+            BackendUnreachable: The same, when there is none.
+        """
+        now = self._clock.elapsed()
+        if self._since is None:
+            self._since = now
+            self._warn(trying_again(failure))
+        self.failure = failure
+        longest = _AWAY_SECONDS if self.was_there else _NEVER_THERE_SECONDS
+        if until is None and now >= self._since + longest:
+            raise failure
+
+    def is_over(self) -> None:
+        """Note that it works."""
+        self.was_there = True
+        self.failure = None
+        self._since = None

@@ -1,17 +1,21 @@
-"""``boskos+http://`` and ``boskos+https://``: what opens a Boskos, and is asked beside that."""
+"""Open the backend, and what is asked beside it."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING
 
-from leasectl.backends.boskos import limits
-from leasectl.backends.boskos.address import parse_boskos_url
+from leasectl.backends.boskos import requests
+from leasectl.backends.boskos.backend import BoskosBackend
+from leasectl.backends.boskos.connection import BoskosConnection, check_is_boskos
+from leasectl.backends.boskos.holding import Holding
+from leasectl.backends.boskos.requests import parse_boskos_url, sign_of_life, with_login
 from leasectl.backends.contract import Backend, Opening
 from leasectl.backends.servers import Timing
+from leasectl.backends.without_pools import own_events
 from leasectl.http.settings import Settings, parse_settings
 from leasectl.model import Request
 from leasectl.system.clock import Clock
-from leasectl.typed.hints import TYPE_CHECKING, Callable
 
 if TYPE_CHECKING:
     from leasectl.backends.servers import ClaimWatch, Renew
@@ -27,7 +31,7 @@ def check_url(url: str) -> None:
 
 def check_request(request: Request, wait_seconds: float | None) -> None:
     """As `limits.check_request`."""
-    limits.check_request(request)
+    requests.check_request(request)
 
 
 def timing(url: str) -> Timing:
@@ -38,17 +42,12 @@ def timing(url: str) -> Timing:
 
 def locate(url: str, settings: Settings, environment: Mapping[str, str]) -> Settings:
     """As `Locator` has it: as whom we come, if something in front of Boskos wants to know."""
-    from leasectl.backends.boskos.login import with_login
-
     return with_login(settings, environment)
 
 
 def open_backend(url: str, opening: Opening) -> Backend:
     """Open a Boskos; nothing is asked of it yet."""
     # Here, because they take long to load.
-    from leasectl.backends.boskos.backend import BoskosBackend
-    from leasectl.backends.boskos.connection import BoskosConnection
-    from leasectl.backends.without_pools import own_events
 
     connection = BoskosConnection(
         parse_boskos_url(url), parse_settings(opening.settings), clock=opening.clock
@@ -73,9 +72,6 @@ def open_renewals(
     clock: Clock,
 ) -> Renew:
     """As `ClaimServer` has it. No try takes longer than a sixth of the ttl."""
-    from leasectl.backends.boskos.connection import BoskosConnection
-    from leasectl.backends.boskos.holding import Holding
-
     holding = Holding(BoskosConnection(parse_boskos_url(url), settings, clock=clock), clock=clock)
     return lambda claim_key, names: holding.renew(claim_key, names, seconds=ttl_seconds / 3)
 
@@ -89,10 +85,6 @@ def open_claim_watch(
 
 def open_probe(url: str, settings: Settings, *, clock: Clock) -> Callable[[], None]:
     """As `ClaimServer` has it."""
-    from leasectl.backends.boskos.answers import check_is_boskos
-    from leasectl.backends.boskos.connection import BoskosConnection
-    from leasectl.backends.boskos.requests import sign_of_life
-
     connection = BoskosConnection(parse_boskos_url(url), settings, clock=clock)
     call = sign_of_life(connection.address)
     return lambda: check_is_boskos(connection.url, connection.ask(call, seconds=_PROBE_SECONDS))

@@ -1,23 +1,21 @@
-"""The backend over an engine: leases from its pools."""
+"""The backend over an engine."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
+from typing import TYPE_CHECKING
 
 from leasectl.backends.contract import Journal, Patience, Turn
 from leasectl.engines.contract import Engine
 from leasectl.model import Claimant, ReleasedBy
 from leasectl.system.clock import Clock
 from leasectl.system.poll import sleep_through
-from leasectl.typed.hints import TYPE_CHECKING, Callable
 
 if TYPE_CHECKING:
     from leasectl.engines.event_log import EventLog
-    from leasectl.engines.members import Members
     from leasectl.engines.notes import Notes
-    from leasectl.engines.pool_admin import PoolAdmin
-    from leasectl.engines.sides import Sides
+    from leasectl.engines.pool_admin import Members, PoolAdmin, Sides
     from leasectl.engines.values import Values
 
 
@@ -31,6 +29,7 @@ class PoolBackend:
         clock: The engine's clock.
         remote: The store isn't part of the records' transactions.
         limited: As `Backend` has it, where the store is a server.
+        release_seconds: How long a release may take in all there; None for as long as is usual.
     """
 
     def __init__(
@@ -42,6 +41,7 @@ class PoolBackend:
         clock: Clock,
         remote: bool = False,
         limited: Callable[[float | None], AbstractContextManager[object]] = nullcontext,
+        release_seconds: float | None = None,
     ) -> None:
         self.url = url
         self.remote = remote
@@ -49,6 +49,7 @@ class PoolBackend:
         self._sides = sides
         self._clock = clock
         self._limited = limited
+        self._release_seconds = release_seconds
 
     @property
     def pools(self) -> PoolAdmin:
@@ -82,6 +83,12 @@ class PoolBackend:
     def release(
         self, claim_key: str, names: Sequence[str], *, by: ReleasedBy = "command"
     ) -> tuple[str, ...]:
+        if self._release_seconds is None:
+            return self._release(claim_key, names, by)
+        with self.limited(self._clock.elapsed() + self._release_seconds):
+            return self._release(claim_key, names, by)
+
+    def _release(self, claim_key: str, names: Sequence[str], by: ReleasedBy) -> tuple[str, ...]:
         if names:
             return self._engine.free(claim_key, names, by=by)
         if self.remote:
@@ -97,14 +104,38 @@ class PoolBackend:
 
     def acquire(self, claimant: Claimant, journal: Journal, patience: Patience) -> None:
         steps = self.turn(claimant, journal, patience)
-        sleep_through(steps, interrupts=patience.interrupts, now=self._clock.elapsed)
+        sleep_through(
+            steps,
+            interrupts=patience.interrupts,
+            now=self._clock.elapsed,
+            at_first_sleep=patience.at_first_sleep,
+        )
 
     def turn(self, claimant: Claimant, journal: Journal, patience: Patience) -> Turn:
         """What `acquire` does, as a generator of the sleeps in between."""
         from leasectl.backends.pool.turn import PoolTurn  # which no release needs
 
-        turn = PoolTurn(self._engine, self._clock, claimant, journal, patience, self._why_closed)
+        turn = PoolTurn(
+            self._engine,
+            self._clock,
+            claimant,
+            journal,
+            patience,
+            closed=self._why_closed,
+            withdrawn=self._why_withdrawn,
+            supersede=self._supersede,
+        )
         return turn.take()
+
+    def _why_withdrawn(self, claimant: Claimant) -> str:
+        from leasectl.backends.pool.withdrawals import take_reason
+
+        return take_reason(self.values, claimant)
+
+    def _supersede(self, claimant: Claimant, granted: tuple[str, int] | None) -> None:
+        from leasectl.backends.pool.withdrawals import supersede
+
+        supersede(self, claimant, granted=granted)
 
     def _why_closed(self, types: Sequence[str]) -> str:
         from leasectl.backends.pool.closed import why_closed

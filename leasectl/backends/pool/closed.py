@@ -1,13 +1,13 @@
-"""Why what is free in a pool can't be had all the same, in words: for who has waited in vain."""
+"""Explain why free resources can't be had."""
 
 from __future__ import annotations
 
 import contextlib
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from leasectl.errors import LeaseError
 from leasectl.text.durations import format_duration
-from leasectl.typed.hints import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from leasectl.engines.facts import Pool, Resource

@@ -1,4 +1,4 @@
-"""A waiter in the queues of several pools at once: whichever has something free first will do.
+"""Wait in the queues of several pools at once.
 
 It has a ticket in each, with the same claim key, and so is served in each in the order in which it
 came. With the first grant it leaves the other queues before it tells of that. On a store whose
@@ -9,7 +9,8 @@ and frees by the claim key, whatever the type.
 
 from __future__ import annotations
 
-from collections.abc import Sequence, Set
+from collections.abc import Callable, Sequence, Set
+from typing import NamedTuple
 
 from leasectl.engines.contract import Engine, Outlook, TicketExpired, TicketGone, Waiter
 from leasectl.engines.event_words import got_instead
@@ -17,8 +18,6 @@ from leasectl.engines.facts import Standing
 from leasectl.errors import BackendUnreachable, InvalidRequest, LeaseError, NotFound
 from leasectl.model import Claimant, Process
 from leasectl.system.clock import earliest
-from leasectl.typed.hints import Callable
-from leasectl.typed.tuples import NamedTuple
 
 
 class _Place(NamedTuple):

@@ -1,4 +1,4 @@
-"""One acquisition from a pool, from its ticket to its leases or its end.
+"""One acquisition, from its ticket to its leases or its end.
 
 1. Put a ticket in the queue.
 2. Wait until it is mine to claim, watching the nearest of those only that it isn't for.
@@ -9,8 +9,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
+from typing import TYPE_CHECKING, TypeVar
 
 from leasectl.backends.contract import Journal, Patience, Progress, Turn, Withdrawn, why_given_up
 from leasectl.backends.kinds import either
@@ -24,12 +25,13 @@ from leasectl.errors import (
     Unanswered,
 )
 from leasectl.model import Claimant, Process
+from leasectl.system.backoff import Backoff, Restarts
 from leasectl.system.clock import Clock, earliest
 from leasectl.system.poll import Sleep
 from leasectl.system.process import is_dead
 from leasectl.text.durations import format_duration
+from leasectl.text.naming import superseding_key
 from leasectl.text.wording import counted
-from leasectl.typed.hints import TYPE_CHECKING, Callable, TypeVar
 
 if TYPE_CHECKING:
     from leasectl.engines.facts import Standing
@@ -61,7 +63,10 @@ class PoolTurn:
         claimant: Claimant,
         journal: Journal,
         patience: Patience,
+        *,
         closed: Callable[[Sequence[str]], str],
+        withdrawn: Callable[[Claimant], str],
+        supersede: Callable[[Claimant, tuple[str, int] | None], None],
     ) -> None:
         self._engine = engine
         self._clock = clock
@@ -69,6 +74,8 @@ class PoolTurn:
         self._journal = journal
         self._patience = patience
         self._closed = closed
+        self._withdrawn = withdrawn
+        self._supersede = supersede
         self._start = clock.elapsed()
         wait = patience.wait_seconds
         self._deadline = None if wait is None else self._start + wait
@@ -76,6 +83,7 @@ class PoolTurn:
         self._watched: tuple[Process, ...] = ()  # whose end may free something
         self._outage: BackendUnreachable | None = None  # why the store couldn't be asked just now
         self._witness: Process | None = None  # sees to it that those before it come
+        self._witnesses = Restarts(Backoff(1.0, 30.0))
         self._look_for_witness_at = self._start + WITNESS_AFTER_SECONDS
         self._impossible: str | None = None  # why it can't be met as things are
 
@@ -91,8 +99,11 @@ class PoolTurn:
         self._waiter = self._new_waiter()
         try:
             outlook = self._enter()
-            if outlook.leases is None:
+            if outlook.leases is not None:
+                self._withdraw_older(outlook)
+            else:
                 with self._leaving():
+                    self._withdraw_older(outlook)
                     yield from self._wait(outlook)
         finally:
             self._waiter.close()
@@ -124,6 +135,19 @@ class PoolTurn:
                 if self._is_over(self._clock.elapsed()):
                     raise  # it never looked, so nobody can say that there is no lease
             return self._anew(self._look)
+
+    def _withdraw_older(self, outlook: Outlook) -> None:
+        """Withdraw the older requests with the key of this one, if it has one."""
+        request, leases = self._claimant.request, outlook.leases
+        if not superseding_key(request.labels):
+            return
+        if not leases and self._deadline is not None and self._is_over(self._clock.elapsed()):
+            return  # it ends at once, and another may be granted what is released next
+        granted = (outlook.pool_type or request.type, leases[0].ticket) if leases else None
+        try:
+            self._supersede(self._claimant, granted)
+        except LeaseError as error:
+            self._patience.warn(f"older requests with the same key may still wait: {error}")
 
     # 2. and 3. The wait, and the claim
 
@@ -219,11 +243,14 @@ class PoolTurn:
         if self._witness is not None and is_dead(self._witness):
             self._witness = None
             # All who wait hear of it: not all are to look for another at the same time.
-            self._look_for_witness_at = now + WITNESS_AFTER_SECONDS - (now - self._start) % 1.0
+            pause = self._witnesses.pause(now) + WITNESS_AFTER_SECONDS - (now - self._start) % 1.0
+            self._look_for_witness_at = now + pause
         if self._needs_witness(outlook) and now >= self._look_for_witness_at:
             assert self._patience.see_to_witness is not None
             self._witness = self._patience.see_to_witness()
             self._look_for_witness_at = now + WITNESS_AFTER_SECONDS
+            if self._witness is not None:
+                self._witnesses.started(now)
 
     def _claim(self) -> Outlook:
         """Claim, if it is this ticket's turn and there is enough, and have it recorded."""
@@ -255,7 +282,10 @@ class PoolTurn:
             if isinstance(reason, TicketGone):
                 self._waiter.standing()  # says so when the whole pool is gone
                 types = either(self._claimant.request.types)
-                raise Withdrawn(f"{types}: the request was released while it waited") from None
+                why = self._withdrawn(self._claimant)
+                error = Withdrawn(f"{types}: the request was {why or 'released while it waited'}")
+                error.is_on_purpose = bool(why)
+                raise error from None
             raise
 
     def _leave(self, reason: BaseException) -> None:

@@ -1,9 +1,10 @@
-"""``http://``: ci-operator's lease proxy, in front of Boskos. `leasectl serve` speaks it, too.
+"""``http://``: ci-operator's lease proxy, or `leasectl serve`.
 
-An acquisition: `opening` looks at the address -> `backend` refuses what the protocol has no words
-for (`limits`) -> `acquisition` asks for one lease a request, through `one_by_one` -> `connection`
-sends it and waits -> `protocol` reads the answer. What was lost on the way is noted, asked for
-again, and undone where the server knows of keys. `releases` gives back, name by name, each until it
-is certain. The server queues, and renews for the whole job: there is no ttl, and there are no pools
-to be shown, but for those that `leasectl serve` tells of by a path of its own (`status`).
+- `opening`: open the backend
+- `backend`: the lease proxy as a backend
+- `protocol`: build its requests, and parse its answers
+- `connection`: send requests, and wait for answers
+- `acquisition`: acquire: keys, lost answers, late grants
+- `releases`: release by name, or by key
+- `status`: pools behind a `leasectl serve`
 """

@@ -1,17 +1,20 @@
-"""One acquisition from a lease proxy: its keys, what is lost on the way, and what comes late.
+"""Acquire: keys, lost answers, late grants.
 
 ci-operator's server has no request keys: a reply that is lost may have carried a grant. So a
 request is repeated at most once for each loss, and the record says that a lease may be lost. Each
 request of `leasectl`'s carries a key all the same, ``<handle>/<acquisition>/<index>``: a server
-that heeds it answers a repetition with what the first got, and then nothing was lost.
+that heeds it answers a repetition with what the first got, and then nothing was lost. A reverse
+proxy in front of such a server ends each request that waits longer than its read timeout; the
+request is sent again then, as often as needed, and keeps its queue position.
 """
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterable
 
 from leasectl.backends.contract import Patience, Progress, RemoteJournal
-from leasectl.backends.one_by_one import Steps, acquire_one_by_one
+from leasectl.backends.one_by_one import Steps, acquire_one_by_one, short_wait_hint
 from leasectl.backends.proxy.connection import Connection
 from leasectl.backends.proxy.protocol import (
     ACQUIRE,
@@ -24,16 +27,17 @@ from leasectl.backends.proxy.protocol import (
     with_key,
 )
 from leasectl.backends.proxy.releases import Releases
+from leasectl.backends.release_tries import Unaccounted
 from leasectl.backends.unanswered import Loss, NotSent, Refused, TimeOver, trying_again
 from leasectl.errors import BackendUnreachable, CanNeverBeMet, NoLease
-from leasectl.http.messages import Answer
+from leasectl.http.messages import Answer, encode_query
 from leasectl.model import Lease, Request
 from leasectl.system.backoff import Backoff, retry
 from leasectl.system.clock import Clock
 from leasectl.system.poll import Sleep, sleep_through
 from leasectl.text.durations import format_duration
-from leasectl.text.naming import is_name
-from leasectl.text.printable import printable
+from leasectl.text.naming import is_resource_name
+from leasectl.text.wording import printable
 
 # How long a server may be away, or fail, from when it first did: so there is always a second try.
 CONNECT_SECONDS = 10.0
@@ -47,6 +51,10 @@ GHOST_SECONDS = 30.0
 # before a server that is being restarted answers for it (502) until it is there.
 _AFTER_LOSS_SECONDS = (0.3, 3.0)
 MOST_LOSSES = len(_AFTER_LOSS_SECONDS) + 1
+# An answer lost sooner isn't the work of a read timeout: it counts as a failure that may pass.
+_QUICK_LOSS_SECONDS = 1.0
+# For the question whether a server heeds keys.
+_LOOK_SECONDS = 5.0
 # Whoever gives up wants to end.
 UNDO_SECONDS = 0.3
 # The server doesn't say that it makes a request wait; one that takes this long does.
@@ -95,7 +103,9 @@ class Acquisition:
         self._got: set[str] = set()
         self._heeds_keys = False
         self._asked = 0
-        self._losses = 0
+        self._losses = 0  # of answers, where the server isn't known to heed keys
+        self._has_lost = False  # an answer, in either case
+        self._open_key: str | None = None  # of the request that is under way
         self._key = journal.key
 
     def take(self) -> tuple[Lease, ...]:
@@ -118,7 +128,8 @@ class Acquisition:
                 now=self._clock.elapsed,
             )
             if leases is None:
-                raise self._no_lease(str(self._failure) if self._failure else None)
+                hint = short_wait_hint(self._patience.wait_seconds, self.ghost_seconds)
+                raise self._no_lease(str(self._failure) if self._failure else None, hint)
         except BaseException:
             self._undo_losses()
             raise
@@ -131,7 +142,7 @@ class Acquisition:
     def _ask_for_one(self, until: float | None) -> str | None:
         if self._asked == 1 and self._heeds_keys:
             self._check_capacity()
-        self._key = f"{self._journal.key}/{self._asked}"
+        self._key = self._open_key = f"{self._journal.key}/{self._asked}"
         self._asked += 1
         self._failing_since = None
         try:
@@ -144,7 +155,9 @@ class Acquisition:
                 note=self._note_failure,
             )
         except TimeOver:
+            self._undo_open()
             return None
+        self._open_key = None
         if name in self._got:
             raise BackendUnreachable(
                 f"{self._url} granted {name} twice at once; all of it is given back"
@@ -168,7 +181,9 @@ class Acquisition:
             raise too_few(pool_type, capacity, count, kind=CanNeverBeMet)
 
     def give_back(self, name: str) -> None:
-        self._releases.give_back(name, self._journal.key)
+        remark = self._releases.give_back(name, self._journal.key)
+        if isinstance(remark, Unaccounted):
+            self._patience.warn(remark)
         self._got.discard(name)
 
     @property
@@ -222,6 +237,7 @@ class Acquisition:
         if self._asked == 1:
             headers.update(with_count(self._request.count))
         while True:
+            since = self._clock.elapsed()
             try:
                 answer = self._connection.ask(
                     ACQUIRE,
@@ -235,8 +251,30 @@ class Acquisition:
                 return self._name_in(answer)
             except Loss as loss:
                 self._is_there = True
-                self._note_loss(loss)
-                self._rest(_AFTER_LOSS_SECONDS[self._losses - 1], until)
+                if not self._is_key_heeded(until):
+                    self._note_loss(loss)
+                    self._rest(_AFTER_LOSS_SECONDS[self._losses - 1], until)
+                    continue
+                self._record_loss()
+                if self._clock.elapsed() - since < _QUICK_LOSS_SECONDS:
+                    raise Refused(str(loss)) from loss
+                self._failing_since = None
+
+    def _is_key_heeded(self, until: float | None) -> bool:
+        """Ask a server whether it heeds keys: it sends the key back with an answer of no leases."""
+        if self._heeds_keys:
+            return True
+        now = self._clock.elapsed()
+        seconds = _LOOK_SECONDS if until is None else min(_LOOK_SECONDS, until - now)
+        if seconds <= 0:
+            return False
+        path = f"{ACQUIRE}?{encode_query({**acquire_query(self._request.type), 'count': '0'})}"
+        try:
+            answer = self._connection.tell(path, {}, headers=with_key(self._key), seconds=seconds)
+        except (NotSent, Loss):
+            return False
+        self._heeds_keys = heeds(answer, self._key)
+        return self._heeds_keys
 
     def _name_in(self, answer: Answer) -> str:
         if heeds(answer, self._key):
@@ -245,7 +283,7 @@ class Acquisition:
             names = granted(self._url, answer)
         except NoLease as refusal:
             raise self._no_lease(str(refusal)) from None
-        if len(names) == 1 and is_name(names[0]):
+        if len(names) == 1 and is_resource_name(names[0]):
             if not heeds(answer, self._key):
                 self._journal.is_the_jobs()
             return names[0]
@@ -257,6 +295,7 @@ class Acquisition:
 
     def _note_loss(self, loss: Loss) -> None:
         self._losses += 1
+        self._has_lost = True
         self._journal.lost_reply()
         self._patience.warn(
             f"{loss}; a lease of {self._request.type} may have been granted and stay leased until "
@@ -265,12 +304,21 @@ class Acquisition:
         if self._losses >= MOST_LOSSES:
             raise BackendUnreachable(f"{loss}, {self._losses} times; gave up") from loss
 
+    def _record_loss(self) -> None:
+        """Record that a request may still be under way: a release withdraws its key then."""
+        if not self._has_lost:
+            self._has_lost = True
+            self._journal.lost_reply()
+
     def _take_late(self, answer: Answer | None) -> None:
         """Keep what was granted while we gave up: whoever has asked gives back what has arrived."""
         names = names_in(answer) if answer is not None and is_success(answer) else None
         self._take_to_give_back(names or ())
+        if answer is not None and heeds(answer, self._key):
+            self._heeds_keys = True
         if answer is None:
             self._losses += 1
+            self._has_lost = True
             self._journal.lost_reply()
             self._patience.warn(
                 f"{self._url} didn't answer that it has stopped waiting; a lease of "
@@ -281,24 +329,32 @@ class Acquisition:
         """Have each of some names be on record, so that it goes back with what has arrived; what
         can't be is given back now, whatever comes of the others."""
         for name in dict.fromkeys(names):
-            if name in self._got or (is_name(name) and self._journal.arrived(name) is not None):
+            if name in self._got or (
+                is_resource_name(name) and self._journal.arrived(name) is not None
+            ):
                 continue
             try:
                 self._releases.give_back(name, self._key)
             except BackendUnreachable as error:
-                self._patience.warn(
-                    f'"{printable(name)}" stays leased until the job ends, as it couldn\'t be '
-                    f"given back: {error}"
-                )
+                self._patience.warn(f'"{printable(name)}" may stay leased: {error}')
 
     def _undo_losses(self) -> None:
         """Give back what lost answers may have carried, if the server knows of keys."""
-        if self._losses:
+        if not self._has_lost:
+            self._undo_open()
+        else:
             try:
                 if self._releases.undo(self._journal.key, seconds=UNDO_SECONDS):
                     self._journal.found()
             except BackendUnreachable:
                 self._journal.to_undo()
+
+    def _undo_open(self) -> None:
+        """Have the server forget the request that was given up, which it may keep in its queue."""
+        if self._heeds_keys and self._open_key is not None:
+            with contextlib.suppress(BackendUnreachable):
+                self._releases.undo(self._open_key, seconds=UNDO_SECONDS)
+        self._open_key = None
 
     def _report(self, now: float) -> float | None:
         if self._patience.report is None:
@@ -312,7 +368,7 @@ class Acquisition:
             self._next_report = now + self._patience.report_seconds
         return self._next_report
 
-    def _no_lease(self, words: str | None = None) -> NoLease:
+    def _no_lease(self, words: str | None = None, hint: str = "") -> NoLease:
         waited = format_duration(self._clock.elapsed() - self._start)
         detail = f": {words}" if words else ""
-        return NoLease(f'no lease of "{self._request.type}" within {waited}{detail}')
+        return NoLease(f'no lease of "{self._request.type}" within {waited}{detail}{hint}')

@@ -1,26 +1,45 @@
-"""The lease proxy as a backend: what it can do of what is asked of one, and what it refuses.
-
-It queues, and renews for the whole job.
-"""
+"""The lease proxy as a backend."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING
 
 from leasectl.backends.contract import Patience, RemoteJournal, Turn
-from leasectl.backends.kinds import pool_prefixes
+from leasectl.backends.kinds import pool_prefixes, renewed_prefixes
 from leasectl.backends.proxy.acquisition import Acquisition
 from leasectl.backends.proxy.connection import Connection
-from leasectl.backends.proxy.limits import check_request
 from leasectl.backends.proxy.releases import Releases
 from leasectl.backends.without_pools import WithoutPools
 from leasectl.errors import NotSupported
-from leasectl.model import Claimant, ReleasedBy
+from leasectl.model import Claimant, ReleasedBy, Request
 from leasectl.system.clock import Clock
-from leasectl.typed.hints import TYPE_CHECKING, Callable
 
 if TYPE_CHECKING:
     from leasectl.engines.event_log import EventLog
+
+
+def check_request(request: Request, wait_seconds: float | None) -> None:
+    """Refuse what the protocol has no words for.
+
+    Args:
+        request: What is wanted.
+        wait_seconds: For how long it may wait; None for no limit.
+
+    Raises:
+        NotSupported: It has none.
+    """
+    for option, given, able in (
+        ("--name", request.name is not None, renewed_prefixes),
+        ("--where", bool(request.where), pool_prefixes),
+        ("--priority", request.priority != 0, pool_prefixes),
+        ("--ttl", request.ttl_seconds is not None, pool_prefixes),
+        ("-w 0", wait_seconds == 0, renewed_prefixes),
+    ):
+        if given:
+            raise NotSupported(
+                f"{option} is not supported by the lease proxy; {able('and')} can do it"
+            )
 
 
 class ProxyBackend(WithoutPools):
@@ -61,7 +80,7 @@ class ProxyBackend(WithoutPools):
     ) -> tuple[str, ...]:
         raise NotSupported(
             f"{self.url} has no renew: the lease proxy renews for the whole job; only leases of "
-            f"{pool_prefixes('and')} are renewed by their holder"
+            f"{renewed_prefixes('and')} are renewed by their holder"
         )
 
     def acquire(self, claimant: Claimant, journal: RemoteJournal, patience: Patience) -> None:

@@ -1,21 +1,20 @@
-"""Requests to a lease proxy: what it asks of an exchange, and what it makes of none."""
+"""Send requests, and wait for answers."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import json
+from collections.abc import Callable, Mapping, Sequence
 
-from leasectl.backends.unanswered import Loss, TimeOver, failure, words_of
+from leasectl.backends.unanswered import Late, TimeOver, failure, words_of
 from leasectl.errors import AccessRefused, NotAllowed
 from leasectl.http.exchange import Client
 from leasectl.http.messages import Answer, Call, encode_query
 from leasectl.http.no_answer import NoAnswer, NotInTime
 from leasectl.http.settings import Settings, read_token
-from leasectl.http.trust import trust_of
+from leasectl.http.tls import trust_of
 from leasectl.system.clock import Clock
 from leasectl.system.poll import Interrupt
-from leasectl.text import plain_json as json
-from leasectl.text.printable import printable
-from leasectl.typed.hints import Callable
+from leasectl.text.wording import printable
 
 _CONNECT_SECONDS = 5.0
 _LONGEST_ANSWER_BYTES = 1 << 20
@@ -122,7 +121,7 @@ class Connection:
         try:
             answer = self._client.ask(call, seconds=seconds)
         except NotInTime:
-            raise Loss(f"no answer from {self._url} in time") from None
+            raise Late(f"no answer from {self._url} in time") from None
         except NoAnswer as reason:
             raise failure(self._url + path, reason) from reason
         return self._allowed(answer)

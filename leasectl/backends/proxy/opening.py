@@ -1,4 +1,4 @@
-"""``http://`` and ``https://``: what opens a lease proxy."""
+"""Open the backend."""
 
 from __future__ import annotations
 
@@ -6,7 +6,8 @@ import re
 
 from leasectl.backends.contract import Backend, Opening
 from leasectl.backends.kinds import check_port, no_backend
-from leasectl.backends.proxy import limits
+from leasectl.backends.proxy import backend
+from leasectl.backends.proxy.connection import Connection
 from leasectl.errors import InvalidRequest
 from leasectl.http.settings import parse_settings
 from leasectl.model import Request
@@ -33,14 +34,13 @@ def check_url(url: str) -> None:
 
 def check_request(request: Request, wait_seconds: float | None) -> None:
     """As `limits.check_request`."""
-    limits.check_request(request, wait_seconds)
+    backend.check_request(request, wait_seconds)
 
 
 def open_backend(url: str, opening: Opening) -> Backend:
     """Open a lease proxy; nothing is asked of it yet."""
     # Here, because they take long to load.
     from leasectl.backends.proxy.backend import ProxyBackend
-    from leasectl.backends.proxy.connection import Connection
     from leasectl.backends.without_pools import own_events
 
     connection = Connection(url, parse_settings(opening.settings), clock=opening.clock)

@@ -1,4 +1,4 @@
-"""The lease proxy's requests and answers, and what they mean: no request is made here.
+"""Build its requests, and parse its answers.
 
 ``POST /lease/acquire?type=T&count=1`` waits until one is free and answers ``{"names": ["..."]}``.
 ``POST /lease/release`` takes ``{"names": ["..."]}``. Errors are one line of text beside a status.
@@ -15,7 +15,7 @@ from __future__ import annotations
 from leasectl.backends.unanswered import Loss, Refused, words_of
 from leasectl.errors import CanNeverBeMet, LeaseError, NoLease, NotFound
 from leasectl.http.messages import Answer
-from leasectl.text import plain_json as json
+from leasectl.text.properties import read_json
 
 ACQUIRE = "/lease/acquire"
 RELEASE = "/lease/release"
@@ -29,7 +29,8 @@ _TOO_EARLY = (408, 425, 429)
 # What stands in between has passed a request on, and doesn't know what became of it.
 _PASSED_ON = (502, 504)
 # What is said of a release of what isn't leased: by the proxy, and by Boskos behind it.
-_NOT_LEASED = ("no resource name", "statusCode 401", "statusCode 404")
+_UNKNOWN = "no resource name"
+_NOT_LEASED = (_UNKNOWN, "statusCode 401", "statusCode 404")
 
 
 def acquire_query(pool_type: str) -> dict[str, str]:
@@ -53,14 +54,14 @@ def heeds(answer: Answer, key: str) -> bool:
 
 
 def is_success(answer: Answer) -> bool:
-    """Tell whether a request was carried out; one in between may say 203 of what it passes on."""
+    """Tell whether a request succeeded; an HTTP proxy may turn 200 into 203."""
     return 200 <= answer.status < 300
 
 
 def names_in(answer: Answer) -> list[str] | None:
-    """The names that an answer says were granted; None when it says something else."""
+    """Return the resources that an answer names; None if it names none."""
     try:
-        names = json.loads(answer.text)["names"]
+        names = read_json(answer.text)["names"]
     except (ValueError, KeyError, TypeError, RecursionError):  # the last: nested too deeply
         return None
     well_formed = isinstance(names, list) and all(isinstance(name, str) for name in names)
@@ -68,13 +69,13 @@ def names_in(answer: Answer) -> list[str] | None:
 
 
 def granted(url: str, answer: Answer) -> list[str]:
-    """The names in an answer to a request for a lease.
+    """Return the resources that an answer to a request for a lease grants.
 
     Raises:
-        Loss: Nobody can tell whether something was granted.
-        NotFound, InvalidRequest: The server will never grant that.
-        NoLease: It has waited for as long as it does.
-        Refused: Something else went wrong, and may go right the next time.
+        Loss: The proxy may have granted a lease, and the answer doesn't name it.
+        NotFound, InvalidRequest: The proxy will never grant the request.
+        NoLease: The proxy has waited for as long as it does.
+        Refused: The request failed, and may succeed the next time.
     """
     if not is_success(answer):
         raise _why_not(url, answer)
@@ -87,14 +88,14 @@ def granted(url: str, answer: Answer) -> list[str]:
 
 
 def was_released(url: str, answer: Answer) -> bool:
-    """Tell from the answer to a release of one name whether it was leased until then.
+    """Tell from the answer to a release of one resource whether it was leased until then.
 
-    When it wasn't (any more), nothing is left to be done either: the proxy knows no such name, or
-    Boskos has taken the lease back, and says that it is another's by now, or nobody's.
+    If it wasn't, nothing is left to do: the proxy doesn't know the resource, or Boskos has taken
+    the lease back and says that the resource is free or leased by another owner.
 
     Raises:
-        Loss: Nobody can tell.
-        Refused: It is leased as before.
+        Loss: The answer doesn't tell.
+        Refused: The resource is still leased.
     """
     if is_success(answer):
         if answer.text.strip():  # a page of something in between, which knows of no lease
@@ -107,17 +108,22 @@ def was_released(url: str, answer: Answer) -> bool:
     raise Refused(why_kept(url, answer))
 
 
+def is_unknown(answer: Answer) -> bool:
+    """Tell whether the proxy itself doesn't know a name, so that it hasn't asked Boskos."""
+    return not is_success(answer) and _UNKNOWN in answer.text
+
+
 def why_kept(url: str, answer: Answer) -> str:
-    """What a server says of a name that it hasn't released, without which others it has."""
+    """Return a server's reason for not releasing a resource, without the list of those released."""
     return words_of(url, answer._replace(text=answer.text.partition("\nReleased:")[0]))
 
 
 def is_undone(url: str, answer: Answer, key: str) -> bool:
-    """Tell from the answer to a release of no names whether the server has undone what came with
-    the key: it heeds keys.
+    """Tell from the answer to an empty release whether the server has undone the request with the
+    key: only a server that heeds keys does.
 
     Raises:
-        Refused: It couldn't.
+        Refused: The server couldn't undo it.
     """
     if answer.status == 400:
         return False  # it sees no sense in a release of no names, and never will

@@ -1,23 +1,26 @@
-"""Giving back to a lease proxy: by name, or whatever a key was granted."""
+"""Release by name, or by key."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 from leasectl.backends.proxy.connection import Connection
 from leasectl.backends.proxy.protocol import (
     RELEASE,
+    heeds,
     is_undone,
+    is_unknown,
     was_released,
     why_kept,
     with_key,
 )
-from leasectl.backends.release_tries import ReleaseTries, SendRelease
+from leasectl.backends.release_tries import ReleaseTries, SendRelease, Unaccounted
 from leasectl.backends.unanswered import Refused
 from leasectl.errors import AccessRefused, BackendUnreachable
 from leasectl.system.clock import Clock
-from leasectl.text.printable import printable
-from leasectl.typed.hints import Callable
+from leasectl.text.wording import printable
+
+_LOOK_SECONDS = 3.0
 
 
 class Releases:
@@ -42,7 +45,7 @@ class Releases:
     ) -> None:
         self._url = url
         self._connection = connection
-        self._tries = ReleaseTries(url, seconds=seconds, warn=warn, clock=clock)
+        self._tries = ReleaseTries(url, seconds=seconds, warn=warn, clock=clock, is_up=self._is_up)
         self._clock = clock
 
     def release(self, key: str, names: Sequence[str]) -> Iterator[str]:
@@ -75,12 +78,23 @@ class Releases:
             until: When to give up, CLOCK_BOOTTIME in seconds.
 
         Returns:
-            What people should know of it: that it wasn't ours any more. None where it was.
+            What people should know of it: that it wasn't ours any more, or is `Unaccounted`. None
+            where it was.
 
         Raises:
             BackendUnreachable: It is not certain that it was released.
         """
         return self._tries.give_back(name, self._send(name, key), until)
+
+    def _is_up(self) -> bool:
+        """Tell whether the server answers what it needs no lock for: a method that it refuses."""
+        try:
+            self._connection.look(RELEASE, seconds=_LOOK_SECONDS)
+        except AccessRefused:
+            return True
+        except BackendUnreachable:
+            return False
+        return True
 
     def _send(self, name: str, key: str) -> SendRelease:
         def send(seconds: float, failures: Sequence[Exception]) -> str | None:
@@ -89,7 +103,11 @@ class Releases:
             )
             if was_released(self._url, answer):
                 return None
-            return _remark(name, why_kept(self._url, answer), failures)
+            words = why_kept(self._url, answer)
+            # What a server that heeds keys doesn't know is leased nowhere behind it.
+            if is_unknown(answer) and not heeds(answer, key):
+                return _unaccounted(name, words, failures)
+            return None if failures else f"{printable(name)} wasn't leased to us any more: {words}"
 
         return send
 
@@ -120,13 +138,18 @@ class Releases:
         return once() if seconds is not None else self._tries.until_it_works(once, end)
 
 
-def _remark(name: str, words: str, failures: Sequence[Exception]) -> str | None:
-    """What to say of a name that the server says isn't leased.
+def _unaccounted(name: str, words: str, failures: Sequence[Exception]) -> str | None:
+    """Return what to say of a name that ci-operator's proxy doesn't know.
 
-    After a lost answer it is most likely what we have just released. After a refusal it is what the
-    server has given up to release, although Boskos still has it as leased.
+    It forgets a name before it asks Boskos to release it, and forgets all when it is restarted. So
+    Boskos may still have the lease, without renewals. After a lost answer, it was most likely our
+    own release that was carried out.
     """
     refusals = [str(each) for each in failures if isinstance(each, Refused)]
-    if refusals:
-        return f"{printable(name)} may stay leased until the job ends: {refusals[0]}; then {words}"
-    return None if failures else f"{printable(name)} wasn't leased to us any more: {words}"
+    if not refusals and failures:
+        return None
+    why = f"{refusals[0]}; then {words}" if refusals else words
+    return Unaccounted(
+        f"{printable(name)} isn't known to the lease proxy; Boskos may keep it leased for half an "
+        f"hour: {why}"
+    )

@@ -1,4 +1,4 @@
-"""What `leasectl serve` tells of the pools behind it, beside the lease proxy's protocol.
+"""Pools behind a `leasectl serve`.
 
 ``GET /leasectl/v1/status``, for one pool with ``?type=T``, is answered with what ``status --json``
 shows. ci-operator's proxy knows no such path.
@@ -7,6 +7,7 @@ shows. ci-operator's proxy knows no such path.
 from __future__ import annotations
 
 import contextlib
+from typing import Any
 
 from leasectl.backends.kinds import no_pools
 from leasectl.backends.proxy.connection import Connection
@@ -15,10 +16,8 @@ from leasectl.errors import LeaseError, NotFound
 from leasectl.http.messages import Answer, encode_query
 from leasectl.http.settings import Settings
 from leasectl.system.clock import Clock
-from leasectl.text import plain_json as json
-from leasectl.text.fields import MALFORMED
-from leasectl.text.printable import printable
-from leasectl.typed.hints import Any
+from leasectl.text.properties import MALFORMED, read_json
+from leasectl.text.wording import printable
 
 STATUS = "/leasectl/v1/status"
 # The member of an answer of 404 that says which type there isn't.
@@ -80,6 +79,6 @@ def status_in(url: str, answer: Answer) -> object:
 
 def _decoded(answer: Answer) -> object:
     try:
-        return json.loads(answer.text)
+        return read_json(answer.text)
     except (ValueError, RecursionError):
         return None

@@ -2,10 +2,25 @@
 
 from __future__ import annotations
 
+import sys
+from typing import Any
+
+from leasectl.backends.kinds import kind_of
 from leasectl.cli import options
-from leasectl.cli.context import check_request, may_do_without, open_service, process_named_by
+from leasectl.cli.context import (
+    check_request,
+    choose_backend,
+    may_do_without,
+    open_service,
+    process_named_by,
+)
 from leasectl.cli.described import ENDING, OUTPUT, OneOf, as_json_only, option, plain_command
-from leasectl.cli.shown.handle_output import HandleForm, print_and_announce, print_later
+from leasectl.cli.shown.handle_output import (
+    HandleForm,
+    print_and_announce,
+    print_failure,
+    print_later,
+)
 from leasectl.cli.shown.output import note
 from leasectl.cli.shown.waiting import (
     interrupts,
@@ -16,11 +31,11 @@ from leasectl.cli.shown.waiting import (
 from leasectl.errors import InvalidRequest, LeaseError, NoLease, spares_optional
 from leasectl.leases.acquire import acquire
 from leasectl.leases.request import draw_start_delay
-from leasectl.model import Request, Scope
+from leasectl.leases.service import Service
+from leasectl.model import Handle, Request, Scope
 from leasectl.system.lock_wait import wait_limit
 from leasectl.system.signals import SignalTrap
 from leasectl.text.wording import followed_by
-from leasectl.typed.hints import Any
 
 EXAMPLE = """\b
 Example:
@@ -31,7 +46,7 @@ Example:
 """
 
 
-@plain_command(epilog=EXAMPLE, options_metavar="TYPE [OPTIONS]")
+@plain_command(epilog=EXAMPLE, options_metavar="POOL [OPTIONS]")
 @options.request_options
 @options.wait
 @options.conflict_exit_code
@@ -44,19 +59,21 @@ Example:
     type=OneOf("step", "test"),
     default="step",
     show_default=True,
-    help="test: the lease outlives the step; its names are also listed in $SHARED_DIR/leases.",
+    help="step: the lease belongs to one step of the job. test: later steps can use it; its "
+    "resources are also listed in $SHARED_DIR/leases.",
 )
 @option(
     "--guard-pid",
     group=ENDING,
     type=int,
     metavar="PID",
-    help="Release when this process ends; in a script, use $$. Default: no guard.",
+    help="Release the lease when this process ends; in a script, use $$. Default: no guard.",
 )
 # For the Bash functions: --guard-pid, but not where a server holds leases for the whole job. There
 # steps copy a handle into SHARED_DIR, end, and a later step releases it.
 @option("--step-pid", type=int, metavar="PID", hidden=True)
 @option(
+    "-o",
     "--output",
     group=OUTPUT,
     type=OneOf("handle", "names", "csv", "json", "env"),
@@ -64,7 +81,8 @@ Example:
     show_default=True,
     metavar="FORM",
     help="handle: its path; names: one a line; csv: in one line; json: all that is known of it; "
-    "env: for eval, what exports LEASECTL_HANDLE, LEASECTL_NAMES and so on, as run has them.",
+    "env: for eval, exports of LEASECTL_HANDLE, LEASECTL_NAMES and so on, as under run; without a "
+    "lease, eval returns the exit code.",
 )
 @options.json_output
 @options.quiet
@@ -85,11 +103,11 @@ def command(
     backend: str | None,
     **wanted: Any,
 ) -> None:
-    """Take N leases of a type and print the path of their handle.
+    """Wait for a lease and print the path of its handle.
 
-    Waits its turn: first come, first served, but the higher --priority before the lower. The
-    handle is what release, reacquire, renew and cat take. Without --guard-pid, --release-after or
-    --ttl it is held until you release it.
+    Requests are served by priority, then in order of arrival. Pass the handle to release,
+    reacquire, renew and cat. Without --guard-pid, --release-after or --ttl the lease is held until
+    you release it.
     """
     request = options.make_request(scope=scope, **wanted)
     if request.priority:
@@ -116,7 +134,7 @@ def command(
             start_delay = draw_start_delay(start_jitter_seconds)
             with wait_limit(wait_seconds):
                 with reported(
-                    request, wait_seconds, ends, events=lambda: service.events, quiet=quiet
+                    request, wait_seconds, ends, service=lambda: service, quiet=quiet
                 ) as waiting:
                     handle = acquire(
                         service,
@@ -130,6 +148,8 @@ def command(
                     waiting.got(handle, start_delay)
                 if not start_delay:
                     print_and_announce(service, handle, trap, output)
+                    if guard is None and scope == "step" and not quiet and sys.stderr.isatty():
+                        _tell_how_it_ends(service, handle)
             if start_delay:
                 print_later(
                     service,
@@ -143,21 +163,27 @@ def command(
     except LeaseError as error:
         if spares_optional(error) and may_do_without(backend, optional=optional):
             note(followed_by(error, "going on without a lease, as it is optional"))
+            if output == "env":
+                print_failure(0)
             return
         if isinstance(error, NoLease) and conflict_code is not None:
             error.exit_code = conflict_code
         raise
 
 
+def _tell_how_it_ends(service: Service, handle: Handle) -> None:
+    """Tell a person at a terminal that only a release ends the lease."""
+    request = handle.request
+    if request.release_after_seconds is None and request.ttl_seconds is None:
+        note(f"held until released with: leasectl release {service.state.names_path(handle.id)}")
+
+
 def _warn_of_no_answer(request: Request, backend: str | None) -> None:
     """Tell whoever is ready to give something back that nobody will say so for them."""
-    from leasectl.backends.kinds import kind_of
-    from leasectl.cli.context import choose_backend
-
     kind = kind_of(choose_backend(backend).url)
     if request.ttl_seconds is None or not (kind.remote and kind.has_pools):
         return  # the keeper answers, or whoever asks finds the records
     do = "have the script look at leasectl marks, and say leasectl answer --ready"
     if request.scope == "step":
         do = f"give --guard-pid, leave out --ttl, or {do}"
-    note(f"with --ttl and no guard nobody answers a reclaim, whatever --on-reclaim says: {do}")
+    note(f"with --ttl and no guard, --on-reclaim has no effect; {do}")

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
 from leasectl.backends.kinds import kind_of
 from leasectl.cli import options
 from leasectl.cli.context import open_service
-from leasectl.cli.described import OneOf, as_json_only, option, plain_handle_command
+from leasectl.cli.described import OneOf, as_json_only, option, plain_command
 from leasectl.cli.shown.handle_output import print_handle_json
 from leasectl.cli.shown.output import emit, emit_lines
 from leasectl.errors import InvalidRequest, NotFound
+from leasectl.leases.service import has_lost
 from leasectl.leases.targets import Targets, read_names
-from leasectl.text.printable import printable
 from leasectl.text.properties import check_key
-from leasectl.typed.hints import Literal
+from leasectl.text.wording import printable
 
 NamesForm = Literal["plain", "csv", "json"]
 
@@ -24,7 +26,7 @@ Examples:
 """
 
 
-@plain_handle_command(epilog=EXAMPLE, options_metavar="H [OPTIONS]")
+@plain_command(epilog=EXAMPLE, options_metavar="H [OPTIONS]")
 @options.handle
 @option(
     "--format",
@@ -32,23 +34,27 @@ Examples:
     type=OneOf("plain", "csv", "json"),
     default="plain",
     show_default=True,
-    help="plain: a name a line; csv: one line; json: all that is known of the handle.",
+    help="plain: one name per line; csv: one line; json: all facts about the handle.",
 )
 @option(
     "--property",
     "key",
     type=check_key,
     metavar="K",
-    help="Instead of its name print this property of each, one a line; 66 if one has none.",
+    help="Print this property of each resource instead of its name; exit with 66 if one lacks it.",
 )
 @options.json_output
 def command(*, handle: str, form: NamesForm, key: str | None, as_json: bool) -> None:
-    """Print what a handle holds now; nothing if it holds nothing."""
+    """Print the resources that a handle holds.
+
+    Prints nothing for an empty handle. If the handle lost a lease, prints what is left and exits
+    with 79.
+    """
     if as_json:
         form = as_json_only("form", "--format", form)
     if key is not None:
         if form != "plain":
-            raise InvalidRequest("--property prints one a line; leave out --format and --json")
+            raise InvalidRequest("--property can't be combined with --format or --json")
         emit_lines(_values(handle, key))
         return
     if not handle:
@@ -56,9 +62,7 @@ def command(*, handle: str, form: NamesForm, key: str | None, as_json: bool) -> 
     service = open_service(for_handles=True)
     record = Targets(service).handle_at(handle)
     if record is None and form == "json":
-        raise NotFound(
-            f"{handle} is a copy: the handles themselves are in {service.state.directory}"
-        )
+        raise NotFound(f"{handle} is a copy; use the handle itself, in {service.state.directory}")
     names = tuple(read_names(handle)) if record is None else record.names
     if record is not None and form == "json":
         print_handle_json(service, record)
@@ -66,18 +70,22 @@ def command(*, handle: str, form: NamesForm, key: str | None, as_json: bool) -> 
         emit(",".join(names) + "\n" if names else "")
     else:
         emit_lines(names)
+    if record is not None and record.lost:
+        raise has_lost(record, service.state)
 
 
 def _values(handle: str, key: str) -> tuple[str, ...]:
-    """A property of each resource that a handle holds, or that a copy of one names.
+    """Return a property of each resource that a handle, or a copy of one, names.
 
     Raises:
-        NotFound: One hasn't got it, or there is none.
+        NotFound: A resource lacks the property, or the handle doesn't exist.
     """
     from leasectl.leases.properties import properties_by_name, properties_of
 
     service = open_service(for_handles=True)
     record = Targets(service).handle_at(handle) if handle else None
+    if record is not None and record.lost and not record.names:
+        raise has_lost(record, service.state)
     if record is not None:
         properties = properties_of(service, record)
     else:
@@ -86,7 +94,9 @@ def _values(handle: str, key: str) -> tuple[str, ...]:
         if names and kind_of(service.backend_url).has_pools:
             properties = properties_by_name(service.members, names)
     if not properties:
-        raise NotFound(f'handle "{printable(handle)}" holds nothing that "{key}" could be said of')
+        raise NotFound(
+            f'handle "{printable(handle)}" holds no resource, so none has a property "{key}"'
+        )
     for name, each in properties.items():
         if key not in dict(each):
             has = ", ".join(k for k, _ in each) or "none"

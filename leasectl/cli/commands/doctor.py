@@ -11,11 +11,11 @@ from leasectl.cli.context import caller, choose_backend, settings, state_directo
 from leasectl.cli.described import option
 from leasectl.cli.loaded import nothing_is_garbage
 from leasectl.cli.shown.output import show, show_json
-from leasectl.cli.shown.table import GREEN, RED, YELLOW, painted
-from leasectl.cli.shown.terminal import output_width, shows_colour
-from leasectl.doctor.findings import Finding
-from leasectl.text.printable import printable
-from leasectl.text.wording import counted
+from leasectl.cli.shown.table import GREEN, RED, YELLOW, output_width, painted, shows_colour
+from leasectl.doctor.examination import Examination
+from leasectl.doctor.findings import Finding, exit_code
+from leasectl.doctor.machine import Surroundings
+from leasectl.text.wording import counted, printable
 
 _NAME_WIDTH = 17
 _COLOURS = {"ok": GREEN, "warn": YELLOW, "fail": RED}
@@ -28,29 +28,27 @@ Examples:
 
 
 @new_command(epilog=EXAMPLE)
-@option("--fix", is_flag=True, help="Mend what can be mended safely, and say what was done.")
+@option("--fix", is_flag=True, help="Repair what can be repaired safely, and print what was done.")
 @options.json_output
 @options.backend
 def command(*, fix: bool, as_json: bool, backend: str | None) -> int:
-    """Check what leasectl needs here, and mend it with --fix.
+    """Check what leasectl needs here, and repair it with --fix.
 
-    Each check is ok, a warning or a failure, and says what to do. Nothing is changed without
-    --fix. With it, the state directory is made private, the keeper started if it is needed,
-    files that no record knows are removed, records that contradict each other are settled by
-    freeing, and what the dead hold is given back. With etcd, its members, the pools, the names
-    in them, what we may do there and this state directory's claims are looked at too; with
-    Kubernetes, which cluster it is and why, as whom and with which rights we come, and whether
-    anybody has edited or deleted what is there; with a lease proxy, whether it answers as one
-    does, how soon, and whether our token will do. Leases that somebody may still use are never
-    released: for these the release command is shown.
+    Each check passes, warns or fails, and says what to do. Without --fix nothing is changed. With
+    it, doctor makes the state directory private, starts the keeper if it is needed, removes
+    orphaned files, frees resources whose records contradict each other, and releases the leases
+    of dead holders. It never releases a lease that may still be in use; it prints the command for
+    that instead.
 
-    The exit code is 0 when nothing fails, else that of the worst failure: 65, 66, 73, 69, 77,
-    64 or 1.
+    \b
+    etcd          also checks members, pools, rights and claims
+    Kubernetes    also checks the cluster, the account with its rights, and
+                  objects that were edited or deleted
+    lease proxy   also checks its answers, their delay and the token
+
+    Exits with 0 if no check fails, else with the code of the worst failure: 65, 66, 73, 69, 77, 64
+    or 1.
     """
-    from leasectl.doctor.examination import Examination
-    from leasectl.doctor.findings import exit_code
-    from leasectl.doctor.surroundings import Surroundings
-
     nothing_is_garbage()
     choice = choose_backend(backend)
     surroundings = Surroundings(

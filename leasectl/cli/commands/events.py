@@ -3,32 +3,35 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import os
+import shutil
+import signal
+import sys
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 
 import click
 
 from leasectl.backends.kinds import kind_of
-from leasectl.cli import options, time_options
+from leasectl.cli import options
 from leasectl.cli.command import new_command
 from leasectl.cli.context import open_service
-from leasectl.cli.described import OUTPUT, WHAT, option
-from leasectl.cli.shown.event_lines import DATE, NO_EVENTS_OF_DRY_RUN, EventLines
+from leasectl.cli.described import FILTERS, OUTPUT, option
 from leasectl.cli.shown.output import note, show
-from leasectl.cli.shown.terminal import output_width, shows_colour
+from leasectl.cli.shown.stats_table import DATE, NO_EVENTS_OF_DRY_RUN, EventLines
+from leasectl.cli.shown.table import output_width, shows_colour
 from leasectl.engines.event_log import EventLog
 from leasectl.errors import BackendUnreachable, Interrupted, InvalidRequest, NotSupported
 from leasectl.leases.service import Service
-from leasectl.pools.history import follow, in_pieces, put_right
+from leasectl.pools.history import encode_event, follow, in_pieces, put_right
 from leasectl.state.event import Event, EventFilter, Missed, number_of
 from leasectl.system.clock import boottime_seconds
 from leasectl.system.poll import READABLE, Interrupt, sleep
 from leasectl.system.signals import SignalTrap
 from leasectl.text.naming import check_name
 from leasectl.text.wording import counted, followed_by
-from leasectl.typed.hints import Callable
 
 EXAMPLE = """\b
 Examples:
@@ -37,36 +40,36 @@ Examples:
   leasectl events -n 20 --json
 """
 
-_NONE_LIKE_THAT = "no such events among those that are kept; to see them all: leasectl events"
+_NONE_LIKE_THAT = "no event matches; show all with: leasectl events"
 _SHOWN_BEFORE_FOLLOWING = 10
 _ASK_AGAIN_SECONDS = 2.0
 
 
-@new_command(epilog=EXAMPLE, options_metavar="[TYPE] [OPTIONS]")
-@options.one_type("Only those of this pool; it may also stand without -t.", group=WHAT)
+@new_command(epilog=EXAMPLE, options_metavar="[POOL] [OPTIONS]")
+@options.one_type("Only this pool; -t itself may be omitted.", group=FILTERS)
 @option(
     "--handle",
-    group=WHAT,
+    group=FILTERS,
     metavar="H",
     shell_complete=options.complete_handles,
-    help="Only those of this handle: the path that acquire printed, or its last part.",
+    help="Only this handle: the path that acquire printed, or its last part.",
 )
 @option(
     "--name",
-    group=WHAT,
+    group=FILTERS,
     type=check_name,
     metavar="NAME",
     shell_complete=options.complete_name,
-    help="Only those of this resource.",
+    help="Only this resource.",
 )
 @option(
     "--holder",
-    group=WHAT,
+    group=FILTERS,
     metavar="TEXT",
-    help="Only those of holders with this text in <job>/<build>/<host>/<handle>.",
+    help="Only holders with this text in <job>/<build>/<host>/<handle>.",
 )
-@time_options.since
-@time_options.until
+@options.since
+@options.until
 @option(
     "-n",
     "--lines",
@@ -74,7 +77,8 @@ _ASK_AGAIN_SECONDS = 2.0
     group=OUTPUT,
     type=click.IntRange(0),
     metavar="N",
-    help="Only the last N. Default: all; with -f and no --since, 10.",
+    help="Show the last N events. Default: all; on a terminal without --since, a screenful; with "
+    "-f, 10.",
 )
 @option(
     "-f",
@@ -82,7 +86,7 @@ _ASK_AGAIN_SECONDS = 2.0
     "follows",
     group=OUTPUT,
     is_flag=True,
-    help="Go on with what happens, as it happens, until interrupted or nobody reads it.",
+    help="Show new events as they happen, until interrupted.",
 )
 @options.json_output
 @options.backend
@@ -99,19 +103,19 @@ def command(
     as_json: bool,
     backend: str | None,
 ) -> None:
-    """Show what happened to leases and pools, and go on.
+    """Show and follow the event log of leases and pools.
 
-    Who queued, was granted, gave back, lost or gave up what, after what time, by whom or what, and
-    why; whom a reclaim asked, and what was said; and what pools were made and changed. A line each,
-    the oldest first, times in UTC; on a terminal a long one goes on below. Of a lease proxy they
-    are those of this state directory's handles. Events are kept for 30 days, and the last 100,000
-    of them, unless LEASECTL_KEEP_EVENTS says otherwise, like 7d,10000 or 0 for none; on Kubernetes
-    the cluster keeps those of other machines for an hour, and stderr says since when there are any.
-    --json prints an object a line, with all that is known of each.
+    Shows requests being queued, granted, released, lost or abandoned, with the wait or hold time,
+    the cause and the reason; reclaims with their answers; and changes of pools. One line per
+    event, oldest first, times in UTC. --json prints one object per line, with all fields.
+
+    The last 100,000 events of 30 days are kept; change that with LEASECTL_KEEP_EVENTS, like
+    7d,10000, or 0 for none. A lease proxy shows only events of this state directory. On Kubernetes
+    the cluster keeps events of other machines for an hour, and stderr says where they begin.
     """
-    time_options.check_stretch(since, until)
+    options.check_stretch(since, until)
     if follows and until is not None:
-        raise InvalidRequest("-f goes on and on: leave out --until, or -f")
+        raise InvalidRequest("-f has no end; leave out --until, or -f")
     wanted = EventFilter(pool_type, _handle_id(handle), name, holder, since, until)
     service = open_service(backend, to_show=not follows)
     put_right(service, pool_type)
@@ -122,7 +126,14 @@ def command(
         _show_and_follow(service, wanted, shows, last)
         return
     log = service.events
-    is_any = shows.each(_so_far(log, wanted, last))
+    room = _screenful() if last is None and since is None and not as_json else None
+    if room is None:
+        is_any = shows.each(_so_far(log, wanted, last))
+    else:
+        latest = log.latest(wanted, room + 1)[::-1]
+        is_any = shows.each(latest[-room:])
+        if len(latest) > room:
+            note(f"last {room} events; show more with -n or --since, or all with: | less")
     if log.remark:
         note(log.remark)
     if not is_any and last != 0:
@@ -131,6 +142,13 @@ def command(
             note(NO_EVENTS_OF_DRY_RUN)
         else:
             note("no events" if wanted == EventFilter() else _NONE_LIKE_THAT)
+
+
+def _screenful() -> int | None:
+    """Return how many events fit a terminal on stdout; None if stdout is none."""
+    if not sys.stdout.isatty():
+        return None
+    return max(shutil.get_terminal_size().lines - 2, 1)
 
 
 class _Shows:
@@ -154,10 +172,6 @@ class _Shows:
 
 
 def _json_lines(events: Sequence[Event]) -> str:
-    import json
-
-    from leasectl.pools.event_json import encode_event
-
     return "".join(json.dumps(encode_event(each)) + "\n" for each in events)
 
 
@@ -235,6 +249,11 @@ def _missed_line(missed: Missed, since: float) -> str:
     """Say what can't be shown any more, and when it happened."""
     until = time.time() if missed.until is None else missed.until
     begin, end = (time.strftime(DATE, time.gmtime(each)) for each in (min(since, until), until))
+    if missed.is_restored:
+        return (
+            f"the server was restored from an older copy: events of all pools between {begin} and "
+            f"{end} may be missing here"
+        )
     what = "there may be events" if missed.number is None else counted(missed.number, "event")
     return (
         f"{what} of all pools between {begin} and {end} that can't be shown: removed before this "
@@ -243,6 +262,4 @@ def _missed_line(missed: Missed, since: float) -> str:
 
 
 def _end_as_by_writing() -> None:
-    import signal
-
     raise Interrupted(signal.SIGPIPE)

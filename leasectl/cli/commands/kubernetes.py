@@ -1,19 +1,110 @@
-"""``leasectl kubernetes``: what a cluster needs for leases. Each of its commands is a module."""
+"""``leasectl kubernetes``: print what `kubectl apply` needs."""
 
 from __future__ import annotations
 
 import click
 
-from leasectl.cli.commands import kubernetes_manifest
+from leasectl.backends.kubernetes_manifest import (
+    check_namespace,
+    namespace_in,
+    parse_account,
+    rights,
+)
+from leasectl.backends.kubernetes_manifest import pools as objects_of
+from leasectl.cli.command import new_command
+from leasectl.cli.context import choose_backend
+from leasectl.cli.described import option
 from leasectl.cli.groups import CommandGroup
+from leasectl.cli.maintenance_options import DEFAULT_NAMESPACE as OF_MAINTENANCE
+from leasectl.cli.shown.output import show
+from leasectl.errors import InvalidRequest
+from leasectl.text.naming import MOST_AT_ONCE, check_own_type
+from leasectl.text.wording import printable
+from leasectl.text.yaml_text import yaml_documents
+
+_MANIFEST_EXAMPLE = """\b
+Examples:
+  leasectl kubernetes manifest --namespace ci --service-account builder \\
+    --pool azure--install=2 | kubectl apply -f -
+  leasectl kubernetes manifest --maintenance | kubectl apply -f -
+"""
+_DEFAULT_ACCOUNT = "leasectl"
+_DEFAULT_NAMESPACE = "default"
+
+
+@new_command(epilog=_MANIFEST_EXAMPLE)
+@option(
+    "--namespace",
+    metavar="N",
+    help="Where the pools are. Default: what LEASECTL_BACKEND names, if that is kubernetes://N; "
+    "leasectl-maintenance with --maintenance; else default.",
+)
+@option(
+    "--service-account",
+    "account",
+    default=_DEFAULT_ACCOUNT,
+    show_default=True,
+    metavar="S",
+    help="Who leases there; it is made. One of another namespace is written N:S, and isn't made.",
+)
+@option(
+    "--maintenance",
+    is_flag=True,
+    help="Also what leasectl maintenance takes, on nodes and pods of the whole cluster.",
+)
+@option(
+    "--pool",
+    "pools",
+    multiple=True,
+    metavar="POOL=COUNT",
+    help="Add a pool with resources POOL--00, POOL--01 and so on; may be repeated.",
+)
+def manifest(
+    *, namespace: str | None, account: str, maintenance: bool, pools: tuple[str, ...]
+) -> None:
+    """Print manifests for kubectl apply.
+
+    They hold a service account, a Role with the rights that pools in a namespace need, and a
+    RoleBinding. The cluster isn't contacted. You can apply them again, also for further accounts:
+    existing pools keep their holders, but get the settings and resources of the manifest. The
+    namespace must exist, unless it is leasectl-maintenance.
+    """
+    there = _namespace(maintenance=maintenance) if namespace is None else check_namespace(namespace)
+    whose = parse_account(account, there)
+    counts = _counts(pools)
+    # That of maintenance is leasectl's own; who leases elsewhere has a namespace there.
+    is_ours = there == OF_MAINTENANCE
+    made = rights(there, whose, for_maintenance=maintenance, makes_namespace=is_ours)
+    show(yaml_documents(made + objects_of(there, counts)))
+
+
+def _namespace(*, maintenance: bool) -> str:
+    named = namespace_in(choose_backend(None).url)
+    return named or (OF_MAINTENANCE if maintenance else _DEFAULT_NAMESPACE)
+
+
+def _counts(texts: tuple[str, ...]) -> dict[str, int]:
+    counts: dict[str, int] = {}
+    for text in texts:
+        pool_type, equals, number = text.partition("=")
+        is_number = equals and number.isascii() and number.isdecimal() and len(number) < 10
+        if not is_number or not 1 <= int(number) <= MOST_AT_ONCE:
+            raise InvalidRequest(
+                f'--pool "{printable(text)}": write it like azure--install=2, of 1 to '
+                f"{MOST_AT_ONCE} resources"
+            )
+        if check_own_type(pool_type) in counts:
+            raise InvalidRequest(f'--pool: "{pool_type}" is given twice')
+        counts[pool_type] = int(number)
+    return counts
 
 
 @click.group(cls=CommandGroup)
 def command() -> None:
-    """Say what a cluster of Kubernetes needs for leases.
+    """Print Kubernetes manifests for leasectl.
 
-    Nothing is installed there: leases are objects of its own API.
+    leasectl installs nothing in a cluster: leases are objects of the Kubernetes API.
     """
 
 
-command.add_command(kubernetes_manifest.command, "manifest")
+command.add_command(manifest, "manifest")

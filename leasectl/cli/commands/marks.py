@@ -1,20 +1,119 @@
-"""``leasectl marks``: what somebody wants back of what a handle holds."""
+"""``leasectl use|unuse|marks|answer``: the holder's side of a reclaim."""
 
 from __future__ import annotations
 
+import click
+
 from leasectl.cli import options
-from leasectl.cli.command import new_handle_command
-from leasectl.cli.context import open_service
-from leasectl.cli.held_handles import held_handles
-from leasectl.cli.shown.output import note, show, show_json
-from leasectl.cli.shown.table import Column, table
-from leasectl.cli.shown.terminal import output_width
-from leasectl.leases.asked import Asked, asked_of
-from leasectl.model import whole
+from leasectl.cli.command import new_command
+from leasectl.cli.completion_values import held_names_like, last_in_list
+from leasectl.cli.context import no_handle_of_ours, open_service
+from leasectl.cli.described import option
+from leasectl.cli.shown.output import emit_json, emit_lines, note, show, show_json
+from leasectl.cli.shown.table import Column, output_width, table
+from leasectl.errors import InvalidRequest, NotAllowed
+from leasectl.leases.marks import Answered, Asked, answer, asked_of, unuse, use
+from leasectl.leases.service import Service
+from leasectl.leases.targets import Targets, read_names
+from leasectl.model import Handle, whole
 from leasectl.system.clock import rfc3339
 from leasectl.text.durations import format_duration
+from leasectl.text.naming import check_name
 
-EXAMPLE = """\b
+
+def complete_held_name(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
+    """Offer what a handle holds to a shell that completes a word."""
+    return held_names_like(incomplete, ctx)
+
+
+def complete_held_names(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
+    """The same of several with commas between them: the last."""
+    return last_in_list(incomplete, ctx, held_names_like)
+
+
+held_name = option(
+    "--name",
+    required=True,
+    type=check_name,
+    metavar="NAME",
+    shell_complete=complete_held_name,
+    help="Of what H holds.",
+)
+
+
+def held_handles(service: Service, path: str, done: str) -> list[Handle]:
+    """The handle that a path means; of a copy, those that hold here what it lists.
+
+    Args:
+        service: On the state directory.
+        path: As it was given; an empty one means nothing.
+        done: What is to be done with it, for the error.
+
+    Raises:
+        NotFound: There is no such handle, or nothing that the copy lists is held here.
+    """
+    if not path:
+        return []
+    record = Targets(service).handle_at(path)
+    if record is not None:
+        return [record]
+    names = read_names(path)
+    holders = [service.handles.holding(name, prefer=service.is_here) for name in names]
+    found = {holder.id: holder for holder in holders if holder is not None}
+    if names and not found:
+        raise no_handle_of_ours(path, service, done)
+    return list(found.values())
+
+
+def handle_with(service: Service, path: str, name: str, done: str) -> Handle:
+    """The one of those that holds a name; the first if none does.
+
+    Raises:
+        NotFound: As `held_handles`.
+        NotAllowed: There is none.
+    """
+    handles = held_handles(service, path, done)
+    if not handles:
+        raise NotAllowed(f"an empty handle holds nothing that could be {done}")
+    return next((each for each in handles if name in each.names), handles[0])
+
+
+_USE_EXAMPLE = """\b
+Example:
+  leasectl use "$h" --name "$(leasectl cat "$h")"
+"""
+
+
+@new_command(epilog=_USE_EXAMPLE, options_metavar="H --name NAME")
+@options.handle
+@held_name
+def use_command(*, handle: str, name: str) -> None:
+    """Mark a held resource as in use.
+
+    What is in use isn't given back when a reclaim asks for it; what was answered to be ready can't
+    be used (77) until it is taken or its mark has gone. No server is asked. It isn't counted: to
+    use it twice is to use it. Releases, timers, guards and force go on, and end the use.
+    """
+    service = open_service(for_handles=True)
+    use(service, whole(handle_with(service, handle, name, "used")), name)
+
+
+_UNUSE_EXAMPLE = """\b
+Example:
+  leasectl unuse "$h" --name "$(leasectl cat "$h")"
+"""
+
+
+@new_command(epilog=_UNUSE_EXAMPLE, options_metavar="H --name NAME")
+@options.handle
+@held_name
+def unuse_command(*, handle: str, name: str) -> None:
+    """Mark a held resource as no longer in use."""
+    service = open_service(for_handles=True)
+    unuse(service, whole(handle_with(service, handle, name, "used")), name)
+
+
+_MARKS_EXAMPLE = """\b
 Example:
   leasectl marks "$h"
 """
@@ -28,11 +127,11 @@ _COLUMNS = (
 )
 
 
-@new_handle_command(epilog=EXAMPLE, options_metavar="H [OPTIONS]")
+@new_command(epilog=_MARKS_EXAMPLE, options_metavar="H [OPTIONS]")
 @options.handle
 @options.json_output
-def command(*, handle: str, as_json: bool) -> None:
-    """Show what a reclaim wants back of what a handle holds.
+def marks_command(*, handle: str, as_json: bool) -> None:
+    """Show the pending reclaim requests for a handle.
 
     marked: it waits for an answer; ready: it can be taken, and not be used any more; keep: it
     isn't taken. A mark ends by itself: what was ready can be used again then.
@@ -73,3 +172,49 @@ def _facts(asked: Asked, now: float) -> dict[str, object]:
         "asked_at": rfc3339(asked.mark.made_at),
         "fence": asked.note.fence,
     }
+
+
+_ANSWER_EXAMPLE = """\b
+Example:
+  leasectl answer "$h" --ready
+"""
+
+
+@new_command(epilog=_ANSWER_EXAMPLE, options_metavar="H (--ready | --keep) [OPTIONS]")
+@options.handle
+@option("--ready", is_flag=True, help="It can be taken; from now on it can't be used.")
+@option("--keep", is_flag=True, help="It can't be taken; that is the last word on this mark.")
+@option(
+    "-n",
+    "--names",
+    type=options.name_list,
+    metavar="A,B",
+    shell_complete=complete_held_names,
+    help="Of what; default: all that has no answer yet and isn't in use.",
+)
+@options.json_output
+def answer_command(
+    *, handle: str, ready: bool, keep: bool, names: tuple[str, ...] | None, as_json: bool
+) -> None:
+    """Answer a reclaim request and print the names of its resources.
+
+    For scripts that decide for themselves: acquire with --on-reclaim answer, see what is asked for
+    with leasectl marks. What is in use can't be ready (77).
+    """
+    if ready == keep:
+        raise InvalidRequest("say what to answer: one of --ready or --keep")
+    said: Answered = "ready" if ready else "keep"
+    service = open_service(for_handles=True)
+    answered: list[str] = []
+    records = held_handles(service, handle, "answered for")
+    for record in records:
+        wanted = names
+        if names is not None and len(records) > 1:  # a copy of what several hold
+            wanted = tuple(name for name in names if name in record.names)
+        answered += answer(service, whole(record), said, wanted)
+    if as_json:
+        emit_json({"answered": said, "names": answered})
+    else:
+        emit_lines(tuple(answered))
+    if not answered:
+        note("nothing that isn't in use waits for an answer; see: leasectl marks --handle H")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from typing import TYPE_CHECKING, Literal
 
 import click
 
@@ -14,15 +15,16 @@ from leasectl.cli.input_file import read_bytes
 from leasectl.cli.shown.output import emit_bytes, note
 from leasectl.cli.shown.waiting import reported
 from leasectl.errors import InvalidRequest
+from leasectl.once.results import Asked, Terms
 from leasectl.once.work import Work, work_of
+from leasectl.system.callers import watch_callers
 from leasectl.system.signals import die_of
 from leasectl.text.durations import parse_duration
 from leasectl.text.naming import check_key
 from leasectl.text.wording import counted
-from leasectl.typed.hints import TYPE_CHECKING, Literal
 
 if TYPE_CHECKING:
-    from leasectl.once.asked import Asked, Outcome
+    from leasectl.once.results import Asked, Outcome
 
 EXAMPLE = """\b
 Examples:
@@ -191,7 +193,7 @@ def command(
     backend: str | None,
     argv: tuple[str, ...],
 ) -> int:
-    """Have one process do some work, and others use its result.
+    """Run a command once across many jobs and share its output.
 
     Whoever comes first runs CMD. All others wait, and get what it printed: the same bytes on
     stdout, once it has ended with 0; so does whoever asks within --keep. CMD's stderr is shown as
@@ -232,8 +234,6 @@ def command(
         raise InvalidRequest(f"no command; put it behind --, like {_WITH_SEPARATOR}")
     if len(words) != 1:
         raise InvalidRequest(f"give one KEY before --, like {_WITH_SEPARATOR}")
-    from leasectl.once.asked import Asked
-    from leasectl.once.rounds import Terms
 
     asked = Asked(
         _work(words[0], texts, files),
@@ -280,8 +280,11 @@ def _check(asked: Asked) -> None:
 def _do(asked: Asked, wait_seconds: float | None, backend: str | None, *, quiet: bool) -> int:
     from leasectl.once.doing import Once
 
+    callers = watch_callers()
     service = open_service(backend)
-    with reported(asked.request, wait_seconds, (), events=lambda: None, quiet=quiet) as waiting:
+    with reported(
+        asked.request, wait_seconds, callers, service=lambda: None, quiet=quiet
+    ) as waiting:
         outcome = Once(service, asked, warn=waiting.warn).result(waiting.patience)
     if outcome.content is not None and outcome.kept is not None:
         if not outcome.is_ours and not quiet:

@@ -4,15 +4,22 @@ from __future__ import annotations
 
 from leasectl.cli import options
 from leasectl.cli.context import no_handle_of_ours, open_service
-from leasectl.cli.described import plain_handle_command
+from leasectl.cli.described import plain_command
 from leasectl.cli.shown.handle_output import HandleForm, print_and_announce, print_later
-from leasectl.cli.shown.waiting import interrupts, reported, sleep_jitter
-from leasectl.errors import LockHeld, NoLease
+from leasectl.cli.shown.output import emit, note
+from leasectl.cli.shown.waiting import (
+    interrupts,
+    reported,
+    sleep_jitter,
+    warn_of_endless_wait,
+)
+from leasectl.errors import LeaseError, LockHeld, NoLease, spares_optional
 from leasectl.leases.reacquire import reacquire
 from leasectl.leases.request import draw_start_delay
 from leasectl.leases.targets import Targets
 from leasectl.system.lock_wait import wait_limit
 from leasectl.system.signals import SignalTrap
+from leasectl.text.wording import followed_by
 
 EXAMPLE = """\b
 Example:
@@ -20,10 +27,11 @@ Example:
 """
 
 
-@plain_handle_command(epilog=EXAMPLE, options_metavar="H [OPTIONS]")
+@plain_command(epilog=EXAMPLE, options_metavar="H [OPTIONS]")
 @options.handle
 @options.wait
 @options.conflict_exit_code
+@options.optional
 @options.jitter
 @options.start_jitter
 @options.quiet
@@ -34,17 +42,22 @@ def command(
     as_json: bool,
     wait_seconds: float | None,
     conflict_code: int | None,
+    optional: bool,
     jitter_seconds: float,
     start_jitter_seconds: float,
     quiet: bool,
 ) -> None:
-    """Release what a handle holds, and acquire the same again.
+    """Release the lease of a handle and wait for a new one.
 
-    Both happen in one step: the handle stays the same, and the new request goes to the end of
-    the queue. A delayed release is armed anew. Prints the handle's path. If no lease is had, the
-    handle holds nothing, and can be reacquired later.
+    Both happen in one step. The handle stays the same, the new request goes to the end of the
+    queue, and the time of --release-after starts again. Prints the handle's path. If no lease is
+    granted, the handle is left empty and can be reacquired later; with --optional, its path is
+    printed then, too.
     """
     form: HandleForm = "json" if as_json else "handle"
+    record = None
+    if optional:
+        warn_of_endless_wait(wait_seconds, quiet=quiet)
     try:
         with SignalTrap() as trap:
             with wait_limit(wait_seconds):
@@ -60,7 +73,7 @@ def command(
                     record.request,
                     wait_seconds,
                     ends,
-                    events=lambda: service.backend_of(record).events,
+                    service=lambda: service.at_backend_of(record),
                     quiet=quiet,
                 ) as waiting:
                     held = reacquire(
@@ -82,8 +95,13 @@ def command(
                     interrupts=ends,
                     wait_seconds=wait_seconds,
                 )
-    except NoLease as error:
-        if not isinstance(error, LockHeld):
-            error.args = (f"{error}; the handle holds nothing now",)
-        error.exit_code = error.exit_code if conflict_code is None else conflict_code
-        raise
+    except LeaseError as error:
+        if isinstance(error, NoLease):
+            if not isinstance(error, LockHeld):
+                error.args = (f"{error}; the handle is empty now",)
+            error.exit_code = error.exit_code if conflict_code is None else conflict_code
+        if not optional or not spares_optional(error):
+            raise
+        note(followed_by(error, "continuing without a lease, because it is optional"))
+        if record is not None and not as_json:
+            emit(f"{service.state.names_path(record.id)}\n")

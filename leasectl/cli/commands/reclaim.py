@@ -6,17 +6,18 @@ from collections.abc import Sequence
 
 import click
 
-from leasectl.cli import options, pool_options, reclaim_options
+from leasectl.cli import options, pool_options
 from leasectl.cli.command import new_command
+from leasectl.cli.completion_values import property_keys_like
 from leasectl.cli.context import open_service
 from leasectl.cli.described import OUTPUT, WAITING, WHAT, option
 from leasectl.cli.shown.output import emit_json, emit_lines, note
+from leasectl.cli.shown.reclaim_progress import ReclaimProgress, run, show_plan
 from leasectl.engines import refusals
 from leasectl.errors import InvalidRequest, TooFewFreed
 from leasectl.leases.service import Service
-from leasectl.reclaim.opening import open_ground
-from leasectl.reclaim.taking_back import Listener, Outcome, take_back
-from leasectl.reclaim.wanted import Wanted, check_wanted
+from leasectl.reclaim.plan import Wanted, check_wanted
+from leasectl.reclaim.taking_back import Listener, Outcome, open_ground, take_back
 from leasectl.text.durations import format_duration, parse_duration
 from leasectl.text.naming import check_name
 from leasectl.text.wording import counted
@@ -33,14 +34,12 @@ def _complete_property_keys(
     ctx: click.Context, param: click.Parameter, incomplete: str
 ) -> list[str]:
     """Offer the keys of what is so of resources, to a shell that completes a word."""
-    from leasectl.cli.completion_values import property_keys_like
-
     return property_keys_like(incomplete, ctx)
 
 
 @new_command(
     epilog=EXAMPLE,
-    options_metavar="TYPE (--excess N | --names A,B | --held-longer-than D) [OPTIONS]",
+    options_metavar="POOL (--excess N | --names A,B | --held-longer-than D) [OPTIONS]",
 )
 @options.one_type("The pool to take from; it may also stand without -t.", group=WHAT, needed=True)
 @option(
@@ -74,8 +73,8 @@ def _complete_property_keys(
     shell_complete=_complete_property_keys,
     help="With --excess: all resources with one value of the property K count as one handle.",
 )
-@reclaim_options.delay
-@reclaim_options.wait
+@pool_options.delay
+@pool_options.wait
 @option(
     "--follow",
     "follows",
@@ -104,7 +103,7 @@ def command(
     quiet: bool,
     backend: str | None,
 ) -> None:
-    """Ask holders to give back what they don't use, and free it.
+    """Ask holders to return leases that they don't use.
 
     What is in excess is marked once it has been so for --delay. Its holder answers: by itself, with
     --on-reclaim of acquire and run, or with leasectl answer. A lease that is in use ("leasectl
@@ -135,8 +134,6 @@ def command(
     service = open_service(backend)
     _check_names(service, pool_type, wanted)
     if dry_run:
-        from leasectl.cli.shown.reclaim_shown import show_plan
-
         show_plan(open_ground(service, pool_type), wanted, as_json=as_json)
         return
     outcome = _take_back(service, pool_type, wanted, as_json=as_json, quiet=quiet)
@@ -159,8 +156,6 @@ def _check_names(service: Service, pool_type: str, wanted: Wanted) -> None:
 def _take_back(
     service: Service, pool_type: str, wanted: Wanted, *, as_json: bool, quiet: bool
 ) -> Outcome:
-    from leasectl.cli.shown.reclaim_progress import ReclaimProgress, run
-
     progress = ReclaimProgress(pool_type, quiet=quiet)
 
     def freed(names: Sequence[str]) -> None:

@@ -3,21 +3,21 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Literal
 
 from leasectl.cli import options
 from leasectl.cli.context import open_service
-from leasectl.cli.described import ENDING, RELEASED, OneOf, option, plain_handle_command, word
-from leasectl.cli.shown.output import emit_json, emit_lines, note, when_due
+from leasectl.cli.described import ENDING, OUTPUT, RELEASED, OneOf, option, plain_command, word
+from leasectl.cli.shown.output import ReleasedForm, emit_lines, emit_released, note, when_due
 from leasectl.errors import BackendUnreachable, InvalidRequest, LeaseError
 from leasectl.leases.release import release
 from leasectl.leases.scope_test import unlist_stale
-from leasectl.leases.service import Service
-from leasectl.leases.targets import Listed, Targets
+from leasectl.leases.service import Expected, Service
+from leasectl.leases.targets import Listed, Targets, unknown_here
 from leasectl.model import ReleaseTarget
 from leasectl.text.durations import DurationRange, parse_duration_range
-from leasectl.text.wording import followed_by, listed
-from leasectl.typed.hints import TYPE_CHECKING, Callable, Literal
+from leasectl.text.wording import counted, followed_by, listed
 
 if TYPE_CHECKING:
     import click
@@ -38,9 +38,9 @@ def _complete_names(ctx: click.Context, param: click.Parameter, incomplete: str)
     return last_in_list(incomplete, ctx, released_names_like)
 
 
-@plain_handle_command(
+@plain_command(
     epilog=EXAMPLE,
-    options_metavar="(H... | --names A,B | --scope test | --all) [OPTIONS]",
+    options_metavar="(H... | --names A,B | --scope test | --all | --waiting) [OPTIONS]",
 )
 @option(
     "--handle",
@@ -49,8 +49,8 @@ def _complete_names(ctx: click.Context, param: click.Parameter, incomplete: str)
     multiple=True,
     metavar="H",
     shell_complete=options.complete_handles,
-    help="What this handle holds; an empty one holds nothing. May be repeated, or left out before "
-    "H.",
+    help="The leases of this handle, nothing if H is empty; may be repeated. --handle itself may "
+    "be omitted.",
 )
 @word(
     "handle_words",
@@ -68,15 +68,17 @@ def _complete_names(ctx: click.Context, param: click.Parameter, incomplete: str)
     multiple=True,
     metavar="A,B",
     shell_complete=_complete_names,
-    help="These resources; may be repeated.",
+    help="The leases of these resources; may be repeated.",
 )
-@option("--scope", group=RELEASED, type=OneOf("test"), help="test: what $SHARED_DIR/leases lists.")
+@option(
+    "--scope", group=RELEASED, type=OneOf("test"), help="The leases listed in $SHARED_DIR/leases."
+)
 @option(
     "--all",
     "everything",
     group=RELEASED,
     is_flag=True,
-    help="All handles of this state directory, but those of clients of serve here.",
+    help="The leases of your job and build in this state directory; with --force, of all jobs.",
 )
 @option(
     "--delay",
@@ -84,21 +86,55 @@ def _complete_names(ctx: click.Context, param: click.Parameter, incomplete: str)
     group=ENDING,
     type=parse_duration_range,
     metavar="D",
-    help="Release after this long. 18m-22m: a time in between that chance chooses.",
+    help="Release after this time. 18m-22m: after a random time in that range.",
 )
 @option(
     "--detach",
     group=ENDING,
     is_flag=True,
-    help="With --delay: have the keeper do it, and return at once.",
+    help="With --delay: return at once; the keeper releases.",
 )
-@option("--force", group=RELEASED, is_flag=True, help="With --names: whoever holds them.")
+@option(
+    "--force",
+    group=RELEASED,
+    is_flag=True,
+    help="With --names or --all: release leases of other jobs, too.",
+)
+@option(
+    "--waiting",
+    group=RELEASED,
+    is_flag=True,
+    help="With --holder: withdraw the waiting requests of your job, on any machine; with --force, "
+    "of any job.",
+)
+@option(
+    "--now",
+    "at_once",
+    group=RELEASED,
+    is_flag=True,
+    help="With --force: free the lease at once, even if the holder may still use the resource.",
+)
+@option(
+    "--holder",
+    group=RELEASED,
+    metavar="ID",
+    help="With --names: release only if ID still holds the lease, else exit with 77. ID is a "
+    "holder_identity of status --json, JOB/BUILD or a handle. With --waiting: whose requests.",
+)
+@option(
+    "--fence",
+    group=RELEASED,
+    type=int,
+    metavar="N",
+    help="With one name: release only if its fencing token is still N, else exit with 77.",
+)
 @option(
     "--reason",
     group=RELEASED,
     metavar="TEXT",
-    help="With --force: shown to whoever loses the lease.",
+    help="With --force or --waiting: a reason to show to the holder or waiter.",
 )
+@option("-q", "--quiet", group=OUTPUT, is_flag=True, help="Don't print the names of the resources.")
 @options.json_output
 @options.backend
 def command(
@@ -110,36 +146,64 @@ def command(
     delay_range: DurationRange | None,
     detach: bool,
     force: bool,
+    at_once: bool,
+    waiting: bool,
+    holder: str | None,
+    fence: int | None,
     reason: str | None,
+    quiet: bool,
     as_json: bool,
     backend: str | None,
 ) -> None:
-    """Give back leases and print the names released.
+    """Release leases and print the names of their resources.
 
-    What is released already, by whomever, is left alone: the exit code is 0 and nothing is
-    printed. What a delayed release means is fixed when it is asked for: if the handle has been
-    reacquired since, nothing happens. A handle that still waits for its lease stops waiting.
-    To keep a lease longer, release it with --delay and --detach again: the new time counts. What
-    runs out by a ttl is kept longer with: leasectl renew H --ttl D
+    If a lease was released already, nothing is printed and the exit code is 0. If the handle still
+    waits for its lease, it stops waiting.
 
-    By name you release what your own job and build hold; with --force, whatever anybody holds.
-    Its run is told at once and ends the command (exit code 79). The next in the queue gets the
-    lease when that is done, or when the time of its last renewal is over; without run and --ttl
-    at once, and what still uses it is for you to end.
+    A release with --delay applies to the lease that the handle holds now: if the handle is
+    reacquired meanwhile, the new lease stays. To change the time, release again with --delay and
+    --detach. A lease with a ttl lasts longer with: leasectl renew H --ttl D
+
+    With --names you can release what your own job and build hold; with --force, any lease. The
+    holder's leasectl run stops its command (exit code 79), and the lease is free once that is done,
+    or at the deadline of the last renewal. A lease without run and ttl is free at once; stop what
+    uses the resource yourself. --now frees the lease at once in any case, for example when its
+    machine is gone. Make sure that nothing uses the resource any more, or that it rejects older
+    fencing tokens.
     """
-    if sum(map(bool, (handles, lists_of_names, scope, everything))) != 1:
-        raise InvalidRequest("say what to release: one of --handle, --names, --scope test or --all")
-    if detach and delay_range is None:
-        raise InvalidRequest("--detach goes with --delay")
-    names = [name for each in lists_of_names for name in each]
-    if force or reason is not None:
-        if not force:
-            raise InvalidRequest("--reason goes with --force")
-        if not lists_of_names or delay_range is not None:
-            raise InvalidRequest("--force goes with --names, and is done at once")
-        from leasectl.cli.shown.release_forced import release_and_tell
+    if sum(map(bool, (handles, lists_of_names, scope, everything, waiting))) != 1:
+        raise InvalidRequest(
+            "say what to release: one of --handle, --names, --scope test, --all or --waiting"
+        )
+    form: ReleasedForm = "json" if as_json else "nothing" if quiet else "names"
+    if waiting:
+        if holder is None or fence is not None or delay_range is not None or detach or at_once:
+            raise InvalidRequest(
+                "--waiting needs --holder; of the others it takes --force and --reason"
+            )
+        from leasectl.cli.shown.release_forced import withdraw_and_tell
 
-        release_and_tell(names, reason or "", backend, as_json=as_json)
+        withdraw_and_tell(holder, reason or "", backend, force=force, form=form)
+        return
+    if detach and delay_range is None:
+        raise InvalidRequest("--detach needs --delay")
+    names = [name for each in lists_of_names for name in each]
+    if (holder is not None or fence is not None) and not lists_of_names:
+        raise InvalidRequest("--holder and --fence need --names")
+    if fence is not None and len(set(names)) != 1:
+        raise InvalidRequest(f"--fence {fence} applies to one resource; give --names one name")
+    expected = Expected(holder, fence)
+    if force or at_once or reason is not None:
+        if not force:
+            raise InvalidRequest(f"{'--now' if at_once else '--reason'} needs --force")
+        if not (lists_of_names or everything) or delay_range is not None:
+            raise InvalidRequest("--force needs --names or --all, and takes no --delay")
+        from leasectl.cli.shown.release_forced import release_all_and_tell, release_and_tell
+
+        if everything:
+            release_all_and_tell(reason or "", backend, at_once=at_once, form=form)
+        else:
+            release_and_tell(names, reason or "", backend, expected, at_once=at_once, form=form)
         return
     service = open_service(backend, for_handles=True)
     in_scope = Listed([], [], [], [])
@@ -147,12 +211,17 @@ def command(
     if handles:
         targets, absent = _of_handles(service, handles)
     elif lists_of_names:
-        targets = Targets(service).of_names(names, only_here=backend is not None)
+        targets = Targets(service).of_names(names, only_here=backend is not None, expected=expected)
     elif scope is not None:
         in_scope = Targets(service).of_scope_test()
         targets = in_scope.targets
     else:
-        targets = Targets(service).of_everything()
+        targets, others = Targets(service).of_everything()
+        if others:
+            note(
+                f"{counted(len(others), 'handle')} of other jobs, once or serve not released; to "
+                "end their leases too: leasectl release --all --force"
+            )
     between = options.drawn_between(delay_range)
     delay = 0.0 if delay_range is None else delay_range.shortest
     tell = _tell_person
@@ -166,20 +235,18 @@ def command(
         armed = [each for each in targets if arm(service, each, delay, between=between)]
         if armed:
             what = _named(service, armed)
-            tell(f"{what} will be released {when_due(delay)}, unless that is asked for again")
+            tell(f"{what} will be released {when_due(delay)}; release again to change that")
         targets = []
     elif delay:
         _wait(delay, tell)
-    _release(service, targets, absent, as_json=as_json)
+    _release(service, targets, absent, form=form)
     unlist_stale(service, in_scope.stale)
     if in_scope.foreign:
         note(
-            f"{', '.join(in_scope.foreign)}: not released, as somebody else holds that by now; "
-            "no longer listed in SHARED_DIR"
+            f"{', '.join(in_scope.foreign)}: not released, as another job holds it now; removed "
+            "from the list in SHARED_DIR"
         )
     if in_scope.unknown:
-        from leasectl.leases.adoption import unknown_here
-
         raise unknown_here(service, in_scope.unknown)
 
 
@@ -222,11 +289,11 @@ def _of_handles(
 
 
 def _release(
-    service: Service, targets: list[ReleaseTarget], failed: LeaseError | None, *, as_json: bool
+    service: Service, targets: list[ReleaseTarget], failed: LeaseError | None, *, form: ReleasedForm
 ) -> None:
     """Release as much as can be; what failed, or had failed before, is told last."""
     released: list[str] = []
-    tell = released.extend if as_json else emit_lines
+    tell = emit_lines if form == "names" else released.extend
     for target in targets:
         try:
             tell(release(service, target))
@@ -239,7 +306,7 @@ def _release(
             failed = failed or error
         except LeaseError as error:
             failed = failed or error
-    if as_json:
-        emit_json({"released": released})
+    if form == "json":
+        emit_released(released, form)
     if failed is not None:
         raise failed

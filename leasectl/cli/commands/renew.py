@@ -6,7 +6,7 @@ import time
 
 from leasectl.cli import options
 from leasectl.cli.context import no_handle_of_ours, open_service
-from leasectl.cli.described import option, plain_handle_command
+from leasectl.cli.described import option, plain_command
 from leasectl.cli.shown.output import emit, emit_json, note, when_due
 from leasectl.leases.renew import renew
 from leasectl.leases.service import Service
@@ -22,23 +22,22 @@ Examples:
 """
 
 
-@plain_handle_command(epilog=EXAMPLE, options_metavar="H [OPTIONS]")
+@plain_command(epilog=EXAMPLE, options_metavar="H [OPTIONS]")
 @options.handle
 @option(
     "--ttl",
     "ttl_seconds",
     type=parse_duration,
     metavar="D",
-    help="From now on the lease expires this long after its last renewal, sooner or later than "
-    "before; without a guard, only leasectl renew renews it then.",
+    help="Change the ttl: from now on the lease expires this long after its last renewal. Without "
+    "a guard, only leasectl renew renews it.",
 )
 @options.json_output
 def command(*, handle: str, ttl_seconds: float | None, as_json: bool) -> None:
-    """Renew what a handle holds, and print when it expires now.
+    """Renew the lease of a handle and print when it expires.
 
-    Only leases with a ttl expire; for others this is a sign of life, and "never" is printed. To
-    keep a lease longer, give it a longer --ttl; if it is to be released at a time, put that off
-    with: leasectl release H --delay D --detach
+    Only leases with a ttl expire; for others "never" is printed. To keep a lease longer, give it a
+    longer --ttl. To postpone a delayed release, use: leasectl release H --delay D --detach
     """
     service = open_service(for_handles=True)
     record = Targets(service).handle_at(handle)
@@ -56,7 +55,7 @@ def command(*, handle: str, ttl_seconds: float | None, as_json: bool) -> None:
 
 
 def _tell_of_release(service: Service, handle: Handle) -> None:
-    """Say when it goes back, if that is before what is printed: no renewal puts that off."""
+    """Say when the lease is released if that is earlier, as a renewal doesn't postpone it."""
     due, ttl = handle.release_at, handle.request.ttl_seconds
     left = None if due is None else max(0.0, due - service.clock.elapsed())
     if left is None or (ttl is not None and left >= ttl):

@@ -2,22 +2,34 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING, Any
+
 import click
 
 from leasectl.cli import options
 from leasectl.cli.command import Command, new_command
-from leasectl.cli.context import check_request, given_environment, may_do_without, open_service
-from leasectl.cli.described import ATTEMPTS, ENDING, option
-from leasectl.cli.shown.waiting import reported, sleep_jitter, warn_of_endless_wait
+from leasectl.cli.context import (
+    check_request,
+    given_environment,
+    may_do_without,
+    open_service,
+    process_named_by,
+)
+from leasectl.cli.described import ATTEMPTS, ENDING, WAITING, option
+from leasectl.cli.priority import without_vain_priority
+from leasectl.cli.shown.waiting import (
+    guard_interrupts,
+    reported,
+    sleep_jitter,
+    warn_of_endless_wait,
+)
 from leasectl.errors import InvalidRequest, NoLease
 from leasectl.run.plan import OnLost, Plan
 from leasectl.run.runner import Runner
 from leasectl.system.signals import die_of
-from leasectl.text.printable import printable
-from leasectl.typed.hints import TYPE_CHECKING, Any
+from leasectl.text.wording import printable
 
 if TYPE_CHECKING:
-    from leasectl.engines.event_log import EventLog
     from leasectl.leases.service import Service
     from leasectl.model import Request
 
@@ -29,11 +41,12 @@ Example:
 
 
 _HELP = frozenset(("-h", "--help"))
-_WITH_SEPARATOR = "leasectl run TYPE -- CMD"
+_WITH_SEPARATOR = "leasectl run POOL -- CMD"
+_NO_COMMAND = "no command given; add: -- CMD"
 
 
 class RunCommand(Command):
-    """Takes the command line apart: options and TYPE before ``--``, the command behind it.
+    """Split the command line at ``--`` into options and pool, and the command.
 
     With ``-t`` the command may begin at the first word, too, and a ``--`` further on is its own.
     """
@@ -42,12 +55,12 @@ class RunCommand(Command):
         args, argv = self.divided(ctx, args)
         rest = super().parse_args(ctx, args)
         if not argv and not ctx.resilient_parsing:
-            raise click.MissingParameter(ctx=ctx, param_hint="'CMD...'", param_type="argument")
+            raise click.UsageError(_NO_COMMAND, ctx)
         ctx.params["argv"] = tuple(argv or ())
         return rest
 
     def divided(self, ctx: click.Context, args: list[str]) -> tuple[list[str], list[str] | None]:
-        """The words up to the command, and the command; None where nothing says that it begins."""
+        """Split the words into those before the command, and the command, if any."""
         ctx.allow_interspersed_args = False  # it is the first word that is no option's
         given, _, _ = self.make_parser(ctx).parse_args(list(args))
         ctx.allow_interspersed_args = True
@@ -61,27 +74,31 @@ class RunCommand(Command):
             separator = args.index("--", first)
             return args[:separator], args[separator + 1 :]
         helped = _HELP.intersection(args[first:])
+        if len(args) - first == 1 and not helped and not ctx.resilient_parsing:
+            raise click.UsageError(_NO_COMMAND, ctx)
         if first < len(args) and not helped and not ctx.resilient_parsing:
-            raise click.UsageError(f"put -- between TYPE and what to run: {_WITH_SEPARATOR}", ctx)
+            raise click.UsageError(
+                f"put -- between the pool and the command: {_WITH_SEPARATOR}", ctx
+            )
         return args, None
 
 
 def words_of_command(args: list[str]) -> int | None:
-    """How many words of the command have been typed, to complete the next; None before it."""
+    """Return how many words of the command have been typed; None before the command."""
     assert isinstance(command, RunCommand)
     argv = command.divided(click.Context(command, resilient_parsing=True), args)[1]
     return None if argv is None else len(argv)
 
 
 def exit_codes(text: str) -> tuple[int, ...]:
-    """Read exit codes with commas between them; InvalidRequest when they are none."""
+    """Read a comma-separated list of exit codes; raise InvalidRequest if it is invalid."""
     codes = text.split(",")
     if not all(code.isdecimal() and int(code) <= 255 for code in codes):
-        raise InvalidRequest(f'"{printable(text)}" is no list of exit codes; write it like 4,75')
+        raise InvalidRequest(f'invalid list of exit codes "{printable(text)}"; write it like 4,75')
     return tuple(map(int, codes))
 
 
-@new_command(RunCommand, epilog=EXAMPLE, options_metavar="TYPE [OPTIONS] -- CMD...")
+@new_command(RunCommand, epilog=EXAMPLE, options_metavar="POOL [OPTIONS] -- CMD...")
 @options.request_options
 @options.wait
 @options.conflict_exit_code
@@ -89,13 +106,21 @@ def exit_codes(text: str) -> tuple[int, ...]:
 @options.jitter
 @options.start_jitter
 @option(
+    "--guard-pid",
+    group=WAITING,
+    type=int,
+    metavar="PID",
+    help="Stop waiting when this process ends; in a script, use $$. Default: the parent process, "
+    "unless run was started with nohup or setsid.",
+)
+@option(
     "--attempts",
     group=ATTEMPTS,
     type=click.IntRange(1),
     default=1,
     show_default=True,
     metavar="N",
-    help="Start the command at most this often, each time under a new lease.",
+    help="Run the command up to N times, each time with a new lease; needs --retry-on.",
 )
 @option(
     "--retry-on",
@@ -103,21 +128,21 @@ def exit_codes(text: str) -> tuple[int, ...]:
     type=exit_codes,
     multiple=True,
     metavar="CODES",
-    help="Exit codes after which there is a further attempt, like 4 or 4,75; may be repeated.",
+    help="Retry after these exit codes, like 4 or 4,75; may be repeated. Needs --attempts.",
 )
 @option(
     "--before-retry",
     group=ATTEMPTS,
     metavar="CMD",
-    help="A shell command to run before each further attempt, while no lease is held; if it fails, "
-    "there is no further attempt.",
+    help="Run this shell command before each retry, while no lease is held; if it fails, don't "
+    "retry.",
 )
 @option(
     "--on-reclaim-command",
     group=ENDING,
     metavar="CMD",
-    help="A shell command that decides that instead; it gets the names as arguments ($@). 0: what "
-    "of it isn't in use is given back; another status: nothing.",
+    help="Answer a reclaim with this shell command; its arguments ($@) are the resources. Exit "
+    "status 0: release those that aren't in use; any other: keep all.",
 )
 @option(
     "--on-lost",
@@ -125,7 +150,8 @@ def exit_codes(text: str) -> tuple[int, ...]:
     type=click.Choice(["term", "kill", "ignore"]),
     default="term",
     show_default=True,
-    help="What the command gets when its lease is lost; a KILL follows a TERM it doesn't heed.",
+    help="What to do with the command when its lease is lost: send TERM, and KILL if it goes on; "
+    "send KILL; or let it run.",
 )
 @options.quiet
 @options.backend
@@ -135,6 +161,7 @@ def command(
     conflict_code: int | None,
     jitter_seconds: float,
     start_jitter_seconds: float,
+    guard_pid: int | None,
     attempts: int,
     retry_on: tuple[tuple[int, ...], ...],
     before_retry: str | None,
@@ -146,33 +173,34 @@ def command(
     argv: tuple[str, ...],
     **wanted: Any,
 ) -> int:
-    """Run a command under a lease, and end as it ended.
+    """Run a command while holding a lease, and exit with its status.
 
-    Waits for the lease, first come, first served, but the higher --priority before the lower;
-    runs the command; releases the lease when the command has ended, if not earlier. If leasectl
-    itself is killed, the lease follows the command. Signals are passed on.
+    Requests are served by priority, then in order of arrival. The lease is released when the
+    command has ended, or earlier by --release-after. If leasectl itself is killed, the lease is
+    kept until the command has ended. Signals are forwarded to the command.
 
     \b
-    The command finds in its environment:
-      LEASECTL_HANDLE   the path of its handle
-      LEASECTL_NAMES    the names of what it holds, with commas between them
-      LEASECTL_TYPE     which of the types it was
-      LEASECTL_FENCE    a number for each name, larger for whoever holds it later
-      LEASECTL_ATTEMPT  1 the first time, 2 for the second of --attempts
-      LEASECTL_PROPERTIES      what it holds is, as JSON by name
-      LEASECTL_PROPERTY_<KEY>  of one lease, each: KEY in capitals, _ for . and -
-    Without a lease, as --optional allows, only LEASECTL_ATTEMPT is set.
+    Environment of the command:
+      LEASECTL_HANDLE          path of the handle
+      LEASECTL_NAMES           leased resources, with commas between them
+      LEASECTL_TYPE            pool that the lease comes from
+      LEASECTL_FENCE           fencing token of each resource; it grows
+      LEASECTL_ATTEMPT         number of the attempt, from 1
+      LEASECTL_PROPERTIES      properties of the resources, as JSON by name
+      LEASECTL_PROPERTY_<KEY>  each property of a single resource; KEY in
+                               capitals, _ for . and -
+    If --optional continues without a lease, only LEASECTL_ATTEMPT is set.
     """
     if bool(retry_on) != (attempts > 1):
-        raise InvalidRequest("--attempts and --retry-on go together")
+        missing = "--attempts" if retry_on else "--retry-on"
+        given = "--retry-on" if retry_on else "--attempts"
+        raise InvalidRequest(f"{given} needs {missing}, for example: --attempts 3 --retry-on 4")
     if before_retry is not None and not retry_on:
-        raise InvalidRequest("--before-retry goes with --attempts and --retry-on")
+        raise InvalidRequest("--before-retry needs --attempts and --retry-on")
     request = options.make_request(**wanted)
     if on_reclaim_command is not None:
         request = _answered_by_command(request)
     if request.priority:
-        from leasectl.cli.priority import without_vain_priority
-
         request = without_vain_priority(request, backend, quiet=quiet)
     check_request(request, wait_seconds, backend)
     if optional:
@@ -192,18 +220,22 @@ def command(
     try:
         opened: list[Service] = []
 
-        def events() -> EventLog | None:
-            return opened[0].events if opened else None
+        def at() -> Service | None:
+            return opened[0] if opened else None
 
         def open_once() -> Service:
             opened.append(open_service(backend))
             return opened[0]
 
-        with reported(request, wait_seconds, (), events=events, quiet=quiet) as waiting:
+        guard = None if guard_pid is None else process_named_by("--guard-pid", guard_pid)
+        guarding = guard_interrupts(guard)
+        with reported(request, wait_seconds, guarding, service=at, quiet=quiet) as waiting:
             runner = Runner(
                 open_once,
                 plan,
-                before_acquire=lambda ends: sleep_jitter(jitter_seconds, ends, quiet=quiet),
+                before_acquire=lambda ends: sleep_jitter(
+                    jitter_seconds, (*ends, *guarding), quiet=quiet
+                ),
                 warn=waiting.warn,
             )
             ending = runner.run(waiting.patience, got=waiting.got)

@@ -2,32 +2,30 @@
 
 from __future__ import annotations
 
-import ipaddress
 import os
 import re
+import shlex
 import signal
 import sys
+from collections.abc import Callable
 
 import click
 
 from leasectl.backends.kinds import KINDS, LOCAL, either, kind_of, not_served, served_prefixes
 from leasectl.backends.opening import check_url, open_probe
 from leasectl.cli.command import new_command
-from leasectl.cli.context import open_service, settings, state_directory
+from leasectl.cli.context import open_service, settings
 from leasectl.cli.described import option
 from leasectl.cli.extra import require_extra
 from leasectl.cli.serve_env import SERVE_PID, SHELLS, Shell, exports
 from leasectl.cli.shown.output import emit, note
 from leasectl.errors import InvalidRequest
+from leasectl.http.settings import is_readable_by_others, read_token
 from leasectl.keeper.log import Log
 from leasectl.system.background import Background
 from leasectl.system.clock import Clock
 from leasectl.text.durations import parse_duration
-from leasectl.text.printable import printable
-from leasectl.typed.hints import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    import socket
+from leasectl.text.wording import printable
 
 EXAMPLE = """\b
 Example:
@@ -39,29 +37,31 @@ Example:
 
 _SERVED = either(kind.title for kind in KINDS if kind.can_be_served)
 HELP = f"""\
-Answer as a lease proxy does, from pools here or on a server.
+Run a lease-proxy server with a web page.
 
-The pools are those of {_SERVED}.
+It serves pools of {_SERVED}.
 
-Prints its address once it answers, lets go of stdout, and serves until TERM, INT or HUP. With
---print-env it does so in the background, as ssh-agent does: it prints what to export, its process
-among it, and what goes wrong later is in serve.log in the state directory. Scripts made for
-ci-operator's lease proxy run on it unchanged. A client that goes away while it waits gives up its
-place. What is leased stays leased when the server ends, and the next server on the same state
-directory knows it; a reclaim that asks for it is told to leave it. Open its address in a browser to
-see the pools, who holds what until when, the queue and the last hours, always current; with
---token-file it asks for the token. GET /healthz tells whether it works and /metrics what Prometheus
-wants to know; leasectl status, too, shows its pools.
+Prints its URL once it answers, closes stdout, and serves until TERM, INT or HUP. With --print-env
+it runs in the background, like ssh-agent: it prints the variables to export and logs errors to
+serve.log in the state directory.
+
+Scripts made for ci-operator's lease proxy run unchanged; with --print-env, scripts that call curl
+need --no-token. A client that disconnects while it waits leaves the queue. Leases outlive the
+server: the next server on the same state directory continues with them. A reclaim can't take them.
+
+Open the URL in a browser to see pools, holders, queue and recent history; with --token-file the
+page asks for the token. GET /healthz reports health, /metrics is for Prometheus, and leasectl
+status shows the pools.
 """
 
 _ADDRESS = re.compile(r"(?:\[(?P<six>[0-9A-Fa-f:.]+)\]|(?P<host>[^\[\]:]+)):(?P<port>[0-9]{1,5})")
 
 
 def parse_address(text: str) -> tuple[str, int]:
-    """Read ``HOST:PORT`` or ``[IPv6]:PORT``; InvalidRequest when it is neither."""
+    """Read ``HOST:PORT`` or ``[IPv6]:PORT``; raise InvalidRequest for anything else."""
     found = _ADDRESS.fullmatch(text)
     if not found or int(found["port"]) > 65535:
-        raise InvalidRequest(f'"{printable(text)}" is no address; write it like 127.0.0.1:8080')
+        raise InvalidRequest(f'invalid address "{printable(text)}"; write it like 127.0.0.1:8080')
     return found["six"] or found["host"], int(found["port"])
 
 
@@ -73,22 +73,21 @@ def parse_address(text: str) -> tuple[str, int]:
     default="127.0.0.1:0",
     show_default=True,
     metavar="HOST:PORT",
-    help="Where to be reached; port 0 is any that is free.",
+    help="The address to listen on; port 0: any free port.",
 )
 @option(
     "--print-env",
     is_flag=True,
-    help="Serve in the background, and print what a shell has to export for its scripts to use "
-    "this server: LEASE_PROXY_SERVER_URL, LEASECTL_SERVE_PID and, with --token-file, "
-    "LEASECTL_TOKEN_FILE.",
+    help="Serve in the background and print shell commands that export LEASE_PROXY_SERVER_URL, "
+    "LEASECTL_SERVE_PID and, unless --no-token is given, LEASECTL_TOKEN_FILE.",
 )
 @option(
     "--shell",
     type=click.Choice(SHELLS),
     default="sh",
     show_default=True,
-    help="For which shell --print-env prints it; in fish: "
-    "leasectl serve --print-env --shell fish | source",
+    help="The shell that --print-env prints for; in fish: leasectl serve --print-env --shell fish "
+    "| source",
 )
 @option(
     "--acquire-timeout",
@@ -97,19 +96,25 @@ def parse_address(text: str) -> tuple[str, int]:
     default="120m",
     show_default=True,
     metavar="D",
-    help="A request that has waited for so long is told that no lease could be had.",
+    help="Refuse a request that has waited this long.",
 )
 @option(
     "--token-file",
     metavar="FILE",
-    help="Clients have to show the bearer token in this file, as they do when LEASECTL_TOKEN_FILE "
-    "names one. Default: no need.",
+    help="Require the bearer token in this file; clients read it from LEASECTL_TOKEN_FILE. "
+    "Default: with --print-env a new file in the state directory, otherwise no token.",
 )
-@option("-q", "--quiet", is_flag=True, help="Say nothing but what goes wrong.")
+@option(
+    "--no-token",
+    is_flag=True,
+    help="With --print-env: require no token, for scripts that send none. Every local user can "
+    "then acquire and release leases.",
+)
+@option("-q", "--quiet", is_flag=True, help="Print errors only.")
 @option(
     "--backend",
     metavar="URL",
-    help=f"Whose leases to hand out: {served_prefixes('or')}. "
+    help=f"The backend of the leases: {served_prefixes('or')}. "
     f"Default: LEASECTL_BACKEND, else {LOCAL}.",
 )
 def command(
@@ -119,17 +124,22 @@ def command(
     shell: Shell,
     acquire_seconds: float,
     token_file: str | None,
+    no_token: bool,
     quiet: bool,
     backend: str | None,
 ) -> int:
     """As `HELP` has it."""
     require_extra("serve", ("starlette", "uvicorn"), of="serve")
-    if print_env and token_file is not None and not token_file.isprintable():
-        raise InvalidRequest(f"no shell can be told of the file {printable(token_file)}")
+    if print_env and token_file is not None:
+        _check_path(token_file)
+    if no_token and token_file is not None:
+        raise InvalidRequest("use either --token-file or --no-token")
     background = Background() if print_env else None
     if background is not None and not background.is_child:
         return _pass_on(background)
-    from leasectl.http.settings import read_token
+    # Only an installation with the extra has what these need.
+    from leasectl.server.origins import is_loopback
+    from leasectl.server.responses import make_token_file
     from leasectl.server.serving import listen, serve, url_of
 
     token = None if token_file is None else read_token(token_file, named_by="--token-file")
@@ -138,15 +148,24 @@ def command(
     check_url(served)
     if not kind_of(served).can_be_served:
         raise not_served(served)
-    warn = note
-    if background is not None:
-        warn = Log(os.path.join(os.path.abspath(state_directory()), "serve.log"), Clock()).write
-    service = open_service(served, for_many=True, warn=warn)
+    warn: Callable[[str], None] = note
+    service = open_service(served, for_many=True, warn=lambda line: warn(line))
+    if background is not None:  # only now is there a state directory
+        warn = Log(service.state.path("serve.log"), Clock()).write
     if kind_of(served).has_pools:
         service.pools.pools()  # a server that isn't there is no use
     bound = listen(*address)
     url = url_of(bound)
-    _warn_of_strangers(bound, token)
+    if print_env and token_file is None and not no_token:
+        token_file = make_token_file(service.state.directory)
+        _check_path(token_file)
+        token = read_token(token_file, named_by="--token-file")
+    if token_file is None:
+        host = bound.getsockname()[0]
+        _warn_of_strangers(host, is_local=is_loopback(host), quiet=quiet)
+    elif is_readable_by_others(token_file):
+        shown = printable(token_file, longest=500)
+        note(f"other users can read the token file {shown}; run: chmod 600 {shlex.quote(shown)}")
 
     def ready() -> None:
         if background is not None:
@@ -164,6 +183,7 @@ def command(
         bound,
         acquire_seconds=acquire_seconds,
         token=token,
+        own_name=address[0],
         # Not by what the environment says, which may be of a folder that we have left by then.
         open_another=service.for_another_thread,
         probe=open_probe(service.backend_url, settings(service.backend_url), clock=Clock()),
@@ -172,6 +192,11 @@ def command(
     )
     service.state.close()
     return 0
+
+
+def _check_path(token_file: str) -> None:
+    if not token_file.isprintable():
+        raise InvalidRequest(f"--print-env can't print this file name: {printable(token_file)}")
 
 
 def _pass_on(background: Background) -> int:
@@ -197,12 +222,17 @@ def _variables(url: str, pid: int, token_file: str | None) -> list[tuple[str, st
     return variables
 
 
-def _warn_of_strangers(bound: socket.socket, token: str | None) -> None:
-    host = bound.getsockname()[0]
-    if token is None and not ipaddress.ip_address(host.partition("%")[0]).is_loopback:
+def _warn_of_strangers(host: str, *, is_local: bool, quiet: bool) -> None:
+    """Say who may use a server that asks for no token."""
+    if not is_local:
         note(
-            f"anybody who reaches {host} can take and give back leases: there is no --token-file, "
-            "and nothing is encrypted"
+            f"without --token-file, anyone who can reach {host} can acquire and release leases; "
+            "traffic is not encrypted"
+        )
+    elif not quiet:
+        note(
+            "without a token, every user of this machine can acquire and release leases; set one "
+            "with --token-file FILE"
         )
 
 

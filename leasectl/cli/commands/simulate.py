@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import click
 
 from leasectl.cli import options
@@ -9,8 +11,7 @@ from leasectl.cli.command import new_command
 from leasectl.cli.described import OUTPUT, POLICIES, SIMULATED, SOUGHT, option
 from leasectl.cli.shown.output import show, show_json
 from leasectl.cli.shown.plot import PlotFile, plot, plot_option
-from leasectl.cli.shown.simulate_progress import SimulateProgress
-from leasectl.cli.shown.simulate_shown import Shown
+from leasectl.cli.shown.simulate_shown import Shown, SimulateProgress
 from leasectl.cli.simulate_subject import Wanted, subject_of
 from leasectl.errors import InvalidRequest, LeaseError
 from leasectl.pools.simulation.policies import Policy, duration_text
@@ -26,8 +27,7 @@ from leasectl.pools.simulation.search import (
 )
 from leasectl.text.durations import parse_duration
 from leasectl.text.naming import MOST_AT_ONCE
-from leasectl.text.printable import printable
-from leasectl.typed.hints import Any
+from leasectl.text.wording import printable
 
 EXAMPLE = """\b
 Examples:
@@ -38,9 +38,9 @@ Examples:
 """
 
 
-@new_command(epilog=EXAMPLE, options_metavar="[TYPE] [OPTIONS]")
+@new_command(epilog=EXAMPLE, options_metavar="[POOL] [OPTIONS]")
 @options.one_type(
-    "A pool of the backend: its capacity, its settings; it may also stand without -t.",
+    "Take capacity and settings from this pool; -t itself may be omitted.",
     group=SIMULATED,
 )
 @option(
@@ -50,34 +50,32 @@ Examples:
     is_flag=False,
     flag_value="",
     metavar="[FILE]",
-    help="The jobs that the pool's events tell of: when they came, for how much, with which "
-    "priority, and how long they held; or the events in a file, as leasectl events --json prints "
-    "them, -: stdin.",
+    help="Replay the jobs of the pool's events: their arrivals, counts, priorities and hold "
+    "times. FILE: events as leasectl events --json prints them; -: stdin.",
 )
 @option(
     "--capacity",
     group=SIMULATED,
     type=click.IntRange(1, MOST_AT_ONCE),
     metavar="N",
-    help="How many resources there are. Default: as the pool has.",
+    help="The number of resources. Default: that of the pool.",
 )
 @option(
     "--arrivals",
     group=SIMULATED,
     metavar="ARRIVALS",
-    help="500: so many jobs at once; 20x50/15m: 20 bursts of 50, one every 15 minutes; 2/m:8h: two "
-    "a minute on average, at random times (Poisson), for 8 hours; else a file, a job a line, whose "
-    "first names its columns, with commas, semicolons or tabs between them: at (a time since the "
-    "beginning like 90s or 1h30m, or in all lines a date like 2026-11-21T08:00), and if wanted "
-    "hold (as --hold has it, no file), count, priority, name (of the one resource that will do); "
-    "-: stdin.",
+    help="500: 500 jobs at once; 20x50/15m: 20 bursts of 50 jobs, one every 15 minutes; 2/m:8h: "
+    "two per minute on average, at random times (Poisson), for 8 hours; otherwise a file of jobs, "
+    "one per line, or - for stdin. Its first line names the columns, separated by commas, "
+    "semicolons or tabs: at (time since the start like 90s, or a date like 2026-11-21T08:00) and "
+    "optionally hold (as in --hold), count, priority, name (the only resource to use).",
 )
 @option(
     "--hold",
     group=SIMULATED,
     metavar="HOLD",
-    help="How long a job holds. 20m; 16m-24m or 20m+-20%: any time out of that range; else a file, "
-    "a time a line, taken in turn.",
+    help="The hold time of a job: 20m; 16m-24m or 20m+-20%: random in that range; otherwise a "
+    "file with one time per line, used in turn.",
 )
 @option(
     "-c",
@@ -85,7 +83,7 @@ Examples:
     group=SIMULATED,
     type=click.IntRange(1),
     metavar="N",
-    help="For how many resources each job asks. Default: 1.",
+    help="Resources per job. Default: 1.",
 )
 @option(
     "--policy",
@@ -93,56 +91,56 @@ Examples:
     group=POLICIES,
     multiple=True,
     metavar="POLICY",
-    help="none; pace=20s and burst=2, as leasectl pool set has them; jitter=15m: a random time of "
-    "up to this before the request; start-jitter=5m: the same after the grant, lease in hand; "
-    "release-after=18m-22m: holds are drawn from this range instead; aging=30m. Several at once: "
-    "with commas. Given more than once: side by side. Default: none, and the pace that is advised, "
-    "which is hold / capacity / 1.2; of a pool, its own.",
+    help="One or more of these, with commas between them: none; pace=20s, burst=2, aging=30m, as "
+    "in leasectl pool set; jitter=15m and start-jitter=5m, as in acquire; release-after=18m-22m, "
+    "which replaces the hold time. Repeat the option to compare policies. Default: the pool's own "
+    "policy; without a pool, none and the advised pace, hold / capacity / 1.2.",
 )
 @option(
     "--find",
     "sought",
     group=SOUGHT,
     type=click.Choice(["pace", "capacity"]),
-    help="Search for the smallest that keeps the limits below; exit with 1 if none does.",
+    help="Find the smallest pace or capacity that meets the limits below; exit with 1 if none "
+    "does.",
 )
 @option(
     "--peak",
     group=SOUGHT,
     type=click.IntRange(1),
     metavar="N",
-    help="At most so many starts within a minute.",
+    help="Limit: starts within any minute.",
 )
 @option(
     "--wait-p50",
     group=SOUGHT,
     type=parse_duration,
     metavar="D",
-    help="Half of the jobs wait no longer than this.",
+    help="Limit: median wait.",
 )
 @option(
     "--wait-p95",
     group=SOUGHT,
     type=parse_duration,
     metavar="D",
-    help="95 of 100 wait no longer than this.",
+    help="Limit: 95th percentile of the waits.",
 )
-@option("--wait-max", group=SOUGHT, type=parse_duration, metavar="D", help="Nobody waits longer.")
+@option("--wait-max", group=SOUGHT, type=parse_duration, metavar="D", help="Limit: longest wait.")
 @option(
     "--makespan",
     group=SOUGHT,
     type=parse_duration,
     metavar="D",
-    help="The last ends this long after the first arrival, or earlier.",
+    help="Limit: time from the first arrival to the last end.",
 )
 @option(
     "--seed",
     type=click.IntRange(0),
     default=1,
     metavar="N",
-    help="Of all that is random: the same seed, the same result. Default: 1.",
+    help="Seed of the random numbers; the same seed gives the same result. Default: 1.",
 )
-@option("--no-picture", is_flag=True, group=OUTPUT, help="Only the table.")
+@option("--no-picture", is_flag=True, group=OUTPUT, help="Print the table only.")
 @plot_option
 @options.json_output
 @options.backend
@@ -159,15 +157,19 @@ def command(
     as_json: bool,
     **given: Any,
 ) -> None:
-    """Show what would happen to jobs that come to a pool.
+    """Simulate jobs on a pool and show their waits and starts.
 
-    Under one policy or another, side by side. Nothing is leased: the code that grants leases runs
-    in a virtual time. PEAK/MIN is the most
-    jobs that start within any minute, UTILISATION the share of the resources' time that is held,
-    WAIT the time from a job's arrival until it starts, jitter included, MAKESPAN the time from the
-    first arrival to the last end. With --replay there is also what was recorded. Where jobs have
-    different priorities, a second table has the waits of each. Events don't tell what a job asked
-    for with --where: it is replayed as if any resource would have done.
+    Compares policies side by side. Nothing is leased: the code that grants leases runs in virtual
+    time.
+
+    \b
+    PEAK/MIN     most starts within any minute
+    UTILISATION  share of the resources' time in which they are held
+    WAIT         time from a job's arrival to its start, jitter included
+    MAKESPAN     time from the first arrival to the last end
+
+    With --replay, the recorded numbers are shown as well. Jobs with different priorities get a
+    table of waits by priority. Events don't record --where, so a replayed job takes any resource.
     """
     limits = Limits(peak, wait_p50, wait_p95, wait_max, makespan)
     _check_search(sought, limits)
@@ -231,4 +233,4 @@ def _check_search(sought: Sought | None, limits: Limits) -> None:
     if sought is None and limits != NO_LIMITS:
         raise InvalidRequest("a limit like --peak is for a search: add --find pace, or capacity")
     if sought is not None and limits == NO_LIMITS:
-        raise InvalidRequest(f"--find {sought}: say for what, like --peak 3 or --wait-p95 60m")
+        raise InvalidRequest(f"--find {sought} needs a limit, like --peak 3 or --wait-p95 60m")

@@ -6,25 +6,27 @@ import time
 from collections.abc import Mapping, Sequence
 
 from leasectl.backends.kinds import Kind, kind_of
-from leasectl.cli import options, time_options
+from leasectl.cli import options
 from leasectl.cli.command import new_command
 from leasectl.cli.context import open_service
-from leasectl.cli.described import OUTPUT, WHAT, option
-from leasectl.cli.shown.event_lines import NO_EVENTS_OF_DRY_RUN
+from leasectl.cli.described import FILTERS, OUTPUT, option
+from leasectl.cli.shown.charts import look_of_pictures, picture, width_of_pictures
 from leasectl.cli.shown.output import note, show, show_json
-from leasectl.cli.shown.picture import look_of_pictures, picture, width_of_pictures
 from leasectl.cli.shown.plot import PlotFile, plot, plot_option
-from leasectl.cli.shown.stats_table import statistics_tables, stretch
-from leasectl.cli.shown.status_table import look_of_stdout
+from leasectl.cli.shown.stats_table import NO_EVENTS_OF_DRY_RUN, statistics_tables, stretch
+from leasectl.cli.shown.status_columns import look_of_stdout
 from leasectl.cli.shown.table import BOLD, painted
-from leasectl.pools.pool_histories import pool_histories
-from leasectl.pools.series import PictureRow, series_of
-from leasectl.pools.statistics import Statistics, Window, statistics_of
-from leasectl.pools.statistics_json import encode_series, encode_statistics
-from leasectl.pools.timeline import Timeline
-from leasectl.text.printable import printable
-from leasectl.text.width import shorten
-from leasectl.text.wording import counted
+from leasectl.pools.statistics import (
+    PictureRow,
+    Statistics,
+    Window,
+    encode_series,
+    encode_statistics,
+    series_of,
+    statistics_of,
+)
+from leasectl.pools.timeline import Timeline, pool_histories
+from leasectl.text.wording import counted, printable, shorten
 
 EXAMPLE = """\b
 Examples:
@@ -36,11 +38,11 @@ _NAME_AT_LEAST = 8
 _MOST_PICTURES = 5
 
 
-@new_command(epilog=EXAMPLE, options_metavar="[TYPE] [OPTIONS]")
-@options.one_type("Only this pool; it may also stand without -t. Default: all pools.", group=WHAT)
-@time_options.since
-@time_options.until
-@option("--no-picture", is_flag=True, group=OUTPUT, help="Only the tables.")
+@new_command(epilog=EXAMPLE, options_metavar="[POOL] [OPTIONS]")
+@options.one_type("Only this pool; -t itself may be omitted. Default: all pools.", group=FILTERS)
+@options.since
+@options.until
+@option("--no-picture", is_flag=True, group=OUTPUT, help="Print the tables only.")
 @plot_option
 @options.json_output
 @options.backend
@@ -54,24 +56,26 @@ def command(
     as_json: bool,
     backend: str | None,
 ) -> None:
-    """Show what came of leases, in numbers and as a picture.
+    """Show lease statistics and charts.
 
-    PEAK/MIN is the most grants within any minute. UTILISATION is the share of all resources' time
-    in which they were held. GAVE UP are requests that ended without a grant, LOST leases that
-    ended against their holders' will, TAKEN BACK those whose holders had died. WAIT is of what was
-    granted, HOLD of what ended, each by its median, the 95th percentile (nearest rank) and the
-    longest. ADVISED PACE spreads grants that would else come all at once, at next to no cost: the
-    median hold / capacity / 1.2; set it with leasectl pool set TYPE --pace D.
+    \b
+    PEAK/MIN      most grants within any minute
+    UTILISATION   share of the resources' time in which they were held
+    GAVE UP       requests that ended without a grant
+    LOST          leases that their holders lost
+    TAKEN BACK    leases whose holders had died
+    WAIT          median, 95th percentile and maximum, of granted requests
+    HOLD          the same, of leases that have ended
+    ADVISED PACE  median hold / capacity / 1.2, of 20 leases or more; it spreads
+                  starts at next to no cost: leasectl pool set POOL --pace D
 
-    The picture has, in columns of equal times, how many resources were held and how many requests
-    waited, on average, and the most starts within a minute. It is as wide as the terminal; where
-    only ASCII can be shown, it is ASCII. --json has the same, durations in seconds and times in
-    RFC 3339 and UTC.
+    The chart shows, in columns of equal time, the average number of held resources and of waiting
+    requests, and the peak of starts within a minute. --json has the same numbers, durations in
+    seconds and times in RFC 3339.
 
-    All of it comes of the events that are kept (see leasectl events). Without pools of its own, a
-    backend has those of this state directory's handles.
+    The numbers come from the events that are kept; see: leasectl events --help
     """
-    time_options.check_stretch(since, until)
+    options.check_stretch(since, until)
     service = open_service(backend, to_show=True)
     window = Window(since, time.time() if until is None else until)
     log = service.events
@@ -94,7 +98,7 @@ def command(
     if plot_file is not None and drawn:
         plot(drawn, plot_file, title=_heading(found))
     elif plot_file is not None:
-        note(f"there is nothing to draw, so {printable(plot_file.path)} is not written")
+        note(f"nothing to draw; {printable(plot_file.path)} was not written")
 
 
 def _is_known(timeline: Timeline, window: Window) -> bool:
@@ -162,7 +166,7 @@ def _shown(found: Mapping[str, Statistics], rows: Sequence[PictureRow]) -> str:
     if rows:
         parts.append(picture(rows, width=width, look=look_of_pictures()))
     if len(rows) == _MOST_PICTURES < len(found):
-        parts.append(f"pictures are of the {len(rows)} with the most grants; of one: -t TYPE\n")
+        parts.append(f"pictures are of the {len(rows)} with the most grants; of one: -t POOL\n")
     return "\n".join(parts)
 
 

@@ -9,12 +9,11 @@ from leasectl.cli.command import new_command
 from leasectl.cli.context import open_service
 from leasectl.cli.described import option
 from leasectl.cli.loaded import nothing_is_garbage
-from leasectl.cli.shown.no_pools import note_no_pools
 from leasectl.cli.shown.output import show, show_json
-from leasectl.cli.shown.status_table import look_of_stdout, overview_text
+from leasectl.cli.shown.status_columns import look_of_stdout, note_no_pools, overview_text
 from leasectl.errors import NotSupported
 from leasectl.pools.admin import PoolService
-from leasectl.pools.shown_json import encode_overview
+from leasectl.pools.shown_json import are_counts, encode_overview
 
 EXAMPLE = """\b
 Examples:
@@ -25,15 +24,15 @@ Examples:
 """
 
 
-@new_command(epilog=EXAMPLE, options_metavar="[TYPE] [OPTIONS]")
+@new_command(epilog=EXAMPLE, options_metavar="[POOL] [OPTIONS]")
 @options.one_type(
-    "Only this pool, with what is free of it; it may also stand without -t. Default: all pools."
+    "Only this pool, with its free resources; -t itself may be omitted. Default: all pools."
 )
 @option(
     "--watch",
     is_flag=True,
-    help="Show it again whenever something changes, until interrupted or nobody reads it; a "
-    "backend that doesn't answer any more is waited for.",
+    help="Update whenever something changes, until interrupted; wait for a backend that doesn't "
+    "answer.",
 )
 @options.wide
 @options.json_output
@@ -41,32 +40,33 @@ Examples:
 def command(
     *, pool_type: str | None, watch: bool, wide: bool, as_json: bool, backend: str | None
 ) -> None:
-    """Show pools, who holds what, and who waits.
+    """Show pools, holders and waiters.
 
-    Names stand below their pool's without its type: --03, and aB3xYz for a handle. HELD FOR is
-    the time since the grant. ENDS is when it is to be released, or when it runs out; renewed,
-    somebody keeps it from that; ttl, it runs out that long after its holder's last renewal. GUARD
-    is the process whose end releases the lease; an unguarded one stays until it is released or
-    ENDS; one elsewhere was got with another state directory, perhaps on another machine: HOST.
-    An unconfirmed one was granted by serve, which doesn't know that its client has heard of it.
-    ASKS FOR is how many, or which, a waiter wants, and WHERE what it has to be; a suspended one
-    doesn't run, or nothing in the pool would do for it, and it is passed.
+    In a table, --03 stands for POOL--03. HELD FOR is the time since the grant.
 
-    CLOSED ones are free and nobody gets them: they are cordoned (leasectl pool cordon), or came to
-    the DEFAULT pool just now and are held back for its grace. NOTES tell where a resource goes with
-    its release, for how long it has joined, and whether its lease was asked back (leasectl reclaim)
-    and what its holder said. PROPERTIES are what it is: leasectl pool set TYPE --property K=V
+    \b
+    ENDS      time of release or expiry; renewed: the holder renews the lease, so
+              it doesn't expire; ttl 1m: it expires 1m after its last renewal
+    GUARD     process whose end releases the lease; elsewhere: acquired with
+              another state directory, perhaps on HOST; unconfirmed: granted by
+              serve, and not yet acknowledged by the client
+    ASKS FOR  number of resources, or the one, that a waiter wants, with the
+              properties of WHERE; suspended: the waiter is stopped or no
+              resource matches, and later requests go first
+    CLOSED    free resources that aren't granted: cordoned, or new in the
+              default pool
+    NOTES     where a resource moves with its release, for how long it has
+              joined, and the state of a reclaim
 
-    Of a lease proxy that tells nobody what it has, what handles here hold there is listed.
+    A lease proxy that doesn't report its pools shows only what handles here hold.
 
-    A terminal shows as many columns as it has room for, and what is the same in all rows once;
-    --wide, a file or a pipe gets all, names in full. --json has the same facts, times in RFC 3339
-    and UTC; with --watch as well, there is one object a line. NO_COLOR is heeded.
+    A terminal shows the columns that fit; --wide, a file or a pipe shows all. --json has the same
+    facts, with times in RFC 3339; with --watch, one object per line. NO_COLOR is honoured.
     """
     service = open_service(backend, to_show=not watch)
     url, settings = service.backend_url, service.settings
     if kind_of(url).counted_by:
-        from leasectl.cli.shown.status_counts import show_counts
+        from leasectl.cli.shown.status_extra import show_counts
 
         show_counts(service, pool_type, watch=watch, as_json=as_json)
         return
@@ -75,18 +75,15 @@ def command(
     try:
         told = ask_status(url, settings, pool_type=pool_type, clock=service.clock)
     except NotSupported:
-        from leasectl.cli.shown.status_handles import show_handles
+        from leasectl.cli.shown.status_extra import show_handles
 
         show_handles(service, pool_type, watch=watch, as_json=as_json)
         return
-    if told is not None:
-        from leasectl.pools.counted_json import are_counts
+    if told is not None and are_counts(told):
+        from leasectl.cli.shown.status_extra import show_counts_behind
 
-        if are_counts(told):
-            from leasectl.cli.shown.status_counts import show_counts_behind
-
-            show_counts_behind(service, told, pool_type, watch=watch, as_json=as_json)
-            return
+        show_counts_behind(service, told, pool_type, watch=watch, as_json=as_json)
+        return
     if watch:
         from leasectl.cli.shown.status_watch import show_pools_again
 

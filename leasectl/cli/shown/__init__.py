@@ -1,12 +1,19 @@
-"""What commands show: `output` prints it, as text, a `table` for a `terminal`, or JSON.
+"""What commands print.
 
-Of an acquisition: while it lasts `waiting`, on a terminal in one line (`waiting_line`) of what
-there is to tell (`waiting_facts`), then the handle by `handle_output`. Of `status`: `status_table`
-by its `status_columns`, again by `status_watch`; where a server only counts `status_counts`, where
-it tells nothing `status_handles` (either shown as `status_looks` has it), and where there are none
-`no_pools`. `release_forced` is what `release --force` says, `reclaim_shown` what `reclaim` would
-ask for and `reclaim_progress` how far it is, `once_results` what `once` has kept.
-
-Of the past: `event_lines`, `stats_table`, and `picture` with its `time_axis`, which `plot` puts
-into a file. Of a simulation: `simulate_shown`, and until then `simulate_progress`.
+- `output`: text or JSON on stdout, everything else on stderr
+- `table`: tables that fit a terminal
+- `charts`: charts on a terminal
+- `plot`: charts in a file: ``--plot FILE.svg|png``
+- `waiting`: wait: show progress, heed signals, notice that nobody listens
+- `waiting_line`: the line on a terminal that shows how a wait goes
+- `waiting_facts`: what is told about a wait: position, time, holders
+- `handle_output`: a handle, in each output format
+- `status_columns`: the table of `status`
+- `status_watch`: ``status --watch``
+- `status_extra`: `status` of a backend without pools
+- `release_forced`: what `release --force` has ended
+- `reclaim_progress`: the plan, progress and result of `reclaim`
+- `once_results`: the results of `once`: list, print, forget
+- `stats_table`: what `events` and `stats` print
+- `simulate_shown`: what `simulate` prints
 """

@@ -1,24 +1,29 @@
-"""What is printed of a handle, and when what was acquired may outlive the process that did it."""
+"""A handle, in each output format."""
 
 from __future__ import annotations
 
+import os
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
+from typing import TYPE_CHECKING, Literal
 
 from leasectl.backends.kinds import kind_of_handle
 from leasectl.cli.shown.output import emit, emit_json, emit_lines, note
 from leasectl.errors import LeaseError
-from leasectl.leases.announce import announce, take_back
+from leasectl.leases.delay import announce, take_back
 from leasectl.leases.service import Service
 from leasectl.model import Handle
 from leasectl.system.clock import boottime_seconds, earliest, rfc3339
+from leasectl.system.lock_wait import wait_limit
 from leasectl.system.signals import SignalTrap
 from leasectl.text.wording import followed_by
-from leasectl.typed.hints import TYPE_CHECKING, Literal
 
 if TYPE_CHECKING:
     from leasectl.engines.membership import Properties
     from leasectl.system.poll import Interrupt
+
+# Beside the properties of the resources.
+_EXPORTED = ("LEASECTL_HANDLE", "LEASECTL_NAMES", "LEASECTL_TYPE", "LEASECTL_FENCE")
 
 HandleForm = Literal["handle", "names", "csv", "json", "env"]
 
@@ -50,7 +55,6 @@ def print_later(
 ) -> None:
     """Hold what was had for a while first, looked after; it goes back if something ends that."""
     from leasectl.run.start_delay import hold_back
-    from leasectl.system.lock_wait import wait_limit
 
     try:
         hold_back(service, handle, seconds, interrupts, clock=service.clock)
@@ -82,7 +86,29 @@ def print_handle(service: Service, handle: Handle, form: HandleForm) -> None:
             "LEASECTL_FENCE": ",".join(handle.fences),
             **_property_variables(service, handle),
         }
-        emit_lines(tuple(f"export {k}={v and shlex.quote(v)}" for k, v in variables.items()))
+        exports = tuple(f"export {k}={v and shlex.quote(v)}" for k, v in variables.items())
+        emit_lines((*_unset_lines(but=variables), *exports))
+
+
+def print_failure(code: int) -> None:
+    """Print what makes ``eval`` return a code where it was to export a lease, and unset an earlier.
+
+    Args:
+        code: Exit code of this command; 0 where the script goes on without a lease.
+    """
+    emit_lines((*_unset_lines(), *([f"(exit {code})"] if code else [])))
+
+
+def _unset_lines(but: Collection[str] = ()) -> tuple[str, ...]:
+    """Lines for ``eval`` that unset what an earlier lease has exported."""
+    from leasectl.leases.properties import is_variable
+
+    stale = [
+        name
+        for name in os.environ
+        if (name in _EXPORTED or is_variable(name)) and name not in but and name.isidentifier()
+    ]
+    return (f"unset {' '.join(stale)}",) if stale else ()
 
 
 def _property_variables(service: Service, handle: Handle) -> Mapping[str, str]:
@@ -108,6 +134,7 @@ def _properties(service: Service, handle: Handle) -> Mapping[str, Properties] | 
 def print_handle_json(service: Service, handle: Handle) -> None:
     """Print all that is known of a handle."""
     from leasectl.pools.shown_json import lease_spec
+    from leasectl.state.rows import without_keys
     from leasectl.state.uses import Uses
     from leasectl.text.properties import written
 
@@ -144,7 +171,7 @@ def print_handle_json(service: Service, handle: Handle) -> None:
                     "release_at": when(
                         earliest(handle.release_at, releases.get((handle.id, lease.name)))
                     ),
-                    "labels": dict(lease.labels),
+                    "labels": dict(without_keys(lease.labels)),
                     "properties": None if properties is None else dict(properties[lease.name]),
                     "in_use": lease.name in in_use,
                 }

@@ -1,4 +1,4 @@
-"""What `once` has of results: listed, printed, forgotten."""
+"""The results of `once`: list, print, forget."""
 
 from __future__ import annotations
 
@@ -6,13 +6,14 @@ import time
 
 from leasectl.cli.context import open_service
 from leasectl.cli.shown.output import emit_bytes, note, show, show_json
-from leasectl.cli.shown.table import Column, table
-from leasectl.cli.shown.terminal import output_width
+from leasectl.cli.shown.table import Column, output_width, table
 from leasectl.errors import NotFound
 from leasectl.once.results import Kept, Results
+from leasectl.once.results import forget as forget_kept
 from leasectl.once.work import Work
 from leasectl.system.clock import rfc3339
 from leasectl.text.durations import format_duration
+from leasectl.text.naming import as_given
 
 
 def print_all(backend: str | None, *, as_json: bool) -> int:
@@ -65,8 +66,6 @@ def forget(work: Work, backend: str | None, *, quiet: bool) -> int:
         NotFound: None is kept.
         NotAllowed: The work is under way.
     """
-    from leasectl.once.forgetting import forget as forget_kept
-
     service = open_service(backend)
     if not forget_kept(service, work):
         raise not_kept(Results(service.values), work)
@@ -79,7 +78,8 @@ def whose(kept: Kept) -> str:
     """Whose a result is, and how old."""
     age = format_duration(max(0.0, time.time() - kept.written_at))
     took = format_duration(kept.seconds)
-    return f"work {kept.work.key} was done {age} ago by {kept.holder_identity}, in {took}"
+    holder = as_given(kept.holder_identity)
+    return f"work {kept.work.key} was done {age} ago by {holder}, in {took}"
 
 
 def not_kept(results: Results, work: Work) -> NotFound:
@@ -103,7 +103,7 @@ def _row(kept: Kept, now: float) -> list[str]:
         format_duration(max(0.0, left)),
         format_duration(kept.seconds),
         str(kept.size),
-        kept.holder_identity,
+        as_given(kept.holder_identity),
     ]
 
 

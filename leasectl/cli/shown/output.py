@@ -1,16 +1,19 @@
-"""Writing: data to stdout, everything else to stderr."""
+"""Text or JSON on stdout, everything else on stderr."""
 
 from __future__ import annotations
 
 import os
+import signal
 import sys
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator, Sequence
 from itertools import islice
+from typing import Literal
 
 from leasectl.errors import Interrupted, LeaseError
 from leasectl.system.poll import is_writable
 from leasectl.system.signals import SignalTrap, current
-from leasectl.typed.hints import Callable
+from leasectl.text.durations import format_duration
 
 # The resources in a pool among pools.
 _DEEPEST_LISTS = 4
@@ -41,7 +44,7 @@ def emit_bytes(data: bytes) -> None:
         else:
             _write(data)
     except BrokenPipeError as error:
-        raise ReaderGone("nobody reads stdout any more") from error
+        raise ReaderGone("stdout was closed") from error
     except OSError as error:
         raise LeaseError(f"can't write to stdout: {error.strerror}") from error
 
@@ -54,6 +57,18 @@ def _write(data: bytes) -> None:
 def emit_lines(lines: tuple[str, ...]) -> None:
     """Write one line each; nothing for none."""
     emit("".join(f"{line}\n" for line in lines))
+
+
+# How `release` prints what it released.
+ReleasedForm = Literal["names", "json", "nothing"]
+
+
+def emit_released(names: Sequence[str], form: ReleasedForm) -> None:
+    """Write the names of released resources."""
+    if form == "json":
+        emit_json({"released": names})
+    elif form == "names":
+        emit_lines(tuple(names))
 
 
 def emit_json(value: object) -> None:
@@ -73,8 +88,6 @@ def show(text: str) -> None:
     try:
         emit(text)
     except ReaderGone:
-        import signal
-
         raise Interrupted(signal.SIGPIPE) from None
 
 
@@ -116,10 +129,6 @@ def _pieces(value: object, encode: Callable[[object], str], depth: int) -> Itera
 
 def when_due(seconds: float) -> str:
     """When that will be, for people: ``in 20m, at 14:32:05 UTC``."""
-    import time
-
-    from leasectl.text.durations import format_duration
-
     at = time.strftime("%H:%M:%S UTC", time.gmtime(time.time() + seconds))
     return f"in {format_duration(seconds)}, at {at}"
 

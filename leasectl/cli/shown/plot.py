@@ -1,4 +1,4 @@
-"""Pictures in a file, for a report: ``--plot FILE.svg|png`` of `stats` and `simulate`.
+"""Charts in a file: ``--plot FILE.svg|png``.
 
 The file's name is checked before anything is worked out, so that no long run is for nothing::
 
@@ -12,22 +12,22 @@ Matplotlib draws them; it is an extra (leasectl[plot]) and is imported by nobody
 from __future__ import annotations
 
 import io
+import logging
 import os
 import stat
 import warnings
 from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
+from click.shell_completion import CompletionItem
 
 from leasectl.cli.described import OUTPUT, option
 from leasectl.cli.extra import require_extra
-from leasectl.cli.shown.picture import Chart, charts_of
-from leasectl.cli.shown.time_axis import time_ticks
+from leasectl.cli.shown.charts import Chart, charts_of, time_ticks
 from leasectl.errors import InvalidRequest, StateUnwritable
-from leasectl.pools.series import PictureRow, Series, series_of
-from leasectl.text.printable import printable
-from leasectl.typed.hints import TYPE_CHECKING, Any
-from leasectl.typed.tuples import NamedTuple
+from leasectl.pools.statistics import PictureRow, Series, series_of
+from leasectl.text.wording import printable
 
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
@@ -75,8 +75,6 @@ def _complete_files(
     ctx: click.Context, param: click.Parameter, incomplete: str
 ) -> list[CompletionItem]:
     """Let the shell look for files."""
-    from click.shell_completion import CompletionItem
-
     return [CompletionItem(incomplete, type="file")]
 
 
@@ -87,7 +85,7 @@ plot_option = option(
     type=parse_plot_file,
     metavar="FILE",
     shell_complete=_complete_files,
-    help="Write the picture to a file as well, FILE.svg or FILE.png; needs matplotlib.",
+    help="Also write the chart to FILE.svg or FILE.png; needs matplotlib.",
 )
 
 
@@ -102,7 +100,7 @@ def plot(
     """Draw what was held, who waited and what started, and put it where it is wanted, whole.
 
     Args:
-        rows: What to show, as `leasectl.cli.shown.picture.picture` does.
+        rows: What to show, as `leasectl.cli.shown.charts.picture` does.
         to: Where it goes; what is there is replaced.
         title: What stands above it.
         elapsed: Time counts from the beginning of the window; else it is the time of day in UTC.
@@ -124,7 +122,7 @@ def replace_file(path: str, content: bytes) -> None:
     temporary = os.path.join(os.path.dirname(path), f".leasectl-{os.urandom(6).hex()}.tmp")
     try:
         if os.path.lexists(path) and not stat.S_ISREG(os.stat(path).st_mode):
-            raise StateUnwritable(f"can't write {printable(path, longest=200)}: it is no file")
+            raise StateUnwritable(f"can't write {printable(path, longest=200)}: not a regular file")
         fd = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)
         try:
             with open(fd, "wb") as file:
@@ -144,7 +142,6 @@ def _drawn(
     rows: Sequence[PictureRow], to: PlotFile, title: str, *, elapsed: bool, same_scale: bool
 ) -> bytes:
     os.environ.pop("MPLBACKEND", None)  # which may name one that isn't there; we need none
-    import logging
 
     logging.getLogger("matplotlib").setLevel(logging.ERROR)  # it tells of its cache
     import matplotlib

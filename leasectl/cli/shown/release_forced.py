@@ -1,33 +1,102 @@
-"""``leasectl release --force``: what it says of what it has ended."""
+"""What `release --force` has ended."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
 from leasectl.cli.context import open_service
-from leasectl.cli.shown.output import emit_json, emit_lines, note, when_due
-from leasectl.leases.release_forced import Forced, check_reason, release_by_force
+from leasectl.cli.shown.output import ReleasedForm, emit_json, emit_released, note, when_due
+from leasectl.errors import LeaseError
+from leasectl.leases.release import release
+from leasectl.leases.release_forced import (
+    Forced,
+    check_reason,
+    release_by_force,
+    release_handle_by_force,
+    release_kept,
+    withdraw_waiting,
+)
+from leasectl.leases.service import Expected
+from leasectl.leases.targets import Targets
 from leasectl.pools.shown import parse_holder
-from leasectl.text.naming import is_name
-from leasectl.text.printable import printable
+from leasectl.text.naming import as_given, is_name
+from leasectl.text.wording import printable
 
 
 def release_and_tell(
-    names: Sequence[str], reason: str, backend: str | None, *, as_json: bool
+    names: Sequence[str],
+    reason: str,
+    backend: str | None,
+    expected: Expected,
+    *,
+    at_once: bool,
+    form: ReleasedForm,
 ) -> None:
     """Release by force, print the names, and tell who had them and when they are free."""
     check_reason(reason)
-    forced = release_by_force(open_service(backend), names, reason=reason)
+    service = open_service(backend)
+    forced = release_by_force(service, names, reason=reason, expected=expected, at_once=at_once)
     released = tuple(each.name for each in forced if each.ended_before is None)
-    if as_json:
-        emit_json({"released": released})
-    else:
-        emit_lines(released)
+    emit_released(released, form)
     untouched = [name for name in names if name not in {each.name for each in forced}]
     if untouched:
         note(f"nobody held {', '.join(untouched)}; see who holds what with: leasectl status")
+    _tell(forced)
+
+
+def withdraw_and_tell(
+    holder: str, reason: str, backend: str | None, *, force: bool, form: ReleasedForm
+) -> None:
+    """Withdraw the requests of a holder, and tell which."""
+    check_reason(reason)
+    entries = withdraw_waiting(open_service(backend), holder, reason=reason, force=force)
+    identities = [printable(each.holder_identity, longest=1000) for each in entries]
+    if form == "json":
+        emit_json({"released": [], "withdrawn": identities})
+    for each in identities:
+        note(f"withdrew the request of {each}")
+    if not identities:
+        whose = printable(holder, longest=1000)
+        note(f"no request of {whose} waits; see who does with: leasectl status")
+
+
+def release_all_and_tell(
+    reason: str, backend: str | None, *, at_once: bool, form: ReleasedForm
+) -> None:
+    """Release what this state directory holds; by force what isn't the caller's own.
+
+    The first error is raised when all the rest has been released.
+    """
+    check_reason(reason)
+    service = open_service(backend, for_handles=True)
+    own, others = Targets(service).of_everything()
+    released: list[str] = []
+    forced: list[Forced] = []
+    failed: LeaseError | None = None
+    # Waiters first, or they would be granted what the others give back.
+    for handle in sorted(others, key=lambda each: each.state != "acquiring"):
+        try:
+            forced += release_handle_by_force(service, handle, reason=reason, at_once=at_once)
+        except LeaseError as error:
+            failed = failed or error
+    if at_once:
+        forced += release_kept(service, reason=reason)
+    for target in own:
+        try:
+            released += release(service, target)
+        except LeaseError as error:
+            failed = failed or error
+    released += [each.name for each in forced if each.ended_before is None]
+    emit_released(released, form)
+    _tell(forced)
+    if failed is not None:
+        raise failed
+
+
+def _tell(forced: Sequence[Forced]) -> None:
+    """Say who had each lease, and when it is free."""
     for each in forced:
-        holder = printable(each.holder_identity, longest=1000)
+        holder = as_given(each.holder_identity)
         if each.ended_before is None:
             note(f"took {each.name} from {holder}; {_when_free(each)}")
         else:
@@ -35,20 +104,37 @@ def release_and_tell(
             note(f"{each.name} of {holder} had ended already ({what}); {_when_free(each)}")
 
 
+def leaves_later(forced: Forced, pool_type: str) -> str:
+    """What ``pool remove --force`` says of a name that stays until its lease has ended."""
+    holder = as_given(forced.holder_identity)
+    return (
+        f'{forced.name} of {holder} takes no new holder and leaves pool "{pool_type}" with its '
+        f"release; {_when_free(forced)}"
+    )
+
+
 def _when_free(forced: Forced) -> str:
     left = forced.free_in_seconds
+    if forced.is_at_risk:
+        return (
+            "warning: it is free now, and its last holder may still use it; that one's fencing "
+            f"token is {forced.fence}, so have the resource reject {forced.fence} and below, or "
+            "make sure that nothing uses it"
+        )
     if left == 0:
         return "it is free, and nobody ends what may still use it: only its fence tells"
-    at_latest = ""
-    if left is not None:
-        at_latest = f", at the latest {when_due(left)}"
+    at_latest = "" if left is None else f", at the latest {when_due(left)}"
+    now = (
+        f"; if its machine is gone, free it now with: leasectl release --names {forced.name} "
+        "--force --now"
+    )
     if forced.has_run or left is None:
-        return f"it is free when run has ended the command{at_latest}"
-    holder = parse_holder(printable(forced.holder_identity, longest=1000))
+        return f"it is free when run has ended the command{at_latest}{now}"
+    holder = parse_holder(forced.holder_identity)
     if not holder.host or not is_name(holder.handle):  # nobody is to copy what isn't ours
-        return f"it is free when its holder gives it up{at_latest}"
+        return f"it is free when its holder gives it up{at_latest}{now}"
     by_run = ", as its run does by itself" if forced.has_run is None else ""
     return (
         f"it is free when its holder gives it up{at_latest}; sooner{by_run}, with: "
-        f"leasectl release {holder.handle} (on {holder.host})"
+        f"leasectl release {holder.handle} (on {holder.host}){now}"
     )

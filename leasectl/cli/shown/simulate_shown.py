@@ -1,31 +1,86 @@
-"""What came of simulated runs: a table and a picture for people, and JSON for programs."""
+"""What `simulate` prints."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import signal
+import sys
+from collections.abc import Callable, Sequence
 from functools import cached_property
+from time import monotonic
+from types import TracebackType
+from typing import Any
 
-from leasectl.cli.shown.picture import look_of_pictures, picture, width_of_pictures
-from leasectl.cli.shown.status_table import look_of_stdout
-from leasectl.cli.shown.table import BOLD, YELLOW, Colour, Column, painted, table
-from leasectl.pools.series import PictureRow, series_of
-from leasectl.pools.simulation.outcome import (
+from leasectl.cli.shown.charts import look_of_pictures, picture, width_of_pictures
+from leasectl.cli.shown.status_columns import look_of_stdout
+from leasectl.cli.shown.table import BOLD, YELLOW, Colour, Column, obeys_escapes, painted, table
+from leasectl.errors import Interrupted
+from leasectl.pools.simulation.policies import Policy
+from leasectl.pools.simulation.running import (
     Outcome,
     PriorityWaits,
+    Run,
     outcome_of,
     picture_row,
     waits_by_priority,
 )
-from leasectl.pools.simulation.policies import Policy
-from leasectl.pools.simulation.running import Run
 from leasectl.pools.simulation.scenario import Scenario, largest_deviation
-from leasectl.pools.statistics import Spread
-from leasectl.pools.statistics_json import encode_series
+from leasectl.pools.statistics import PictureRow, Spread, encode_series, series_of
 from leasectl.text.durations import format_seconds
-from leasectl.text.printable import printable
-from leasectl.text.width import shorten
-from leasectl.text.wording import counted
-from leasectl.typed.hints import Any
+from leasectl.text.wording import counted, printable, shorten
+
+_LONG_SECONDS = 1.0
+_EVERY_SECONDS = 0.2
+_JOBS_BETWEEN = 50  # looking at the clock takes time, too
+
+
+class SimulateProgress:
+    """A line that says how many jobs have ended; gone in the end.
+
+    Args:
+        jobs: How many there are in a run.
+    """
+
+    def __init__(self, jobs: int) -> None:
+        self._jobs = jobs
+        self._done = 0
+        self._what = ""
+        self._is_live = obeys_escapes(2)
+        self._due = monotonic() + _LONG_SECONDS
+        self._is_shown = False
+
+    def __enter__(self) -> SimulateProgress:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if self._is_shown:
+            self._write("")
+        if kind is KeyboardInterrupt:
+            raise Interrupted(signal.SIGINT) from None  # of which click says nothing
+
+    def begin(self, what: str) -> Callable[[], object]:
+        """A run begins; what is returned is to be called as each of its jobs ends."""
+        self._what, self._done = what, 0
+        return self._job_done
+
+    def _job_done(self) -> None:
+        self._done += 1
+        if self._is_live and not self._done % _JOBS_BETWEEN:
+            now = monotonic()
+            if now >= self._due:
+                self._due = now + _EVERY_SECONDS
+                share = self._done / self._jobs
+                self._write(f"{printable(self._what, longest=40)}: {share:.0%} of the jobs")
+
+    def _write(self, text: str) -> None:
+        self._is_shown = bool(text)
+        sys.stderr.write(f"\r\x1b[K{text}")
+        sys.stderr.flush()
+
 
 # The first row of a replay, for which nothing was tried.
 _RECORDED = "as recorded"

@@ -1,15 +1,19 @@
-"""``leasectl status --watch``: show it again whenever something changes."""
+"""``status --watch``."""
 
 from __future__ import annotations
 
 import re
+import shutil
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from itertools import accumulate
+from textwrap import fill
+from typing import Protocol, Union
 
 from leasectl.cli.shown.output import ReaderGone, emit, emit_json, note
-from leasectl.cli.shown.status_table import look_of_stdout, overview_text
-from leasectl.cli.shown.terminal import obeys_escapes, output_width
+from leasectl.cli.shown.status_columns import look_of_stdout, overview_text
+from leasectl.cli.shown.table import obeys_escapes, output_width
+from leasectl.cli.shown.waiting import pause
 from leasectl.errors import BackendUnreachable
 from leasectl.leases.service import Service
 from leasectl.pools.admin import PoolService
@@ -19,8 +23,7 @@ from leasectl.system.clock import boottime_seconds, rfc3339
 from leasectl.system.poll import READABLE, Interrupt
 from leasectl.system.signals import SignalTrap
 from leasectl.text.suggestions import NO_POOLS
-from leasectl.text.width import cells, shorten
-from leasectl.typed.hints import Callable, Protocol, Union
+from leasectl.text.wording import cells, shorten
 
 LONGEST_REFRESH_SECONDS = 2.0
 LOOK_SECONDS = 0.2
@@ -158,8 +161,6 @@ def _write_change(found: _Found, shown: _Found | None, *, as_json: bool) -> None
 
 def _sleep_until_changed(service: Service, ends: _Ends) -> None:
     """Sleep until another process has changed the records, at most for the refresh time."""
-    from leasectl.cli.shown.waiting import pause
-
     before = service.state.data_version()
     until = boottime_seconds() + LONGEST_REFRESH_SECONDS
     while boottime_seconds() < until:
@@ -170,16 +171,12 @@ def _sleep_until_changed(service: Service, ends: _Ends) -> None:
 
 def _body(found: _Found) -> str:
     if isinstance(found, BackendUnreachable):
-        from textwrap import fill
-
         return fill(str(found), output_width() or 80)
     return found.text()
 
 
 def _screen(body: str) -> str:
     """What replaces all that is on a terminal; what doesn't fit its height is counted."""
-    import shutil
-
     columns, rows = shutil.get_terminal_size()
     heading = f"leasectl status at {time.strftime('%H:%M:%S')}; Ctrl-C ends it"
     lines = [shorten(heading, columns, cut="end"), "", *body.splitlines()]

@@ -1,4 +1,4 @@
-"""What a command does while it waits: show progress, heed signals, notice that nobody listens."""
+"""Wait: show progress, heed signals, notice that nobody listens."""
 
 from __future__ import annotations
 
@@ -6,25 +6,26 @@ import contextlib
 import fcntl
 import os
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from typing import TYPE_CHECKING, NamedTuple
 
 from leasectl.backends.contract import Patience, Progress
 from leasectl.backends.kinds import either
 from leasectl.cli.shown.output import note, when_due
 from leasectl.errors import Cancelled, LeaseError
+from leasectl.leases.request import draw_between
 from leasectl.model import Handle, Process, Request
+from leasectl.system.callers import watch_callers
 from leasectl.system.clock import boottime_seconds
 from leasectl.system.poll import READABLE, Interrupt, is_writable, sleep
 from leasectl.system.process import open_pidfd
 from leasectl.system.signals import SignalTrap
 from leasectl.text.durations import format_duration
 from leasectl.text.wording import listed
-from leasectl.typed.hints import TYPE_CHECKING, Callable
-from leasectl.typed.tuples import NamedTuple
 
 if TYPE_CHECKING:
-    from leasectl.cli.shown.waiting_facts import Events, WaitingFacts
+    from leasectl.cli.shown.waiting_facts import Opened, WaitingFacts
 
 TERMINAL_REPORT_SECONDS = 1.0
 LOG_REPORT_SECONDS = 60.0
@@ -53,7 +54,7 @@ def reported(
     wait_seconds: float | None,
     interrupts: Sequence[Interrupt],
     *,
-    events: Events,
+    service: Opened,
     quiet: bool,
 ) -> Iterator[Waiting]:
     """Wait inside with what this gives; the progress is shown meanwhile.
@@ -62,10 +63,10 @@ def reported(
         request: What is waited for.
         wait_seconds: For how long at most; None for no limit.
         interrupts: What ends the wait.
-        events: As `WaitingFacts` has it.
+        service: As `WaitingFacts` has it.
         quiet: Show nothing, and so never wake up to do so.
     """
-    reporter = _Reporter(request, wait_seconds, events)
+    reporter = _Reporter(request, wait_seconds, service)
     patience = Patience(
         wait_seconds=wait_seconds,
         interrupts=tuple(interrupts),
@@ -148,30 +149,37 @@ class _Reporter:
     Args:
         request: What is waited for.
         wait_seconds: For how long at most; None for no limit.
-        events: As `WaitingFacts` has it.
+        service: As `WaitingFacts` has it.
     """
 
-    def __init__(self, request: Request, wait_seconds: float | None, events: Events) -> None:
+    def __init__(self, request: Request, wait_seconds: float | None, service: Opened) -> None:
         self._request = request
         self._wait_seconds = wait_seconds
-        self._events = events
+        self._service = service
         self._told: WaitingFacts | None = None
         self._since: float | None = None  # when the wait began that was shown
         self.line = LiveLine()
 
     def got(self, handle: Handle, start_delay_seconds: float) -> None:
         """Say that the wait is over, and what will happen to the leases by itself."""
-        said = []
+        said, is_named = [], self._since is not None
         if self._since is not None:
             waited = format_duration(boottime_seconds() - self._since)
             said.append(f"got {_named(handle.names)} after {waited}")
             self._since = None
+        if handle.request.other_types and handle.granted_type:
+            types = " or ".join(handle.request.types)
+            said.append(
+                f"the lease is of {handle.granted_type}: one of {types} was asked for, not one of "
+                "each"
+            )
         if start_delay_seconds >= 1 and handle.names:
-            subject = "held back" if said else f"{_named(handle.names)} is held back"
+            subject = "held back" if is_named else f"{_named(handle.names)} is held back"
             said.append(f"{subject}, to start {when_due(start_delay_seconds)} (--start-jitter)")
+            is_named = True
         after = handle.request.release_after_seconds
         if after is not None and handle.names:
-            subject = "to go back" if said else f"{_named(handle.names)} will go back"
+            subject = "to go back" if is_named else f"{_named(handle.names)} will go back"
             said.append(f"{subject} {when_due(start_delay_seconds + after)} (--release-after)")
         self.line.clear()
         if said:
@@ -181,7 +189,7 @@ class _Reporter:
         if self._told is None:
             from leasectl.cli.shown.waiting_facts import WaitingFacts
 
-            self._told = WaitingFacts(self._request, self._wait_seconds, self._events)
+            self._told = WaitingFacts(self._request, self._wait_seconds, self._service)
         return self._told
 
     def report(self, progress: Progress) -> None:
@@ -199,7 +207,7 @@ class _Reporter:
 
 
 def _obeys_escapes() -> bool:
-    from leasectl.cli.shown.terminal import obeys_escapes
+    from leasectl.cli.shown.table import obeys_escapes
 
     return obeys_escapes(2)
 
@@ -217,7 +225,8 @@ def warn_of_endless_wait(wait_seconds: float | None, *, quiet: bool) -> None:
     """
     if wait_seconds is None and not quiet:
         note(
-            "--optional without --wait may wait for ever; to go on without a lease, set -w, like 1h"
+            "--optional without --wait may wait for ever; set -w, like 1h, to continue without a "
+            "lease"
         )
 
 
@@ -251,24 +260,34 @@ def _stops_writers() -> bool:
 
 
 def interrupts(trap: SignalTrap, guard: Process | None) -> list[Interrupt]:
-    """What ends a wait: a signal, the guard's death, and that nobody reads our answer any more."""
-    found = [Interrupt(trap.fd, READABLE, trap.check)]
-    if guard is not None:
-        pidfd = open_pidfd(guard)
-        if pidfd is None:
-            raise Cancelled(f"guard {guard.pid} has ended")
-        found.append(Interrupt(pidfd, READABLE, lambda: _raise_guard_ended(guard)))
+    """What ends a wait: a signal, the end of the guard, and a stdout that nobody reads any more."""
+    found = [Interrupt(trap.fd, READABLE, trap.check), *guard_interrupts(guard)]
     if fcntl.fcntl(1, fcntl.F_GETFL) & os.O_ACCMODE == os.O_RDONLY:
-        raise LeaseError("can't write to stdout: it is closed, so nobody would learn of the lease")
+        raise LeaseError("can't write to stdout: it is closed")
     # No event is asked for: a pipe without a reader reports an error all the same.
     return [*found, Interrupt(1, 0, _raise_nobody_reads)]
+
+
+def guard_interrupts(guard: Process | None) -> list[Interrupt]:
+    """What ends a wait with the end of a process.
+
+    Args:
+        guard: Which; None for those that called this one, unless it is detached.
+
+    Raises:
+        Cancelled: It has ended already.
+    """
+    if guard is None:
+        return watch_callers()
+    pidfd = open_pidfd(guard)
+    if pidfd is None:
+        raise Cancelled(f"guard {guard.pid} has ended")
+    return [Interrupt(pidfd, READABLE, lambda: _raise_guard_ended(guard))]
 
 
 def sleep_jitter(longest_seconds: float, interrupts: Sequence[Interrupt], *, quiet: bool) -> None:
     """Sleep a random time of up to so many seconds, and say for how long."""
     if longest_seconds > 0:
-        from leasectl.leases.request import draw_between
-
         seconds = draw_between(0.0, longest_seconds)
         if seconds >= 1 and not quiet:
             longest = format_duration(longest_seconds)
@@ -287,4 +306,4 @@ def _raise_guard_ended(guard: Process) -> None:
 
 
 def _raise_nobody_reads() -> None:
-    raise LeaseError("nobody reads the answer any more (stdout is closed); gave up waiting")
+    raise LeaseError("stdout was closed; stopped waiting")

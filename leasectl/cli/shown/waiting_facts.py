@@ -1,9 +1,12 @@
-"""What is told of a wait: its place, for how long, what it waits for, and who holds longest."""
+"""What is told about a wait: position, time, holders."""
 
 from __future__ import annotations
 
 import contextlib
 import math
+import os
+from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 from leasectl.backends.contract import Progress
 from leasectl.backends.kinds import either
@@ -13,19 +16,19 @@ from leasectl.model import Request
 from leasectl.system.clock import earliest
 from leasectl.text.durations import format_duration
 from leasectl.text.naming import work_in
-from leasectl.text.width import shorten
-from leasectl.typed.hints import TYPE_CHECKING, Callable
+from leasectl.text.wording import shorten
 
 if TYPE_CHECKING:
-    from leasectl.engines.event_log import EventLog
+    from leasectl.leases.service import Service
     from leasectl.pools.expected_wait import RecentHolds
 
-# Where the events of a wait's backend are; None as long as none is opened.
-Events = Callable[[], "EventLog | None"]
+# The service of a wait's backend; None as long as none is opened.
+Opened = Callable[[], "Service | None"]
 
 
 # Of a holder where room is short: a build's number has 19 digits; a user at some host may be long.
 _HOLDER_CELLS = 20
+_LOOK_FOR_CIRCLE_SECONDS = 5.0
 _WHERE_CELLS = 40
 
 
@@ -35,14 +38,16 @@ class WaitingFacts:
     Args:
         request: What is waited for.
         wait_seconds: For how long at most; None for no limit.
-        events: Of the pool, for an estimate; LeaseError where there are none.
+        service: Where the lease comes from: its events give an estimate, its pools show circles.
     """
 
-    def __init__(self, request: Request, wait_seconds: float | None, events: Events) -> None:
+    def __init__(self, request: Request, wait_seconds: float | None, service: Opened) -> None:
         self._request = request
         self._wait_seconds = wait_seconds
-        self._events = events
+        self._service = service
         self._holds: RecentHolds | None = None
+        self._looked_at_seconds = 0.0
+        self._circle: str | None = None
 
     def tell(self, progress: Progress) -> list[Said]:
         """What there is to tell now, in order."""
@@ -56,6 +61,7 @@ class WaitingFacts:
                 Said(f"{progress.held}/{progress.capacity} held", goes=3),
                 Said(waited),
                 *self._why(progress),
+                *self._circular(progress),
             ]
         wait = self._wait_seconds
         left = earliest(
@@ -85,6 +91,37 @@ class WaitingFacts:
                 said.append(Said(f"likely {_about(likely)} more", goes=4, short=short))
         return said
 
+    def _circular(self, progress: Progress) -> list[Said]:
+        """The holder that waits, in turn, for a lease of this request's job.
+
+        Only who holds something can be in a circle, so the pools are looked at for no one else.
+        """
+        if progress.waited_seconds - self._looked_at_seconds >= _LOOK_FOR_CIRCLE_SECONDS:
+            self._looked_at_seconds = progress.waited_seconds
+            with contextlib.suppress(LeaseError):
+                self._circle = self._holder_in_circle()
+        if self._circle is None:
+            return []
+        return [Said(f"waits for {self._circle}, which waits for a lease of yours")]
+
+    def _holder_in_circle(self) -> str | None:
+        service = self._service()
+        if service is None:
+            return None
+        handles = service.handles.active()
+        if not any(each.state == "held" for each in handles):
+            return None
+        from leasectl.pools.admin import PoolService
+        from leasectl.pools.circular_waits import circular_waits
+
+        own = {
+            each.holder_identity
+            for each in handles
+            if each.waiter is not None and each.waiter.pid == os.getpid()
+        }
+        waits = circular_waits(PoolService(service).as_recorded())
+        return next((each.holders[0] for each in waits if each.waiter in own), None)
+
     def _is_next(self, progress: Progress) -> bool:
         """Whether nothing but the pace keeps the leases from this request."""
         request = self._request
@@ -105,10 +142,10 @@ class WaitingFacts:
         from leasectl.pools.expected_wait import Place, RecentHolds, expected_wait
 
         if self._holds is None:
-            events = self._events()
-            if events is None:
+            service = self._service()
+            if service is None:
                 return None
-            self._holds = RecentHolds(events, self._request.type)
+            self._holds = RecentHolds(service.events, self._request.type)
         place = Place(
             position=progress.position or 1,
             count=self._request.count,

@@ -1,11 +1,11 @@
-"""The line that says on a terminal how a wait is going: one line, whatever the names."""
+"""The line on a terminal that shows how a wait goes."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import NamedTuple
 
-from leasectl.text.width import cells, shorten
-from leasectl.typed.tuples import NamedTuple
+from leasectl.text.wording import cells, shorten
 
 # Less of a text than this says nothing.
 _SUBJECT_AT_LEAST = 16

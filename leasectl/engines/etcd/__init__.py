@@ -1,17 +1,20 @@
-"""Pools in etcd, v3 over its JSON gateway.
+"""Pools in etcd, over its v3 JSON gateway.
 
-`opening` leads from a URL, which `address` reads, to all that is below one prefix there; `probe`
-asks whether it would do. Where everything is say `keys`, what is written there `records`, how it is
-read `key_values`. The `engine` is what an acquisition goes through, in rooms:
+Each step is one transaction, so a process may be killed after any of them.
 
-- `queues`: from a request to its turn. A ticket is put on an etcd lease of its own, sees who is
-  before it, what is left to it and when the pool's pace allows a grant.
-- `waiting`: how a waiter sleeps meanwhile, is woken, and its ticket kept alive.
-- `claims`: a ticket becomes a claim; that is renewed, given back, taken away, has notes.
-- `pools`: the pools themselves: made, changed, shown, deleted. `values` are kept beside them.
-- `members`: in which pool a name is, and what is so of it there.
-- `events`: what each step tells of itself, in the transaction of that step.
-- `gateway`: what all that asks is asked of whichever member answers.
-
-Each step is one transaction; so a process may be killed after any of them.
+- `engine`: the etcd engine: leases give expiry, transactions atomicity, watches hand-off
+- `opening`: open the engine for a URL
+- `address`: parse ``etcd://h1:2379,h2:2379/prefix``
+- `probe`: test without a trace whether etcd can do what leases need
+- `keys`: encode and parse keys
+- `records`: encode and parse the records of pools
+- `key_values`: read keys and values of responses
+- `values`: values under keys in etcd
+- `queues`: from a request to its turn
+- `waiting`: how a waiter sleeps, is woken, and keeps its ticket alive
+- `claims`: make, renew and end claims
+- `pools`: make, change, show and delete pools
+- `members`: in which pool a name is
+- `events`: the events of pools
+- `gateway`: requests to the cluster
 """

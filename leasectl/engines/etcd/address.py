@@ -1,13 +1,13 @@
-"""``etcd://h1:2379,h2:2379/prefix``: which members, and below which key."""
+"""Parse ``etcd://h1:2379,h2:2379/prefix``."""
 
 from __future__ import annotations
 
 import ipaddress
 import re
+from typing import NamedTuple
 
 from leasectl.errors import InvalidRequest
-from leasectl.text.printable import printable
-from leasectl.typed.tuples import NamedTuple
+from leasectl.text.wording import printable_url
 
 DEFAULT_PREFIX = "/leasectl"
 DEFAULT_PORT = 2379
@@ -56,7 +56,7 @@ def parse_etcd_url(url: str) -> EtcdAddress:
         )
     found = _URL.fullmatch(url)
     if found is None or not found["members"]:
-        raise _wrong(url, "is no address of etcd")
+        raise _wrong(url, "is not a URL of etcd")
     scheme = "https" if found["scheme"] == "etcds" else "http"
     members = dict.fromkeys(_member(url, member) for member in found["members"].split(","))
     endpoints = tuple(f"{scheme}://{member}" for member in members)
@@ -66,7 +66,7 @@ def parse_etcd_url(url: str) -> EtcdAddress:
 def _member(url: str, text: str) -> str:
     found = _MEMBER.fullmatch(text)
     if found is None or len(found["host"]) > _LONGEST_HOST or not _is_address(found["host"]):
-        raise _wrong(url, f'has "{printable(text)}" where a member\'s host and port should be')
+        raise _wrong(url, f'has "{printable_url(text)}" where a member\'s host and port should be')
     port = int(found["port"] or DEFAULT_PORT)
     if not 1 <= port <= 65535:
         raise _wrong(url, f"has port {port}, which there isn't")
@@ -90,11 +90,13 @@ def _prefix(url: str, text: str) -> str:
     prefix = text.rstrip("/")
     for part in prefix.split("/")[1:]:
         if not _PREFIX_PART.fullmatch(part) or part in (".", ".."):
-            raise _wrong(url, f'has "{printable(part)}" in its prefix')
+            raise _wrong(url, f'has "{printable_url(part)}" in its prefix')
     if len(prefix) > _LONGEST_PREFIX:
         raise _wrong(url, f"has a prefix of more than {_LONGEST_PREFIX} characters")
     return prefix or DEFAULT_PREFIX
 
 
 def _wrong(url: str, what: str) -> InvalidRequest:
-    return InvalidRequest(f'"{printable(url)}" {what}; write it like etcd://h1:2379,h2:2379/prefix')
+    return InvalidRequest(
+        f'"{printable_url(url)}" {what}; write it like etcd://h1:2379,h2:2379/prefix'
+    )

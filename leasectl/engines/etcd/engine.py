@@ -1,4 +1,4 @@
-"""The engine on etcd: its leases give expiry, its transactions atomicity, its watches hand-off.
+"""The etcd engine: leases give expiry, transactions atomicity, watches hand-off.
 
 Each step is one transaction and leaves the store sound, so a process may be killed after any of
 them: a ticket, and a claim that has a ttl, are attached to an etcd lease and go when it runs out.

@@ -1,4 +1,4 @@
-"""Where things are in etcd, and how they are written: pure pairs of encode and parse.
+"""Encode and parse keys.
 
 Below the prefix, with ``<id>`` for the etcd lease of an acquisition in hexadecimal:
 
@@ -46,7 +46,7 @@ that the least recently acquired come first and one short page will do.
 
 from __future__ import annotations
 
-from leasectl.typed.tuples import NamedTuple
+from typing import NamedTuple
 
 # No claim key of this state directory begins with it.
 _ELSEWHERE = "@"

@@ -1,8 +1,10 @@
-"""From the URL of a cluster of etcd, and how to talk to it, to its gateway."""
+"""Open the engine for a URL."""
 
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
+from typing import TYPE_CHECKING, NamedTuple
 
 from leasectl.engines.contract import LostListener
 from leasectl.engines.etcd.address import parse_etcd_url
@@ -12,11 +14,9 @@ from leasectl.engines.etcd.events.events import EtcdEvents
 from leasectl.engines.etcd.gateway.gateway import ATTEMPT_SECONDS, Gateway
 from leasectl.engines.etcd.keys import Keys
 from leasectl.http.settings import Settings
-from leasectl.http.trust import trust_of
+from leasectl.http.tls import trust_of
 from leasectl.state.event import Kept
 from leasectl.system.clock import Clock
-from leasectl.typed.hints import TYPE_CHECKING, Callable
-from leasectl.typed.tuples import NamedTuple
 
 if TYPE_CHECKING:
     from leasectl.engines.etcd.claims.notes import EtcdNotes

@@ -1,4 +1,4 @@
-"""Whether etcd would do what leases need, asked without leaving a trace."""
+"""Test without a trace whether etcd can do what leases need."""
 
 from __future__ import annotations
 

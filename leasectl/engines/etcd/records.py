@@ -1,8 +1,9 @@
-"""How pools are written down in etcd: pairs of encode and parse."""
+"""Encode and parse the records of pools."""
 
 from __future__ import annotations
 
 import json
+from typing import Any, NamedTuple
 
 from leasectl.engines.etcd.gateway.requests import KeyValue
 from leasectl.engines.etcd.key_values import (
@@ -16,12 +17,21 @@ from leasectl.engines.etcd.key_values import (
     unreadable,
 )
 from leasectl.engines.facts import PoolSettings, QueueEntry
+from leasectl.engines.pool_format import FORMAT, check_format
 from leasectl.errors import InvalidRequest
 from leasectl.model import Claimant, Labels, Lease, Request, Where
-from leasectl.text.fields import MALFORMED, read_name, read_number, read_optional, read_text
-from leasectl.text.naming import is_name
-from leasectl.typed.hints import Any
-from leasectl.typed.tuples import NamedTuple
+from leasectl.text.naming import is_resource_name
+from leasectl.text.properties import (
+    MALFORMED,
+    Malformed,
+    read_integer,
+    read_json,
+    read_name,
+    read_number,
+    read_optional,
+    read_text,
+)
+from leasectl.text.wording import printable
 
 # Each has a guard, and a transaction takes 128: there is room for what else a claim guards.
 MOST_AT_ONCE = 60
@@ -39,7 +49,7 @@ class Claim(NamedTuple):
         transitions: Of each.
         revision: Of the claim; 0 while it is that of the key.
         labels: As they were written, which may be unsafe to show; `leases` makes them safe.
-        holder_pid: As the claimant said; None from an older version.
+        holder_pid: As the claimant said, if it did.
         release_after_seconds: Likewise.
         ended: Who has ended it by force, and why, while it is kept for its holder; else empty.
     """
@@ -154,14 +164,14 @@ def encode_free(last_holder: str | None, transitions: int, *, has_life: bool = F
 def parse_free(kv: KeyValue) -> Free:
     """Read a key below ``free/``."""
     try:
-        record = json.loads(kv.value)
+        record = read_json(kv.value)
         last = record["last_holder"]
         found = Free(
             kv.key,
             kv.mod_revision,
             name_in(kv),
             None if last is None else str(last),
-            int(record["transitions"]),
+            read_integer(record["transitions"]),
             bool(record.get("has_life")),
         )
     except MALFORMED as error:
@@ -171,7 +181,6 @@ def parse_free(kv: KeyValue) -> Free:
 
 def encode_claim(claim: Claim) -> str:
     """Write a claim; `parse_claim` reads it back."""
-    # The words as they were first written: clients of every version share a cluster.
     record: dict[str, Any] = {
         "owner": claim.claim_key,
         "holder_identity": claim.holder_identity,
@@ -195,26 +204,29 @@ def encode_claim(claim: Claim) -> str:
 def parse_claim(kv: KeyValue) -> Claim:
     """Read a key below ``held/``."""
     try:
-        record = json.loads(kv.value)
-        names, indices = tuple(map(str, record["names"])), tuple(map(int, record["places"]))
+        record = read_json(kv.value)
+        names, indices = (
+            tuple(map(str, record["names"])),
+            tuple(map(read_integer, record["places"])),
+        )
         duration = record["lease_duration_seconds"]
-        if not names or not all(map(is_name, names)):
-            raise ValueError("a name is not allowed")
+        if not names or not all(map(is_resource_name, names)):
+            raise Malformed("a name is not allowed")
         return Claim(
             etcd_lease_id=etcd_lease_id_in(kv),
             claim_key=safe_text(read_text(record["owner"])),
             holder_identity=safe_text(read_text(record["holder_identity"])),
             names=names,
             indices=indices,
-            transitions=tuple(map(int, record["transitions"])),
-            revision=int(record["revision"]) or kv.mod_revision,
-            ticket=int(record["ticket"]),
-            grant=int(record["grant"]),
+            transitions=tuple(map(read_integer, record["transitions"])),
+            revision=read_integer(record["revision"]) or kv.mod_revision,
+            ticket=read_integer(record["ticket"]),
+            grant=read_integer(record["grant"]),
             acquire_time=read_time(record["acquire_time"]),
             lease_duration_seconds=None if duration is None else read_number(duration),
             labels=read_labels(record["labels"]),
-            holder_pid=read_optional(int, record.get("pid")),
-            release_after_seconds=read_optional(read_time, record.get("release_after")),
+            holder_pid=read_optional(read_integer, record["pid"]),
+            release_after_seconds=read_optional(read_time, record["release_after"]),
             ended=safe_text(read_text(record.get("ended", ""))),
         )
     except MALFORMED as error:
@@ -241,19 +253,18 @@ def encode_ticket(claimant: Claimant, claim_key: str, since: float) -> str:
 def parse_ticket(kv: KeyValue) -> QueueEntry:
     """Read a key below ``ticket/``; the claim key has its state id."""
     try:
-        record = json.loads(kv.value)
+        record = read_json(kv.value)
         return QueueEntry(
             ticket=kv.create_revision,
             holder_identity=safe_text(read_text(record["holder_identity"])),
-            count=int(record["count"]),
+            count=read_integer(record["count"]),
             since=read_time(record["since"]),
             claim_key=safe_text(read_text(record["owner"])),
-            # Not there from an older version.
-            pid=read_optional(int, record.get("pid")),
-            name=read_optional(read_name, record.get("name")),
-            labels=safe_labels(read_labels(record.get("labels", ()))),
-            priority=int(record.get("priority", 0)),
-            effective_priority=int(record.get("priority", 0)),
+            pid=read_optional(read_integer, record["pid"]),
+            name=read_optional(read_name, record["name"]),
+            labels=safe_labels(read_labels(record["labels"])),
+            priority=read_integer(record["priority"]),
+            effective_priority=read_integer(record["priority"]),
             where=_read_where(record.get("where", ())),
         )
     except MALFORMED as error:
@@ -269,20 +280,21 @@ def _read_where(value: Any) -> Where:
 
 def encode_settings(settings: PoolSettings) -> str:
     """Write how a pool grants; `parse_settings` reads it back."""
-    return json.dumps(settings._asdict())
+    return json.dumps({"format": FORMAT, **settings._asdict()})
 
 
 def parse_settings(kv: KeyValue) -> PoolSettings:
     """Read a key below ``settings/``."""
     try:
-        record = json.loads(kv.value)
+        record = read_json(kv.value)
+        check_format(record, printable(kv.key))
         settings = PoolSettings(
             pace_seconds=read_time(record["pace_seconds"]),
-            burst=int(record["burst"]),
+            burst=read_integer(record["burst"]),
             aging_seconds=read_time(record["aging_seconds"]),
         )
         if settings.burst < 1:
-            raise ValueError("a burst is none")
+            raise Malformed("a burst is none")
         return settings
     except MALFORMED as error:
         raise unreadable(kv, error) from error

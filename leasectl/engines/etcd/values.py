@@ -1,4 +1,4 @@
-"""What is kept under keys in etcd, as `Values`.
+"""Values under keys in etcd.
 
 The content is written as text, after a word by which whoever wrote it knows it again when the
 answer was lost. What is kept for a time is attached to an etcd lease of its own.
@@ -38,7 +38,7 @@ from leasectl.engines.values import (
 )
 from leasectl.state.event import Event
 from leasectl.system.clock import Clock
-from leasectl.text.fields import MALFORMED
+from leasectl.text.properties import MALFORMED
 
 
 class EtcdValues:

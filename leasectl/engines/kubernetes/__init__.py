@@ -1,17 +1,17 @@
-"""Pools in Kubernetes: Leases of its own API in one namespace, with nothing to install.
+"""Pools in Kubernetes: Lease objects of one namespace, with nothing to install.
 
-A resource, a ticket and a pool is an object each. From a cluster to all that leads `opening`. The
-`engine` is what an acquisition goes through, in rooms:
+Each step is one write of one object, so a process may be killed after any of them.
 
-- `objects`: what each says, how it is read and written, guarded by what was seen of it.
-- `queues`: from a request to its turn. Where others wait, its process puts a ticket.
-- `waiting`: how a waiter sleeps meanwhile, is woken, and its ticket kept alive.
-- `claims`: a claim is made at once or of a ticket; renewed, given back, taken away, has notes.
-- `pools`: the pools themselves: made, changed, shown, deleted. `values` are kept beside them.
-- `members`: in which pool a name is, and what is so of it there.
-- `events`: what each step tells of itself.
-- `api`: where the cluster is, who we are there, and whatever is asked of it.
-
-Each step is one write of one object; so a process may be killed after any of them. Who is to hear
-of what others do is `following` a watch; that a cluster was `restored` from a backup is told.
+- `engine`: the Kubernetes engine: one object for each resource, ticket and pool; guarded writes
+- `opening`: open the engine for a namespace
+- `following`: a thread that follows watches and wakes whoever waits for them
+- `restored`: handle a cluster that was restored from a backup
+- `objects`: read and write the objects
+- `queues`: from a request to its turn
+- `waiting`: how a waiter sleeps, is woken, and keeps its ticket alive
+- `claims`: make, renew and end claims
+- `pools`: make, change, show and delete pools
+- `members`: in which pool a name is
+- `events`: the events of pools
+- `api`: requests to the API server
 """

@@ -1,4 +1,4 @@
-"""The engine on Kubernetes: an object for each resource, each ticket and each pool, guarded writes.
+"""The Kubernetes engine: one object for each resource, ticket and pool; guarded writes.
 
 There is no transaction: each step is one write to one object, and leaves all of it sound, so a
 process may be killed after any of them (`claims`, `waiting.waiter`, `pools` say what that leaves,
@@ -11,6 +11,7 @@ import contextlib
 import threading
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
+from typing import TYPE_CHECKING
 
 from leasectl.engines.kubernetes.claims.claims import Claims
 from leasectl.engines.kubernetes.objects.objects import TicketObject
@@ -18,7 +19,6 @@ from leasectl.engines.kubernetes.objects.reading import parse_object
 from leasectl.engines.kubernetes.objects.store import Store
 from leasectl.model import Claimant, ReleasedBy
 from leasectl.system.clock import Clock
-from leasectl.typed.hints import TYPE_CHECKING
 
 if TYPE_CHECKING:  # most commands wait for nothing, and renew nothing
     from leasectl.engines.kubernetes.claims.renewals import Renewals

@@ -1,4 +1,4 @@
-"""A thread that follows one watch after the other, and wakes whoever waits for what they tell.
+"""A thread that follows watches and wakes whoever waits for them.
 
 It ends soon after it is closed. What comes of a watch that ends, and where the next one begins, is
 up to who has it.
@@ -7,11 +7,12 @@ up to who has it.
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable
 
 from leasectl.engines.kubernetes.api.watching import Watch, WatchEnded, WatchEvent
 from leasectl.errors import LeaseError
+from leasectl.system.threads import start_thread
 from leasectl.system.wakeup import Wakeup
-from leasectl.typed.hints import Callable
 
 _LEAST_SECONDS = 0.2
 _ASK_AGAIN_SECONDS = 5.0
@@ -37,7 +38,7 @@ class Following:
 
     def start(self, name: str) -> None:
         """Start it, under a name of its own."""
-        threading.Thread(target=self._run, name=name, daemon=True).start()
+        start_thread(name, self._run, failed=self._fail, repeats=True)
 
     @property
     def fd(self) -> int:
@@ -81,6 +82,10 @@ class Following:
         with watch as events:
             for event in events:
                 take(event)
+
+    def _fail(self) -> None:
+        if not self.is_closed:
+            self._again()
 
     def _run(self) -> None:
         while not self.is_closed:

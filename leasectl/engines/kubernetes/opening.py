@@ -1,6 +1,9 @@
-"""From a namespace to all that leads to the pools in it."""
+"""Open the engine for a namespace."""
 
 from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, NamedTuple
 
 from leasectl.engines.contract import LostListener
 from leasectl.engines.kubernetes.api.collection import leases
@@ -11,8 +14,6 @@ from leasectl.engines.kubernetes.events.events import KubernetesEvents
 from leasectl.engines.kubernetes.objects.store import Store
 from leasectl.engines.kubernetes.queues.observed import Observed
 from leasectl.system.clock import Clock
-from leasectl.typed.hints import TYPE_CHECKING, Callable
-from leasectl.typed.tuples import NamedTuple
 
 if TYPE_CHECKING:
     from leasectl.engines.event_log import EventLog

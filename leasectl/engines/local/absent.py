@@ -1,21 +1,27 @@
-"""Those in the queues who don't come: the suspended, whom others pass, and the dead.
-
-Every function that changes something belongs inside `State.transaction`.
-"""
+"""Tickets and claims that end without their owner."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import sqlite3
+from collections.abc import Iterable, Sequence
 from contextlib import closing
+from typing import TYPE_CHECKING
 
 from leasectl.engines.event_words import WAITER_DIED
-from leasectl.engines.local.queues import LocalQueues, Waiting
 from leasectl.engines.local.unmet import pass_by
 from leasectl.engines.local.wakes import kept_back_by
+from leasectl.model import Process, parse_process
 from leasectl.state.database import unlink
 from leasectl.state.directory import State
 from leasectl.state.pipes import tidy
-from leasectl.system.process import DeadProcesses
+from leasectl.state.reads import snapshot
+from leasectl.state.rows import encode_process, insert, parse_optional_process
+from leasectl.system.clock import Clock
+from leasectl.system.process import DeadProcesses, is_dead
+
+if TYPE_CHECKING:
+    from leasectl.engines.local.queues import LocalQueues, Waiting
+    from leasectl.engines.local.store import LocalStore
 
 
 def suspend(queues: LocalQueues, pool_type: str, ticket: Waiting) -> None:
@@ -27,15 +33,15 @@ def suspend(queues: LocalQueues, pool_type: str, ticket: Waiting) -> None:
 # From the nearest on.
 _BEFORE = (
     "SELECT number, process FROM ticket LEFT JOIN suspended "
-    "USING (type, number, owner) WHERE type = ? AND number < ? AND suspended.owner IS NULL "
+    "USING (type, number) WHERE type = ? AND number < ? AND suspended.number IS NULL "
     "ORDER BY number DESC"
 )
 _PASS = (
-    "INSERT OR REPLACE INTO suspended (type, number, owner) "
-    "SELECT type, number, owner FROM ticket WHERE type = ? AND number >= ? AND number < ?"
+    "INSERT OR REPLACE INTO suspended (type, number) "
+    "SELECT type, number FROM ticket WHERE type = ? AND number >= ? AND number < ?"
 )
 _PASSED = (
-    "SELECT type, number, process FROM suspended JOIN ticket USING (type, number, owner) "
+    "SELECT type, number, process FROM suspended JOIN ticket USING (type, number) "
     "ORDER BY type, number DESC"
 )
 # Whoever holds the lock for them keeps all others waiting.
@@ -142,3 +148,139 @@ def remove_dead_ones(queues: LocalQueues, pool_type: str, dead: Iterable[Waiting
     for each in dead:
         if queues.state.query(_IS_THERE, pool_type, each.number, each.pipe):
             remove_dead(queues, pool_type, each)
+
+
+class LocalEarlyEnds:
+    """The claims of one state directory that were ended by force.
+
+    Args:
+        store: The pools that they are of.
+    """
+
+    def __init__(self, store: LocalStore) -> None:
+        self._state = store.state
+        self._store = store
+
+    def end(
+        self,
+        claim_key: str,
+        names: Sequence[str],
+        *,
+        guard: Process | None,
+        reason: str,
+        at_once: bool,
+    ) -> tuple[str, ...]:
+        """End claims that are good; returns which. The rest is as `PoolAdmin.end_early`."""
+        claims = self._store.claims(claim_key, names)
+        self._store.note_end("lost", claim_key, claims, by="force", reason=reason)
+        for row in claims:
+            if not at_once and (row["expires_at"] is not None or guard is not None):
+                self._keep(claim_key, row["name"], row["type"], guard=guard, reason=reason)
+            else:
+                self._store.free(claim_key, [row["name"]], by="force")
+        return tuple(row["name"] for row in claims)
+
+    def free_at_once(
+        self, claim_key: str, names: Sequence[str], *, expiring: bool
+    ) -> tuple[str, ...]:
+        """Free claims that were ended before, whoever may use them; return their names.
+
+        Args:
+            claim_key: Whose.
+            names: Of which resources.
+            expiring: Also those with a ttl.
+        """
+        expires = self._of(claim_key)
+        freed = tuple(n for n in names if n in expires and (expiring or not expires[n]))
+        self._free(claim_key, freed)
+        return freed
+
+    def give_up(self, claim_key: str) -> None:
+        """Its holder has done with what was ended."""
+        self._free(claim_key, list(self._of(claim_key)))
+
+    def guards(self, pool_type: str | None = None) -> list[Process]:
+        """Whose end frees something that was ended, of one pool or of all."""
+        return [_last_of(row) for row in self._guarded(pool_type)]
+
+    def free_what_the_dead_had(self, pool_type: str | None = None) -> bool:
+        """Free what was ended and whose guard has ended since; returns whether there was any."""
+        dead = [row for row in self._guarded(pool_type) if is_dead(_last_of(row))]
+        for row in dead:
+            self._free(row["claim_key"], [row["name"]])
+        return bool(dead)
+
+    def _guarded(self, pool_type: str | None) -> list[sqlite3.Row]:
+        return self._state.query(
+            "SELECT ended.name, claim_key, ended.guard, runner FROM ended "
+            "LEFT JOIN handle ON handle.id = claim_key "
+            "WHERE ended.guard IS NOT NULL AND ended.type = coalesce(?, ended.type)",
+            pool_type,
+        )
+
+    def _keep(
+        self, claim_key: str, name: str, pool_type: str, *, guard: Process | None, reason: str
+    ) -> None:
+        self._state.db.execute("UPDATE resource SET is_ended = 1 WHERE name = ?", (name,))
+        row = {
+            "name": name,
+            "type": pool_type,
+            "claim_key": claim_key,
+            "guard": encode_process(guard),
+            "reason": reason,
+        }
+        insert(self._state.db, "ended", row, replace=True)
+        self._store.queues.wake_for(pool_type, [name])  # so that it knows for what to wait
+
+    def _of(self, claim_key: str) -> dict[str, bool]:
+        """What was ended of a claim key's, and whether that expires."""
+        rows = self._state.query(
+            "SELECT ended.name, expires_at FROM ended JOIN resource ON resource.name = ended.name "
+            "WHERE claim_key = ? AND owner = claim_key AND is_ended",
+            claim_key,
+        )
+        return {row["name"]: row["expires_at"] is not None for row in rows}
+
+    def _free(self, claim_key: str, names: Sequence[str]) -> None:
+        self._store.free(claim_key, names, by="force", is_ended=True)
+        self._state.db.executemany("DELETE FROM ended WHERE name = ?", [(name,) for name in names])
+
+
+def _last_of(row: sqlite3.Row) -> Process:
+    """The process whose end frees what was ended: `run`, which ends the tree, or else the guard."""
+    runner = parse_optional_process(row["runner"])
+    return parse_process(row["guard"]) if runner is None or is_dead(runner) else runner
+
+
+def remove_what_is_over(store: LocalStore, pool_types: Iterable[str], *, clock: Clock) -> None:
+    """Free what is over and take the dead out of the queues, each pool in a transaction.
+
+    Args:
+        store: The pools.
+        pool_types: Which of them.
+        clock: Where times come from.
+
+    Raises:
+        StateUnwritable: The disk is full or read-only.
+    """
+    if store.state.names_files.are_changing:
+        with store.state.transaction():  # it begins by writing anew what the killed left half-way
+            pass
+    early_ends = LocalEarlyEnds(store)
+    for each in pool_types:
+        with snapshot(store.state):
+            dead = dead_ones(store.queues, each)
+            expiry = store.next_expiry(each)
+            is_over = expiry is not None and expiry <= clock.elapsed()
+            is_over = is_over or any(map(is_dead, early_ends.guards(each)))
+            if not is_over and store.is_any_special():
+                is_over = store.memberships().is_any_over(each)
+        if is_over:
+            with store.state.transaction():
+                store.expire(each)
+                early_ends.free_what_the_dead_had(each)
+        while dead:  # in parts, or those who live would wait for all of them
+            some, dead = dead[-REMOVED_AT_ONCE:], dead[:-REMOVED_AT_ONCE]
+            with store.state.transaction():
+                remove_dead_ones(store.queues, each, reversed(some))
+    tidy(store.state)

@@ -1,4 +1,4 @@
-"""Whether in a pool with cordons and the like a claim can be made with nothing to be heeded first.
+"""Whether a claim can be made without heeding cordons, moves and the like.
 
 To see whether anything in a pool is over takes a look at all of which more is so than that it is
 there, and there may be thousands. What a claim would take are a few, and most often nothing is over
@@ -11,7 +11,7 @@ import sqlite3
 
 from leasectl.model import Request, parse_process
 from leasectl.state.directory import State
-from leasectl.state.rows import IS_SPECIAL
+from leasectl.state.rows import IS_FREE, IS_SPECIAL
 from leasectl.system.process import is_dead
 
 _ALONE = "SELECT count(*) < 2 FROM (SELECT 1 FROM ticket WHERE type = ? LIMIT 2)"
@@ -19,7 +19,7 @@ _FIRST = (  # in the order in which they are claimed
     "SELECT ends_at, process, "
     "cordoned OR leaves OR moves_to IS NOT NULL OR held_back_until IS NOT NULL AS is_closed "
     "FROM resource LEFT JOIN member ON member.name = resource.name "
-    f"AND ({IS_SPECIAL}) WHERE type = ? AND owner IS NULL ORDER BY fence, resource.name LIMIT ?"
+    f"AND ({IS_SPECIAL}) WHERE type = ? AND {IS_FREE} ORDER BY fence, resource.name LIMIT ?"
 )
 
 

@@ -1,4 +1,4 @@
-"""Where the records of handles and those of the embedded pools can't both be true.
+"""Compare the records of handles with the claims.
 
 Each function looks for one contradiction, or takes one away; which side is right is for the caller
 to say. Inside a transaction there should never be any.
@@ -6,14 +6,14 @@ to say. Inside a transaction there should never be any.
 
 from __future__ import annotations
 
-from leasectl.engines.local.store import ENDED_MARK
+from typing import NamedTuple
+
 from leasectl.model import Process
 from leasectl.state.directory import State
-from leasectl.state.rows import CLOSED_MARK, parse_optional_process
-from leasectl.typed.tuples import NamedTuple
+from leasectl.state.rows import parse_optional_process
 
 # What was ended by force is kept for a handle that knows that it has lost it.
-_IS_CLAIMED = f"owner NOT LIKE '{ENDED_MARK}%' AND owner <> '{CLOSED_MARK}'"
+_IS_CLAIMED = "owner IS NOT NULL AND NOT is_ended"
 
 
 class Claim(NamedTuple):
@@ -63,6 +63,7 @@ def all_agree(state: State, backend: str) -> bool:
         "SELECT count(*), count(resource.name), (SELECT count(*) FROM lease), (SELECT count(*) "
         f"FROM resource WHERE {_IS_CLAIMED}) FROM handle LEFT JOIN lease ON lease.handle = id "
         "LEFT JOIN resource ON resource.name = lease.name AND resource.owner = id "
+        "AND NOT is_ended "
         "AND resource.fence = lease.fence WHERE state = 'held' AND backend = ?",
         backend,
     )
@@ -99,7 +100,8 @@ def records_without_claim(state: State, backend: str) -> list[Claim]:
     return _claims(
         state,
         "SELECT handle AS claim_key, name FROM lease WHERE NOT EXISTS "
-        "(SELECT 1 FROM resource WHERE resource.name = lease.name AND owner = handle) AND EXISTS "
+        "(SELECT 1 FROM resource WHERE resource.name = lease.name AND owner = handle "
+        "AND NOT is_ended) AND EXISTS "
         "(SELECT 1 FROM handle WHERE id = lease.handle AND backend = ? AND state = 'held')",
         backend,
     )
@@ -109,7 +111,7 @@ def fence_mismatches(state: State) -> list[FenceMismatch]:
     """Leases on record with another fence than the resource has."""
     rows = state.query(
         "SELECT handle, lease.name, lease.fence, resource.fence FROM lease JOIN resource "
-        "ON resource.name = lease.name AND resource.owner = handle "
+        "ON resource.name = lease.name AND resource.owner = handle AND NOT is_ended "
         "WHERE lease.fence <> resource.fence"
     )
     return [
@@ -141,7 +143,7 @@ def suspended_tickets(state: State) -> list[Suspended]:
     """The tickets that others may pass, in the order of their pools and numbers."""
     rows = state.query(
         "SELECT type, ticket.holder_identity, process FROM ticket JOIN suspended "
-        "USING (type, number, owner) ORDER BY type, number"
+        "USING (type, number) ORDER BY type, number"
     )
     return [
         Suspended(pool_type, identity, parse_optional_process(process))
@@ -186,6 +188,6 @@ def unused_pools(state: State) -> list[str]:
     """The types of pools in which nothing is held, and nobody waits."""
     rows = state.query(
         "SELECT type FROM pool WHERE type NOT IN (SELECT type FROM ticket) AND "
-        "type NOT IN (SELECT type FROM resource WHERE owner IS NOT NULL) ORDER BY type"
+        "type NOT IN (SELECT type FROM resource WHERE owner IS NOT NULL OR closed) ORDER BY type"
     )
     return [row["type"] for row in rows]

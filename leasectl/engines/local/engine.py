@@ -1,21 +1,46 @@
-"""The embedded pool: tables in the state directory's database, no server, no polling."""
+"""The embedded pool as an engine."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
+from typing import TYPE_CHECKING
 
 from leasectl.engines.contract import LostListener
 from leasectl.engines.local.store import LocalStore
 from leasectl.model import Claimant, ReleasedBy
 from leasectl.state.directory import State
 from leasectl.system.clock import Clock
-from leasectl.typed.hints import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from leasectl.engines.local.wait_pipes import WaitPipes
     from leasectl.engines.local.waiter import LocalWaiter
     from leasectl.system.process_watch import IdlePidfds
+
+
+def renew(store: LocalStore, claim_key: str, *, clock: Clock) -> tuple[str, ...]:
+    """Give claims their full duration again; returns those that are left, by their fences."""
+    left = sorted(store.claims(claim_key, None), key=lambda claim: claim["fence"])
+    wall, elapsed = clock.wall(), clock.elapsed()
+    store.state.db.executemany(
+        "UPDATE resource SET renew_time = ?, expires_at = ? + lease_duration_seconds "
+        "WHERE name = ?",
+        [(wall, elapsed, claim["name"]) for claim in left],
+    )
+    return tuple(claim["name"] for claim in left)
+
+
+def change_ttl(store: LocalStore, claim_key: str, ttl_seconds: float) -> None:
+    """Have claims that expire do so this long after each renewal; the next is to follow."""
+    store.state.db.execute(
+        "UPDATE resource SET lease_duration_seconds = ? "
+        "WHERE owner = ? AND NOT is_ended AND lease_duration_seconds IS NOT NULL",
+        (ttl_seconds, claim_key),
+    )
+    for row in store.claims(claim_key, None):
+        # It may be free sooner than they know, also those to whom it comes when it is.
+        moves_to = store.memberships().member(row["name"]).moves_to if row["is_bound"] else None
+        store.queues.wake_for(moves_to or row["type"], [row["name"]])
 
 
 class LocalEngine:
@@ -60,20 +85,21 @@ class LocalEngine:
         for pool_type, number, pipe in self._queues.tickets_of(claim_key):
             self._queues.take_away(pool_type, number, why=why or WITHDRAWN)
             self._queues.wake([pipe])
+        # So that its waiter knows that its pool wasn't deleted (`why_gone`).
+        sql = "UPDATE handle SET cancelled = 1 WHERE id = ? AND state = 'acquiring'"
+        self._state.db.execute(sql, (claim_key,))
 
     def free(
         self, claim_key: str, names: Sequence[str] | None = None, *, by: ReleasedBy = "command"
     ) -> tuple[str, ...]:
         freed = self._store.free(claim_key, names, by=by)
         if names is None:  # its holder has done with what was ended by force, too
-            from leasectl.engines.local.early_ends import LocalEarlyEnds
+            from leasectl.engines.local.absent import LocalEarlyEnds
 
             LocalEarlyEnds(self._store).give_up(claim_key)
         return freed
 
     def renew(self, claim_key: str, *, ttl_seconds: float | None = None) -> tuple[str, ...]:
-        from leasectl.engines.local.renewals import change_ttl, renew
-
         if ttl_seconds is not None:
             change_ttl(self._store, claim_key, ttl_seconds)
         return renew(self._store, claim_key, clock=self._clock)

@@ -1,31 +1,19 @@
-"""What is so of names, as tables of the embedded pools have it: a row, read and written.
-
-A name of which nothing is so but that it is in its pool has no row in ``member``. Nobody may have
-a free resource whose owner is `CLOSED_MARK`: so versions before leave it alone, which know nothing
-of memberships.
-"""
+"""Rows of members, and their audit."""
 
 from __future__ import annotations
 
-import _sqlite3 as sqlite3
+import sqlite3
 from collections.abc import Iterable, Sequence
 
 from leasectl.engines.membership import Lifetime, Member, Properties
 from leasectl.model import Process
 from leasectl.state.directory import State
-from leasectl.state.rows import (
-    CLOSED_MARK,
-    IS_SPECIAL,
-    encode_process,
-    insert,
-    parse_optional_process,
-)
+from leasectl.state.rows import IS_FREE, IS_SPECIAL, encode_process, insert, parse_optional_process
 
-NOBODY = (None, CLOSED_MARK)  # whose what is in a pool is while nobody holds it
 _IS_CLOSED = "(cordoned OR leaves OR moves_to IS NOT NULL)"
 _COLUMNS = (
-    "named.name, type, owner, holder_identity, expires_at, expected, by_default, cordoned, "
-    "moves_to, leaves, process, ttl_seconds, ends_at, joined, held_back_until, properties"
+    "named.name, type, owner, closed, is_ended, holder_identity, expires_at, expected, by_default, "
+    "cordoned, moves_to, leaves, process, ttl_seconds, ends_at, joined, held_back_until, properties"
 )
 _OF = (
     f"SELECT {_COLUMNS} FROM %s AS named LEFT JOIN resource ON resource.name = named.name "
@@ -44,8 +32,8 @@ _SPECIAL = (  # the few first, and then their resources
 )
 # Free, and not to be had or kept back as it is to be; or what its release has to do isn't done.
 _IS_AMISS = (
-    f"owner IS NULL AND ({_IS_CLOSED} OR held_back_until IS NOT NULL OR expires_at IS NOT NULL) OR "
-    f"owner = '{CLOSED_MARK}' AND (leaves OR moves_to IS NOT NULL OR "
+    f"{IS_FREE} AND ({_IS_CLOSED} OR held_back_until IS NOT NULL OR expires_at IS NOT NULL) OR "
+    "closed AND (leaves OR moves_to IS NOT NULL OR "
     "(NOT cordoned AND held_back_until IS NULL) OR "
     "expires_at IS NOT CASE WHEN cordoned THEN NULL ELSE held_back_until END)"
 )
@@ -127,11 +115,11 @@ def closed_in(state: State, pool_type: str) -> int:
 
 def member_of(row: sqlite3.Row) -> Member:
     """Read what is known of a name."""
-    name, pool_type, owner = row["name"], row["type"], row["owner"]
-    holder = None if owner in NOBODY else row["holder_identity"]
+    name, pool_type = row["name"], row["type"]
+    holder = None if is_free(row) else row["holder_identity"]
     if row["joined"] is None:  # nothing else
         return Member(name, pool_type, holder=holder)
-    if pool_type is None:  # the rest is of a name that was taken out by a version before
+    if pool_type is None:  # nothing else counts of one in no pool
         return Member(name, expected=row["expected"])
     return Member(
         name,
@@ -192,7 +180,7 @@ def is_plain(member: Member) -> bool:
 
 def is_free(row: sqlite3.Row) -> bool:
     """Tell whether nobody holds what is in a pool."""
-    return row["owner"] in NOBODY
+    return row["owner"] is None
 
 
 def parse_properties(text: str | None) -> Properties:
@@ -217,3 +205,51 @@ def _lifetime(process: str | None, ttl_seconds: float | None) -> Lifetime | None
         return None
     found: Process | None = parse_optional_process(process)
     return Lifetime(found, ttl_seconds)
+
+
+def closed_for_nothing(state: State) -> list[str]:
+    """Free resources that nobody may have, although nothing is said against it."""
+    return _names(
+        state,
+        "SELECT name FROM resource WHERE closed AND name NOT IN "
+        f"(SELECT name FROM member WHERE {IS_SPECIAL})",
+    )
+
+
+def open_though_closed(state: State) -> list[str]:
+    """Free resources that anybody may have, although they are cordoned, to go, or held back."""
+    return _names(
+        state,
+        "SELECT resource.name FROM member CROSS JOIN resource ON resource.name = member.name "
+        f"WHERE ({IS_SPECIAL}) AND {IS_FREE} AND "
+        "(cordoned OR leaves OR moves_to IS NOT NULL OR held_back_until IS NOT NULL)",
+    )
+
+
+def going_nowhere(state: State) -> list[str]:
+    """Names whose release is to take them to a pool that isn't there."""
+    return _names(state, "SELECT name FROM member WHERE moves_to NOT IN (SELECT type FROM pool)")
+
+
+def left_over(state: State) -> list[str]:
+    """Names in no pool of which more is said than where they belong."""
+    return _names(
+        state,
+        "SELECT name FROM member WHERE name NOT IN (SELECT name FROM resource) "
+        "AND (expected IS NULL OR by_default OR joined OR properties <> '' OR name IN "
+        f"(SELECT name FROM member WHERE {IS_SPECIAL}))",
+    )
+
+
+def count_in_pools(state: State) -> int:
+    """How many names there are in all pools."""
+    return int(state.query("SELECT count(*) FROM resource")[0][0])
+
+
+def said_of(state: State) -> tuple[Member, ...]:
+    """Names of which more is said than that they are in a pool, in order."""
+    return known(read_said(state))
+
+
+def _names(state: State, sql: str) -> list[str]:
+    return [row["name"] for row in state.query(f"{sql} ORDER BY 1")]

@@ -1,22 +1,21 @@
-"""In which embedded pool each name is, and may be, as `Members`."""
+"""Read and change memberships."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 
 from leasectl.engines.event_words import belonging_changes
 from leasectl.engines.local import member_rows
-from leasectl.engines.local.over import remove_what_is_over
+from leasectl.engines.local.absent import remove_what_is_over
 from leasectl.engines.local.store import LocalStore
-from leasectl.engines.members import Decide, Updated
 from leasectl.engines.membership import Member, Pools, check_unheld
+from leasectl.engines.pool_admin import Decide, Updated
 from leasectl.errors import StateUnwritable
 from leasectl.model import Claimant, Lease, Ticket
 from leasectl.state.directory import State
-from leasectl.state.snapshot import snapshot
+from leasectl.state.reads import snapshot
 from leasectl.system.clock import Clock
-from leasectl.typed.hints import Callable
 
 # As `LocalStore.free_resources` returns them, whoever may have them.
 _CHOSEN = "SELECT name, lease_transitions, holder_identity FROM resource WHERE name = ?"

@@ -1,4 +1,4 @@
-"""What is so of the names in the embedded pools, kept in step with their resources and claims.
+"""In which pool a name is, in step with resources and claims.
 
 What a name's fact says is done here when its claim has ended, and when its time is over. A version
 before does neither, so it is looked whether it was done. Every method that changes something
@@ -10,6 +10,7 @@ from __future__ import annotations
 import sqlite3
 from collections import Counter
 from collections.abc import Iterable, Sequence
+from typing import Protocol
 
 from leasectl.engines.event_words import MembershipChange, membership_changes
 from leasectl.engines.local import member_rows
@@ -25,10 +26,9 @@ from leasectl.engines.membership import (
 )
 from leasectl.model import Process, parse_process
 from leasectl.state.directory import State
-from leasectl.state.rows import CLOSED_MARK, IS_SPECIAL
+from leasectl.state.rows import IS_SPECIAL
 from leasectl.system.clock import Clock, earliest
 from leasectl.system.process import is_dead
-from leasectl.typed.hints import Protocol
 
 _ENDS = f"SELECT process, ends_at FROM member WHERE {IS_SPECIAL}"
 
@@ -50,7 +50,7 @@ class Store(Protocol):
     def expire_claims(self, pool_type: str) -> None:
         """Free the claims of a pool whose time is over."""
 
-    def take_claims_away(self, claim_key: str, names: Sequence[str]) -> None:
+    def take_claims_away(self, claim_key: str, names: Sequence[str], *, is_ended: bool) -> None:
         """End claims, as what they are of is taken out of its pool; their holder is told."""
 
 
@@ -114,10 +114,7 @@ class LocalMemberships:
             self._open_or_close(each.name)
 
     def expire(self, pool_type: str) -> None:
-        """Have those go whose time in a pool is over, and those be had that were held back.
-
-        What was released by a version before is done what that didn't.
-        """
+        """Have those go whose time in a pool is over, and those be had that were held back."""
         due = self._due(pool_type)
         elsewhere = {row["type"] for row in due} - {pool_type}
         for each in sorted(elsewhere):
@@ -168,7 +165,6 @@ class LocalMemberships:
         return after_release(self._if_there(member))
 
     def _if_there(self, member: Member) -> Member:
-        """A version before may have deleted the pool that it is to move to."""
         is_there = member.moves_to is None or member.moves_to in self._store.pool_types()
         return member if is_there else member._replace(moves_to=None)
 
@@ -213,7 +209,6 @@ class LocalMemberships:
             db.execute("DELETE FROM resource WHERE name = ?", (name,))
             db.execute("DELETE FROM ended WHERE name = ?", (name,))
         elif before.pool is None:
-            # What a version before has left of one that it took out doesn't count again.
             db.execute("DELETE FROM member WHERE name = ?", (name,))
             db.execute(
                 "INSERT INTO resource (name, type, fence, lease_transitions, labels) "
@@ -226,7 +221,7 @@ class LocalMemberships:
     def _take_claim_away(self, name: str) -> None:
         row = member_rows.read(self._state, name)
         if not is_free(row):
-            self._store.take_claims_away(row["owner"], [name])
+            self._store.take_claims_away(row["owner"], [name], is_ended=bool(row["is_ended"]))
 
     def _resize(self, changed: Sequence[tuple[Member, Member]]) -> None:
         """Have pools know how many resources they have."""
@@ -262,11 +257,11 @@ class LocalMemberships:
             return False
         until = row["held_back_until"] if member_of(row).takes_holders else None
         is_open = member_of(row).takes_holders and until is None
-        wanted = (None if is_open else CLOSED_MARK, until)
-        if (row["owner"], row["expires_at"]) == wanted:
+        wanted = (int(not is_open), until)
+        if (row["closed"], row["expires_at"]) == wanted:
             return False
         self._state.db.execute(
-            "UPDATE resource SET owner = ?, expires_at = ? WHERE name = ?", (*wanted, name)
+            "UPDATE resource SET closed = ?, expires_at = ? WHERE name = ?", (*wanted, name)
         )
         return True
 

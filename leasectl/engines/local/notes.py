@@ -1,4 +1,4 @@
-"""Notes at the claims of the embedded pools, as `Notes`.
+"""Notes at claims.
 
 A note is of the claim with its fence; one that is left of an earlier claim is none, and the next
 takes its place. So ending a claim has nothing to do with it. Whoever notes something wakes the
@@ -7,23 +7,23 @@ keeper and the `run` of the handle, and whoever frees something for a note tells
 
 from __future__ import annotations
 
-import _sqlite3 as sqlite3
+import sqlite3
 from collections.abc import Sequence
 
 from leasectl.engines.contract import LostListener
-from leasectl.engines.local.store import ENDED_MARK, LocalStore
+from leasectl.engines.local.store import LocalStore
 from leasectl.engines.notes import Note, NoteChange, NoteWatch
 from leasectl.model import ReleasedBy
 from leasectl.state import keeper_process
 from leasectl.state.directory import State
-from leasectl.state.rows import CLOSED_MARK
+from leasectl.state.event_log import StateEventWatch
 from leasectl.state.uses import Uses
 from leasectl.system.clock import Clock
 
 _NOTED = (
     "SELECT resource.type, resource.name, resource.fence, owner, text FROM resource "
     "JOIN note ON note.name = resource.name AND note.fence = resource.fence "
-    f"WHERE owner <> '{CLOSED_MARK}' "
+    "WHERE owner IS NOT NULL AND NOT is_ended"
 )
 
 
@@ -77,8 +77,6 @@ class LocalNotes:
             return tuple(freed)
 
     def watch(self, pool_type: str) -> NoteWatch:
-        from leasectl.state.event_log import StateEventWatch
-
         return StateEventWatch(self._state)
 
     def _wake_watches(self) -> None:
@@ -132,17 +130,13 @@ class LocalNotes:
         rows = self._state.query(
             "SELECT owner, text FROM resource "
             "LEFT JOIN note ON note.name = resource.name AND note.fence = resource.fence "
-            "WHERE resource.name = ? AND resource.type = ? AND resource.fence = ?",
+            "WHERE resource.name = ? AND resource.type = ? AND resource.fence = ? "
+            "AND owner IS NOT NULL AND NOT is_ended",
             name,
             pool_type,
             fence,
         )
-        for row in rows:
-            owner: str | None = row["owner"]
-            is_claimed = owner is not None and owner[0] not in (CLOSED_MARK, ENDED_MARK)
-            if is_claimed and row["text"] == text:
-                return owner
-        return None
+        return next((row["owner"] for row in rows if row["text"] == text), None)
 
 
 def noted(state: State) -> dict[str, tuple[Note, ...]]:
@@ -156,5 +150,4 @@ def _notes(rows: Sequence[sqlite3.Row]) -> tuple[Note, ...]:
     return tuple(
         Note(row["type"], row["name"], row["fence"], row["text"])
         for row in sorted(rows, key=lambda each: each["name"])
-        if not row["owner"].startswith(ENDED_MARK)
     )

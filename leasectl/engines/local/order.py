@@ -1,23 +1,18 @@
-"""The order of a queue in which not all tickets are alike: some have a priority, or age.
+"""The order of a queue with priorities or ageing.
 
 As long as all are, their numbers are their order, and nothing here is needed. From the first on
 that isn't, each ticket of that queue has a row in ``ranked_ticket``. Of one priority the earlier is
 always the better, so to find who comes first, or next to somebody, is to ask an index once for each
 priority that there is.
-
-Tickets of older versions get their rows from whoever needs them. Their waiters go by numbers, so
-each lets all go first that came before it; whoever let it go first would wait with it for ever.
-Therefore none counts with more than the least that is asked for before it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterator
+from collections.abc import Callable, Generator, Iterator
 from heapq import merge
+from typing import TYPE_CHECKING, Generic, NamedTuple, Protocol, TypeVar
 
-from leasectl.engines.ranking import effective_priority, next_rise
-from leasectl.typed.hints import TYPE_CHECKING, Callable, Generic, Protocol, TypeVar
-from leasectl.typed.tuples import NamedTuple
+from leasectl.engines.pacing import effective_priority, next_rise
 
 if TYPE_CHECKING:
     from leasectl.state.directory import State
@@ -31,22 +26,11 @@ _PRIORITIES = (
 )
 _BESIDE = (
     "LEFT JOIN handle ON handle.id = ticket.owner LEFT JOIN suspended ON "
-    "suspended.type = ticket.type AND suspended.number = ticket.number "
-    "AND suspended.owner = ticket.owner"
+    "suspended.type = ticket.type AND suspended.number = ticket.number"
 )
-_SAME = (
-    "ranked.type = ticket.type AND ranked.number = ticket.number AND ranked.owner = ticket.owner"
-)
-_TICKETS = f"ticket LEFT JOIN ranked_ticket AS ranked ON {_SAME} {_BESIDE}"
+_SAME = "ranked.type = ticket.type AND ranked.number = ticket.number"
 # In this order the index of places is what is gone through.
 _RANKED_TICKETS = f"ranked_ticket AS ranked CROSS JOIN ticket ON {_SAME} {_BESIDE}"
-# An older version takes tickets away alone, and leaves their rows.
-_TIDY = (
-    "DELETE FROM ranked_ticket WHERE type = ? AND NOT EXISTS (SELECT 1 FROM ticket "
-    "WHERE ticket.type = ranked_ticket.type AND ticket.number = ranked_ticket.number "
-    "AND ticket.owner = ranked_ticket.owner)"
-)
-_TICKETS_PER_TIDYING = 64
 # Of a hundred priorities most are asked for one ticket only.
 _FIRST_ROWS, _MORE_ROWS = 2, 8
 _BEFORE_ALL, _BEHIND_ALL = float("-inf"), float("inf")
@@ -71,7 +55,7 @@ class Ranked(Protocol):
 
     Attributes:
         number: Its own.
-        priority: As asked for; None for one that has no row yet.
+        priority: As asked for; None in a queue where all are alike.
         queued_at: On the elapsed clock.
     """
 
@@ -101,64 +85,46 @@ class LocalOrder(Generic[Found]):
         self._now = now
         self._read = read
         rows = state.query("SELECT aging_seconds FROM pool_setting WHERE type = ?", pool_type)
-        self._least: int | None = None
         self._aging: float = rows[0]["aging_seconds"] if rows else 0.0
 
     # Rows
 
-    def add(self, number: int, claim_key: str, priority: int) -> None:
+    def add(self, number: int, priority: int) -> None:
         """Give a ticket that was just put its place, and all before it theirs, if they have none.
 
         Args:
             number: Its own.
-            claim_key: Likewise.
             priority: As asked for.
         """
         self.complete()
-        self._insert(number, claim_key, priority, self._now)
-        if number % _TICKETS_PER_TIDYING == 0:
-            self._state.db.execute(_TIDY, (self._type,))
+        self._insert(number, priority, self._now)
 
     def complete(self) -> None:
-        """Give those tickets a place that have none: they were alike so far, or are of an older
-        version. That can't be but behind the last that has one."""
+        """Give those tickets a place that have none, as all were alike so far."""
         rows = self._state.query(
-            "SELECT number, ticket.owner, priority, queued_at "
+            "SELECT number, priority, queued_at "
             "FROM ticket LEFT JOIN handle ON handle.id = ticket.owner "
             "WHERE ticket.type = ? AND number > ? ORDER BY number DESC",
             self._type,
             self._last(),
         )
-        latest, of_older = self._now, self._of_older() if rows else 0
+        latest = self._now
         for row in rows:
-            is_older = row["queued_at"] is None
-            latest = latest if is_older else min(latest, row["queued_at"])
-            priority = of_older if is_older else row["priority"]
-            self._insert(row["number"], row["owner"], priority, latest)
+            if row["queued_at"] is not None:  # else its time began anew, with the machine
+                latest = min(latest, row["queued_at"])
+            self._insert(row["number"], row["priority"] or 0, latest)
 
-    def _insert(self, number: int, claim_key: str, priority: int, queued_at: float) -> None:
+    def _insert(self, number: int, priority: int, queued_at: float) -> None:
         self._state.db.execute(
-            "INSERT OR REPLACE INTO ranked_ticket (type, number, owner, priority, queued_at) "
-            "VALUES (?, ?, ?, ?, ?)",
-            (self._type, number, claim_key, priority, queued_at),
+            "INSERT OR REPLACE INTO ranked_ticket (type, number, priority, queued_at) "
+            "VALUES (?, ?, ?, ?)",
+            (self._type, number, priority, queued_at),
         )
-
-    def _of_older(self) -> int:
-        """What the tickets of older versions count with that have no row yet."""
-        if self._least is None:
-            rows = self._state.query(
-                "SELECT min(priority) AS least FROM ranked_ticket "
-                "JOIN ticket USING (type, number, owner) WHERE type = ?",
-                self._type,
-            )
-            self._least = min(0, rows[0]["least"] or 0)
-        return self._least
 
     def _last(self) -> int:
         """The number of the last ticket that has a row; 0 for none."""
         rows = self._state.query(
-            "SELECT number FROM ranked_ticket JOIN ticket USING (type, number, owner) "
-            "WHERE type = ? ORDER BY number DESC LIMIT 1",
+            "SELECT number FROM ranked_ticket WHERE type = ? ORDER BY number DESC LIMIT 1",
             self._type,
         )
         return rows[0]["number"] if rows else 0
@@ -168,14 +134,14 @@ class LocalOrder(Generic[Found]):
     def rank(self, ticket: Found, then: float | None = None) -> Rank:
         """The place of a ticket, now or at another time."""
         if ticket.priority is None:
-            return Rank(-self._of_older(), ticket.number)
+            return Rank(0, ticket.number)
         waited = (self._now if then is None else then) - ticket.queued_at
         return Rank(-effective_priority(ticket.priority, waited, self._aging), ticket.number)
 
     def best_first(self) -> Iterator[Found]:
         """All tickets."""
         ascending = (self._ascending(each, _BEFORE_ALL) for each in self._priorities())
-        return merge(*ascending, self._without_rows(), key=self.rank)
+        return merge(*ascending, key=self.rank)
 
     def behind(self, ticket: Found, place: Rank | None = None) -> Generator[Found, None, None]:
         """Those that a ticket is better than, the nearest first.
@@ -189,12 +155,11 @@ class LocalOrder(Generic[Found]):
             self._ascending(each, self._divide(ticket, where, each) - _ROUNDING_SECONDS)
             for each in self._priorities()
         )
-        merged = merge(*ascending, self._without_rows(), key=self.rank)
+        merged = merge(*ascending, key=self.rank)
         return (each for each in merged if self.rank(each) > where)
 
     def before(self, ticket: Found) -> Iterator[Found]:
         """Those that are better than a ticket, the nearest first."""
-        self.complete()
         where = self.rank(ticket)
         descending = (
             self._descending(each, self._divide(ticket, where, each) + _ROUNDING_SECONDS)
@@ -244,11 +209,6 @@ class LocalOrder(Generic[Found]):
 
     def _descending(self, priority: int, until: float) -> Iterator[Found]:
         return self._of(priority, "<", "DESC", (until, 2**62))
-
-    def _without_rows(self) -> list[Found]:
-        """Those behind the last that has a row."""
-        sql = f"FROM {_TICKETS} WHERE ticket.type = ? AND ticket.number > ? ORDER BY ticket.number"
-        return self._read(sql, self._type, self._last())
 
     def _of(
         self, priority: int, beyond: str, direction: str, start: tuple[float, int]

@@ -1,4 +1,4 @@
-"""The embedded pools themselves: making, changing, showing and deleting them."""
+"""Make, change and delete pools."""
 
 from __future__ import annotations
 
@@ -15,18 +15,17 @@ from leasectl.engines.event_words import (
     settings_changed,
 )
 from leasectl.engines.facts import NO_SETTINGS, Pool, PoolSettings
-from leasectl.engines.local.early_ends import LocalEarlyEnds
-from leasectl.engines.local.giving_up import note_given_up
-from leasectl.engines.local.over import remove_what_is_over
-from leasectl.engines.local.settings import LocalSettings
+from leasectl.engines.local.absent import LocalEarlyEnds, remove_what_is_over
+from leasectl.engines.local.queues import note_given_up
 from leasectl.engines.local.showing import queue, resources
 from leasectl.engines.local.store import LocalStore
+from leasectl.engines.local.wants import LocalSettings
 from leasectl.engines.membership import add, remove
 from leasectl.errors import StateUnwritable
 from leasectl.model import Process
 from leasectl.state.directory import State
 from leasectl.state.event import EventKind
-from leasectl.state.snapshot import snapshot
+from leasectl.state.reads import snapshot
 from leasectl.system.clock import Clock
 
 
@@ -146,11 +145,21 @@ class LocalPools:
         self._memberships.write(before, after, is_told=False)
 
     def end_early(
-        self, claim_key: str, names: Sequence[str], *, guard: Process | None, reason: str
+        self,
+        claim_key: str,
+        names: Sequence[str],
+        *,
+        guard: Process | None,
+        reason: str,
+        at_once: bool = False,
     ) -> tuple[str, ...]:
         with self._state.transaction():
-            freed = () if guard else self._early_ends.free_at_once(claim_key, names)
-            ended = self._early_ends.end(claim_key, names, guard=guard, reason=reason)
+            freed: tuple[str, ...] = ()
+            if at_once or guard is None:
+                freed = self._early_ends.free_at_once(claim_key, names, expiring=at_once)
+            ended = self._early_ends.end(
+                claim_key, names, guard=guard, reason=reason, at_once=at_once
+            )
             if ended:
                 self._lost(claim_key, ended)
             return ended + freed

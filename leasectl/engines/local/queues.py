@@ -1,26 +1,73 @@
-"""The queues of the embedded pools: tickets, and the pipes that wake whoever waits with one.
-
-Whoever changes what a waiter waits for opens its pipe inside the transaction (`State.wake`), and
-that of the witnesses if it may have something to claim now. Whether a waiter is dead is asked of
-its process, under the lock: a pipe without a reader proves nothing either way. Every method that
-changes something belongs inside `State.transaction`.
-"""
+"""Enqueue, dequeue and give up."""
 
 from __future__ import annotations
 
 from collections.abc import Generator, Iterable, Sequence
 from contextlib import closing
 from functools import lru_cache
+from typing import TYPE_CHECKING
 
-from leasectl.engines.contract import LostListener
-from leasectl.model import Process, parse_process
+from leasectl.engines.contract import LostListener, TicketGone
+from leasectl.engines.refusals import deleted_meanwhile
+from leasectl.model import Claimant, Process, parse_process
 from leasectl.state.directory import State
 from leasectl.system.clock import Clock
 from leasectl.system.process import is_dead
-from leasectl.typed.hints import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from leasectl.engines.local.order import LocalOrder, Rank
+
+
+def note_given_up(state: State, pool_type: str, number: int, *, why: str, clock: Clock) -> None:
+    """Inside a transaction: tell that a ticket, which is there still, is given up.
+
+    Args:
+        state: The opened state directory.
+        pool_type: Of its queue.
+        number: Its own.
+        why: For people.
+        clock: Where times come from.
+    """
+    wall = clock.wall()
+    for row in state.query(
+        "SELECT ticket.owner, ticket.holder_identity, ticket.count, acquisition, priority, "
+        "handle.name, coalesce(? - nullif(queued_at, 0.0), max(0.0, ? - since)) AS wait "
+        "FROM ticket LEFT JOIN handle ON id = ticket.owner "
+        "WHERE ticket.type = ? AND number = ?",
+        clock.elapsed(),
+        wall,
+        pool_type,
+        number,
+    ):
+        state.events.add(
+            wall,
+            "gave up",
+            pool_type,
+            () if row["name"] is None else (row["name"],),
+            handle=row["owner"],
+            acquisition=row["acquisition"] or 0,
+            holder=row["holder_identity"],
+            count=row["count"],
+            priority=row["priority"] or 0,
+            ticket=number,
+            wait=row["wait"],
+            reason=why,
+        )
+
+
+def why_gone(state: State, claimant: Claimant) -> Exception:
+    """Tell why a waiter's ticket isn't there any more, though its pool is.
+
+    Whoever withdraws one has its record say so in the same transaction; with its pool it just goes.
+    """
+    rows = state.query(
+        "SELECT 1 FROM handle WHERE id = ? AND acquisition = ? AND state = 'acquiring' "
+        "AND cancelled = 0",
+        claimant.claim_key,
+        claimant.acquisition,
+    )
+    return deleted_meanwhile(claimant.request.type) if rows else TicketGone()
+
 
 _process = lru_cache(maxsize=64)(parse_process)  # of tickets it is asked for again and again
 
@@ -28,9 +75,8 @@ _process = lru_cache(maxsize=64)(parse_process)  # of tickets it is asked for ag
 PLACES = (
     "ticket LEFT JOIN suspended ON "
     "suspended.type = ticket.type AND suspended.number = ticket.number "
-    "AND suspended.owner = ticket.owner "
     "LEFT JOIN ranked_ticket AS ranked ON ranked.type = ticket.type "
-    "AND ranked.number = ticket.number AND ranked.owner = ticket.owner"
+    "AND ranked.number = ticket.number"
 )
 # What it asks for beside a number stands in the record of its handle; `handle.name` is the one
 # resource that it waits for. Then the columns of a `Waiting`.
@@ -231,7 +277,6 @@ class LocalQueues:
             claim_key: Of whom alone; None for any.
             why: It is given up, for people.
         """
-        from leasectl.engines.local.giving_up import note_given_up
 
         for each in self._found(_ONE, pool_type, number):
             if claim_key is None or each.claim_key == claim_key:

@@ -1,18 +1,16 @@
-"""How the embedded pools are shown: what is in one, and who waits for it."""
+"""Read pools as they are shown."""
 
 from __future__ import annotations
 
 import sqlite3
 
 from leasectl.engines.facts import QueueEntry, Resource
-from leasectl.engines.local.member_rows import NOBODY, is_plain, member_of
+from leasectl.engines.local.member_rows import is_plain, member_of
 from leasectl.engines.local.queues import RANKED_TICKETS
-from leasectl.engines.local.store import ENDED_MARK
-from leasectl.engines.ranking import effective_priority
+from leasectl.engines.pacing import effective_priority
 from leasectl.model import Lease
 from leasectl.state.directory import State
 from leasectl.state.rows import (
-    labels_for_people,
     parse_labels,
     parse_optional_process,
     parse_where,
@@ -26,11 +24,10 @@ _FACTS = (
 )
 _PLAIN = 12  # columns
 _RESOURCES = (
-    f"SELECT {_FACTS}, joined, claim_key, reason, text, "
+    f"SELECT {_FACTS}, joined, reason, text, "
     "resource.type AS type, expected, by_default, cordoned, moves_to, leaves, member.process, "
     "ttl_seconds, properties, ends_at - :now AS ends_in, held_back_until - :now AS held_back_for "
-    "FROM resource LEFT JOIN ended "
-    f"ON ended.name = resource.name AND owner = '{ENDED_MARK}' || claim_key "
+    "FROM resource LEFT JOIN ended ON ended.name = resource.name AND is_ended "
     "LEFT JOIN note ON note.name = resource.name AND note.fence = resource.fence "
     "LEFT JOIN member ON member.name = resource.name "
     "WHERE resource.type = :type ORDER BY resource.name"
@@ -79,7 +76,7 @@ def _resource(row: sqlite3.Row) -> Resource:
     if found.lease is not None and row["text"] is not None:
         found = found._replace(note=row["text"])
     if found.lease is not None and row["reason"] is not None:
-        found = found._replace(claim_key=row["claim_key"], ended=row["reason"])
+        found = found._replace(ended=row["reason"])
     if row["joined"] is None:  # nothing more is so of it
         return found
     member = member_of(row)
@@ -105,7 +102,7 @@ def _plain(
     expires_in: float | None,
 ) -> Resource:
     """A resource of which nothing more is so than who holds it, if anybody does."""
-    if owner in NOBODY:
+    if owner is None:
         return Resource(name)
     lease = Lease(
         name,
@@ -133,7 +130,7 @@ def _entry(row: sqlite3.Row, now: float, aging_seconds: float) -> QueueEntry:
         claim_key=row["owner"],
         pid=process.pid if process else None,
         name=row["name"],
-        labels=labels_for_people(parse_labels(row["labels"])),
+        labels=parse_labels(row["labels"]),
         suspended=bool(row["suspended"]),
         priority=row["rank"],
         effective_priority=effective_priority(row["rank"], waited, aging_seconds),

@@ -1,12 +1,13 @@
-"""What the embedded pool has beside leases, as `Sides`."""
+"""What an engine has beside queues, loaded when used."""
 
 from __future__ import annotations
+
+from typing import TYPE_CHECKING
 
 from leasectl.engines.contract import LostListener
 from leasectl.engines.local.store import LocalStore
 from leasectl.state.directory import State
 from leasectl.system.clock import Clock
-from leasectl.typed.hints import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from leasectl.engines.local.members import LocalMembers

@@ -1,21 +1,21 @@
-"""The embedded pools and the claims on what is in them.
+"""Resources, claims and fences.
 
 Every method that changes something belongs inside `State.transaction`.
 """
 
 from __future__ import annotations
 
-import _sqlite3 as sqlite3
+import sqlite3
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from leasectl.engines import refusals
 from leasectl.engines.contract import LostListener
 from leasectl.engines.local.queues import LocalQueues
 from leasectl.model import Lease, ReleasedBy, Request, Ticket
 from leasectl.state.directory import State
-from leasectl.state.rows import CLOSED_MARK, IS_SPECIAL, encode_labels
+from leasectl.state.rows import IS_FREE, IS_SPECIAL, encode_labels
 from leasectl.system.clock import Clock
-from leasectl.typed.hints import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from leasectl.engines.local.memberships import LocalMemberships
@@ -23,21 +23,19 @@ if TYPE_CHECKING:
     from leasectl.engines.possible import Unmet
     from leasectl.state.event import EventKind
 
-# What the claim key of a claim begins with that was ended by force; no other does.
-ENDED_MARK = "!"
 # What is asked of a claim, and of the handle that has it.
 _CLAIMS = (
-    "SELECT resource.name, resource.type, resource.owner, expires_at, fence, ticket, grant_number, "
-    "resource.holder_identity, acquire_time, handle.acquisition, handle.granted_at, handle.count, "
-    "handle.priority, EXISTS (SELECT 1 FROM member WHERE member.name = resource.name AND "
-    "(cordoned OR leaves OR moves_to IS NOT NULL)) AS is_bound, "
+    "SELECT resource.name, resource.type, resource.owner, is_ended, expires_at, fence, ticket, "
+    "grant_number, resource.holder_identity, acquire_time, handle.acquisition, handle.granted_at, "
+    "handle.count, handle.priority, EXISTS (SELECT 1 FROM member WHERE member.name = "
+    "resource.name AND (cordoned OR leaves OR moves_to IS NOT NULL)) AS is_bound, "
     "EXISTS (SELECT 1 FROM follower) AS is_followed FROM resource LEFT JOIN handle "
-    f"ON handle.id = ltrim(resource.owner, '{ENDED_MARK}') WHERE "
+    "ON handle.id = resource.owner WHERE "
 )
-_CLAIMS_OF = f"{_CLAIMS} resource.owner = ?"
-_CLAIM_ON = f"{_CLAIMS} resource.name = ? AND resource.owner = ?"
+_CLAIMS_OF = f"{_CLAIMS} resource.owner = ? AND is_ended = ?"
+_CLAIM_ON = f"{_CLAIMS} resource.name = ? AND resource.owner = ? AND is_ended = ?"
 _OVER = (
-    f"{_CLAIMS} resource.type = ? AND expires_at <= ? AND resource.owner <> '{CLOSED_MARK}' "
+    f"{_CLAIMS} resource.type = ? AND expires_at <= ? AND resource.owner IS NOT NULL "
     "ORDER BY resource.owner"
 )
 _POOL = (
@@ -51,16 +49,16 @@ _POOL = (
 )
 _ANY_SPECIAL = f"SELECT EXISTS (SELECT 1 FROM member WHERE {IS_SPECIAL})"
 _CHOSEN = "SELECT name, lease_transitions, holder_identity FROM resource WHERE"
-_FREE_ONE = f"{_CHOSEN} name = ? AND type = ? AND owner IS NULL"
+_FREE_ONE = f"{_CHOSEN} name = ? AND type = ? AND {IS_FREE}"
 # The fence of the last grant is also the order in which they were last acquired.
-_FREE_ONES = f"{_CHOSEN} type = ? AND owner IS NULL ORDER BY fence, name LIMIT ?"
+_FREE_ONES = f"{_CHOSEN} type = ? AND {IS_FREE} ORDER BY fence, name LIMIT ?"
 _CLAIM = (
     "UPDATE resource SET owner = ?, holder_identity = ?, fence = ?, lease_transitions = ?, "
-    "ticket = ?, grant_number = ?, acquire_time = ?, renew_time = ?, labels = ?, "
+    "ticket = ?, grant_number = ?, acquire_time = ?, renew_time = ?, labels = ?, closed = 0, "
     "lease_duration_seconds = NULL, expires_at = NULL WHERE name = ?"
 )
 _CLAIM_UNTIL = _CLAIM.replace("NULL", "?")
-_FREE = "UPDATE resource SET owner = NULL, expires_at = NULL WHERE name = ?"
+_FREE = "UPDATE resource SET owner = NULL, is_ended = 0, expires_at = NULL WHERE name = ?"
 
 
 class LocalStore:
@@ -207,10 +205,15 @@ class LocalStore:
             self.state.db.execute(_CLAIM_UNTIL, (*values, duration, expires_at, lease.name))
 
     def free(
-        self, claim_key: str, names: Sequence[str] | None, *, by: ReleasedBy
+        self,
+        claim_key: str,
+        names: Sequence[str] | None,
+        *,
+        by: ReleasedBy,
+        is_ended: bool = False,
     ) -> tuple[str, ...]:
         """Free claims, all or some; returns those that the claim key still found."""
-        freed = self.claims(claim_key, names)
+        freed = self.claims(claim_key, names, is_ended=is_ended)
         self._free(claim_key, freed, by=by)
         return tuple([row["name"] for row in freed])
 
@@ -226,13 +229,14 @@ class LocalStore:
             names = [row["name"] for row in freed if row["type"] == pool_type]
             self.queues.wake_for(pool_type, names)
 
-    def take_claims_away(self, claim_key: str, names: Sequence[str]) -> None:
+    def take_claims_away(self, claim_key: str, names: Sequence[str], *, is_ended: bool) -> None:
         """End claims, as what they are of is taken out of its pool; their holder is told."""
-        claims = self.claims(claim_key, names)
-        if not claim_key.startswith(ENDED_MARK):
+        claims = self.claims(claim_key, names, is_ended=is_ended)
+        if not is_ended:
             self.note_end("lost", claim_key, claims, by="removal")
         self.note_end("released", claim_key, claims, by="removal")
-        self._lost(claim_key, names)
+        if not is_ended:
+            self._lost(claim_key, names)
 
     def next_expiry(self, pool_type: str) -> float | None:
         """When the next claim of a pool expires, on the elapsed clock."""
@@ -259,22 +263,34 @@ class LocalStore:
     def expire_claims(self, pool_type: str) -> None:
         """Free the claims of a pool whose time is over."""
         rows = self.state.query(_OVER, pool_type, self._clock.elapsed())
-        for claim_key in dict.fromkeys(row["owner"] for row in rows):
-            self._expire(claim_key, [row for row in rows if row["owner"] == claim_key])
+        by_holder: dict[tuple[str, int], list[sqlite3.Row]] = {}
+        for row in rows:
+            by_holder.setdefault((row["owner"], row["is_ended"]), []).append(row)
+        for (claim_key, is_ended), claims in by_holder.items():
+            self._expire(claim_key, claims, is_ended=bool(is_ended))
 
-    def claims(self, claim_key: str, names: Sequence[str] | None) -> list[sqlite3.Row]:
-        """What a claim key still finds, after expiry; of some names or all."""
+    def claims(
+        self, claim_key: str, names: Sequence[str] | None, *, is_ended: bool = False
+    ) -> list[sqlite3.Row]:
+        """Return the claims of a claim key that haven't expired.
+
+        Args:
+            claim_key: Whose.
+            names: Of which resources; None for all.
+            is_ended: Those that were ended by force, instead of the good ones.
+        """
         if names is None:
-            rows = self.state.query(_CLAIMS_OF, claim_key)
+            rows = self.state.query(_CLAIMS_OF, claim_key, is_ended)
         else:
-            rows = [row for n in names for row in self.state.query(_CLAIM_ON, n, claim_key)]
+            found = (self.state.query(_CLAIM_ON, name, claim_key, is_ended) for name in names)
+            rows = [row for each in found for row in each]
         if rows and self.state.is_changing:  # as above
             self.state.events.is_followed = bool(rows[0]["is_followed"])
         now = self._clock.elapsed()
         over = [r for r in rows if r["expires_at"] is not None and r["expires_at"] <= now]
         if not over:
             return rows
-        self._expire(claim_key, over)
+        self._expire(claim_key, over, is_ended=is_ended)
         return [row for row in rows if row not in over]
 
     def note_end(
@@ -290,7 +306,7 @@ class LocalStore:
 
         Args:
             kind: Which of that.
-            claim_key: Whose, or whose they were before they ended by force.
+            claim_key: Whose.
             claims: As `claims` returns them.
             by: Who or what has ended them.
             reason: For people.
@@ -299,7 +315,7 @@ class LocalStore:
             return
         wall, first = self._clock.wall(), claims[0]
         granted_at = first["granted_at"]
-        if granted_at is None:  # it holds by a grant of a version before, or of another boot
+        if granted_at is None:  # the grant was before the machine was started again
             hold = max(0.0, wall - (first["acquire_time"] or wall))
         else:
             hold = self._clock.elapsed() - granted_at
@@ -309,7 +325,7 @@ class LocalStore:
             first["type"],
             [row["name"] for row in claims],
             [row["fence"] for row in claims],
-            handle=claim_key.lstrip(ENDED_MARK),
+            handle=claim_key,
             acquisition=first["acquisition"] or 0,
             holder=first["holder_identity"] or "",
             count=first["count"] or len(claims),
@@ -321,9 +337,9 @@ class LocalStore:
             reason=reason,
         )
 
-    def _expire(self, claim_key: str, claims: Sequence[sqlite3.Row]) -> None:
+    def _expire(self, claim_key: str, claims: Sequence[sqlite3.Row], *, is_ended: bool) -> None:
         names = [row["name"] for row in claims]
-        if claim_key.startswith(ENDED_MARK):  # whose holder has been told
+        if is_ended:  # whose holder has been told
             self._free(claim_key, claims, by="force")
             self.state.db.executemany("DELETE FROM ended WHERE name = ?", [(n,) for n in names])
         else:

@@ -1,4 +1,4 @@
-"""Requests that an embedded pool can't meet as it is: they wait on, and keep nobody from anything.
+"""Requests that a pool can't meet now.
 
 Every function that changes something belongs inside `State.transaction`.
 """
@@ -6,13 +6,13 @@ Every function that changes something belongs inside `State.transaction`.
 from __future__ import annotations
 
 from contextlib import closing
+from typing import TYPE_CHECKING
 
 from leasectl.engines.local import member_rows
 from leasectl.engines.membership import Member
 from leasectl.engines.possible import Unmet, unmet
 from leasectl.model import Request
-from leasectl.state.rows import parse_where
-from leasectl.typed.hints import TYPE_CHECKING
+from leasectl.state.rows import IS_FREE, parse_where
 
 if TYPE_CHECKING:
     from leasectl.engines.local.queues import LocalQueues, Waiting
@@ -42,7 +42,7 @@ def why_unmet(state: State, request: Request, capacity: int) -> Unmet | None:
 def _has_open(state: State, pool_type: str, count: int) -> bool:
     """Tell whether so many are free and not closed: then nobody needs to count those that are."""
     ((found,),) = state.query(
-        "SELECT count(*) FROM (SELECT 1 FROM resource WHERE type = ? AND owner IS NULL "
+        f"SELECT count(*) FROM (SELECT 1 FROM resource WHERE type = ? AND {IS_FREE} "
         "ORDER BY fence, name LIMIT ?)",  # the order of the index of what is free
         pool_type,
         count,
@@ -71,7 +71,7 @@ def look_anew(queues: LocalQueues, pool_type: str) -> None:
 def wake_suspended(queues: LocalQueues, pool_type: str) -> None:
     """Wake those that others pass: perhaps their requests can be met again."""
     rows = queues.state.query(
-        "SELECT pipe FROM ticket JOIN suspended USING (type, number, owner) WHERE type = ?",
+        "SELECT pipe FROM ticket JOIN suspended USING (type, number) WHERE type = ?",
         pool_type,
     )
     queues.wake([row["pipe"] for row in rows])
@@ -85,8 +85,8 @@ def pass_by(queues: LocalQueues, pool_type: str, ticket: Waiting) -> Waiting:
     """
     if not ticket.suspended:
         queues.state.db.execute(
-            "INSERT OR REPLACE INTO suspended (type, number, owner) VALUES (?, ?, ?)",
-            (pool_type, ticket.number, ticket.claim_key),
+            "INSERT OR REPLACE INTO suspended (type, number) VALUES (?, ?)",
+            (pool_type, ticket.number),
         )
         queues.wake_behind(pool_type, ticket)
     return ticket

@@ -1,4 +1,4 @@
-"""What is kept under keys in the state directory, as `Values`.
+"""Values under keys, kept beyond a boot.
 
 It outlives a boot, so how long it is kept is told by the wall clock.
 """

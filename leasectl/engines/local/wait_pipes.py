@@ -1,14 +1,14 @@
-"""The named pipes that waiters of this process sleep on."""
+"""The named pipes on which this process's waiters sleep."""
 
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 
 from leasectl.state.directory import State
 from leasectl.state.pipes import listen
 from leasectl.system.named_pipe import NamedPipe
 from leasectl.system.poll import is_readable
-from leasectl.typed.hints import Callable
 
 _MOST_IDLE = 32
 

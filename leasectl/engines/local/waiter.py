@@ -1,4 +1,4 @@
-"""A waiter on the embedded pool: its ticket, and what it sleeps on.
+"""A waiter: its ticket, and what it sleeps on.
 
 That is a named pipe of its own and, behind others, the processes of those that keep it from
 something: they might be woken in its stead, and be dead.
@@ -7,9 +7,10 @@ something: they might be woken in its stead, and be dead.
 from __future__ import annotations
 
 from collections.abc import Sequence, Set
+from typing import TYPE_CHECKING
 
 from leasectl.engines.contract import Outlook
-from leasectl.engines.local.queues import LocalQueues, Waiting
+from leasectl.engines.local.queues import LocalQueues, Waiting, why_gone
 from leasectl.engines.local.store import LocalStore
 from leasectl.engines.local.wait_pipes import WaitPipe
 from leasectl.model import Claimant, Process, Request, Ticket
@@ -17,14 +18,13 @@ from leasectl.state.rows import encode_where
 from leasectl.system.clock import Clock, earliest
 from leasectl.system.process import this_process
 from leasectl.system.process_watch import IdlePidfds, ProcessWatch
-from leasectl.typed.hints import TYPE_CHECKING
 
 if TYPE_CHECKING:
     import sqlite3
 
     from leasectl.engines.facts import Standing
-    from leasectl.engines.local.early_ends import LocalEarlyEnds
-    from leasectl.engines.local.place import LocalPlace
+    from leasectl.engines.local.absent import LocalEarlyEnds
+    from leasectl.engines.local.standing import LocalPlace
 
 # Often enough that what the killed leave stays bounded, seldom enough to cost nothing.
 _TICKETS_PER_TIDYING = 64
@@ -99,7 +99,7 @@ class LocalWaiter:
             return outlook
         self._watched = [each for each in (one.waiter for one in others) if each is not None]
         if mine.is_ranked:
-            from leasectl.engines.local.place import LocalPlace
+            from leasectl.engines.local.standing import LocalPlace
 
             if self._place is None:
                 self._place = LocalPlace(self._store, self._request.type, mine.number)
@@ -140,7 +140,7 @@ class LocalWaiter:
 
     @property
     def _early_ends(self) -> LocalEarlyEnds:
-        from leasectl.engines.local.early_ends import LocalEarlyEnds  # which is seldom needed
+        from leasectl.engines.local.absent import LocalEarlyEnds  # which is seldom needed
 
         return LocalEarlyEnds(self._store)
 
@@ -194,8 +194,6 @@ class LocalWaiter:
         found = self._at_head(own) or self._queues.up_to(self._request.type, own.number)
         mine = found[0] if found else None
         if mine is None or (mine.number, mine.claim_key) != (own.number, own.claimant.claim_key):
-            from leasectl.engines.local.giving_up import why_gone
-
             raise why_gone(self._store.state, self._claimant)
         return found
 
@@ -254,7 +252,7 @@ class LocalWaiter:
             again_at = self._next_look(pool, expiry)
             return Outlook(is_head=True, is_behind=bool(others), look_again_at=again_at)
         if pool["pace_seconds"]:
-            from leasectl.engines.local.pace import pay
+            from leasectl.engines.local.wants import pay
 
             paid, due = pay(self._store.state, request.type, particular, clock=self._clock)
             if not paid:
@@ -319,7 +317,7 @@ def put_ticket(
         ticket=number,
     )
     if is_ranked:
-        queues.order(request.type).add(number, claimant.claim_key, request.priority)
+        queues.order(request.type).add(number, request.priority)
     if number % _TICKETS_PER_TIDYING == 0:
         from leasectl.engines.local.absent import tidy_up
 

@@ -1,11 +1,10 @@
-"""Whom to wake in a queue where not all tickets are alike, or want the same."""
+"""Who is woken by what comes to a pool."""
 
 from __future__ import annotations
 
 from collections.abc import Generator
 from contextlib import closing
-
-from leasectl.typed.hints import TYPE_CHECKING, Protocol, TypeVar
+from typing import TYPE_CHECKING, Protocol, TypeVar
 
 if TYPE_CHECKING:
     from leasectl.engines.local.order import Rank

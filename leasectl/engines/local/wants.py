@@ -1,29 +1,102 @@
-"""What could be had by requests that not any resource would do for: only they need this."""
+"""A pool's settings and pace; requests that not every resource meets."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import lru_cache
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
+from leasectl.engines.facts import NO_SETTINGS, PoolSettings
 from leasectl.engines.local.member_rows import parse_properties
-from leasectl.engines.matching import Want, matches, want_of
 from leasectl.engines.membership import Properties
+from leasectl.engines.pacing import after_change, after_grant, next_grant_at
+from leasectl.engines.possible import Want, matches, want_of
 from leasectl.state import rows
-from leasectl.typed.hints import TYPE_CHECKING, Protocol
-from leasectl.typed.tuples import NamedTuple
+from leasectl.state.directory import State
+from leasectl.state.rows import insert
+from leasectl.system.clock import Clock
 
 if TYPE_CHECKING:
     import sqlite3
 
     from leasectl.model import Request
-    from leasectl.state.directory import State
+
+
+class LocalSettings:
+    """The settings of one state directory's pools.
+
+    Args:
+        state: Where they are kept.
+        clock: Where times come from.
+    """
+
+    def __init__(self, state: State, *, clock: Clock) -> None:
+        self._state = state
+        self._clock = clock
+
+    def of(self, pool_type: str) -> PoolSettings:
+        """How a pool grants."""
+        return self._row(pool_type)[0]
+
+    def next_grant_at(self, pool_type: str) -> float | None:
+        """When a pool's pace allows the next grant, on the elapsed clock; None for now."""
+        settings, paid_until = self._row(pool_type)
+        return next_grant_at(settings, paid_until, self._clock.elapsed())
+
+    def note_grant(self, pool_type: str) -> None:
+        """Have a grant be paid for, in its own transaction."""
+        settings, paid_until = self._row(pool_type)
+        self._state.db.execute(
+            "UPDATE pool_setting SET paid_until = ? WHERE type = ?",
+            (after_grant(settings, paid_until, self._clock.elapsed()), pool_type),
+        )
+
+    def change(self, pool_type: str, settings: PoolSettings) -> None:
+        """Have a pool grant in another way; what it owes, it owes at most."""
+        paid_until = after_change(settings, self._row(pool_type)[1], self._clock.elapsed())
+        row = {"type": pool_type, **settings._asdict(), "paid_until": paid_until}
+        insert(self._state.db, "pool_setting", row, replace=True)
+
+    def _row(self, pool_type: str) -> tuple[PoolSettings, float]:
+        rows = self._state.query(
+            "SELECT pace_seconds, burst, aging_seconds, paid_until FROM pool_setting "
+            "WHERE type = ?",
+            pool_type,
+        )
+        for pace_seconds, burst, aging_seconds, paid_until in rows:
+            return PoolSettings(pace_seconds, burst, aging_seconds), paid_until
+        return NO_SETTINGS, 0.0
+
+
+def pay(
+    state: State, pool_type: str, particular: Sequence[Wanting], *, clock: Clock
+) -> tuple[bool, float | None]:
+    """Inside the transaction of a grant: have it be paid for, if it may be made now.
+
+    Args:
+        state: The opened state directory.
+        pool_type: The pool, which has a pace.
+        particular: Better tickets that wait for something particular: what there is enough for
+            takes the time from all others.
+        clock: Where times come from.
+
+    Returns:
+        Whether it may, and when the next may if that is later; None for now.
+    """
+    settings = LocalSettings(state, clock=clock)
+    due = settings.next_grant_at(pool_type)
+    if due is not None or (particular and any_enough(state, pool_type, particular)):
+        return False, due
+    settings.note_grant(pool_type)
+    return True, None
+
 
 _parse_where = lru_cache(maxsize=64)(rows.parse_where)  # of tickets it is asked for again and again
-_IS_FREE = "SELECT 1 FROM resource WHERE name = ? AND type = ? AND owner IS NULL"
+_IS_FREE = f"SELECT 1 FROM resource WHERE name = ? AND type = ? AND {rows.IS_FREE}"
 _FREE = (
     "SELECT resource.name AS name, lease_transitions, holder_identity, properties FROM resource "
     "LEFT JOIN member ON member.name = resource.name "
-    "WHERE type = ? AND owner IS NULL ORDER BY fence, resource.name"
+    f"WHERE type = ? AND {rows.IS_FREE} ORDER BY fence, resource.name"
 )
 
 

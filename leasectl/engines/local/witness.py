@@ -1,4 +1,4 @@
-"""The witness of the embedded pools: it finds those who could claim and don't come.
+"""Let others pass waiters that don't come.
 
 Whoever makes a claim possible wakes it (`LocalQueues`). It keeps in mind who could claim what since
 when; a ticket that could for all that time is suspended. What those whose turn it is would do first
@@ -8,33 +8,37 @@ name whose time in its pool is over, whoever waits; who has one stay for a time 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import closing
+from typing import NamedTuple
 
 from leasectl.engines.contract import SUSPENDED_AFTER_SECONDS, LostListener
 from leasectl.engines.local.absent import (
     REMOVED_AT_ONCE,
+    LocalEarlyEnds,
+    dead_ones,
     dead_passed,
     remove_dead,
+    remove_dead_ones,
     remove_passed,
     suspend,
 )
-from leasectl.engines.local.early_ends import LocalEarlyEnds
 from leasectl.engines.local.queues import Waiting
-from leasectl.engines.local.settings import LocalSettings
 from leasectl.engines.local.store import LocalStore
+from leasectl.engines.local.wants import LocalSettings
 from leasectl.model import Process
 from leasectl.state.database import errors_of
 from leasectl.state.directory import State
+from leasectl.state.rows import IS_FREE
 from leasectl.system.clock import Clock, earliest
 from leasectl.system.process import is_dead
-from leasectl.typed.hints import Callable
-from leasectl.typed.tuples import NamedTuple
 
 # Who is so late hasn't run either: perhaps nobody has, so that it begins to count anew.
 _LATE_SECONDS = 1.0
 # In which all others have the lock.
 _BETWEEN_PARTS_SECONDS = 0.1
+# A dead waiter that keeps nobody back wakes no witness, which would watch over its ticket for ever.
+_LOOKS_FOR_DEAD_EVERY_SECONDS = 30.0
 
 # Free resources, each with the fence of its last lease, by which one that was held in between is
 # told from one that wasn't.
@@ -91,6 +95,7 @@ class LocalWitness:
         self._has_ended = has_ended
         self._seen: dict[_Key, _Seen] = {}
         self._has_more = False  # that others pass, and of whom some may be dead
+        self._looks_for_dead_at = clock.elapsed() + _LOOKS_FOR_DEAD_EVERY_SECONDS
 
     def is_needed(self) -> bool:
         """Tell whether anybody waits behind another, or a name is in its pool for a time."""
@@ -115,6 +120,7 @@ class LocalWitness:
             if first is not None and self._clock.elapsed() > first + _LATE_SECONDS:
                 self._seen = {}
             self._remove_passed()
+            self._remove_dead()
             is_over = self._any_expired() or self.has_any_guard_ended() or self._any_left()
             if not any(map(self._needs_change, self._able())) and not is_over:
                 return []
@@ -125,7 +131,8 @@ class LocalWitness:
         """When to look next if nobody calls before, on the elapsed clock; None for never."""
         expiries = (*map(self._store.next_expiry, self._contended()), self._next_coming())
         more = self._clock.elapsed() + _BETWEEN_PARTS_SECONDS if self._has_more else None
-        return earliest(self._first_due(), *expiries, self._memberships.next_end(), more)
+        dead = self._looks_for_dead_at if self._contended() else None
+        return earliest(self._first_due(), *expiries, self._memberships.next_end(), more, dead)
 
     def _remove_passed(self) -> None:
         """Take away a part of what those dead have left whom all others pass."""
@@ -134,6 +141,22 @@ class LocalWitness:
         if dead:
             with self._state.transaction():
                 remove_passed(self._store.queues, dead)
+
+    def _remove_dead(self) -> None:
+        """Remove tickets of dead waiters from contended queues, if it is time to."""
+        now = self._clock.elapsed()
+        if now < self._looks_for_dead_at:
+            return
+        queues = self._store.queues
+        for pool_type in self._contended():
+            dead = dead_ones(queues, pool_type)
+            if dead:
+                with self._state.transaction():
+                    remove_dead_ones(queues, pool_type, dead[:REMOVED_AT_ONCE])
+            if len(dead) > REMOVED_AT_ONCE:
+                self._looks_for_dead_at = now + _BETWEEN_PARTS_SECONDS
+                return
+        self._looks_for_dead_at = now + _LOOKS_FOR_DEAD_EVERY_SECONDS
 
     def _put_right(self) -> list[Able]:
         """Suspend who could have come, take away what the dead left, free what has expired."""
@@ -171,7 +194,7 @@ class LocalWitness:
     def _able_in(self, pool_type: str) -> Iterator[Able]:
         """Who could claim now, or will be as soon as the pool's pace allows it, the best first."""
         rows = self._state.query(
-            "SELECT name, fence FROM resource WHERE type = ? AND owner IS NULL", pool_type
+            f"SELECT name, fence FROM resource WHERE type = ? AND {IS_FREE}", pool_type
         )
         free = frozenset((row["name"], row["fence"]) for row in rows)
         could_use = self._store.queues.could_use

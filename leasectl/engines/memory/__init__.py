@@ -1,14 +1,17 @@
-"""Pools in this process's memory, for simulations and for the pool algorithm's own tests.
+"""Pools in this process's memory, for simulations and tests.
 
-An acquisition here: the `engine` makes a `waiter` -> that puts a ticket in the pool's `queue` ->
-not at its head it sleeps, on a descriptor, or under a bare number where one thread runs all turns
--> whoever frees something or leaves the queue wakes it -> at the head, when the pace allows it, it
-takes from the `store` what was acquired least recently. One that was called and doesn't come is
-passed (`calls`); so is a ticket that what is in the pool can't meet now (`tickets`). `pools` makes,
-changes and shows pools; what happens in them is in `events`. The other `sides`: `members` says in
-which pool each name is, as `memberships` keeps it; `notes` are left at claims, and `values` kept
-under keys.
+No step looks at all resources, claims or tickets: each has an index.
 
-No step looks at all resources, claims or tickets: a pool (`stock`) has an index of each, those that
-are asked for their first one as a `ranking`, tickets in a line for each priority.
+- `engine`: the engine in memory
+- `waiter`: a waiter: a thread, or a turn of one thread
+- `queue`: the queue of a pool, and who may claim what
+- `tickets`: tickets: how they come, go and are passed
+- `calls`: who was called to claim and hasn't come
+- `ranking`: an order that changes all the time
+- `stock`: a pool and its resources, with indexes
+- `store`: all pools of a process
+- `pools`: make, change, show and delete pools
+- `memberships`: in which pool a name is
+- `sides`: values, members and notes
+- `events`: the events of the pools
 """

@@ -1,4 +1,4 @@
-"""Who is called to claim, and who hasn't come: in pools in memory.
+"""Who was called to claim and hasn't come.
 
 Whoever makes a claim possible wakes the one who may make it, and the next one as a witness. That
 one looks, and again when the first has had its time, unless something has happened by then.

@@ -1,4 +1,4 @@
-"""The engine on pools in this process's memory: no files, no server, gone with the process.
+"""The engine in memory.
 
 It runs the pool algorithm where nothing else should matter, as in its own tests: threads are the
 participants, time is whatever the given clock says, and the death of a holder is declared.
@@ -6,7 +6,7 @@ participants, time is whatever the given clock says, and the death of a holder i
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 
 from leasectl.engines.event_words import WAITER_DIED, WITHDRAWN
@@ -14,7 +14,6 @@ from leasectl.engines.memory.store import MemoryStore
 from leasectl.engines.memory.waiter import MemoryWaiter, Waker
 from leasectl.model import Claimant, ReleasedBy
 from leasectl.system.wakeup import Wakeup
-from leasectl.typed.hints import Callable
 
 
 class MemoryEngine:

@@ -1,8 +1,8 @@
-"""What happened in the pools of one process: its events, in its memory."""
+"""The events of the pools."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import islice
 
 from leasectl.engines.event_words import MembershipChange
@@ -13,7 +13,6 @@ from leasectl.state.event import ALL_EVENTS, Event, EventFilter, EventKind, Miss
 from leasectl.state.event_rows import is_written
 from leasectl.system.clock import Clock
 from leasectl.system.wakeup import Wakeup
-from leasectl.typed.hints import Callable
 
 
 class MemoryEvents:

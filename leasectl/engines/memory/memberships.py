@@ -1,8 +1,9 @@
-"""What is so of the names in pools in memory, beside their claims: `membership`'s facts, kept."""
+"""In which pool a name is."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import NamedTuple, Protocol
 
 from leasectl.engines.event_words import membership_changes
 from leasectl.engines.membership import (
@@ -17,8 +18,6 @@ from leasectl.engines.memory.stock import Stock, StockedPool
 from leasectl.model import Process
 from leasectl.system.clock import Clock, earliest
 from leasectl.system.process import is_dead
-from leasectl.typed.hints import Protocol
-from leasectl.typed.tuples import NamedTuple
 
 
 class Stocks(Protocol):

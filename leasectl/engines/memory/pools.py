@@ -1,4 +1,4 @@
-"""The pools in memory themselves: making, changing, showing and deleting them."""
+"""Make, change, show and delete pools."""
 
 from __future__ import annotations
 
@@ -84,15 +84,25 @@ class MemoryPools:
             self._store.tickets.look_anew(pool)
 
     def end_early(
-        self, claim_key: str, names: Sequence[str], *, guard: Process | None, reason: str
+        self,
+        claim_key: str,
+        names: Sequence[str],
+        *,
+        guard: Process | None,
+        reason: str,
+        at_once: bool = False,
     ) -> tuple[str, ...]:
         with self._store.lock:
             wanted = [each for each in self._store.claims(claim_key) if each.name in names]
-            self._store.end_early(wanted, reason)
+            kept = [each for each in self._store.kept(claim_key) if each.name in names]
             ended = tuple(stock.name for stock in wanted)
+            self._store.end_early(wanted, reason)
             if ended:
                 self._store.tell_lost(claim_key, ended)
-            return ended
+            if not at_once:
+                return ended
+            self._store.free([*kept, *(each for each in wanted if each.ended is not None)], "force")
+            return ended + tuple(stock.name for stock in kept)
 
     def delete_pool(self, pool_type: str, *, force: bool) -> None:
         with self._store.lock:

@@ -1,18 +1,17 @@
-"""The queue of one pool, and who in it may claim what."""
+"""The queue of a pool, and who may claim what."""
 
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right, insort
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
+from typing import NamedTuple
 
-from leasectl.engines.matching import Want, matches, want_of
 from leasectl.engines.membership import Properties
-from leasectl.engines.ranking import effective_priority, next_rise
+from leasectl.engines.pacing import effective_priority, next_rise
+from leasectl.engines.possible import Want, matches, want_of
 from leasectl.model import Ticket, Where
-from leasectl.typed.hints import Callable
-from leasectl.typed.tuples import NamedTuple
 
 # What places are ordered by, the lowest first: the effective priority, negated, and the number.
 Rank = tuple[int, int]

@@ -1,11 +1,9 @@
-"""Names in an order that changes all the time."""
+"""An order that changes all the time."""
 
 from __future__ import annotations
 
 import heapq
-from collections.abc import Iterator
-
-from leasectl.typed.hints import Callable
+from collections.abc import Callable, Iterator
 
 # Below so many entries it isn't worth the while to clear up.
 _FEW = 64

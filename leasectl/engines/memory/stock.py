@@ -1,8 +1,9 @@
-"""A pool in memory and what is in it: facts, indexed by whatever they are looked for by."""
+"""A pool and its resources, with indexes."""
 
 from __future__ import annotations
 
 from collections import OrderedDict
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from leasectl.engines.facts import PoolSettings
@@ -10,7 +11,6 @@ from leasectl.engines.memory.queue import Kept, Place, Queue
 from leasectl.engines.memory.ranking import Ranking
 from leasectl.engines.pacing import after_change, after_grant, next_grant_at
 from leasectl.model import Claimant, Lease
-from leasectl.typed.hints import Callable
 
 
 @dataclass(eq=False)

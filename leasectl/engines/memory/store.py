@@ -1,4 +1,4 @@
-"""What the pools of one process consist of, indexed so that no step looks at all of them.
+"""All pools of a process.
 
 A claim is found by its key, a name by the pool that has it, the next free resource and the next
 expiry by their rankings, a ticket by its number.

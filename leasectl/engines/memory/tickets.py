@@ -1,8 +1,8 @@
-"""The tickets in the queues of the pools in memory: how they come, go, and are passed by others."""
+"""Tickets: how they come, go and are passed."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 from leasectl.engines.contract import TicketGone
 from leasectl.engines.memory.calls import Calls
@@ -13,7 +13,6 @@ from leasectl.engines.memory.stock import StockedPool
 from leasectl.engines.possible import Unmet, unmet
 from leasectl.model import Claimant, Request, Ticket
 from leasectl.system.clock import Clock
-from leasectl.typed.hints import Callable
 
 
 class Tickets:

@@ -1,9 +1,10 @@
-"""A waiter among the threads of this process, or among the turns of one thread."""
+"""A waiter: a thread, or a turn of one thread."""
 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Sequence, Set
+from collections.abc import Callable, Sequence, Set
+from typing import Protocol
 
 from leasectl.engines.contract import Outlook, TicketGone
 from leasectl.engines.facts import Standing
@@ -13,7 +14,6 @@ from leasectl.engines.memory.store import MemoryStore
 from leasectl.model import Claimant, Lease, Process, Ticket
 from leasectl.system.clock import earliest
 from leasectl.system.process_watch import ProcessWatch
-from leasectl.typed.hints import Callable, Protocol
 
 # A time that is reached only by less than rounding isn't looked for again and again.
 _LEAST_RISE_SECONDS = 0.001

@@ -1,17 +1,17 @@
-"""What might be done about many starts at once, and how it is written."""
+"""Policies that spread starts."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import NamedTuple
 
 from leasectl.engines.facts import NO_SETTINGS, PoolSettings
 from leasectl.errors import InvalidRequest
 from leasectl.pools.settings import SettingsChange, changed
-from leasectl.pools.simulation.ranges import parse_range
+from leasectl.pools.simulation.jobs import parse_range
 from leasectl.text.durations import format_seconds, parse_duration, parse_duration_range
-from leasectl.text.printable import printable
 from leasectl.text.suggestions import nearest
-from leasectl.typed.tuples import NamedTuple
+from leasectl.text.wording import printable
 
 KNOWN = ("none", "jitter", "start-jitter", "release-after", "pace", "burst", "aging")
 FORMS = (
@@ -60,7 +60,7 @@ def parse_policy(text: str) -> Policy:
                 raise _refusal(text, "none stands alone")
             return NO_POLICY
         if not value:
-            raise _refusal(text, f"what {key} is to be is missing; write {FORMS}")
+            raise _refusal(text, f"{key} needs a value; write {FORMS}")
         given[key] = value
     return _policy(text, given)
 
@@ -134,13 +134,13 @@ def _range(text: str, value: str | None) -> tuple[float, float] | None:
 def _burst(text: str, value: str) -> int:
     if value.isascii() and value.isdigit() and len(value) < 10:
         return int(value)
-    raise _refusal(text, f'"{printable(value)}" is no number of grants')
+    raise _refusal(text, f'invalid number of grants "{printable(value)}"')
 
 
 def _unknown(key: str) -> InvalidRequest:
     near = nearest(key, KNOWN)
     hint = f'did you mean "{near}"?' if near else f"write {FORMS}"
-    return InvalidRequest(f'there is no policy "{printable(key)}"; {hint}')
+    return InvalidRequest(f'unknown policy "{printable(key)}"; {hint}')
 
 
 def _refusal(text: str, what: str) -> InvalidRequest:

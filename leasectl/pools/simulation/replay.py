@@ -1,4 +1,4 @@
-"""Jobs as they really came, told by a pool's events.
+"""Read jobs from a pool's events.
 
 Of each acquisition that was asked for, its arrival is when its ticket was put, as tickets make the
 order, and its holds are what its leases were held for. What is missing is made up: who holds when
@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from leasectl.engines.event_words import is_got_instead
 from leasectl.errors import NotFound
@@ -17,7 +18,6 @@ from leasectl.pools.simulation.jobs import Job
 from leasectl.pools.timeline import Timeline
 from leasectl.state.event import Event
 from leasectl.text.naming import next_names
-from leasectl.typed.tuples import NamedTuple
 
 _CHANGES = ("pool made", "pool changed", "pool deleted")
 

@@ -1,30 +1,137 @@
-"""One run: jobs that come to a pool under a policy, in virtual time.
-
-What grants is the pool algorithm on the memory engine, the code that grants elsewhere; nothing here
-knows whose turn it is.
-"""
+"""Run the jobs, and compute the outcome."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import heapq
+import itertools
+from array import array
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from random import Random
+from typing import NamedTuple
 
-from leasectl.backends.contract import Patience
+from leasectl.backends.contract import Patience, Turn
 from leasectl.backends.pool.backend import PoolBackend
 from leasectl.engines.memory.engine import MemoryEngine
 from leasectl.engines.memory.pools import MemoryPools
 from leasectl.engines.memory.sides import MemorySides
 from leasectl.engines.memory.store import MemoryStore
-from leasectl.errors import InvalidRequest
+from leasectl.errors import InvalidRequest, LeaseError
 from leasectl.model import Claimant, Lease, Request
 from leasectl.pools.simulation.jobs import Job
 from leasectl.pools.simulation.policies import Policy
-from leasectl.pools.simulation.virtual_time import VirtualTime
+from leasectl.pools.statistics import PictureRow, Spread, Window, spread, starts_within
+from leasectl.pools.timeline import Timeline
 from leasectl.state.event import Event
-from leasectl.text.printable import printable
-from leasectl.typed.hints import Callable
-from leasectl.typed.tuples import NamedTuple
+from leasectl.system.clock import Clock
+from leasectl.system.poll import Sleep
+from leasectl.text.wording import printable
+
+
+class VirtualWaker:
+    """What wakes a turn here: no descriptor, just a number."""
+
+    def __init__(self, fd: int, rung: list[int]) -> None:
+        self.fd = fd
+        self._rung = rung
+
+    def set(self) -> None:
+        self._rung.append(self.fd)
+
+    def clear(self) -> None:
+        """A number says nothing for longer than it is heard."""
+
+    def close(self) -> None:
+        """There is nothing behind it."""
+
+
+class VirtualTime:
+    """Runs turns and whatever was arranged, in the order of their times.
+
+    What is due at the same time happens in the order in which it was arranged, so that the same
+    is the same again.
+
+    Args:
+        start: What the clock shows at first, as elapsed time, in seconds.
+        epoch: The wall clock at the elapsed time 0, in seconds since the epoch.
+
+    Attributes:
+        clock: What the store takes its time from.
+        sleeps: How often a turn has slept.
+        failures: What turns have ended with instead of leases.
+    """
+
+    def __init__(self, start: float = 0.0, *, epoch: float = 0.0) -> None:
+        self._now = start
+        self.clock = Clock(elapsed=lambda: self._now, wall=lambda: epoch + self._now)
+        self.sleeps = 0
+        self.failures: list[LeaseError] = []
+        self._agenda: list[tuple[float, int, Callable[[], object]]] = []
+        self._order = itertools.count()
+        self._rung: list[int] = []
+        self._sleeping: dict[int, _Sleeper] = {}  # by the numbers of their wakers
+
+    def new_waker(self) -> VirtualWaker:
+        """What wakes one more waiter."""
+        return VirtualWaker(next(self._order), self._rung)
+
+    def after(self, seconds: float, do: Callable[[], object]) -> None:
+        """Arrange for something to be done in some time."""
+        self.at(self._now + seconds, do)
+
+    def at(self, time: float, do: Callable[[], object]) -> None:
+        """Arrange for something to be done at a time of the clock, at once if that is over."""
+        heapq.heappush(self._agenda, (time, next(self._order), do))
+
+    def begin(self, turn: Turn, then: Callable[[], object]) -> None:
+        """Take a turn up to its first sleep; once it has its leases, something else is done."""
+        _Sleeper(self, turn, then).resume(None)
+
+    def run(self) -> None:
+        """Go on until nothing is left to be done."""
+        while self._rung or self._agenda:
+            if self._rung:
+                number = self._rung.pop()
+                if number in self._sleeping:
+                    self._sleeping.pop(number).resume({number})
+                continue
+            time, _, do = heapq.heappop(self._agenda)
+            self._now = max(self._now, time)
+            do()
+
+    def sleep(self, sleeper: _Sleeper, wanted: Sleep) -> None:
+        """Have a turn woken by its waker, or when its time has come."""
+        self.sleeps += 1
+        (number,) = wanted.fds
+        self._sleeping[number] = sleeper
+        sleeper.sleep = this = self.sleeps
+        if wanted.until is not None:
+
+            def time_is_up() -> None:
+                if sleeper.sleep == this and self._sleeping.pop(number, None) is not None:
+                    sleeper.resume(set())
+
+            self.at(wanted.until, time_is_up)
+
+
+class _Sleeper:
+    """A turn that is under way, and the number of its last sleep."""
+
+    def __init__(self, time: VirtualTime, turn: Turn, then: Callable[[], object]) -> None:
+        self._time = time
+        self._turn = turn
+        self._then = then
+        self.sleep = 0
+
+    def resume(self, woken: set[int] | None) -> None:
+        try:
+            wanted = next(self._turn) if woken is None else self._turn.send(woken)
+        except StopIteration:
+            self._then()
+        except LeaseError as error:
+            self._time.failures.append(error)
+        else:
+            self._time.sleep(self, wanted)
 
 
 class Simulated(NamedTuple):
@@ -231,3 +338,87 @@ class _GrantJournal:
 
     def to_undo(self) -> None:
         """Nothing can be left behind here."""
+
+
+_NO_WAIT = Spread(0.0, 0.0, 0.0)
+
+
+class Outcome(NamedTuple):
+    """What came of jobs that came to a pool under a policy.
+
+    Args:
+        policy: How that is written.
+        jobs: How many came.
+        gave_up: How many of them got nothing.
+        peak_starts: The most that started within any minute, which is less than 60 s.
+        utilisation: The share of the resources' time, from the first arrival to the last end, in
+            which they were held, 0 to 1.
+        wait: How long jobs waited from their arrival until they started, jitter included.
+        makespan_seconds: From the first arrival to the last end.
+    """
+
+    policy: str
+    jobs: int
+    gave_up: int
+    peak_starts: int
+    utilisation: float
+    wait: Spread
+    makespan_seconds: float
+
+
+def outcome_of(run: Run, pool: Simulated, policy_text: str) -> Outcome:
+    """Tell what came of a run."""
+    there = len(pool.names) * run.makespan_seconds
+    return Outcome(
+        policy=policy_text,
+        jobs=len(run.starts),
+        gave_up=run.starts.count(None),
+        peak_starts=max(starts_within(_started(run)), default=0),
+        utilisation=min(1.0, run.held_seconds / there) if there else 0.0,
+        wait=spread(run.waits) or _NO_WAIT,
+        makespan_seconds=run.makespan_seconds,
+    )
+
+
+class PriorityWaits(NamedTuple):
+    """How long the jobs of one priority waited.
+
+    Args:
+        priority: As they asked for.
+        jobs: How many there were.
+        wait: From their arrival until they started; None where all of them gave up.
+    """
+
+    priority: int
+    jobs: int
+    wait: Spread | None
+
+
+def waits_by_priority(run: Run, jobs: Sequence[Job]) -> list[PriorityWaits]:
+    """Tell how long jobs waited, priority by priority, the highest first.
+
+    Args:
+        run: What came of them.
+        jobs: Those of the run, in its order.
+    """
+    waited: dict[int, list[float | None]] = {}
+    for job, start in zip(jobs, run.starts):
+        waited.setdefault(job.priority, []).append(None if start is None else start - job.at)
+    return [
+        PriorityWaits(priority, len(waits), spread([wait for wait in waits if wait is not None]))
+        for priority, waits in sorted(waited.items(), reverse=True)
+    ]
+
+
+def picture_row(run: Run, pool: Simulated, title: str, until: float) -> PictureRow:
+    """What a picture shows of a run, from the first arrival to a time of the jobs' own."""
+    timeline = Timeline()
+    for event in run.events:
+        timeline.add(event)
+    # Of a picture's starts it is the work that counts, not the grant.
+    timeline.grants = array("d", sorted(pool.epoch + at for at in _started(run)))
+    return PictureRow(title, timeline, Window(pool.epoch + run.begin, pool.epoch + until))
+
+
+def _started(run: Run) -> list[float]:
+    return [at for at in run.starts if at is not None]

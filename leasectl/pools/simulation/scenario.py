@@ -1,22 +1,20 @@
-"""What is tried: jobs, the pool that they come to, and the policies that are to be compared."""
+"""What is simulated: jobs, a pool, policies."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from random import Random
+from typing import NamedTuple
 
 from leasectl.errors import InvalidRequest
 from leasectl.pools.settings import SHORTEST_PACE_SECONDS
-from leasectl.pools.simulation.arrivals import Arrivals
-from leasectl.pools.simulation.holds import Holds
-from leasectl.pools.simulation.jobs import Job
+from leasectl.pools.simulation.jobs import Arrivals, Holds, Job
 from leasectl.pools.simulation.policies import NO_POLICY, Policy, with_pace
 from leasectl.pools.simulation.replay import Recorded
 from leasectl.pools.simulation.running import Run, Simulated
 from leasectl.pools.statistics import PACE_HEADROOM
 from leasectl.text.naming import next_names
 from leasectl.text.wording import counted
-from leasectl.typed.tuples import NamedTuple
 
 
 class Scenario(NamedTuple):
@@ -65,8 +63,8 @@ def made_up(
         seconds = own if own is not None else hold
         if seconds is None:
             raise InvalidRequest(
-                f"nobody says how long job {number} holds: give --hold, like 20m, or a column "
-                '"hold" in the file of arrivals'
+                f'missing hold time of job {number}: give --hold, like 20m, or a column "hold" in '
+                "the file of arrivals"
             )
         jobs.append(Job(each.at, (seconds,), each.count or count, each.priority, each.name))
     all_say = all(each.hold_seconds is not None for each in drawn_arrivals)

@@ -1,18 +1,17 @@
-"""The smallest pace, or capacity, with which a simulation comes out as wanted."""
+"""Find the smallest pace or capacity with a wanted outcome."""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
+from typing import Literal, NamedTuple
 
 from leasectl.errors import InvalidRequest
-from leasectl.pools.simulation.outcome import Outcome, outcome_of
 from leasectl.pools.simulation.policies import Policy, with_pace
-from leasectl.pools.simulation.running import Run
+from leasectl.pools.simulation.running import Outcome, Run, outcome_of
 from leasectl.pools.simulation.scenario import Scenario, with_capacity
 from leasectl.pools.statistics import PEAK_SECONDS
 from leasectl.text.naming import MOST_AT_ONCE
-from leasectl.typed.hints import Callable, Literal
-from leasectl.typed.tuples import NamedTuple
 
 Sought = Literal["pace", "capacity"]
 Attempt = Callable[[Scenario, Policy], Run]

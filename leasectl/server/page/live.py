@@ -1,4 +1,4 @@
-"""Looks at the pools for all who have the page open, and only as long as there is anybody.
+"""Look at the pools once a second while somebody has the page open.
 
 It happens in a thread of its own, so that nobody's lease waits for it; the event loop only passes
 on what the thread has made, which is once for all of them.
@@ -7,11 +7,11 @@ on what the thread has made, which is once for all of them.
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from typing import TypeVar
 
-from leasectl.server.page.edition import Body
-from leasectl.server.page.editions import Editions
-from leasectl.typed.hints import Callable, TypeVar
+from leasectl.server.page.editions import Body, Editions
 
 Result = TypeVar("Result")
 

@@ -1,4 +1,4 @@
-"""What the page's paths answer: the page itself, what has changed of it, and to who signs in."""
+"""The page's paths and their answers."""
 
 from __future__ import annotations
 
@@ -9,11 +9,10 @@ from starlette.responses import Response
 
 from leasectl.server.connection import SCOPE_KEY, ClientConnection
 from leasectl.server.page.document import headers
-from leasectl.server.page.edition import Body, body_of
+from leasectl.server.page.editions import Body, body_of
 from leasectl.server.page.live import Live, TooMany
 from leasectl.server.page.sign_in import SignIn, sign_in_page, wants_to_leave
-from leasectl.server.request_body import read_body
-from leasectl.server.responses import refusal
+from leasectl.server.responses import read_body, refusal
 
 PAGE = "/"
 CHANGES = "/leasectl/page/changes"
@@ -42,8 +41,6 @@ class Page:
 
     async def change(self, request: Request) -> Response:
         """Sign in, or out."""
-        if request.headers.get("sec-fetch-site") == "cross-site":
-            return refusal(403, "another site's page can't sign in here")
         try:
             form = await read_body(request, longest_bytes=_LONGEST_FORM_BYTES)
         except ValueError as error:

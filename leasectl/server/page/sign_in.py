@@ -1,4 +1,4 @@
-"""Who may see the page where there is a token: who shows it, or has signed in with it.
+"""Decide who may see the page when the server has a token.
 
 A browser that has signed in has a cookie, which no script can read, no other site's page can send,
 and which opens the page alone: leases are given and taken to nobody but who shows the token
@@ -14,9 +14,8 @@ from urllib.parse import parse_qs
 
 from starlette.requests import Request
 
-from leasectl.server.bearer_token import BearerToken
-from leasectl.server.page.document import document
-from leasectl.server.page.markup import Markup, tag
+from leasectl.server.page.document import Markup, document, tag
+from leasectl.server.responses import BearerToken
 from leasectl.system.clock import Clock
 
 # A working day.

@@ -16,6 +16,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from tests.kit.boskos.process import Boskos
+from tests.kit.boskos.ranch import OTHER_JOB
 from tests.kit.boskos.raw_boskos import RawBoskos
 
 # More than there are tests in half a minute, which is how long places in queues outlive a test.
@@ -27,7 +28,6 @@ CONFIG_TYPES_OF_FOUR = [f"leasectl-pool-{number:02d}" for number in range(60)]
 RESOURCES_OF_FOUR = 4
 
 _STATES = ("leased", "busy", "dirty", "cleaning")
-_OTHERS = "another-job"
 # What who asks is told, so that it asks again soon; one that forgets it later is no worse.
 _QUEUE_TTL = "3s"
 
@@ -84,15 +84,15 @@ class AnyBoskos:
     def occupy(self, count: int) -> None:
         """Let another have that many free ones, past the queue."""
         free = [name for name in self.names if name not in self.owners]
-        with RawBoskos(self.url, _OTHERS, pool_type=self.type) as other:
+        with RawBoskos(self.url, OTHER_JOB, pool_type=self.type) as other:
             for name in free[:count]:
                 assert other.acquire_names(name).status == 200
 
     def vacate(self) -> None:
         """Let it give back all that it has."""
-        with RawBoskos(self.url, _OTHERS, pool_type=self.type) as other:
+        with RawBoskos(self.url, OTHER_JOB, pool_type=self.type) as other:
             for name, owner in self.owners.items():
-                if owner == _OTHERS:
+                if owner == OTHER_JOB:
                     assert other.release(name).status == 200
 
     def reap(self, name: str) -> None:

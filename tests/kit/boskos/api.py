@@ -8,7 +8,7 @@ import json
 import re
 from collections.abc import Callable, Mapping, Sequence
 
-from tests.kit.boskos.ranch import Asked, Ranch, Resource
+from tests.kit.boskos.ranch import OTHER_JOB, Asked, Ranch, Resource
 from tests.kit.boskos.wordings import Refused
 from tests.kit.faults.answers import refusal
 from tests.kit.faults.exchange import Exchange
@@ -16,7 +16,6 @@ from tests.kit.faults.http1 import Answer, Request
 
 _DURATION = re.compile(r"(?:[0-9]+(?:\.[0-9]*)?(?:h|ms|m|s|us|µs|ns))+")
 _UNITS = {"h": 3600.0, "m": 60.0, "s": 1.0, "ms": 1e-3, "us": 1e-6, "µs": 1e-6, "ns": 1e-9}
-_OTHERS = "another-job"
 
 
 class BoskosApi:
@@ -75,13 +74,13 @@ class BoskosApi:
         }
 
     def occupy(self, pool_type: str, count: int) -> list[str]:
-        return self._ranch.occupy(pool_type, count, "free", "leased", _OTHERS)
+        return self._ranch.occupy(pool_type, count, "free", "leased")
 
     def vacate(self, names: Sequence[str]) -> list[str]:
-        theirs = [each.name for each in self._ranch.resources.values() if each.owner == _OTHERS]
+        theirs = [each.name for each in self._ranch.resources.values() if each.owner == OTHER_JOB]
         given = sorted(set(theirs).intersection(names) if names else theirs)
         for name in given:
-            self._ranch.release(name, _OTHERS, "free", 0)
+            self._ranch.release(name, OTHER_JOB, "free", 0)
         return given
 
     def reap(self, names: Sequence[str]) -> list[str]:

@@ -9,7 +9,7 @@ from pathlib import Path
 from tests.kit.boskos.history import BoskosHistory
 from tests.kit.faults.listener import bind
 from tests.kit.faults.process import FaultServer
-from tests.kit.support import eventually
+from tests.kit.waits import eventually
 
 _PROGRAM = Path(__file__).with_name("boskos.py")
 

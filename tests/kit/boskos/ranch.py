@@ -16,6 +16,8 @@ from tests.kit.boskos.ranks import Queue, Ranks
 from tests.kit.boskos.wordings import WORDINGS, Refused, Wording, other_owner, other_state
 from tests.kit.faults.log import Log
 
+# Owner of what is occupied. It renews in time however long a test takes: no reaper takes it away.
+OTHER_JOB = "another-job"
 _CHANGES = ("made", "grant", "update", "release", "reset", "reap", "clean")
 
 
@@ -208,10 +210,11 @@ class Ranch:
         self, pool_type: str, state: str, expire_seconds: float, dest: str, *, why: str = "reset"
     ) -> dict[str, str]:
         """Take away what has been in a state for so long; returns from whom."""
+        renewed = OTHER_JOB if why == "reap" else ""
         return {
             each.name: each.owner
             for each in self._of(pool_type)
-            if each.state == state and each.owner
+            if each.state == state and each.owner not in ("", renewed)
             if self._wall() - each.touched >= expire_seconds and self._take_away(each, dest, why)
         }
 
@@ -232,11 +235,11 @@ class Ranch:
 
     # ---- what happens without requests
 
-    def occupy(self, pool_type: str, count: int, state: str, dest: str, owner: str) -> list[str]:
-        """Let somebody have that many free ones, past the queue; fewer if fewer are free."""
+    def occupy(self, pool_type: str, count: int, state: str, dest: str) -> list[str]:
+        """Let another job have that many free ones, past the queue; fewer if fewer are free."""
         free = [each for each in self._of(pool_type) if each.state == state and not each.owner]
         for each in free[:count]:
-            taken = each._replace(owner=owner, state=dest)
+            taken = each._replace(owner=OTHER_JOB, state=dest)
             self._change("grant", taken, touch=True, type=each.type, state=state, rank=None)
         return [each.name for each in free[:count]]
 

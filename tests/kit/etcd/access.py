@@ -22,7 +22,7 @@ from leasectl.state.event import Kept
 from leasectl.system.clock import Clock
 from tests.kit.journal import NoJournal
 from tests.kit.relay import Relay
-from tests.kit.support import eventually
+from tests.kit.waits import eventually
 
 CLOCK = Clock()
 NAMES = ["T--0", "T--1", "T--2", "T--3"]

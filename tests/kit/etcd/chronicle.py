@@ -17,7 +17,7 @@ from leasectl.engines.etcd.keys import Keys
 from leasectl.engines.etcd.queues.rank import in_order, priorities
 from leasectl.engines.etcd.records import parse_claim, parse_ticket
 from leasectl.system.clock import boottime_seconds
-from tests.kit.support import eventually
+from tests.kit.waits import eventually, wait_set
 
 
 class Written(NamedTuple):
@@ -50,7 +50,7 @@ class Chronicle:
             target=self._follow, args=(f"{endpoint}/v3/watch", prefix), daemon=True
         )
         self._thread.start()
-        assert self._has_begun.wait(10)
+        wait_set(self._has_begun)
 
     def until(self, revision: int) -> list[Written]:
         """Wait until it has heard of something at that revision or later; all of it."""

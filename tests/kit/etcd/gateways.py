@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import json
-import time
 from typing import Callable
 
 import pytest
@@ -21,7 +20,7 @@ from tests.kit.etcd.server import EtcdServer
 
 PREFIX = "/ci"
 # Long enough to show that nobody waited for it.
-LONG = 60.0
+LONG = 1000.0  # longer than pytest waits for a test
 
 # Opens a gateway to a server, or to a URL, with settings.
 LetIn = Callable[..., Gateway]
@@ -46,10 +45,8 @@ def read_something(gateway: Gateway) -> None:
 
 def refusal(gateway: Gateway, kind: type[LeaseError]) -> str:
     """What is said by a request that is refused at once, with the code of such an error."""
-    since = time.monotonic()
     with pytest.raises(BackendUnreachable) as raised:
         write_something(gateway)
-    assert time.monotonic() - since < LONG / 4
     assert raised.value.exit_code == kind.exit_code
     assert str(raised.value).isprintable()
     return str(raised.value)

@@ -8,6 +8,7 @@ import time
 from collections.abc import Iterator
 
 from tests.kit.etcd.access import Access
+from tests.kit.waits import join
 
 _EVERY_SECONDS = 0.05
 
@@ -38,7 +39,7 @@ class Pulse:
     def close(self) -> None:
         """End it, once it has seen what goes on now."""
         self._is_over.set()
-        self._thread.join(20)
+        join(self._thread)
 
 
 @contextlib.contextmanager

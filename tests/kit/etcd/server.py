@@ -12,13 +12,17 @@ import subprocess
 import tempfile
 from collections.abc import Iterator
 from functools import partial
+from itertools import count
 from pathlib import Path
 from typing import NamedTuple
 
 import httpx
 
 from tests.kit.certificates import Certificates
-from tests.kit.support import eventually
+from tests.kit.waits import PATIENCE_SECONDS, eventually
+
+_numbers = count()
+_reserved: list[socket.socket] = []  # the names of ports
 
 
 class Security(NamedTuple):
@@ -82,10 +86,7 @@ class EtcdServer:
         self.verify = security.verify()
         self._options = security.options()
         scheme = "https" if security.certificates else "http"
-        with contextlib.ExitStack() as reserved:
-            ports = [
-                reserved.enter_context(reserve_port()).getsockname()[1] for _ in range(2 * size)
-            ]
+        ports = [reserve_port() for _ in range(2 * size)]
         self.endpoints = tuple(f"{scheme}://127.0.0.1:{port}" for port in ports[:size])
         self._peers = tuple(f"http://127.0.0.1:{port}" for port in ports[size:])
         self._folder = folder
@@ -122,8 +123,19 @@ class EtcdServer:
 
     def wait(self) -> None:
         """Wait until all members answer, and agree on a leader."""
-        for endpoint in self.endpoints:
-            eventually(partial(_is_ready, endpoint, self.verify), timeout=30, what=endpoint)
+        for member, endpoint in enumerate(self.endpoints):
+            eventually(partial(self._is_ready, member), what=f"etcd at {endpoint}")
+
+    def _is_ready(self, member: int) -> bool:
+        code = self._processes[member].poll()
+        if code is not None:
+            log = (self._folder / f"m{member}.log").read_text(errors="replace")
+            raise RuntimeError(f"{self._program} ended with {code}: {log[-2000:]}")
+        with contextlib.suppress(httpx.HTTPError):
+            # Health is answered by those who can write: not without a leader.
+            url = f"{self.endpoints[member]}/health"
+            return "true" in httpx.get(url, timeout=2, verify=self.verify).text
+        return False
 
     def leader(self) -> int:
         """The number of the member that leads."""
@@ -147,7 +159,7 @@ class EtcdServer:
     def alarm(self, *, on: bool) -> None:
         """Have the first member say that its quota is reached, or that it isn't any more."""
         url = f"{self.endpoints[0]}/v3/maintenance"
-        post = partial(httpx.post, timeout=5, verify=self.verify, trust_env=False)
+        post = partial(httpx.post, timeout=PATIENCE_SECONDS, verify=self.verify, trust_env=False)
         member = post(f"{url}/status", json={}).json()["header"]["member_id"]
         action = {"memberID": member, "alarm": "NOSPACE", "action": "DEACTIVATE"}
         if on:
@@ -157,10 +169,12 @@ class EtcdServer:
     def compact(self) -> None:
         """Have all before now forgotten: who asks for an earlier revision is refused."""
         url = f"{self.endpoints[0]}/v3/kv"
-        post = partial(httpx.post, timeout=5, verify=self.verify, trust_env=False)
+        post = partial(httpx.post, timeout=PATIENCE_SECONDS, verify=self.verify, trust_env=False)
         revision = post(f"{url}/range", json={"key": "AA=="}).json()["header"]["revision"]
         body = {"revision": revision, "physical": True}
-        post(f"{url}/compaction", json=body).raise_for_status()
+        answer = post(f"{url}/compaction", json=body)
+        if "has been compacted" not in answer.text:  # an API server compacts by itself
+            answer.raise_for_status()
 
     def signal(self, member: int, signum: int) -> None:
         self._processes[member].send_signal(signum)
@@ -168,6 +182,23 @@ class EtcdServer:
     def kill(self, member: int) -> None:
         self._processes[member].kill()
         self._processes[member].wait()
+
+    def keep_copy(self) -> Path:
+        """Stop the one member, copy its data, and start it again; returns where the copy is."""
+        copy = self._folder / f"copy-{next(_numbers)}"
+        self.kill(0)
+        shutil.copytree(self._folder / "m0", copy)
+        self.start(0)
+        self.wait()
+        return copy
+
+    def restore(self, copy: Path) -> None:
+        """Have the one member go on from an older copy of its data."""
+        self.kill(0)
+        shutil.rmtree(self._folder / "m0")
+        shutil.copytree(copy, self._folder / "m0")
+        self.start(0)
+        self.wait()
 
     def close(self) -> None:
         for member in self._processes:
@@ -190,18 +221,22 @@ def etcd_server(size: int = 1, security: Security = OPEN) -> Iterator[EtcdServer
         shutil.rmtree(folder)
 
 
-def _is_ready(endpoint: str, verify: ssl.SSLContext | bool) -> bool:
-    with contextlib.suppress(httpx.HTTPError):
-        # Health is answered by those who can write: not without a leader.
-        return "true" in httpx.get(f"{endpoint}/health", timeout=2, verify=verify).text
-    return False
+def reserve_port() -> int:
+    """A port for a server, of this process as long as it lives.
 
-
-def reserve_port() -> socket.socket:
-    """A port that the kernel gives to nobody by itself: not even while its member is down."""
+    The kernel gives it to nobody by itself, not even while its server is down; and a name that only
+    one process has keeps it from the tests of another run.
+    """
     first = int(Path("/proc/sys/net/ipv4/ip_local_port_range").read_text().split()[0])
-    listener = socket.socket()
     while True:
-        with contextlib.suppress(OSError):
-            listener.bind(("127.0.0.1", random.randrange(first // 2, first)))
-            return listener
+        port = random.randrange(first // 2, first)
+        name = socket.socket(socket.AF_UNIX)
+        try:
+            name.bind(f"\0leasectl-test-port-{port}")
+            with socket.socket() as listener:
+                listener.bind(("127.0.0.1", port))
+        except OSError:
+            name.close()
+        else:
+            _reserved.append(name)
+            return port

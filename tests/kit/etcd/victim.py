@@ -8,7 +8,7 @@ from typing import Callable
 
 from tests.kit.forking import ending, fork
 from tests.kit.relay import Relay
-from tests.kit.support import eventually
+from tests.kit.waits import eventually
 
 
 class Victim:

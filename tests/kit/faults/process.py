@@ -12,7 +12,8 @@ from pathlib import Path
 from tests.kit import fork_server
 from tests.kit.faults.control import Control
 from tests.kit.faults.history import History
-from tests.kit.support import eventually, is_stopped
+from tests.kit.support import is_stopped
+from tests.kit.waits import eventually
 
 _PROGRAM = Path(__file__).with_name("lease_proxy.py")
 

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple, Union
 import httpx
 
 from tests.kit.certificates import Certificate
+from tests.kit.waits import PATIENCE_SECONDS
 
 Object = dict[str, Any]
 Query = Mapping[str, Union[str, int]]
@@ -42,7 +43,11 @@ class Api:
         if credentials.token:
             headers["Authorization"] = f"Bearer {credentials.token}"
         self._client = httpx.Client(
-            base_url=server, verify=verify, headers=headers, timeout=10, trust_env=False
+            base_url=server,
+            verify=verify,
+            headers=headers,
+            timeout=PATIENCE_SECONDS,
+            trust_env=False,
         )
 
     def __call__(

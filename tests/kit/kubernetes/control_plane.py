@@ -22,7 +22,7 @@ from tests.kit.kubernetes.assets import Programs
 from tests.kit.kubernetes.audit import audit_options
 from tests.kit.kubernetes.kubeconfigs import write_kubeconfig
 from tests.kit.kubernetes.wire import Wire
-from tests.kit.support import eventually
+from tests.kit.waits import eventually
 
 # Of tokens: who gives them out, and for whom they are.
 ISSUER = "https://kubernetes.default.svc"
@@ -53,8 +53,7 @@ class ControlPlane:
         self._administrator = make_client_certificate(
             folder, "administrator", self.certificates.ca, group="system:masters"
         )
-        with contextlib.ExitStack() as reserved:
-            ports = [reserved.enter_context(reserve_port()).getsockname()[1] for _ in range(size)]
+        ports = [reserve_port() for _ in range(size)]
         self.endpoints = tuple(f"https://127.0.0.1:{port}" for port in ports)
         self._folder = folder
         self._program = programs.kube_apiserver
@@ -80,7 +79,7 @@ class ControlPlane:
         """Wait until all servers say that they are ready."""
         for number, endpoint in enumerate(self.endpoints):
             api = self.administrator(number)
-            eventually(partial(self._is_ready, number, api), timeout=60, what=endpoint)
+            eventually(partial(self._is_ready, number, api), what=endpoint)
             api.close()
 
     def administrator(self, number: int = 0) -> Api:

@@ -9,6 +9,7 @@ from leasectl.engines.kubernetes.objects.names import OBJECT_OF_BELONGING
 from tests.kit.kubernetes.api import Object
 from tests.kit.kubernetes.memberships import Write
 from tests.kit.kubernetes.namespaces import Namespace
+from tests.kit.waits import PATIENCE_SECONDS
 
 
 class LeaseHistory:
@@ -41,7 +42,9 @@ class LeaseHistory:
             return (name, None) in (each for _, each in self.writes[begin:])
 
         with self._changed:
-            assert self._changed.wait_for(is_told, 20), "a watch tells nothing any more"
+            assert self._changed.wait_for(is_told, PATIENCE_SECONDS), (
+                "a watch tells nothing any more"
+            )
         return [each for each in self.writes if each[1][0] != name]
 
     def _follow(self) -> None:

@@ -45,6 +45,10 @@ class MadeUpApi:
         self._version = 1000
         self._uids = itertools.count(1)
 
+    def list_version(self) -> int:
+        """The resourceVersion that a list would have now."""
+        return self._version
+
     def backup(self) -> Callable[[], None]:
         """What brings back all that is there now, and the time of it."""
         objects, version = copy.deepcopy(self.objects), self._version

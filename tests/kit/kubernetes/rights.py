@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 
 from tests.kit.kubernetes.api import Api, Object
-from tests.kit.support import eventually
+from tests.kit.waits import eventually
 
 Rules = Sequence[Mapping[str, Sequence[str]]]
 

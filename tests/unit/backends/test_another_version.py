@@ -9,7 +9,8 @@ import sqlite3
 
 import pytest
 
-from tests.kit.support import Cli, eventually
+from tests.kit.support import Cli
+from tests.kit.waits import eventually
 
 URL = "boskos://server"
 
@@ -34,7 +35,7 @@ def test_the_keeper_says_what_it_cant_release_and_goes_on_with_the_others(
     guard = cli.spawn(["sleep", "60"])
     ours = cli("acquire", "-t", "T", "-w", "10s", "--guard-pid", str(guard.pid)).handle
     log = cli.state_dir / "keeper.log"
-    eventually(lambda: log.exists() and f'there is no backend "{URL}"' in log.read_text())
+    eventually(lambda: log.exists() and f'unknown backend "{URL}"' in log.read_text())
     guard.kill()
     eventually(lambda: cli.ok("cat", "--handle", ours) == "")
     assert cli.ok("cat", "--handle", foreign) == "T--00\n"
@@ -47,4 +48,4 @@ def test_it_keeps_nobody_from_the_embedded_pool(cli: Cli, foreign: str) -> None:
     assert cli("doctor").code in (0, 1)
     refused = cli("release", "--handle", foreign)
     assert (refused.code, refused.err.count("\n")) == (64, 1)
-    assert f'there is no backend "{URL}"' in refused.err
+    assert f'unknown backend "{URL}"' in refused.err

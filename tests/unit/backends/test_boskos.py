@@ -14,7 +14,8 @@ from pathlib import Path
 import pytest
 
 from tests.kit.boskos.any_boskos import AnyBoskos, SharedBoskos
-from tests.kit.support import Cli, Started, eventually
+from tests.kit.support import Cli, Started
+from tests.kit.waits import eventually
 
 pytestmark = pytest.mark.once
 

@@ -10,8 +10,10 @@ import pytest
 
 from tests.kit.boskos.fixture import StartBoskos
 from tests.kit.boskos.process import Boskos
+from tests.kit.boskos.raw_boskos import RawBoskos
 from tests.kit.relay import Relay
-from tests.kit.support import Cli, eventually
+from tests.kit.support import Cli
+from tests.kit.waits import eventually
 
 pytestmark = pytest.mark.once
 
@@ -67,6 +69,15 @@ class TestRequests:
         server.go_on()
         assert running.finish().code == 79
         assert tenure.end == ""
+
+
+def test_what_another_job_occupies_is_not_reaped(boskos: StartBoskos) -> None:
+    server = boskos("T=2", expire=1, reaper_interval=0.1)
+    occupied = server.occupy("T")
+    with RawBoskos(server.url) as client:
+        name = client.get()
+    eventually(lambda: name not in server.owners)
+    assert list(server.owners) == occupied
 
 
 class TestALaggingView:
@@ -162,4 +173,4 @@ class TestLostAnswers:
         )
         finished = cli(*words, LEASECTL_BACKEND=f"boskos+{other.endpoint}")
         other.close()
-        assert (finished.code, "is no Boskos that works" in finished.err) == (69, True)
+        assert (finished.code, "not a working Boskos" in finished.err) == (69, True)

@@ -5,8 +5,7 @@ from __future__ import annotations
 import pytest
 
 from leasectl.backends.boskos import requests
-from leasectl.backends.boskos.address import BoskosAddress, parse_boskos_url
-from leasectl.backends.boskos.answers import (
+from leasectl.backends.boskos.connection import (
     Granted,
     check_allowed,
     check_is_boskos,
@@ -14,8 +13,13 @@ from leasectl.backends.boskos.answers import (
     metric,
     verdict,
 )
-from leasectl.backends.boskos.login import login_headers, with_login
-from leasectl.backends.boskos.owner import type_of
+from leasectl.backends.boskos.requests import (
+    BoskosAddress,
+    login_headers,
+    parse_boskos_url,
+    type_of,
+    with_login,
+)
 from leasectl.backends.opening import renew_seconds
 from leasectl.backends.unanswered import Loss, Refused
 from leasectl.errors import (
@@ -50,9 +54,9 @@ class TestAddresses:
     @pytest.mark.parametrize(
         ("url", "why"),
         [
-            ("boskos+http://", "no address"),
-            ("boskos+ftp://h", "no address"),
-            ("boskos+http://h#x", "no address"),
+            ("boskos+http://", "not a URL"),
+            ("boskos+ftp://h", "not a URL"),
+            ("boskos+http://h#x", "not a URL"),
             ("boskos+http://h:65536", "has port 65536, which there isn't"),
             ("boskos+http://h:0", "has port 0, which there isn't"),
             ("boskos+http://h?expires=5m", "expires"),
@@ -195,13 +199,19 @@ class TestAnswers:
     def test_401_of_who_asks_for_a_password_says_nothing_of_owners(self) -> None:
         ours = Answer(401, "owner mismatch request by a, currently owned by b")
         assert check_allowed(URL, ours) is ours
-        for answer in (Answer(401, "", {"www-authenticate": "Basic"}), Answer(403, "")):
+        page = "<html><body><h1>401 Authorization Required</h1></body></html>"
+        for answer in (
+            Answer(401, "", {"www-authenticate": "Basic"}),
+            Answer(401, ours.text, {"www-authenticate": "Basic"}),
+            Answer(401, page),
+            Answer(403, ""),
+        ):
             with pytest.raises(AccessRefused, match="LEASECTL_BOSKOS_USERNAME"):
                 check_allowed(URL, answer)
 
     @pytest.mark.parametrize("answer", [Answer(200, ""), Answer(404, "type"), Answer(400, "bad")])
     def test_what_answers_otherwise_is_no_boskos(self, answer: Answer) -> None:
-        with pytest.raises(BackendUnreachable, match="no Boskos that works"):
+        with pytest.raises(BackendUnreachable, match="not a working Boskos"):
             check_is_boskos(URL, answer)
 
 

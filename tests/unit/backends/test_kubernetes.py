@@ -16,7 +16,8 @@ from leasectl.errors import FileUnreadable
 from leasectl.http.settings import Settings, encode_settings, parse_settings
 from tests.kit.kubernetes.namespaces import Namespace, new_namespace
 from tests.kit.kubernetes.servers import Kubernetes
-from tests.kit.support import Cli, eventually
+from tests.kit.support import Cli
+from tests.kit.waits import eventually
 
 pytestmark = pytest.mark.once  # servers are there on one Python only: see scripts/test
 URL = "kubernetes://"
@@ -49,6 +50,15 @@ def test_a_place_is_a_namespace_whichever_words_name_it(kubeconfig: Path) -> Non
     assert place(URL) != place(f"{URL}another")
     assert place_of(URL, "") == URL  # as of a version that recorded none
     assert place_of("etcd://h:1", "") == "etcd://h:1"
+
+
+def test_four_who_add_names_at_once_add_all_that_they_say(cluster: Cli) -> None:
+    cluster.ok("pool", "create", "T", "--count", "1")
+    adding = [cluster.start("pool", "add", "T", "--count", "3") for _ in range(4)]
+    ends = [each.finish() for each in adding]
+    assert [each.code for each in ends] == [0] * 4, ends
+    (pool,) = json.loads(cluster.ok("status", "--json"))["pools"]
+    assert sorted(each["name"] for each in pool["resources"]) == [f"T--{n:02d}" for n in range(13)]
 
 
 class TestTwoNamespacesByOneName:
@@ -98,7 +108,7 @@ def test_who_verifies_nothing_is_warned(cluster: Cli, kubeconfig: Path) -> None:
     there.update({"insecure-skip-tls-verify": True, "certificate-authority": ""})
     kubeconfig.write_text(json.dumps(config))
     finished = cluster("status")
-    assert (finished.code, finished.err.count("insecure-skip-tls-verify: whoever is")) == (0, 1)
+    assert (finished.code, finished.err.count("insecure-skip-tls-verify: anyone on")) == (0, 1)
 
 
 def test_who_never_reached_a_cluster_leaves_nothing_to_be_undone(

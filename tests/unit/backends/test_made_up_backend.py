@@ -51,19 +51,14 @@ def in_one_line(text: str) -> str:
 
 class TestOnTheCommandLine:
     def test_help_tells_of_it(self, cli: Cli) -> None:
+        helped = in_one_line(with_one_more(cli, "help", "environment").out)
+        assert "none: (no leases, a dry run) or madeup://HOST (for tests)." in helped
         helped = in_one_line(with_one_more(cli, "acquire", "--help").out)
-        assert "or none: (no leases, a dry run)" not in helped
-        assert "none: (no leases, a dry run), or madeup://HOST (for tests). Default:" in helped
-        ttls = (
-            "in etcd, 60s, renewed for you; in Kubernetes, 60s, renewed for you; "
-            "in Boskos, what its address says, renewed for you; in a made-up server, 7s, "
-            "renewed for you."
-        )
-        assert f"Default: it doesn't expire; {ttls}" in helped
-        assert "none: or madeup://HOST" in in_one_line(with_one_more(cli, "--help").out)
+        ttls = "etcd: 60s; Kubernetes: 60s; Boskos: from its URL; a made-up server: 7s."
+        assert f"Default: no expiry; {ttls}" in helped
         serve = in_one_line(with_one_more(cli, "serve", "--help").out)
         assert (
-            "Whose leases to hand out: local:, etcd://, kubernetes://, boskos+http:// or madeup://."
+            "The backend of the leases: local:, etcd://, kubernetes://, boskos+http:// or madeup://."
             in serve
         )
 
@@ -99,7 +94,7 @@ class TestOnTheCommandLine:
         assert checks["made-up claims"]["status"] == "ok"
 
     def test_without_its_row_it_is_none(self, cli: Cli) -> None:
-        assert f'there is no backend "{URL}"' in cli("acquire", "-t", "T", "--backend", URL).err
+        assert f'unknown backend "{URL}"' in cli("acquire", "-t", "T", "--backend", URL).err
 
 
 class TestTheVerbs:

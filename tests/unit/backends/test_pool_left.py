@@ -9,7 +9,7 @@ import pytest
 
 from leasectl.backends.pool.backend import PoolBackend
 from leasectl.engines.contract import Engine
-from leasectl.engines.sides import Sides
+from leasectl.engines.pool_admin import Sides
 from leasectl.model import ReleasedBy
 from leasectl.system.clock import Clock
 

@@ -17,7 +17,7 @@ from leasectl.engines.memory.engine import MemoryEngine
 from leasectl.engines.memory.pools import MemoryPools
 from leasectl.engines.memory.sides import MemorySides
 from leasectl.engines.memory.store import MemoryStore
-from leasectl.engines.sides import Sides
+from leasectl.engines.pool_admin import Sides
 from leasectl.errors import NoLease
 from leasectl.model import Claimant, Process, Request
 from leasectl.system.process import identify, this_process

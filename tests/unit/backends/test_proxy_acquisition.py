@@ -39,6 +39,7 @@ class Proxy:
         counts: How many each says will be asked for in all; None where it doesn't.
         given_back: Names, each with the key that it was given back under.
         undone: Keys of which everything was to be undone; `heeds` says whether it was.
+        echoes: Whether it sends a key back with an answer of no leases.
     """
 
     def __init__(self, *steps: object) -> None:
@@ -49,6 +50,7 @@ class Proxy:
         self.given_back: list[tuple[str, str]] = []
         self.undone: list[tuple[str, float | None]] = []
         self.heeds: bool | Exception = False
+        self.echoes = False
 
     def ask(self, path: str, *, headers: dict[str, str], **more: Any) -> Answer:
         assert path == "/lease/acquire"
@@ -61,6 +63,10 @@ class Proxy:
             raise step
         assert isinstance(step, Answer)
         return step
+
+    def tell(self, path: str, body: object, *, headers: dict[str, str], seconds: float) -> Answer:
+        assert (path, body) == ("/lease/acquire?type=T&count=0", {})
+        return grant(key=headers["Idempotency-Key"] if self.echoes else None)
 
     def give_back(self, name: str, key: str) -> None:
         self.given_back.append((name, key))
@@ -195,7 +201,7 @@ class TestGrants:
         with pytest.raises(BackendUnreachable, match="it goes back"):
             acquisition.take()
         assert acquisition.journal.names == ["T--00"]
-        assert [each.partition(" stays leased")[0] for each in acquisition.warnings] == [
+        assert [each.partition(" may stay leased")[0] for each in acquisition.warnings] == [
             '"a b"',
             '"c d"',
         ]
@@ -269,6 +275,47 @@ class TestLosses:
         acquisition = Try(proxy)
         acquisition.take()
         assert acquisition.journal.lost == 1  # so that a release withdraws the key
+
+    def cut_after(self, proxy: Proxy, seconds: float) -> Callable[[object], Exception]:
+        """Return a step: the connection is cut after so many seconds of waiting."""
+
+        def cut(_: object) -> Exception:
+            proxy.time.advance(seconds)
+            return Loss("answered 504")
+
+        return cut
+
+    @pytest.mark.parametrize("wait", [None, 3600.0])
+    def test_read_timeout_in_front_of_server_that_heeds_keys_is_no_loss(
+        self, wait: float | None
+    ) -> None:
+        proxy = Proxy()
+        proxy.echoes = True
+        proxy.steps = iter([self.cut_after(proxy, 60)] * 20 + [grant("T--00", key=f"{KEY}/0")])
+        acquisition = Try(proxy, wait=wait)
+        assert acquisition.take() == ["T--00"]
+        assert proxy.keys == [f"{KEY}/0"] * 21
+        assert (acquisition.warnings, acquisition.pauses) == ([], [])
+        assert acquisition.journal.lost == 1  # so that a release withdraws the key
+
+    def test_answers_lost_at_once_by_server_that_heeds_keys_end_in_ten_seconds(self) -> None:
+        proxy = Proxy(*[Loss("answered 502")] * 1000)
+        proxy.echoes = True
+        acquisition = Try(proxy)
+        with pytest.raises(BackendUnreachable, match="answered 502"):
+            acquisition.take()
+        assert 5 < proxy.time.clock.elapsed() - 1000 <= 10
+        assert acquisition.warnings == ["trying again: answered 502"]
+
+    def test_request_given_up_at_server_that_heeds_keys_leaves_its_queue(self) -> None:
+        def give_up(more: dict[str, Any]) -> BaseException:
+            more["late"](Answer(500, "context canceled", {"idempotency-key": f"{KEY}/0"}))
+            return TimeOver("not in time")
+
+        proxy = Proxy(give_up)
+        with pytest.raises(NoLease):
+            Try(proxy, wait=0.0).take()
+        assert proxy.undone == [(f"{KEY}/0", 0.3)]
 
     def test_after_so_many_it_gives_up(self) -> None:
         proxy = Proxy(*[Loss("reset")] * 3, grant("T--00"))
@@ -486,6 +533,21 @@ class TestAServerThatIsAway:
 
         proxy = Proxy(goes_away_late, grant("T--00"))
         assert Try(proxy).take() == ["T--00"]
+
+    @pytest.mark.parametrize(("wait", "echoes", "hints"), [(5, 0, 1), (35, 0, 0), (5, 1, 0)])
+    def test_short_wait_says_that_it_leaves_its_place_in_the_queue(
+        self, wait: float, echoes: bool, hints: bool
+    ) -> None:
+        def give_up(more: dict[str, Any]) -> BaseException:
+            key = {"idempotency-key": f"{KEY}/0"} if echoes else {}
+            more["late"](Answer(500, "context canceled", key))
+            proxy.time.advance(wait)
+            return TimeOver("not in time")
+
+        proxy = Proxy(give_up)
+        with pytest.raises(NoLease) as raised:
+            Try(proxy, wait=wait).take()
+        assert ("use -w 35s or longer" in str(raised.value)) == hints
 
     def test_at_the_deadline_there_is_no_lease(self) -> None:
         def time_is_over(more: dict[str, Any]) -> Exception:

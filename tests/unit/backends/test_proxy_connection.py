@@ -220,9 +220,9 @@ class TestAnAddress:
         ("url", "said"),
         [
             ("http://me:s3cret@h", "holds no user"),
-            ("http://h?q", "no backend"),
-            ("http://h h", "no backend"),
-            ("http://", "no backend"),
+            ("http://h?q", "unknown backend"),
+            ("http://h h", "unknown backend"),
+            ("http://", "unknown backend"),
             ("http://h:0", "has port 0"),
             ("http://h:65536", "has port 65536"),
         ],
@@ -261,6 +261,13 @@ class TestWhatItCanNot:
         self, request_: Request, wait: float | None, option: str
     ) -> None:
         with pytest.raises(NotSupported, match=f"{option} is not supported by the lease proxy"):
+            check_request(request_, wait)
+
+    @pytest.mark.parametrize(
+        ("request_", "wait"), [(Request("T"), 0.0), (Request("T", name="T--00"), None)]
+    )
+    def test_names_boskos_where_that_can(self, request_: Request, wait: float | None) -> None:
+        with pytest.raises(NotSupported, match=r"kubernetes:// and boskos\+http:// can do it"):
             check_request(request_, wait)
 
     def test_is_not_refused_where_it_can(self) -> None:

@@ -10,8 +10,8 @@ import pytest
 
 from leasectl.backends.proxy.connection import Connection
 from leasectl.backends.proxy.releases import Releases
-from leasectl.backends.release_tries import AWAY_SECONDS
-from leasectl.backends.unanswered import Loss, NotSent, Refused
+from leasectl.backends.release_tries import AWAY_SECONDS, Unaccounted
+from leasectl.backends.unanswered import Late, Loss, NotSent, Refused
 from leasectl.errors import AccessRefused, BackendUnreachable, NotAllowed
 from leasectl.http.messages import Answer
 from tests.kit.support import ManualClock
@@ -35,6 +35,7 @@ class Proxy:
         self.steps = list(steps)
         self.asked: list[tuple[list[str], str | None, float]] = []
         self.warnings: list[str] = []
+        self.is_up = True
 
     def tell(
         self, path: str, body: dict[str, Any], *, headers: dict[str, str], seconds: float
@@ -48,6 +49,11 @@ class Proxy:
             raise step
         assert isinstance(step, Answer)
         return step
+
+    def look(self, path: str, *, seconds: float) -> Answer:
+        if not self.is_up:
+            raise Late("no answer")
+        return Answer(405, "POST requests only", {})
 
     def hangs(self, seconds: float) -> Exception:
         """A step: it lets all the time pass that it is given."""
@@ -197,7 +203,62 @@ class TestWhatBoskosHasTakenBack:
         proxy = Proxy(BUSY, self.GONE)
         assert given_back(releases(proxy, monkeypatch), "a") == (["a"], "")
         (said,) = proxy.warnings
-        assert said.startswith("a may stay leased until the job ends: http://proxy answered 500: b")
+        assert said.startswith(
+            "a isn't known to the lease proxy; Boskos may keep it leased for half an hour: "
+            "http://proxy answered 500: busy; then "
+        )
+
+    def test_a_first_refusal_that_takes_long_is_remembered(
+        self, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        def refuse_late(seconds: float) -> Answer:
+            proxy.time.advance(11)
+            return Answer(500, "Failed to release lease a: statusCode 503 releasing a", {})
+
+        proxy = Proxy(refuse_late, self.GONE)
+        assert given_back(releases(proxy, monkeypatch, seconds=None), "a") == (["a"], "")
+        (said,) = proxy.warnings
+        assert isinstance(said, Unaccounted)
+        assert "answered 500: Failed to release lease a: statusCode 503 releasing a; then" in said
+
+    def test_a_server_that_heeds_keys_knows_what_it_has(self) -> None:
+        proxy = Proxy(self.GONE._replace(headers={"idempotency-key": KEY}))
+        assert given_back(releases(proxy), "a") == (["a"], "")
+        (said,) = proxy.warnings
+        assert said.startswith("a wasn't leased to us any more: ")
+
+    def test_busy_server_that_is_up_is_given_two_minutes_more(
+        self, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        proxy = Proxy()
+
+        def locked(seconds: float) -> object:
+            """Answer once 83 s are over, which renewals of what Boskos took back last."""
+            left = 1083 - proxy.time.clock.elapsed()
+            proxy.time.advance(min(left, seconds))
+            return Late("no answer") if left > seconds else DONE
+
+        proxy.steps = [locked]
+        assert given_back(releases(proxy, monkeypatch, seconds=None), "a", "b") == (["a", "b"], "")
+        assert proxy.names() == ["a", "b", "a", "b"]
+        assert proxy.warnings == [
+            "http://proxy is up and busy: waiting for its answer for up to 2m more"
+        ]
+
+    @pytest.mark.parametrize(("is_up", "seconds"), [(False, None), (True, 20.0)])
+    def test_other_servers_are_not(
+        self, is_up: bool, seconds: float | None, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        proxy = Proxy()
+        proxy.is_up = is_up
+
+        def hang(given: float) -> Exception:
+            proxy.time.advance(given)
+            return Late("no answer")
+
+        proxy.steps = [hang]
+        assert given_back(releases(proxy, monkeypatch, seconds=seconds), "a")[0] == []
+        assert proxy.time.clock.elapsed() - 1000 <= 30
 
     def test_a_server_that_is_away_is_no_reason_to_wait_as_long(
         self, monkeypatch: pytest.MonkeyPatch

@@ -35,9 +35,27 @@ def test_a_backend_that_there_isnt_is_refused_and_no_state_directory_made(
 ) -> None:
     finished = cli(*args, **env)
     assert (finished.code, finished.out) == (USAGE, "")
-    assert 'no backend "gopher:"' in finished.err
-    assert finished.err.endswith(f"; that is what {next(iter(env))} says\n")
+    assert 'unknown backend "gopher:"' in finished.err
+    assert finished.err.endswith(f"; it is set by {next(iter(env))}\n")
     assert not cli.state_dir.exists()
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        *("http://x/?token=s3cret", "http://x/#s3cret", "http://x:99999/?token=s3cret"),
+        *("boskos+http://x/?token=s3cret", "boskos+http://x/?s3cret", "gopher://x/?token=s3cret"),
+        *("etcd://x/?token=s3cret", "kubernetes://x?token=s3cret", "http://u:s3cret@x/"),
+        *("boskos+http://u:s3cret@x", "etcd://u:s3cret@x"),
+    ],
+)
+def test_a_secret_in_a_refused_url_is_not_printed(cli: Cli, url: str) -> None:
+    for command in (("acquire", "-t", "T"), ("status",), ("doctor",)):
+        for env in ("LEASECTL_BACKEND", "LEASE_PROXY_SERVER_URL"):
+            finished = cli(*command, **{env: url})
+            assert finished.code == USAGE
+            assert "s3cret" not in finished.out + finished.err
+            assert "token=\u2026" in finished.out + finished.err or "token" not in url
 
 
 def test_the_option_wins_over_the_environment(cli: Cli) -> None:
@@ -65,3 +83,33 @@ def test_all_is_released_whatever_the_environment_names(cli: Cli) -> None:
     cli.pool("T")
     cli.ok("acquire", "-t", "T")
     assert cli.ok("release", "--all", LEASE_PROXY_SERVER_URL="gopher://proxy") == "T--00\n"
+
+
+@pytest.mark.parametrize(
+    ("url", "meant"),
+    [
+        ("ectd://127.0.0.1:1/x", 'did you mean "etcd://127.0.0.1:1/x"?'),
+        ("127.0.0.1:2379", "did you mean etcd://127.0.0.1:2379 or http://127.0.0.1:2379?"),
+    ],
+)
+def test_error_suggests_a_backend_for_a_url_with_a_typo(cli: Cli, url: str, meant: str) -> None:
+    finished = cli("status", "--backend", url)
+    assert (finished.code, finished.out) == (USAGE, "")
+    assert meant in finished.err
+
+
+def test_capitals_and_blanks_around_a_url_are_accepted(cli: Cli) -> None:
+    cli.pool("T", "T--00")
+    assert cli.ok("pool", "list", "--backend", " LOCAL: ").startswith("POOL")
+
+
+@pytest.mark.parametrize("command", [["acquire", "T"], ["pool", "list"]], ids=" ".join)
+def test_backend_may_stand_before_the_command(cli: Cli, command: list[str]) -> None:
+    finished = cli("--backend", "gopher:", *command)
+    assert (finished.code, finished.out) == (USAGE, "")
+    assert 'unknown backend "gopher:"; choose' in finished.err
+
+
+def test_backend_after_the_command_counts(cli: Cli) -> None:
+    cli.pool("T", "T--00")
+    assert cli.ok("--backend", "gopher:", "pool", "list", "--backend", "local:").startswith("POOL")

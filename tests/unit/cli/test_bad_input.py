@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import shlex
+import shutil
 import sqlite3
 import sys
 import threading
@@ -13,7 +14,7 @@ from typing import Callable
 
 import pytest
 
-from leasectl.state.database import SCHEMA_VERSION
+from leasectl.state.database import FORMAT
 from tests.kit.support import Cli, CliOfAnotherUser, Finished
 
 FAILED, USAGE, CORRUPT, NOT_FOUND, UNWRITABLE, NO_LEASE, NOT_ALLOWED = 1, 64, 65, 66, 73, 75, 77
@@ -112,7 +113,7 @@ class TestTypesAndCounts:
 
     def test_a_type_that_is_left_out(self, cli: Cli) -> None:
         assert_changes_nothing(cli, ["acquire", "-t"], USAGE, "'-t' requires an argument")
-        assert_changes_nothing(cli, ["acquire"], USAGE, "Missing option '-t'")
+        assert_changes_nothing(cli, ["acquire"], USAGE, "say which pool: leasectl acquire POOL")
         assert_changes_nothing(cli, ["acquire", "--type"], USAGE, "'--type' requires an argument")
 
     @pytest.mark.parametrize("text", HOSTILE.values(), ids=HOSTILE)
@@ -227,7 +228,9 @@ class TestOptions:
     @pytest.mark.parametrize("args", [["acquire", POOL], ["run", POOL, "--", "true"], ["status"]])
     def test_a_variable_that_is_no_duration_is_named(self, cli: Cli, args: list[str]) -> None:
         finished = cli(*args, LEASECTL_RELEASE_TIMEOUT="foo")
-        assert_refused(finished, USAGE, 'LEASECTL_RELEASE_TIMEOUT: "foo" is no duration; write it')
+        assert_refused(
+            finished, USAGE, 'LEASECTL_RELEASE_TIMEOUT: invalid duration "foo"; write it'
+        )
 
     def test_an_empty_key_of_a_label(self, cli: Cli) -> None:
         args = ["acquire", "-t", POOL, "--label", "=v"]
@@ -339,7 +342,7 @@ def damage_tickets(path: Path) -> None:
 
 def damage_newer(path: Path) -> None:
     with contextlib.closing(sqlite3.connect(path)) as db:
-        db.execute(f"PRAGMA user_version = {SCHEMA_VERSION + 1}")
+        db.execute(f"PRAGMA user_version = {FORMAT + 1}")
 
 
 @pytest.mark.parametrize(
@@ -420,7 +423,7 @@ class TestTheStateDirectory:
         parent = tmp_path / "not yet"
         finished = cli(*args, LEASECTL_STATE_DIR=str(parent / "state"))
         make = f"mkdir -p '{parent}'"
-        assert_refused(finished, UNWRITABLE, f"there is no {parent}; make that with: {make}, or")
+        assert_refused(finished, UNWRITABLE, f"no directory {parent}; create it with: {make}, or")
         assert not parent.exists()
 
     @pytest.mark.skipif(os.geteuid() != 0, reason="needs root, to give a folder away")
@@ -561,7 +564,7 @@ class TestStreams:
         held = cli.held()
         script = 'mkfifo p; exec 3<>p 4>p 3>&-; "$@" >&4'
         argv = ["bash", "-c", script, "-", *cli.command("acquire", "-t", POOL)]
-        assert_refused(cli.spawn(argv).finish(), FAILED, "nobody reads stdout")
+        assert_refused(cli.spawn(argv).finish(), FAILED, "stdout was closed")
         assert cli.held() == held
 
     @pytest.mark.parametrize(("redirection", "still_held"), [(">&-", 2), (">/dev/full", 1)])
@@ -622,13 +625,13 @@ class TestUsers:
 
     def test_the_default_state_directory_is_the_uids(self, other_user: CliOfAnotherUser) -> None:
         default = Path(f"/tmp/leasectl-{other_user.uid}")
-        assert not default.exists()
+        shutil.rmtree(default, ignore_errors=True)
         try:
             for home in ("/nonexistent", None):
                 other_user.ok("status", LEASECTL_STATE_DIR=None, HOME=home)
             assert default.stat().st_uid == other_user.uid
         finally:
-            os.system(f"rm -rf {default}")
+            shutil.rmtree(default)
 
     def test_a_home_that_changes_in_between(self, cli: Cli, tmp_path: Path) -> None:
         handle = cli.ok("acquire", "-t", POOL, HOME="/nonexistent").rstrip("\n")

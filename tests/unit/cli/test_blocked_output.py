@@ -11,7 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.kit.support import Cli, eventually
+from tests.kit.support import Cli
+from tests.kit.waits import end_of, eventually
 
 _SET_PIPE_SIZE = 1031  # F_SETPIPE_SZ; Python 3.9 has no name for it
 
@@ -63,7 +64,7 @@ def test_a_command_is_ended_for_its_lost_lease_whoever_reads_that(
     eventually(started.exists)
     cli.ok("release", "--names", "T--00", "--force")
     eventually(ended.exists)
-    assert run.wait(20) == 79
+    assert end_of(run) == 79
     assert held(cli) == 0
 
 
@@ -78,7 +79,7 @@ def test_a_signal_ends_a_wait_whoever_reads_how_it_goes(
     waiter = start(cli, first, "-t", "T", *rest, err=full)
     eventually(lambda: waiting(cli) == 1)
     waiter.send_signal(signum)
-    assert waiter.wait(20) == -signum
+    assert end_of(waiter) == -signum
     assert waiting(cli) == 0
 
 
@@ -87,7 +88,7 @@ def test_a_wait_is_over_when_it_is_whoever_reads_that(cli: Cli, full: int, more:
     cli.pool("T", "T--00")
     cli.hold("T")
     waiter = start(cli, "acquire", "-t", "T", "-w", "0.1s", *more, err=full)
-    assert waiter.wait(20) == (0 if "--optional" in more else 75)
+    assert end_of(waiter) == (0 if "--optional" in more else 75)
 
 
 def test_a_signal_ends_who_tells_of_a_lease_and_is_not_heard(cli: Cli, full: int) -> None:
@@ -95,5 +96,5 @@ def test_a_signal_ends_who_tells_of_a_lease_and_is_not_heard(cli: Cli, full: int
     holder = start(cli, "acquire", "-t", "T", out=full, err=subprocess.DEVNULL)
     eventually(lambda: held(cli) == 1)
     holder.send_signal(signal.SIGTERM)
-    assert holder.wait(20) == -signal.SIGTERM
+    assert end_of(holder) == -signal.SIGTERM
     assert held(cli) == 0

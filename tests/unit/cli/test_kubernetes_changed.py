@@ -12,11 +12,12 @@ import pytest
 
 from tests.kit.kubernetes.namespaces import Namespace
 from tests.kit.kubernetes.rights import LEAST_RULES
-from tests.kit.support import Cli, Finished, eventually
+from tests.kit.support import Cli, Finished
+from tests.kit.waits import eventually
 
 pytestmark = pytest.mark.once  # servers are there on one Python only: see scripts/test
 
-PAGE = Path(__file__).parents[3] / "docs" / "kubernetes.md"
+PAGE = Path(__file__).parents[3] / "docs" / "kubernetes-troubleshooting.md"
 _ROW = re.compile(r"^\| (?P<what>[^|]+) \| (?P<said>[^|]+) \| [^|]*\|$", re.MULTILINE)
 
 
@@ -29,7 +30,7 @@ class Said(NamedTuple):
 
 def rows() -> dict[str, Said]:
     """The table of the page, by what was done."""
-    section = PAGE.read_text().partition("\n## When hands, rights or clusters change\n")[2]
+    section = PAGE.read_text().partition("\n## When objects, rights or clusters change\n")[2]
     found = {}
     for row in list(_ROW.finditer(section))[1:]:
         line = re.search(r"`([^`]*[… ][^`]*)`", row["said"])
@@ -241,23 +242,23 @@ def namespace_gone(site: Site) -> Finished:
 
 
 SCENES: dict[str, Callable[[Site], Finished]] = {
-    "`kubectl delete lease` of what somebody holds": held_deleted,
-    "the same of a ticket": ticket_deleted,
-    "the same of a pool": pool_deleted,
+    "`kubectl delete lease` on a held resource": held_deleted,
+    "`kubectl delete lease` on a ticket": ticket_deleted,
+    "`kubectl delete lease` on a pool": pool_deleted,
     "an annotation of a pool damaged": pool_damaged,
     "`kubectl edit` of holder or duration": fields_edited,
-    "labels taken off, as by a tool that applies its own": labels_taken_off,
-    "the annotation of a claim taken off": claim_taken_off,
+    "labels removed, for example by a tool that applies its own": labels_taken_off,
+    "the annotation of a claim removed": claim_taken_off,
     "another annotation damaged": annotation_damaged,
-    "somebody else's Lease has a name that is needed": name_taken,
-    "the Role taken away": role_taken_away,
-    "a token that has expired": token_expired,
-    "a plugin that fails": plugin_fails,
-    "a plugin that hangs": plugin_hangs,
+    "another program's Lease has a name that leasectl needs": name_taken,
+    "the Role deleted": role_taken_away,
+    "the token expired": token_expired,
+    "an exec plugin fails": plugin_fails,
+    "an exec plugin hangs": plugin_hangs,
     "the kubeconfig of a handle deleted": kubeconfig_deleted,
-    "or changed to another cluster": kubeconfig_of_another,
+    "the kubeconfig of a handle names another cluster": kubeconfig_of_another,
     "the namespace is being deleted": namespace_ending,
-    "the namespace has gone": namespace_gone,
+    "the namespace doesn't exist": namespace_gone,
 }
 
 

@@ -12,7 +12,8 @@ import pytest
 from tests.kit.kubernetes.namespaces import Namespace
 from tests.kit.kubernetes.rights import LEAST_RULES
 from tests.kit.relay import Relay
-from tests.kit.support import Cli, eventually
+from tests.kit.support import Cli
+from tests.kit.waits import eventually
 
 pytestmark = pytest.mark.once  # servers are there on one Python only: see scripts/test
 

@@ -20,7 +20,8 @@ from tests.kit.kubernetes.kubeconfigs import write_kubeconfig
 from tests.kit.kubernetes.namespaces import Namespace
 from tests.kit.kubernetes.rights import LEAST_RULES, MAINTENANCE_RULES, Rules
 from tests.kit.kubernetes.servers import Kubernetes
-from tests.kit.support import Cli, Finished, eventually
+from tests.kit.support import Cli, Finished
+from tests.kit.waits import eventually
 
 pytestmark = pytest.mark.once  # servers are there on one Python only: see scripts/test
 

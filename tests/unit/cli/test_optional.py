@@ -11,7 +11,8 @@ from pathlib import Path
 import pytest
 
 from tests.kit.faults.fixture import StartFaultProxy
-from tests.kit.support import Cli, Finished, eventually
+from tests.kit.support import Cli, Finished
+from tests.kit.waits import eventually
 
 # What is wrong with the command line itself, whatever a backend would say.
 WRONG: dict[str, tuple[str, ...]] = {

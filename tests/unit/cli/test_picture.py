@@ -6,20 +6,19 @@ import re
 
 import pytest
 
-from leasectl.cli.shown.picture import (
+from leasectl.cli.shown.charts import (
     ASCII,
     BLOCKS,
     Charset,
     PictureLook,
     look_of_pictures,
     picture,
+    time_ticks,
 )
-from leasectl.cli.shown.time_axis import time_ticks
-from leasectl.pools.series import PictureRow
-from leasectl.pools.statistics import Window
+from leasectl.pools.statistics import PictureRow, Window
 from leasectl.pools.timeline import Timeline, timelines
 from leasectl.state.event import Event
-from leasectl.text.width import cells
+from leasectl.text.wording import cells
 
 START = 1_700_006_400.0  # 2023-11-15, midnight in UTC
 HOUR = 3600.0

@@ -13,8 +13,7 @@ import pytest
 
 from leasectl.cli.shown.plot import parse_plot_file, plot, replace_file
 from leasectl.errors import InvalidRequest, NotSupported, StateUnwritable
-from leasectl.pools.series import PictureRow
-from leasectl.pools.statistics import Window
+from leasectl.pools.statistics import PictureRow, Window
 from leasectl.pools.timeline import Timeline, timelines
 from leasectl.state.event import Event
 

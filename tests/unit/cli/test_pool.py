@@ -10,7 +10,8 @@ import pytest
 from leasectl.cli.pool_options import warn_of_unmet
 from leasectl.errors import BackendUnreachable
 from leasectl.pools.memberships import MembershipService
-from tests.kit.support import Cli, eventually
+from tests.kit.support import Cli
+from tests.kit.waits import eventually
 
 USAGE, NOT_FOUND, NOT_ALLOWED = 64, 66, 77
 
@@ -173,9 +174,9 @@ def test_a_pool_that_is_there_isnt_made_again(cli: Cli) -> None:
     finished = cli("pool", "create", "T", "--count", "5")
     assert finished.code == USAGE
     assert finished.err == (
-        'leasectl: there is a pool "T" already; add to it with: leasectl pool add T --count N, '
-        "change its pace with: leasectl pool set T --pace D, or make it what a file says, however "
-        "often, with: leasectl pool apply -f FILE\n"
+        'leasectl: pool "T" exists; to add resources: leasectl pool add T --count N; '
+        "to change its settings: leasectl pool set T; "
+        "to match a file: leasectl pool apply -f FILE\n"
     )
     assert len(names(cli, "T")) == 2
 
@@ -212,8 +213,8 @@ def test_a_held_resource_is_only_removed_by_force(cli: Cli) -> None:
     assert "--force" in refused.err
     cli.ok("pool", "remove", "T", "--names", "b,a", "--force")
     assert (names(cli, "T"), capacity(cli, "T")) == ([], 0)
-    assert cli.ok("cat", "--handle", handle) == ""
-    assert json.loads(cli.ok("cat", "--handle", handle, "--format", "json"))["state"] == "released"
+    lost = cli("cat", "--handle", handle, "--format", "json")
+    assert (lost.code, json.loads(lost.out)["state"]) == (79, "released")
 
 
 def test_a_pool_in_use_is_only_deleted_by_force(cli: Cli) -> None:
@@ -273,7 +274,7 @@ def test_pools_are_listed_with_their_numbers(cli: Cli) -> None:
 def test_no_pools_are_a_hint_on_stderr(cli: Cli) -> None:
     finished = cli("pool", "list")
     assert (finished.code, finished.out) == (0, "")
-    assert "leasectl pool create TYPE --count N" in finished.err
+    assert "leasectl pool create POOL --count N" in finished.err
     assert json.loads(cli.ok("pool", "list", "--json")) == {"backend": "local:", "pools": []}
 
 
@@ -323,7 +324,7 @@ def test_no_error_message_controls_the_terminal(cli: Cli) -> None:
 def test_where_there_is_none_both_ways_to_make_one_are_named(cli: Cli) -> None:
     finished = cli("pool", "list")
     assert (finished.code, finished.out) == (0, "")
-    assert "leasectl pool create TYPE" in finished.err
+    assert "leasectl pool create POOL" in finished.err
     assert "leasectl pool apply -f FILE" in finished.err
 
 
@@ -341,5 +342,5 @@ def test_what_was_done_is_done_where_nobody_tells_who_waits(
 
     warn_of_unmet(cast("MembershipService", Silent()), "T")
     said = capfd.readouterr().err
-    assert said.startswith("leasectl: that is done; ")
+    assert said.startswith("leasectl: done; ")
     assert said.endswith(": no answer from there\n")

@@ -9,7 +9,8 @@ import pytest
 
 from leasectl.text.naming import reserved_type
 from tests.kit.etcd.server import EtcdServer
-from tests.kit.support import Cli, Finished, eventually
+from tests.kit.support import Cli, Finished
+from tests.kit.waits import eventually
 
 USAGE, NOT_FOUND, NOT_ALLOWED = 64, 66, 77
 WORK = reserved_type("0" * 64)
@@ -32,7 +33,7 @@ def test_who_deletes_a_pool_hears_what_does_not_move_there_any_more(pools: Cli) 
     handle = pools.ok("acquire", "-q", "-t", "A", "--name", "a-1").strip()
     pools.ok("pool", "move", "--names", "a-1", "--to", "B", "--when-free")
     deleted = pools("pool", "delete", "B", "-q")
-    said = "leasectl: what was to move there with its release stays where it is: a-1\n"
+    said = "leasectl: these stay in their pools, instead of moving there with their release: a-1\n"
     assert (deleted.code, deleted.err) == (0, said)
     pools.ok("release", "--handle", handle)
     assert names(pools, "A") == ["a-1", "a-2"]
@@ -70,7 +71,7 @@ class TestAdding:
         assert (finished.code, finished.out) == (NOT_ALLOWED, "")
         assert finished.err == (
             'leasectl: resource "a-1" is in pool "A", and can be in one only; move it with: '
-            "leasectl pool move --names a-1 --to TYPE\n"
+            "leasectl pool move --names a-1 --to POOL\n"
         )
         assert pools.snapshot()["rows"] == before
 
@@ -368,12 +369,12 @@ def test_a_list_undoes_no_join(pools: Cli) -> None:
         (("join", "A"), "--name"),
         (("join", "A", "--name", "n", "--ttl", "1h", "--while-pid", "1"), "either --ttl"),
         (("join", "A", "--name", "n", "--ttl", "1s"), "too short"),
-        (("join", "A", "--name", "n", "--while-pid", "0"), "no process id"),
+        (("join", "A", "--name", "n", "--while-pid", "0"), "is not a process id"),
         (("join", "A", "--name", "n", "--while-pid", "99999999"), "no such process"),
         (("join", "A", "--name", "n", "--guard-pid", "1"), "--hold"),
         (("join", "A", "--name", "n", "--hold", "--guard-pid", "99999999"), "no such process"),
         (("join", "A", "--name", "$(id)"), "not allowed"),
-        (("set", "A", "--grace=-1"), "is no duration"),
+        (("set", "A", "--grace=-1"), "invalid duration"),
         (("set", "A", "--grace", "31d"), "it can be 0 to 30d"),
         (("set", "A", "--grace", "1m"), "--default"),
         (("set", "A", "--default", "--no-default"), "contradict each other"),
@@ -419,7 +420,7 @@ def test_what_isnt_there_is_said_and_nothing_changes(pools: Cli, args: tuple[str
 
 def test_what_is_in_no_pool_is_said_with_a_whole_command(pools: Cli) -> None:
     finished = pools("pool", "cordon", "--names", "z")
-    assert finished.err.endswith("; add it with: leasectl pool add TYPE --names z\n")
+    assert finished.err.endswith("; add it with: leasectl pool add POOL --names z\n")
 
 
 def test_a_backend_without_pools_says_so(cli: Cli) -> None:

@@ -7,7 +7,8 @@ import re
 
 import pytest
 
-from tests.kit.support import Cli, eventually
+from tests.kit.support import Cli
+from tests.kit.waits import eventually
 
 # The code is the same on every Python, and waits in real time.
 pytestmark = pytest.mark.once
@@ -55,11 +56,11 @@ def test_only_what_is_given_changes(cli: Cli) -> None:
         ((), "say what to change: --pace D, --burst N, --aging D, --property K=V"),
         (("--pace", "0.05"), "pace 0.05s: it can be 0.1s to 7d, or 0 for none"),
         (("--pace", "8d"), "pace 8d: it can be 0.1s to 7d"),
-        (("--pace", "-1"), '"-1" is no duration'),
-        (("--pace", "20x"), '--pace: "20x" is no duration'),
+        (("--pace", "-1"), 'invalid duration "-1"'),
+        (("--pace", "20x"), '--pace: invalid duration "20x"'),
         (("--pace", "0.001"), "pace 0.001s: it can be 0.1s to 7d"),
-        (("--aging", "x"), '--aging: "x" is no duration'),
-        (("--pace", ""), '"" is no duration'),
+        (("--aging", "x"), '--aging: invalid duration "x"'),
+        (("--pace", ""), 'invalid duration ""'),
         (("--burst", "0", "--pace", "1"), "burst 0: it can be 1 to 1000"),
         (("--burst", "1001", "--pace", "1"), "burst 1001: it can be 1 to 1000"),
         (("--burst", "2"), "burst 2 means nothing without a pace"),

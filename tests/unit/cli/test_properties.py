@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.kit.support import Cli, eventually
+from tests.kit.support import Cli
+from tests.kit.waits import eventually
 
 USAGE, NOT_FOUND, NOT_ALLOWED = 64, 66, 77
 SHOW = (
@@ -70,10 +71,10 @@ class TestPools:
             (["set", "T", "--property", "a b=c"], USAGE, 'property "a b" is not allowed'),
             (["set", "T", "--property", "a=\x1b"], USAGE, "one line of printable text"),
             (["set", "T", "--property", f"a={'x' * 1025}"], USAGE, "1025 bytes; at most 1024"),
-            (["set", "T", "--names", "eu-1"], USAGE, "--names goes with --property"),
+            (["set", "T", "--names", "eu-1"], USAGE, "--names needs --property"),
             (["set", "T", "--names", "eu-1,x", "--property", "a=b"], NOT_FOUND, 'no resource "x"'),
             (["set", "U", "--property", "a=b"], NOT_FOUND, 'no pool "U"'),
-            (["create", "T", "--names", "x", "--property", "a=b"], USAGE, "there is a pool"),
+            (["create", "T", "--names", "x", "--property", "a=b"], USAGE, 'pool "T" exists'),
             (["create", "U", "--names", "x,eu-1", "--property", "a=b"], NOT_ALLOWED, '"eu-1"'),
             (["add", "T", "--names", "y", "--property", "a=b", "--property", "a-"], USAGE, "twice"),
         ],

@@ -23,7 +23,8 @@ from leasectl.leases.service import Service
 from leasectl.model import Claimant, Handle, Request, whole
 from leasectl.system.clock import Clock
 from leasectl.system.process import this_process
-from tests.kit.support import Cli, Started, eventually
+from tests.kit.support import Cli, Started
+from tests.kit.waits import eventually
 
 # Not a look at what there is by now, which has no time.
 _SLEEP = re.compile(r"^(?:p?poll|restart_syscall)\((?!\[[^\]\n]*\], \d+, 0\))", re.MULTILINE)

@@ -12,7 +12,8 @@ import pytest
 
 from leasectl.cli.shown.reclaim_progress import ReclaimProgress
 from leasectl.reclaim.taking_back import Progress
-from tests.kit.support import Cli, eventually
+from tests.kit.support import Cli
+from tests.kit.waits import eventually
 
 pytestmark = pytest.mark.once
 

@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.kit.support import Cli, eventually
+from tests.kit.support import Cli
+from tests.kit.waits import eventually
 
 pytestmark = pytest.mark.commands
 

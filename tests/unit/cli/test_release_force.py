@@ -11,11 +11,12 @@ import pytest
 
 from leasectl.system.clock import boottime_seconds
 from tests.kit.hosts import Script
-from tests.kit.support import Cli, Started, eventually, kill, stop
+from tests.kit.support import Cli, Started, kill, stop
+from tests.kit.waits import eventually
 
 pytestmark = pytest.mark.once
 
-USAGE, NOT_FOUND, NOT_ALLOWED, LOST = 64, 66, 77, 79
+USAGE, NOT_FOUND, NO_LEASE, NOT_ALLOWED, LOST = 64, 66, 75, 77, 79
 FORCE = ("release", "--names", "a", "--force")
 JOB = {"JOB_NAME": "nightly", "BUILD_ID": "7"}
 OBEDIENT = """
@@ -136,7 +137,8 @@ class TestAHandle:
         lost = cli("renew", "--handle", held)
         assert lost.code == LOST
         assert "(released by force by " in lost.err
-        assert cli.ok("cat", "--handle", held) == ""
+        shown = cli("cat", "--handle", held)
+        assert (shown.code, shown.out) == (LOST, "")
         assert cli.ok("release", "--handle", held) == ""
         assert len(cli.held()) == 1  # which is the other's
 
@@ -180,6 +182,54 @@ class TestAHandle:
         assert {each["status"] for each in report["checks"]} == {"ok"}
 
 
+class TestNow:
+    """``--force --now``: a lease whose holder can't give it up."""
+
+    NOW = (*FORCE, "--now")
+
+    def test_a_lease_with_a_long_ttl_is_free_at_once_with_a_warning(self, cli: Cli) -> None:
+        held = cli("acquire", "-t", "T", "--ttl", "2h", **JOB).handle
+        ((fence,),) = cli.query("SELECT fence FROM resource")
+        following = waiter(cli)
+        assert "with: leasectl release --names a --force --now" in cli(*FORCE).err
+        assert not is_granted(following)
+        forced = cli(*self.NOW)
+        assert (forced.code, forced.out) == (0, "a\n")
+        assert "warning: it is free now, and its last holder may still use it" in forced.err
+        assert f"have the resource reject {fence} and below" in forced.err
+        assert following.finish().out == "a\n"
+        assert cli("renew", held).code == LOST
+        assert cli.ok("release", held) == ""
+        assert list(cli.held()) == ["a"]  # by the next
+
+    def test_a_lease_under_a_stopped_run_is_free_at_once(self, cli: Cli) -> None:
+        script = Script(cli.cwd, STUBBORN)
+        run, following = start(cli, script), waiter(cli)
+        stop(run.process.pid, cli.state_dir)
+        assert "--force --now" in cli(*FORCE).err
+        assert not is_granted(following)
+        assert cli.ok(*self.NOW) == "a\n"
+        assert following.finish().out == "a\n"
+        os.kill(run.process.pid, signal.SIGCONT)
+        script.wait_for("told")
+        script.tell("end")
+        assert run.finish().code == LOST
+        assert list(cli.held()) == ["a"]
+
+    def test_without_ttl_and_run_it_is_as_without_now(self, cli: Cli) -> None:
+        cli.ok("acquire", "-t", "T")
+        assert "warning" not in cli(*self.NOW).err
+        assert cli.held() == {}
+
+    def test_all_that_a_directory_holds_goes_at_once(self, cli: Cli) -> None:
+        cli.ok("acquire", "-t", "T", "--ttl", "2h", **JOB)
+        cli.ok(*FORCE)
+        forced = cli("release", "--all", "--force", "--now")
+        assert (forced.code, forced.out) == (0, "a\n")
+        assert "may still use it" in forced.err
+        assert cli.held() == {}
+
+
 class TestWhatIsRefused:
     def test_another_jobs_name_without_force_says_how(self, cli: Cli) -> None:
         cli.ok("acquire", "-t", "T", **JOB)
@@ -192,8 +242,9 @@ class TestWhatIsRefused:
         cli.ok("acquire", "-t", "T")
         by_force = ("--names", "a", "--force")
         for argv in (
-            ("--all", "--force"),
+            ("--all", "--force", "--delay", "1m"),
             ("--names", "a", "--reason", "x"),
+            ("--names", "a", "--now"),
             (*by_force, "--delay", "1m"),
             (*by_force, "--reason", "two\nlines"),
             (*by_force, "--reason", "\x1b[2J"),
@@ -213,3 +264,119 @@ class TestWhatIsRefused:
         finished = cli(*FORCE)
         assert (finished.code, finished.out) == (0, "")
         assert "nobody held a;" in finished.err
+
+
+class TestEverything:
+    """``release --all`` in a state directory that several jobs share."""
+
+    def test_release_all_leaves_other_jobs_alone_and_says_so(self, cli: Cli) -> None:
+        script = Script(cli.cwd, OBEDIENT)
+        run = start(cli, script)
+        released = cli("release", "--all", JOB_NAME="other", BUILD_ID="1")
+        assert (released.code, released.out) == (0, "")
+        assert "1 handle of other jobs" in released.err
+        assert "leasectl release --all --force" in released.err
+        assert list(cli.held()) == ["a"]
+        assert cli("release", "--all", JOB_NAME="nightly", BUILD_ID="8").out == ""
+        script.tell("end")
+        run.process.terminate()
+        run.finish()
+
+    def test_force_ends_the_command_of_another_jobs_run(self, cli: Cli) -> None:
+        script = Script(cli.cwd, OBEDIENT)
+        run = start(cli, script)
+        forced = cli("release", "--all", "--force", "--reason", "stuck")
+        assert (forced.code, forced.out) == (0, "a\n")
+        assert "took a from nightly/7/" in forced.err
+        script.wait_for("told")
+        script.tell("end")
+        finished = run.finish()
+        assert finished.code == LOST
+        assert ": stuck): " in finished.err
+
+    def test_force_releases_own_and_others_and_withdraws_waiters(self, cli: Cli) -> None:
+        cli.pool("U", "b")
+        cli.ok("acquire", "-t", "T", **JOB)
+        cli.ok("acquire", "-t", "U")
+        waiting = cli.start("acquire", "-t", "T", "-w", "10m", **JOB)
+        eventually(lambda: len(cli.waiting()) == 1, what="a waiter of the other job")
+        forced = cli("release", "--all", "--force", "--json")
+        assert (forced.code, sorted(json.loads(forced.out)["released"])) == (0, ["a", "b"])
+        assert waiting.finish().code == NO_LEASE
+        assert cli.held() == {}
+
+
+class TestCompareAndRelease:
+    """``--holder`` and ``--fence``: a release only of the lease that was looked at."""
+
+    def look(self, cli: Cli) -> tuple[str, str]:
+        (lease,) = json.loads(cli.ok("status", "--json"))["pools"][0]["resources"]
+        return lease["holder_identity"], str(lease["fence"])
+
+    def granted_to_another_since(self, cli: Cli) -> tuple[str, str]:
+        """What was seen of a lease; another job has one on the same resource by now."""
+        handle = cli("acquire", "-t", "T", **JOB).handle
+        seen = self.look(cli)
+        cli.ok("release", "--handle", handle)
+        cli.ok("acquire", "-t", "T", JOB_NAME="other", BUILD_ID="1")
+        return seen
+
+    @pytest.mark.parametrize("which", ["holder", "job", "handle", "fence"])
+    def test_a_lease_granted_since_the_look_is_not_released(self, cli: Cli, which: str) -> None:
+        identity, fence = self.granted_to_another_since(cli)
+        job, _, handle = identity.rsplit("/", 2)
+        option = {
+            "holder": ("--holder", identity),
+            "job": ("--holder", job),
+            "handle": ("--holder", handle),
+            "fence": ("--fence", fence),
+        }[which]
+        for env in ({}, {"JOB_NAME": "other", "BUILD_ID": "1"}):
+            for force in ((), ("--force",)):
+                refused = cli("release", "--names", "a", *option, *force, **env)
+                assert (refused.code, refused.out) == (NOT_ALLOWED, ""), (env, force)
+                assert "a is held by other/1/" in refused.err
+        assert list(cli.held()) == ["a"]
+
+    @pytest.mark.parametrize("force", [(), ("--force",)], ids=["own", "by force"])
+    def test_the_lease_that_was_looked_at_is_released(
+        self, cli: Cli, force: tuple[str, ...]
+    ) -> None:
+        cli.ok("acquire", "-t", "T", **JOB)
+        identity, fence = self.look(cli)
+        option = ("--holder", identity, "--fence", fence)
+        assert cli.ok("release", "--names", "a", *option, *force, **JOB) == "a\n"
+
+    def test_what_is_free_by_now_is_done(self, cli: Cli) -> None:
+        assert cli.ok("release", "--names", "a", "--fence", "1") == ""
+        assert cli.ok("release", "--names", "a", "--fence", "1", "--force") == ""
+
+    def test_names_are_needed_and_one_for_a_fence(self, cli: Cli) -> None:
+        for argv in (("--all", "--holder", "x"), ("--names", "a,b", "--fence", "1")):
+            assert cli("release", *argv).code == USAGE, argv
+
+
+@pytest.mark.parametrize(
+    "options", [(), ("--format", "csv"), ("--json",), ("--property", "k")], ids=str
+)
+def test_cat_of_a_lost_handle_exits_with_79_and_says_who_took_it(
+    cli: Cli, options: tuple[str, ...]
+) -> None:
+    handle = cli("acquire", "-t", "T", **JOB).handle
+    cli.ok(*FORCE, "--reason", "stuck")
+    shown = cli("cat", handle, *options)
+    assert shown.code == LOST
+    assert ": stuck); get a new one with: leasectl reacquire --handle " in shown.err
+    assert shown.out == "" or json.loads(shown.out)["leases"] == []
+
+
+@pytest.mark.parametrize("words", [("T", "U"), ("-t", "T", "-t", "U")], ids=["words", "-t"])
+def test_a_grant_for_either_type_says_which_and_that_one_was_asked_for(
+    cli: Cli, words: tuple[str, ...]
+) -> None:
+    cli.pool("U", "b")
+    acquired = cli("acquire", *words)
+    assert acquired.code == 0
+    told = "the lease is of T: one of T or U was asked for, not one of each"
+    assert told in acquired.err
+    assert cli("acquire", "-q", *words).err == ""

@@ -10,10 +10,11 @@ from pathlib import Path
 
 import pytest
 
-from leasectl.pools.event_json import parse_event
+from leasectl.pools.history import parse_event
 from leasectl.state.event import Event
 from tests.kit.story import story_of
-from tests.kit.support import Cli, Finished, eventually
+from tests.kit.support import Cli, Finished
+from tests.kit.waits import eventually
 
 UNWRITABLE = 73
 

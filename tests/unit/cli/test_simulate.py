@@ -12,13 +12,14 @@ from typing import Any
 
 import pytest
 
-from leasectl.cli.shown import simulate_progress
-from leasectl.cli.shown.simulate_progress import SimulateProgress
+from leasectl.cli.shown import simulate_shown
+from leasectl.cli.shown.simulate_shown import SimulateProgress
 from leasectl.engines.event_words import got_instead, resources_removed
-from leasectl.pools.event_json import encode_event
+from leasectl.pools.history import encode_event
 from leasectl.state.event import Event
 from leasectl.text.durations import format_seconds
-from tests.kit.support import Cli, Finished, eventually
+from tests.kit.support import Cli, Finished
+from tests.kit.waits import eventually
 
 # The code is the same on every Python.
 pytestmark = pytest.mark.once
@@ -29,7 +30,7 @@ POLICIES = ("none", "jitter=15m", "pace=24s", "pace=20s")
 ASKED = tuple(word for policy in POLICIES for word in ("--policy", policy))
 SIX = ("--capacity", "6", "--hold", "2m", "--arrivals", "20")
 FIFTY = ("--capacity", "50", "--hold", "20m")
-README = Path(__file__).parents[3] / "README.md"
+PACING = Path(__file__).parents[3] / "docs" / "pacing.md"
 
 
 def simulated(cli: Cli, *args: str) -> dict[str, Any]:
@@ -78,10 +79,10 @@ def test_the_table_of_how_to_stagger_comes_out(
         assert low <= peak <= high
     for here, there in zip(minutes(found), expected_minutes):
         assert here == pytest.approx(there, rel=0.05)
-    # The README's table is that which people get.
+    # The table in the docs is what people get.
     times = [format_seconds(each["makespan_seconds"]) for each in found["policies"]]
     row = " | ".join(f"{peak}, {time}" for peak, time in zip(peaks(found), times))
-    assert f" | {row} |\n" in README.read_text(encoding="utf-8")
+    assert f" | {row} |\n" in PACING.read_text(encoding="utf-8")
 
 
 def test_people_get_a_table_and_a_picture_of_80_columns(cli: Cli) -> None:
@@ -197,7 +198,7 @@ def test_waits_are_told_by_priority_where_jobs_differ_in_it(cli: Cli, tmp_path: 
         (("--hold", "20m", "--arrivals", "5", "--find", "pace", "--peak", "3"), "--capacity N"),
         ((*SIX, "--find", "capacity", "--wait-max", "1h"), "--capacity and --find capacity"),
         (("--replay", "events", "--count", "5"), "--count and --replay"),
-        (("--replay",), "TYPE"),
+        (("--replay",), "POOL"),
     ],
 )
 def test_what_can_not_be_meant_is_refused_in_one_line(
@@ -300,7 +301,7 @@ class TestOfAPool:
         finished = cli("simulate", "--replay", str(events), "--policy", "none", "--json")
         assert finished.code == 0
         assert finished.err.splitlines() == [
-            "leasectl: capacity 2 is what the events show; --capacity says otherwise",
+            "leasectl: capacity 2 is taken from the events; change it with --capacity",
             "leasectl: 1 job left out: more was asked for than the capacity of 2, and nothing "
             "granted",
         ]
@@ -387,8 +388,8 @@ def test_progress_is_shown_on_a_terminal_when_it_takes_long(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     now = [1000.0]
-    monkeypatch.setattr(simulate_progress, "obeys_escapes", lambda fd: terminal)
-    monkeypatch.setattr(simulate_progress, "monotonic", lambda: now[0])
+    monkeypatch.setattr(simulate_shown, "obeys_escapes", lambda fd: terminal)
+    monkeypatch.setattr(simulate_shown, "monotonic", lambda: now[0])
     with SimulateProgress(1000) as progress:
         done = progress.begin("pace=20s")
         now[0] += seconds

@@ -10,7 +10,8 @@ import pytest
 
 from leasectl.model import Request
 from leasectl.system.clock import boottime_seconds
-from tests.kit.support import Cli, Started, eventually
+from tests.kit.support import Cli, Started
+from tests.kit.waits import eventually
 
 # The code is the same on every Python, and waits in real time.
 pytestmark = pytest.mark.once
@@ -183,9 +184,9 @@ class TestRangeOfDelays:
         [
             ("22m-18m", "the first time is the longer; write it like 18m-22m"),
             ("18-22m", "give both times a unit, like 18m-22m"),
-            ("18m-", '--release-after: "18m-" is no duration; write it like 20m or 18m-22m'),
-            ("-18m", '"-18m" is no duration'),
-            ("1m-2m-3m", '"2m-3m" is no duration'),
+            ("18m-", '--release-after: invalid duration "18m-"; write it like 20m or 18m-22m'),
+            ("-18m", 'invalid duration "-18m"'),
+            ("1m-2m-3m", 'invalid duration "2m-3m"'),
         ],
     )
     def test_what_is_none_is_refused(self, cli: Cli, text: str, said: str) -> None:
@@ -196,5 +197,5 @@ class TestRangeOfDelays:
 
     def test_help_tells_the_two_jitters_apart(self, cli: Cli) -> None:
         said = re.sub(r"\s+", " ", cli.ok("run", "--help"))
-        assert "--jitter D Before it asks, sleep a random time" in said
-        assert "--start-jitter D With the lease in hand, wait a random time" in said
+        assert "--jitter D Sleep for a random time of up to D before queueing" in said
+        assert "--start-jitter D Sleep for a random time of up to D after the grant" in said

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from leasectl.state.event import Event
-from leasectl.text.width import cells
+from leasectl.text.wording import cells
 from tests.kit.support import Cli
 
 # The code is the same on every Python.
@@ -66,7 +66,7 @@ class TestNumbers:
         (pool,) = found["pools"]
         assert found["backend"] == "local:"
         assert list(pool) == [
-            *("type", "since", "until", "grants", "wait_seconds", "hold_seconds"),
+            *("type", "since", "until", "grants", "wait_seconds", "hold_seconds", "holds"),
             *("peak_starts_within_a_minute", "utilisation", "gave_up", "lost"),
             *("taken_back_for_the_dead", "capacity", "held", "waiting", "resources_per_grant"),
             *("advised_pace_seconds", "series"),
@@ -93,7 +93,7 @@ class TestNumbers:
             " ".join(shown[2].split()) == "POOL GRANTS PEAK/MIN UTILISATION GAVE UP LOST TAKEN BACK"
         )
         assert shown[3].split() == ["T", "20", "2", "83%", "0", "0", "20"]
-        assert shown[6].split() == ["T", "4h", "9h", "9h", "1h", "1h", "1h", "25m"]
+        assert shown[6].split() == ["T", "4h", "9h", "9h", "1h", "1h", "1h", "25m", "(of", "20)"]
         assert "     held, of 2, at most 2" in shown
         assert "█" in "".join(shown)
         assert all(cells(line) <= 80 for line in shown)
@@ -252,5 +252,5 @@ class TestPlot:
         path = cli.cwd / "T.svg"
         finished = cli("stats", "--plot", str(path))
         assert finished.code == 0
-        assert "is not written" in finished.err
+        assert "was not written" in finished.err
         assert not path.exists()

@@ -11,7 +11,8 @@ import pytest
 
 from tests.kit.boskos.any_boskos import AnyBoskos
 from tests.kit.boskos.fixture import StartBoskos
-from tests.kit.support import Cli, Started, eventually
+from tests.kit.support import Cli, Started
+from tests.kit.waits import eventually
 
 pytestmark = pytest.mark.once
 

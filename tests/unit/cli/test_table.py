@@ -7,7 +7,7 @@ import re
 import pytest
 
 from leasectl.cli.shown.table import GREEN, Column, table
-from leasectl.text.width import cells
+from leasectl.text.wording import cells
 
 COLUMNS = (
     Column("NAME", shrinks=2, at_least=6),

@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import os
 import signal
+from types import SimpleNamespace
+from typing import cast
 
 import pytest
 
 from leasectl.backends.contract import Progress
 from leasectl.cli.shown import waiting
-from leasectl.cli.shown.waiting_facts import WaitingFacts
+from leasectl.cli.shown.waiting_facts import Opened, WaitingFacts
 from leasectl.cli.shown.waiting_line import Said, fit_line
-from leasectl.engines.event_log import EventLog
 from leasectl.errors import BackendUnreachable
+from leasectl.leases.service import Service
 from leasectl.model import Request
 from leasectl.state.event import Event, EventFilter
-from leasectl.text.width import cells
+from leasectl.text.wording import cells
 from tests.kit.support import Cli, ManualClock
 from tests.kit.terminal import CTRL_C, terminal
 
@@ -107,14 +109,14 @@ def test_at_80_columns_the_next_grant_has_its_turn_and_a_holder_outside_of_a_job
         next_grant_in_seconds=14.0,
     )
     events = Events(1200.0, 9)
-    parts = WaitingFacts(Request(slices), 1800.0, lambda: events).tell(progress)  # type: ignore[arg-type, return-value]
+    parts = WaitingFacts(Request(slices), 1800.0, at(events)).tell(progress)
     assert [fit_line(parts, slices, 79, turn=turn) for turn in range(3)] == [
         "us-east-1…ota-slice: place 3, waited 12m3s, likely 21m more, gives up in 17m57s",
         "us-east-…ta-slice: place 3, waited 12m3s, next grant in 14s, gives up in 17m57s",
         "us-east-…ta-slice: place 3, waited 12m3s, longest 1h12m by root@e2e-a…xxxxxxxxx",
     ]
     soon = progress._replace(position=1, next_grant_in_seconds=None, pace_seconds=0.0)
-    parts = WaitingFacts(Request(slices), 1800.0, lambda: events).tell(soon)  # type: ignore[arg-type, return-value]
+    parts = WaitingFacts(Request(slices), 1800.0, at(events)).tell(soon)
     assert fit_line(parts, slices, 79) == (
         "us-east-1…ota-slice: place 1, waited 12m3s, likely <1m more, gives up in 17m57s"
     )
@@ -133,6 +135,12 @@ class Events:
         return [self._released] * self._number
 
 
+def at(events: object) -> Opened:
+    """Return what opens a service that holds nothing here; None for no events, none at all."""
+    service = SimpleNamespace(events=events, handles=SimpleNamespace(active=list))
+    return lambda: None if events is None else cast(Service, service)
+
+
 class TestWhatIsTold:
     PROGRESS = Progress(
         5.0,
@@ -146,7 +154,7 @@ class TestWhatIsTold:
     def tell(
         self, progress: Progress, request: Request | None = None, events: object = None
     ) -> list[str]:
-        facts = WaitingFacts(request or Request("T"), None, lambda: events)  # type: ignore[arg-type, return-value]
+        facts = WaitingFacts(request or Request("T"), None, at(events))
         return [part.text for part in facts.tell(progress)][:-1]
 
     def test_how_long_it_is_likely_to_be_by_what_was_held_lately(self) -> None:
@@ -191,12 +199,12 @@ class TestWhatIsTold:
 
     def test_events_are_read_seldom_and_no_failure_of_that_is_the_waits(self) -> None:
         events = Events(1200.0, 9)
-        facts = WaitingFacts(Request("T"), None, lambda: events)  # type: ignore[arg-type, return-value]
+        facts = WaitingFacts(Request("T"), None, at(events))
         for _ in range(50):
             facts.tell(self.PROGRESS)
         assert events.reads == 1
 
-        def away() -> EventLog:
+        def away() -> Service:
             raise BackendUnreachable("away")
 
         assert len(WaitingFacts(Request("T"), None, away).tell(self.PROGRESS)) == 4

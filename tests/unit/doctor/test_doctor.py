@@ -25,10 +25,10 @@ class TestAHealthyMachine:
         report = doctor(cli)
         assert (report.code, report.statuses(), report.err) == (0, {}, "")
         assert set(report.checks) == {
-            *("version", "backend", "lease proxy", "/proc", "pidfd", "SHARED_DIR"),
+            *("version", "backend", "lease proxy", "secret files", "/proc", "pidfd", "SHARED_DIR"),
             *("state directory", "file system", "flock", "lock", "database", "records"),
             *("keeper", "dead holders", "unguarded", "foreign guards", "held for long", "files"),
-            *("reclaims", "memberships", "queues", "works", "events"),
+            *("reclaims", "memberships", "queues", "circular waits", "works", "events"),
         }
         for check in report.checks.values():
             assert [*check] == ["name", "status", "what", "advice", "fixed"]
@@ -40,13 +40,33 @@ class TestAHealthyMachine:
         report = doctor(cli, "--backend", "local:", LEASECTL_BACKEND="none:")
         assert report["backend"]["what"] == "local:, chosen by --backend"
 
+    @pytest.mark.parametrize(
+        "variable",
+        [
+            *("LEASECTL_TOKEN_FILE", "LEASECTL_USER_FILE", "LEASECTL_KEY_FILE"),
+            "LEASECTL_BOSKOS_PASSWORD_FILE",
+        ],
+    )
+    def test_a_secret_that_others_can_read_is_reported(
+        self, cli: Cli, tmp_path: Path, variable: str
+    ) -> None:
+        file = tmp_path / "secret"
+        file.write_text("s3cret")
+        file.chmod(0o640)
+        report = doctor(cli, **{variable: str(file)})
+        assert report.statuses() == {"secret files": "warn"}
+        assert report["secret files"]["what"] == f"other users can read {file}"
+        assert report["secret files"]["advice"] == f"run: chmod 600 {file}"
+        file.chmod(0o600)
+        assert doctor(cli, **{variable: str(file)}).statuses() == {}
+
     def test_the_table_says_the_same(self, cli: Cli) -> None:
         cli.pool("T")
         lines = cli.ok("doctor").splitlines()
         assert lines[1].startswith("ok    backend          local:, chosen by the default")
-        assert lines[-1] == "23 ok, 0 warnings, 0 failures"
+        assert lines[-1] == "25 ok, 0 warnings, 0 failures"
         cli.ok("acquire", "-t", "T")
-        assert cli.ok("doctor").splitlines()[-1] == "22 ok, 1 warning, 0 failures"
+        assert cli.ok("doctor").splitlines()[-1] == "24 ok, 1 warning, 0 failures"
 
     def test_the_table_fits_the_width(self, cli: Cli) -> None:
         cli.pool("T")

@@ -41,7 +41,7 @@ def test_one_that_is_not_there_and_what_is_none_fail_it(cli: Cli, any_boskos: An
     elsewhere = doctor(cli, LEASECTL_BACKEND=f"boskos+{any_boskos.url}/nowhere")
     assert (elsewhere.code, elsewhere["Boskos answer"]["advice"]) == (
         69,
-        "check the path of its address",
+        "check the path in its URL",
     )
 
 

@@ -13,7 +13,8 @@ from leasectl.engines.etcd.gateway.requests import delete, put, read_all
 from tests.kit.etcd.access import Access
 from tests.kit.etcd.server import EtcdServer
 from tests.kit.hosts import catted
-from tests.kit.support import Cli, eventually
+from tests.kit.support import Cli
+from tests.kit.waits import eventually
 
 # Servers are there on one Python only: see scripts/test.
 pytestmark = pytest.mark.once

@@ -14,7 +14,8 @@ from leasectl.engines.kubernetes.objects.objects import MEMBER, SETTINGS
 from tests.kit.doctor_reports import Report, doctor
 from tests.kit.kubernetes.namespaces import Namespace
 from tests.kit.kubernetes.rights import LEAST_RULES
-from tests.kit.support import Cli, eventually
+from tests.kit.support import Cli
+from tests.kit.waits import eventually
 
 pytestmark = pytest.mark.once  # servers are there on one Python only: see scripts/test
 
@@ -250,7 +251,7 @@ class TestWhatWasEdited:
         edit(namespace, pool, state=None)
         refused = cluster("release", "--names", "T--00", "--force")
         assert (refused.code, refused.err.count("\n")) == (77, 1)
-        assert 'T--00 is held by "somebody", who didn\'t get it from leasectl' in refused.err
+        assert 'T--00 is held by "somebody", which is not leasectl' in refused.err
 
 
 def test_a_ticket_that_hands_have_written_before_its_first_renewal_is_named(

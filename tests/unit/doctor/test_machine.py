@@ -14,8 +14,8 @@ import pytest
 from leasectl.doctor import machine
 from leasectl.doctor.examination import Examination
 from leasectl.doctor.findings import Finding, exit_code
-from leasectl.doctor.surroundings import Surroundings
-from leasectl.leases.caller import Caller
+from leasectl.doctor.machine import Surroundings
+from leasectl.leases.service import Caller
 from tests.kit.doctor_reports import (
     UNWRITABLE,
 )

@@ -5,14 +5,15 @@ from __future__ import annotations
 import pytest
 
 from tests.kit.doctor_reports import CORRUPT, database, doctor
-from tests.kit.support import Cli, eventually
+from tests.kit.support import Cli
+from tests.kit.waits import eventually
 
 
 @pytest.mark.parametrize(
     ("mistake", "said"),
     [
-        ("UPDATE resource SET owner = '#' WHERE name = 'a'", "a is kept from everybody"),
-        ("UPDATE resource SET owner = NULL WHERE name = 'b'", "b is to be had although"),
+        ("UPDATE resource SET closed = 1 WHERE name = 'a'", "a is kept from everybody"),
+        ("UPDATE resource SET closed = 0 WHERE name = 'b'", "b is free although"),
         ("UPDATE member SET moves_to = 'gone' WHERE name = 'b'", "b is to move to a pool that"),
         (
             "DELETE FROM resource WHERE name = 'b'",

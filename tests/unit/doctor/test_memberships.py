@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from leasectl.doctor.findings import Finding
-from leasectl.doctor.memberships import misplaced_here
+from leasectl.doctor.holders import misplaced_here
 from leasectl.leases.service import Service
 from leasectl.pools.memberships import MembershipService
 from tests.kit.doctor_reports import doctor
@@ -36,7 +36,7 @@ def test_a_pool_that_is_gone_and_expected_is_named(cli: Cli) -> None:
         MembershipService(service).expect("A", [], ["a-*"])
         service.pools.delete_pool("A", force=False)
         found = looked_at(service)
-        assert (found.status, "names are expected in A" in found.what) == ("warn", True)
+        assert (found.status, "no pool A, in which" in found.what) == ("warn", True)
         assert "--match 'a-*' --drop" in str(found.advice)
 
 
@@ -46,11 +46,11 @@ def check_that_names_expected_in_a_pool_that_is_gone_are_named(cli: Cli, check: 
     assert doctor(cli)[check]["status"] == "ok"
     cli.ok("pool", "delete", "A")
     found = doctor(cli)[check]
-    assert found["what"] == "names are expected in A, and there is no such pool: a-1, x-1"
+    assert found["what"] == "no pool A, in which these names are expected: a-1, x-1"
     mending = "pool expect A --names a-1 --drop"
     assert f"leasectl {mending};" in found["advice"]
     cli.ok(*mending.split())
-    assert doctor(cli)[check]["what"].endswith("and there is no such pool: x-1")
+    assert doctor(cli)[check]["what"].endswith("in which these names are expected: x-1")
 
 
 def test_names_that_are_expected_in_a_pool_that_is_gone_are_named(cli: Cli) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from leasectl.doctor.findings import Finding
-from leasectl.doctor.reclaims import ready_to_be_taken
+from leasectl.doctor.records import ready_to_be_taken
 from leasectl.model import Request
 from leasectl.state.uses import SeenMark, Uses
 from leasectl.system.clock import boottime_seconds

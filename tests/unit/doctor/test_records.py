@@ -12,7 +12,8 @@ from tests.kit.doctor_reports import (
     database,
     doctor,
 )
-from tests.kit.support import Cli, eventually
+from tests.kit.support import Cli
+from tests.kit.waits import eventually
 
 
 class TestRecords:
@@ -122,7 +123,7 @@ class TestRecords:
         path.unlink()
         if content is not None:
             path.write_text(content)
-        self.check(cli, f"{path} doesn't say what the handle holds")
+        self.check(cli, f"{path} differs from what the handle holds")
         assert path.read_text() == "a\nb"
 
     def test_a_dry_run_holds_nothing_and_is_fine(self, cli: Cli) -> None:

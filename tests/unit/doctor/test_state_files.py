@@ -9,6 +9,8 @@ import stat
 import tempfile
 from pathlib import Path
 
+import pytest
+
 from leasectl.doctor import state_files
 from leasectl.system.named_pipe import NamedPipe
 from tests.kit.doctor_reports import (
@@ -19,7 +21,8 @@ from tests.kit.doctor_reports import (
     files,
 )
 from tests.kit.forking import ending, fork
-from tests.kit.support import Cli, eventually
+from tests.kit.support import Cli
+from tests.kit.waits import eventually
 
 NOBODY = 65534
 
@@ -50,12 +53,14 @@ class TestTheDirectory:
 
     def test_a_symbolic_link_is_left_alone(self, cli: Cli, tmp_path: Path) -> None:
         (tmp_path / "real").mkdir(mode=0o777)
+        untouched = (tmp_path / "real").stat().st_mtime_ns
         cli.state_dir.symlink_to(tmp_path / "real")
         report = doctor(cli, "--fix")
         assert (report.code, report["state directory"]["status"]) == (UNWRITABLE, "fail")
         assert "symbolic link" in report["state directory"]["what"]
         assert report["state directory"]["fixed"] is None
         assert os.listdir(tmp_path / "real") == []
+        assert (tmp_path / "real").stat().st_mtime_ns == untouched  # no file was made for a try
 
     def test_a_file(self, cli: Cli) -> None:
         cli.state_dir.write_text("")
@@ -65,6 +70,21 @@ class TestTheDirectory:
     def test_nowhere_to_make_it(self, cli: Cli, tmp_path: Path) -> None:
         report = doctor(cli, LEASECTL_STATE_DIR=str(tmp_path / "no" / "where"))
         assert (report.code, report["state directory"]["status"]) == (UNWRITABLE, "fail")
+
+    @pytest.mark.parametrize("is_there", [True, False])
+    def test_in_a_folder_where_any_user_can_replace_it(
+        self, cli: Cli, tmp_path: Path, is_there: bool
+    ) -> None:
+        parent = tmp_path / "open"
+        parent.mkdir()
+        parent.chmod(0o777)
+        if is_there:
+            (parent / "state").mkdir(mode=0o700)
+        report = doctor(cli, LEASECTL_STATE_DIR=str(parent / "state"))
+        finding = report["state directory"]
+        assert (report.code, finding["status"]) == (UNWRITABLE, "fail")
+        assert "can be replaced by any user" in finding["what"]
+        assert finding["advice"].startswith(f"run: chmod +t {parent}")
 
     def test_read_only(self) -> None:
         with tempfile.TemporaryDirectory() as parent:
@@ -86,7 +106,33 @@ class TestTheDirectory:
             assert ending(fork(look_and_mend)) == 0
 
 
+class TestPipesOfShells:
+    def test_what_a_killed_shell_left_is_removed(self, cli: Cli, tmp_path: Path) -> None:
+        cli.pool("T")
+        left, new, other = (tmp_path / f"leasectl-{n}" for n in ("12-345", "12-346", "12-x"))
+        for path in (left, new, other):
+            os.mkfifo(path)
+        for path in (left, other):
+            os.utime(path, (1, 1))
+        (tmp_path / "leasectl-1-2").write_text("")
+        os.utime(tmp_path / "leasectl-1-2", (1, 1))
+        report = doctor(cli, TMPDIR=str(tmp_path))
+        assert report.statuses() == {"files": "warn"}
+        assert str(left) in report["files"]["what"]
+        assert doctor(cli, "--fix", TMPDIR=str(tmp_path)).statuses() == {}
+        assert not left.exists()
+        assert new.exists() and other.exists() and (tmp_path / "leasectl-1-2").exists()
+
+
 class TestTheLock:
+    def test_a_fifo_in_its_place(self, cli: Cli) -> None:
+        cli.pool("T")
+        (cli.state_dir / "state.lock").unlink()
+        os.mkfifo(cli.state_dir / "state.lock")
+        report = doctor(cli)
+        assert (report.code, report["lock"]["status"]) == (UNWRITABLE, "fail")
+        assert "not a regular file" in report["lock"]["what"]
+
     def test_a_lock_that_is_never_free(self, cli: Cli) -> None:
         cli.pool("T")
         with open(cli.state_dir / "state.lock", "rb") as file:
@@ -103,7 +149,7 @@ class TestTheDatabase:
         for args in ((), ("--fix",)):
             report = doctor(cli, *args)
             assert (report.code, report["database"]["status"]) == (CORRUPT, "fail")
-            assert "start afresh" in report["database"]["advice"]
+            assert "start again with" in report["database"]["advice"]
         assert (cli.state_dir / "state.db").read_bytes() == b"x" * 8192
 
     def test_truncated(self, cli: Cli) -> None:

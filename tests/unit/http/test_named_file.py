@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from leasectl.errors import FileUnreadable
-from leasectl.http import named_file
-from leasectl.http.named_file import NamedFile
+from leasectl.http import settings
+from leasectl.http.settings import NamedFile
 
 
 def read(path: object, longest_bytes: int = 1 << 20) -> bytes:
@@ -43,7 +43,7 @@ def test_what_is_written_into_a_pipe_is_waited_for(tmp_path: Path) -> None:
 
 
 def test_a_pipe_whose_writer_says_nothing_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(named_file, "_LONGEST_WAIT_SECONDS", 0.05)
+    monkeypatch.setattr(settings, "_LONGEST_WAIT_SECONDS", 0.05)
     reading, writing = os.pipe()
     os.write(writing, b"begun")
     with pytest.raises(FileUnreadable, match=r"its end didn't come within 0.05 s; --it must name"):

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from leasectl.errors import CorruptState
-from leasectl.http.pem import Pem, PemTls, pem_context
+from leasectl.http.tls import Pem, PemTls, pem_context
 from tests.kit.certificates import Certificates, encrypt_key, make_certificates
 
 

@@ -9,8 +9,11 @@ import pytest
 from leasectl.http.exchange import Client
 from leasectl.http.messages import Call
 from leasectl.http.no_answer import NoAnswer
+from leasectl.http.settings import Settings
+from leasectl.http.tls import trust_of
 from leasectl.system.clock import Clock
-from tests.kit.peculiar import Deaf, StartPeculiar, answer
+from tests.kit.etcd.server import reserve_port
+from tests.kit.peculiar import Conversation, Deaf, StartPeculiar, answer
 from tests.kit.support import clock_from
 
 
@@ -24,8 +27,7 @@ def test_a_request_goes_through_the_proxy(serve: StartPeculiar) -> None:
 
 
 def test_without_a_proxy_nothing_was_sent() -> None:
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        port = taken.getsockname()[1]
+    port = reserve_port()
     with through(f"http://127.0.0.1:{port}") as client, pytest.raises(NoAnswer) as raised:
         client.ask(Call("http://nowhere.invalid/"), seconds=20)
     assert (str(raised.value), raised.value.sent) == ("Connection refused", False)
@@ -54,6 +56,41 @@ def test_a_proxy_that_hangs_up_may_have_passed_it_on(serve: StartPeculiar) -> No
         client.ask(Call("http://nowhere.invalid/"), seconds=20)
     assert raised.value.sent
     assert "etcds://" in raised.value.advice
+
+
+def _refuse(connection: socket.socket) -> None:
+    connection.sendall(b"HTTP/1.1 403 Forbidden\r\nContent-Length: 0\r\n\r\n")
+
+
+def _hang_up(connection: socket.socket) -> None:
+    connection.shutdown(socket.SHUT_RDWR)
+
+
+def _answer_garbage(connection: socket.socket) -> None:
+    connection.sendall(b"garbage\r\n\r\n")
+
+
+@pytest.mark.parametrize(
+    "conversation, said",
+    [
+        (_refuse, "its HTTP proxy refused CONNECT: 403 Forbidden"),
+        (_hang_up, "Server disconnected without sending a response"),
+        (_answer_garbage, "illegal status line"),
+    ],
+)
+def test_request_is_not_sent_when_connect_fails(
+    serve: StartPeculiar, conversation: Conversation, said: str
+) -> None:
+    client = Client(
+        clock=Clock(),
+        trust=trust_of(Settings()),
+        proxy_url=serve(conversation).endpoint,
+        connect_seconds=5.0,
+        longest_bytes=1 << 20,
+    )
+    with client, pytest.raises(NoAnswer, match=said) as raised:
+        client.ask(Call("https://nowhere.invalid/"), seconds=20)
+    assert not raised.value.sent
 
 
 @pytest.mark.parametrize("is_proxied", [False, True])

@@ -18,18 +18,17 @@ from leasectl.keeper.answers import Answers
 from leasectl.keeper.log import Log
 from leasectl.keeper.retries import key_of
 from leasectl.leases.acquire import acquire
-from leasectl.leases.announce import announce
-from leasectl.leases.asked import asked_of
-from leasectl.leases.delay import arm
+from leasectl.leases.delay import announce, arm
+from leasectl.leases.marks import asked_of
 from leasectl.leases.service import Service
 from leasectl.model import Handle, OnReclaim, Request, whole
 from leasectl.state.uses import Uses
-from leasectl.system.poll import is_readable
 from leasectl.system.process import this_process
 from tests.kit import made_up_backend
 from tests.kit.desk import Desk
 from tests.kit.made_up_backend import KIND
 from tests.kit.reclaiming import Operator
+from tests.kit.waits import wait_readable
 from tests.kit.watching import watched
 
 START = 1000.0  # of a manual clock
@@ -308,7 +307,7 @@ class TestOnAServer:
 
     def heard(self, answers: Answers) -> None:
         assert answers.fd is not None
-        assert is_readable(answers.fd, 10)
+        wait_readable(answers.fd)
         answers.take_outcomes()
 
     def test_it_is_a_threads_to_answer_what_a_renewal_has_told_of(
@@ -398,17 +397,3 @@ class TestOnAServer:
         self.heard(answers)
         assert Uses(desk.state).marks(desk.record(handle)) == {}
         assert go(desk, answers) is None
-
-    def test_where_the_state_directory_is_gone_no_thread_opens_what_has_taken_its_place(
-        self,
-        desk: Desk,
-        service: Service,
-        handle: Handle,
-        answers: Answers,
-        monkeypatch: pytest.MonkeyPatch,
-    ) -> None:
-        operator = self.asked(service, handle, answers)
-        monkeypatch.setattr(desk.state, "was_removed", lambda: True)
-        go(desk, answers)
-        assert answers.fd is None
-        assert operator.states() == {"T--00": "ready"}

@@ -14,7 +14,7 @@ import pytest
 from leasectl.backends.contract import Patience
 from leasectl.keeper import loop
 from leasectl.leases.acquire import acquire
-from leasectl.leases.announce import announce
+from leasectl.leases.delay import announce
 from leasectl.leases.release import release
 from leasectl.model import Request, whole
 from leasectl.state import keeper_process
@@ -23,7 +23,8 @@ from leasectl.system.process import own_pid_namespace
 from tests.kit.doctor_reports import doctor
 from tests.kit.ended import nothing_runs_on as nothing_runs_on
 from tests.kit.forking import ending, fork
-from tests.kit.support import Cli, Started, eventually
+from tests.kit.support import Cli, Started
+from tests.kit.waits import eventually
 
 HOUR = Request("T", release_after_seconds=3600.0)
 
@@ -91,10 +92,9 @@ def test_without_being_called_it_looks_after_some_seconds(cli: Cli) -> None:
     (keeper,) = eventually(cli.keepers)
     eventually(lambda: is_settled(cli, keeper))
     pipe(cli).unlink()
-    # As a process of the version before would.
     with cli.service() as service, service.state.transaction() as db:
         db.execute("UPDATE timer SET due = 0 WHERE handle = ?", (handle.id,))
-    eventually(lambda: cli.held() == {}, timeout=20)
+    eventually(lambda: cli.held() == {})
 
 
 def test_it_looks_also_where_nothing_else_has_changed(cli: Cli) -> None:
@@ -103,7 +103,7 @@ def test_it_looks_also_where_nothing_else_has_changed(cli: Cli) -> None:
     (keeper,) = eventually(cli.keepers)
     eventually(lambda: is_settled(cli, keeper))
     pipe(cli).unlink()
-    eventually(pipe(cli).exists, timeout=20)
+    eventually(pipe(cli).exists)
 
 
 def test_a_directory_that_is_made_anew_is_not_that_of_the_old_keeper(
@@ -141,7 +141,7 @@ def test_doctor_sees_it_and_mends_it(cli: Cli) -> None:
     pipe(cli).unlink()
     found = doctor(cli)["keeper"]
     assert found["status"] == "warn"
-    assert "nobody can wake it" in found["what"]
+    assert "commands can't wake it" in found["what"]
     os.kill(keeper, signal.SIGCONT)
     fixed = doctor(cli, "--fix")["keeper"]
     assert fixed["status"] == "ok"
@@ -177,7 +177,7 @@ def test_a_copy_of_a_directory_has_a_keeper_of_its_own(
     (keeper,) = cli.keepers()
     if version is not None:
         with contextlib.closing(State.open(str(copied))) as state, state.transaction() as db:
-            db.execute("UPDATE keeper_version SET version = ?, asked = ''", (version,))
+            db.execute("UPDATE keeper SET version = ?", (version,))
     assert watches_a_guard(cli, LEASECTL_STATE_DIR=str(copied))
     assert cli.keepers() == [keeper]
 
@@ -191,7 +191,7 @@ def test_so_has_a_backup_that_is_put_in_place(cli: Cli, copied: Path, tmp_path: 
 def test_doctor_gives_a_copy_its_own(cli: Cli, copied: Path) -> None:
     (keeper,) = cli.keepers()
     mended = cli("doctor", "--fix", LEASECTL_STATE_DIR=str(copied))
-    assert "it keeps another directory, of which this is a copy; started one" in mended.out
+    assert "this is a copy of the directory that it keeps; started another" in mended.out
     with contextlib.closing(State.open(str(copied))) as state:
         own = keeper_process.running(state)
     assert own is not None

@@ -20,17 +20,17 @@ from leasectl.keeper import loop
 from leasectl.keeper.log import Log
 from leasectl.keeper.rounds import Rounds
 from leasectl.leases.acquire import acquire
-from leasectl.leases.announce import announce
-from leasectl.leases.caller import Caller
+from leasectl.leases.delay import announce
 from leasectl.leases.release import finish, release
-from leasectl.leases.service import Service
+from leasectl.leases.service import Caller, Service
 from leasectl.model import Handle, ReleaseTarget, Request, parse_process
 from leasectl.state import keeper_process
 from leasectl.state.directory import State
 from leasectl.system.clock import Clock, boottime_seconds
 from leasectl.system.process import identify
-from leasectl.system.process_ends import ProcessEnds
-from tests.kit.support import Cli, Started, eventually, kill
+from leasectl.system.process_watch import ProcessEnds
+from tests.kit.support import Cli, Started, kill
+from tests.kit.waits import eventually
 
 
 @pytest.fixture
@@ -154,7 +154,7 @@ def test_many_who_start_it_at_once_get_one(cli: Cli, pool: str) -> None:
     argv = ("acquire", "-t", "many", "--guard-pid", str(holder.pid))
     commands = [cli.start(*argv) for _ in range(32)]
     for command in commands:
-        assert command.finish(timeout=60).code == 0
+        assert command.finish().code == 0
     keeper = the_keeper(cli)
     eventually(lambda: keepers_of(cli.state_dir) == [keeper], what="the other candidates give up")
     assert log(cli).count("started") == 1
@@ -242,7 +242,7 @@ def test_a_thousand_handles_need_one_small_keeper(cli: Cli) -> None:
             handle = acquire(service, Request("many"), patience=Patience(), guard=holder)
             announce(service, handle)
     keeper = the_keeper(cli)
-    eventually(lambda: is_quiet(keeper), timeout=30.0, what="the keeper sleeps")
+    eventually(lambda: is_quiet(keeper), what="the keeper sleeps")
     assert keepers_of(cli.state_dir) == [keeper]
     (resident,) = (
         int(line.split()[1])
@@ -295,23 +295,15 @@ def test_term_releases_now_what_was_to_be_released_later(cli: Cli, pool: str) ->
     assert cli.query("SELECT * FROM keeper") == []
 
 
-@pytest.mark.parametrize("signum", [signal.SIGTERM, signal.SIGUSR1])
-def test_a_signal_while_it_starts_is_heeded_once_it_can(
-    cli: Cli, pool: str, signum: signal.Signals
-) -> None:
+def test_term_while_it_starts_is_heeded_once_it_can(cli: Cli, pool: str) -> None:
     with cli.service() as service:
         request = Request(pool, release_after_seconds=3600.0)
         announce(service, acquire(service, request, patience=Patience()))
         keeper = keeper_process.running(service.state)
         assert keeper is not None
-        os.kill(keeper.pid, signum)
-    if signum == signal.SIGTERM:
-        eventually(lambda: ended(cli), what="the keeper ends")
-        assert free(cli)
-    else:
-        eventually(lambda: "handing over" in log(cli), what="the keeper hands over")
-        assert cli.keepers() == [keeper.pid]
-        assert not free(cli)
+        os.kill(keeper.pid, signal.SIGTERM)
+    eventually(lambda: ended(cli), what="the keeper ends")
+    assert free(cli)
 
 
 @pytest.mark.parametrize("signum", [signal.SIGINT, signal.SIGHUP])
@@ -325,20 +317,6 @@ def test_what_a_terminal_sends_to_all_is_not_meant_for_it(
     holder.kill()
     eventually(lambda: free(cli), what="it sees the guard die")
     eventually(lambda: f"[{keeper}] ended: nothing left" in log(cli), what="it ends as ever")
-
-
-def test_usr1_hands_over_and_releases_nothing(cli: Cli, pool: str) -> None:
-    holder = guard(cli)
-    acquire_guarded(cli, holder)
-    acquired(cli, "--release-after", "1h")
-    keeper = the_keeper(cli)
-    for times in (2, 3):
-        os.kill(keeper, signal.SIGUSR1)
-        eventually(lambda n=times: log(cli).count("] started") == n, what="the new one starts")  # type: ignore[misc]
-    assert cli.keepers() == [keeper]
-    assert len(cli.held()) == 2
-    holder.kill()
-    eventually(lambda: len(cli.held()) == 1, what="the new one sees the guard die")
 
 
 class NoSignals:

@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 
 from tests.kit.etcd.server import etcd_server
-from tests.kit.support import Cli, eventually
+from tests.kit.support import Cli
+from tests.kit.waits import eventually
 
 # Servers are there on one Python only: see scripts/test.
 pytestmark = pytest.mark.once
@@ -33,8 +34,8 @@ def test_a_server_that_hangs_keeps_no_other_lease_from_being_renewed(cli: Cli) -
         log = Path(cli.state_dir, "keeper.log")
         # Both are tried one after the other, each for several times the other lease's ttl.
         eventually(log.exists, what="there is a keeper")
-        eventually(lambda: log.read_text().count("can't release far-") >= 2, timeout=60)
+        eventually(lambda: log.read_text().count("can't release far-") >= 2)
         server.signal(0, signal.SIGCONT)
         held = json.loads(cli.ok("cat", "--handle", near, "--format", "json"))
         assert (held["state"], held["acquisition"]) == ("held", 1)
-        eventually(lambda: log.read_text().count("released far-") == 2, timeout=30)
+        eventually(lambda: log.read_text().count("released far-") == 2)

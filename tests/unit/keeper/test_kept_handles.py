@@ -12,14 +12,14 @@ from leasectl.keeper.handles import KeptHandles
 from leasectl.keeper.log import Log
 from leasectl.keeper.retries import key_of
 from leasectl.keeper.rounds import Rounds
-from leasectl.leases.announce import announce
+from leasectl.leases.delay import announce
 from leasectl.leases.release import finish, release
 from leasectl.model import Handle, Process, ReleaseTarget, Request, whole
 from leasectl.state.directory import State
 from leasectl.state.watched import WatchedHandles
 from leasectl.system import process
 from leasectl.system.process import identify, this_process
-from leasectl.system.process_ends import ProcessEnds
+from leasectl.system.process_watch import ProcessEnds
 from tests.kit.children import child as child
 from tests.kit.children import kill
 from tests.kit.desk import Desk
@@ -109,15 +109,14 @@ class TestWhatItKnows:
         kept.look()
         assert kept.abandoned() == []
 
-    def test_what_its_run_is_about_to_do_is_done_in_its_name(
+    def test_a_dead_guard_releases_nothing_while_run_still_ends_the_tree(
         self, desk: Desk, kept: KeptHandles, child: Process
     ) -> None:
         handle = guarded(desk, child)
         announce(desk.service, handle, runner=this_process())
         kill(child)
         kept.look()
-        (target,) = kept.abandoned()
-        assert target.by == "run"
+        assert kept.abandoned() == []
 
 
 class TestWhoseTtlIsItsBusiness:

@@ -14,14 +14,13 @@ from leasectl.errors import BackendUnreachable
 from leasectl.keeper.log import Log
 from leasectl.keeper.stays import KeptStays
 from leasectl.model import Process
-from leasectl.state.stays import Stay, Stays
-from leasectl.system.poll import is_readable
+from leasectl.state.watched import Stay, Stays
 from leasectl.system.process import identify
-from leasectl.system.process_ends import ProcessEnds
+from leasectl.system.process_watch import ProcessEnds
 from tests.kit.children import child as child
 from tests.kit.children import kill
 from tests.kit.desk import Desk
-from tests.kit.support import eventually
+from tests.kit.waits import eventually, wait_readable
 
 TTL_SECONDS = 60.0
 DEAD = identify(os.getpid())._replace(start_time=1)  # another had its number
@@ -169,7 +168,7 @@ def test_one_that_ends_between_two_renewals_leaves_at_once(
     (due,) = done(kept)
     assert due is not None
     kill(child)
-    assert is_readable(ends.fd, 10)
+    wait_readable(ends.fd)
     assert ends.take()
     assert done(kept) == []
     assert server.there["n"].pool is None

@@ -59,3 +59,11 @@ def test_it_keeps_no_file_open(log: Log) -> None:
     for _ in range(5):
         log.write("event")
     assert len(os.listdir("/proc/self/fd")) == before
+
+
+def test_a_fifo_in_its_place_holds_nobody_up(log: Log, path: Path) -> None:
+    os.mkfifo(path)
+    with open(os.open(path, os.O_RDONLY | os.O_NONBLOCK), "rb") as reader:
+        log.write("released T-1: T--00")
+        assert not reader.read(), "who reads it isn't told what the keeper does"
+    log.write("released T-2: T--01")

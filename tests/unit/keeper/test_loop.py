@@ -6,7 +6,6 @@ import contextlib
 import os
 import signal
 import sqlite3
-import sys
 from collections.abc import Collection, Iterator
 from pathlib import Path
 from typing import Callable, NoReturn
@@ -18,19 +17,19 @@ from leasectl.keeper import loop as module
 from leasectl.keeper.rounds import Rounds
 from leasectl.leases.delay import arm
 from leasectl.model import Handle, Process, Request, whole
-from leasectl.state import keeper_process
+from leasectl.state import keeper_process, keeper_version
 from leasectl.state.directory import State
-from leasectl.state.rows import insert
 from leasectl.system import afterwards
 from leasectl.system.poll import is_readable
-from leasectl.system.process import identify, own_pid_namespace, this_process
-from leasectl.system.process_ends import ProcessEnds
+from leasectl.system.process import identify, this_process
+from leasectl.system.process_watch import ProcessEnds
 from tests.kit.children import child as child
 from tests.kit.children import kill
 from tests.kit.desk import Desk
 from tests.kit.ended import nothing_runs_on as nothing_runs_on
 from tests.kit.forking import ending, fork
-from tests.kit.support import Cli, eventually
+from tests.kit.support import Cli
+from tests.kit.waits import eventually
 
 START = 1000.0  # of a manual clock
 
@@ -57,8 +56,7 @@ class Signals:
 
 
 def register(db: sqlite3.Connection, process: Process) -> None:
-    row = {"pid_namespace": own_pid_namespace(), "process": process.encode()}
-    insert(db, "keeper", row, replace=True)
+    keeper_version.note(db, process)
 
 
 class Keeper:
@@ -260,7 +258,7 @@ class TestWhatWakesIt:
         assert not keeper.run(keeper.pipe.unlink, nothing, nothing)
         assert keeper.rounds == [START, START + 5]
         assert keeper.pipe.is_fifo()
-        assert keeper.log == ["started", "made its pipe anew, which was gone"]
+        assert keeper.log == ["started", "created its pipe again, which was gone"]
 
 
 class TestWhatFails:
@@ -276,7 +274,7 @@ class TestWhatFails:
         go, keeper.go = keeper.go, full
         desk.acquire(guard=child)
         assert not keeper.run(nothing, well, nothing)
-        assert keeper.slept == [START + 1, START + 2, START + 7]
+        assert keeper.slept == [START + 1, START + 3, START + 8]
         assert keeper.log == ["started", *["can't go on: no space left"] * 2]
 
     def test_where_its_code_is_gone_and_no_other_is_there_it_goes_on(
@@ -295,7 +293,7 @@ class TestWhatFails:
         assert keeper.slept == [START + 1, START + 6]
         assert keeper.log == [
             "started",
-            "No module named 'leasectl.leases.release'; it may have been replaced",
+            "No module named 'leasectl.leases.release'; the installation was replaced or deleted",
             "handing over to the installed version",
             "the installed version can't be started; going on",
         ]
@@ -312,37 +310,6 @@ class TestSignals:
         assert keeper.log[-1] == "ended by TERM"
         assert desk.state.query("SELECT * FROM keeper") == []
         assert not keeper.pipe.exists()
-
-    @pytest.mark.parametrize("is_there", [False, True])
-    def test_by_usr1_it_becomes_the_installed_version_if_there_is_one(
-        self,
-        desk: Desk,
-        keeper: Keeper,
-        child: Process,
-        monkeypatch: pytest.MonkeyPatch,
-        is_there: bool,
-    ) -> None:
-        def become(path: str, argv: list[str], env: dict[str, str]) -> NoReturn:
-            blocked = signal.pthread_sigmask(signal.SIG_BLOCK, ())
-            assert blocked >= {signal.SIGTERM, signal.SIGUSR1}  # until it can heed them
-            became.append((path, argv))
-            if is_there:
-                raise Stopped
-            raise FileNotFoundError
-
-        became: list[tuple[str, list[str]]] = []
-        monkeypatch.setattr(os, "execve", become)
-        desk.acquire(guard=child)
-        keeper.signals.send(signal.SIGUSR1)
-        try:
-            assert not keeper.run(nothing)
-            blocked = signal.pthread_sigmask(signal.SIG_BLOCK, ())
-        finally:
-            signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGTERM, signal.SIGUSR1})
-        argv = [sys.executable, "-m", "leasectl.keeper", str(desk.directory)]
-        assert became == [(sys.executable, argv)]
-        assert len(keeper.rounds) == (0 if is_there else 1)
-        assert bool(blocked & {signal.SIGTERM, signal.SIGUSR1}) == is_there
 
     def test_who_calls_it_holds_the_lock_until_there_is_work(
         self, desk: Desk, keeper: Keeper, monkeypatch: pytest.MonkeyPatch
@@ -401,7 +368,7 @@ class TestTheProgram:
     ) -> None:
         def go(_: object) -> None:
             afterwards.leave((tmp_path / "done").touch)
-            eventually((tmp_path / "done").exists, timeout=5)
+            eventually((tmp_path / "done").exists)
 
         monkeypatch.setattr(Rounds, "go", go)
         monkeypatch.setattr(Rounds, "is_needed", lambda _: False)

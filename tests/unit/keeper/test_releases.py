@@ -9,16 +9,14 @@ import pytest
 
 from leasectl.backends import kinds
 from leasectl.errors import BackendUnreachable
-from leasectl.keeper import releases as module
 from leasectl.keeper.log import Log
 from leasectl.keeper.releases import Releases
 from leasectl.keeper.retries import key_meant
 from leasectl.leases.request import new_handle
-from leasectl.leases.service import Service
 from leasectl.model import Handle, ReleaseTarget, Request, whole
-from leasectl.system.poll import is_readable
 from tests.kit.desk import Desk
 from tests.kit.made_up_backend import KIND
+from tests.kit.waits import wait_readable
 
 START = 1000.0  # of a manual clock
 
@@ -81,7 +79,7 @@ def far(desk: Desk, releases: Releases) -> Handle:
 def outcome(releases: Releases) -> None:
     """Wait for what a thread has to say, and take it."""
     assert releases.fd is not None
-    assert is_readable(releases.fd, 10)
+    wait_readable(releases.fd)
     releases.take_outcomes()
 
 
@@ -158,25 +156,6 @@ class TestOnAServer:
             releases.release(whole(each))
             outcome(releases)
         assert (server.opened, server.asked) == (2, [whole(far), whole(farther)])
-
-    def test_where_the_state_directory_is_gone_no_thread_opens_what_has_taken_its_place(
-        self,
-        desk: Desk,
-        releases: Releases,
-        server: Server,
-        far: Handle,
-        monkeypatch: pytest.MonkeyPatch,
-    ) -> None:
-        released: list[ReleaseTarget] = []
-
-        def release(service: Service, target: ReleaseTarget) -> tuple[str, ...]:
-            released.append(target)
-            return ()
-
-        monkeypatch.setattr(desk.state, "was_removed", lambda: True)
-        monkeypatch.setattr(module, "release", release)
-        assert releases.release(whole(far)) is None
-        assert (released, server.opened) == ([whole(far)], 0)
 
     def test_what_is_gone_is_not_tried_again(
         self, releases: Releases, server: Server, far: Handle

@@ -14,7 +14,7 @@ from leasectl.keeper import renewals as module
 from leasectl.keeper.log import Log
 from leasectl.keeper.renewals import Renewals
 from leasectl.leases.acquire import acquire
-from leasectl.leases.announce import announce
+from leasectl.leases.delay import announce
 from leasectl.leases.release import release
 from leasectl.leases.renewal_threads import Renewed
 from leasectl.model import Handle, ReleaseTarget, Request, whole

@@ -13,16 +13,15 @@ from leasectl.errors import BackendUnreachable
 from leasectl.keeper.log import Log
 from leasectl.keeper.rounds import Rounds, open_service
 from leasectl.leases.acquire import acquire
-from leasectl.leases.announce import announce
-from leasectl.leases.asked import asked_of
-from leasectl.leases.delay import arm
+from leasectl.leases.delay import announce, arm
+from leasectl.leases.marks import asked_of
 from leasectl.leases.release import release
 from leasectl.model import Handle, Process, Request, whole
-from leasectl.state.made_pools import MadePool, MadePools
 from leasectl.state.uses import Uses
+from leasectl.state.watched import MadePool, MadePools
 from leasectl.system.poll import is_readable
 from leasectl.system.process import this_process
-from leasectl.system.process_ends import ProcessEnds
+from leasectl.system.process_watch import ProcessEnds
 from tests.kit import made_up_backend
 from tests.kit.children import child as child
 from tests.kit.children import kill
@@ -30,7 +29,7 @@ from tests.kit.desk import Desk
 from tests.kit.made_up_server import URL, Server
 from tests.kit.made_up_server import server as server
 from tests.kit.reclaiming import Operator
-from tests.kit.support import eventually
+from tests.kit.waits import eventually
 
 GONE = this_process()._replace(start_time=1)  # whose pid another has by now
 

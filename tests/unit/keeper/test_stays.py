@@ -11,11 +11,12 @@ from leasectl.engines.membership import Lifetime, Member
 from leasectl.leases.service import Service
 from leasectl.pools.joining import join
 from leasectl.pools.memberships import MembershipService
-from leasectl.state.stays import Stays
+from leasectl.state.watched import Stays
 from leasectl.system.process import identify
 from tests.kit.hosts import Hosts
 from tests.kit.hosts import hosts as hosts
-from tests.kit.support import Cli, Started, eventually, kill
+from tests.kit.support import Cli, Started, kill
+from tests.kit.waits import eventually
 
 # Servers are there on one Python only: see scripts/test.
 pytestmark = pytest.mark.once
@@ -55,7 +56,7 @@ def test_are_renewed_until_their_process_ends(host: Cli) -> None:
     eventually(lambda: the_member(host).joined >= first + 2, what="renewals")
     assert the_member(host).pool == "T"
     process.kill()
-    eventually(lambda: the_member(host).pool is None, 10.0)
+    eventually(lambda: the_member(host).pool is None)
     eventually(lambda: host.query("SELECT * FROM stay") == [])
     eventually(lambda: host.keepers() == [], what="its keeper ends")
 

@@ -8,7 +8,8 @@ import resource
 import sqlite3
 from pathlib import Path
 
-from tests.kit.support import Cli, eventually
+from tests.kit.support import Cli
+from tests.kit.waits import eventually
 
 
 def keeper_from(cli: Cli, script: str) -> Path:
@@ -53,7 +54,7 @@ def test_what_cant_be_read_is_said_and_looked_at_again(cli: Cli) -> None:
     ((recorded,),) = cli.query("SELECT guard FROM handle")
     change("nonsense")
     guard.kill()
-    eventually(lambda: log.read_text().count("can't go on: ") >= 2)
+    eventually(lambda: log.read_text().count("can't go on with handles: ") >= 2)
     change(recorded)
     eventually(lambda: cli.held() == {})
-    assert log.read_text().count("can't go on: ") < 10  # it didn't spin
+    assert log.read_text().count("can't go on with handles: ") < 10  # it didn't spin

@@ -19,16 +19,17 @@ from leasectl.model import Request, whole
 from leasectl.once.work import Work, work_of
 from leasectl.state import keeper_process
 from leasectl.state.directory import State
-from leasectl.state.made_pools import MadePool, MadePools
+from leasectl.state.watched import MadePool, MadePools
 from leasectl.system.poll import is_readable
 from leasectl.system.process import identify, this_process
-from leasectl.system.process_ends import ProcessEnds
+from leasectl.system.process_watch import ProcessEnds
 from tests.kit.desk import Desk
 from tests.kit.hosts import Hosts
 from tests.kit.hosts import hosts as hosts
 from tests.kit.made_up_server import URL, Server
 from tests.kit.made_up_server import server as server
-from tests.kit.support import Cli, eventually
+from tests.kit.support import Cli
+from tests.kit.waits import eventually, wait_readable
 
 # Servers are there on one Python only: see scripts/test.
 pytestmark = pytest.mark.once
@@ -86,7 +87,7 @@ def log(tmp_path: Path) -> Path:
 def heard(unused: UnusedPools) -> None:
     """Wait for what a thread has to say, and take it."""
     assert unused.fd is not None
-    assert is_readable(unused.fd, 10)
+    wait_readable(unused.fd)
     unused.take_outcomes()
 
 

@@ -19,13 +19,15 @@ from leasectl.model import Process, Request
 from leasectl.state.directory import State
 from leasectl.system.clock import Clock
 from leasectl.system.process import identify
-from leasectl.system.process_ends import ProcessEnds
+from leasectl.system.process_watch import ProcessEnds
 from tests.kit.children import child as child
+from tests.kit.children import kill
 from tests.kit.desk import Desk
 from tests.kit.desk import desk as desk
 from tests.kit.ended import nothing_runs_on as nothing_runs_on
 from tests.kit.forking import ending, fork
-from tests.kit.support import Cli, Started, eventually, stop
+from tests.kit.support import Cli, Started, stop
+from tests.kit.waits import eventually
 
 
 class Keeper:
@@ -112,6 +114,35 @@ def test_between_two_looks_it_hears_nothing_however_often_it_is_called(
         keeper.after(0.1)
     keeper.after(0.5)
     assert keeper.rounds.fds() == [fd]
+
+
+def test_tickets_of_dead_waiters_keep_no_keeper(desk: Desk, keeper: Keeper, child: Process) -> None:
+    holder = desk.acquire()
+    for number in (1, 2, 3):
+        desk.put_ticket(number, child)
+    assert keeper.after(0) == 30.0
+    assert keeper.after(30) == 30.0
+    assert desk.tickets() == [1, 2, 3]
+    kill(child)
+    assert keeper.after(29.9) == 0.1
+    assert keeper.rounds.is_needed()
+    keeper.after(0.1)
+    assert desk.tickets() == []
+    assert not keeper.rounds.is_needed()
+    assert set(desk.held().values()) == {holder.id}
+
+
+def test_tickets_of_many_dead_waiters_are_removed_in_parts(
+    desk: Desk, keeper: Keeper, child: Process
+) -> None:
+    desk.acquire()
+    for number in range(1, 202):
+        desk.put_ticket(number, child)
+    kill(child)
+    assert keeper.after(30) == 0.1
+    assert len(desk.tickets()) == 201 - 128
+    keeper.after(0.1)
+    assert desk.tickets() == []
 
 
 def test_who_was_late_itself_begins_to_count_anew(desk: Desk, keeper: Keeper) -> None:

@@ -20,7 +20,7 @@ from leasectl.errors import (
     NotSupported,
 )
 from leasectl.leases.acquire import acquire
-from leasectl.leases.announce import announce
+from leasectl.leases.delay import announce
 from leasectl.leases.reacquire import reacquire
 from leasectl.leases.recovery import due, recover
 from leasectl.leases.release import finish, release
@@ -29,12 +29,12 @@ from leasectl.leases.service import Service
 from leasectl.model import Process, ReleaseTarget, Request, whole
 from leasectl.pools.admin import PoolService
 from leasectl.state.directory import State
-from leasectl.state.purging import KEEP_UNGUARDED_SECONDS
+from leasectl.state.handles import KEEP_UNGUARDED_SECONDS
 from leasectl.system.process import identify, this_process
 from tests.kit.desk import ONE, Desk
 from tests.kit.forking import ending, fork
 from tests.kit.killing import kill_this_process
-from tests.kit.support import eventually
+from tests.kit.waits import eventually, result_of
 
 
 class TestAcquire:
@@ -240,7 +240,7 @@ class TestRelease:
         desk.pool(2)
         handle = desk.acquire(Request("T", count=2))
         results = [desk.beside(lambda service: release(service, whole(handle))) for _ in range(20)]
-        freed = [result.result(timeout=10) for result in results]
+        freed = [result_of(result) for result in results]
         assert sorted(freed) == [()] * 19 + [("T--00", "T--01")]
 
     def test_while_acquiring_cancels_the_waiter(self, desk: Desk) -> None:
@@ -250,7 +250,7 @@ class TestRelease:
         (waiting,) = (each for each in desk.service.handles.active() if each.state == "acquiring")
         assert release(desk.service, whole(waiting)) == ()
         with pytest.raises(Cancelled):
-            pending.result(timeout=20)
+            result_of(pending)
         assert desk.tickets() == []
 
     def test_of_a_forgotten_handle_is_nothing(self, desk: Desk) -> None:
@@ -387,7 +387,7 @@ class TestWhatTheDeadLeave:
         pending = desk.acquire_beside()
         os.kill(child, signal.SIGKILL)
         ending(child)
-        assert pending.result(timeout=20).names == ("T--00",)
+        assert result_of(pending).names == ("T--00",)
         os.close(read)
         os.close(write)
 

@@ -1,4 +1,4 @@
-"""leasectl.leases.adoption: names that no handle here holds, and who may release them."""
+"""leasectl.leases.targets: names that no handle here holds, and who may release them."""
 
 from __future__ import annotations
 
@@ -10,12 +10,10 @@ import pytest
 from leasectl.backends.contract import Patience
 from leasectl.errors import BackendUnreachable, CorruptState, LeaseError, NotAllowed, NotFound
 from leasectl.leases.acquire import acquire
-from leasectl.leases.adoption import adopt, is_resource, unknown_here
-from leasectl.leases.caller import Caller
 from leasectl.leases.delay import arm
 from leasectl.leases.release import release
-from leasectl.leases.service import Service
-from leasectl.leases.targets import Targets
+from leasectl.leases.service import Caller, Service
+from leasectl.leases.targets import Targets, adopt, is_resource, unknown_here
 from leasectl.model import Handle, Request, whole
 from leasectl.state import shared_leases
 from tests.kit.desk import Desk
@@ -194,7 +192,7 @@ class TestWhatIsNotGivenBack:
     def test_is_not_among_all_that_is_held_here(self, desk: Desk, service: Service) -> None:
         taken_by(desk, desk.caller)
         adopt(service, ["T--00"], foreign=None)
-        assert Targets(service).of_everything() == []
+        assert Targets(service).of_everything() == ([], [])
 
     def test_comes_after_whoever_holds_a_name_of_the_same_kind(
         self, desk: Desk, service: Service
@@ -224,6 +222,7 @@ def test_of_what_a_lease_proxy_had_not_leased_at_all_nothing_is_told_but_that(
         assert release(service, target) == released
         assert service.handles.active() == []
     assert [each.partition(":")[0] for each in told] == [
-        f"{handle.names[0]} wasn't leased to us any more"
+        f"{handle.names[0]} isn't known to the lease proxy; "
+        "Boskos may keep it leased for half an hour"
     ]
     assert desk.state.query("SELECT * FROM event") == []

@@ -1,4 +1,4 @@
-"""leasectl.leases.announce: why a grant is of no use any more, and how it is taken back."""
+"""leasectl.leases.delay: why a grant is of no use any more, and how it is taken back."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import pytest
 from leasectl.backends.contract import Patience
 from leasectl.errors import Cancelled, LeaseLost
 from leasectl.leases.acquire import acquire
-from leasectl.leases.announce import announce, take_back
+from leasectl.leases.delay import announce, take_back
 from leasectl.leases.reacquire import reacquire
 from leasectl.leases.release import finish, release
 from leasectl.leases.release_forced import release_by_force

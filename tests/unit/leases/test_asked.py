@@ -1,4 +1,4 @@
-"""leasectl.leases.asked: whether what is noted at a handle's claims wants to be seen to."""
+"""leasectl.leases.marks: whether what is noted at a handle's claims wants to be seen to."""
 
 from __future__ import annotations
 
@@ -7,12 +7,18 @@ import pytest
 from leasectl.engines.local.notes import LocalNotes
 from leasectl.engines.notes import Note, NoteChange
 from leasectl.errors import NotAllowed
-from leasectl.leases.answer import answer
-from leasectl.leases.asked import asked_of, held_of, needs_answer
-from leasectl.leases.marks import Mark, MarkState, encode_mark
+from leasectl.leases.marks import (
+    Mark,
+    MarkState,
+    answer,
+    asked_of,
+    encode_mark,
+    held_of,
+    needs_answer,
+    use,
+)
 from leasectl.leases.release import release
 from leasectl.leases.release_forced import release_by_force
-from leasectl.leases.use import use
 from leasectl.model import Request, whole
 from leasectl.state.uses import SeenMark, Uses
 from tests.kit.desk import Desk

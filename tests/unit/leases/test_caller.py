@@ -1,11 +1,11 @@
-"""leasectl.leases.caller: by which words others know who asks, and what is its own."""
+"""leasectl.leases.service: by which words others know who asks, and what is its own."""
 
 from __future__ import annotations
 
 import pytest
 
 from leasectl.errors import InvalidRequest
-from leasectl.leases.caller import Caller
+from leasectl.leases.service import Caller
 
 JOB = Caller("job/1", "host", "/shared")
 PERSON = Caller("me@host", "host")

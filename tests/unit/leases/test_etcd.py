@@ -11,13 +11,12 @@ from leasectl.backends.contract import Backend, Patience, Progress
 from leasectl.backends.kinds import claim_key_of, release_key_of
 from leasectl.errors import BackendUnreachable, Cancelled, InvalidRequest, LeaseLost
 from leasectl.leases.acquire import acquire, turn
-from leasectl.leases.announce import announce
-from leasectl.leases.caller import Caller
+from leasectl.leases.delay import announce
 from leasectl.leases.reacquire import reacquire
 from leasectl.leases.recovery import due
 from leasectl.leases.release import finish, release
 from leasectl.leases.renew import renew
-from leasectl.leases.service import Service
+from leasectl.leases.service import Caller, Service
 from leasectl.leases.targets import Targets
 from leasectl.model import Handle, Request, whole
 from leasectl.pools.admin import PoolService
@@ -25,7 +24,7 @@ from leasectl.pools.definitions import parse_definitions
 from leasectl.pools.properties import NO_CHANGE
 from leasectl.state import keeper_process
 from leasectl.state.directory import State
-from leasectl.state.releasing import GivingBack
+from leasectl.state.timers import GivingBack
 from leasectl.system.clock import Clock
 from leasectl.system.poll import sleep_through
 from leasectl.system.process import identify, this_process
@@ -243,6 +242,6 @@ def test_a_place_that_nobody_here_gave_up_was_lost_and_not_released(service: Ser
         )  # as etcd does with an expired lease
 
     patience = Patience(wait_seconds=20, report=take_the_place_away)
-    with pytest.raises(BackendUnreachable, match="nobody here had asked for that"):
+    with pytest.raises(BackendUnreachable, match="ended the waiting request by itself"):
         acquire(service, ONE, patience=patience)
     assert service.handles.load(waiting[0].id) is None

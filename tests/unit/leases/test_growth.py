@@ -6,7 +6,7 @@ from typing import Callable
 
 from leasectl.backends.contract import Patience
 from leasectl.leases.acquire import acquire
-from leasectl.leases.announce import announce
+from leasectl.leases.delay import announce
 from leasectl.leases.release import finish, release
 from leasectl.model import Handle, Request, whole
 from leasectl.system.process import this_process

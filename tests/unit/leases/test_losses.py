@@ -1,4 +1,4 @@
-"""leasectl.leases.losses: what went away, and what a holder that has done with it gives up."""
+"""leasectl.leases.service: what went away, and what a holder that has done with it gives up."""
 
 from __future__ import annotations
 
@@ -10,13 +10,12 @@ from leasectl.backends.contract import Patience
 from leasectl.backends.kinds import claim_key_of
 from leasectl.errors import NoLease
 from leasectl.leases.acquire import acquire
-from leasectl.leases.announce import announce
-from leasectl.leases.caller import Caller
+from leasectl.leases.delay import announce
 from leasectl.leases.reacquire import reacquire
 from leasectl.leases.release import finish, give_up_lost, release
 from leasectl.leases.release_forced import release_by_force
 from leasectl.leases.request import new_handle
-from leasectl.leases.service import Service
+from leasectl.leases.service import Caller, Service
 from leasectl.model import Handle, ReleaseTarget, Request, whole
 from leasectl.state import shared_leases
 from leasectl.state.event_log import StateEventLog

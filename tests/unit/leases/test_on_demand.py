@@ -13,7 +13,7 @@ from leasectl.leases.on_demand import PoolOnDemand, is_needed, remove_unused, ro
 from leasectl.model import Request
 from leasectl.state import keeper_process
 from leasectl.state.directory import State
-from leasectl.state.made_pools import MadePool, MadePools
+from leasectl.state.watched import MadePool, MadePools
 from leasectl.system.process import this_process
 from leasectl.text.naming import reserved_type
 from tests.kit.desk import Desk

@@ -18,8 +18,7 @@ from leasectl.errors import (
     NotFound,
     StateUnwritable,
 )
-from leasectl.leases.announce import announce, take_back
-from leasectl.leases.delay import arm
+from leasectl.leases.delay import announce, arm, take_back
 from leasectl.leases.journal import RecordJournal
 from leasectl.leases.reacquire import reacquire
 from leasectl.leases.recovery import due, recover
@@ -33,7 +32,7 @@ from leasectl.text.naming import reserved_type
 from tests.kit.desk import Desk
 from tests.kit.forking import ending, fork
 from tests.kit.killing import kill_this_process
-from tests.kit.support import eventually
+from tests.kit.waits import eventually, result_of
 
 LATER = Request("T", release_after_seconds=100.0)
 
@@ -88,17 +87,17 @@ class TestAReacquire:
         first = desk.acquire()
         other = desk.acquire_beside()
         again = desk.reacquire_beside(first)
-        assert other.result(timeout=20).names == ("T--00",)
+        assert result_of(other).names == ("T--00",)
         assert not again.done()
         release(desk.service, whole(other.result()))
-        assert again.result(timeout=20).names == ("T--00",)
+        assert result_of(again).names == ("T--00",)
 
     def test_holds_nothing_while_it_waits(self, desk: Desk) -> None:
         desk.pool(1)
         first = desk.acquire()
         other = desk.acquire_beside()
         desk.reacquire_beside(first)
-        other.result(timeout=20)
+        result_of(other)
         record = desk.record(first)
         assert (record.state, record.names) == ("acquiring", ())
         assert desk.names_file(first) == ""
@@ -173,7 +172,7 @@ class TestAReacquire:
         pending = desk.reacquire_beside(first)
         assert release(desk.service, whole(desk.record(first))) == ()
         with pytest.raises(Cancelled):
-            pending.result(timeout=20)
+            result_of(pending)
         assert desk.record(first).state == "released"
         assert desk.tickets() == []
         release(desk.service, whole(other))
@@ -189,7 +188,7 @@ class TestAReacquire:
         pending = desk.acquire_beside()
         kill(killed)
         release(desk.service, whole(other))
-        third = pending.result(timeout=20)
+        third = result_of(pending)
         assert desk.record(first).state == "released"
         release(desk.service, whole(third))
         assert desk.reacquire(first).names == ("T--00",)
@@ -238,9 +237,9 @@ class TestTwoReacquiresAtOnce:
         earlier = desk.reacquire_beside(first)
         later = desk.reacquire_beside(first)
         with pytest.raises(Cancelled):
-            earlier.result(timeout=20)
+            result_of(earlier)
         release(desk.service, whole(other))
-        assert later.result(timeout=20).acquisition == 3
+        assert result_of(later).acquisition == 3
         assert desk.held() == {"T--00": first.id}
 
     def test_one_that_was_granted_but_not_told_gives_way(self, desk: Desk) -> None:
@@ -326,11 +325,11 @@ class TestADelayedRelease:
         first = desk.acquire(LATER)
         other = desk.acquire_beside()
         again = desk.reacquire_beside(first)
-        other.result(timeout=20)
+        result_of(other)
         arm(desk.service, whole(desk.record(first)), 5.0)
         said = desk.time.clock.elapsed() + 5.0
         release(desk.service, whole(other.result()))
-        assert again.result(timeout=20).release_at == said
+        assert result_of(again).release_at == said
         assert desk.record(first).release_at == said
 
     def test_is_drawn_anew_by_each_where_it_is_between_two_times(self, desk: Desk) -> None:
@@ -389,13 +388,13 @@ class TestADelayedRelease:
         arm(desk.service, late, 100)
         other = desk.acquire_beside()
         pending = desk.reacquire_beside(handle)
-        held_by_other = other.result(timeout=20)
+        held_by_other = result_of(other)
         desk.time.advance(100)
         assert due(desk.service) == []
         assert release(desk.service, late) == ()
         assert desk.record(handle).state == "acquiring"
         release(desk.service, whole(held_by_other))
-        assert pending.result(timeout=20).names == ("T--00",)
+        assert result_of(pending).names == ("T--00",)
         assert release(desk.service, late) == ()
         assert desk.held() == {"T--00": handle.id}
 

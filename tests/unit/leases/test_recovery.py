@@ -12,18 +12,18 @@ from leasectl.backends.contract import Patience
 from leasectl.errors import BackendUnreachable
 from leasectl.leases import recovery
 from leasectl.leases.acquire import acquire
-from leasectl.leases.announce import announce
-from leasectl.leases.recovery import due, is_abandoned, left, recover, release_abandoned
+from leasectl.leases.delay import announce
+from leasectl.leases.recovery import due, is_abandoned, recover, release_abandoned
 from leasectl.leases.service import Service
 from leasectl.model import Handle, Process, ReleaseTarget, Request, whole
-from leasectl.state import keeper_process, leftovers
+from leasectl.state import keeper_process
 from leasectl.state.directory import State
 from leasectl.state.pipes import listen
 from leasectl.system.process import own_pid_namespace, this_process
 from tests.kit.desk import Desk
 from tests.kit.forking import ending, fork
 from tests.kit.made_up_server import URL, Server
-from tests.kit.support import eventually
+from tests.kit.waits import eventually
 
 DEAD = this_process()._replace(start_time=1)
 NO_WAIT = Patience(wait_seconds=0)
@@ -101,7 +101,7 @@ class TestBesideAKeeper:
         self, desk: Desk, handles: list[Handle], monkeypatch: pytest.MonkeyPatch
     ) -> None:
         ids = ["T-gone", *(each.id for each in handles)]
-        monkeypatch.setattr(leftovers, "ids_of_the_dead", lambda *_, **__: ids)
+        monkeypatch.setattr(recovery, "ids_of_the_dead", lambda *_, **__: ids)
         release_abandoned(desk.service)
         assert desk.held() == {}
 
@@ -161,7 +161,9 @@ class TestWithoutAKeeper:
         desk.acquire(guard=this_process() if is_guarded else None)
         with desk.state.transaction() as db:
             row = (own_pid_namespace(), DEAD.encode())
-            db.execute("INSERT INTO keeper (pid_namespace, process) VALUES (?, ?)", row)
+            db.execute(
+                "INSERT INTO keeper (pid_namespace, process, version) VALUES (?, ?, '9')", row
+            )
         recover(desk.service)
         assert keeper_process.registered(desk.state) == (DEAD if is_guarded else None)
 
@@ -182,14 +184,13 @@ def test_who_is_abandoned_has_nobody_left_who_uses_or_waits(desk: Desk) -> None:
 
 
 @pytest.mark.parametrize(
-    ("runner", "by"), [(None, "guard"), (DEAD, "guard"), (this_process(), "run")]
+    ("runner", "is_due"), [(None, True), (DEAD, True), (this_process(), False)]
 )
-def test_of_a_run_that_lives_whoever_is_first_does_what_it_is_about_to_do(
-    desk: Desk, runner: Process | None, by: str
+def test_what_a_dead_guard_held_is_released_only_once_its_run_is_dead_too(
+    desk: Desk, runner: Process | None, is_due: bool
 ) -> None:
     desk.pool(1)
     handle = of_the_dead(desk)
     with desk.state.transaction() as db:
         db.execute("UPDATE handle SET runner = ?", (runner and runner.encode(),))
-    assert left(desk.record(handle)) == whole(handle)._replace(by=by)  # type: ignore[arg-type]
-    assert due(desk.service) == [whole(handle)._replace(by=by)]  # type: ignore[arg-type]
+    assert due(desk.service) == [whole(handle)._replace(by="guard")] * is_due

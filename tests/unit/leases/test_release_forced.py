@@ -17,7 +17,7 @@ from leasectl.errors import (
     NotSupported,
 )
 from leasectl.leases.acquire import acquire
-from leasectl.leases.announce import announce
+from leasectl.leases.delay import announce
 from leasectl.leases.release import release
 from leasectl.leases.release_forced import Forced, check_reason, release_by_force
 from leasectl.model import Handle, Request, whole
@@ -79,7 +79,7 @@ def test_of_what_is_free_nothing_is_said_and_of_each_lease_once(desk: Desk) -> N
     desk.pool(2)
     handle = desk.acquire()
     found = release_by_force(desk.service, ["T--01", "T--00", "T--00"], reason="")
-    assert found == [Forced("T--00", handle.holder_identity, False, 0.0)]
+    assert found == [Forced("T--00", 1, handle.holder_identity, False, 0.0)]
     assert desk.held() == {}
     record = desk.record(handle)
     assert (record.lost, record.lost_reason) == (True, "released by force by job/1")
@@ -95,7 +95,7 @@ def test_of_what_is_kept_still_it_is_said_who_had_ended_it_before(desk: Desk) ->
     desk.pool(1)
     handle = desk.acquire(Request("T", ttl_seconds=60.0))
     desk.time.advance(20.0)
-    first = Forced("T--00", handle.holder_identity, False, 40.0)
+    first = Forced("T--00", 1, handle.holder_identity, False, 40.0)
     assert release_by_force(desk.service, handle.names, reason="stuck") == [first]
     desk.time.advance(10.0)
     again = release_by_force(desk.service, handle.names, reason="now!")
@@ -138,7 +138,7 @@ def test_whether_anothers_has_a_run_its_own_state_directory_knows(
         else:
             service.handles.forget(handle.id, 1)
     (forced,) = release_by_force(service, handle.names, reason="stuck")
-    assert forced == Forced("T--00", handle.holder_identity, None, 7.0)
+    assert forced == Forced("T--00", 1, handle.holder_identity, None, 7.0)
     if has_moved_on:
         assert service.handles.require(handle.id).lost_reason == ""
 
@@ -163,7 +163,7 @@ def test_what_nobody_got_from_leasectl_is_for_its_holder_to_give_up(
     (resource,) = pool.resources
     shown = pool._replace(resources=(resource._replace(claim_key=None),))
     monkeypatch.setattr(LocalPools, "pools", lambda *_, **__: (shown,))
-    with pytest.raises(NotAllowed, match="who didn't get it from leasectl, and has to give it up"):
+    with pytest.raises(NotAllowed, match="which is not leasectl; release it there"):
         release_by_force(desk.service, handle.names, reason="")
     assert desk.record(handle) == handle
 

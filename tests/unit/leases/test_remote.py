@@ -25,11 +25,10 @@ from leasectl.errors import (
     NotFound,
     StateUnwritable,
 )
-from leasectl.leases import acquire_remote
+from leasectl.leases import acquire_remote, release_remote
 from leasectl.leases import journal as journal_module
 from leasectl.leases.acquire import acquire, acquire_served, turn
-from leasectl.leases.announce import announce
-from leasectl.leases.caller import Caller
+from leasectl.leases.delay import announce
 from leasectl.leases.journal import RecordJournal, remote_lease
 from leasectl.leases.reacquire import reacquire
 from leasectl.leases.record_events import RecordEvents
@@ -37,7 +36,7 @@ from leasectl.leases.recovery import due
 from leasectl.leases.release import finish, release
 from leasectl.leases.renew import note_renewal, renew
 from leasectl.leases.request import new_handle
-from leasectl.leases.service import Service
+from leasectl.leases.service import Caller, Service
 from leasectl.model import (
     Claimant,
     Handle,
@@ -53,9 +52,8 @@ from leasectl.state.amendments import count_lost_replies, explain_loss
 from leasectl.state.directory import State
 from leasectl.state.event_log import StateEventLog
 from leasectl.state.handles import new_id, renews_itself
-from leasectl.state.releasing import GivingBack
+from leasectl.state.timers import GivingBack
 from leasectl.state.uses import SeenMark, Uses
-from leasectl.system import signals
 from leasectl.system.named_pipe import is_read
 from leasectl.system.poll import is_readable
 from leasectl.system.process import identify, is_dead, this_process
@@ -290,7 +288,7 @@ class TestAcquire:
     ) -> None:
         def wait(claimant: Claimant, journal: RecordJournal, patience: Patience) -> None:
             journal.enqueuing()
-            (interrupt,) = patience.interrupts
+            interrupt = patience.interrupts[0]
             pipe = service.state.cancel_pipe(journal.handle.id, journal.handle.acquisition)
             assert is_read(pipe)  # which wakes it
             assert is_readable(interrupt.fd, 0)
@@ -308,7 +306,7 @@ class TestAcquire:
     ) -> None:
         def wait(claimant: Claimant, journal: RecordJournal, patience: Patience) -> None:
             journal.enqueuing()
-            (interrupt,) = patience.interrupts
+            interrupt = patience.interrupts[0]
             with service.state.transaction():
                 service.handles.cancel(service.handles.require(journal.handle.id))
                 if how == "forgotten":
@@ -347,7 +345,7 @@ class TestAcquire:
             raise Withdrawn("T: the request was released")
 
         monkeypatch.setattr(server, "acquire", withdrawn)
-        with pytest.raises(BackendUnreachable, match="nobody here had asked for that"):
+        with pytest.raises(BackendUnreachable, match="ended the waiting request by itself"):
             acquire(service, Request("T"), patience=Patience())
 
     def test_a_wait_that_was_ended_here_is_cancelled_also_where_its_server_is_who_says_so(
@@ -492,7 +490,7 @@ class TestReacquire:
             reacquire(service, handle.id, patience=Patience(wait_seconds=0))
 
         server.before_release = begin
-        with pytest.raises(Cancelled, match="was acquired again by somebody else"):
+        with pytest.raises(Cancelled, match="was acquired again by another process"):
             reacquire(service, handle.id, patience=Patience(wait_seconds=0))
         record = service.handles.require(handle.id)
         assert (record.acquisition, set(record.names)) == (2, set(NAMES))
@@ -687,7 +685,7 @@ class TestRelease:
                 if has_released:
                     service.handles.returned(service.handles.require(handle.id), "T--01")
 
-        monkeypatch.setattr(signals, "pause", end)
+        monkeypatch.setattr(release_remote, "pause", end)
         server.before_release = asked.extend
         released = release(service, whole(handle))
         if has_released:

@@ -11,7 +11,7 @@ from leasectl.backends.kinds import claim_key_of
 from leasectl.engines.facts import Pool
 from leasectl.errors import BackendUnreachable, InvalidRequest, LeaseLost, NotAllowed
 from leasectl.leases.acquire import acquire
-from leasectl.leases.announce import announce
+from leasectl.leases.delay import announce
 from leasectl.leases.reacquire import reacquire
 from leasectl.leases.release_forced import release_by_force
 from leasectl.leases.renew import note_renewal, renew
@@ -190,7 +190,7 @@ class TestAnotherTtl:
     def test_for_what_does_not_expire_is_refused(self, desk: Desk) -> None:
         desk.pool(1)
         handle = desk.acquire()
-        with pytest.raises(InvalidRequest, match=f"{handle.id} has no ttl: .* leave out --ttl"):
+        with pytest.raises(InvalidRequest, match=f"{handle.id} has no ttl, .* leave out --ttl"):
             renew(desk.service, whole(handle), ttl_seconds=20.0)
         assert desk.record(handle) == handle
 

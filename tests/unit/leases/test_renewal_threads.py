@@ -13,10 +13,10 @@ from leasectl.engines.notes import Note, NoteListener
 from leasectl.leases.acquire import acquire
 from leasectl.leases.renewal_threads import RenewalThreads, Renewed
 from leasectl.model import ReleaseTarget, Request, whole
-from leasectl.system.poll import is_readable
 from tests.kit import made_up_backend
 from tests.kit.desk import Desk
 from tests.kit.made_up_server import URL, Server
+from tests.kit.waits import wait_readable
 
 
 def test_each_is_sent_to_its_server_with_its_ttl_and_comes_back_with_its_handle(
@@ -32,7 +32,7 @@ def test_each_is_sent_to_its_server_with_its_ttl_and_comes_back_with_its_handle(
             threads.send(handle)
         while len(came) < 2:
             assert threads.fd is not None
-            assert is_readable(threads.fd, 20)
+            wait_readable(threads.fd)
             came.update((target, outcome.result()) for target, outcome in threads.outcomes())
     assert came == {
         whole(handle): Renewed(
@@ -60,7 +60,7 @@ def test_each_comes_with_what_is_noted_at_its_own_claims(
             threads.send(acquire(service, Request("T"), patience=Patience(0)))
         while len(came) < 2:
             assert threads.fd is not None
-            assert is_readable(threads.fd, 20)
+            wait_readable(threads.fd)
             came.update((target, outcome.result()) for target, outcome in threads.outcomes())
     assert sorted(came.values()) == [
         Renewed((name,), (Note("T", name, 1, f"of {name}"),)) for name in ("T--00", "T--01")

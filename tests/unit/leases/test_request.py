@@ -8,10 +8,9 @@ import pytest
 
 from leasectl.backends import kinds
 from leasectl.errors import InvalidRequest, NotSupported, StateUnwritable
-from leasectl.leases.caller import Caller
 from leasectl.leases.journal import RecordJournal
 from leasectl.leases.request import check_request, claimant_of, draw_start_delay, new_handle
-from leasectl.leases.service import Service
+from leasectl.leases.service import Caller, Service
 from leasectl.model import Request
 from leasectl.state.handles import renews_itself
 from leasectl.system.process import this_process

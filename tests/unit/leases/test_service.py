@@ -9,10 +9,8 @@ import pytest
 
 from leasectl.backends.contract import Opening
 from leasectl.backends.pool.backend import PoolBackend
-from leasectl.engines.memory.members import MemoryMembers
-from leasectl.engines.memory.notes import MemoryNotes
 from leasectl.engines.memory.pools import MemoryPools
-from leasectl.engines.memory.values import MemoryValues
+from leasectl.engines.memory.sides import MemoryMembers, MemoryNotes, MemoryValues
 from leasectl.leases.release import release
 from leasectl.leases.request import new_handle
 from leasectl.leases.service import Service

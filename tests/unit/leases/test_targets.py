@@ -14,11 +14,10 @@ import pytest
 from leasectl.backends.contract import Patience
 from leasectl.errors import CorruptState, NotAllowed, NotFound
 from leasectl.leases.acquire import acquire
-from leasectl.leases.announce import announce
-from leasectl.leases.caller import Caller
+from leasectl.leases.delay import announce
 from leasectl.leases.release import release
 from leasectl.leases.request import new_handle
-from leasectl.leases.service import Service
+from leasectl.leases.service import Caller, Service
 from leasectl.leases.targets import Targets, read_names
 from leasectl.model import Handle, Process, ReleaseTarget, Request, whole
 from leasectl.state.directory import State
@@ -176,19 +175,27 @@ class TestNames:
             other.of_names(["T--02", "T--00"])
 
 
-def test_what_serve_has_granted_to_a_client_is_not_among_everything(
+def test_everything_leaves_grants_to_clients_of_serve_to_force(
     targets: Targets, held: Handle, state: State
 ) -> None:
     with state.transaction() as db:
         db.execute("UPDATE handle SET served = 1")
-    assert targets.of_everything() == []
+    own, others = targets.of_everything()
+    assert (own, [each.id for each in others]) == ([], [held.id])
+
+
+def test_everything_leaves_other_jobs_handles_to_force(state: State, held: Handle) -> None:
+    other = Targets(Service(state, backend_url="local:", caller=Caller("job/2", "host")))
+    own, others = other.of_everything()
+    assert (own, [each.id for each in others]) == ([], [held.id])
 
 
 def test_everything_is_what_is_not_released(targets: Targets, held: Handle, cli: Cli) -> None:
     with cli.service() as service:
         release(service, whole(cli.hold("T")))
     other = cli.hold("T")
-    assert sorted(targets.of_everything()) == sorted([whole(held), whole(other)])
+    own, others = targets.of_everything()
+    assert sorted([*own, *map(whole, others)]) == sorted([whole(held), whole(other)])
 
 
 def test_of_everything_those_come_first_that_would_get_what_the_others_give_back(
@@ -199,7 +206,7 @@ def test_of_everything_those_come_first_that_would_get_what_the_others_give_back
     with state.transaction():
         for each in waiting:
             service.handles.create(each, remote=False)
-    assert targets.of_everything() == [*map(whole, waiting), whole(held)]
+    assert targets.of_everything()[0] == [*map(whole, waiting), whole(held)]
 
 
 def test_those_who_mean_a_name_at_once_mean_one_handle(held: Handle, cli: Cli) -> None:
@@ -244,14 +251,14 @@ class TestWork:
             targets.of_path(handle.id)
         with pytest.raises(NotAllowed, match=told):
             targets.of_names([work])
-        assert targets.of_everything() == [whole(held)]
+        assert targets.of_everything()[0] == [whole(held)]
 
     def test_whose_command_has_ended_it_is_like_any(
         self, targets: Targets, held: Handle, cli: Cli, work: str
     ) -> None:
         handle = self.handle(cli, work, this_process()._replace(start_time=1))
         assert targets.of_path(handle.id) == [whole(handle)]
-        assert sorted(targets.of_everything()) == sorted([whole(held), whole(handle)])
+        assert sorted(targets.of_everything()[0]) == sorted([whole(held), whole(handle)])
 
     def test_whose_guard_is_still_ending_the_command_is_nobody_elses_to_release(
         self, targets: Targets, held: Handle, cli: Cli, work: str
@@ -262,7 +269,7 @@ class TestWork:
         told = f"leasectl once, pid {os.getpid()}, .* has ended; pid {guard.pid} is ending it"
         with pytest.raises(NotAllowed, match=told):
             targets.of_path(handle.id)
-        assert targets.of_everything() == [whole(held)]
+        assert targets.of_everything()[0] == [whole(held)]
         guard.kill()
         guard.wait()
         assert targets.of_path(handle.id) == [whole(handle)]
@@ -293,7 +300,7 @@ class TestNamesFiles:
     def test_what_lists_something_else_is_none(self, tmp_path: Path, text: str) -> None:
         path = tmp_path / "copy"
         path.write_bytes(text.encode())
-        with pytest.raises(CorruptState, match="something else than lease names"):
+        with pytest.raises(CorruptState, match="something other than resource names"):
             read_names(str(path))
 
     def test_a_file_of_a_mebibyte_is_too_long_whatever_it_lists(self, tmp_path: Path) -> None:
@@ -317,10 +324,9 @@ class TestNamesFiles:
         path = tmp_path / "huge"
         with path.open("wb") as file:
             file.truncate(1 << 40)
-        with pytest.raises(CorruptState, match="something else than lease names"):
+        with pytest.raises(CorruptState, match="something other than resource names"):
             read_names(str(path))
 
-    @pytest.mark.timeout(20)
     def test_a_named_pipe_keeps_nobody_waiting_and_no_descriptor_is_left_open(
         self, tmp_path: Path
     ) -> None:

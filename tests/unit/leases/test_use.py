@@ -12,15 +12,21 @@ import pytest
 from leasectl.backends.kinds import claim_key_of
 from leasectl.engines.notes import NoteChange
 from leasectl.errors import LeaseLost, NotAllowed, NotFound
-from leasectl.leases import answer as answer_verb
-from leasectl.leases import answers, asked
-from leasectl.leases.answer import answer
-from leasectl.leases.answers import answer_for_holder
-from leasectl.leases.asked import asked_of
-from leasectl.leases.caller import Caller
-from leasectl.leases.marks import Answered, encode_mark
+from leasectl.leases import marks
+from leasectl.leases.marks import (
+    Answered,
+    answer,
+    answer_for_holder,
+    asked_of,
+    encode_mark,
+    unuse,
+    use,
+)
+from leasectl.leases.marks import (
+    carry_out as carry_out_now,
+)
 from leasectl.leases.release import finish, release
-from leasectl.leases.use import unuse, use
+from leasectl.leases.service import Caller
 from leasectl.model import Handle, OnReclaim, ReleaseTarget, Request, whole
 from leasectl.state import keeper_process
 from leasectl.state.uses import Uses
@@ -50,9 +56,9 @@ def just_before(patch: pytest.MonkeyPatch, something: Callable[[], object]) -> N
 
     def carry_out(*args: Any) -> Any:
         something()
-        return answers.carry_out(*args)
+        return carry_out_now(*args)
 
-    patch.setattr(answer_verb, "carry_out", carry_out)
+    patch.setattr(marks, "carry_out", carry_out)
 
 
 class TestUse:
@@ -150,10 +156,10 @@ class TestAMark:
         operator.mark(handle, ["T--00"])
 
         def too_late(*steps: Any) -> dict[str, Answered]:
-            answers.carry_out(*steps)
+            carry_out_now(*steps)
             return {}
 
-        monkeypatch.setattr(answer_verb, "carry_out", too_late)
+        monkeypatch.setattr(marks, "carry_out", too_late)
         assert answer(desk.service, whole(handle), "ready", ["T--00"]) == ("T--00",)
 
     def test_that_was_answered_may_still_be_kept(self, desk: Desk, operator: Operator) -> None:
@@ -180,12 +186,12 @@ class TestAMark:
 
         def answer_unheard(said: Answered, heed: Callable[[], object]) -> tuple[str, ...]:
             def carry_out(*args: Any) -> dict[str, Answered]:
-                answers.carry_out(*args)
+                carry_out_now(*args)
                 heed()
                 return {}
 
             operator.mark(handle, ["T--00"])
-            monkeypatch.setattr(answer_verb, "carry_out", carry_out)
+            monkeypatch.setattr(marks, "carry_out", carry_out)
             return answer(desk.service, whole(handle), said, ["T--00"])
 
         def ask_anew() -> None:
@@ -297,7 +303,7 @@ class TestWhatWasTakenBack:
             operator.free()
             return claim_key_of(handle)
 
-        monkeypatch.setattr(asked, "claim_key_of", free_before_notes_are_read)
+        monkeypatch.setattr(marks, "claim_key_of", free_before_notes_are_read)
         assert asked_of(desk.service, whole(handle)) == ()
         record = desk.record(handle)
         assert (record.names, record.lost) == (("T--01",), False)
@@ -440,13 +446,13 @@ class TestAnAnswerForTheHolder:
     ) -> None:
         handle = desk.acquire(TWO)
         (mark,) = operator.mark(handle, ["T--00"])
-        (asked,) = asked_of(desk.service, whole(handle))
-        assert not asked.is_ready
+        (marks,) = asked_of(desk.service, whole(handle))
+        assert not marks.is_ready
         (note,) = operator.notes.of_pool("T")
         answered = encode_mark(mark.answered("ready"))
         operator.notes.change([NoteChange(note.type, note.name, note.fence, note.text, answered)])
-        (asked,) = asked_of(desk.service, whole(handle))
-        assert asked.is_ready
+        (marks,) = asked_of(desk.service, whole(handle))
+        assert marks.is_ready
         assert ready(desk, handle) == {"T--00"}
         with pytest.raises(NotAllowed, match="wants it back"):
             use(desk.service, whole(handle), "T--00")

@@ -12,8 +12,7 @@ import pytest
 from leasectl.backends.contract import Patience
 from leasectl.errors import LeaseError, NoLease
 from leasectl.leases.acquire import acquire, acquire_served, heedful, turn
-from leasectl.leases.announce import announce
-from leasectl.leases.delay import arm, leave_to_keeper
+from leasectl.leases.delay import announce, arm, leave_to_keeper
 from leasectl.leases.journal import RecordJournal
 from leasectl.leases.recovery import due
 from leasectl.leases.release import release
@@ -85,7 +84,7 @@ def register(desk: Desk, process: Process) -> None:
     """Have a process be the keeper, as far as anybody knows."""
     with desk.state.transaction() as db:
         row = (own_pid_namespace(), process.encode())
-        db.execute("INSERT INTO keeper (pid_namespace, process) VALUES (?, ?)", row)
+        db.execute("INSERT INTO keeper (pid_namespace, process, version) VALUES (?, ?, '9')", row)
 
 
 class TestAnAcquisition:

@@ -7,8 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from leasectl.maintenance.api_cluster import ApiCluster
-from leasectl.maintenance.opening import open_cluster
+from leasectl.maintenance.api_cluster import ApiCluster, open_cluster
 from tests.kit.kubernetes.api import Object
 from tests.kit.kubernetes.namespaces import Namespace
 from tests.kit.kubernetes.nodes import NODES, make_node

@@ -6,7 +6,7 @@ import copy
 from typing import Any, Callable
 
 from leasectl.errors import BackendUnreachable
-from leasectl.maintenance.cluster import Evicted
+from leasectl.maintenance.api_cluster import Evicted
 from leasectl.maintenance.facts import Lease, NodeWrite
 from leasectl.maintenance.objects import (
     CORDON_MARK,

@@ -26,8 +26,7 @@ from leasectl.errors import (
     InvalidRequest,
     NotAllowed,
 )
-from leasectl.maintenance.api_cluster import ApiCluster
-from leasectl.maintenance.cluster import Evicted
+from leasectl.maintenance.api_cluster import ApiCluster, Evicted
 from leasectl.maintenance.facts import Lease, NodeWrite
 from leasectl.maintenance.objects import CORDON_MARK, Pod
 from tests.kit.support import ManualClock

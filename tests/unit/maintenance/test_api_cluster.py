@@ -9,10 +9,9 @@ from pathlib import Path
 import pytest
 
 from leasectl.errors import AccessRefused
-from leasectl.maintenance.api_cluster import ApiCluster
+from leasectl.maintenance.api_cluster import ApiCluster, open_cluster
 from leasectl.maintenance.facts import Lease, NodeWrite
 from leasectl.maintenance.objects import CORDON_MARK, REQUEST, STATUS, parse_lease, parse_node
-from leasectl.maintenance.opening import open_cluster
 from tests.kit.kubernetes.namespaces import Namespace
 from tests.kit.kubernetes.nodes import (
     NODES,
@@ -213,4 +212,4 @@ def test_who_verifies_nothing_is_warned(kubeconfig: Path, namespace: Namespace) 
         "kubernetes://", environment, namespace=namespace.name, identity=US, warn=said.append
     )
     (line,) = said
-    assert "insecure-skip-tls-verify: whoever is" in line
+    assert "insecure-skip-tls-verify: anyone on" in line

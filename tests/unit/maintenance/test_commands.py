@@ -17,7 +17,8 @@ from leasectl.maintenance.leadership import LEASE_NAME
 from leasectl.maintenance.objects import CORDON_MARK, REQUEST, STATUS, parse_node
 from tests.kit.kubernetes.namespaces import Namespace
 from tests.kit.kubernetes.nodes import NODES, end_pods, make_budget, make_pod, set_allowed
-from tests.kit.support import Cli, eventually
+from tests.kit.support import Cli
+from tests.kit.waits import eventually
 from tests.unit.maintenance.conftest import US, annotations_of
 
 pytestmark = pytest.mark.once
@@ -42,7 +43,7 @@ WRONG = (
     (("status", "a" * 254), 64, "no node can be called"),
     (("status", "a" * 253), 66, "no node"),
     (("reconcile", "--grace-period", "soon"), 64, "'soon' is not a valid integer"),
-    (("reconcile", "--timeout", "soon"), 64, "no duration"),
+    (("reconcile", "--timeout", "soon"), 64, "invalid duration"),
     (("reconcile", "--identity", " "), 64, "nobody's"),
     (("reconcile", "--identity", "a\x1bb"), 64, "nobody's"),
     (("reconcile", "--lease-namespace", "nowhere"), 77, "may not"),
@@ -72,7 +73,7 @@ class TestReconcile:
         def status() -> str:
             return str(annotations_of(namespace, node).get(STATUS))
 
-        eventually(lambda: "disruption budget" in status(), timeout=20)
+        eventually(lambda: "disruption budget" in status())
         shown = maintenance.ok("maintenance", "status", node, *settings)
         assert "ours" in shown
         assert "1h" in shown
@@ -82,10 +83,10 @@ class TestReconcile:
         assert ended.code == -15
         assert "leading\n" in ended.err
         set_allowed(namespace, "web", 1)
-        eventually(lambda: end_pods(namespace) == ["web"], timeout=20)
-        eventually(lambda: status() == "active", timeout=20)
+        eventually(lambda: end_pods(namespace) == ["web"])
+        eventually(lambda: status() == "active")
         maintenance.ok("maintenance", "cancel", node)
-        eventually(lambda: status() == "ended", timeout=20)
+        eventually(lambda: status() == "ended")
         assert not namespace.administrator.ok("GET", f"{NODES}/{node}")["spec"].get("unschedulable")
         eventually(lambda: "leaseDurationSeconds" not in namespace.lease(node)["spec"])
         second.signal(15)
@@ -123,7 +124,7 @@ class TestReconcile:
             found: int | None = answer.json()["metadata"].get("deletionGracePeriodSeconds")
             return found
 
-        eventually(lambda: grace_seconds() is not None, timeout=20)
+        eventually(lambda: grace_seconds() is not None)
         assert grace_seconds() == seconds
 
     @pytest.mark.parametrize("signum", [signal.SIGINT, signal.SIGTERM])
@@ -156,7 +157,7 @@ class TestReconcile:
         why = {"alone": "no controller would make it again: --force"}
         why["data"] = "it has local data: --delete-emptydir-data"
         left = "; ".join(f"{namespace.name}/{name} ({why[name]})" for name in ("alone", "data"))
-        eventually(lambda: status() == f"draining: {left}", timeout=20)
+        eventually(lambda: status() == f"draining: {left}")
         assert namespace.lease(f"window-{node}")["spec"]["holderIdentity"] == "us"
         assert annotations_of(namespace, node)[CORDON_MARK] == "us"
         started.signal(15)
@@ -169,7 +170,7 @@ class TestReconcile:
             ended.update(end_pods(namespace))
             return status() == "active"
 
-        eventually(is_active, timeout=30)
+        eventually(is_active)
         assert ended == {"alone", "data"}
         (mirror,) = namespace.administrator.items(namespace.pods)
         assert mirror["metadata"]["name"] == "mirror"
@@ -185,8 +186,7 @@ class TestReconcile:
         eventually(
             lambda: str(annotations_of(namespace, node).get(STATUS)).startswith(
                 f"draining: given up after 2s; {namespace.name}/web ("
-            ),
-            timeout=20,
+            )
         )
 
     def test_what_is_wrong_is_said_in_a_line(self, maintenance: Cli, node: str) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from leasectl.errors import BackendUnreachable
-from leasectl.maintenance.cluster import Evicted
+from leasectl.maintenance.api_cluster import Evicted
 from leasectl.maintenance.controller import Controller, Settings
 from leasectl.maintenance.drain import DrainOptions
 from leasectl.maintenance.facts import NodeWrite, Us

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from leasectl.errors import AccessRefused, BackendUnreachable, NotAllowed
-from leasectl.maintenance.cluster import Evicted
+from leasectl.maintenance.api_cluster import Evicted
 from leasectl.maintenance.drain import DrainOptions, NodeDrain, described, why_not
 from leasectl.maintenance.facts import Drain
 from leasectl.maintenance.objects import Pod

@@ -9,7 +9,9 @@ from typing import Callable
 import pytest
 
 from leasectl.maintenance.facts import (
+    Lease,
     LeaseWrite,
+    Node,
     NodeWrite,
     Seen,
     Step,
@@ -24,7 +26,6 @@ from tests.unit.maintenance.model import US, Wrong, all_worlds
 pytestmark = pytest.mark.once
 
 PAGE = Path(__file__).parents[3] / "docs" / "maintenance.md"
-DECISIONS = PAGE.with_name("decisions.md")
 FIGURES = re.compile(r"in (\d[\d,]+) worlds, whose steps can go in (\d[\d,]+) ways")
 
 
@@ -197,3 +198,11 @@ def test_what_would_be_wrong_is_found(mutant: Callable[[Us, Seen], Step], rule: 
 def test_every_world_is_tried() -> None:
     assert len(set(all_worlds())) > 10_000
     assert US.end_seconds < US.padding_seconds
+
+
+def test_an_acquire_time_of_the_year_1_makes_no_duration_that_the_api_refuses() -> None:
+    lease = Lease(US.identity, 60, -62135596800.0, owner_uid="uid")
+    node = Node("uid", "active", is_unschedulable=True, marked_by=US.identity)
+    step = next_step(US, Seen(node, None, lease, None, 1_700_000_000.0))
+    durations = [e.lease.duration_seconds for e in step.writes if isinstance(e, LeaseWrite)]
+    assert durations and max(durations) < 2**31

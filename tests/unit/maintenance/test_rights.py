@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 
 from leasectl.errors import LeaseError
+from leasectl.maintenance.api_cluster import open_cluster
 from leasectl.maintenance.controller import Controller, Settings
 from leasectl.maintenance.facts import Us
 from leasectl.maintenance.leadership import Leadership
-from leasectl.maintenance.opening import open_cluster
 from leasectl.maintenance.watching import WatchedChanges
 from leasectl.system.clock import Clock
 from tests.kit.kubernetes.namespaces import Namespace

@@ -23,6 +23,7 @@ from leasectl.maintenance.leadership import LEASE_NAME
 from leasectl.maintenance.objects import CORDON_MARK, REQUEST, STATUS
 from leasectl.maintenance.watching import WatchedChanges
 from leasectl.system.poll import is_readable
+from tests.kit.waits import join, next_in, wait_readable
 
 pytestmark = pytest.mark.once
 
@@ -121,13 +122,13 @@ class Watched:
     def begin(self) -> set[str]:
         """Begin; returns what is there."""
         self.changes.begin()
-        self.nodes = self.api.watches["nodes"].get(timeout=10)
-        self.leases = self.api.watches["leases"].get(timeout=10)
+        self.nodes = next_in(self.api.watches["nodes"])
+        self.leases = next_in(self.api.watches["leases"])
         return self.changes.take()
 
     def heard(self) -> set[str]:
         """What is heard of next, whenever that is."""
-        assert is_readable(self.changes.fd, 10)
+        wait_readable(self.changes.fd)
         return self.changes.take()
 
     def after(self, *happened: WatchEvent) -> set[str]:
@@ -242,7 +243,7 @@ class TestAWatchThatEnds:
         watched.begin()
         watched.api.there["nodes"] = [node("same", request="1h"), node("new", request="1h")]
         watched.nodes.events.put(WatchEnded("it was cut"))
-        again = watched.api.watches["nodes"].get(timeout=10)
+        again = next_in(watched.api.watches["nodes"])
         assert watched.changes.take() == {"gone", "new"}
         assert again.version == "3"  # of the list
         watched.nodes = again
@@ -256,31 +257,31 @@ class TestAWatchThatEnds:
         watch, pauses = watched.nodes, list[float]()
         for _ in range(30):
             watch.events.put(WatchEnded("it was cut"))
-            pauses.append(watched.paused.get(timeout=10))
-            watch = watched.api.watches["nodes"].get(timeout=10)
+            pauses.append(next_in(watched.paused))
+            watch = next_in(watched.api.watches["nodes"])
         assert 0.1 <= pauses[0] <= 0.2
         assert 0.2 <= pauses[1] <= 0.4
         assert all(2.5 <= each <= 5.0 for each in pauses[8:])
         watch.events.put(event("ADDED", node("a", request="1h")))
         watch.events.put(WatchEnded("it was cut"))
-        assert watched.paused.get(timeout=10) <= 0.2
+        assert next_in(watched.paused) <= 0.2
 
     def test_is_not_begun_before_the_server_wants_it(self, watched: Watched) -> None:
         watched.begin()
         watched.nodes.events.put(WatchEnded("it is busy", retry_after_seconds=30.0))
-        assert watched.paused.get(timeout=10) == 30.0
+        assert next_in(watched.paused) == 30.0
 
     def test_or_may_not_be_is_said_once_although_the_list_may(self, watched: Watched) -> None:
         watched.begin()
         watch = watched.nodes
         for _ in range(5):
             watch.events.put(BackendUnreachable("it may not watch nodes"))
-            watch = watched.api.watches["nodes"].get(timeout=10)
-        assert watched.paused.get(timeout=10) <= 0.2
+            watch = next_in(watched.api.watches["nodes"])
+        assert next_in(watched.paused) <= 0.2
         assert watched.said == ["it may not watch nodes; trying again"]
         watch.events.put(event("ADDED", node("a", request="1h")))
         watch.events.put(BackendUnreachable("it may not watch nodes"))
-        watched.api.watches["nodes"].get(timeout=10)
+        next_in(watched.api.watches["nodes"])
         assert len(watched.said) == 2
 
     def test_goes_on_where_the_list_fails_for_a_while(self, watched: Watched) -> None:
@@ -288,7 +289,7 @@ class TestAWatchThatEnds:
         watched.api.refusal = BackendUnreachable("it is away")
         watched.nodes.events.put(WatchEnded("it was cut"))
         for _ in range(4):
-            watched.paused.get(timeout=10)
+            next_in(watched.paused)
         watched.api.there["nodes"] = [node("new", request="1h")]
         watched.api.refusal = None
         assert watched.heard() == {"new"}
@@ -296,13 +297,13 @@ class TestAWatchThatEnds:
 
 
 def _followers() -> set[threading.Thread]:
-    return {each for each in threading.enumerate() if each.name == "leasectl_watch"}
+    return {each for each in threading.enumerate() if each.name == "leasectl-node-watch"}
 
 
 def test_what_nobody_has_expected_ends_whoever_listens(watched: Watched) -> None:
     watched.begin()
     watched.nodes.events.put(ZeroDivisionError("a mistake of ours"))
-    assert is_readable(watched.changes.fd, 10)
+    wait_readable(watched.changes.fd)
     with pytest.raises(ZeroDivisionError):
         watched.changes.take()
 
@@ -324,10 +325,10 @@ def test_closing_ends_both_and_what_would_begin_then() -> None:
     assert [each.daemon for each in running] == [True, True]  # no process lasts for them
     watched.changes.close()
     for each in running:
-        each.join(10)
+        join(each)
         assert not each.is_alive()
     assert watched.api.lists == 2
     watched.changes.begin()  # nothing is followed by then
     for each in _followers() - before:
-        each.join(10)
+        join(each)
         assert not each.is_alive()

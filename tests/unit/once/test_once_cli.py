@@ -14,7 +14,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.kit.support import Cli, Started, eventually
+from tests.kit.support import Cli, Started
+from tests.kit.waits import eventually
 
 # Says that it has begun, and waits until it may end.
 WAITS = "echo $$ >>began; until [ -e may ]; do sleep 0.02; done; echo $$ >>ended; {}"

@@ -7,7 +7,7 @@ import random
 import pytest
 
 from leasectl.errors import CorruptState
-from leasectl.once.rounds import (
+from leasectl.once.results import (
     MOST_DEATHS,
     Failure,
     Round,

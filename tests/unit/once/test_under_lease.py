@@ -9,8 +9,7 @@ from typing import Any
 import pytest
 
 from leasectl.errors import LeaseLost, NotFound
-from leasectl.once.results import Kept
-from leasectl.once.rounds import Round, Terms
+from leasectl.once.results import Kept, Round, Terms
 from leasectl.once.under_lease import UnderLease
 from leasectl.once.work import work_of
 

@@ -72,7 +72,7 @@ def test_groff_has_nothing_to_say_of_them(tmp_path: Path) -> None:
         ["groff", "-man", "-Tutf8", "-ww", *pages], capture_output=True, text=True, check=True
     )
     assert done.stderr == ""
-    assert "leasectl-run - Run a command under a lease" in done.stdout
+    assert "leasectl-run - Run a command while holding a lease" in done.stdout
 
 
 def test_an_install_has_them() -> None:

@@ -13,8 +13,7 @@ from leasectl.backends.pool.backend import PoolBackend
 from leasectl.engines.memory.engine import MemoryEngine
 from leasectl.engines.memory.sides import MemorySides
 from leasectl.engines.memory.store import MemoryStore
-from leasectl.leases.caller import Caller
-from leasectl.leases.service import Service
+from leasectl.leases.service import Caller, Service
 from leasectl.state.directory import State
 from leasectl.system.clock import Clock
 from tests.kit.support import ManualClock

@@ -8,17 +8,16 @@ from functools import partial
 import pytest
 
 from leasectl.engines.facts import Pool, PoolSettings, Resource
-from leasectl.engines.members import Decide, Updated
 from leasectl.engines.membership import Lifetime, Member, Pools, join, set_default
 from leasectl.engines.memory.engine import MemoryEngine
-from leasectl.engines.memory.members import MemoryMembers
 from leasectl.engines.memory.pools import MemoryPools
+from leasectl.engines.memory.sides import MemoryMembers
 from leasectl.engines.memory.store import MemoryStore
+from leasectl.engines.pool_admin import Decide, Updated
 from leasectl.errors import InvalidRequest, NotAllowed
 from leasectl.model import Claimant, Lease, Request
-from leasectl.pools.carrying_out import carry_out, change_settings
-from leasectl.pools.changes import NewDefault, PoolChange, plan
-from leasectl.pools.defined import CountedPool, DefaultChange, Definition, NamedPool
+from leasectl.pools.changes import NewDefault, PoolChange, carry_out, change_settings, plan
+from leasectl.pools.definitions import CountedPool, DefaultChange, Definition, NamedPool
 from leasectl.pools.settings import USUAL_GRACE_SECONDS, SettingsChange, changed
 from leasectl.system.clock import Clock
 

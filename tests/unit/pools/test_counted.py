@@ -8,7 +8,7 @@ import pytest
 
 from leasectl.errors import CorruptState
 from leasectl.pools.counted import CountedLoss, CountedOwner, CountedType, Counts
-from leasectl.pools.counted_json import are_counts, encode_counts, parse_counts
+from leasectl.pools.shown_json import are_counts, encode_counts, parse_counts
 
 COUNTS = Counts(
     "boskos+http://b",

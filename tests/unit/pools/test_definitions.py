@@ -8,8 +8,14 @@ from typing import Any
 import pytest
 
 from leasectl.errors import InvalidRequest
-from leasectl.pools.defined import CountedPool, DefaultChange, Definition, Definitions, NamedPool
-from leasectl.pools.definitions import parse_definitions
+from leasectl.pools.definitions import (
+    CountedPool,
+    DefaultChange,
+    Definition,
+    Definitions,
+    NamedPool,
+    parse_definitions,
+)
 from leasectl.pools.settings import SettingsChange
 
 LIST = """\
@@ -147,7 +153,10 @@ def test_json_is_read_as_well() -> None:
             "resources: [{type: T, max-count: 1000000000}]",
             "f:1: resources[0].max-count 1000000000: it can be 1 to 999999999",
         ),
-        ("resources: [{type: T, max-count: -1}]", 'f:1: resources[0].max-count: "-1" is no whole'),
+        (
+            "resources: [{type: T, max-count: -1}]",
+            'f:1: resources[0].max-count: "-1" is not a whole',
+        ),
         (
             "resources: [{type: T, min-count: 3, max-count: 2}]",
             "f:1: resources[0]: min-count 3 is more than max-count 2",
@@ -205,13 +214,13 @@ class TestSettings:
     @pytest.mark.parametrize(
         ("said", "refused"),
         [
-            ("pace: soon", '.pace: "soon" is no duration'),
+            ("pace: soon", '.pace: invalid duration "soon"'),
             ("pace: 0.01", "pace 0.01s: it can be 0.1s to 7d, or 0 for none"),
             ("pace: [1]", ".pace must be a word"),
             ("burst: 0", "burst 0: it can be 1 to 1000"),
-            ("burst: 1.5", '.burst: "1.5" is no whole number'),
-            ('burst: "2"', '.burst: "2" is no whole number'),
-            ("aging: -1", '.aging: "-1" is no duration'),
+            ("burst: 1.5", '.burst: "1.5" is not a whole number'),
+            ('burst: "2"', '.burst: "2" is not a whole number'),
+            ("aging: -1", '.aging: invalid duration "-1"'),
         ],
     )
     def test_what_cant_be_kept_is_refused_with_its_line(self, said: str, refused: str) -> None:
@@ -297,7 +306,7 @@ class TestProperties:
 
     def test_by_name_are_refused_where_no_names_are(self) -> None:
         text = "resources:\n- {type: T, max-count: 2, properties: {T--00: {r: eu}}}\n"
-        with pytest.raises(InvalidRequest, match="names says only what is so of all"):
+        with pytest.raises(InvalidRequest, match="names can't give properties of single"):
             parse_definitions(text, "f")
 
 

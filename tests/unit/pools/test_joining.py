@@ -10,13 +10,13 @@ import pytest
 from leasectl.backends.contract import Patience
 from leasectl.errors import LeaseError, NotAllowed
 from leasectl.leases.acquire import acquire
-from leasectl.leases.announce import announce, take_back
+from leasectl.leases.delay import announce, take_back
 from leasectl.leases.recovery import recover
 from leasectl.leases.release import release
 from leasectl.model import Handle, Request, whole
 from leasectl.pools.joining import end_stay, join, join_again, join_held, lifetime, settle, stay
 from leasectl.pools.memberships import MembershipService
-from leasectl.state.stays import Stay
+from leasectl.state.watched import Stay
 from leasectl.system.process import identify
 from tests.kit.support import ManualClock
 from tests.unit.pools.conftest import MemoryService

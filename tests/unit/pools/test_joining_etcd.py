@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import pytest
 
 from leasectl.backends.pool.backend import PoolBackend
-from leasectl.engines.members import Decide, Members, Updated
+from leasectl.engines.pool_admin import Decide, Members, Updated
 from leasectl.errors import BackendUnreachable
 from leasectl.model import Claimant
 from leasectl.pools.joining import join_held

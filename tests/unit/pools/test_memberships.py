@@ -9,11 +9,11 @@ from pytest import MonkeyPatch
 
 from leasectl.backends.contract import Patience
 from leasectl.engines.facts import PoolSettings
-from leasectl.engines.members import Decide, Updated
-from leasectl.engines.memory.members import MemoryMembers
+from leasectl.engines.memory.sides import MemoryMembers
+from leasectl.engines.pool_admin import Decide, Updated
 from leasectl.errors import BackendUnreachable, InvalidRequest, LeaseError, NotAllowed, NotFound
 from leasectl.leases.acquire import acquire
-from leasectl.leases.announce import announce
+from leasectl.leases.delay import announce
 from leasectl.model import Request
 from leasectl.pools.admin import PoolService
 from leasectl.pools.memberships import MembershipService
@@ -68,7 +68,7 @@ class TestCreating:
         assert (names(service, "N"), names(service, "B")) == (["m", "n"], ["b-1"])
 
     def test_of_a_pool_that_is_there_is_a_mistake(self, service: MemoryService) -> None:
-        with pytest.raises(InvalidRequest, match='a pool "A" already'):
+        with pytest.raises(InvalidRequest, match='pool "A" exists'):
             PoolService(service).create("A", ["a-1"])
 
 

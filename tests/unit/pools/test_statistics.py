@@ -14,8 +14,15 @@ import pytest
 from leasectl.engines.event_words import got_instead, resources_added, resources_removed
 from leasectl.engines.facts import Pool, QueueEntry, Resource
 from leasectl.model import Lease
-from leasectl.pools.series import series_of
-from leasectl.pools.statistics import Spread, Window, percentile, spread, starts_within, statistics
+from leasectl.pools.statistics import (
+    Spread,
+    Window,
+    percentile,
+    series_of,
+    spread,
+    starts_within,
+    statistics,
+)
 from leasectl.pools.timeline import Timeline, present_of, timelines
 from leasectl.state.event import Event, EventKind
 
@@ -406,15 +413,20 @@ def test_what_happened_after_the_pool_was_looked_at_counts(log: Log) -> None:
 
 def test_the_advised_pace_is_the_hold_by_the_capacity_and_a_little_faster(log: Log) -> None:
     log.pool(0, 50)
-    log.grant(0, "a")
-    log.release(1200, "a", hold=1200.0)
+    for number in range(19):
+        log.grant(number, f"h{number}")
+        log.release(1200 + number, f"h{number}", hold=1200.0)
+    assert statistics(log.events).advised_pace_seconds is None  # too few to go by
+    log.grant(20, "a")
+    log.release(1220, "a", hold=1200.0)
     assert statistics(log.events).advised_pace_seconds == pytest.approx(20.0)
 
 
 def test_the_advised_pace_heeds_how_many_each_takes(log: Log) -> None:
     log.pool(0, 50)
-    log.grant(0, "a", "n1", "n2")
-    log.release(1200, "a", "n1", "n2", hold=1200.0)
+    for number in range(10):
+        log.grant(number, f"h{number}", "n1", "n2")
+        log.release(1200 + number, f"h{number}", "n1", "n2", hold=1200.0)
     assert statistics(log.events).advised_pace_seconds == pytest.approx(40.0)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from leasectl.engines.facts import Pool, QueueEntry, Resource
 from leasectl.engines.membership import Member
 from leasectl.model import Where
-from leasectl.pools.unmet_waiters import described, unmet_waiters
+from leasectl.pools.memberships import described, unmet_waiters
 
 EU = (("region", "eu"),)
 

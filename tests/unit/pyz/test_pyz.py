@@ -31,10 +31,12 @@ from packaging.specifiers import SpecifierSet
 from packaging.utils import canonicalize_name
 
 import leasectl
+from leasectl.cli.commands.setup import _INIT_LINE
 from leasectl.pyz import unpack
 from leasectl.pyz.unpack import LEFT_OVER, LOCK_NAME, UNPACKED
 from tests.kit.sizes import FULL_SIZE
-from tests.kit.support import Cli, Finished, eventually
+from tests.kit.support import Cli, Finished
+from tests.kit.waits import eventually
 
 ROOT = Path(__file__).parents[3]
 WHEELS = ROOT / ".wheels"
@@ -340,7 +342,8 @@ class TestOnEveryPython:
 
     def test_where_it_cant_be_unpacked_all_is_imported_from_memory(self, pyz: Pyz) -> None:
         shell = (ROOT / "leasectl" / "shell" / "leasectl.bash").read_text()
-        assert pyz.ok("init", "bash", LEASECTL_CODE_DIR="/proc/leasectl") == shell
+        printed = pyz.ok("init", "bash", LEASECTL_CODE_DIR="/proc/leasectl")
+        assert printed.replace(_INIT_LINE, "") == shell
         # As a keeper is started by such a one.
         as_module = [pyz.python, "-m", "leasectl", "--version"]
         finished = pyz.spawn(as_module, PYTHONPATH=str(pyz.archive)).finish()
@@ -490,11 +493,6 @@ class TestWhereItLies:
         environ = f"/proc/{keeper}/environ"
         eventually(lambda: f"PYTHONPATH={pyz.folder}\0".encode() in Path(environ).read_bytes())
         pyz.archive.unlink()
-        log = pyz.state_dir / "keeper.log"
-        eventually(lambda: log.exists() and "started" in log.read_text())
-        os.kill(keeper, signal.SIGUSR1)
-        eventually(lambda: log.read_text().count("started") == 2)
-        assert "handing over" in log.read_text()
         eventually(lambda: pyz.held() == {})
         assert pyz.keepers() in ([keeper], [])
 
@@ -503,7 +501,7 @@ class TestTheUnpackedFolder:
     def test_many_first_starts_at_once_make_one(self, pyz: Pyz) -> None:
         started = [pyz.start("--version") for _ in range(32 if FULL_SIZE else 12)]
         for each in started:
-            finished = each.finish(timeout=60)
+            finished = each.finish()
             assert (finished.code, finished.err) == (0, "")
         assert UNPACKED.fullmatch(pyz.folder.name)
 
@@ -568,40 +566,41 @@ class TestTheUnpackedFolder:
         assert foreign < {path.name for path in pyz.private.iterdir()}
         assert unused.isdisjoint(path.name for path in pyz.private.iterdir())
 
-    def test_a_folder_that_others_could_have_changed_is_refused(
+    def test_a_folder_that_others_could_have_changed_is_not_used(
         self, pyz: Pyz, started_before: StartedBefore
     ) -> None:
         started_before(pyz)
         pyz.private.chmod(0o770)
-        assert refusal(pyz) == (
+        assert warning(pyz) == (
             f"leasectl: {pyz.private}, where this archive is to be unpacked, is open to others "
             "(mode 0770), who may have changed what is in it; remove it or name another folder "
-            "in LEASECTL_CODE_DIR\n"
+            "in LEASECTL_CODE_DIR; running from the archive, which is slower\n"
         )
 
-    def test_a_symbolic_link_and_a_file_are_refused(self, pyz: Pyz) -> None:
+    def test_a_symbolic_link_and_a_file_are_not_used(self, pyz: Pyz) -> None:
         elsewhere = pyz.cwd / "elsewhere"
         elsewhere.mkdir(mode=0o700)
         pyz.private.symlink_to(elsewhere)
-        assert "is a symbolic link" in refusal(pyz)
+        assert "is a symbolic link" in warning(pyz)
         assert list(elsewhere.iterdir()) == []
         pyz.private.unlink()
         pyz.private.touch()
-        assert "is not a directory" in refusal(pyz)
+        assert "is not a directory" in warning(pyz)
 
     @pytest.mark.skipif(not AS_ROOT, reason="only root can give a folder away")
-    def test_a_folder_of_somebody_else_is_refused(
+    def test_a_folder_of_another_user_is_not_used(
         self, pyz: Pyz, started_before: StartedBefore
     ) -> None:
         started_before(pyz)
         os.chown(pyz.private, 12345, 12345)
-        assert "belongs to user 12345; name another folder" in refusal(pyz)
+        assert "belongs to user 12345; name another folder" in warning(pyz)
 
     def test_it_is_used_from_the_first_start_on(self, pyz: Pyz) -> None:
         argv = [pyz.python, "-v", str(pyz.archive), "--version"]
         finished = pyz.spawn(argv).finish()
         (loader,) = re.findall(r"^import 'leasectl.cli.app' # <(\S+) ", finished.err, re.M)
-        assert loader == "leasectl.system.imports._Loader"  # which is the fast way
+        assert loader.endswith(".SourceFileLoader")
+        assert re.search(rf"^# .*'?{re.escape(str(pyz.private))}/.*/cli/", finished.err, re.M)
         finished = pyz.spawn(argv, LEASECTL_CODE_DIR="/proc/leasectl").finish()
         (loader,) = re.findall(r"^import 'leasectl.cli.app' # <(\S+) ", finished.err, re.M)
         assert loader.endswith(".MemoryImporter")
@@ -610,7 +609,7 @@ class TestTheUnpackedFolder:
         pyz.env["LEASECTL_CODE_DIR"] = "/proc/leasectl"
         pyz.pool("T")
         pyz.ok("acquire", "-t", "T", "--release-after", "1s")
-        eventually(lambda: pyz.held() == {}, timeout=15)
+        eventually(lambda: pyz.held() == {})
 
     def test_what_is_damaged_is_not_unpacked(self, pyz: Pyz, tmp_path: Path) -> None:
         content = bytearray(pyz.archive.read_bytes())
@@ -652,9 +651,10 @@ class TestTheUnpackedFolder:
         assert cached[8:16] == importlib.util.source_hash(source.read_bytes())
 
 
-def refusal(pyz: Pyz) -> str:
+def warning(pyz: Pyz) -> str:
     finished = pyz("--version")
-    assert (finished.code, finished.out, finished.err.count("\n")) == (73, "", 1)
+    version = f"leasectl {leasectl.__version__}\n"
+    assert (finished.code, finished.out, finished.err.count("\n")) == (0, version, 1)
     return finished.err
 
 

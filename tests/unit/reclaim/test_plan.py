@@ -8,9 +8,17 @@ from collections.abc import Sequence
 import pytest
 
 from leasectl.leases.marks import Answered, encode_mark, new_mark, parse_mark
-from leasectl.reclaim.held import Held, LeaseId
-from leasectl.reclaim.plan import Asked, Memory, Step, begin, last_step, next_step
-from leasectl.reclaim.wanted import Wanted
+from leasectl.reclaim.plan import (
+    Asked,
+    Held,
+    LeaseId,
+    Memory,
+    Step,
+    Wanted,
+    begin,
+    last_step,
+    next_step,
+)
 
 DELAY, WAIT = 180.0, 60.0
 EXCESS = Wanted(excess=2, delay_seconds=DELAY, wait_seconds=WAIT)

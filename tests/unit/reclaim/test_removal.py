@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from leasectl.errors import InvalidRequest, NotFound
+from leasectl.reclaim.plan import Wanted
 from leasectl.reclaim.removal import Removed, remove_when_ready
 from leasectl.reclaim.taking_back import Listener
-from leasectl.reclaim.wanted import Wanted
 from tests.unit.reclaim.world import DELAY, WAIT, World
 
 PATIENTLY = Wanted(names=frozenset(), delay_seconds=DELAY, wait_seconds=WAIT)

@@ -8,8 +8,8 @@ from leasectl.engines.notes import NoteChange
 from leasectl.errors import BackendUnreachable, Interrupted, NotFound
 from leasectl.leases.marks import encode_mark, new_mark
 from leasectl.model import Lease
+from leasectl.reclaim.plan import Wanted
 from leasectl.reclaim.taking_back import Listener, Outcome, take_back
-from leasectl.reclaim.wanted import Wanted
 from leasectl.state.uses import LastUse
 from tests.unit.reclaim.world import ALL, DELAY, WAIT, World
 
@@ -78,6 +78,17 @@ def test_one_that_keeps_is_left_alone_and_its_mark_goes_at_once(world: World) ->
     assert world.run(ALL, then=keep) == Outcome((), 2)
     assert world.passed < DELAY + 1  # nobody else could be asked in time
     assert world.marks() == {}
+
+
+def test_lease_that_its_holder_renews_as_it_is_freed_is_freed_a_moment_later(world: World) -> None:
+    world.writes_between = 2
+
+    def answer() -> None:
+        for name in world.marks():
+            world.answer(name, "ready")
+
+    assert world.run(ALL, then=answer) == Outcome(("T--0", "T--1"), 0)
+    assert world.passed < DELAY + 1
 
 
 def test_one_that_was_interrupted_takes_its_marks_off(world: World) -> None:

@@ -14,10 +14,9 @@ from leasectl.engines.memory.sides import MemorySides
 from leasectl.engines.memory.store import MemoryStore
 from leasectl.engines.notes import Note, NoteChange
 from leasectl.leases.marks import Answered, encode_mark, parse_mark
-from leasectl.model import Claimant, Request
-from leasectl.reclaim.look import Ground
-from leasectl.reclaim.taking_back import Listener, Outcome, take_back
-from leasectl.reclaim.wanted import Wanted
+from leasectl.model import Claimant, ReleasedBy, Request
+from leasectl.reclaim.plan import Wanted
+from leasectl.reclaim.taking_back import Ground, Listener, Outcome, take_back
 from leasectl.state.uses import LastUse
 from leasectl.system.poll import Sleep, is_readable
 from tests.kit.journal import NoJournal
@@ -41,6 +40,7 @@ class World:
         self.freed: list[str] = []
         self.warnings: list[str] = []
         self.changes = 0
+        self.writes_between = 0  # so many times a holder writes just before something is freed
         self.began_at = self.time.clock.elapsed()
 
     @property
@@ -58,12 +58,13 @@ class World:
         class Counting:
             """The notes, with a count of the requests that change them."""
 
-            of_pool, of_claims, free, watch = (
-                notes.of_pool,
-                notes.of_claims,
-                notes.free,
-                notes.watch,
-            )
+            of_pool, of_claims, watch = notes.of_pool, notes.of_claims, notes.watch
+
+            def free(self, wanted: Sequence[Note], *, by: ReleasedBy) -> tuple[str, ...]:
+                if world.writes_between:
+                    world.writes_between -= 1
+                    return ()
+                return notes.free(wanted, by=by)
 
             def change(self, changes: Sequence[NoteChange]) -> tuple[bool, ...]:
                 world.changes += 1

@@ -12,9 +12,7 @@ from typing import Any, Callable
 
 import pytest
 
-from leasectl.leases.answers import answer_for_holder
-from leasectl.leases.asked import asked_of
-from leasectl.leases.use import use
+from leasectl.leases.marks import answer_for_holder, asked_of, use
 from leasectl.model import Handle, Request, whole
 from leasectl.run.child import Child
 from leasectl.run.holder_answers import HolderAnswers, start_asking
@@ -22,6 +20,7 @@ from leasectl.system.poll import is_readable
 from leasectl.system.signals import SignalDescriptor
 from tests.kit.desk import Desk
 from tests.kit.reclaiming import Operator
+from tests.kit.waits import PATIENCE_SECONDS, wait_set
 
 GOOD_FOR = 100.0
 
@@ -44,7 +43,7 @@ def settle(answers: HolderAnswers, is_so: Callable[[], object] = lambda: False) 
     for _ in range(20):
         if is_so() or not (answers._child is not None or answers._threads.under_way):
             return
-        found, _, _ = select.select(answers.fds(), [], [], 10)
+        found, _, _ = select.select(answers.fds(), [], [], PATIENCE_SECONDS)
         assert found
         answers.look(found)
     pytest.fail("it goes on for ever")
@@ -132,14 +131,14 @@ class TestByItsRequest:
         def slow(*asked: Any) -> None:
             answer_for_holder(*asked)
             looked.set()
-            assert may_go_on.wait(20)
+            wait_set(may_go_on)
 
         with monkeypatch.context() as patch:
-            patch.setattr("leasectl.leases.answers.answer_for_holder", slow)
+            patch.setattr("leasectl.leases.marks.answer_for_holder", slow)
             operator.mark(handle, ["T--00"])
             answers.heed(operator.notes.of_pool("T"))
             answers.look(())
-            assert looked.wait(20)
+            wait_set(looked)
         operator.mark(handle, ["T--01"])
         answers.heed(operator.notes.of_pool("T"))
         answers.look(())  # one thread looks already
@@ -177,7 +176,7 @@ class TestByItsRequest:
         operator.mark(handle)
         answers.heed(operator.notes.of_pool("T"))
         with monkeypatch.context() as patch:
-            patch.setattr("leasectl.leases.answers.answer_for_holder", full)
+            patch.setattr("leasectl.leases.marks.answer_for_holder", full)
             answers.look(())
             settle(answers)
         again = answers.until(0.0)

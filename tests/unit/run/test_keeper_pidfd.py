@@ -20,6 +20,7 @@ from leasectl.system.process import this_process
 from tests.kit.children import child as child
 from tests.kit.children import kill
 from tests.kit.desk import Desk
+from tests.kit.waits import wait_readable
 
 START = 1000.0  # of a manual clock
 GONE = this_process()._replace(start_time=1)  # whose pid another has by now
@@ -49,7 +50,7 @@ def test_one_that_lives_says_when_it_ends(
         assert keeper.look_at is None
         assert not is_readable(keeper.fd, 0)
         kill(child)
-        assert is_readable(keeper.fd, 10)
+        wait_readable(keeper.fd)
 
 
 @pytest.mark.parametrize(("is_needed", "look_at"), [(False, None), (True, START + 0.3)])

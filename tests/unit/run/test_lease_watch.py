@@ -15,7 +15,7 @@ from leasectl.backends.contract import Patience
 from leasectl.engines.notes import Note
 from leasectl.errors import BackendUnreachable, LockHeld
 from leasectl.leases.acquire import acquire
-from leasectl.leases.announce import announce
+from leasectl.leases.delay import announce
 from leasectl.leases.release import release
 from leasectl.leases.release_forced import release_by_force
 from leasectl.leases.renewal_threads import Renewed
@@ -398,6 +398,10 @@ class TestOnAServer:
             self.is_closed = False
             self.sent: list[Handle] = []
             self.answers: list[tuple[ReleaseTarget, Outcome[str, Renewed]]] = []
+            self.is_open = False
+
+        def open(self, handle: Handle) -> None:
+            self.is_open = True
 
         def send(self, handle: Handle) -> None:
             self.sent.append(handle)
@@ -459,6 +463,7 @@ class TestOnAServer:
         self, desk: Desk, far: Handle, threads: Threads, claim_watch: ClaimWatch
     ) -> None:
         LeaseWatch(desk.service, far, renewed_at=START, clock=desk.time.clock).close()
+        assert threads.is_open, "the thread starts before the command, which may leave no process"
         for each in (threads, claim_watch):
             assert each.is_closed
 

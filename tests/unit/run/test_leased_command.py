@@ -14,7 +14,7 @@ import pytest
 from leasectl.backends.contract import Patience
 from leasectl.errors import Cancelled, Interrupted, LeaseLost, StateUnwritable
 from leasectl.leases.acquire import acquire
-from leasectl.leases.announce import announce
+from leasectl.leases.delay import announce
 from leasectl.leases.release import release
 from leasectl.leases.release_forced import release_by_force
 from leasectl.leases.service import Service
@@ -28,7 +28,7 @@ from leasectl.state import keeper_process
 from leasectl.system.process import this_process
 from leasectl.system.signals import SignalDescriptor
 from tests.kit.desk import Desk
-from tests.kit.support import eventually
+from tests.kit.waits import eventually, result_of
 
 HOUR = 3600.0
 TTL = 30.0
@@ -164,7 +164,7 @@ def test_what_is_released_while_it_is_held_back_begins_nothing(
     released = desk.beside(release_what_it_follows)
     with pytest.raises(Cancelled, match="released before it could be used"):
         command.run(child, "sh", wait_seconds=None, start_delay_seconds=HOUR)
-    assert released.result(timeout=10) == handle.names
+    assert result_of(released) == handle.names
     assert is_gone(child)
     assert not began.exists()
 

@@ -53,5 +53,6 @@ def test_under_a_lease_it_is_that_one(wanted: Request, granted: str | None, said
         "LEASECTL_NAMES": "a,b",
         "LEASECTL_TYPE": said,
         "LEASECTL_FENCE": "3,4",
+        "LEASECTL_AROUND": "T-1",
         "LEASECTL_PROPERTIES": '{"a": {}, "b": {}}',
     }

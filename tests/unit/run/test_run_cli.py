@@ -17,10 +17,12 @@ from pathlib import Path
 import pytest
 
 from leasectl.model import parse_process
+from leasectl.run.tree import is_keeper
 from leasectl.system.clock import boottime_seconds
 from tests.kit.sizes import FULL_SIZE
-from tests.kit.support import Cli, Started, eventually
+from tests.kit.support import Cli, Started
 from tests.kit.terminal import CTRL_BACKSLASH, CTRL_C, terminal
+from tests.kit.waits import eventually
 
 TYPE = "T"
 
@@ -566,7 +568,7 @@ def test_a_command_is_not_started_by_a_run_that_is_killed_first(cli: Cli, pool: 
 def children(pid: int) -> list[int]:
     with contextlib.suppress(OSError):
         text = Path(f"/proc/{pid}/task/{pid}/children").read_text()
-        return [int(child) for child in text.split()]
+        return [int(child) for child in text.split() if not is_keeper(int(child))]
     return []
 
 

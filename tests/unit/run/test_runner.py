@@ -36,7 +36,7 @@ from leasectl.system.poll import Interrupt
 from leasectl.system.process import this_process
 from tests.kit.desk import Desk
 from tests.kit.reclaiming import Operator
-from tests.kit.support import eventually
+from tests.kit.waits import eventually, result_of
 
 START = 1000.0  # of a manual clock
 HOUR = 3600.0
@@ -299,7 +299,7 @@ class TestBeforeARetry:
         with pytest.raises(Interrupted) as raised:
             job.run(FAILS, before_retry=before, **THRICE)
         assert raised.value.signum == signal.SIGTERM
-        ended[0].result(timeout=10)
+        result_of(ended[0])
         assert job.said == ["1 T--00"]
 
 
@@ -405,7 +405,7 @@ class TestThatDecidesWhatIsGivenBack:
         waits = "echo >$DIR/runs; until test -s $DIR/asked; do sleep 0.02; done"
         request = Request("T", on_reclaim="answer")
         ending = job.run(waits, request=request, on_reclaim=decides)
-        marked[0].result(timeout=10)
+        result_of(marked[0])
         return ending
 
     def test_is_told_of_what_and_has_the_same_environment(self, job: Job) -> None:

@@ -13,11 +13,11 @@ from typing import NoReturn
 import pytest
 
 from leasectl.run.child import Child, CommandNotFound, Ending
-from leasectl.run.wanted import LET_GO
-from leasectl.run.warden import watch_over
+from leasectl.run.warden import LET_GO, watch_over
+from leasectl.system import poll
 from leasectl.system.clock import boottime_seconds
 from leasectl.system.signals import SignalDescriptor
-from tests.kit.support import eventually
+from tests.kit.waits import eventually
 
 SHELL = "/bin/sh"
 
@@ -181,6 +181,17 @@ def test_its_time_is_over_also_when_nobody_looks(signals: SignalDescriptor, tmp_
     assert child.reap() == Ending(None, signal.SIGKILL)
     child.kill_rest()
     assert not any(map(is_running, pids))
+    child.let_go()
+
+
+def test_its_time_is_over_also_when_it_passed_in_suspend(
+    signals: SignalDescriptor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The timeout of poll(2) isn't over by then: it doesn't count that time."""
+    monkeypatch.setattr(poll, "milliseconds", lambda until, now: None)
+    child = child_of(signals, "sleep 60")
+    child.kill_at(boottime_seconds() + 0.05)
+    assert child.reap() == Ending(None, signal.SIGKILL)
     child.let_go()
 
 

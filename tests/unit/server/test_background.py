@@ -18,7 +18,8 @@ import pytest
 from tests.kit.boskos.fixture import StartBoskos
 from tests.kit.faults.fixture import StartFaultProxy
 from tests.kit.serving import Serving, held
-from tests.kit.support import Cli, Finished, eventually
+from tests.kit.support import Cli, Finished
+from tests.kit.waits import eventually
 
 # In words that all of them have: $0 is the interpreter.
 BEGIN = {
@@ -47,6 +48,11 @@ def started_here(cli: Cli) -> dict[str, str]:
     return dict(re.findall(r"(?m)^export (\w+)=(.*);$", said))
 
 
+def bearer(variables: dict[str, str]) -> dict[str, str]:
+    """The header that shows the token of a server in the background."""
+    return {"Authorization": f"Bearer {Path(variables['LEASECTL_TOKEN_FILE']).read_text().strip()}"}
+
+
 def is_alive(variables: dict[str, str]) -> bool:
     try:
         os.kill(int(variables["LEASECTL_SERVE_PID"]), 0)
@@ -72,10 +78,11 @@ def test_all_that_it_does_is_in_one_state_directory(cli: Cli, boskos: StartBosko
         variables = started_here(cli)
         server = Serving.at(variables["LEASE_PROXY_SERVER_URL"])
         try:
+            shown = bearer(variables)
             with server.connect() as client:
-                (name,) = client.acquire(pool_type).names
-                assert name in server.get("/")
-                assert client.release(name).status == 204
+                (name,) = client.acquire(pool_type, 1, **shown).names
+                assert name in client.ask("GET", "/", **shown).text
+                assert client.release(name, **shown).status == 204
         finally:
             end(variables)
     assert behind.owners == {}
@@ -91,6 +98,7 @@ class TestShells:
         cli.pool("T")
         folder = tmp_path / "it's a \\ folder"
         folder.mkdir()
+        (folder / "token").touch(mode=0o600)
         (folder / "token").write_text("s3cret")
         cli.env["TOKEN"] = str(folder / "token")
         finished = script(
@@ -129,7 +137,7 @@ class TestTheServer:
         with contextlib.closing(sqlite3.connect(cli.state_dir / "state.db")) as db:
             db.execute("DROP TABLE pool")
         with Serving.at(started["LEASE_PROXY_SERVER_URL"]).connect() as client:
-            assert client.ask("GET", "/metrics").status in (500, 503)
+            assert client.ask("GET", "/metrics", **bearer(started)).status in (500, 503)
         assert "GET /metrics failed" in (cli.state_dir / "serve.log").read_text()
 
     def test_what_keeps_it_from_starting_is_said_by_its_starter(self, cli: Cli) -> None:
@@ -148,6 +156,46 @@ class TestTheServer:
         finished = cli("serve", "--print-env", LEASECTL_BACKEND="local:")
         assert "LEASECTL_BACKEND is set" in finished.err
         end(dict(re.findall(r"export (\w+)=(.*);", finished.out)))
+
+
+class TestToken:
+    def test_one_is_made_that_only_this_user_can_read(
+        self, cli: Cli, started: dict[str, str]
+    ) -> None:
+        cli.pool("T")
+        file = Path(started["LEASECTL_TOKEN_FILE"])
+        assert (file.parent, file.stat().st_mode & 0o777) == (cli.state_dir, 0o600)
+        with Serving.at(started["LEASE_PROXY_SERVER_URL"]).connect() as client:
+            assert client.acquire("T").status == 401
+        assert cli("acquire", "-q", "-t", "T", **started).code == 0
+        assert held(cli, "T") == ["T--00"]
+
+    def test_the_next_server_accepts_it_too(self, cli: Cli, started: dict[str, str]) -> None:
+        end(started)
+        following = started_here(cli)
+        try:
+            assert bearer(following) == bearer(started)
+        finally:
+            end(following)
+
+    def test_no_token_lets_scripts_with_curl_go_on(self, cli: Cli) -> None:
+        cli.pool("T")
+        said = cli.ok("serve", "--print-env", "--no-token")
+        variables = dict(re.findall(r"(?m)^export (\w+)=(.*);$", said))
+        try:
+            assert "LEASECTL_TOKEN_FILE" not in variables
+            with Serving.at(variables["LEASE_PROXY_SERVER_URL"]).connect() as client:
+                assert client.acquire("T").names == ["T--00"]
+        finally:
+            end(variables)
+
+    def test_what_lies_in_its_place_is_not_followed(self, cli: Cli, tmp_path: Path) -> None:
+        cli.pool("T")
+        (tmp_path / "elsewhere").write_text("known")
+        (cli.state_dir / "serve.token").symlink_to(tmp_path / "elsewhere")
+        finished = cli("serve", "--print-env")
+        assert (finished.code, finished.out, finished.err.count("\n")) == (73, "", 1)
+        assert "serve.token" in finished.err
 
 
 def servers(cli: Cli) -> list[int]:

@@ -15,7 +15,8 @@ from tests.kit.boskos.process import Boskos
 from tests.kit.faults.raw_client import RawClient
 from tests.kit.serving import Serve, Serving, first_line
 from tests.kit.sizes import FULL_SIZE
-from tests.kit.support import Cli, eventually
+from tests.kit.support import Cli
+from tests.kit.waits import PATIENCE_SECONDS, eventually
 
 # Of a reaper that looks each second; a lease lasts for a second less.
 EXPIRE = 4
@@ -199,6 +200,7 @@ class TestKeys:
         eventually(lambda: cli.query("SELECT 1 FROM lease"))
         behind.kill()
         client.close()
+        eventually(lambda: cli.query("SELECT 1 FROM giving_back"))  # it wasn't repeated soon
         with server.connect() as again:
             got = again.acquire("T", 2, Idempotency_Key="k")
             assert (got.status, "not released within" in got.text) == (500, True)
@@ -301,7 +303,7 @@ class TestWaiting:
         order = list(asked(behind))
         behind.vacate()
         while clients:
-            (answered,), _, _ = select.select(list(clients), [], [], 20)
+            (answered,), _, _ = select.select(list(clients), [], [], PATIENCE_SECONDS)
             client = clients.pop(answered)
             assert client.read_answer().names == ["S--00"]
             assert client.release("S--00").status == 204
@@ -392,7 +394,7 @@ class TestLosses:
             (name,) = client.acquire("T").names
             assert "trying again" in server.complaint()
             assert "1 resource of T is leased to" in server.complaint()
-            eventually(lambda: list(behind.owners) == [name], EXPIRE + 5)
+            eventually(lambda: list(behind.owners) == [name])
             assert client.release(name).status == 204
 
 

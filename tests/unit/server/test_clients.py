@@ -9,8 +9,10 @@ from pathlib import Path
 import pytest
 
 from tests.kit.faults.fixture import StartFaultProxy
+from tests.kit.relay import relay
 from tests.kit.serving import Serve, Serving, held, states, waiting
-from tests.kit.support import Cli, eventually
+from tests.kit.support import Cli
+from tests.kit.waits import eventually
 
 
 @pytest.fixture
@@ -128,7 +130,7 @@ class TestTheContract:
         eventually(lambda: waiting(shared.cli, single) == 1)
         waiter.signal(signum)
         assert waiter.finish().code == -signum
-        assert waiting(shared.cli, single) == 0
+        eventually(lambda: waiting(shared.cli, single) == 0)
 
     def test_a_killed_client_gives_up_its_place(
         self, shared: Serving, client: Cli, single: str
@@ -142,6 +144,21 @@ class TestTheContract:
     def test_a_grant_is_confirmed(self, shared: Serving, client: Cli, pool: str) -> None:
         client.ok("acquire", "-t", pool)
         eventually(lambda: states(shared.cli, pool) == ["held", "free"])
+
+
+def test_read_timeouts_of_a_reverse_proxy_do_not_end_a_wait(
+    shared: Serving, client: Cli, single: str
+) -> None:
+    handle = shared.cli.hold(single)
+    with relay(shared.url) as reverse_proxy:
+        client.env["LEASE_PROXY_SERVER_URL"] = reverse_proxy.endpoint
+        waiter = client.start("acquire", "-t", single, "-w", "5m")
+        for _ in range(5):
+            eventually(lambda: reverse_proxy.end(lambda path: "count=1" in path))
+        shared.cli.ok("release", "--handle", handle.id)
+        finished = waiter.finish()
+    assert finished.code == 0
+    assert "may have been granted" not in finished.err
 
 
 class TestLostReplies:

@@ -12,7 +12,8 @@ import pytest
 from tests.kit.etcd.server import EtcdServer
 from tests.kit.relay import Relay
 from tests.kit.serving import Serve, Serving
-from tests.kit.support import Cli, eventually
+from tests.kit.support import Cli
+from tests.kit.waits import eventually
 
 SILENCE = "no answer from etcd within "
 
@@ -139,7 +140,7 @@ def test_a_key_whose_request_was_not_answered_is_granted_once_it_can_be(
             got = client.acquire("T", Idempotency_Key="k")
             return got.names if got.status == 200 else []
 
-        assert eventually(granted, timeout=30) == ["T--00"]
+        assert eventually(granted) == ["T--00"]
     (pool,) = json.loads(cli.ok("status", "--json", "--backend", past_the_relay))["pools"]
     assert (pool["held"], pool["waiting"]) == (1, 0)
 
@@ -158,7 +159,7 @@ def test_what_nobody_was_told_of_goes_back_once_it_can(
     server.go_on()
     eventually(lambda: cli.query("SELECT due FROM timer"), what="the keeper is to release it")
     between.listen()
-    eventually(lambda: cli.query("SELECT id FROM handle WHERE state = 'held'") == [], timeout=30)
+    eventually(lambda: cli.query("SELECT id FROM handle WHERE state = 'held'") == [])
 
 
 def test_another_keeper_follows_one_that_is_killed(cli: Cli, server: Serving) -> None:

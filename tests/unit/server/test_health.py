@@ -11,8 +11,9 @@ from typing import Callable
 import pytest
 
 from leasectl.errors import BackendUnreachable
-from leasectl.server.health import Health
+from leasectl.server.responses import Health
 from leasectl.state.directory import State
+from tests.kit.waits import wait_set
 
 
 @pytest.fixture
@@ -35,7 +36,7 @@ def test_a_probe_that_hangs_holds_up_nobody_and_is_not_doubled(
 
     def probe() -> None:
         probes.append(len(probes))
-        assert answer.wait(10), "the event loop was free to let it answer"
+        wait_set(answer)  # the event loop is free to let it answer
 
     async def ask() -> None:
         health = health_of(probe)

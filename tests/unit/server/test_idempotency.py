@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import json
+import re
+from pathlib import Path
+
 import pytest
 
-from leasectl.server.grants import covers
+from leasectl.server.give_backs import covers
 from leasectl.server.withdrawn_keys import WithdrawnKeys
 from leasectl.system.clock import Clock
 from tests.kit.serving import Serve, Serving, held, waiting
-from tests.kit.support import Cli, ManualClock, eventually
+from tests.kit.support import Cli, ManualClock
+from tests.kit.waits import eventually
 
 
 @pytest.fixture
@@ -73,6 +78,45 @@ def test_a_repeat_shares_the_wait(shared: Serving, single: str, key: str) -> Non
             assert client.release(name).status == 204
         assert repeat.read_answer().names == first.read_answer().names == [name]
     first.close()
+
+
+@pytest.mark.parametrize("how", ["close", "half_close", "reset"])
+def test_repeat_after_its_connection_ended_keeps_queue_position(
+    cli: Cli, serve: Serve, how: str
+) -> None:
+    cli.ok("pool", "create", "T", "--count", "1")
+    server = serve()
+    with server.connect() as client:
+        (name,) = client.acquire("T").names
+    first = server.waiter("T", Idempotency_Key="T-1/1/0")
+    eventually(lambda: waiting(cli, "T") == 1)
+    ticket = cli.query("SELECT number FROM ticket WHERE type = 'T'")
+    server.pause()  # so that it hears of the end and of the repeat at once
+    getattr(first, how)()
+    repeat = server.waiter("T", Idempotency_Key="T-1/1/0")
+    server.go_on()
+    assert "ok" in server.get("/healthz")
+    assert cli.query("SELECT number FROM ticket WHERE type = 'T'") == ticket
+    with server.connect() as client:
+        client.release(name)
+    assert repeat.read_answer().names == [name]
+    repeat.close()
+
+
+def test_request_that_is_not_repeated_leaves_queue_or_gives_back(cli: Cli, serve: Serve) -> None:
+    cli.ok("pool", "create", "T", "--count", "1")
+    server = serve()
+    with server.connect() as client:
+        (name,) = client.acquire("T").names
+        with server.waiter("T", Idempotency_Key="T-1/1/0"):
+            eventually(lambda: waiting(cli, "T") == 1)
+        eventually(lambda: waiting(cli, "T") == 0)
+        with server.waiter("T", Idempotency_Key="T-2/1/0"):
+            eventually(lambda: waiting(cli, "T") == 1)
+        client.release(name)
+    eventually(lambda: held(cli, "T") == [])
+    with server.connect() as client:
+        assert client.acquire("T").names == [name]
 
 
 @pytest.mark.parametrize("how", ["close", "half_close", "reset"])
@@ -190,3 +234,41 @@ def test_a_key_covers_itself_and_what_it_begins() -> None:
     assert covers("a/1", "a/1/0")
     assert not covers("a/1", "a/10")
     assert not covers("a/1/0", "a/1")
+
+
+class TestKeysAreSecrets:
+    def test_nothing_that_is_shown_has_them(self, shared: Serving, single: str, key: str) -> None:
+        with shared.connect() as client:
+            client.acquire(single, Idempotency_Key=key)
+            waiter = shared.waiter(single, Idempotency_Key=f"{key}-2")
+            eventually(lambda: waiting(shared.cli, single) == 1)
+            told = client.ask("GET", f"/leasectl/v1/status?type={single}").text
+            beside = [shared.cli.ok("status", single, *more) for more in ((), ("--json",))]
+            waiter.close()
+        shown = json.loads(told)["pools"][0]
+        labels = [shown["resources"][0]["labels"], shown["queue"][0]["labels"]]
+        assert all(re.fullmatch("[0-9a-f]{16}", each["serve:key"]) for each in labels)
+        assert labels[0]["serve:key"] != labels[1]["serve:key"]
+        handle = shared.cli.state_dir / "handles" / shown["resources"][0]["handle"]
+        (lease,) = json.loads(shared.cli.ok("cat", "--json", "--handle", str(handle)))["leases"]
+        assert lease["labels"] == labels[0]
+        assert key not in "".join((told, *beside))
+
+    def test_one_belongs_to_the_token_that_used_it_first(
+        self, cli: Cli, serve: Serve, tmp_path: Path
+    ) -> None:
+        cli.pool("T", "a", "b")
+        granted, withdrawn = [], []
+        for name in ("one", "two"):
+            (tmp_path / name).write_text(name)
+            shown = {"Authorization": f"Bearer {name}"}
+            with serve("--token-file", str(tmp_path / name)).connect() as client:
+                for _ in range(2):
+                    granted += client.acquire("T", 1, Idempotency_Key="k/1/0", **shown).names
+            with serve("--token-file", str(tmp_path / name)).connect() as client:
+                granted += client.acquire("T", 1, Idempotency_Key="k/1/0", **shown).names
+                if name == "two":
+                    withdrawn.append(client.release(Idempotency_Key="k/1", **shown))
+        assert granted == ["a", "a", "a", "b", "b", "b"]
+        assert (withdrawn[0].status, held(cli, "T")[:1]) == (500, ["a"])
+        assert "belongs to another token" in withdrawn[0].text

@@ -14,7 +14,7 @@ from leasectl.errors import (
     NotAllowed,
     NotFound,
 )
-from leasectl.server.notices import Notices
+from leasectl.server.metrics import Notices
 from tests.kit.support import ManualClock
 
 

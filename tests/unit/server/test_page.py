@@ -14,8 +14,7 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from leasectl.leases.caller import Caller
-from leasectl.leases.service import Service
+from leasectl.leases.service import Caller, Service
 from leasectl.model import Lease
 from leasectl.pools.shown import (
     Overview,
@@ -27,9 +26,8 @@ from leasectl.pools.shown import (
     ShownWaiter,
     parse_holder,
 )
-from leasectl.server.page.edition import Edition
-from leasectl.server.page.editions import Editions
-from leasectl.server.page.markup import Markup, tag
+from leasectl.server.page.document import Markup, tag
+from leasectl.server.page.editions import Edition, Editions
 from leasectl.server.page.sections import sections_of
 from leasectl.state.directory import State
 from tests.kit.etcd.server import EtcdServer
@@ -274,6 +272,19 @@ class TestMarkup:
         assert made == '<p title="&quot;&#x27;&gt;&lt;" hidden>&lt;b&gt;<i/></p>'
 
 
+@pytest.mark.parametrize(
+    ("url", "is_link"), [("https://ci/1?a=<b>", True), ("javascript:alert(1)", False)]
+)
+def test_the_page_links_a_holder_to_its_build_by_http_only(url: str, is_link: bool) -> None:
+    identity = "job/1/host/T-abc"
+    lease = Lease("T--00", 1, 1, 1, identity, 0.0, 0.0, None, 0, labels=(("build", url),))
+    held = ShownResource("T--00", ShownLease(lease, parse_holder(identity)))
+    overview = Overview("local:", 0.0, (ShownPool("T", (held,), ()),))
+    page = "".join(str(each.write(1.0)) for each in sections_of(overview, {}))
+    assert ('<a href="https://ci/1?a=&lt;b&gt;"' in page) is is_link
+    assert "javascript:" not in page
+
+
 class TestEditions:
     def test_who_asks_later_is_told_the_time_of_then(
         self, state_dir: Path, manual_clock: ManualClock
@@ -345,7 +356,7 @@ class TestMemberships:
         assert notes == [*held, *free, "by default"]
         assert re.findall('class="where" title="([^"]*)"', page) == ["region=eu", "a=b"]
         assert "<summary>1 free, 2 cordoned or held back</summary>" in page
-        assert "takes what nobody claims, after 2m" in page
+        assert "default pool, quarantine 2m" in page
 
     def test_are_not_mentioned_where_there_are_none(self) -> None:
         assert "<summary>1 free</summary>" in self.shown(ShownResource("T--00"))

@@ -14,14 +14,15 @@ import pytest
 from leasectl.backends.contract import Patience
 from leasectl.engines.facts import PoolSettings
 from leasectl.leases.acquire import acquire, turn
-from leasectl.leases.announce import announce
+from leasectl.leases.delay import announce
 from leasectl.leases.service import Service
 from leasectl.model import Handle, Request
 from leasectl.state.event import Event, EventFilter
 from leasectl.system.poll import Sleep
 from tests.kit.browser import Browser, browser_in
 from tests.kit.serving import Serve, Serving
-from tests.kit.support import Cli, eventually
+from tests.kit.support import Cli
+from tests.kit.waits import eventually
 
 HOLDERS, WAITERS = 200, 50
 POOL = "azure--install"

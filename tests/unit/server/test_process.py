@@ -11,7 +11,8 @@ from pathlib import Path
 import pytest
 
 from tests.kit.serving import Serve, Serving, first_line, held, states, waiting
-from tests.kit.support import Cli, eventually
+from tests.kit.support import Cli
+from tests.kit.waits import eventually
 
 
 class TestTheEnd:
@@ -97,8 +98,26 @@ class TestListening:
         assert Serving.at(first_line(server)).get("/healthz") == "ok\n"
         server.signal(signal.SIGTERM)
         finished = server.finish()
-        assert "anybody who reaches 0.0.0.0 can take and give back leases" in finished.err
+        assert "anyone who can reach 0.0.0.0 can acquire and release leases" in finished.err
         assert finished.err.count("\n") == 1
+
+    def test_who_may_use_it_without_a_token_is_said(self, cli: Cli) -> None:
+        server = cli.start("serve")
+        first_line(server)
+        server.signal(signal.SIGTERM)
+        assert "every user of this machine can acquire and release leases" in server.finish().err
+
+    @pytest.mark.parametrize(("mode", "mentioned"), [(0o600, False), (0o640, True), (0o604, True)])
+    def test_a_token_file_that_others_can_read_is_mentioned(
+        self, cli: Cli, tmp_path: Path, mode: int, mentioned: bool
+    ) -> None:
+        (tmp_path / "token").write_text("s3cret")
+        (tmp_path / "token").chmod(mode)
+        server = cli.start("serve", "-q", "--token-file", str(tmp_path / "token"))
+        first_line(server)
+        server.signal(signal.SIGTERM)
+        said = f"other users can read the token file {tmp_path / 'token'}; run: chmod 600 "
+        assert (said in server.finish().err) == mentioned
 
     def test_ipv6(self, cli: Cli, serve: Serve) -> None:
         server = serve("--listen", "[::1]:0")

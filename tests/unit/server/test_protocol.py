@@ -51,7 +51,21 @@ ALIKE = (
 )
 
 
-@pytest.mark.timeout(60)
+def test_a_request_of_two_lengths_is_the_last_on_its_connection(shared: Serving, pool: str) -> None:
+    # What follows may be part of it to a proxy in between.
+    with shared.connect() as client:
+        client.socket.sendall(
+            f"POST /lease/acquire?type={pool}&count=1 HTTP/1.1\r\nHost: lease-proxy\r\n"
+            "Content-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n"
+            f"POST /lease/acquire?type={pool}&count=1 HTTP/1.1\r\nHost: lease-proxy\r\n"
+            "Content-Length: 0\r\n\r\n".encode()
+        )
+        got = client.read_answer()
+        assert (got.names, got.headers["connection"]) == ([f"{pool}--00"], "close")
+        assert client.socket.recv(1) == b""
+    assert held(shared.cli, pool) == [f"{pool}--00"]
+
+
 def test_it_answers_as_the_lease_proxy_does(shared: Serving, fault_proxy: StartFaultProxy) -> None:
     shared.cli.pool("P")
     reference = fault_proxy("P=2")

@@ -11,7 +11,8 @@ import pytest
 from tests.kit.doctor_reports import doctor
 from tests.kit.faults.fixture import StartFaultProxy
 from tests.kit.serving import Serve, Serving, resources
-from tests.kit.support import Cli, eventually
+from tests.kit.support import Cli
+from tests.kit.waits import eventually
 
 STATUS = "/leasectl/v1/status"
 

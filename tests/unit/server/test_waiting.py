@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import resource
+import select
 from pathlib import Path
 
 import pytest
@@ -11,7 +12,8 @@ import pytest
 from tests.kit.faults.raw_client import RawClient
 from tests.kit.serving import Serve, Serving, held, states, waiting
 from tests.kit.sizes import FULL_SIZE
-from tests.kit.support import Cli, eventually
+from tests.kit.support import Cli
+from tests.kit.waits import eventually
 
 
 def fill(shared: Serving, single: str) -> str:
@@ -170,7 +172,6 @@ def test_what_a_killed_holder_had_is_handed_on(shared: Serving, single: str) -> 
     assert client.read_answer().names == [f"{single}--00"]
 
 
-@pytest.mark.timeout(100)
 def test_many_waiting_clients_cost_coroutines(cli: Cli, serve: Serve) -> None:
     count = 2000 if FULL_SIZE else 600
     hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
@@ -182,7 +183,7 @@ def test_many_waiting_clients_cost_coroutines(cli: Cli, serve: Serve) -> None:
     server = serve()
     before = _status(server.pid)
     clients = [server.waiter("T") for _ in range(count)]
-    eventually(lambda: waiting(cli, "T") == count, timeout=60)
+    eventually(lambda: waiting(cli, "T") == count)
     after = _status(server.pid)
     each = (after["VmRSS"] - before["VmRSS"]) / count
     print(f"{each:.1f} KiB per waiter, {after['VmRSS']} KiB in all, {after['Threads']} threads")
@@ -192,7 +193,7 @@ def test_many_waiting_clients_cost_coroutines(cli: Cli, serve: Serve) -> None:
     first, second, *leavers, last = clients
     for client in leavers:
         client.close()
-    eventually(lambda: waiting(cli, "T") == 3, timeout=60)
+    eventually(lambda: waiting(cli, "T") == 3)
     cli.ok("release", "--handle", handle.id)
     for client in (first, second, last):
         assert client.read_answer().names == ["only"]
@@ -211,3 +212,44 @@ def _status(pid: int) -> dict[str, int]:
 
 def _open_files(pid: int) -> int:
     return len(list(Path(f"/proc/{pid}/fd").iterdir()))
+
+
+def test_idle_connections_do_not_starve_waiters(cli: Cli, serve: Serve) -> None:
+    cli.pool("T", "only")
+    handle = cli.hold("T")
+    server = serve(max_files=160)
+    waiter = server.waiter("T")
+    eventually(lambda: waiting(cli, "T") == 1)
+    idle = [server.connect() for _ in range(250)]
+    try:
+        assert server.get("/healthz") == "ok\n"
+        cli.ok("release", "--handle", handle.id)
+        assert waiter.read_answer().names == ["only"]
+        with server.connect() as client:
+            assert client.release("only").status == 204
+            assert client.acquire("T").names == ["only"]
+    finally:
+        for each in (waiter, *idle):
+            each.close()
+    assert server.end().err == ""
+
+
+def test_requests_at_once_are_served_as_far_as_there_is_room(cli: Cli, serve: Serve) -> None:
+    cli.pool("T", "only")
+    cli.hold("T")
+    server = serve(max_files=160)  # 64 for the server, 12 for silent clients, 2 for each that waits
+    clients = [server.connect() for _ in range(60)]
+    refused = []
+    try:
+        server.pause()
+        late = [server.waiter("T") for _ in range(60)]
+        server.go_on()
+        clients += late
+        eventually(lambda: waiting(cli, "T") == 42)
+        assert server.get("/healthz") == "ok\n"
+        refused = [each for each in late if select.select([each.socket], [], [], 0)[0]]
+        assert {each.read_answer().status for each in refused} == {503}
+    finally:
+        for each in clients:
+            each.close()
+    assert len(refused) == 18

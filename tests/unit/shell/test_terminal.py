@@ -14,8 +14,9 @@ import pytest
 import leasectl
 from leasectl.leases.release import release
 from leasectl.model import whole
-from tests.kit.support import Cli, eventually
+from tests.kit.support import Cli
 from tests.kit.terminal import CTRL_BACKSLASH, CTRL_C, CTRL_Z, Terminal, terminal
+from tests.kit.waits import eventually
 
 pytestmark = pytest.mark.once
 

@@ -7,6 +7,7 @@ import errno
 import os
 import resource
 import sqlite3
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Callable
 
@@ -15,7 +16,14 @@ import pytest
 from leasectl.errors import CorruptState, LeaseError, StateUnwritable
 from leasectl.model import Request
 from leasectl.state import database
-from leasectl.state.database import SCHEMA_VERSION, connect, connect_to_show, errors_of
+from leasectl.state.database import (
+    EARLIER_APPLICATION_ID,
+    FORMAT,
+    connect,
+    connect_to_show,
+    errors_of,
+    open_directory,
+)
 from leasectl.state.directory import State
 from tests.kit.support import Cli
 
@@ -63,8 +71,18 @@ def test_a_damaged_database_is_reported_and_left_alone(path: Path, damage: str) 
     assert path.read_bytes() == before
 
 
+def test_a_database_from_before_format_1_is_not_touched(path: Path) -> None:
+    pragma(path, f"application_id = {EARLIER_APPLICATION_ID}")
+    pragma(path, "user_version = 10")
+    before = path.read_bytes()
+    with pytest.raises(CorruptState, match=r"before format 1.*mv ") as reported:
+        State.open(str(path.parent))
+    assert "\n" not in str(reported.value)
+    assert path.read_bytes() == before
+
+
 def test_a_database_of_a_newer_version_is_not_touched(path: Path) -> None:
-    pragma(path, f"user_version = {SCHEMA_VERSION + 1}")
+    pragma(path, f"user_version = {FORMAT + 1}")
     before = path.read_bytes()
     with pytest.raises(CorruptState, match="newer version of leasectl") as reported:
         State.open(str(path.parent))
@@ -72,20 +90,28 @@ def test_a_database_of_a_newer_version_is_not_touched(path: Path) -> None:
     assert path.read_bytes() == before
 
 
-def test_one_that_is_refused_is_not_held_open(path: Path) -> None:
+@pytest.fixture
+def dir_fd(state_dir: Path) -> Iterator[int]:
+    """The state directory, as who has checked it has it open."""
+    fd = open_directory(str(state_dir), create=True)
+    yield fd
+    os.close(fd)
+
+
+def test_one_that_is_refused_is_not_held_open(path: Path, dir_fd: int) -> None:
     pragma(path, "application_id = 7")
     before = os.listdir("/proc/self/fd")
     # Whoever catches the error has all that led to it, and so the connection, unless it is closed.
     with pytest.raises(CorruptState) as reported:
-        connect(str(path))
+        connect(str(path), dir_fd=dir_fd)
     assert os.listdir("/proc/self/fd") == before
     assert reported.value.__traceback__ is not None
 
 
-def test_opening_one_does_not_wait_for_who_writes(state_dir: Path) -> None:
+def test_opening_one_does_not_wait_for_who_writes(state_dir: Path, dir_fd: int) -> None:
     with contextlib.closing(State.open(str(state_dir))) as writer, writer.transaction() as db:
         db.execute("UPDATE meta SET purge_cursor = 'x'")
-        with contextlib.closing(connect(writer.path("state.db"))) as other:
+        with contextlib.closing(connect(writer.path("state.db"), dir_fd=dir_fd)) as other:
             assert [*other.execute("SELECT purge_cursor FROM meta").fetchone()] == [""]
 
 
@@ -125,18 +151,18 @@ def test_a_database_that_is_a_folder_is_reported(path: Path) -> None:
 
 
 def test_one_is_shown_although_sqlite_can_not_make_what_all_share(
-    path: Path, monkeypatch: pytest.MonkeyPatch
+    path: Path, dir_fd: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     asked: list[bool] = []
 
-    def on_a_full_disk(path: str, *, alone: bool = False) -> sqlite3.Connection:
+    def on_a_full_disk(path: str, *, dir_fd: int, alone: bool = False) -> sqlite3.Connection:
         asked.append(alone)
         if not alone:
             raise sqlite3.OperationalError("disk I/O error")
-        return connect(path, alone=True)
+        return connect(path, dir_fd=dir_fd, alone=True)
 
     monkeypatch.setattr(database, "connect", on_a_full_disk)
-    with contextlib.closing(connect_to_show(str(path))) as shown:
+    with contextlib.closing(connect_to_show(str(path), dir_fd=dir_fd)) as shown:
         assert [*shown.execute("SELECT count(*) FROM resource").fetchone()] == [300]
         assert not path.with_name("state.db-shm").exists()
         with (
@@ -256,8 +282,8 @@ def test_the_order_of_acquiring_needs_no_sort(cli: Cli) -> None:
     cli.pool("T")
     request = Request("T")
     plan = cli.query(
-        "EXPLAIN QUERY PLAN SELECT name FROM resource WHERE type = ? AND owner IS NULL "
-        "ORDER BY fence, name LIMIT 1",
+        "EXPLAIN QUERY PLAN SELECT name FROM resource WHERE type = ? "
+        "AND owner IS NULL AND closed = 0 ORDER BY fence, name LIMIT 1",
         request.type,
     )
     assert "USING INDEX resource_free" in str(plan)

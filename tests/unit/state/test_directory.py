@@ -25,7 +25,7 @@ from leasectl.system.lock_wait import flock_exclusive, lock_limit
 from leasectl.system.named_pipe import NamedPipe
 from tests.kit.forking import ending, fork
 from tests.kit.killing import kill_this_process
-from tests.kit.support import eventually
+from tests.kit.waits import eventually
 
 
 def set_cursor(state: State, value: str) -> None:
@@ -303,7 +303,7 @@ class TestNamesFiles:
 
     @pytest.mark.parametrize("before", [("a",), ("a", "b"), ()])
     @pytest.mark.parametrize("after", [("c",), (), ("c", "d", "e"), None])
-    @pytest.mark.parametrize("function", ["commit", "rename", "truncate", "unlink"])
+    @pytest.mark.parametrize("function", ["write", "commit", "rename", "unlink"])
     def test_a_writer_killed_before_a_file_is_in_place_is_made_up_for(
         self,
         state: State,
@@ -421,10 +421,10 @@ class TestAFullDisk:
         with state.transaction():
             record(state, "h", "a", "b")
 
-        def no_space(*_: object) -> None:
+        def no_space(*_: object, **__: object) -> None:
             raise OSError(errno.ENOSPC, "No space left on device")
 
-        monkeypatch.setattr(names_files, "_open_new", no_space)
+        monkeypatch.setattr(names_files, "write_new", no_space)
         with pytest.raises(StateUnwritable), state.transaction():
             record(state, "h", "b")
         with state.transaction():
@@ -616,6 +616,86 @@ class TestTheDirectory:
         with pytest.raises(StateUnwritable, match="belongs to user 12345; choose another"):
             State.open(str(state_dir))
 
+    @pytest.mark.parametrize("is_there", [True, False])
+    @pytest.mark.parametrize(("mode", "is_refused"), [(0o777, True), (0o1777, False)])
+    def test_one_that_any_user_could_replace_is_refused(
+        self, tmp_path: Path, is_there: bool, mode: int, is_refused: bool
+    ) -> None:
+        parent = tmp_path / "open to all"
+        parent.mkdir()
+        if is_there:
+            State.open(str(parent / "state")).close()
+        parent.chmod(mode)
+        if not is_refused:
+            State.open(str(parent / "state")).close()
+            return
+        with pytest.raises(
+            StateUnwritable, match=r"\(mode 0777\); run: chmod \+t '.*/open to all'"
+        ):
+            State.open(str(parent / "state"))
+        assert (parent / "state").exists() == is_there
+
+    @pytest.mark.parametrize("when", ["before SQLite opens it", "before its log is opened"])
+    def test_one_that_is_replaced_after_its_check_is_not_used(
+        self, state_dir: Path, monkeypatch: pytest.MonkeyPatch, when: str
+    ) -> None:
+        """As by another user who can rename a folder above it, with a database of his own."""
+        theirs = state_dir.with_name("theirs")
+
+        def keep_logs() -> None:
+            kept = [State.open(str(each)) for each in (state_dir, theirs)]
+            Path(f"{theirs}.kept").touch()
+            signal.pause()
+            del kept
+
+        keeping = fork(keep_logs)
+        eventually(Path(f"{theirs}.kept").exists)
+        connect = sqlite3.connect
+
+        def swap() -> None:
+            os.rename(state_dir, state_dir.with_name("mine"))
+            os.rename(theirs, state_dir)
+
+        def swap_and_connect(*given: Any, **more: Any) -> Any:
+            if when == "before SQLite opens it":
+                swap()
+                return connect(*given, **more)
+            db = connect(*given, **more)
+            swap()
+            return db
+
+        monkeypatch.setattr(sqlite3, "connect", swap_and_connect)
+        try:
+            with pytest.raises(StateUnwritable, match=r"was replaced while it was opened"):
+                State.open(str(state_dir))
+        finally:
+            os.kill(keeping, signal.SIGKILL)
+            ending(keeping)
+
+    def test_a_lock_that_is_a_fifo_is_refused(self, state_dir: Path) -> None:
+        State.open(str(state_dir)).close()
+        (state_dir / "state.lock").unlink()
+        os.mkfifo(state_dir / "state.lock")
+        with pytest.raises(StateUnwritable, match=r"/state\.lock: not a regular file"):
+            State.open(str(state_dir))
+
+    def test_a_database_that_is_a_link_is_refused(self, state_dir: Path, tmp_path: Path) -> None:
+        State.open(str(state_dir)).close()
+        os.rename(state_dir / "state.db", tmp_path / "elsewhere.db")
+        os.symlink(tmp_path / "elsewhere.db", state_dir / "state.db")
+        with pytest.raises(StateUnwritable, match=r"/state\.db is not a regular file of user"):
+            State.open(str(state_dir))
+
+    def test_a_lock_that_was_cut_short_keeps_its_note(self, state_dir: Path) -> None:
+        with contextlib.closing(State.open(str(state_dir))) as state, state.transaction():
+            record(state, "T-abcdef", "a")
+        names = Path(state.names_path("T-abcdef"))
+        names.unlink()
+        (state_dir / "state.lock").write_bytes(b"+T-abcdef\0")
+        with contextlib.closing(State.open(str(state_dir))) as state, state.transaction():
+            pass
+        assert names.read_text() == "a"
+
     def test_one_whose_parent_is_missing_is_refused(self, tmp_path: Path) -> None:
         with pytest.raises(StateUnwritable, match="missing"):
             State.open(str(tmp_path / "missing" / "state"))
@@ -632,7 +712,7 @@ class TestTheDirectory:
 
     def test_one_that_need_not_be_made_has_to_be_there(self, state_dir: Path) -> None:
         with pytest.raises(StateUnwritable, match="does not exist"):
-            check_directory(str(state_dir), create=False)
+            check_directory(str(state_dir))
         assert not state_dir.exists()
 
     @pytest.mark.parametrize("before", [None, 0, 100], ids=["new", "empty", "shorter"])
@@ -663,7 +743,7 @@ class TestTheDirectory:
             lock.write_bytes(made)
 
         with monkeypatch.context() as patched:
-            patched.setattr("leasectl.state.lock_file.flock_exclusive", wait_for_another)
+            patched.setattr("leasectl.state.database.flock_exclusive", wait_for_another)
             State.open(str(state_dir)).close()
         assert lock.read_bytes() == made
 
@@ -814,7 +894,7 @@ class TestAReboot:
     def test_nothing_is_measured_from_a_time_before_it(self, state: State) -> None:
         member = {"name": "a", "by_default": 0, "cordoned": 0, "leaves": 0, "joined": 0}
         setting = {"type": "T", "pace_seconds": 1.0, "burst": 1, "aging_seconds": 0.0}
-        ranked = {"type": "T", "number": 1, "owner": "h", "priority": 0, "queued_at": 1e9}
+        ranked = {"type": "T", "number": 1, "priority": 0, "queued_at": 1e9}
         mark = {"handle": "h", "acquisition": 1, "name": "a", "id": "x", "asked_by": "ops"}
         use = {"handle": "h", "acquisition": 1}
         with state.transaction() as db:
@@ -915,8 +995,8 @@ def kill_at(state: State, function: str) -> None:
     replacements: dict[str, Callable[[], Any]] = {
         "commit": lambda: state.db.set_trace_callback(die_at_commit),
         "rename": lambda: setattr(os, "rename", kill_this_process),
-        "truncate": lambda: setattr(os, "truncate", kill_this_process),
-        "unlink": lambda: setattr(names_files, "unlink", kill_this_process),
+        "write": lambda: setattr(names_files, "write_new", kill_this_process),
+        "unlink": lambda: setattr(os, "unlink", kill_this_process),
         "unlock": lambda: setattr(fcntl, "flock", kill_this_process),
     }
     replacements[function]()

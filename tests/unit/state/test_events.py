@@ -8,7 +8,7 @@ import signal
 import pytest
 
 from leasectl.errors import InvalidRequest, LeaseError
-from leasectl.state import event_rows, event_trimming
+from leasectl.state import event_rows
 from leasectl.state.directory import State
 from leasectl.state.event import (
     ALL_EVENTS,
@@ -24,7 +24,7 @@ from leasectl.state.event_log import StateEventLog, kept, refusal
 from leasectl.state.pipes import tidy
 from leasectl.system.poll import is_readable
 from tests.kit.forking import ending, fork
-from tests.kit.support import eventually
+from tests.kit.waits import eventually, wait_readable
 
 EVENT = Event(
     1, 12.5, "released", "T", ("a", "b"), (3, 4), "T-x", 2, "j/1/h/T-x", 2, -3, 7, 6, 1.5, 2.5,
@@ -265,7 +265,7 @@ class TestKeeping:
         self, state: State, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         looks: list[None] = []
-        monkeypatch.setattr(event_trimming, "finish_writing", lambda *_, **__: looks.append(None))
+        monkeypatch.setattr(event_rows, "finish_writing", lambda *_, **__: looks.append(None))
         write(state, event_rows._EVENTS_PER_TRIMMING - 1)
         assert len(looks) == 0
         write(state, 2)
@@ -283,7 +283,7 @@ class TestKeeping:
         for _ in range(3):
             write(state, 64, at=1000.0 + 7200)
             left = len(numbers(state))
-            assert 0 < before + 64 - left <= event_trimming._TRIMMED_AT_ONCE
+            assert 0 < before + 64 - left <= event_rows._TRIMMED_AT_ONCE
             before = left
         for _ in range(10):
             write(state, 64, at=1000.0 + 7200)
@@ -336,7 +336,7 @@ class TestFollowing:
             assert not is_readable(watch.fd, 0)
         watches[0].close()
         write(state)
-        assert is_readable(watches[1].fd, 5)
+        wait_readable(watches[1].fd)
         watches[1].close()
         assert state.query("SELECT * FROM follower") == []
         assert os.listdir(state.path("waiters")) == []
@@ -443,7 +443,7 @@ class TestFollowing:
 
         after = 0
         while after < 1500:
-            assert is_readable(watch.fd, 20), f"no more after {after}"
+            wait_readable(watch.fd, what=f"events after {after}")
             watch.clear()
             found = log.read(EventFilter(type="T"), after=after, missed=note_gone)
             told += [each.number for each in found]

@@ -12,11 +12,18 @@ import pytest
 
 from leasectl.errors import CorruptState, NotFound
 from leasectl.model import Handle, Lease, Process, ReleaseTarget, Request, Timer, whole
-from leasectl.state import purging
 from leasectl.state.amendments import explain_loss, seconds_since
 from leasectl.state.directory import State
-from leasectl.state.handles import Handles, is_watched, new_id, renews_itself
-from leasectl.state.purging import forget_plain, is_plain, purge
+from leasectl.state.handles import (
+    _NEXT,
+    Handles,
+    forget_plain,
+    is_plain,
+    is_watched,
+    new_id,
+    purge,
+    renews_itself,
+)
 from leasectl.state.rows import (
     SERVED_KEY_LABEL,
     encode_labels,
@@ -27,6 +34,7 @@ from leasectl.state.uses import Uses
 from leasectl.system.named_pipe import NamedPipe
 from leasectl.system.poll import is_readable
 from leasectl.system.process import identify, this_process
+from tests.kit.waits import wait_readable
 from tests.kit.watching import watched
 
 
@@ -420,7 +428,7 @@ class TestAcquisitions:
         pipe = NamedPipe(state.cancel_pipe(handle.id, handle.acquisition))
         with state.transaction():
             handles.cancel(handle)
-        assert is_readable(pipe.fd, 5)
+        wait_readable(pipe.fd)
         pipe.close()
         assert [tuple(row) for row in state.query("SELECT cancelled FROM handle")] == [(1,)]
 
@@ -651,7 +659,7 @@ class TestPurge:
         assert handles.load("T-9") is None
 
     def test_the_next_few_of_many_come_without_sorting_all(self, state: State) -> None:
-        plan = state.query(f"EXPLAIN QUERY PLAN {purging._NEXT}", "", 48)
+        plan = state.query(f"EXPLAIN QUERY PLAN {_NEXT}", "", 48)
         assert "PRIMARY KEY" in str([row["detail"] for row in plan])
         assert "TEMP B-TREE" not in str([row["detail"] for row in plan])
 
@@ -760,7 +768,7 @@ def test_a_value_that_no_version_writes_is_reported_as_damage(
     with state.transaction() as db:
         handles.create(a_handle(), remote=False)
         db.execute(f"UPDATE handle SET {column} = ?", (value,))
-    what = r'^\S*/state\.db holds a bad record of "T-abcdef": .*; if no job.* mv \S*/state \S*$'
+    what = r'^\S*/state\.db holds a bad record of "T-abcdef": .*; if its leases.* mv \S*/state \S*$'
     with pytest.raises(CorruptState, match=what):
         handles.load("T-abcdef")
 

@@ -21,12 +21,11 @@ from leasectl.state import keeper_process, keeper_version
 from leasectl.state.directory import State
 from leasectl.state.handles import Handles
 from leasectl.state.pipes import listen
-from leasectl.state.rows import insert
 from leasectl.system.named_pipe import NamedPipe
 from leasectl.system.poll import is_readable
 from leasectl.system.process import is_dead, this_process
 from tests.kit.forking import ending, fork
-from tests.kit.support import eventually
+from tests.kit.waits import eventually
 
 # What is started here instead of a keeper: it writes what it has open, where it is and what it
 # ignores, and stays until it is called.
@@ -105,7 +104,7 @@ def test_it_has_nothing_of_whoever_starts_it_and_leaves_nothing_there(
 def test_it_heeds_all_signals_once_it_can(state: State, monkeypatch: pytest.MonkeyPatch) -> None:
     argv = [shutil.which("sleep") or "", "1000"]
     monkeypatch.setattr(keeper_process, "command", lambda directory: argv)
-    ignored = (signal.SIGTERM, signal.SIGUSR1, signal.SIGINT, signal.SIGHUP, signal.SIGPIPE)
+    ignored = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGPIPE)
     handlers = [signal.signal(each, signal.SIG_IGN) for each in ignored]
     before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGUSR2})
     try:
@@ -121,7 +120,7 @@ def test_it_heeds_all_signals_once_it_can(state: State, monkeypatch: pytest.Monk
     eventually(lambda: (of_it / "comm").read_text() == "sleep\n", what="the candidate runs")
     status = dict(line.split(":\t", 1) for line in (of_it / "status").read_text().splitlines())
     blocked, are_ignored = (int(status[each], 16) for each in ("SigBlk", "SigIgn"))
-    assert blocked == 1 << signal.SIGTERM - 1 | 1 << signal.SIGUSR1 - 1
+    assert blocked == 1 << signal.SIGTERM - 1
     assert are_ignored & sum(1 << each - 1 for each in ignored) == 0
     assert os.getsid(keeper.pid) != os.getsid(0)
 
@@ -228,8 +227,7 @@ def test_one_that_can_not_be_woken_gets_a_signal(state: State, seen: Path) -> No
 def test_only_one_that_does_not_listen_is_sent_a_signal(state: State, listens: bool) -> None:
     keeper_process.call(state)  # there is none
     us = this_process()
-    row = {"pid_namespace": us.pid_namespace, "process": us.encode()}
-    insert(state.db, "keeper", row)
+    keeper_version.note(state.db, us)
     assert keeper_process.begin(state, us)
     called: list[int] = []
     before = signal.signal(signal.SIGURG, lambda signum, _: called.append(signum))

@@ -8,7 +8,7 @@ import pytest
 
 from leasectl.leases.recovery import release_abandoned
 from leasectl.model import Process, Request
-from leasectl.state import leftovers
+from leasectl.state import pipes
 from leasectl.system.process import is_dead, this_process
 from tests.kit.desk import Desk
 from tests.kit.desk import desk as desk
@@ -21,15 +21,15 @@ def test_only_those_whose_guard_or_waiter_is_dead_are_left(desk: Desk) -> None:
     desk.acquire()
     desk.acquire(guard=this_process())
     guarded, waited = desk.acquire(guard=GONE), desk.acquire()
-    only_watched = leftovers.ids_of_the_dead(desk.state, only_watched=True)
+    only_watched = pipes.ids_of_the_dead(desk.state, only_watched=True)
     assert only_watched == [guarded.id]
     with desk.state.transaction() as db:
         waiter = (GONE.encode(), waited.id)
         db.execute("UPDATE handle SET waiter = ? WHERE id = ?", waiter)
-    assert leftovers.ids_of_the_dead(desk.state) == sorted([guarded.id, waited.id])
-    assert leftovers.ids_of_the_dead(desk.state, only_watched=True) == [guarded.id]
+    assert pipes.ids_of_the_dead(desk.state) == sorted([guarded.id, waited.id])
+    assert pipes.ids_of_the_dead(desk.state, only_watched=True) == [guarded.id]
     release_abandoned(desk.service)
-    assert leftovers.ids_of_the_dead(desk.state) == []
+    assert pipes.ids_of_the_dead(desk.state) == []
     assert len(desk.held()) == 2
 
 
@@ -42,7 +42,7 @@ def test_one_whose_process_none_can_be_is_left_for_who_says_what_is_wrong(
     damaged = desk.acquire()
     with desk.state.transaction() as db:
         db.execute(f"UPDATE handle SET {whose} = 'somebody' WHERE id = ?", (damaged.id,))
-    assert leftovers.ids_of_the_dead(desk.state) == [damaged.id]
+    assert pipes.ids_of_the_dead(desk.state) == [damaged.id]
 
 
 def test_of_many_processes_no_more_are_looked_at_than_is_said(desk: Desk) -> None:
@@ -50,10 +50,10 @@ def test_of_many_processes_no_more_are_looked_at_than_is_said(desk: Desk) -> Non
     # Those pids are there, so that only a look tells that they are others' by now.
     gone = [this_process()._replace(pid=pid, start_time=1) for pid in (os.getpid(), os.getppid())]
     handles = sorted(desk.acquire(guard=each).id for each in gone)
-    assert leftovers.ids_of_the_dead(desk.state) == handles
-    assert leftovers.ids_of_the_dead(desk.state, most_looked_at=2) == handles
-    assert leftovers.ids_of_the_dead(desk.state, most_looked_at=1) == handles[:1]
-    assert leftovers.ids_of_the_dead(desk.state, most_looked_at=0) == []
+    assert pipes.ids_of_the_dead(desk.state) == handles
+    assert pipes.ids_of_the_dead(desk.state, most_looked_at=2) == handles
+    assert pipes.ids_of_the_dead(desk.state, most_looked_at=1) == handles[:1]
+    assert pipes.ids_of_the_dead(desk.state, most_looked_at=0) == []
 
 
 def test_a_process_that_guards_many_is_asked_for_once(
@@ -69,7 +69,7 @@ def test_a_process_that_guards_many_is_asked_for_once(
         return is_dead(process)
 
     monkeypatch.setattr("leasectl.system.process.is_dead", ask)
-    assert leftovers.ids_of_the_dead(desk.state) == []
+    assert pipes.ids_of_the_dead(desk.state) == []
     assert asked == [this_process()]
 
 

@@ -10,10 +10,10 @@ import pytest
 
 from leasectl.backends.contract import Patience
 from leasectl.leases.acquire import acquire
-from leasectl.leases.announce import announce
+from leasectl.leases.delay import announce
 from leasectl.leases.release import finish
 from leasectl.model import Request
-from leasectl.state import fences, lock_file
+from leasectl.state import database, fences
 from leasectl.state.directory import State
 from tests.kit.ended import nothing_runs_on as nothing_runs_on
 from tests.kit.forking import ending, fork
@@ -58,8 +58,8 @@ def restart(cli: Cli) -> None:
     """The machine stopped before it had written anything of late to the disk."""
     lose_log(cli)
     with contextlib.closing(State.open(str(cli.state_dir))) as state:
-        last, end = lock_file.drawn(state._lock_fd)
-        lock_file.note_drawn(state._lock_fd, max(0, last - 3), end)
+        last, end = database.drawn(state._lock_fd)
+        database.note_drawn(state._lock_fd, max(0, last - 3), end)
         with state.transaction() as db:
             db.execute("UPDATE meta SET boot_id = 'an earlier one'")
 

@@ -1,4 +1,4 @@
-"""leasectl.state.made_pools and .stays: what the keeper sees to for processes beside handles."""
+"""leasectl.state.watched and .stays: what the keeper sees to for processes beside handles."""
 
 from __future__ import annotations
 
@@ -7,8 +7,7 @@ import pytest
 from leasectl.model import Handle, Request
 from leasectl.state.directory import State
 from leasectl.state.handles import Handles
-from leasectl.state.made_pools import MadePool, MadePools
-from leasectl.state.stays import Stay, Stays
+from leasectl.state.watched import MadePool, MadePools, Stay, Stays
 from leasectl.system.process import this_process
 
 US = this_process()

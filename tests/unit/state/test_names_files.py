@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import errno
 import os
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from leasectl.errors import StateUnwritable
 from leasectl.model import Request
+from leasectl.state import names_files
 from leasectl.state.names_files import NamesFiles
 from tests.kit.desk import Desk
 from tests.kit.desk import desk as desk
+from tests.kit.support import Cli
 
 SOUND = "T--00\nT--01"
 
@@ -37,7 +40,8 @@ def next_write(desk: Desk) -> None:
     """Let somebody else change something."""
     with desk.state.transaction():
         pass
-    assert (desk.directory / "state.lock").read_bytes()[:1] == b"\0"
+    with open(desk.directory / "state.lock", "rb") as lock:
+        assert lock.read(1) == b"\0"
 
 
 def test_one_that_is_missing_is_made_anew(desk: Desk, names: Path) -> None:
@@ -164,9 +168,9 @@ def test_while_they_change_that_can_be_told_without_the_lock(
     found: list[bool] = []
     rename = os.rename
 
-    def look_and_rename(before: str, after: str) -> None:
+    def look_and_rename(before: str, after: str, **folders: int) -> None:
         found.append(desk.state.names_files.are_changing)
-        rename(before, after)
+        rename(before, after, **folders)
 
     monkeypatch.setattr(os, "rename", look_and_rename)
     with desk.state.transaction():
@@ -219,10 +223,11 @@ def test_a_writer_that_fails_half_way_leaves_nothing(
         return write(fd, content[:taken])
 
     before = os.listdir("/proc/self/fd")
-    where = "handles/T-other" if taken else r"state\.db"
     with (
         monkeypatch.context() as broken,
-        pytest.raises(StateUnwritable, match=rf"^can't write \S*/{where}: (?i:no space)"),
+        pytest.raises(
+            StateUnwritable, match=r"^can't write /\S*/handles/T-other\.new: (?i:no space)"
+        ),
     ):
         broken.setattr(os, "write", full)
         with desk.state.transaction() as db:
@@ -233,3 +238,123 @@ def test_a_writer_that_fails_half_way_leaves_nothing(
     assert names.read_text() == SOUND
     assert (desk.directory / "state.lock").read_bytes()[:1] == b"\0"
     assert os.listdir("/proc/self/fd") == before
+
+
+def put_fifo(path: Path) -> None:
+    os.mkfifo(path)
+
+
+def put_link(path: Path) -> None:
+    target = path.parents[2] / "precious"
+    target.write_text(SOUND)
+    path.symlink_to(target)
+
+
+def put_folder(path: Path) -> None:
+    (path / "somebody's own").mkdir(parents=True)
+
+
+@pytest.mark.parametrize("put", [put_fifo, put_link])
+@pytest.mark.parametrize("said", [["another"], [], None])
+def test_what_lies_in_its_place_is_replaced_and_not_opened(
+    desk: Desk, names: Path, put: Callable[[Path], None], said: list[str] | None
+) -> None:
+    names.unlink()
+    put(names)
+    with desk.state.transaction():
+        desk.state.stage_names(names.name, said)
+    assert names.is_symlink() is False
+    assert os.path.lexists(names) == (said is not None)
+    assert said is None or (names.is_file() and names.read_text() == "\n".join(said))
+    precious = names.parents[2] / "precious"
+    assert not precious.exists() or precious.read_text() == SOUND
+
+
+@pytest.mark.parametrize("put", [put_fifo, put_link])
+def test_what_lies_in_its_place_does_not_stop_who_finishes_for_the_dead(
+    desk: Desk, names: Path, put: Callable[[Path], None]
+) -> None:
+    names.unlink()
+    put(names)
+    put(Path(f"{names}.new"))
+    leave_half_way(desk, names)
+    next_write(desk)
+    assert os.listdir(names.parent) == [names.name]
+    assert not names.is_symlink()
+    assert names.read_text() == SOUND
+
+
+@pytest.mark.parametrize("put", [put_fifo, put_link, put_folder])
+def test_a_release_succeeds_whatever_lies_in_place_of_its_file(
+    cli: Cli, put: Callable[[Path], None]
+) -> None:
+    cli.pool("T", "T--00")
+    handle = Path(cli.ok("acquire", "-t", "T").strip())
+    handle.unlink()
+    put(handle)
+    assert cli.ok("release", "--handle", str(handle)) == "T--00\n"
+    cli.ok("status")
+    assert (cli.state_dir / "state.lock").read_bytes()[:1] == b"\0"
+
+
+@pytest.mark.parametrize("said", [["another"], [], None])
+def test_a_file_that_can_not_be_replaced_after_the_commit_fails_nobody(
+    desk: Desk, names: Path, monkeypatch: pytest.MonkeyPatch, said: list[str] | None
+) -> None:
+    def refuse(*_: object, **__: object) -> None:
+        raise OSError(errno.EIO, "Input/output error")
+
+    with monkeypatch.context() as broken, desk.state.transaction() as db:
+        db.execute("UPDATE meta SET purge_cursor = 'x'")
+        desk.state.stage_names(names.name, said)
+        broken.setattr(os, "rename" if said is not None else "unlink", refuse)
+    assert desk.state.query("SELECT purge_cursor FROM meta")[0][0] == "x"
+    next_write(desk)
+    assert os.listdir(names.parent) == [names.name]
+
+
+def test_a_full_disk_does_not_keep_a_file_from_being_emptied(
+    desk: Desk, names: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: object, **__: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(names_files, "write_new", full)
+    with desk.state.transaction():
+        desk.state.stage_names(names.name, [])
+    assert names.read_text() == ""
+
+
+@pytest.mark.parametrize(
+    "note",
+    [b"\xff\xfe\0", b"../../precious\0", b"a b\n\n//\0", b"\0", b"x" * 9000, os.urandom(8191)],
+    ids=["no text", "a path", "no names", "empty", "too long", "random"],
+)
+def test_a_damaged_note_stops_no_command(desk: Desk, names: Path, note: bytes) -> None:
+    precious = names.parents[2] / "precious"
+    precious.write_text("")
+    with open(desk.directory / "state.lock", "r+b") as lock:
+        lock.write(b"+" + note)
+    next_write(desk)
+    assert precious.exists()
+    assert names.read_text() == SOUND
+    desk.pool(1, "U")
+    assert desk.acquire(Request("U")).names == ("U--00",)
+
+
+def test_a_lock_of_any_size_stops_no_command(desk: Desk, names: Path) -> None:
+    os.truncate(desk.directory / "state.lock", 1 << 40)
+    names.unlink()
+    with open(desk.directory / "state.lock", "r+b") as lock:
+        lock.write(b"+" + names.name.encode() + b"\0")
+    next_write(desk)
+    assert names.read_text() == SOUND
+
+
+def test_numbers_in_a_lock_that_are_damaged_draw_fences_all_the_same(desk: Desk) -> None:
+    desk.pool(2)
+    first = desk.acquire().leases[0].fence
+    with open(desk.directory / "state.lock", "r+b") as lock:
+        lock.seek(8192 - 64 + 8)
+        lock.write(b"\xff" * 16)
+    assert first < desk.acquire().leases[0].fence < first + 10_000

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import resource
 import shutil
 
 from leasectl.model import Handle, Request
@@ -12,6 +13,8 @@ from leasectl.state.handles import Handles
 from leasectl.state.pipes import listen, tidy, unused
 from leasectl.system.poll import is_readable
 from leasectl.system.process import this_process
+from tests.kit.forking import ending, fork
+from tests.kit.support import Cli
 
 
 def left(path: str) -> str:
@@ -89,3 +92,25 @@ def test_a_folder_that_was_removed_has_nothing_and_is_made_anew(state: State) ->
     with contextlib.closing(listen(state.waiter_pipe("a"))):
         assert len(os.listdir(state.path("waiters"))) == 1
     assert os.stat(state.path("waiters")).st_mode & 0o777 == 0o700
+
+
+def test_more_are_woken_than_may_be_open_files_at_once(cli: Cli) -> None:
+    cli.pool("T")
+    (cli.state_dir / "waiters").mkdir(exist_ok=True)
+    pipes = [listen(str(cli.state_dir / "waiters" / f"waiter-{number}")) for number in range(100)]
+
+    def wake() -> None:
+        for pipe in pipes:
+            os.close(pipe.fd)
+        hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+        limits = (len(os.listdir("/proc/self/fd")) + 40, hard)
+        resource.setrlimit(resource.RLIMIT_NOFILE, limits)
+        own = State.open(str(cli.state_dir))
+        with own.transaction():
+            assert all(own.wake(pipe.path) for pipe in pipes)
+        assert resource.getrlimit(resource.RLIMIT_NOFILE) == limits
+
+    assert ending(fork(wake)) == 0
+    assert all(is_readable(pipe.fd, 10) for pipe in pipes)
+    for pipe in pipes:
+        pipe.close()

@@ -1,4 +1,4 @@
-"""leasectl.state.releasing: which releases are under way on a server."""
+"""leasectl.state.timers: which releases are under way on a server."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 from leasectl.state.directory import State
-from leasectl.state.releasing import GivingBack, begin_anew
+from leasectl.state.timers import GivingBack, begin_anew
 from leasectl.system.process import identify, is_dead, this_process
 
 US, INIT = this_process(), identify(1)

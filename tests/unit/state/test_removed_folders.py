@@ -13,7 +13,8 @@ from leasectl.model import Request
 from leasectl.state.directory import State
 from leasectl.state.handles import Handles
 from tests.kit.doctor_reports import doctor
-from tests.kit.support import Cli, eventually
+from tests.kit.support import Cli
+from tests.kit.waits import eventually
 
 UNWRITABLE = 73
 

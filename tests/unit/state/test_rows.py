@@ -6,7 +6,6 @@ import sqlite3
 
 import pytest
 
-from leasectl.model import Labels
 from leasectl.state import rows
 from leasectl.state.directory import State
 from leasectl.system.process import this_process
@@ -29,18 +28,6 @@ def test_a_ttl_is_renewed_unless_its_holder_is_to_do_that_or_nobody(
     ttl: float | None, scope: str, is_explicit: bool, is_followed: bool, so: bool
 ) -> None:
     assert rows.is_renewed(ttl, scope, is_explicit=is_explicit, is_followed=is_followed) is so
-
-
-@pytest.mark.parametrize(
-    ("labels", "shown"),
-    [
-        ((), ()),
-        ((("pr", "7"), ("adopted:owner", "T-1/1")), (("pr", "7"),)),
-        ((("serve:client", "10.0.0.1"),), (("serve:client", "10.0.0.1"),)),
-    ],
-)
-def test_labels_are_shown_but_for_what_is_a_flag(labels: Labels, shown: Labels) -> None:
-    assert rows.labels_for_people(labels) == shown
 
 
 def test_what_is_missing_is_written_as_nothing_and_read_so() -> None:

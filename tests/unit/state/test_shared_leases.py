@@ -75,7 +75,7 @@ def test_what_is_no_list_is_refused_and_left_alone(shared_dir: Path, junk: bytes
         lambda: shared_leases.add(str(shared_dir), ["c"]),
         lambda: shared_leases.remove(str(shared_dir), ["a"]),
     ):
-        with pytest.raises(CorruptState, match="leases is no list of lease names"):
+        with pytest.raises(CorruptState, match="leases is not a list of resource names"):
             change()
     assert (shared_dir / "leases").read_bytes() == junk
 
@@ -166,7 +166,7 @@ def test_of_changes_at_the_same_time_none_is_lost(shared_dir: Path) -> None:
 def test_a_list_that_could_not_be_put_in_place_leaves_nothing_behind(
     shared_dir: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def full(*_: object) -> None:
+    def full(*_: object, **__: object) -> None:
         raise OSError(errno.ENOSPC, "no space left")
 
     shared_leases.add(str(shared_dir), ["T--00"])
@@ -177,3 +177,36 @@ def test_a_list_that_could_not_be_put_in_place_leaves_nothing_behind(
     assert content(shared_dir) == "T--00\n"
     assert not [name for name in os.listdir(shared_dir) if "new" in name]
     assert os.listdir("/proc/self/fd") == before
+
+
+def test_a_link_at_the_temporary_name_is_not_written_through(
+    shared_dir: Path, tmp_path: Path
+) -> None:
+    victim = tmp_path / "victim"
+    victim.write_text("precious")
+    (shared_dir / ".leases.new").symlink_to(victim)
+    shared_leases.add(str(shared_dir), ["T--00"])
+    assert content(shared_dir) == "T--00\n"
+    assert victim.read_text() == "precious"
+
+
+def test_a_list_behind_a_link_is_read(shared_dir: Path) -> None:
+    """A mounted Secret has links."""
+    (shared_dir / "data").write_text("T--00")
+    (shared_dir / "leases").symlink_to("data")
+    assert shared_leases.listed(str(shared_dir)) == ["T--00"]
+
+
+@pytest.mark.parametrize("has_writer", [False, True])
+def test_a_fifo_in_its_place_is_refused_at_once(shared_dir: Path, has_writer: bool) -> None:
+    os.mkfifo(shared_dir / "leases")
+    other_end = os.open(shared_dir / "leases", os.O_RDWR) if has_writer else None
+    for ask in (
+        lambda: shared_leases.listed(str(shared_dir)),
+        lambda: shared_leases.add(str(shared_dir), ["T--00"]),
+        lambda: shared_leases.remove(str(shared_dir), ["T--00"]),
+    ):
+        with pytest.raises(CorruptState, match="leases is not a regular file; remove it"):
+            ask()
+    if other_end is not None:
+        os.close(other_end)

@@ -1,4 +1,4 @@
-"""leasectl.state.snapshot: much that is read as of one instant."""
+"""leasectl.state.reads: much that is read as of one instant."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import contextlib
 import pytest
 
 from leasectl.state.directory import State
-from leasectl.state.snapshot import snapshot
+from leasectl.state.reads import snapshot
 
 
 def cursor(state: State) -> str:

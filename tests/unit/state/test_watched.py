@@ -69,7 +69,7 @@ def test_each_process_is_known_for_what_it_does(
     if not is_granted:
         with state.transaction() as db:
             db.execute("UPDATE handle SET state = 'acquiring'")
-    found = Watched("T-1", 1, is_granted, guard, waiter, runner, None)
+    found = Watched("T-1", 1, is_granted, guard, waiter, runner, None, "local:")
     assert keeper.all() == [found]
     assert found.processes == {guard, waiter, runner}
     assert found._replace(guard=None, runner=None).processes == {waiter}

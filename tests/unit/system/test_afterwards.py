@@ -7,6 +7,7 @@ import threading
 import pytest
 
 from leasectl.system import afterwards
+from tests.kit.waits import wait_set
 
 
 @pytest.fixture(autouse=True)
@@ -58,7 +59,7 @@ def test_a_process_that_goes_on_has_a_thread_do_it_at_once() -> None:
         done.set()
 
     afterwards.leave(work)
-    assert done.wait(10)
+    wait_set(done)
     assert threads[0].daemon
     assert threads[0] is not threading.main_thread()
 

@@ -17,6 +17,7 @@ from typing import Callable
 import pytest
 
 from leasectl.errors import Interrupted, LeaseError, LockHeld
+from leasectl.system import lock_wait
 from leasectl.system.lock_wait import (
     CLEAN_UP_SECONDS,
     flock_exclusive,
@@ -25,7 +26,7 @@ from leasectl.system.lock_wait import (
     lock_limit,
 )
 from leasectl.system.signals import SignalDescriptor, SignalTrap
-from tests.kit.support import eventually
+from tests.kit.waits import eventually
 
 
 @pytest.fixture
@@ -232,3 +233,53 @@ def test_a_lock_is_tried_for_so_long(lock: Path, held: int) -> None:
     threading.Timer(0.1, lambda: fcntl.flock(held, fcntl.LOCK_UN)).start()
     assert flock_within(fd, 10)
     os.close(fd)
+
+
+def test_holders_are_looked_for_only_where_the_error_is_shown(
+    lock: Path, held: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def wait() -> None:
+        asked: list[str] = []
+
+        def count(name: str) -> list[str]:
+            asked.append(name)
+            return ["4711"]
+
+        monkeypatch.setattr(lock_wait, "_holders_of", count)
+        with lock_limit(0.01), pytest.raises(LockHeld) as raised:
+            wait_for(lock)
+        assert asked == []
+        assert "by process 4711;" in str(raised.value)
+        os._exit(len(asked))
+
+    assert Waiter(wait).ending() == 1
+
+
+def test_lock_that_is_free_when_time_is_over_is_taken(
+    lock: Path, held: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def wait() -> None:
+        fd, flock, calls = os.open(lock, os.O_RDWR), fcntl.flock, list[int]()
+
+        def as_if_stopped_meanwhile(fd: int, operation: int) -> None:
+            calls.append(operation)
+            if len(calls) == 3:
+                flock(held, fcntl.LOCK_UN)
+            flock(fd, operation)
+
+        monkeypatch.setattr(fcntl, "flock", as_if_stopped_meanwhile)
+        with lock_limit(0.01):
+            flock_exclusive(fd)
+
+    assert Waiter(wait).ending() == 0
+
+
+def test_nothing_is_left_of_the_timer_after_a_wait(lock: Path, held: int) -> None:
+    def wait() -> None:
+        before = signal.getsignal(signal.SIGALRM)
+        with lock_limit(0.01), pytest.raises(LockHeld):
+            wait_for(lock)
+        assert signal.getitimer(signal.ITIMER_REAL) == (0.0, 0.0)
+        assert signal.getsignal(signal.SIGALRM) is before
+
+    assert Waiter(wait).ending() == 0

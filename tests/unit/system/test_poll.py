@@ -11,7 +11,15 @@ import pytest
 from leasectl.errors import Interrupted
 from leasectl.system.clock import boottime_seconds
 from leasectl.system.named_pipe import NamedPipe
-from leasectl.system.poll import READABLE, Interrupt, is_readable, milliseconds, sleep
+from leasectl.system.poll import (
+    READABLE,
+    Alarm,
+    Interrupt,
+    is_readable,
+    is_writable,
+    milliseconds,
+    sleep,
+)
 
 
 @pytest.fixture
@@ -83,3 +91,42 @@ def test_one_descriptor_is_waited_for_as_long_as_was_said() -> None:
     assert is_readable(read)
     os.close(read)
     os.close(write)
+
+
+class TestAlarm:
+    @pytest.fixture
+    def alarm(self) -> Iterator[Alarm]:
+        alarm = Alarm()
+        yield alarm
+        for fd in alarm.fds:
+            os.close(fd)
+
+    def test_can_be_read_from_its_time_on(self, alarm: Alarm) -> None:
+        until = boottime_seconds() + 0.02
+        alarm.set(until)
+        (fd,) = alarm.fds
+        assert is_readable(fd)
+        assert boottime_seconds() >= until
+
+    def test_can_be_read_at_once_when_its_time_is_over(self, alarm: Alarm) -> None:
+        for until in (boottime_seconds() - 1, 0.0, -5.0):
+            alarm.set(until)
+            (fd,) = alarm.fds
+            assert is_readable(fd)
+
+    def test_one_that_was_put_off_is_not_heard(self, alarm: Alarm) -> None:
+        alarm.set(boottime_seconds())
+        (fd,) = alarm.fds
+        assert is_readable(fd)
+        alarm.set(boottime_seconds() + 3600)
+        assert not is_readable(fd, 0)
+        alarm.set(None)
+        assert not is_readable(fd, 0)
+
+
+@pytest.mark.parametrize("seconds", [25 * 86400.0, 1000 * 86400.0, 1e12])
+def test_a_wait_of_any_length_can_be_ended(pipe: NamedPipe, seconds: float) -> None:
+    knock(pipe)
+    assert is_readable(pipe.fd, seconds)
+    with open(os.devnull, "wb") as file:
+        assert is_writable(file.fileno(), seconds)

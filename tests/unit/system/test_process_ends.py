@@ -8,12 +8,13 @@ from collections.abc import Iterator
 import pytest
 
 from leasectl.model import Process
-from leasectl.system import process_ends
+from leasectl.system import process_watch
 from leasectl.system.poll import is_readable
 from leasectl.system.process import this_process
-from leasectl.system.process_ends import ProcessEnds
+from leasectl.system.process_watch import ProcessEnds
 from tests.kit.children import child as child
 from tests.kit.children import kill
+from tests.kit.waits import wait_readable
 
 
 @pytest.fixture
@@ -27,7 +28,7 @@ def test_an_end_is_told_once_and_known_from_then_on(ends: ProcessEnds, child: Pr
     ends.follow([child, this_process()])
     assert (ends.take(), is_readable(ends.fd, 0)) == ([], False)
     kill(child)
-    assert is_readable(ends.fd, 5)
+    wait_readable(ends.fd)
     assert (ends.take(), ends.take()) == ([child], [])
     assert not is_readable(ends.fd, 0)
     assert ends.has_ended(child)
@@ -78,9 +79,9 @@ def test_one_for_which_there_is_room_later_is_followed_from_then_on(
 
     ends = ProcessEnds(10)
     with monkeypatch.context() as full:
-        full.setattr(process_ends, "open_pidfd", none_left)
+        full.setattr(process_watch, "open_pidfd", none_left)
         ends.follow([child])
     assert not ends.look()
     kill(child)
-    assert is_readable(ends.fd, 5)
+    wait_readable(ends.fd)
     ends.close()

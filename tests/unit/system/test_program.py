@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import threading
@@ -13,7 +14,7 @@ import pytest
 from leasectl.errors import Unanswered
 from leasectl.system.program import Ended, run_program
 from leasectl.system.signals import SignalTrap
-from tests.kit.support import eventually
+from tests.kit.waits import eventually
 
 
 def run(script: str, *, seconds: float = 30.0, longest_bytes: int = 1000) -> Ended:
@@ -63,12 +64,14 @@ def test_one_that_prints_without_end_is_ended() -> None:
     assert run("yes").why == "length"
 
 
-@pytest.mark.parametrize("script", ["sleep 60", "sleep 60 & wait", "trap '' TERM HUP; sleep 60"])
+@pytest.mark.parametrize(
+    "script", ["sleep 1000", "sleep 1000 & wait", "trap '' TERM HUP; sleep 1000"]
+)
 def test_one_that_hangs_is_ended_with_what_it_has_started(script: str, tmp_path: Path) -> None:
     pid_file = tmp_path / "pid"
     since = time.monotonic()
     ended = run(f"echo $$ > {pid_file}; echo said >&2; {script}", seconds=1.5)
-    assert 1.5 <= time.monotonic() - since < 20
+    assert time.monotonic() - since >= 1.5
     assert (ended.why, ended.said) == ("time", "said\n")
     session = int(pid_file.read_text())
     eventually(lambda: not in_session(session))
@@ -86,9 +89,9 @@ def in_session(session: int) -> bool:
 
 
 def test_what_it_leaves_behind_does_not_hold_us_up() -> None:
-    since = time.monotonic()
-    assert run("sleep 15 & echo done").printed == b"done\n"
-    assert time.monotonic() - since < 14
+    left = int(run("sleep 1000 & echo $!", seconds=1000.0).printed)
+    with contextlib.suppress(ProcessLookupError):
+        os.kill(left, signal.SIGKILL)
 
 
 def test_one_that_is_not_there_says_so() -> None:
@@ -106,11 +109,9 @@ def test_no_signal_is_blocked_or_ignored_in_it() -> None:
 
 
 def test_a_signal_ends_it_with_what_waits_for_it() -> None:
-    since = time.monotonic()
     with SignalTrap() as trap, pytest.raises(Unanswered):
         threading.Timer(0.2, os.kill, (os.getpid(), signal.SIGTERM)).start()
-        run("sleep 60")
-    assert time.monotonic() - since < 20
+        run("sleep 1000")
     assert trap.signum == signal.SIGTERM
 
 

@@ -10,9 +10,10 @@ from typing import Callable
 
 import pytest
 
-from leasectl.errors import BackendUnreachable, LeaseError
+from leasectl.errors import BackendUnreachable, LeaseError, Unanswered
 from leasectl.system.clock import Clock
 from leasectl.system.request_threads import Outcome, RequestThreads
+from tests.kit.waits import join, wait_readable, wait_set
 
 
 class Servers:
@@ -29,9 +30,11 @@ class Servers:
 
         def work(job: str) -> tuple[str, ...]:
             self.run.append(job)
-            self.let_go[server].wait(20)
+            wait_set(self.let_go[server])
             if job == "refused":
                 raise BackendUnreachable("nobody there")
+            if job == "interrupted":
+                raise Unanswered(15)
             if job == "broken":
                 raise ValueError("a bug")
             return (job,)
@@ -53,10 +56,26 @@ def threads(servers: Servers) -> Iterator[RequestThreads[str, str, tuple[str, ..
     threads.close()
 
 
+def test_the_thread_of_a_server_can_be_started_before_its_first_job(
+    threads: RequestThreads[str, str, tuple[str, ...]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: object) -> None:
+        raise RuntimeError("can't start new thread")
+
+    threads.open("fast")
+    monkeypatch.setattr(threading.Thread, "start", fail)
+    threads.send("fast", "job")
+    (outcome,) = next_outcomes(threads)
+    assert outcome.result() == ("job",)
+    with pytest.raises(LeaseError, match="ulimit -u"):
+        threads.open("hangs")
+
+
 def next_outcomes(
     threads: RequestThreads[str, str, tuple[str, ...]],
 ) -> list[Outcome[str, tuple[str, ...]]]:
-    assert select.select([threads.fd], [], [], 20)[0]
+    assert threads.fd is not None
+    wait_readable(threads.fd)
     return threads.outcomes()
 
 
@@ -126,7 +145,7 @@ def test_one_that_ends_after_the_close_writes_to_no_descriptor(servers: Servers)
     threads.close()
     read_fd, write_fd = os.pipe()  # these have the numbers that were closed
     servers.let_go["hangs"].set()
-    thread.join(20)
+    join(thread)
     assert not thread.is_alive()
     assert not select.select([read_fd], [], [], 0)[0]
     os.close(read_fd)
@@ -141,3 +160,16 @@ def test_there_is_nothing_to_wait_for_before_the_first_job(servers: Servers) -> 
     assert threads.under_way == frozenset()
     assert len(os.listdir("/proc/self/fd")) == before
     threads.close()
+
+
+def test_signal_in_the_middle_of_a_job_leaves_the_next_one_done(
+    threads: RequestThreads[str, str, tuple[str, ...]],
+) -> None:
+    threads.send("fast", "interrupted")
+    threads.send("fast", "next")
+    outcomes = next_outcomes(threads)
+    while len(outcomes) < 2:
+        outcomes += next_outcomes(threads)
+    interrupted, following = outcomes
+    assert isinstance(interrupted.error, LeaseError)
+    assert following.result() == ("next",)

@@ -83,7 +83,7 @@ def test_an_alias_is_what_it_stands_for() -> None:
         ("a: 1\n--- \nb: 1", "f:2: a second document"),
         ("a: *b", "f:1: no anchor &b"),
         ("&a [*a]", "f:1: no anchor &a"),
-        ("? [a]\n: b", "f:1: a list or mapping is no key"),
+        ("? [a]\n: b", "f:1: a list or mapping can't be a key"),
         ("a: !!python/object/apply:os.system [id]", "f:1: no tag"),
         ("a: !!binary aGk=", "f:1: no tag"),
         ("a: b\nc: \x00", 'f:2: character "\\x00"'),
@@ -120,7 +120,7 @@ def test_without_a_library_for_yaml_there_is_still_json(monkeypatch: pytest.Monk
 
     monkeypatch.setattr(builtins, "__import__", without_yaml)
     assert plain(parse_document('{"a": 1}', "f")) == {"a": "1"}
-    with pytest.raises(NotSupported, match=r"^f: this is no JSON, and without PyYAML"):
+    with pytest.raises(NotSupported, match=r"^f: invalid JSON, and without PyYAML"):
         parse_document("a: 1", "f")
-    with pytest.raises(NotSupported, match=r"^f:2: this is no JSON \(Expecting"):
+    with pytest.raises(NotSupported, match=r"^f:2: invalid JSON \(Expecting"):
         parse_document('{"a": 1,\n"b"}', "f")

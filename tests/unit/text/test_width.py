@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from leasectl.text.width import cells, pad, shorten, widest, wrap
+from leasectl.text.wording import cells, pad, shorten, widest, wrap
 
 
 @pytest.mark.parametrize(

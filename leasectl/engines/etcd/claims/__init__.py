@@ -1,10 +1,13 @@
-"""Claims in etcd: what a ticket becomes, until nothing is left of it.
+"""Claims in etcd: make, renew and end them.
 
-`claims` is what the rest goes through: it makes them, gives them back, and frees what has run out.
-What `making` one takes is one transaction; `writes` says how a claim is written, whole and what is
-left of it, and `view` what is seen of it. All ways to its end come to `ends`.
-
-`renewals` gives it its full time again, `ttl_changes` another ttl. What etcd ended before its time
-`early_ends` keeps for as long as its holder may believe in it; so `forced_ends` takes a claim away.
-`notes` are what others leave at it for its holder, and its holder for them.
+- `claims`: make claims, give them back, and free those that have run out
+- `making`: the transaction that turns a ticket into a claim
+- `writes`: what a transaction writes for a claim: pure functions
+- `view`: a claim as it is at one revision
+- `ends`: end a claim, or a part of one, in one transaction
+- `renewals`: renew a claim in two requests
+- `ttl_changes`: move a claim to an etcd lease with another ttl, in one transaction
+- `early_ends`: keep claims that etcd ended too early, while their holders may use them
+- `forced_ends`: end claims by force, while their holders may still use them
+- `notes`: notes at claims; each is a key that goes with its claim
 """

@@ -1,4 +1,4 @@
-"""Claims in etcd: made, given back, and freed when they have run out.
+"""Make claims, give them back, and free those that have run out.
 
 A claim that has run out is still written down under ``held/`` while its ``alive/`` has gone with
 the etcd lease. Whoever sees that puts its resources back among the free ones, and tells of it.
@@ -9,6 +9,7 @@ But not before the time that its last renewal gave it, as `EarlyEnds` has it.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import NamedTuple
 
 from leasectl.engines.contract import LostListener
 from leasectl.engines.etcd.claims.early_ends import EarlyEnds
@@ -30,7 +31,6 @@ from leasectl.engines.etcd.queues.view import QueueView
 from leasectl.engines.etcd.records import Claim, Free, parse_claim
 from leasectl.model import ReleasedBy, Ticket
 from leasectl.system.clock import Clock, earliest
-from leasectl.typed.tuples import NamedTuple
 
 
 class Reaped(NamedTuple):
@@ -196,6 +196,29 @@ class EtcdClaims:
             if not freed or self._ends.end(
                 claim_id, claim, view.held, gone, is_alive=True, by=by, reason=reason
             ):
+                return freed
+
+    def end_kept(self, claim_id: ClaimId, names: frozenset[str], *, reason: str) -> tuple[str, ...]:
+        """Free names of a claim that has gone and is kept for its holder; return them."""
+        while True:
+            view = self._look(claim_id)
+            if view.held is None or view.is_alive:
+                return ()
+            claim = parse_claim(view.held)
+            freed = tuple(name for name in claim.names if name in names)
+            if not freed:
+                return ()
+            if self._ends.end(
+                claim_id,
+                claim,
+                view.held,
+                frozenset(freed),
+                is_alive=False,
+                by="force",
+                reason=reason,
+            ):
+                if not claim.ended:  # else its holder has been told
+                    self._lost(self._keys.claim_key_of(claim.claim_key), freed)
                 return freed
 
     def give_back_with(

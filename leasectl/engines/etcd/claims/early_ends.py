@@ -1,4 +1,4 @@
-"""Claims that etcd has ended before their time, and how long they are kept for their holders.
+"""Keep claims that etcd ended too early, while their holders may use them.
 
 etcd may end a lease early, when somebody revokes it, and before 3.4.31 and 3.5.13 also when a
 leader that was stopped goes on (https://github.com/etcd-io/etcd/issues/15247). The holder finds

@@ -1,8 +1,9 @@
-"""The end of a claim in etcd, or of a part of it: one transaction, however often it is tried."""
+"""End a claim, or a part of one, in one transaction."""
 
 from __future__ import annotations
 
 import secrets
+from typing import NamedTuple
 
 from leasectl.engines.etcd.claims.writes import NOTHING_ALONG, Along, Heeded, rewrite_claim
 from leasectl.engines.etcd.events import event_facts
@@ -20,7 +21,6 @@ from leasectl.engines.etcd.keys import ClaimId, Keys
 from leasectl.engines.etcd.records import Claim, encode_free, parse_claim
 from leasectl.model import ReleasedBy
 from leasectl.system.clock import Clock
-from leasectl.typed.tuples import NamedTuple
 
 
 class Ending(NamedTuple):

@@ -1,4 +1,4 @@
-"""Ending claims in etcd by force, while their holders may believe in them still.
+"""End claims by force, while their holders may still use them.
 
 What is taken becomes a claim of its own that was never alive, and so is kept as what etcd ended too
 early is (`EarlyEnds`): until its holder gives it up, and no longer than the last renewal gave it.
@@ -55,13 +55,23 @@ class EtcdForcedEnds:
         self._claims = claims
         self._lost = lost
 
-    def end(self, claim_key: str, names: Sequence[str], reason: str) -> tuple[str, ...]:
-        """As `PoolAdmin.end_early`; a guard can't be seen from here."""
+    def end(
+        self, claim_key: str, names: Sequence[str], reason: str, *, at_once: bool
+    ) -> tuple[str, ...]:
+        """As `PoolAdmin.end_early`; a guard can't be seen from here.
+
+        What is to be free at once is taken first, as if it was to be kept: that tells its holder.
+        Killed in between, this leaves it kept, and who asks once more frees it.
+        """
         wanted, ended = frozenset(names), []
         for claim_id in self._claims.index(claim_key):
             ended += self._end(claim_id, wanted, reason)
         if ended:
             self._lost(claim_key, ended)
+        if at_once:
+            for claim_id in self._claims.index(claim_key):
+                freed = self._claims.end_kept(claim_id, wanted, reason=reason)
+                ended += [name for name in freed if name not in ended]
         return tuple(ended)
 
     def _end(self, claim_id: ClaimId, wanted: frozenset[str], reason: str) -> list[str]:

@@ -1,8 +1,9 @@
-"""The step that makes a claim of a ticket: what has to be so, and what is written."""
+"""The transaction that turns a ticket into a claim."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import NamedTuple
 
 from leasectl.engines.etcd.claims.writes import granted_claim
 from leasectl.engines.etcd.gateway.requests import (
@@ -24,7 +25,6 @@ from leasectl.engines.etcd.queues.rank import none_better_since
 from leasectl.engines.etcd.queues.view import QueueView
 from leasectl.engines.etcd.records import Claim, Free
 from leasectl.model import Ticket
-from leasectl.typed.tuples import NamedTuple
 
 
 class Making(NamedTuple):

@@ -1,4 +1,4 @@
-"""Notes at claims in etcd, as `Notes`: each is a key that goes with its claim.
+"""Notes at claims; each is a key that goes with its claim.
 
 Its text comes after a word by which whoever wrote it knows it again when the answer was lost. With
 a note what the claim key finds (``owned/``) is written anew, as it is: so whoever watches that for
@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Iterable, Sequence
+from typing import NamedTuple, Optional
 
 from leasectl.engines.etcd.claims.claims import EtcdClaims, FoundClaim
 from leasectl.engines.etcd.claims.writes import Along, write_owned
@@ -31,12 +32,12 @@ from leasectl.engines.etcd.key_values import etcd_lease_id_in, noted_in
 from leasectl.engines.etcd.keys import ClaimId, Keys
 from leasectl.engines.etcd.pools.listing import check_there
 from leasectl.engines.etcd.records import parse_claim
+from leasectl.engines.etcd.waiting.change_watch import EtcdChangeWatch
+from leasectl.engines.etcd.waiting.targets import Watched
 from leasectl.engines.notes import Note, NoteChange, NoteWatch
 from leasectl.model import ReleasedBy
 from leasectl.state.event import Event
 from leasectl.system.clock import Clock
-from leasectl.typed.hints import Optional
-from leasectl.typed.tuples import NamedTuple
 
 # A transaction may have 128 guards, and as many steps: a note has three of either at most.
 _MOST_AT_ONCE = 32
@@ -184,9 +185,6 @@ class EtcdNotes:
         return tuple(note.name for note in notes if note.name in freed)
 
     def watch(self, pool_type: str) -> NoteWatch:
-        from leasectl.engines.etcd.waiting.change_watch import EtcdChangeWatch
-        from leasectl.engines.etcd.waiting.targets import Watched
-
         watched = Watched(self._keys.notes(pool_type), puts=True, deletes=True)
         return EtcdChangeWatch(self._gateway, watched)
 

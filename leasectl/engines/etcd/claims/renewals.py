@@ -1,4 +1,4 @@
-"""Renewals in etcd: two requests for a claim, however often it is renewed.
+"""Renew a claim in two requests.
 
 A keep-alive, which gives the claim's etcd lease its full time again; and a transaction that dates
 the claim, as `EarlyEnds` needs it, and reads back what is left of it, for names are also taken away
@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import contextlib
 from collections import OrderedDict, deque
+from typing import TYPE_CHECKING, NamedTuple
 
 from leasectl.engines.etcd.claims.claims import EtcdClaims
 from leasectl.engines.etcd.claims.view import claim_reads, parse_claim_view
@@ -31,8 +32,6 @@ from leasectl.engines.etcd.key_values import claim_id_in, noted_in
 from leasectl.engines.etcd.keys import ClaimId, Keys
 from leasectl.engines.etcd.records import Claim, parse_claim
 from leasectl.system.clock import Clock
-from leasectl.typed.hints import TYPE_CHECKING
-from leasectl.typed.tuples import NamedTuple
 
 if TYPE_CHECKING:
     from leasectl.engines.notes import Note, NoteListener

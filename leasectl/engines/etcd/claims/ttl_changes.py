@@ -1,4 +1,4 @@
-"""Another ttl for claims in etcd: one transaction moves a claim to an etcd lease of that ttl.
+"""Move a claim to an etcd lease with another ttl, in one transaction.
 
 An etcd lease keeps the ttl that it was made with. So there is a new one, whose time begins before
 the claim is on it, and the claim goes by its id from then on: all that is written down of it, and

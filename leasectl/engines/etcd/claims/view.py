@@ -1,12 +1,12 @@
-"""What is seen of a claim in etcd, as it is at one revision."""
+"""A claim as it is at one revision."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import NamedTuple
 
 from leasectl.engines.etcd.gateway.requests import Found, Json, KeyValue, read, read_all
 from leasectl.engines.etcd.keys import ClaimId, Keys
-from leasectl.typed.tuples import NamedTuple
 
 
 class ClaimView(NamedTuple):

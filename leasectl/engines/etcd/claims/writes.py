@@ -1,13 +1,14 @@
-"""How a claim in etcd is written in a transaction, and what goes with that: pure functions."""
+"""What a transaction writes for a claim: pure functions."""
 
 from __future__ import annotations
+
+from typing import NamedTuple
 
 from leasectl.engines.etcd.gateway.requests import Json, KeyValue, delete, delete_all, put
 from leasectl.engines.etcd.keys import ClaimId, Keys
 from leasectl.engines.etcd.records import Claim, encode_claim
 from leasectl.state.event import Event
-from leasectl.text.printable import printable
-from leasectl.typed.tuples import NamedTuple
+from leasectl.text.wording import printable
 
 _LONGEST_REASON = 1000
 
@@ -88,7 +89,7 @@ def rewrite_claim(keys: Keys, pool_type: str, claim: Claim, names: frozenset[str
 def write_owned(keys: Keys, pool_type: str, claim: Claim) -> Json:
     """What writes that a claim is found by its claim key, and why it has ended, if it has.
 
-    `key_values.type_in` reads the type back, as every version does, and `reason_in` the rest.
+    `key_values.type_in` reads the type back, and `reason_in` the rest.
     Written anew, as it is, it wakes who watches what its holder has.
     """
     return put(_owned(keys, claim), f"{pool_type} {claim.ended}" if claim.ended else pool_type)

@@ -1,8 +1,10 @@
-"""The events of pools in etcd: what happened, written with the change that it tells of.
+"""The events of pools in etcd, written in the transaction of the change that they tell of.
 
-Each step says by `event_facts` what it did, and `events` adds that to its transaction as `records`
-has it, in one of the `buckets`, which go one by one when they are old. Of one that is full
-`packing` makes a single value, as `packs` has it.
-
-`log` reads both, bucket by bucket, and asks for `contents` of some at once.
+- `event_facts`: the events of each step of an acquisition
+- `events`: add events to transactions
+- `records`: encode and parse events
+- `buckets`: buckets of events: all on one etcd lease, so that they expire together
+- `packing`: encode and parse packed buckets; pack the events of an old bucket into one value
+- `contents`: read the contents of buckets at one revision
+- `log`: read events in order, bucket by bucket
 """

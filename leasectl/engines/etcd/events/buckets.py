@@ -1,4 +1,4 @@
-"""Buckets of events in etcd: what is attached to one etcd lease, and so goes at once.
+"""Buckets of events: all on one etcd lease, so that they expire together.
 
 A bucket is written to until it is full or old, then the next is made: its name is a revision of
 etcd, so that names sort as the buckets were made. Whoever writes an event makes sure, by a guard,
@@ -14,6 +14,7 @@ import contextlib
 import json
 import math
 from collections.abc import Mapping, Sequence
+from typing import NamedTuple
 
 from leasectl.engines.etcd.gateway.answers import EtcdLeaseGone
 from leasectl.engines.etcd.gateway.gateway import Gateway, new_etcd_lease_id
@@ -31,8 +32,7 @@ from leasectl.engines.etcd.keys import Keys
 from leasectl.errors import CorruptState, LeaseError
 from leasectl.state.event import Kept
 from leasectl.system.clock import Clock
-from leasectl.text.fields import MALFORMED, read_text
-from leasectl.typed.tuples import NamedTuple
+from leasectl.text.properties import MALFORMED, Malformed, read_json, read_text
 
 # Of what is kept, in time and in number: the more there are, the more exact, and the more often
 # somebody has to make one.
@@ -92,10 +92,10 @@ def parse_bucket(kv: KeyValue) -> Bucket:
         CorruptState: Nobody of ours has written it so.
     """
     try:
-        record = json.loads(kv.value)
+        record = read_json(kv.value)
         name = record["bucket"]
         if not (len(name) == _DIGITS and name.isdecimal() and name.isascii()):
-            raise ValueError("a bucket has no name")
+            raise Malformed("a bucket has no name")
         kept = Kept(read_time(record["seconds"]), int(record["number"]))
         return Bucket(
             name,

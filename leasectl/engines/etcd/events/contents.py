@@ -1,4 +1,4 @@
-"""What some buckets hold, asked for at one instant: as keys, or as a pack that has replaced them.
+"""Read the contents of buckets at one revision.
 
 Several that are packed come with one request. Of what is to be read from a number on, a bucket that
 isn't packed gives what it has from there on, and a pack all.
@@ -9,9 +9,10 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import chain
+from typing import NamedTuple
 
 from leasectl.engines.etcd.events.buckets import Bucket, packed_bucket
-from leasectl.engines.etcd.events.packs import parse_pack
+from leasectl.engines.etcd.events.packing import parse_pack
 from leasectl.engines.etcd.events.records import parse_event
 from leasectl.engines.etcd.gateway.gateway import Gateway
 from leasectl.engines.etcd.gateway.requests import (
@@ -24,7 +25,6 @@ from leasectl.engines.etcd.gateway.requests import (
 from leasectl.engines.etcd.keys import Keys
 from leasectl.errors import CorruptState
 from leasectl.state.event import Event, number_of
-from leasectl.typed.tuples import NamedTuple
 
 # A megabyte or so.
 _MOST_PACKS = 16

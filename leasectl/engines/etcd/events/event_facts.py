@@ -1,4 +1,4 @@
-"""What the steps of an acquisition in etcd tell of themselves, as events.
+"""The events of each step of an acquisition.
 
 Times between two dates are never negative, whatever clocks say.
 """
@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 
 from leasectl.engines.etcd.records import Claim
-from leasectl.engines.event_parts import (
+from leasectl.engines.event_words import (
     AGAINST_ITS_WILL,
     handle_of,
     of_claimant,

@@ -1,4 +1,4 @@
-"""Events in etcd, as they are written: in the transaction of the change that they tell of.
+"""Add events to transactions.
 
 The change counts for more. Where an event can't be written, for want of space or because it is too
 large, the change is made without it.
@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import secrets
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from leasectl.engines.etcd.events.buckets import Bucket, EventBuckets, usable_bucket
 from leasectl.engines.etcd.events.records import encode_event, event_token
@@ -28,7 +28,6 @@ from leasectl.errors import LeaseError
 from leasectl.state.event import Event, EventKind, Kept
 from leasectl.state.event_rows import is_written
 from leasectl.system.clock import Clock
-from leasectl.typed.hints import Callable
 
 _TOKEN_BYTES = 6
 # One transaction of so many looks whether its bucket is full.

@@ -1,4 +1,4 @@
-"""Events in etcd as they are read: bucket by bucket, whose order is that of the events in them.
+"""Read events in order, bucket by bucket.
 
 Nothing is written to a bucket any more once there is another. So whoever reads them one after the
 other has all events in their order, although time goes on meanwhile. What a bucket had as keys is
@@ -7,9 +7,10 @@ one value some time later; it is asked for both at once, as it has its events in
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from itertools import chain, islice
+from typing import NamedTuple
 
 from leasectl.engines.etcd.events.buckets import Bucket, packed_numbers, readable_buckets
 from leasectl.engines.etcd.events.contents import parts, read_contents, readable_events
@@ -19,10 +20,10 @@ from leasectl.engines.etcd.gateway.gateway import Gateway
 from leasectl.engines.etcd.gateway.requests import Found, count, read_all, read_last_created
 from leasectl.engines.etcd.keys import Keys
 from leasectl.engines.etcd.records import revision_of
+from leasectl.engines.etcd.waiting.change_watch import EtcdChangeWatch
+from leasectl.engines.etcd.waiting.targets import Watched
 from leasectl.engines.event_log import EventWatch
 from leasectl.state.event import ALL_EVENTS, Event, EventFilter, Missed
-from leasectl.typed.hints import Callable
-from leasectl.typed.tuples import NamedTuple
 
 # What clocks may differ by, of those who write.
 _SLACK_SECONDS = 3600.0
@@ -83,10 +84,15 @@ class EtcdEventLog:
         """As `EventLog.read`; what somebody else has written there is left out.
 
         Which buckets have none from ``since`` on, or none until ``until``, is told by the dates at
-        which they were made, with room for clocks that are wrong by an hour.
+        which they were made, with room for clocks that are wrong by an hour. Nothing is yielded
+        after a number that the store hasn't reached: it was restored from an older copy.
         """
         seen = revision_before(after)
         listed = self._list()
+        if revision_of(after) > listed.revision:
+            if missed:
+                missed(Missed(None, None, last_number_at(listed.revision), is_restored=True))
+            return
         behind_gaps = set()
         if after and missed:
             behind_gaps = _behind_gaps(listed.buckets, revision_of(after))
@@ -172,9 +178,6 @@ class EtcdEventLog:
         return Volume(unpacked.count + packed, size)
 
     def watch(self) -> EventWatch:
-        from leasectl.engines.etcd.waiting.change_watch import EtcdChangeWatch
-        from leasectl.engines.etcd.waiting.targets import Watched
-
         return EtcdChangeWatch(self._gateway, Watched(self._keys.events(), puts=True))
 
     def _list(self) -> _Listed:

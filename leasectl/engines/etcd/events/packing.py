@@ -1,22 +1,23 @@
-"""Makes old events dense: those of a bucket that is written to no more become one value.
-
-A hundred thousand keys take etcd's gateway seconds to tell; a hundred packs take it none. A pack
-replaces its bucket's keys in one transaction, so whoever reads a bucket, keys and pack at once,
-finds each of its events once, whoever packs at the same time or is killed meanwhile. It is attached
-to the bucket's etcd lease, and goes with it.
-"""
+"""Encode and parse packed buckets; pack the events of an old bucket into one value."""
 
 from __future__ import annotations
 
 import contextlib
+import json
+import operator
 import secrets
-from collections.abc import Callable, Sequence
+import zlib
+from base64 import b64decode, b64encode
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import chain, repeat
+from typing import Any
 
 from leasectl.engines.etcd.events.buckets import Bucket, packed_numbers, readable_buckets
-from leasectl.engines.etcd.events.packs import encode_pack
+from leasectl.engines.etcd.events.records import parse_event, read_kind
 from leasectl.engines.etcd.gateway.answers import EtcdLeaseGone
 from leasectl.engines.etcd.gateway.gateway import Gateway
 from leasectl.engines.etcd.gateway.requests import (
+    KeyValue,
     count,
     delete_all,
     end_of,
@@ -26,9 +27,172 @@ from leasectl.engines.etcd.gateway.requests import (
     unchanged,
     unwritten_since,
 )
+from leasectl.engines.etcd.key_values import LONGEST_SHOWN, read_time, safe_text, unreadable
 from leasectl.engines.etcd.keys import Keys
-from leasectl.errors import LeaseError
+from leasectl.errors import CorruptState, LeaseError
+from leasectl.state.event import Event, number_of
 from leasectl.system.clock import Clock
+from leasectl.text.properties import MALFORMED, Malformed, read_name, read_text, refuse_constant
+
+# So large is none that we write, unpacked.
+_LONGEST_BYTES = 64 << 20
+_DEFAULTS = Event._field_defaults
+
+
+def encode_pack(items: Iterable[KeyValue]) -> str:
+    """Write the keys of a bucket's events as one value; `parse_pack` reads it back."""
+    events, others = [], []
+    for kv in items:
+        event = _known(kv)
+        if event is None:
+            pool_type, _, token = kv.key.rpartition("/")
+            others.append([pool_type.rpartition("/")[2], token, kv.create_revision, kv.value])
+        else:
+            events.append(event)
+    columns = zip(Event._fields, zip(*sorted(events, key=number_of)))
+    record: dict[str, Any] = {
+        field: column
+        for field, column in columns
+        if field not in _DEFAULTS or any(value != _DEFAULTS[field] for value in column)
+    }
+    text = json.dumps({"events": record, "others": others}, separators=(",", ":"))
+    return b64encode(zlib.compress(text.encode())).decode()
+
+
+def parse_pack(kv: KeyValue) -> list[Event]:
+    """Read a key below ``packed/``; its events, in their order.
+
+    Raises:
+        CorruptState: Nobody of ours has written it so.
+    """
+    try:
+        record = json.loads(_unpacked(kv.value), parse_constant=refuse_constant)
+        events = _events(record["events"])
+        others = list(_others(record["others"]))
+    except (*MALFORMED, zlib.error) as error:
+        raise unreadable(kv, error) from error
+    return sorted([*events, *others], key=number_of) if others else events
+
+
+def _known(kv: KeyValue) -> Event | None:
+    """The event that a key stands for, if there is no more to it than this version reads."""
+    with contextlib.suppress(CorruptState):
+        event = parse_event(kv)
+        if json.loads(kv.value).keys() <= set(Event._fields):
+            return event
+    return None
+
+
+def _others(written: Sequence[Sequence[Any]]) -> Iterator[Event]:
+    """What was left as it was written, as far as this version can read it."""
+    for pool_type, token, revision, value in written:
+        key = f"{read_text(pool_type)}/{read_text(token)}"
+        with contextlib.suppress(CorruptState):
+            yield parse_event(KeyValue(f"/{key}", read_text(value), int(revision), int(revision)))
+
+
+def _unpacked(value: str) -> bytes:
+    inflating = zlib.decompressobj()
+    text = inflating.decompress(b64decode(value, validate=True), _LONGEST_BYTES)
+    if not inflating.eof:
+        raise Malformed("a pack has no end")
+    return text
+
+
+def _events(record: dict[str, list[Any]]) -> list[Event]:
+    """Events of their columns."""
+    if not record:
+        return []
+    length = len(record["number"])
+    columns: list[Iterable[Any]] = []
+    for field in Event._fields:
+        column = record.get(field)
+        if column is None:
+            columns.append(repeat(_DEFAULTS[field], length))
+            continue
+        if len(column) != length:
+            raise Malformed("a column is longer than another")
+        columns.append(_CHECKS[field](column) if column else column)
+    return list(map(Event._make, zip(*columns)))
+
+
+def _read_numbers(column: list[Any]) -> list[Any]:
+    """Those of events, in their order."""
+    if not all(map(operator.le, _read_ints(column), column[1:])):
+        raise Malformed("events are in no order")
+    return column
+
+
+def _read_ints(column: list[Any]) -> list[Any]:
+    if set(map(type, column)) != {int}:
+        raise Malformed("a number is none")
+    return column
+
+
+def _read_times(column: list[Any]) -> list[Any]:
+    if not set(map(type, column)) <= {int, float}:
+        raise Malformed("a time is none")
+    read_time(min(column))
+    read_time(max(column))
+    return column
+
+
+def _read_optional_times(column: list[Any]) -> list[Any]:
+    known = [value for value in column if value is not None]
+    if known:
+        _read_times(known)
+    return column
+
+
+def _read_each(read: Callable[[Any], Any]) -> Callable[[list[Any]], list[Any]]:
+    """Reads a column in which few values come again and again."""
+
+    def read_all(column: list[Any]) -> list[Any]:
+        for value in set(column):
+            read(value)
+        return column
+
+    return read_all
+
+
+def _read_names(column: list[Any]) -> list[Any]:
+    for name in set(chain.from_iterable(column)):
+        read_name(name)
+    return list(map(tuple, column))
+
+
+def _read_fences(column: list[Any]) -> list[Any]:
+    if not set(map(type, chain.from_iterable(column))) <= {int}:
+        raise Malformed("a fence is none")
+    return list(map(tuple, column))
+
+
+def _read_texts(column: list[Any]) -> list[Any]:
+    if "".join(column).isprintable() and max(map(len, column)) <= LONGEST_SHOWN:
+        return column
+    return list(map(safe_text, column))
+
+
+_CHECKS: dict[str, Callable[[list[Any]], list[Any]]] = {
+    "number": _read_numbers,
+    "time": _read_times,
+    "kind": _read_each(read_kind),
+    "type": _read_each(read_name),
+    "names": _read_names,
+    "fences": _read_fences,
+    "handle": _read_texts,
+    "acquisition": _read_ints,
+    "holder_identity": _read_texts,
+    "count": _read_ints,
+    "priority": _read_ints,
+    "ticket": _read_ints,
+    "grant": _read_ints,
+    "wait_seconds": _read_optional_times,
+    "hold_seconds": _read_optional_times,
+    "by": _read_texts,
+    "reason": _read_texts,
+}
+
 
 # Of one bucket, at most. What comes of more may be too long for one request (1.5 MiB); only before
 # there were packs did buckets get that large, and only with LEASECTL_KEEP_EVENTS above 320,000.
@@ -56,7 +220,7 @@ def pack_a_bucket(
     """
     until = clock.elapsed() + _SECONDS
     with contextlib.suppress(LeaseError, EtcdLeaseGone), gateway.limited(until):
-        found = _unpacked(gateway, keys)
+        found = _unpacked_buckets(gateway, keys)
         if found and clock.elapsed() < until:
             bucket = choose(found)
             events = keys.events_in(bucket.name)
@@ -65,7 +229,7 @@ def pack_a_bucket(
                 _pack(gateway, keys, bucket, events)
 
 
-def _unpacked(gateway: Gateway, keys: Keys) -> list[Bucket]:
+def _unpacked_buckets(gateway: Gateway, keys: Keys) -> list[Bucket]:
     """The buckets that are written to no more, which are all but the last, and aren't packed."""
     listed, packs = gateway.read(
         read_all(keys.buckets()), read_all(keys.packs(), keys_only=True)

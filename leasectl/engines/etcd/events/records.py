@@ -1,4 +1,4 @@
-"""How events are written down in etcd: pairs of encode and parse.
+"""Encode and parse events.
 
 What a transaction can't know before it is made a reader takes from the event's key: its number and
 a new ticket's are the revision at which it was made, and so are the fences of a grant.
@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from typing import Any, cast
 
 from leasectl.engines.etcd.gateway.requests import KeyValue
 from leasectl.engines.etcd.key_values import read_time, safe_text, unreadable
 from leasectl.engines.etcd.records import fence, revision_of
 from leasectl.state.event import Event, EventKind
-from leasectl.text.fields import MALFORMED, read_name, read_optional, read_text
-from leasectl.typed.hints import Any, cast
+from leasectl.text.properties import MALFORMED, Malformed, read_name, read_optional, read_text
 
 _DECODER = json.JSONDecoder()  # asked as it is, for one that is read a hundred thousand times
 _INDEX_DIGITS = 2
@@ -43,7 +43,7 @@ def parse_event(kv: KeyValue) -> Event:
     try:
         record, end = _DECODER.raw_decode(kv.value)
         if end != len(kv.value):
-            raise ValueError("an event is more than that")
+            raise Malformed("an event is more than that")
         *_, pool_type, token = kv.key.split("/")
         get = record.get
         kind = read_kind(record["kind"])
@@ -95,7 +95,7 @@ def read_kind(value: object) -> EventKind:
     """A kind, or one that a later version has."""
     kind = read_text(value)
     if not kind.replace(" ", "").isalpha() or not kind.isascii() or len(kind) > _LONGEST_KIND:
-        raise ValueError("a kind of event is none")
+        raise Malformed("a kind of event is none")
     return cast(EventKind, kind)
 
 

@@ -1,10 +1,12 @@
-"""A request to a cluster of etcd, which is answered by whichever member can.
+"""Requests to an etcd cluster, answered by whichever member can.
 
-`gateway` has a method for each thing that etcd does. What it is given is made, and what comes back
-is read, by `requests`. Member by member, until one answers or the time is over, `access` asks: with
-a token for the user that `user` reads, where etcd wants one, and through `leasectl.http.exchange`.
-`answers` tells what a member's answer says, and `failures` why nobody gave one that counts. Who
-has much to read has `ahead` make the next request meanwhile.
+A lost answer says nothing, so every request may be repeated.
 
-Any request may be repeated, because an answer that was lost says nothing: see `gateway`.
+- `gateway`: the operations of etcd's v3 JSON gateway, each within a deadline
+- `requests`: build transactions, and read their responses
+- `access`: send one request to one member, with a token where etcd wants one
+- `answers`: map etcd's errors to ours
+- `failures`: explain in one line why no member gave a usable answer
+- `user`: read the user and password for etcd from a file
+- `ahead`: send the next of several requests while the last answer is used
 """

@@ -1,4 +1,4 @@
-"""One request to one member of a cluster, let in as the user whom a file names.
+"""Send one request to one member, with a token where etcd wants one.
 
 What it takes to be let in: TLS, and a token for a user and password. etcd forgets a token five
 minutes after its last use, each member for itself, or when that member is started anew. So whoever
@@ -24,7 +24,7 @@ from leasectl.errors import NotAllowed
 from leasectl.http.exchange import Client
 from leasectl.http.messages import Call
 from leasectl.http.no_answer import NOT_IN_TIME, NoAnswer
-from leasectl.http.trust import Trust
+from leasectl.http.tls import Trust
 from leasectl.system.clock import Clock
 
 KEEP_ALIVE = "/v3/lease/keepalive"

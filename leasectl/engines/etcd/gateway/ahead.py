@@ -1,13 +1,13 @@
-"""Several requests, one after the other: the next is made while the answer to the last is used."""
+"""Send the next of several requests while the last answer is used."""
 
 from __future__ import annotations
 
 import queue
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
+from typing import Generic, NoReturn, TypeVar
 
 from leasectl.http.worker import Worker
-from leasectl.typed.hints import Callable, Generic, NoReturn, TypeVar
 
 _Made = TypeVar("_Made")
 

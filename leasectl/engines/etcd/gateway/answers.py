@@ -1,15 +1,15 @@
-"""What a member's answer says: the one place where etcd's codes become ours."""
+"""Map etcd's errors to ours."""
 
 from __future__ import annotations
 
-import json
+from typing import NamedTuple
 
 from leasectl.engines.etcd.gateway.requests import Json
 from leasectl.errors import BackendUnreachable, LeaseError
 from leasectl.http.messages import Answer, redirection
 from leasectl.http.no_answer import NoAnswer
-from leasectl.text.printable import printable
-from leasectl.typed.tuples import NamedTuple
+from leasectl.text.properties import MALFORMED, read_integer, read_json, reason_of
+from leasectl.text.wording import printable
 
 # The gRPC codes that the gateway passes on, as far as they say something that we act upon.
 _NOT_FOUND, _PERMISSION_DENIED, _FAILED_PRECONDITION, _UNAUTHENTICATED = 5, 7, 9, 16
@@ -45,6 +45,8 @@ class PermissionDenied(Exception):
 class InvalidArgument(LeaseError):
     """etcd doesn't take a request that has this form, or this user and password."""
 
+    exit_code = BackendUnreachable.exit_code
+
 
 class NoSpace(BackendUnreachable):
     """etcd has reached its quota: it writes nothing, and grants no lease, for anybody."""
@@ -76,7 +78,7 @@ def parse_answer(url: str, answer: Answer) -> Json:
         LeaseError: It refuses, for a reason that people have to see.
     """
     try:
-        said = json.loads(answer.text)
+        said = read_json(answer.text)
     except (ValueError, RecursionError):
         said = None
     if not isinstance(said, dict) or (answer.status != 200 and "code" not in said):
@@ -90,7 +92,7 @@ def parse_answer(url: str, answer: Answer) -> Json:
 
 def is_alive(answer: Json) -> bool:
     """Tell whether a keep-alive found its lease: etcd leaves the time out when there is none."""
-    return int(answer.get("result", {}).get("TTL", 0)) > 0
+    return read_integer(answer.get("result", {}).get("TTL", 0)) > 0
 
 
 def parse_keep_alive_answer(answer: Json) -> KeepAliveAnswer:
@@ -101,9 +103,9 @@ def parse_keep_alive_answer(answer: Json) -> KeepAliveAnswer:
     """
     try:
         header = answer["result"]["header"]
-        return KeepAliveAnswer(is_alive(answer), int(header.get("revision", 0)))
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
-        raise NoAnswer(f"no answer to a keep-alive: {error!r}") from error
+        return KeepAliveAnswer(is_alive(answer), read_integer(header.get("revision", 0)))
+    except MALFORMED as error:
+        raise NoAnswer(f"no answer to a keep-alive: {reason_of(error)}") from error
 
 
 def _refusal(url: str, answer: Json) -> Exception:
@@ -129,7 +131,7 @@ def _refusal(url: str, answer: Json) -> Exception:
         _INVALID_ARGUMENT: InvalidArgument(f"{url}: {text}"),
         _OUT_OF_RANGE: Compacted(text),
         _RESOURCE_EXHAUSTED: BackendUnreachable(f"{url}: {text}"),
-        _UNIMPLEMENTED: LeaseError(f"{url}: {text}"),
+        _UNIMPLEMENTED: InvalidArgument(f"{url}: {text}"),
     }
     # All others (no leader, leader changed, timed out) say nothing about what became of it.
     return refusals.get(code, NoAnswer(text))

@@ -1,4 +1,4 @@
-"""Why nobody in a cluster gave an answer that counts, in one line."""
+"""Explain in one line why no member gave a usable answer."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Requests to etcd's v3 JSON gateway: whichever member answers, within a deadline.
+"""The operations of etcd's v3 JSON gateway, each within a deadline.
 
 Every request is made so that it may be repeated, because an answer that was lost says nothing.
 Reads change nothing; an etcd lease is made under an id of ours, and "already exists" means that it
@@ -12,7 +12,8 @@ import contextlib
 import secrets
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from typing import NamedTuple
 
 from leasectl.engines.etcd.gateway.access import KEEP_ALIVE, MemberAccess
 from leasectl.engines.etcd.gateway.answers import (
@@ -25,7 +26,7 @@ from leasectl.engines.etcd.gateway.answers import (
     parse_keep_alive_answer,
 )
 from leasectl.engines.etcd.gateway.failures import Failures
-from leasectl.engines.etcd.gateway.requests import Json, Outcome, parse_outcome
+from leasectl.engines.etcd.gateway.requests import Json, Outcome, parse_outcome, unreadable_answer
 from leasectl.errors import (
     AccessRefused,
     BackendUnreachable,
@@ -35,12 +36,11 @@ from leasectl.errors import (
 )
 from leasectl.http.exchange import Client
 from leasectl.http.no_answer import NoAnswer
-from leasectl.http.trust import Trust
+from leasectl.http.tls import Trust
 from leasectl.system.backoff import Backoff, Pauses
 from leasectl.system.clock import Clock
-from leasectl.text.printable import printable
-from leasectl.typed.hints import Callable
-from leasectl.typed.tuples import NamedTuple
+from leasectl.text.properties import MALFORMED, read_number
+from leasectl.text.wording import printable
 
 ATTEMPT_SECONDS = 2.0
 # etcd tells what is left of a lease in whole seconds, without the rest.
@@ -168,7 +168,7 @@ class Gateway:
         """
         parts = {"compare": list(guards), "success": list(then), "failure": list(otherwise)}
         body = {name: part for name, part in parts.items() if part}
-        return parse_outcome(*self._ask("/v3/kv/txn", body))
+        return parse_outcome(*self._ask("/v3/kv/txn", body), then, otherwise)
 
     def read(self, *reads: Json) -> Outcome:
         """Read several things as they are at one revision."""
@@ -192,12 +192,18 @@ class Gateway:
     def keep_alive(self, etcd_lease_id: int) -> bool:
         """Give an etcd lease its full time again; returns whether it was still there."""
         answer, _ = self._ask(KEEP_ALIVE, {"ID": str(etcd_lease_id)})
-        return is_alive(answer)
+        try:
+            return is_alive(answer)
+        except MALFORMED as error:
+            raise unreadable_answer(error) from error
 
     def time_left(self, etcd_lease_id: int) -> float:
         """How long an etcd lease lasts unless it is renewed, in seconds; 0 when it is over."""
         answer, _ = self._ask("/v3/lease/timetolive", {"ID": str(etcd_lease_id)})
-        return max(0.0, float(answer.get("TTL", 0)))
+        try:
+            return max(0.0, read_number(answer.get("TTL", 0)))
+        except MALFORMED as error:
+            raise unreadable_answer(error) from error
 
     def status(self, member: int, seconds: float) -> MemberStatus:
         """Ask one member, within so many seconds, how it is.

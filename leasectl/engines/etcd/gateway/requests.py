@@ -1,4 +1,4 @@
-"""What transactions of etcd's v3 gateway are made of, and what comes back.
+"""Build transactions, and read their responses.
 
 Keys and values are text here, and base64 on the way. What is zero to etcd isn't said: each word
 costs it 3 us to take in, a twentieth of what it takes to do what is asked.
@@ -9,10 +9,10 @@ from __future__ import annotations
 from base64 import b64decode
 from binascii import b2a_base64
 from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
 
 from leasectl.errors import CorruptState
-from leasectl.typed.hints import Any
-from leasectl.typed.tuples import NamedTuple
+from leasectl.text.properties import MALFORMED, Malformed, read_integer, reason_of
 
 # etcd's own limit on operations of either branch, and on comparisons, of one transaction
 # (--max-txn-ops). A transaction within it has a limit of its own: what that one leaves of this.
@@ -229,12 +229,16 @@ def _below(prefix: str, keys_only: bool) -> dict[str, Any]:
     return span
 
 
-def parse_outcome(answer: Json, repeated: bool) -> Outcome:
+def parse_outcome(
+    answer: Json, repeated: bool, then: Sequence[Json] = (), otherwise: Sequence[Json] = ()
+) -> Outcome:
     """What a transaction's answer says.
 
     Args:
         answer: As the gateway gave it.
         repeated: An earlier try may have been carried out.
+        then: What was to be done if all guards held.
+        otherwise: What was to be done if not.
 
     Raises:
         CorruptState: It isn't one.
@@ -245,10 +249,23 @@ def parse_outcome(answer: Json, repeated: bool) -> Outcome:
             for each in answer.get("responses", ())
             if "response_range" in each
         ]
-        revision = int(answer["header"]["revision"])
-    except (KeyError, TypeError, ValueError) as error:
-        raise CorruptState(f"etcd gave an answer that can't be read: {error!r}") from error
-    return Outcome(bool(answer.get("succeeded")), revision, tuple(found), repeated)
+        revision = read_integer(answer["header"]["revision"])
+        succeeded = bool(answer.get("succeeded"))
+        if len(found) != sum(
+            "request_range" in each for each in (then if succeeded else otherwise)
+        ):
+            raise Malformed("it answers more or fewer reads than were asked")
+    except MALFORMED as error:
+        raise unreadable_answer(error) from error
+    return Outcome(succeeded, revision, tuple(found), repeated)
+
+
+def unreadable_answer(error: Exception) -> CorruptState:
+    """The error for an answer that etcd wouldn't give."""
+    return CorruptState(
+        f"etcd gave an answer that can't be read: {reason_of(error)}; is it etcd that "
+        "answers there?"
+    )
 
 
 def parse_key_value(kv: Json) -> KeyValue:
@@ -256,11 +273,13 @@ def parse_key_value(kv: Json) -> KeyValue:
     return KeyValue(
         decode(kv["key"]),
         decode(kv.get("value", "")),
-        int(kv.get("create_revision", 0)),
-        int(kv["mod_revision"]),
-        int(kv.get("lease", 0)),
+        read_integer(kv.get("create_revision", 0)),
+        read_integer(kv["mod_revision"]),
+        read_integer(kv.get("lease", 0)),
     )
 
 
 def _found(answer: Json) -> Found:
-    return Found(tuple(map(parse_key_value, answer.get("kvs", ()))), int(answer.get("count", 0)))
+    return Found(
+        tuple(map(parse_key_value, answer.get("kvs", ()))), read_integer(answer.get("count", 0))
+    )

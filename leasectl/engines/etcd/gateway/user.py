@@ -1,9 +1,10 @@
-"""The user and password for etcd, from their file."""
+"""Read the user and password for etcd from a file."""
 
 from __future__ import annotations
 
-from leasectl.http.named_file import NamedFile
-from leasectl.typed.tuples import NamedTuple
+from typing import NamedTuple
+
+from leasectl.http.settings import NamedFile
 
 _LONGEST_BYTES = 64 * 1024
 

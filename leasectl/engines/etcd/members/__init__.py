@@ -1,11 +1,15 @@
-"""In which pool in etcd a name is, and what is so of it there.
+"""In which pool in etcd a name is, and what is known about it there.
 
-`members` is what the rest goes through. Each time `views` sees all that is written down of some
-names, as `records` has it and `stock` for those who wait; a pure function decides what becomes of
-them, `changes` says what a transaction makes of that, in `parts` where it is too much for one, and
-`writes` writes it.
-
-With it goes what `removals` takes from holders, or the claim of who is `joining`. A release heeds
-what `releases` finds; what comes and goes by itself is seen to by `times`. `check` looks whether
-all of it agrees, and puts it right.
+- `members`: read memberships, decide, and write the decision
+- `views`: read names: their pools, properties and holders
+- `records`: encode and parse memberships
+- `stock`: the resources of a pool, as far as they matter to waiters
+- `changes`: what a transaction changes about names: pure functions
+- `parts`: split a change that is too large for one transaction
+- `writes`: write changes, one transaction each, with their events
+- `joining`: a claim that comes with a membership: a name joins already held
+- `releases`: what a release heeds: names that move, leave or stay cordoned
+- `removals`: take names from their pools by force while they are held
+- `times`: names that enter or leave pools by time or by expiry
+- `check`: check memberships for contradictions, and repair them
 """

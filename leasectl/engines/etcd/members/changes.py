@@ -1,4 +1,4 @@
-"""What a transaction in etcd consists of that changes what is so of names: pure functions.
+"""What a transaction changes about names: pure functions.
 
 Of each name that is written down which has to be from then on, whatever was there before: so the
 same puts right what an older version has left, which knows of none of this.
@@ -7,6 +7,7 @@ same puts right what an older version has left, which knows of none of this.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from typing import NamedTuple
 
 from leasectl.engines.etcd.events import event_facts
 from leasectl.engines.etcd.gateway.gateway import new_etcd_lease_id
@@ -31,7 +32,6 @@ from leasectl.engines.etcd.records import encode_free, encode_taken, last_fence
 from leasectl.engines.event_words import MembershipChange, membership_changes
 from leasectl.engines.membership import Member
 from leasectl.state.event import Event
-from leasectl.typed.tuples import NamedTuple
 
 
 class Renaming(NamedTuple):

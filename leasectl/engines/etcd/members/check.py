@@ -1,12 +1,13 @@
-"""Whether all that etcd has of names agrees, and what to do where it doesn't.
+"""Check memberships for contradictions, and repair them.
 
 Each step writes all of it in one transaction; so nothing of ours leaves it in disorder, whenever it
-is killed. But versions before know of none of it, and people write to etcd by hand.
+is killed. But people write to etcd by hand.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from typing import NamedTuple
 
 from leasectl.engines.etcd.gateway.gateway import Gateway
 from leasectl.engines.etcd.gateway.requests import (
@@ -26,8 +27,6 @@ from leasectl.engines.etcd.members.records import (
 from leasectl.engines.etcd.members.stock import closed_alike, parse_closed, stock_writes
 from leasectl.engines.etcd.records import last_fence, parse_claim
 from leasectl.engines.membership import Member
-from leasectl.typed.hints import Callable
-from leasectl.typed.tuples import NamedTuple
 
 # Below which there is something of a name in a pool.
 _KINDS = ("resource", "free", "bound", "closed", "property", "life", "coming", "grace")

@@ -1,4 +1,4 @@
-"""A claim in etcd that comes with a membership: of who holds what it has just put into a pool.
+"""A claim that comes with a membership: a name joins already held.
 
 It is made past the queue and the pace, in the transaction of the membership.
 """

@@ -1,4 +1,4 @@
-"""Memberships in etcd, as `Members`: what is so of a name is seen, decided on, and written.
+"""Read memberships, decide, and write the decision.
 
 Each time by one transaction, guarded by all that was seen. Where there is more than one takes, it
 is written in parts, each of them whole; whoever is refused in between is told what is done.
@@ -7,7 +7,8 @@ is written in parts, each of them whole; whoever is refused in between is told w
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
 
 from leasectl.engines.contract import LostListener
 from leasectl.engines.etcd.claims.claims import EtcdClaims
@@ -33,13 +34,12 @@ from leasectl.engines.etcd.members.views import MembersView, see
 from leasectl.engines.etcd.members.writes import MemberWrites, new_word
 from leasectl.engines.etcd.records import Claim, parse_claim
 from leasectl.engines.event_words import belonging_changes
-from leasectl.engines.members import Decide, Updated
 from leasectl.engines.membership import Member, Pools, check_unheld
+from leasectl.engines.pool_admin import Decide, Updated
 from leasectl.errors import InvalidRequest, LeaseError, NotAllowed, NotFound
 from leasectl.model import Claimant, Ticket
 from leasectl.system.clock import Clock
 from leasectl.text.wording import followed_by, listed
-from leasectl.typed.hints import TYPE_CHECKING, Callable
 
 if TYPE_CHECKING:
     from leasectl.engines.etcd.members.check import MemberCheck

@@ -1,4 +1,4 @@
-"""How much of what becomes of names one transaction in etcd takes: a pure function."""
+"""Split a change that is too large for one transaction."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How memberships are written down in etcd: pairs of encode and parse.
+"""Encode and parse memberships.
 
 Each that is written carries a word of whoever wrote it, who knows it again by that when the answer
 was lost.
@@ -7,6 +7,7 @@ was lost.
 from __future__ import annotations
 
 import json
+from typing import Any, NamedTuple
 
 from leasectl.engines.etcd.gateway.requests import KeyValue
 from leasectl.engines.etcd.key_values import name_in, safe_text, unreadable
@@ -14,9 +15,14 @@ from leasectl.engines.etcd.records import Free
 from leasectl.engines.membership import Lifetime, Member, Pools, Properties
 from leasectl.model import parse_process
 from leasectl.system.process import is_dead_here
-from leasectl.text.fields import MALFORMED, read_name, read_number, read_optional, read_text
-from leasectl.typed.hints import Any
-from leasectl.typed.tuples import NamedTuple
+from leasectl.text.properties import (
+    MALFORMED,
+    read_json,
+    read_name,
+    read_number,
+    read_optional,
+    read_text,
+)
 
 
 class Bound(NamedTuple):
@@ -61,13 +67,12 @@ def parse_member(kv: KeyValue | None, name: str, pool: str | None) -> Member:
     Args:
         kv: What is there.
         name: Of which name.
-        pool: That it is in, which ``name/`` says. What was written of it in another is void: an
-            older version has taken it out of that.
+        pool: That it is in, which ``name/`` says. What was written of it in another is void.
     """
     if kv is None:
         return Member(name, pool)
     try:
-        record = json.loads(kv.value)
+        record = read_json(kv.value)
         expected = read_optional(read_name, record.get("expected"))
         if pool is None or record.get("pool") != pool:
             return Member(name, pool, expected)
@@ -100,7 +105,7 @@ def encode_properties(properties: Properties) -> str:
 def parse_properties(kv: KeyValue) -> Properties:
     """Read a key below ``property/``."""
     try:
-        return _read_properties(json.loads(kv.value))
+        return _read_properties(read_json(kv.value))
     except MALFORMED as error:
         raise unreadable(kv, error) from error
 
@@ -116,7 +121,7 @@ def encode_bound(bound: Bound) -> str:
 def parse_bound(kv: KeyValue) -> Bound:
     """Read a key below ``bound/``."""
     try:
-        record = json.loads(kv.value)
+        record = read_json(kv.value)
         bound = Bound(bool(record["closed"]), bool(record["has_life"]))
         free = record.get("free")
         if free is None:
@@ -160,7 +165,7 @@ def parse_belonging(kv: KeyValue | None, types: frozenset[str]) -> Pools:
     if kv is None:
         return Pools(types)
     try:
-        record = json.loads(kv.value)
+        record = read_json(kv.value)
         patterns = record["patterns"].items()
         return Pools(
             types,

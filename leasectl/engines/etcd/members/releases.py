@@ -1,4 +1,4 @@
-"""What the release of a name in etcd has to heed: that it moves with it, leaves, or stays closed.
+"""What a release heeds: names that move, leave or stay cordoned.
 
 That is written below ``bound/`` of few names. So a release tries as if there were none, and only
 whoever finds out by that guard that there is asks what.

@@ -1,4 +1,4 @@
-"""Names that are taken out of their pools in etcd while somebody holds them: by force, only."""
+"""Take names from their pools by force while they are held."""
 
 from __future__ import annotations
 

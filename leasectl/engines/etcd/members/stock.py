@@ -1,4 +1,4 @@
-"""What is so of the resources of a pool in etcd, as far as it says who may have them.
+"""The resources of a pool, as far as they matter to waiters.
 
 Apart from `member/<name>`, where all that is known of a name is, so that one range shows it of all
 in a pool. It is written in the same transaction, and goes with the name to another pool.
@@ -13,14 +13,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from typing import NamedTuple
 
 from leasectl.engines.etcd.gateway.requests import Found, Json, KeyValue, delete, put, read_all
 from leasectl.engines.etcd.key_values import name_in, unreadable
 from leasectl.engines.etcd.keys import Keys
 from leasectl.engines.etcd.members.records import encode_properties, parse_properties
 from leasectl.engines.membership import Member, Properties
-from leasectl.text.fields import MALFORMED, read_name, read_optional
-from leasectl.typed.tuples import NamedTuple
+from leasectl.text.properties import MALFORMED, read_json, read_name, read_optional
 
 
 def encode_closed(member: Member) -> str:
@@ -33,7 +33,7 @@ def encode_closed(member: Member) -> str:
 def parse_closed(kv: KeyValue) -> Member:
     """Read a key below ``closed/``: what it says of the name that it is for."""
     try:
-        record = json.loads(kv.value)
+        record = read_json(kv.value)
         return Member(
             name_in(kv),
             cordoned=bool(record["cordoned"]),
@@ -94,7 +94,6 @@ def stock_writes(keys: Keys, before: Member, after: Member) -> list[Json]:
         then.append(delete(keys.closed(before.pool, before.name)))
     if after.pool is None:
         return then
-    # What an older version may have left of one that it took out goes as it comes again.
     is_new = before.pool != after.pool
     key = keys.property(after.pool, after.name)
     if is_new or after.properties != before.properties:

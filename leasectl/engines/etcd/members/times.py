@@ -1,4 +1,4 @@
-"""What comes to a pool in etcd and leaves it by itself: with a time, or as a lease runs out.
+"""Names that enter or leave pools by time or by expiry.
 
 Nobody may be there to tell of it: the process that has put it there has gone, or its holder has.
 So whoever waits for more than there is looks, as long as ``coming/`` says that there is something,
@@ -64,7 +64,7 @@ class MemberTimes:
             for kv, each in zip(comings, view.names)
             if each.is_settled and not _comes(each, pool_type)
         ]
-        for kv in stale:  # an older version has left it, of a name that doesn't come any more
+        for kv in stale:  # of a name that doesn't come any more
             self._gateway.commit([unchanged(kv.key, kv.mod_revision)], [delete(kv.key)])
         any_came = settled or bool(stale) or any(each.any for each in reaped)
         if any_came:

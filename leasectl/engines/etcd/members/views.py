@@ -1,4 +1,4 @@
-"""What is seen of names in etcd: in which pool each is, what is so of it there, and who holds it.
+"""Read names: their pools, properties and holders.
 
 All of it as it is at one revision. What has to be read of a name depends on what it says, so that
 one looks again until there is nothing more to read: two or three times for what is free, once more
@@ -8,6 +8,7 @@ for what is held.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence, Set
+from typing import NamedTuple
 
 from leasectl.engines.etcd.gateway.gateway import Gateway
 from leasectl.engines.etcd.gateway.requests import (
@@ -30,7 +31,6 @@ from leasectl.engines.etcd.members.records import (
 )
 from leasectl.engines.etcd.records import Claim, Free, last_fence, parse_claim, parse_free
 from leasectl.engines.membership import Member, Pools, after_lifetime, after_release
-from leasectl.typed.tuples import NamedTuple
 
 # Each has seven keys at most, and one request has 128 reads.
 SEEN_AT_ONCE = 12
@@ -86,8 +86,7 @@ class NameView(NamedTuple):
     def now(self, types: Set[str]) -> Member:
         """What is so of it once what is over has been heeded, and that nobody holds it.
 
-        An older version may have released it, which moves nothing. One whose pool to be has gone
-        stays where it is, and takes holders there again.
+        One whose pool to be has gone stays where it is, and takes holders there again.
 
         Args:
             types: Of the pools that there are.

@@ -1,4 +1,4 @@
-"""Changes of memberships in etcd as they are written: one transaction each, with their events.
+"""Write changes, one transaction each, with their events.
 
 A word tells whether an earlier try has made them, whose answer was lost: it is in each ``member/``
 and ``name/`` that is written.
@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 import secrets
 from collections.abc import Sequence
+from typing import NamedTuple
 
 from leasectl.engines.etcd.claims.writes import NOTHING_ALONG, Along
 from leasectl.engines.etcd.events.events import EtcdEvents
@@ -22,7 +23,6 @@ from leasectl.engines.etcd.members.records import is_by
 from leasectl.engines.etcd.members.views import MembersView
 from leasectl.engines.etcd.records import encode_taken
 from leasectl.system.clock import Clock
-from leasectl.typed.tuples import NamedTuple
 
 _WORD_BYTES = 8
 

@@ -1,9 +1,8 @@
-"""The pools in etcd themselves.
+"""The pools in etcd.
 
-`pools` makes and changes them, names included, whose memberships are `members`' affair. `listing`
-says which there are, and refuses one that isn't. `settings` changes how a pool grants, and what the
-settings before have brought about; `removals` takes whole pools away, with what their holders have.
-
-`shown` is what is in them, as people see it, at one revision; `shown_facts` what is so of each
-resource beside who holds it.
+- `pools`: make, change, show and delete pools
+- `listing`: list pools and their names
+- `settings`: change a pool's settings, and undo what the old ones caused
+- `removals`: remove whole pools, with the leases in them
+- `shown`: read a pool as it is shown, at one revision
 """

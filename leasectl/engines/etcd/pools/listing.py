@@ -1,4 +1,4 @@
-"""Which pools there are in etcd, and which names are in them."""
+"""List pools and their names."""
 
 from __future__ import annotations
 

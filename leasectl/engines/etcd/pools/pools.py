@@ -1,4 +1,4 @@
-"""The pools in etcd themselves: making, changing, showing and deleting them.
+"""Make, change, show and delete pools.
 
 What doesn't fit into one transaction is done in batches, each of them whole. A pool that is being
 made can't be seen before the last; names left behind by who died at it don't count as taken.
@@ -9,6 +9,7 @@ from __future__ import annotations
 import secrets
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
+from typing import TYPE_CHECKING
 
 from leasectl.engines import refusals
 from leasectl.engines.contract import LostListener
@@ -31,6 +32,8 @@ from leasectl.engines.etcd.gateway.requests import (
 )
 from leasectl.engines.etcd.key_values import name_in, type_in
 from leasectl.engines.etcd.keys import Keys
+from leasectl.engines.etcd.members.members import EtcdMembers
+from leasectl.engines.etcd.members.records import parse_belonging, parse_member
 from leasectl.engines.etcd.pools.listing import no_pool
 from leasectl.engines.etcd.pools.removals import PoolRemovals, batches
 from leasectl.engines.etcd.pools.settings import write_settings
@@ -42,12 +45,12 @@ from leasectl.engines.etcd.records import (
 )
 from leasectl.engines.event_words import pool_made, settings_changed
 from leasectl.engines.facts import NO_SETTINGS, Pool, PoolSettings
+from leasectl.engines.membership import add, belongs_to, remove
 from leasectl.errors import NotFound
 from leasectl.model import Process
 from leasectl.state.event import Event, EventKind
 from leasectl.system.clock import Clock
 from leasectl.text.naming import is_reserved
-from leasectl.typed.hints import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from leasectl.engines.etcd.members.members import EtcdMembers
@@ -100,8 +103,6 @@ class EtcdPools:
     @property
     def members(self) -> EtcdMembers:
         """What is so of the names in them."""
-        from leasectl.engines.etcd.members.members import EtcdMembers
-
         return EtcdMembers(
             self._gateway,
             self._keys,
@@ -195,8 +196,6 @@ class EtcdPools:
                 raise no_pool(self._gateway, self._keys, pool_type)
 
     def add_resources(self, pool_type: str, names: Sequence[str]) -> None:
-        from leasectl.engines.membership import add
-
         self._shown.record(pool_type)
         _check_once(pool_type, names)
 
@@ -208,14 +207,18 @@ class EtcdPools:
         self.members.update(names, decide)
 
     def remove_resources(self, pool_type: str, names: Sequence[str], *, force: bool) -> None:
-        from leasectl.engines.membership import remove
-
         self._shown.record(pool_type)
         wanted = list(dict.fromkeys(names))
         self.members.update(wanted, lambda member, _: remove(member, pool_type, force=force))
 
     def end_early(
-        self, claim_key: str, names: Sequence[str], *, guard: Process | None, reason: str
+        self,
+        claim_key: str,
+        names: Sequence[str],
+        *,
+        guard: Process | None,
+        reason: str,
+        at_once: bool = False,
     ) -> tuple[str, ...]:
         forced = EtcdForcedEnds(
             self._gateway,
@@ -225,7 +228,7 @@ class EtcdPools:
             lost=self._lost,
             clock=self._clock,
         )
-        return forced.end(claim_key, names, reason)
+        return forced.end(claim_key, names, reason, at_once=at_once)
 
     def delete_pool(self, pool_type: str, *, force: bool) -> None:
         try:
@@ -320,9 +323,6 @@ def _check_belonging(
     new_in: str, said: Mapping[str, KeyValue | None], belonging: KeyValue | None
 ) -> None:
     """Refuse a name of which is said that it belongs to another pool."""
-    from leasectl.engines.etcd.members.records import parse_belonging, parse_member
-    from leasectl.engines.membership import belongs_to
-
     pools = parse_belonging(belonging, frozenset())
     for name, fact in said.items():
         expected = belongs_to(parse_member(fact, name, None), pools)

@@ -1,4 +1,4 @@
-"""Whole pools in etcd that are taken away, with what their holders have of them."""
+"""Remove whole pools, with the leases in them."""
 
 from __future__ import annotations
 
@@ -27,6 +27,12 @@ from leasectl.engines.etcd.gateway.requests import (
 )
 from leasectl.engines.etcd.key_values import name_in, type_in
 from leasectl.engines.etcd.keys import Keys
+from leasectl.engines.etcd.members.records import (
+    encode_belonging,
+    encode_member,
+    parse_belonging,
+    parse_member,
+)
 from leasectl.engines.etcd.pools.shown import ShownPools
 from leasectl.engines.etcd.queues.withdrawals import EtcdWithdrawals
 from leasectl.engines.etcd.records import (
@@ -34,6 +40,7 @@ from leasectl.engines.etcd.records import (
     parse_claim,
 )
 from leasectl.engines.event_words import POOL_DELETED
+from leasectl.engines.membership import Member, set_default
 from leasectl.state.event import Event
 from leasectl.system.clock import Clock
 
@@ -117,8 +124,6 @@ class PoolRemovals:
         guards = (unchanged(key, revision_in(found.first)),)
         if found.first is None:
             return Along(guards)
-        from leasectl.engines.etcd.members.records import encode_belonging, parse_belonging
-        from leasectl.engines.membership import set_default
 
         pools = parse_belonging(found.first, frozenset())
         if pools.default != pool_type:
@@ -156,9 +161,6 @@ class PoolRemovals:
 
         Somebody else may do that, too, and another put them into a pool right after.
         """
-        from leasectl.engines.etcd.members.records import encode_member, parse_member
-        from leasectl.engines.membership import Member
-
         keys = self._keys
         while self._gateway.commit(guards, ()).succeeded:
             kinds = (partial(keys.resource, pool_type), keys.name, keys.member)

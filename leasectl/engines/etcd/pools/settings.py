@@ -1,10 +1,13 @@
-"""Other settings for a pool in etcd, and what becomes of what the ones before have brought about.
+"""Change a pool's settings, and undo what the old ones caused.
 
 One transaction for all of it. Those who wait hear of it and look; and as every claim is guarded by
 the settings that it was made by, none comes after it that doesn't heed it.
 """
 
 from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Literal
 
 from leasectl.engines.etcd.events.events import EtcdEvents
 from leasectl.engines.etcd.gateway.answers import EtcdLeaseGone
@@ -24,7 +27,6 @@ from leasectl.engines.etcd.queues.rank import without_ageing
 from leasectl.engines.etcd.records import encode_settings, parse_settings
 from leasectl.engines.facts import NO_SETTINGS, PoolSettings
 from leasectl.state.event import Event
-from leasectl.typed.hints import Callable, Literal
 
 Written = Literal["written", "others there", "disturbed"]
 

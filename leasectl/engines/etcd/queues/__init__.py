@@ -1,12 +1,15 @@
-"""The queues of pools in etcd: from a request that arrives until it has become a claim.
+"""The queues of pools in etcd: from a request to its turn.
 
-If it is `possible`, the `entrance` puts a ticket, of which its process keeps what it knows in a
-`ticket`; from there `queues` has it. A `look` shows all that its turn depends on, a `view` of one
-revision: who is before it, in the order that `rank` keeps by priority, and what better ones leave
-to it of what is free, as `competing` has it. Once the one before it has gone, a `glance` mostly
-does. At the head of the queue the pool's `pace` says when the next grant may be; the rest is done
-in `claims`.
-
-`standing` tells who waits how things are. `withdrawals` takes tickets away that become nothing, and
-tells of those whose waiters have died.
+- `entrance`: check that a request can be met, and put its ticket
+- `queues`: each step of a ticket, until it has become a claim
+- `ticket`: a ticket, as the process knows it that waits with it
+- `look`: read everything that a ticket's turn depends on, at one revision
+- `glance`: read only what a grant changes, once the ticket before has gone
+- `view`: what a ticket sees of its queue at one revision
+- `rank`: the order by priority, and the guards that keep it
+- `competing`: what better tickets leave for this one: pure functions
+- `pace`: a pool's pace, without comparing clocks
+- `possible`: whether a pool could meet a request, and if not, why
+- `standing`: a waiter's position and what it waits for
+- `withdrawals`: remove tickets that never became a claim, and record why
 """

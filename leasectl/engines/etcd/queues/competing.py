@@ -1,4 +1,4 @@
-"""What the better tickets of a queue in etcd leave to one: pure functions of what was read.
+"""What better tickets leave for this one: pure functions.
 
 One that could use all that it could keeps it from claiming at all, and is before it. Others keep
 from it only what they could use, by its name or by what it is. One that can't be met by what is in
@@ -10,13 +10,12 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterable, Sequence, Set
+from typing import TYPE_CHECKING, NamedTuple
 
 from leasectl.engines.etcd.gateway.requests import KeyValue
 from leasectl.engines.etcd.records import parse_ticket
-from leasectl.engines.matching import Want
+from leasectl.engines.possible import Want
 from leasectl.errors import CorruptState
-from leasectl.typed.hints import TYPE_CHECKING
-from leasectl.typed.tuples import NamedTuple
 
 if TYPE_CHECKING:
     from leasectl.engines.etcd.members.stock import Stock

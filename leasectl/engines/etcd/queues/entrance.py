@@ -1,4 +1,4 @@
-"""How a request gets into a queue in etcd: first whether it could be met, then its ticket.
+"""Check that a request can be met, and put its ticket.
 
 The transaction that puts a ticket also reads what its first look would. And what was once seen to
 be in a pool is remembered: whatever changes that writes the pool anew, so who remembers it puts a

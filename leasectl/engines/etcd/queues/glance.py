@@ -1,4 +1,4 @@
-"""What a ticket sees by a glance as the one before it has gone: only what each grant changes.
+"""Read only what a grant changes, once the ticket before has gone.
 
 All else it has seen as it was put. Whoever claims by that is guarded against what has changed since
 then: other resources, other settings, somebody who counts with more. So it is one request as a look

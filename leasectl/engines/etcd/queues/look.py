@@ -1,4 +1,4 @@
-"""What is seen of a queue in etcd, as it is at one revision.
+"""Read everything that a ticket's turn depends on, at one revision.
 
 A ticket looks whether it is its turn, and what there is to take; both take one request. Where that
 doesn't tell, as tickets count with priorities, or wait for some of the resources only, a look reads
@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from functools import lru_cache
+from typing import NamedTuple
 
 from leasectl.engines.etcd.gateway.gateway import Gateway
 from leasectl.engines.etcd.gateway.requests import (
@@ -28,9 +29,8 @@ from leasectl.engines.etcd.queues.competing import Rival, Supply, compete, leave
 from leasectl.engines.etcd.queues.possible import Room
 from leasectl.engines.etcd.queues.rank import in_order, precedes, priorities
 from leasectl.engines.etcd.queues.view import NO_NEEDS, SURE, Needs, QueueView
-from leasectl.engines.matching import want_of
+from leasectl.engines.possible import want_of
 from leasectl.model import Request, Ticket
-from leasectl.typed.tuples import NamedTuple
 
 
 class Change(NamedTuple):

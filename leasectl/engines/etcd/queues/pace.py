@@ -1,4 +1,4 @@
-"""The pace of a pool in etcd: no clock is compared, and no etcd lease is trusted to end in time.
+"""A pool's pace, without comparing clocks.
 
 What the grants of a pool owe its pace is a level, in grants: each adds one, each pace that goes by
 takes one off, and none may lift it above the burst. The claim writes the level as it is right after
@@ -33,6 +33,7 @@ from __future__ import annotations
 import contextlib
 import math
 from collections.abc import Sequence
+from typing import NamedTuple
 
 from leasectl.engines.etcd.gateway.answers import EtcdLeaseGone
 from leasectl.engines.etcd.gateway.gateway import ROUNDED_SECONDS, Gateway, new_etcd_lease_id
@@ -50,7 +51,6 @@ from leasectl.engines.etcd.keys import Keys
 from leasectl.engines.etcd.records import parse_settings
 from leasectl.engines.facts import NO_SETTINGS, PoolSettings
 from leasectl.errors import LeaseError
-from leasectl.typed.tuples import NamedTuple
 
 # What is left of it by then is an error of numbers.
 _ROUNDING_SECONDS = 1e-6
@@ -145,6 +145,10 @@ class GrantWatch:
         """A grant is seen, at a time on the elapsed clock."""
         if revision > self._known[0]:
             self._known = (revision, now)
+
+    def forget(self) -> None:
+        """Forget the last grant: the store was restored, and the next has a smaller revision."""
+        self._known = (0, 0.0)
 
     def catch_up(self, revision: int, since: float) -> None:
         """The last grant that it knows of was made before a time on the elapsed clock."""

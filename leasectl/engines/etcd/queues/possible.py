@@ -1,4 +1,4 @@
-"""Whether a pool in etcd could meet a request: as it arrives; and if not, why.
+"""Whether a pool could meet a request, and if not, why.
 
 Who waits already sees with what it reads anyway that its request can't be met. Only then it asks
 why, which takes a look at all that is in the pool.
@@ -6,16 +6,17 @@ why, which takes a look at all that is in the pool.
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING, NamedTuple
+
 from leasectl.engines.etcd.events.events import EtcdEvents
 from leasectl.engines.etcd.gateway.gateway import Gateway
 from leasectl.engines.etcd.gateway.requests import KeyValue, count, read
 from leasectl.engines.etcd.keys import Keys
 from leasectl.engines.etcd.pools.listing import check_there
 from leasectl.engines.etcd.records import check_count
+from leasectl.engines.possible import unmet
 from leasectl.errors import BackendUnreachable
 from leasectl.model import Request
-from leasectl.typed.hints import TYPE_CHECKING
-from leasectl.typed.tuples import NamedTuple
 
 if TYPE_CHECKING:
     from leasectl.engines.possible import Unmet
@@ -66,7 +67,6 @@ def why_unmet(gateway: Gateway, keys: Keys, events: EtcdEvents, request: Request
         NotFound: There is no such pool.
     """
     from leasectl.engines.etcd.members.stock import parse_stock, stock_reads
-    from leasectl.engines.possible import unmet
 
     pool, now, *found = gateway.read(
         read(keys.pool(request.type)), events.read_now(), *stock_reads(keys, request.type)

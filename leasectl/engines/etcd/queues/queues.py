@@ -1,4 +1,4 @@
-"""The queues in etcd: each step of a ticket, from before it is put until it has become a claim.
+"""Each step of a ticket, until it has become a claim.
 
 Each is one transaction, and what is seen for it one request more; a process may be killed after
 any of them. What its process knows of a ticket from one step to the next is in `EtcdTicket`.
@@ -7,8 +7,9 @@ any of them. What its process knows of a ticket from one step to the next is in 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
-from leasectl.engines import event_parts
+from leasectl.engines import event_words
 from leasectl.engines.contract import Outlook, TicketGone
 from leasectl.engines.etcd.claims.claims import EtcdClaims, Reaped
 from leasectl.engines.etcd.claims.renewals import EtcdRenewals
@@ -37,7 +38,6 @@ from leasectl.engines.facts import Standing
 from leasectl.errors import BackendUnreachable
 from leasectl.model import Lease, Request
 from leasectl.system.clock import Clock, earliest
-from leasectl.typed.hints import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from leasectl.engines.etcd.members.times import MemberTimes
@@ -114,7 +114,7 @@ class EtcdQueues:
             self.withdraw(claim_key, why)  # it may be there, and nobody told us
             return
         ticket = own.ticket
-        event = event_parts.gave_up(
+        event = event_words.gave_up(
             ticket.claimant, ticket=ticket.number, now=now, waited=own.waited, why=why
         )
         if not self._withdrawals.drop(own.claim_id, claim_key, own.ticket.number, [event]):
@@ -289,7 +289,7 @@ class EtcdQueues:
                 raise own.expired() from None
             if view.own is None or view.own.create_revision != own.ticket.number:
                 raise own.expired() if own.is_overdue else TicketGone()
-            own.note_view(view)
+            own.note_looked(view)
             if own.priority_due is None:
                 return view
 

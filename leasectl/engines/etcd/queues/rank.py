@@ -1,7 +1,7 @@
-"""The order of a queue in etcd by priority, and the guards that keep it.
+"""The order by priority, and the guards that keep it.
 
 A ticket that counts with another priority than 0 has a key beside it, below ``rank/``, attached to
-the same etcd lease; one without, as tickets of older versions are, counts with 0. Those keys sort
+the same etcd lease; one without counts with 0. Those keys sort
 as the tickets are served: by what is left of a large number without the priority, and then by the
 ticket's number. Who puts a ticket doesn't know that yet, and writes "~", which sorts after all
 numbers: of equal priority nobody comes later than a newcomer. Who has aged knows its number, and

@@ -1,8 +1,8 @@
-"""How things stand in a pool in etcd for who waits in it, as he is told once a minute."""
+"""A waiter's position and what it waits for."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from leasectl.engines.etcd.gateway.gateway import Gateway
 from leasectl.engines.etcd.gateway.requests import (
@@ -22,7 +22,6 @@ from leasectl.engines.etcd.records import parse_claim
 from leasectl.engines.facts import Standing
 from leasectl.model import Request
 from leasectl.system.clock import Clock
-from leasectl.typed.hints import Callable
 
 
 class EtcdStandings:

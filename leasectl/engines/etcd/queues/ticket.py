@@ -1,4 +1,4 @@
-"""A ticket in etcd as the process knows it that waits with it.
+"""A ticket, as the process knows it that waits with it.
 
 How long its etcd lease lasts, what was seen from its position in the queue, what has been told
 since, and whether it has become a claim unheard of. All that is only known, never decided here:
@@ -25,7 +25,7 @@ from leasectl.engines.etcd.waiting.targets import (
     until_met,
 )
 from leasectl.engines.facts import NO_SETTINGS
-from leasectl.engines.ranking import effective_priority, next_rise
+from leasectl.engines.pacing import effective_priority, next_rise
 from leasectl.model import Claimant, Request, Ticket
 from leasectl.system.clock import Clock
 
@@ -81,6 +81,7 @@ class EtcdTicket:
         self._unused: QueueView | None = None  # what was seen when it came to the head
         self._too_little: QueueView | None = None  # what was seen there last
         self._news: tuple[KeyValue, ...] = ()
+        self._reached = 0  # a revision of the store that it knew when it looked last
 
     @property
     def request(self) -> Request:
@@ -146,8 +147,7 @@ class EtcdTicket:
     def expired(self) -> TicketExpired:
         """The error for that."""
         return TicketExpired(
-            f"lost the place in the queue: etcd had heard nothing of us for {self.ttl_seconds}s; "
-            "ask again"
+            f"lost the place in the queue: it was not renewed for {self.ttl_seconds}s; try again"
         )
 
     def note_sent(self, at: float) -> None:
@@ -239,6 +239,14 @@ class EtcdTicket:
     def begin_look(self) -> None:
         """What it has been told so far is older than what is going to be seen."""
         self._news, self._due = (), None
+        seen = 0 if self.seen is None else self.seen.revision
+        self._reached = max(seen, self._grants.last)
+
+    def note_looked(self, view: QueueView) -> None:
+        """Note a view that was read whole, after `begin_look`."""
+        if view.revision < self._reached:  # the store was restored from an older copy
+            self._grants.forget()
+        self.note_view(view)
 
     def note_view(self, view: QueueView) -> None:
         """This was just seen."""

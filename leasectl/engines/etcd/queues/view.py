@@ -1,16 +1,16 @@
-"""What a ticket in etcd sees of its queue, as it was at one revision, and what is read for that."""
+"""What a ticket sees of its queue at one revision."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import NamedTuple
 
 from leasectl.engines.etcd.gateway.requests import KeyValue
 from leasectl.engines.etcd.key_values import name_in
 from leasectl.engines.etcd.queues.competing import Leave, Rival
 from leasectl.engines.etcd.records import parse_settings
-from leasectl.engines.matching import want_of
+from leasectl.engines.possible import want_of
 from leasectl.model import Request
-from leasectl.typed.tuples import NamedTuple
 
 
 class Needs(NamedTuple):

@@ -1,13 +1,14 @@
-"""Tickets in etcd that end without having become a claim, and what is told of them.
+"""Remove tickets that never became a claim, and record why.
 
 A dead waiter's ticket is deleted by etcd, which tells nobody. So each ticket is written down twice,
 the second time attached to nothing (``queued/``). Whoever takes that away, with the claim or later,
-is who tells of the ticket's end; those of an older version have none.
+is who tells of the ticket's end.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import NamedTuple
 
 from leasectl.engines.etcd.events import event_facts
 from leasectl.engines.etcd.events.events import EtcdEvents
@@ -29,7 +30,6 @@ from leasectl.engines.event_words import WAITER_DIED, WITHDRAWN
 from leasectl.errors import CorruptState
 from leasectl.state.event import Event
 from leasectl.system.clock import Clock
-from leasectl.typed.tuples import NamedTuple
 
 # Each takes two operations, and another for its event.
 _AT_ONCE = 40
@@ -97,12 +97,8 @@ class EtcdWithdrawals:
             delete(keys.waiting(claim_key, claim_id.etcd_lease_id)),
         ]
         guards = [absent(keys.held(*claim_id)), created_at(queued, number)]
-        found = [read(keys.held(*claim_id)), read(ticket)]
+        found = [read(keys.held(*claim_id))]
         outcome = self._events.commit(guards, then, found, events=events)
-        if not outcome.succeeded and outcome.answers[1].first is not None:
-            # It is of an older version.
-            guards = [absent(keys.held(*claim_id)), created_at(ticket, number)]
-            outcome = self._events.commit(guards, then, found, events=events)
         is_claim = not outcome.succeeded and outcome.answers[0].first is not None
         if not is_claim:
             self._gateway.revoke_unused(claim_id.etcd_lease_id)

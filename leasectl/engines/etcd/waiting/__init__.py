@@ -1,14 +1,18 @@
-"""How whoever waits for a turn in etcd is woken, and its ticket kept alive meanwhile.
+"""How a waiter on etcd is woken, and its ticket kept alive.
 
-A `waiter` sleeps in poll(2) on its wakeup. All waiters of a process share one `session`, which has
-two threads: one follows the `watch`, a stream to one member whose lines `events` reads, and has
-`listeners` wake those whose `targets` have changed; which of them are on it, as they come and go,
-`stream_watches` knows. The other thread sends the `keep_alives`, to the same member, and has what
-there was time for be watched, too. Whether that one still can be believed, who is silent, is for
-the answers to those to show, and for `lag` to see; if not, both threads leave it for the next.
+All waiters of a process share one session with two threads: one follows watches, the other sends
+keep-alives. A watch is only a hint: a waiter that is woken looks for itself.
 
-Others have an `own_watch`: a holder, to hear of it at once when its claim is taken away, by a
-`claim_watch`, and who follows events or notes, by a `change_watch`.
-
-What comes of it is only a hint: whoever is woken looks for himself.
+- `waiter`: a waiter: its ticket, its queue, and the wakeup that ends its sleep
+- `session`: the session that all waiters of a process share
+- `watch`: follow one stream of watches to one member, in a thread
+- `stream_watches`: the watches of one stream, from creation to end
+- `events`: read the messages of a watch stream
+- `listeners`: who listens for which key, and how far each watch has told
+- `targets`: what a ticket waits for, and the watches that tell of it
+- `keep_alives`: send the keep-alives of all waiters, from one thread
+- `lag`: detect a member that lags, from its answers to keep-alives
+- `own_watch`: a watch with a stream and thread of its own, for who isn't a waiter
+- `claim_watch`: wake a holder when others change what it holds
+- `change_watch`: wake a follower of events or notes when there are more
 """

@@ -1,4 +1,4 @@
-"""Who follows events, or what is noted in a pool, is woken when there may be more.
+"""Wake a follower of events or notes when there are more.
 
 Only a hint, as every watch is: whoever is woken reads, by the numbers of events. A member that
 hangs doesn't say so; therefore it is asked to say something now and then, and left if it doesn't.

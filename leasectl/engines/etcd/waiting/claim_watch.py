@@ -1,4 +1,4 @@
-"""A holder's watch: it is woken as soon as anybody else has changed what it holds.
+"""Wake a holder when others change what it holds.
 
 Only a hint, as every watch is: whoever is woken renews, and so finds out what is left. If it says
 nothing, because the member hangs that it listens to, the next renewal finds out all the same.

@@ -1,22 +1,21 @@
-"""What comes and goes on a stream of etcd's v3 gateway that carries watches."""
+"""Read the messages of a watch stream."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from typing import Any, NamedTuple
 
 from leasectl.engines.etcd.gateway.requests import KeyValue, encode, end_of, parse_key_value
 from leasectl.engines.etcd.waiting.targets import Watched
 from leasectl.errors import NotAllowed
 from leasectl.http.no_answer import NoAnswer
-from leasectl.text.fields import MALFORMED
-from leasectl.text.printable import printable
-from leasectl.typed.hints import Any
-from leasectl.typed.tuples import NamedTuple
+from leasectl.text.properties import MALFORMED, read_integer, read_json, reason_of
+from leasectl.text.wording import printable
 
 
 class EventsLost(Exception):
-    """Something has happened of which no stream will tell, however often it is made anew."""
+    """No stream will tell of something that happened: etcd forgot it, or was restored."""
 
 
 class WatchLine(NamedTuple):
@@ -68,8 +67,8 @@ def parse_line(line: str) -> WatchLine:
         NotAllowed: The user may not watch that, or not any more.
     """
     try:
-        result = json.loads(line)["result"]
-        if int(result.get("compact_revision", 0)):
+        result = read_json(line)["result"]
+        if read_integer(result.get("compact_revision", 0)):
             raise EventsLost
         reason = str(result.get("cancel_reason", ""))
         if "permission denied" in reason:
@@ -82,10 +81,12 @@ def parse_line(line: str) -> WatchLine:
             events = tuple(map(parse_key_value, changes))
         except UnicodeDecodeError as error:
             raise EventsLost from error
-        revision = int(result["header"]["revision"]) if is_begun else 0
-        return WatchLine(int(result.get("watch_id", 0)), is_begun, revision, events, is_over)
+        revision = read_integer(result["header"]["revision"]) if is_begun else 0
+        return WatchLine(
+            read_integer(result.get("watch_id", 0)), is_begun, revision, events, is_over
+        )
     except MALFORMED as error:
-        raise NoAnswer(f"no event: {error!r}") from error
+        raise NoAnswer(f"no event: {reason_of(error)}") from error
 
 
 def _create(watched: Watched, start_revision: int, has_progress: bool) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""The keep-alives of all waiters of a process: one thread, one request after the other.
+"""Send the keep-alives of all waiters, from one thread.
 
 Each ticket's etcd lease is kept alive at a third of its ttl, at the member that the watches listen
 to. An answer that doesn't come in time, or shows that the member lags, means that the member is to
@@ -15,6 +15,7 @@ import itertools
 import math
 import threading
 from collections import Counter
+from typing import Protocol
 
 from leasectl.engines.etcd.gateway.answers import EtcdLeaseGone
 from leasectl.engines.etcd.gateway.gateway import Gateway
@@ -27,7 +28,7 @@ from leasectl.errors import LeaseError
 from leasectl.http.exchange import Client
 from leasectl.http.no_answer import NoAnswer
 from leasectl.system.clock import Clock
-from leasectl.typed.hints import Protocol
+from leasectl.system.threads import start_thread
 
 _LONGEST_ANSWER_SECONDS = 5.0
 _LINGER_SECONDS = 0.2
@@ -79,7 +80,7 @@ class KeepAlives:
 
     def start(self) -> None:
         """Start the thread."""
-        threading.Thread(target=self._run, name="leasectl_keep_alive", daemon=True).start()
+        start_thread("keep-alives", self._run, repeats=True)
 
     def add(self, waiter: Sleeper) -> bool:
         """Keep a waiter's ticket alive from here on.
@@ -132,10 +133,14 @@ class KeepAlives:
                     ttl = min(self._ttls)
                 if client is None:  # most processes are gone before the first is due
                     client = open_client.enter_context(self._gateway.client())
-                has_answer = self._keep_alive(client, waiter, ttl)
-                pause = waiter.ticket.ttl_seconds / 3 if has_answer else _patience(ttl) / 10
+                has_answer = False
+                try:
+                    has_answer = self._keep_alive(client, waiter, ttl)
+                finally:  # whatever happens, it stays among those that are due
+                    pause = waiter.ticket.ttl_seconds / 3 if has_answer else _patience(ttl) / 10
+                    with self._changed:
+                        self._push(self._clock.elapsed() + pause, waiter)
                 with self._changed:
-                    self._push(self._clock.elapsed() + pause, waiter)
                     if not has_answer:
                         self._sleeps_until = math.inf
                         self._changed.wait_for(lambda: not self._waiters, pause)

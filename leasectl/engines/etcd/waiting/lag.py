@@ -1,4 +1,4 @@
-"""The lag detector: which member of a cluster lags, as far as answers to keep-alives show.
+"""Detect a member that lags, from its answers to keep-alives.
 
 A member whose disk hangs applies nothing any more, so that its watches are silent. But it passes
 keep-alives on to the leader and answers them, each with the revision that it is at itself. So
@@ -8,7 +8,7 @@ was before lags behind it.
 
 from __future__ import annotations
 
-from leasectl.typed.tuples import NamedTuple
+from typing import NamedTuple
 
 
 class _Answered(NamedTuple):

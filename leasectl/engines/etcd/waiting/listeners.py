@@ -1,4 +1,4 @@
-"""Who listens for what on one stream of watches, and how far each watch has told.
+"""Who listens for which key, and how far each watch has told.
 
 A waiter that is alone has watches for its own target. As soon as there is another, all of them
 listen through watches of whole pools, so that one more changes nothing about the stream. What
@@ -8,10 +8,10 @@ comes is told by its key to those who wait for that key, and to nobody else.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Protocol
 
 from leasectl.engines.etcd.gateway.requests import KeyValue
 from leasectl.engines.etcd.waiting.targets import Watched, WatchTarget
-from leasectl.typed.hints import Protocol
 
 
 class Listener(Protocol):
@@ -44,6 +44,7 @@ class Listeners:
         self._targets: dict[Listener, WatchTarget] = {}  # also of those that have been woken
         self._registered: set[Listener] = set()
         self._by_key: dict[str, set[Listener]] = {}
+        self._outdated: set[Listener] = set()  # awake while events were lost
 
     def put(self, listener: Listener, target: WatchTarget) -> bool:
         """Have somebody listen for a target, and for nothing else any more.
@@ -65,14 +66,17 @@ class Listeners:
             self._change_watches(target.revision)
             sources = self._sources(target)
         telling = (source for source in sources if not source.is_quiet)
-        if any(self.revisions[source] > target.revision for source in telling):
+        is_ahead = any(self.revisions[source] > target.revision for source in telling)
+        if is_ahead or listener in self._outdated:
             self._wake(listener)
+        self._outdated.discard(listener)
         return is_changed
 
     def remove(self, listener: Listener) -> None:
         """Have somebody listen no more, if it does."""
         self._unregister(listener)
         self._targets.pop(listener, None)
+        self._outdated.discard(listener)
 
     @property
     def is_for_one(self) -> bool:
@@ -119,8 +123,13 @@ class Listeners:
                 self._wake(listener, told)
 
     def have_all_look(self) -> None:
-        """Have everybody look again: what came since is lost, and each goes on from its look."""
+        """Have everybody look again: what came since is lost, and each goes on from its look.
+
+        A listener that is awake may have looked before, at a revision that counts no longer. It
+        looks once more when it listens again.
+        """
         self.revisions = {}
+        self._outdated = self._targets.keys() - self._registered
         for listener in self._targets:
             self._wake(listener)
 

@@ -1,4 +1,4 @@
-"""A watch for one who isn't a waiter: a stream and a thread of its own, and what they have told."""
+"""A watch with a stream and thread of its own, for who isn't a waiter."""
 
 from __future__ import annotations
 

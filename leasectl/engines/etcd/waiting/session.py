@@ -1,4 +1,4 @@
-"""The wait session: what all waiters of a process have in common, as long as there are any.
+"""The session that all waiters of a process share.
 
 Threads, because who waits sleeps in poll(2), for hours, and may be busy elsewhere: the life of its
 ticket must not depend on it. Two for all waiters together, however many: one for the watches, one
@@ -8,13 +8,13 @@ for the keep-alives. What they find out is only a hint; whoever is woken reads f
 from __future__ import annotations
 
 import threading
+from typing import NamedTuple
 
 from leasectl.engines.etcd.gateway.gateway import Gateway
 from leasectl.engines.etcd.waiting.keep_alives import KeepAlives, Sleeper
 from leasectl.engines.etcd.waiting.targets import WatchTarget
 from leasectl.engines.etcd.waiting.watch import EtcdWatch
 from leasectl.system.clock import Clock
-from leasectl.typed.tuples import NamedTuple
 
 
 class _Threads(NamedTuple):

@@ -1,4 +1,4 @@
-"""The watches of one stream, from the request that makes each to its end.
+"""The watches of one stream, from creation to end.
 
 A stream begins with some. As long as its request goes on, others come and go on it: for one who
 waits alone a new stream would cost more than all that it tells.
@@ -40,6 +40,7 @@ class StreamWatches:
         self._ended: set[int] = set()  # of which etcd hasn't yet said that they have
         self._number = len(revisions)
         self._late: dict[Watched, tuple[int, int]] = {}
+        self._unreached = 0
         self.body = encode_watches(revisions, from_now=from_now, has_progress=has_progress)
 
     @property
@@ -89,9 +90,18 @@ class StreamWatches:
             source, revision = self._to_begin.popleft()
             if source is not None:
                 self._begun[told.watch] = source
+                if told.revision < revision:
+                    self._unreached = max(self._unreached, revision)
                 if self._from_now and told.revision > revision:
                     self._late[source] = (revision, told.revision)
         return self._begun.get(told.watch)
+
+    def take_unreached(self) -> int:
+        """Return, once, a revision that was seen before and that the member hadn't reached when a
+        watch began; 0 for none.
+        """
+        unreached, self._unreached = self._unreached, 0
+        return unreached
 
     def take_late(self) -> Mapping[Watched, tuple[int, int]]:
         """Those that have begun later than they had to, for the first who asks once all have.

@@ -1,12 +1,12 @@
-"""What a ticket in etcd waits for, and the watches that tell of it."""
+"""What a ticket waits for, and the watches that tell of it."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import NamedTuple
 
 from leasectl.engines.etcd.gateway.requests import KeyValue
 from leasectl.engines.etcd.keys import Keys
-from leasectl.typed.tuples import NamedTuple
 
 
 class Watched(NamedTuple):
@@ -138,7 +138,7 @@ def until_met(
     """What a ticket waits for whose request can't be met by what is in the pool: other resources.
 
     Or that some take holders again, or are something else, or its own end. All of that writes the
-    pool anew; but where an older version adds resources, only these tell of it.
+    pool anew.
     """
     own = Watched(keys.ticket(pool_type, etcd_lease_id), deletes=True)
     frees, _, pool = _resources(keys, pool_type)

@@ -1,8 +1,8 @@
-"""A waiter on etcd: its ticket, the queue that this is in, and the wakeup that ends its sleep."""
+"""A waiter: its ticket, its queue, and the wakeup that ends its sleep."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence, Set
+from collections.abc import Callable, Sequence, Set
 from contextlib import AbstractContextManager
 
 from leasectl.engines.contract import Outlook
@@ -14,7 +14,6 @@ from leasectl.engines.facts import Standing
 from leasectl.model import Process
 from leasectl.system.process_watch import ProcessWatch
 from leasectl.system.wakeup import Wakeup
-from leasectl.typed.hints import Callable
 
 # A release ends a claim and frees its resources at once, and two watches tell of that, in any order
 # but right after each other. Waiting for the second spares the head a look, which takes longer.

@@ -1,4 +1,4 @@
-"""The watches of all waiters of a process: one stream to one member, followed by one thread.
+"""Follow one stream of watches to one member, in a thread.
 
 A watch on a member that hangs or has lost its quorum stays silent and says nothing of it. So it
 is believed only as long as the same member answers keep-alives and keeps up with others; whoever
@@ -10,6 +10,11 @@ it tells. So one who is alone, and can look again, has watches that begin now; t
 they may have missed. For the next wait others are asked for on the same stream, whose request goes
 on. Where it can't, as with TLS, a change means a new stream; also with a token, which etcd looks at
 when a stream begins.
+
+A cluster that was restored from an older copy has a smaller revision than listeners have seen, and
+a watch from there on would be silent until the store passes it. So if a watch begins at a member
+with a smaller revision, a linearizable read decides: either the member only lags, or the store went
+back. Then all revisions are forgotten, and every listener looks again.
 """
 
 from __future__ import annotations
@@ -28,6 +33,7 @@ from leasectl.http.exchange import Client, Stream
 from leasectl.http.messages import Call
 from leasectl.http.no_answer import NoAnswer
 from leasectl.system.backoff import Backoff, Pauses
+from leasectl.system.threads import start_thread
 
 _HEADERS_SECONDS = 2.0
 # Whatever is in between may wait for the end of a request before it passes it on.
@@ -73,7 +79,7 @@ class EtcdWatch:
 
     def start(self) -> None:
         """Start the thread."""
-        threading.Thread(target=self._run, name="leasectl_watch", daemon=True).start()
+        start_thread("watch", self._run, failed=self._fail, repeats=True)
 
     def close(self) -> None:
         """Have the thread end, by itself: it may be waiting for a member that hangs."""
@@ -163,6 +169,12 @@ class EtcdWatch:
                         if self._generation == generation:
                             self._leave_soon(generation, pauses.next())
 
+    def _fail(self) -> None:
+        """After an error of the thread: what it had to tell of may be lost."""
+        with self._changed:
+            generation = self._generation
+        self._have_all_look(generation)
+
     def _pause(self, generation: int, pause: float) -> None:
         """Wait, unless the stream is to be made anew before; with the lock held."""
         self._changed.wait_for(lambda: self._generation != generation, pause)
@@ -218,10 +230,13 @@ class EtcdWatch:
                         source = watches.hear(told)
                         if source in self._listeners.revisions and told.events:
                             self._listeners.tell(source, told.events)
+                        unreached = watches.take_unreached()
                         late = {} if self._is_for_later else watches.take_late()
                         if goes_on and watches.have_begun and self._watches is None:
                             stream.listen_on()
                             self._watches = watches
+                    if unreached and self._gateway.read().revision < unreached:
+                        raise EventsLost
                     if late:
                         self._make_up(generation, late)
             raise NoAnswer("the watch has ended")

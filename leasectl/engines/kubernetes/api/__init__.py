@@ -1,14 +1,22 @@
-"""A request to the API server of a cluster, as whoever the environment says that we are.
+"""Requests to the API server of a cluster, as the user whom the environment names.
 
-A URL says which namespace (`address`). Which cluster, and as whom, is chosen once (`choice`): by
-the address, by a variable of ours, by the pod that we are in, or as kubectl would. A handle records
-the choice, which names files and holds no secret. Of what is `found` in them (`kubeconfig` merges
-them, `entries` checks each) and of the `credentials` that programs print which they name
-(`plugins`) the `login` makes the `access` that a request needs, and makes it anew when they change.
-
-`requests` has a method for each thing that is done with a `collection` of objects; `asking` does
-it, within a deadline, and again where that is safe, by what has become of its `tries`; what a
-server says instead is in `refusals`, and whether it is `letting_in` whoever comes so.
-What happens to objects tells a watch (`watching`). `opening` puts all that together; who we are for
-a server, and what we may, is our `standing`, and what we have to, the `rights`.
+- `opening`: open the API for a URL
+- `address`: parse ``kubernetes://NAMESPACE?context=NAME&kubeconfig=PATH``
+- `choice`: choose the cluster and user once, and record the choice with the handle
+- `kubeconfig`: read kubeconfigs, and merge them as kubectl does
+- `entries`: check a kubeconfig's clusters and users; refuse what isn't known
+- `found`: what the chosen files say now: server, CA, credentials
+- `plugins`: run credential plugins that a kubeconfig names
+- `credentials`: credentials from plugins, until they expire or are refused
+- `login`: credentials for requests, renewed when files or plugins change them
+- `access`: what one request needs: server, TLS and headers
+- `letting_in`: handle refused credentials, and explain them
+- `collection`: paths of collections, and words for messages about them
+- `requests`: the operations of the API, each within a deadline
+- `asking`: send one request, and repeat it where that is safe
+- `tries`: the tries of a request, and the pause before the next
+- `refusals`: map the API server's errors to ours
+- `watching`: watches: follow what happens to objects
+- `rights`: the rights that leasectl needs, and how to grant them
+- `standing`: who we are in the cluster, and what we may do there
 """

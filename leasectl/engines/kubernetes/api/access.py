@@ -1,14 +1,13 @@
-"""What a request needs to get to a cluster and be let in, as it is at one time."""
+"""What one request needs: server, TLS and headers."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import NamedTuple, Protocol
 
 from leasectl.http.exchange import Client
-from leasectl.http.trust import Trust
+from leasectl.http.tls import Trust
 from leasectl.system.clock import Clock
-from leasectl.typed.hints import Protocol
-from leasectl.typed.tuples import NamedTuple
 
 # At each address that a name has, and again for TLS, where a stopped server hangs.
 CONNECT_SECONDS = 3.0

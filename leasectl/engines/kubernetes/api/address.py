@@ -1,12 +1,12 @@
-"""``kubernetes://NAMESPACE?context=NAME&kubeconfig=PATH``: which namespace, of which cluster."""
+"""Parse ``kubernetes://NAMESPACE?context=NAME&kubeconfig=PATH``."""
 
 from __future__ import annotations
 
 import re
+from typing import NamedTuple
 
 from leasectl.errors import InvalidRequest
-from leasectl.text.printable import printable
-from leasectl.typed.tuples import NamedTuple
+from leasectl.text.wording import printable, printable_url
 
 _SCHEME = "kubernetes://"
 # Of a label of DNS: RFC 1123, as the API server wants it of a namespace.
@@ -42,7 +42,7 @@ def parse_kubernetes_url(url: str) -> KubernetesAddress:
             "name it in LEASECTL_KUBECONFIG"
         )
     if not url.startswith(_SCHEME):
-        raise _wrong(url, "is no address of Kubernetes")
+        raise _wrong(url, "is not a URL of Kubernetes")
     namespace, question, query = url[len(_SCHEME) :].partition("?")
     namespace = namespace.removesuffix("/")
     if namespace and not is_namespace(namespace):
@@ -88,6 +88,6 @@ def _unescaped(url: str, name: str, value: str) -> str:
 
 def _wrong(url: str, what: str) -> InvalidRequest:
     return InvalidRequest(
-        f'"{printable(url, longest=200)}" {what}; '
+        f'"{printable_url(url, longest=200)}" {what}; '
         "write it like kubernetes://namespace?context=name&kubeconfig=/path"
     )

@@ -1,4 +1,4 @@
-"""One request and its repetitions, until the server answers or the time is over.
+"""Send one request, and repeat it where that is safe.
 
 Whatever is asked may be asked again after a 401, with another token, and after a 429, when the
 server says: it was not carried out. After an answer that was lost, only what may be repeated is.
@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import contextlib
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from typing import NamedTuple, NoReturn
 
 from leasectl.engines.kubernetes.api.access import Access, Login
 from leasectl.engines.kubernetes.api.collection import EVICTION, Deed, Json
@@ -34,13 +35,13 @@ from leasectl.http.exchange import Client
 from leasectl.http.messages import Call
 from leasectl.http.no_answer import NoAnswer
 from leasectl.system.clock import Clock
-from leasectl.typed.hints import Callable, NoReturn
-from leasectl.typed.tuples import NamedTuple
 
 # However little time is left, an answer that takes no longer is waited for.
 _LEAST_SECONDS = 3.0
-# A server that says when to come again is there: so long it is waited for, where nobody says less.
-_LONGEST_BUSY_SECONDS = 60.0
+# A caller without a deadline waits for so long for a server that is busy and says when to retry.
+LONGEST_BUSY_SECONDS = 60.0
+# In `Asking._limits`: the caller of this thread has named no limit, which isn't the same as None.
+_UNLIMITED = -1.0
 # Of a pause; in between a signal is heard of.
 _PIECE_SECONDS = 1.0
 
@@ -50,6 +51,7 @@ class Reply(NamedTuple):
 
     status: int
     said: Json
+    length: int  # of its text
 
 
 class Asking:
@@ -60,7 +62,9 @@ class Asking:
         clock: Where times come from.
         deadline_seconds: How long a request may take, all its repetitions included.
         attempt_seconds: How long one of them may; then it is made anew, on a new connection.
-        rest_seconds: For how long nobody is asked again when nobody has answered in time.
+        busy_seconds: How long a request may take while the server is busy; None for the deadline.
+        rest_seconds: For how long nobody is asked again when nobody has answered in time, or the
+            server was busy.
         pause: Called with seconds between two tries.
     """
 
@@ -71,6 +75,7 @@ class Asking:
         clock: Clock,
         deadline_seconds: float,
         attempt_seconds: float,
+        busy_seconds: float | None,
         rest_seconds: float,
         pause: Callable[[float], object],
     ) -> None:
@@ -78,6 +83,7 @@ class Asking:
         self._clock = clock
         self._deadline_seconds = deadline_seconds
         self._attempt_seconds = attempt_seconds
+        self._busy_seconds = deadline_seconds if busy_seconds is None else busy_seconds
         self._rest_seconds = rest_seconds
         self._rest = (0.0, "")  # until when on the elapsed clock, and why
         self._pause = pause
@@ -97,7 +103,7 @@ class Asking:
     def limited(self, until: float | None, *, is_strict: bool = False) -> Iterator[None]:
         """As `Api.limited`."""
         limits = self._limits
-        before = getattr(limits, "until", None), getattr(limits, "least", _LEAST_SECONDS)
+        before = getattr(limits, "until", _UNLIMITED), getattr(limits, "least", _LEAST_SECONDS)
         limits.until, limits.least = until, 0.0 if is_strict else _LEAST_SECONDS
         try:
             yield
@@ -136,7 +142,7 @@ class Asking:
             except Busy as refusal:
                 if deed.subresource == EVICTION:
                     raise
-                self._wait(tries.pause_after_busy(access, refusal))
+                self._wait(self._pause_after_busy(access, tries, refusal))
             except NoAnswer as reason:
                 if reason.distrust:
                     self._go_on(access, tries, reason)
@@ -155,7 +161,8 @@ class Asking:
     def _try(self, access: Access, deed: Deed, call: Call, seconds: float) -> Reply:
         with self._client(access) as client:
             answer = client.ask(addressed(access, call), seconds=seconds)
-        return Reply(answer.status, parse_answer(deed, access.server, answer))
+        said = parse_answer(deed, access.server, answer)
+        return Reply(answer.status, said, len(answer.text))
 
     def _go_on(self, access: Access, tries: Tries, refusal: Refusal) -> None:
         """Not let in: find out whether another try can end otherwise.
@@ -195,14 +202,28 @@ class Asking:
 
     def _until(self, start: float) -> float:
         """When a request that begins now has to end."""
-        limit = getattr(self._limits, "until", None)
+        limit: float | None = getattr(self._limits, "until", _UNLIMITED)
         deadline = start + self._deadline_seconds
-        return deadline if limit is None else min(deadline, max(limit, start + self._limits.least))
+        if limit is None or limit == _UNLIMITED:
+            return deadline
+        least: float = self._limits.least
+        return min(deadline, max(limit, start + least))
 
     def _limit(self, start: float) -> float:
-        """The same, where the server is busy and says when to come again."""
-        limit = getattr(self._limits, "until", None)
-        return start + _LONGEST_BUSY_SECONDS if limit is None else self._until(start)
+        """When it has to end, where the server is busy and says when to retry."""
+        limit: float | None = getattr(self._limits, "until", _UNLIMITED)
+        if limit is None:  # the caller waits for as long as it takes
+            return start + LONGEST_BUSY_SECONDS
+        return start + self._busy_seconds if limit == _UNLIMITED else self._until(start)
+
+    def _pause_after_busy(self, access: Access, tries: Tries, refusal: Busy) -> float:
+        """How long to wait for a busy server; raises BackendUnreachable if that is too long."""
+        try:
+            return tries.pause_after_busy(access, refusal)
+        except BackendUnreachable as error:
+            seconds = min(self._rest_seconds, refusal.retry_after_seconds or 0.0)
+            self._rest = (self._clock.elapsed() + seconds, str(error))
+            raise
 
     def _give_up(self, access: Access, tries: Tries, took: float) -> NoReturn:
         if tries.refusal is not None:
@@ -215,7 +236,7 @@ class Asking:
 
 def _lost(access: Access, deed: Deed, reason: NoAnswer) -> LostAnswer:
     return LostAnswer(
-        f"{access.server}: {reason}: nobody knows whether it did {deed}; look, and try again",
+        f"{access.server}: {reason}; whether it did {deed} is unknown: check, and try again",
         status=reason.status if isinstance(reason, Failed) else 0,
         words=str(reason),
     )

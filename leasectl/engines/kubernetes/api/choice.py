@@ -1,4 +1,4 @@
-"""Which cluster, and as whom: chosen once, recorded with a handle, and heeded from then on.
+"""Choose the cluster and user once, and record the choice with the handle.
 
 In a step of CI ``KUBECONFIG`` is as a rule that of the cluster under test, appears half-way, and
 changes. So an address or ``LEASECTL_KUBECONFIG`` comes first, then the pod that we are in, and only
@@ -7,15 +7,14 @@ then what kubectl would take.
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Mapping
+from typing import Literal, NamedTuple
 
 from leasectl.engines.kubernetes.api.address import KubernetesAddress, is_namespace
 from leasectl.errors import CorruptState, InvalidRequest
-from leasectl.text import plain_json as json
-from leasectl.text.printable import printable
-from leasectl.typed.hints import Literal
-from leasectl.typed.tuples import NamedTuple
+from leasectl.text.wording import printable
 
 # Where Kubernetes puts what a pod needs, unless its spec says that it doesn't.
 SERVICE_ACCOUNT = "/var/run/secrets/kubernetes.io/serviceaccount"
@@ -89,8 +88,8 @@ class ClusterChoice(NamedTuple):
         else:
             return ""
         return (
-            f"{self.found} {why}: whoever is on the way to {self.server} can read and change "
-            "everything, and be us there"
+            f"{self.found} {why}: anyone on the network path to {self.server} could read and "
+            "modify traffic and impersonate you"
         )
 
 
@@ -194,8 +193,8 @@ def _kubeconfigs(
     found = kubectls_paths(environment)
     if found is None:
         raise InvalidRequest(
-            "nothing says which cluster of Kubernetes: there is no kubeconfig, and this is no pod "
-            "with a service account; name a kubeconfig in LEASECTL_KUBECONFIG"
+            "no Kubernetes cluster: there is no kubeconfig, and this is not a pod with a service "
+            "account; name a kubeconfig in LEASECTL_KUBECONFIG"
         )
     return found
 
@@ -248,7 +247,7 @@ def _own_namespace(service_account: str) -> str:
 def _checked_namespace(namespace: str) -> str:
     if not is_namespace(namespace):
         raise InvalidRequest(
-            f'"{printable(namespace)}" is no name of a namespace; name another in the address, '
-            "like kubernetes://namespace"
+            f'invalid namespace "{printable(namespace)}"; name another in the URL, like '
+            "kubernetes://namespace"
         )
     return namespace

@@ -1,12 +1,11 @@
-"""Where objects are in the API, and what is done there: paths for requests, words for messages."""
+"""Paths of collections, and words for messages about them."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any, Literal, NamedTuple
 
-from leasectl.text.printable import printable
-from leasectl.typed.hints import Any, Literal
-from leasectl.typed.tuples import NamedTuple
+from leasectl.text.wording import printable
 
 Json = Mapping[str, Any]
 

@@ -1,4 +1,4 @@
-"""What the programs that a kubeconfig names say as whom we come, until it ends or isn't taken.
+"""Credentials from plugins, until they expire or are refused.
 
 Such a program prints a token or a certificate, perhaps with its end. Until then nobody asks it
 again, in this process. It can ask nobody anything.
@@ -6,22 +6,21 @@ again, in this process. It can ask nobody anything.
 
 from __future__ import annotations
 
-import json
 import os
 import re
 from collections.abc import Mapping
+from typing import NamedTuple
 
 from leasectl.engines.kubernetes.api.entries import MEND_IT, is_header
 from leasectl.engines.kubernetes.api.plugins import Plugin
 from leasectl.errors import BackendUnreachable, LeaseError, NotAllowed
-from leasectl.http.pem import Pem
+from leasectl.http.tls import Pem
 from leasectl.system.backoff import Backoff, Pauses
 from leasectl.system.clock import Clock
 from leasectl.system.program import Ended, run_program
-from leasectl.text.durations import NoTime, format_seconds
-from leasectl.text.moments import parse_moment
-from leasectl.text.printable import printable
-from leasectl.typed.tuples import NamedTuple
+from leasectl.text.durations import NoTime, format_seconds, parse_moment
+from leasectl.text.properties import read_json
+from leasectl.text.wording import printable
 
 _LONGEST_BYTES = 1 << 20
 # What ends in a moment is as good as ended: the request takes time as well.
@@ -156,7 +155,7 @@ def _found(plugin: Plugin, environment: Mapping[str, str]) -> str:
 def _credential(plugin: Plugin, ended: Ended, clock: Clock) -> Credential:
     """Read what it has printed; messages say nothing of that."""
     try:
-        said = json.loads(ended.printed)
+        said = read_json(ended.printed)
     except (ValueError, RecursionError):
         raise _refused(plugin, f"printed no JSON{_said(ended)}") from None
     if not isinstance(said, dict) or said.get("kind") != "ExecCredential":

@@ -1,4 +1,4 @@
-"""What a kubeconfig says of a cluster and of a user, checked: what isn't known is not passed over.
+"""Check a kubeconfig's clusters and users; refuse what isn't known.
 
 A field that we don't know in a user would be another way to say as whom; without it we would be
 somebody else, or nobody.
@@ -9,13 +9,13 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterable
+from typing import NamedTuple
 
 from leasectl.errors import CorruptState, NotSupported
-from leasectl.http.named_file import NamedFile
-from leasectl.http.pem import Pem
+from leasectl.http.settings import NamedFile
+from leasectl.http.tls import Pem
 from leasectl.text.documents import Fields, Items, Part, Scalar
-from leasectl.text.printable import printable
-from leasectl.typed.tuples import NamedTuple
+from leasectl.text.wording import printable
 
 # What to do about whatever is wrong in a kubeconfig.
 MEND_IT = "mend that, or name another kubeconfig in LEASECTL_KUBECONFIG"

@@ -1,4 +1,4 @@
-"""What the files that a choice names say now: where, whom to trust there, what to show.
+"""What the chosen files say now: server, CA, credentials.
 
 Nothing is asked of anybody.
 """
@@ -6,13 +6,11 @@ Nothing is asked of anybody.
 from __future__ import annotations
 
 import os
+from typing import TYPE_CHECKING, NamedTuple
 
 from leasectl.engines.kubernetes.api.choice import ClusterChoice
-from leasectl.http.named_file import NamedFile
-from leasectl.http.pem import Pem, PemTls
-from leasectl.http.settings import read_token
-from leasectl.typed.hints import TYPE_CHECKING
-from leasectl.typed.tuples import NamedTuple
+from leasectl.http.settings import NamedFile, read_token
+from leasectl.http.tls import Pem, PemTls
 
 if TYPE_CHECKING:
     from leasectl.engines.kubernetes.api.plugins import Plugin

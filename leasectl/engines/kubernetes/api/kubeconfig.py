@@ -1,4 +1,4 @@
-"""Kubeconfigs: files that say where clusters are and as whom to go there, merged as kubectl does.
+"""Read kubeconfigs, and merge them as kubectl does.
 
 Of a name that is in several files the first one counts, whole; so does the first current context.
 """
@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Sequence
+from typing import NamedTuple
 
 from leasectl.engines.kubernetes.api.entries import (
     MEND_IT,
@@ -18,11 +19,10 @@ from leasectl.engines.kubernetes.api.entries import (
     read_user,
 )
 from leasectl.errors import CorruptState, FileUnreadable, InvalidRequest, NotSupported
-from leasectl.http.named_file import NamedFile
-from leasectl.http.trust import look_at
+from leasectl.http.settings import NamedFile
+from leasectl.http.tls import look_at
 from leasectl.text.documents import Fields, Items, Part, Scalar, parse_document
-from leasectl.text.printable import printable
-from leasectl.typed.tuples import NamedTuple
+from leasectl.text.wording import printable
 
 _LONGEST_BYTES = 4 << 20
 # By path: how a file looked before it was read, and what it said; for whoever reads it next.
@@ -213,7 +213,7 @@ def _read_document(file: NamedFile) -> dict[str, Part]:
     if isinstance(document, Scalar) and document.is_null:
         return {}  # as kubectl has it
     if not isinstance(document, Fields):
-        raise file.refused("is no kubeconfig", "is one")
+        raise file.refused("is not a kubeconfig", "is one")
     return {key.text: value for key, value in document.pairs}
 
 

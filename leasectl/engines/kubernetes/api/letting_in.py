@@ -1,4 +1,4 @@
-"""Whether a server lets us in: as whom we come, and what is said of it when it doesn't.
+"""Handle refused credentials, and explain them.
 
 A server that begins to run answers before it knows anybody's rights, and nobody's tokens: a 403 or
 a 401 counts only from one that says that it is ready.
@@ -6,13 +6,14 @@ a 401 counts only from one that says that it is ready.
 
 from __future__ import annotations
 
+from typing import Union
+
 from leasectl.engines.kubernetes.api.access import Access, Login
 from leasectl.engines.kubernetes.api.refusals import NotAuthenticated, NotPermitted
 from leasectl.errors import AccessRefused, CorruptState, InvalidRequest, NotAllowed
 from leasectl.http.exchange import Client
 from leasectl.http.messages import Call
 from leasectl.http.no_answer import OTHER_TIME, NoAnswer
-from leasectl.typed.hints import Union
 
 _READY = "/readyz"
 

@@ -1,4 +1,4 @@
-"""What is shown to a cluster: made of files whenever they change, and of what a program says.
+"""Credentials for requests, renewed when files or plugins change them.
 
 Certificates and tokens are replaced while processes go on: a pod's token each hour. So the files
 are looked at before each request, and while they can't be used the last that could be is.
@@ -8,15 +8,14 @@ from __future__ import annotations
 
 import threading
 from functools import partial
+from typing import TYPE_CHECKING
 
 from leasectl.engines.kubernetes.api.access import Access
 from leasectl.engines.kubernetes.api.choice import ClusterChoice
 from leasectl.engines.kubernetes.api.found import Found, read_choice
 from leasectl.errors import LeaseError, NotAllowed
-from leasectl.http.pem import PemTls, pem_context
-from leasectl.http.trust import Trust, look_at
+from leasectl.http.tls import PemTls, Trust, look_at, pem_context
 from leasectl.system.clock import Clock
-from leasectl.typed.hints import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from leasectl.engines.kubernetes.api.credentials import PluginCredential

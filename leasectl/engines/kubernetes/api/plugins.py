@@ -1,4 +1,4 @@
-"""Programs that a kubeconfig names to say as whom: what it says of them, and they are told.
+"""Run credential plugins that a kubeconfig names.
 
 See https://kubernetes.io/docs/reference/config-api/client-authentication.v1/.
 """
@@ -9,14 +9,13 @@ import base64
 import json
 import os
 from collections.abc import Iterator
+from typing import Any, NamedTuple
 
 from leasectl.engines.kubernetes.api.entries import MEND_IT, ClusterEntry, Entry, is_null
 from leasectl.errors import NotSupported
-from leasectl.http.pem import Pem
+from leasectl.http.tls import Pem
 from leasectl.text.documents import Fields, Items, Part, Scalar
-from leasectl.text.printable import printable
-from leasectl.typed.hints import Any
-from leasectl.typed.tuples import NamedTuple
+from leasectl.text.wording import printable
 
 _GROUP = "client.authentication.k8s.io"
 _VERSIONS = (f"{_GROUP}/v1", f"{_GROUP}/v1beta1")

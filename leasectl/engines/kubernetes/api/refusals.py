@@ -1,4 +1,4 @@
-"""What an API server says instead of doing it: the one place where its codes become ours.
+"""Map the API server's errors to ours.
 
 What callers act upon are errors of their own: `Absent`, `Conflict`, `AlreadyExists`, `Expired`,
 `Busy`. What people have to mend is a `LeaseError`: what we may, what was asked for. All else says
@@ -7,7 +7,9 @@ nothing of what became of the request: `NoAnswer`, which may become `LostAnswer`
 
 from __future__ import annotations
 
+import json
 import re
+from typing import Any, NamedTuple
 
 from leasectl.engines.kubernetes.api.collection import NAMESPACES, Deed, Json
 from leasectl.errors import (
@@ -19,10 +21,8 @@ from leasectl.errors import (
 )
 from leasectl.http.messages import Answer, redirection
 from leasectl.http.no_answer import NoAnswer
-from leasectl.text import plain_json as json
-from leasectl.text.printable import printable
-from leasectl.typed.hints import Any
-from leasectl.typed.tuples import NamedTuple
+from leasectl.text.properties import read_json
+from leasectl.text.wording import printable
 
 _LONGEST_WORDS = 300
 # However long a server says: whoever asks has a deadline of its own.
@@ -236,7 +236,7 @@ def _seconds(text: str) -> float | None:
 
 def _object(answer: Answer) -> Json:
     try:
-        said = json.loads(answer.text)
+        said = read_json(answer.text)
     except (ValueError, RecursionError):
         said = None
     if isinstance(said, dict):
@@ -248,7 +248,7 @@ def _object(answer: Answer) -> Json:
 def _read(answer: Answer) -> _Said:
     """What was said; not always Kubernetes' own form, as of a 429 or of what stands before it."""
     try:
-        said = json.loads(answer.text)
+        said = read_json(answer.text)
     except (ValueError, RecursionError):
         said = None
     if isinstance(said, dict) and said.get("kind") == "Status":

@@ -1,4 +1,4 @@
-"""Requests to the API of one cluster, within a deadline.
+"""The operations of the API, each within a deadline.
 
 Reads are repeated until they are answered. A write is repeated only where it can't have been
 carried out: where nothing was sent, or the server says that it was too busy; else it ends with
@@ -8,9 +8,11 @@ carried out: where nothing was sent, or the server says that it was too busy; el
 from __future__ import annotations
 
 import contextlib
+import json
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
+from typing import TYPE_CHECKING, NamedTuple
 
 from leasectl.engines.kubernetes.api.access import Access, Login
 from leasectl.engines.kubernetes.api.asking import Asking, Reply
@@ -20,9 +22,6 @@ from leasectl.engines.kubernetes.api.refusals import Expired, MadeAnew
 from leasectl.errors import BackendUnreachable
 from leasectl.http.messages import Call, encode_query
 from leasectl.system.clock import Clock
-from leasectl.text import plain_json as json
-from leasectl.typed.hints import TYPE_CHECKING, Callable
-from leasectl.typed.tuples import NamedTuple
 
 if TYPE_CHECKING:
     from leasectl.engines.kubernetes.api.watching import Watch
@@ -31,6 +30,9 @@ _JSON = "application/json"
 _MERGE_PATCH = "application/merge-patch+json"
 _PAGE = 500
 _MOST_PAGES = 2000  # an etcd holds no more objects
+# Of a whole list: 100,000 leases have some 150 MB. Decoded, they take several times as much memory.
+_LONGEST_LIST = 256 << 20
+_LIST_SECONDS = 120.0
 # A list of several pages is one as it was at one time, which the server forgets after minutes.
 _MOST_LISTS = 3
 
@@ -69,8 +71,10 @@ class Api:
         clock: Where times come from.
         deadline_seconds: How long a request may take, all its repetitions included.
         attempt_seconds: How long one of them may; then it is made anew, on a new connection.
-        rest_seconds: For how long nobody is asked again when nobody has answered in time: for a
-            process in which many would wait for that, one after the other.
+        busy_seconds: How long a request may take while the server is busy and says when to retry;
+            None for the deadline. Inside `limited`, that limit counts.
+        rest_seconds: For how long nobody is asked again when nobody has answered in time, or the
+            server was busy: for a process in which many would wait for that, one after the other.
         pause: Called with seconds between two tries.
     """
 
@@ -81,6 +85,7 @@ class Api:
         clock: Clock,
         deadline_seconds: float = 10.0,
         attempt_seconds: float = 4.0,
+        busy_seconds: float | None = None,
         rest_seconds: float = 0.0,
         pause: Callable[[float], object] = time.sleep,
     ) -> None:
@@ -89,9 +94,11 @@ class Api:
             clock=clock,
             deadline_seconds=deadline_seconds,
             attempt_seconds=attempt_seconds,
+            busy_seconds=busy_seconds,
             rest_seconds=rest_seconds,
             pause=pause,
         )
+        self._clock = clock
         self._deadline_seconds = deadline_seconds
 
     def close(self) -> None:
@@ -195,7 +202,7 @@ class Api:
         if not metadata.get("uid") or not metadata.get("resourceVersion"):
             raise ValueError("a PUT without uid and resourceVersion could bring back what is gone")
         deed = Deed("update", collection, name)
-        status, said = self._ask(deed, "PUT", body, is_repeatable=is_repeatable)
+        status, said, _ = self._ask(deed, "PUT", body, is_repeatable=is_repeatable)
         if status == 201:
             raise MadeAnew(f"{deed}: it was gone, and the server has made it again", said)
         return said
@@ -297,8 +304,10 @@ class Api:
         items: list[Json] = []
         query = {"limit": str(_PAGE), **_selectors(labels, fields)}
         deed = Deed("list", collection)
+        until, length = self._clock.elapsed() + _LIST_SECONDS, 0
         for _ in range(_MOST_PAGES):
-            said = self._ask(deed, "GET", query=query, is_repeatable=True).said
+            reply = self._ask(deed, "GET", query=query, is_repeatable=True)
+            said, length = reply.said, length + reply.length
             found, metadata = said.get("items") or [], said.get("metadata")
             if not _are_objects(found) or not isinstance(metadata, dict):
                 raise BackendUnreachable(
@@ -307,6 +316,10 @@ class Api:
             items += found
             if not metadata.get("continue"):
                 return Listed(tuple(items), str(metadata.get("resourceVersion", "")))
+            if length > _LONGEST_LIST:
+                raise BackendUnreachable(f"{deed}: it is longer than {_LONGEST_LIST >> 20} MiB")
+            if self._clock.elapsed() > until:
+                raise BackendUnreachable(f"{deed}: it took longer than {_LIST_SECONDS:g} s")
             query = {**query, "continue": str(metadata["continue"])}
         raise BackendUnreachable(f"{deed}: it has no end after {_MOST_PAGES} pages")
 

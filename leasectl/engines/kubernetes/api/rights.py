@@ -1,8 +1,9 @@
-"""What has to be allowed by roles, and how whoever lacks it gets it."""
+"""The rights that leasectl needs, and how to grant them."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import NamedTuple
 
 from leasectl.engines.kubernetes.api.address import is_namespace
 from leasectl.engines.kubernetes.api.collection import (
@@ -13,8 +14,7 @@ from leasectl.engines.kubernetes.api.collection import (
     events,
     leases,
 )
-from leasectl.text.printable import printable
-from leasectl.typed.tuples import NamedTuple
+from leasectl.text.wording import printable
 
 _LEASE_VERBS: tuple[Verb, ...] = ("get", "list", "watch", "create", "update", "delete")
 _EVENT_VERBS: tuple[Verb, ...] = ("create", "list", "watch")

@@ -1,4 +1,4 @@
-"""Who we are in a cluster and what we may there, in its own words; and what kubectl would take."""
+"""Who we are in the cluster, and what we may do there."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from leasectl.engines.kubernetes.api.collection import Collection, Deed, leases
 from leasectl.engines.kubernetes.api.refusals import AlreadyExists
 from leasectl.engines.kubernetes.api.requests import Api
 from leasectl.errors import CorruptState, LeaseError
-from leasectl.text.printable import printable
+from leasectl.text.wording import printable
 
 _WHO = Collection("authentication.k8s.io/v1", "selfsubjectreviews")
 _WHAT = Collection("authorization.k8s.io/v1", "selfsubjectaccessreviews")

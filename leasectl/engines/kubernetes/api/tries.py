@@ -1,4 +1,4 @@
-"""What has become of a request so far, and how long until it is tried again."""
+"""The tries of a request, and the pause before the next."""
 
 from __future__ import annotations
 

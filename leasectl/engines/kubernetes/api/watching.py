@@ -1,4 +1,4 @@
-"""A watch: what happens to objects from some time on, as the server says it.
+"""Watches: follow what happens to objects.
 
 It ends in many ways, and all mean the same: list again, and watch from there. The server ends it
 after half an hour, or when it is stopped; a killed one looks as if it had; one that hangs says
@@ -10,6 +10,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterator
 from itertools import islice
+from typing import Literal, NamedTuple, cast
 
 from leasectl.engines.kubernetes.api.access import Access, Login
 from leasectl.engines.kubernetes.api.collection import Deed, Json
@@ -31,10 +32,8 @@ from leasectl.engines.kubernetes.api.refusals import (
 from leasectl.http.exchange import Client, Stream
 from leasectl.http.messages import Answer, Call
 from leasectl.http.no_answer import NoAnswer
-from leasectl.text import plain_json as json
-from leasectl.text.printable import printable
-from leasectl.typed.hints import Literal, cast
-from leasectl.typed.tuples import NamedTuple
+from leasectl.text.properties import read_json
+from leasectl.text.wording import printable
 
 # A bookmark comes each minute, when nothing else does.
 LONGEST_SILENCE_SECONDS = 75.0
@@ -209,7 +208,7 @@ class Watch:
 
     def _event(self, line: str) -> WatchEvent:
         try:
-            said = json.loads(line)
+            said = read_json(line)
         except (ValueError, RecursionError):
             said = None
         happened = said.get("type") if isinstance(said, dict) else None

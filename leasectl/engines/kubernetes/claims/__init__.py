@@ -1,7 +1,10 @@
-"""What a ticket becomes, or a request at once, until it is over.
+"""Claims in Kubernetes: make, renew and end them.
 
-What `new_claims` say is the same whoever makes them. `claims` makes them and gives them back;
-of those that nobody was told of, `late_writes` sees to it that none comes later. `renewals` gives
-them their full time again, `forced_ends` takes them away. `notes` are left at them, and read along
-with them (`notes_at`).
+- `claims`: make and give back claims, one guarded write for each resource
+- `new_claims`: what a new claim writes to each resource
+- `late_writes`: find claims whose write got no answer, and undo them
+- `renewals`: renew a claim: one guarded write for each resource, without a read
+- `forced_ends`: end claims by force, while their holders may still use them
+- `notes`: notes at claims: an annotation beside each
+- `notes_at`: read notes together with claims
 """

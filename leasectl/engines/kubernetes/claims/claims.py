@@ -1,4 +1,4 @@
-"""Claims: made by as many guarded writes as there are resources, and given back by as many.
+"""Make and give back claims, one guarded write for each resource.
 
 Exclusion. A claim is a write to the one object of its resource, and each such write is guarded by
 the resourceVersion with which that was seen free, or over. Of two who have seen it so, the server
@@ -29,6 +29,7 @@ its versions are smaller than they were, what the resource remembers of its last
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Literal
 
 from leasectl.engines.contract import LostListener
 from leasectl.engines.kubernetes.events.events import TAKEN_OVER, KubernetesEvents
@@ -37,7 +38,7 @@ from leasectl.engines.kubernetes.objects.objects import Claim, ResourceObject
 from leasectl.engines.kubernetes.objects.reading import parse_object
 from leasectl.engines.kubernetes.objects.recognition import (
     is_freed_by,
-    is_made_as,
+    is_made_by,
     is_of,
     is_same,
     resource_in,
@@ -48,7 +49,6 @@ from leasectl.engines.membership import Member, after_lifetime, after_release
 from leasectl.errors import BackendUnreachable
 from leasectl.model import Lease, ReleasedBy
 from leasectl.system.clock import Clock
-from leasectl.typed.hints import TYPE_CHECKING, Literal
 
 if TYPE_CHECKING:
     from leasectl.engines.kubernetes.objects.view import PoolView
@@ -88,6 +88,7 @@ class Claims:
         self.events = events
         self._held: dict[str, ResourceObject] = {}  # as written here last, by the objects' names
         self._sent: dict[str, float] = {}  # when that was sent, likewise
+        self._complete: set[str] = set()  # the claim keys of which nothing is missing in `_held`
 
     # Making them
 
@@ -127,6 +128,7 @@ class Claims:
         own.unsure = ()
         for each in made:
             self.note(each, own.claim_sent_at)
+        self.note_complete(own.claimant.claim_key)
         return tuple(claim.lease(each.name) for each, claim in zip(chosen, claims))
 
     def make_one(
@@ -159,6 +161,7 @@ class Claims:
         own.unsure = ()
         for each in found:
             self.note(each, own.claim_sent_at)
+        self.note_complete(own.claimant.claim_key)
         return _leases(found) or None
 
     def give_back(self, own: OwnTicket) -> None:
@@ -207,11 +210,12 @@ class Claims:
         return sorted(found, key=_by_fence)
 
     def known(self, claim_key: str) -> list[ResourceObject]:
-        """What was written here last of what a claim key finds."""
+        """What a claim key finds, as written here last; empty where some of it isn't known."""
         written = self._store.with_state_id(claim_key)
+        if written not in self._complete:
+            return []
         held = list(self._held.values())
-        found = [each for each in held if each.claim and each.claim.claim_key == written]
-        return sorted(found, key=_by_fence)
+        return sorted((each for each in held if _key_in(each) == written), key=_by_fence)
 
     def is_over(self, resource: ResourceObject) -> bool:
         """Tell whether the time of a claim is over, its holder's own or as it was observed."""
@@ -314,7 +318,7 @@ class Claims:
             is_done = self._store.delete(resource.id, as_seen=True)
         else:
             body = with_member(resource, member)
-            is_done = self._store.change(body, is_made_as(body)).raw is not None
+            is_done = self._store.change(body, is_made_by(body)).raw is not None
         return is_done and self._note_changed(resource.member, member)
 
     def _note_changed(self, before: Member, after: Member) -> Literal[True]:
@@ -331,18 +335,31 @@ class Claims:
 
     def note(self, resource: ResourceObject, sent_at: float) -> None:
         """A claim has its full time since something was sent, on the elapsed clock."""
+        before = self._held.get(resource.id.name)
+        if _key_in(before) != _key_in(resource):
+            self.forget(resource.id.name)
         self._held[resource.id.name] = resource
         self._sent[resource.id.name] = sent_at
         self._observed.note(resource)
 
+    def note_complete(self, claim_key: str) -> None:
+        """All that a claim key finds has been noted, and what has gone is forgotten."""
+        written = self._store.with_state_id(claim_key)
+        if any(_key_in(each) == written for each in list(self._held.values())):
+            self._complete.add(written)
+
     def forget(self, object_name: str) -> None:
         """A claim isn't as it was written here any more, or not for long."""
-        self._held.pop(object_name, None)
+        self._complete.discard(_key_in(self._held.pop(object_name, None)))
         self._sent.pop(object_name, None)
 
 
 def _leases(resources: Iterable[ResourceObject]) -> tuple[Lease, ...]:
     return tuple(each.claim.lease(each.name) for each in resources if each.claim is not None)
+
+
+def _key_in(resource: ResourceObject | None) -> str:
+    return resource.claim.claim_key if resource is not None and resource.claim is not None else ""
 
 
 def _by_fence(resource: ResourceObject) -> tuple[int, str]:

@@ -1,4 +1,4 @@
-"""Ending claims in Kubernetes by force, while their holders may believe in them still.
+"""End claims by force, while their holders may still use them.
 
 What has a ttl is only said to have ended, in the object itself: whoever holds it hears of that by a
 watch, or by its next renewal, which changes nothing any more. The time of the last renewal stays as
@@ -36,13 +36,34 @@ class ForcedEnds:
         self._lost = lost
         self._events = claims.events
 
-    def end(self, claim_key: str, names: Sequence[str], reason: str) -> tuple[str, ...]:
-        """As `PoolAdmin.end_early`; a guard can't be seen from here."""
+    def end(
+        self, claim_key: str, names: Sequence[str], reason: str, *, at_once: bool
+    ) -> tuple[str, ...]:
+        """As `PoolAdmin.end_early`; a guard can't be seen from here.
+
+        What is to be free at once is said to have ended first: that tells its holder. Killed in
+        between, this leaves it kept, and who asks once more frees it.
+        """
         held = [each for each in self._claims.of_key(claim_key) if each.name in names]
         taken = tuple(each.name for each in held if self._end(each, reason))
         if taken:
             self._lost(claim_key, taken)
-        return taken
+        if not at_once:
+            return taken
+        kept = [each for each in self._claims.of_key(claim_key) if each.name in names]
+        freed = [
+            each.name
+            for each in kept
+            if each.claim and each.claim.ended and self._free(each, reason)
+        ]
+        return taken + tuple(name for name in freed if name not in taken)
+
+    def _free(self, seen: ResourceObject, reason: str) -> bool:
+        at = self._events.now()
+        is_done = self._claims.release(seen, by="force")
+        if is_done:
+            self._events.ended([seen], by="force", at=at, reason=reason)
+        return is_done
 
     def _end(self, seen: ResourceObject, reason: str) -> bool:
         first = seen.claim
@@ -51,11 +72,7 @@ class ForcedEnds:
             if first is None or claim is None or not is_same(claim, first) or claim.ended:
                 return False
             if claim.ttl_seconds is None:
-                at = self._events.now()
-                is_done = self._claims.release(seen, by="force")
-                if is_done:
-                    self._events.ended([seen], by="force", at=at, reason=reason)
-                return is_done
+                return self._free(seen, reason)
             if self._claims.is_over(seen):
                 self._claims.end_over(seen)
                 return False

@@ -1,4 +1,4 @@
-"""Claims that nobody has answered: what they have come to, with nothing still on its way.
+"""Find claims whose write got no answer, and undo them.
 
 A write whose answer is late may itself be late. It could be carried out after its waiter has looked
 and found nothing, and be granted another resource: nobody would know of that claim then, and
@@ -8,12 +8,11 @@ where it is still as it was seen: whatever comes by that version afterwards is r
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from leasectl.engines.kubernetes.objects.objects import ResourceObject
 from leasectl.engines.kubernetes.objects.resource_bodies import touched
 from leasectl.engines.kubernetes.objects.store import Store
-from leasectl.typed.hints import Callable
 
 Look = Callable[[], "list[ResourceObject]"]
 

@@ -1,4 +1,4 @@
-"""Claims as they are about to be made: what each of some resources is to say."""
+"""What a new claim writes to each resource."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What others tell a holder, and it them, at its claim in Kubernetes: an annotation beside that.
+"""Notes at claims: an annotation beside each.
 
 It says of which fence it is, and counts for that claim only; whoever ends the claim takes it away.
 A change is guarded by the version that was seen with the claim and the note as they have to be.
@@ -6,7 +6,7 @@ A change is guarded by the version that was seen with the claim and the note as 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from leasectl.engines.kubernetes.claims.claims import Claims
 from leasectl.engines.kubernetes.claims.notes_at import notes_in
@@ -21,7 +21,6 @@ from leasectl.engines.kubernetes.waiting.change_watch import ChangeWatch
 from leasectl.engines.notes import Note, NoteChange
 from leasectl.errors import BackendUnreachable
 from leasectl.model import ReleasedBy
-from leasectl.typed.hints import Callable
 
 _MOST_TRIES = 10
 

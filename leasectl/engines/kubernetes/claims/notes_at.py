@@ -1,4 +1,4 @@
-"""What is noted at claims, as it was read along with them."""
+"""Read notes together with claims."""
 
 from __future__ import annotations
 

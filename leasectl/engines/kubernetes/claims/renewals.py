@@ -1,12 +1,19 @@
-"""Renewals in Kubernetes: one guarded write for each resource of a claim, without a read.
+"""Renew a claim: one guarded write for each resource, without a read.
 
 It is written from the object as it was written here last. Where that isn't so any more it is looked
 at: a note that somebody has left is no reason not to renew; another's claim is, and so is that it
 was ended by force. Deadlines count from before the write, so no answer that is late or lost does
 any harm. What is over isn't brought back: it is freed, and said to be lost.
+
+Each resource of a claim is tried, whatever becomes of the others, and none takes the time of the
+rest. The first failure is raised in the end.
 """
 
 from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable
+from contextlib import AbstractContextManager
 
 from leasectl.engines.kubernetes.claims.claims import Claims
 from leasectl.engines.kubernetes.claims.notes_at import notes_in
@@ -16,9 +23,8 @@ from leasectl.engines.kubernetes.objects.recognition import is_same, resource_in
 from leasectl.engines.kubernetes.objects.resource_bodies import renewed
 from leasectl.engines.kubernetes.objects.store import Store
 from leasectl.engines.notes import NoteListener
-from leasectl.errors import BackendUnreachable
+from leasectl.errors import BackendUnreachable, LeaseError
 from leasectl.system.clock import Clock
-from leasectl.typed.hints import Callable
 
 _MOST_TRIES = 10
 
@@ -33,9 +39,11 @@ class Renewals:
 
     Attributes:
         noted: Told by each renewal what is noted at what it has renewed.
+        seconds: How long a renewal may take, which its resources share; None for no such limit.
     """
 
     noted: NoteListener = staticmethod(lambda notes: None)
+    seconds: float | None = None
 
     def __init__(self, store: Store, claims: Claims, *, clock: Clock) -> None:
         self._store = store
@@ -45,10 +53,30 @@ class Renewals:
     def renew(self, claim_key: str, ttl_seconds: float | None = None) -> tuple[str, ...]:
         """As `Engine.renew`."""
         held = self._claims.known(claim_key) or self._claims.of_key(claim_key)
-        found = [self._renew(each, ttl_seconds) for each in held]
-        renewed_ones = [each for each in found if each is not None]
+        until = None if self.seconds is None else self._clock.elapsed() + self.seconds
+        renewed_ones: list[ResourceObject] = []
+        failures: list[LeaseError] = []
+        for left, each in zip(range(len(held), 0, -1), held):
+            try:
+                with self._limited(until, left):
+                    done = self._renew(each, ttl_seconds)
+            except LeaseError as error:
+                failures.append(error)
+                continue
+            if done is not None:
+                renewed_ones.append(done)
         self.noted(notes_in(renewed_ones))
+        if failures:
+            raise failures[0]
+        self._claims.note_complete(claim_key)
         return tuple(each.name for each in renewed_ones)
+
+    def _limited(self, until: float | None, left: int) -> AbstractContextManager[None]:
+        """Inside, one of so many resources that are left takes its share of the time."""
+        if until is None:
+            return contextlib.nullcontext()
+        now = self._clock.elapsed()
+        return self._store.limited(now + (until - now) / left)
 
     def _renew(self, seen: ResourceObject, ttl: float | None) -> ResourceObject | None:
         """Give a claim its full time again; returns it as it is then, None where it has gone."""

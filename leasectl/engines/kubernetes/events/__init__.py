@@ -1,9 +1,13 @@
-"""What is told of pools in Kubernetes: as events of its own, beside its Leases.
+"""The events of pools in Kubernetes: written to the state directory and posted to the cluster.
 
-Each step, those of a waiter `of_request`, says by `event_facts` what it did, and `events` has that
-be written twice: into the record of this state directory (`own_record`), with the next change
-there, and as one of the `posts`, an event object of the cluster (`post_objects`), which is sent
-beside all else (`posting`). So nobody waits for it, nothing fails by it, and it may be forbidden.
+Posting is asynchronous and may fail or be forbidden; nothing waits for it.
 
-`log` reads both, each event once; `watch` tells who follows of those that come.
+- `event_facts`: the events of each step of an acquisition
+- `events`: record and post the events of steps and of requests, once they are done
+- `own_record`: record events in the state directory
+- `posts`: what is posted about a step, and for which Leases
+- `post_objects`: build and parse ``events.k8s.io/v1`` objects
+- `posting`: post events in the background
+- `log`: read events of the cluster and of this machine, each once
+- `watch`: follow new events
 """

@@ -1,4 +1,4 @@
-"""What the steps of an acquisition in Kubernetes tell of themselves, as events.
+"""The events of each step of an acquisition.
 
 Who is before whom is told by times: each is taken before the write that the event tells of, so by
 one clock nothing comes before what it came of. Times between two dates are never negative.
@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from leasectl.engines.event_parts import (
+from leasectl.engines.event_words import (
     AGAINST_ITS_WILL,
     handle_of,
     of_claimant,

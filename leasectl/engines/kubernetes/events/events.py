@@ -1,18 +1,16 @@
-"""Events in Kubernetes, as the steps of the engine have them be written: after each has been done.
-
-Killed in between, a process leaves a change without its event: who looks at the pool sees it all
-the same. Nothing here ever fails, and nobody waits for it.
-"""
+"""Record and post the events of steps and of requests, once they are done."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING
 
 from leasectl.engines.kubernetes.objects.names import object_of_pool
+from leasectl.engines.kubernetes.objects.objects import ResourceObject
+from leasectl.engines.kubernetes.queues.ticket import OwnTicket
 from leasectl.model import Claimant, Lease, ReleasedBy
 from leasectl.state.event_rows import is_written
 from leasectl.system.clock import Clock
-from leasectl.typed.hints import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from leasectl.engines.event_words import MembershipChange
@@ -22,6 +20,7 @@ if TYPE_CHECKING:
     from leasectl.engines.kubernetes.objects.objects import ResourceObject, TicketObject
     from leasectl.engines.membership import Member, Pools
     from leasectl.state.event import Event, EventKind
+
 
 _DECIMALS = 6  # of a second
 _MICROS = 1_000_000
@@ -100,10 +99,10 @@ class KubernetesEvents:
     ) -> None:
         """Its owner has taken a ticket away that became nothing."""
         if self._is_wanted:
-            from leasectl.engines import event_parts
+            from leasectl.engines import event_words
 
             self._write_of_pool(
-                event_parts.gave_up(claimant, ticket=ticket, now=at, waited=waited, why=why)
+                event_words.gave_up(claimant, ticket=ticket, now=at, waited=waited, why=why)
             )
 
     def withdrawn(self, ticket: TicketObject, why: str = "") -> None:
@@ -237,3 +236,40 @@ def _rounded(event: Event) -> Event:
         wait_seconds=None if wait is None else round(wait, _DECIMALS),
         hold_seconds=None if hold is None else round(hold, _DECIMALS),
     )
+
+
+class RequestEvents:
+    """The events of one request.
+
+    Args:
+        ticket: Its own.
+        events: Of what happens in the namespace.
+    """
+
+    def __init__(self, ticket: OwnTicket, events: KubernetesEvents) -> None:
+        self._ticket = ticket
+        self._events = events
+        self._made_at: float | None = events.now()  # None once it was told
+
+    def queued(self) -> None:
+        """Its ticket was put."""
+        own, made_at = self._ticket, self._made_at
+        if own.object is not None and made_at is not None:
+            self._events.queued(own.claimant, own.object.place, at=made_at)
+            self._made_at = None
+
+    def granted(self, leases: Sequence[Lease], resources: Iterable[ResourceObject]) -> None:
+        """It has become leases of resources."""
+        own = self._ticket
+        self._events.granted(
+            own.claimant, leases, resources, waited=own.waited, queued_at=self._made_at
+        )
+
+    def gave_up(self, why: str) -> None:
+        """Its ticket was taken away."""
+        own = self._ticket
+        if own.object is not None:
+            ticket, waited = own.object.place, own.waited
+            self._events.gave_up(
+                own.claimant, ticket, at=self._events.now(), waited=waited, why=why
+            )

@@ -1,4 +1,4 @@
-"""The events of a namespace as they are read: the cluster's, and this machine's own, each once.
+"""Read events of the cluster and of this machine, each once.
 
 A cluster keeps them for an hour as a rule, of whoever was there to send them; this state directory
 has what was done by it for as long as it keeps events. Both are read as one, by their times. What
@@ -8,7 +8,7 @@ that was told: so whoever goes on from a number misses nothing, however late it 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from leasectl.engines.event_log import EventLog, EventWatch
 from leasectl.engines.kubernetes.api.collection import events
@@ -21,7 +21,6 @@ from leasectl.engines.kubernetes.objects.objects import KIND, POOL
 from leasectl.errors import AccessRefused
 from leasectl.state.event import ALL_EVENTS, Event, EventFilter, Missed, number_of
 from leasectl.system.clock import rfc3339
-from leasectl.typed.hints import Callable
 
 _IN_CLUSTERS = "a cluster keeps them for an hour, or as long as its --event-ttl says"
 

@@ -1,4 +1,4 @@
-"""What happened in a cluster, as this machine's own state directory has it: of what was done here.
+"""Record events in the state directory.
 
 It is written with the next change there, which is that of the handle's record; where none follows,
 at once. So it is there also where the cluster takes no events, or was told too late.
@@ -7,11 +7,11 @@ at once. So it is there also where the cluster takes no events, or was told too 
 from __future__ import annotations
 
 import contextlib
+from typing import TYPE_CHECKING
 
 from leasectl.errors import LeaseError
 from leasectl.state.directory import State
 from leasectl.state.event import Event, EventKind, add_event
-from leasectl.typed.hints import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from leasectl.engines.event_log import EventLog

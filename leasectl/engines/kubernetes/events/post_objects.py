@@ -1,4 +1,4 @@
-"""Events as objects of Kubernetes: ``events.k8s.io/v1``, about the Lease of what they tell of.
+"""Build and parse ``events.k8s.io/v1`` objects.
 
 What one step did is one object, and where it was done to several resources one for each, so that
 each tells its own story. The first has an annotation with what `leasectl` reads, as a list; the
@@ -8,8 +8,10 @@ https://github.com/kubernetes/kubernetes, pkg/apis/core/validation/events.go.
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Sequence
+from typing import Any, cast
 
 from leasectl.engines.kubernetes.events.posts import Post
 from leasectl.engines.kubernetes.objects.bodies import micro_time
@@ -18,12 +20,17 @@ from leasectl.engines.kubernetes.objects.names import label_of_type
 from leasectl.engines.kubernetes.objects.objects import DOMAIN, KIND, POOL, Json
 from leasectl.engines.kubernetes.objects.reading import annotations_of, identity_of
 from leasectl.state.event import Event, EventKind
-from leasectl.text import plain_json as json
 from leasectl.text.durations import format_seconds
-from leasectl.text.fields import MALFORMED, read_name, read_number, read_optional, read_text
-from leasectl.text.printable import printable
-from leasectl.text.wording import counted
-from leasectl.typed.hints import Any, cast
+from leasectl.text.properties import (
+    MALFORMED,
+    Malformed,
+    read_json,
+    read_name,
+    read_number,
+    read_optional,
+    read_text,
+)
+from leasectl.text.wording import counted, printable
 
 # The value of the label by which those are found that have something to be read.
 EVENT = "event"
@@ -88,9 +95,9 @@ def parse_post(raw: Json) -> list[Event]:
     """The events in an object; none in one that nobody of ours has written so."""
     version = identity_of(raw).version * NUMBERS_PER_VERSION
     try:
-        records = json.loads(annotations_of(raw)[_EVENTS])
+        records = read_json(annotations_of(raw)[_EVENTS])
         if not isinstance(records, list) or len(records) > NUMBERS_PER_VERSION:
-            raise ValueError("events are no list")
+            raise Malformed("events are no list")
         return [_read(mapping(each), version + number) for number, each in enumerate(records)]
     except MALFORMED:
         return []
@@ -137,7 +144,7 @@ def _read_kind(value: object) -> EventKind:
     """A kind, or one that a later version has."""
     kind = read_text(value)
     if not kind.replace(" ", "").isalpha() or not kind.isascii() or len(kind) > _LONGEST_KIND:
-        raise ValueError("a kind of event is none")
+        raise Malformed("a kind of event is none")
     return cast("EventKind", kind)
 
 

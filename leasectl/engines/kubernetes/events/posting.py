@@ -1,4 +1,4 @@
-"""Sending what happened to the cluster: beside what is answered, and no more than it takes.
+"""Post events in the background.
 
 Whoever may not is told so once, by the first command of a state directory that finds it out; a
 file there says that it was, and for a while nobody tries. A server that doesn't answer is left
@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import os
 import time
+from collections.abc import Callable
 from functools import partial
 
 from leasectl.engines.kubernetes.api.collection import events
@@ -18,7 +19,7 @@ from leasectl.engines.kubernetes.api.requests import Api
 from leasectl.engines.kubernetes.events.posts import Post
 from leasectl.errors import LeaseError
 from leasectl.system.clock import Clock
-from leasectl.typed.hints import Callable
+from leasectl.system.own_files import open_own
 
 _LONGEST_SECONDS = 0.7
 # A process that goes on tries again after that.
@@ -38,6 +39,7 @@ class Posting:
         refused_path: Of the file that says that we may not; None for none.
         warn: Called with a line for people about that, once.
         begin: Has something done beside all else; None for as `afterwards` does.
+        longest_seconds: Sending one event is given up after that long.
         clock: Where times come from.
     """
 
@@ -49,6 +51,7 @@ class Posting:
         refused_path: str | None = None,
         warn: Callable[[str], None] = lambda _: None,
         begin: Callable[[Work], object] | None = None,
+        longest_seconds: float = _LONGEST_SECONDS,
         clock: Clock,
     ) -> None:
         self._api = api
@@ -56,6 +59,7 @@ class Posting:
         self._refused_path = refused_path
         self._warn = warn
         self._begin = begin
+        self._longest_seconds = longest_seconds
         self._clock = clock
         self._rests_until = 0.0
 
@@ -74,7 +78,7 @@ class Posting:
         from leasectl.engines.kubernetes.events.post_objects import encode_post
 
         try:
-            with self._api.limited(now + _LONGEST_SECONDS, is_strict=True):
+            with self._api.limited(now + self._longest_seconds, is_strict=True):
                 for body in encode_post(post, self._events.namespace):
                     with contextlib.suppress(Conflict):  # by the try before, whose answer was lost
                         self._api.create(self._events, body, is_repeatable=True)
@@ -106,8 +110,7 @@ class Posting:
         is_new = self._refused_age() is None
         if self._refused_path is not None:
             with contextlib.suppress(OSError):
-                flags = os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
-                os.close(os.open(self._refused_path, flags, 0o600))
+                os.close(open_own(self._refused_path, os.O_WRONLY | os.O_CREAT))
                 os.utime(self._refused_path)
         if is_new:
             self._warn(f"leases are had, and others aren't told of them: {refusal}")

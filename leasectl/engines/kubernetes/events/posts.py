@@ -1,9 +1,8 @@
-"""What a step did, as it is told to the cluster, and of which Leases."""
+"""What is posted about a step, and for which Leases."""
 
 from __future__ import annotations
 
-from leasectl.typed.hints import TYPE_CHECKING
-from leasectl.typed.tuples import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
     from leasectl.state.event import Event

@@ -1,4 +1,4 @@
-"""Who follows the events of a namespace is woken by each, and needn't list them again.
+"""Follow new events.
 
 A watch that ends goes on where it was; if it can't, as that is too long ago, all are listed, and
 what is newer than what had come by then has come now.
@@ -39,7 +39,7 @@ class KubernetesEventWatch:
         self._come: list[Event] = []
         self._version = self._base = self._list_after(None)
         self._following = Following(self._follow)
-        self._following.start("leasectl_event_watch")
+        self._following.start("event-watch")
 
     @property
     def fd(self) -> int:

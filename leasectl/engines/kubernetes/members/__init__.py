@@ -1,7 +1,11 @@
-"""In which pool each name is: `members` says and changes it, by what is `known`.
+"""In which pool in Kubernetes each name is.
 
-A change of several objects can't be one write: what is to be is written to the name first, and
-whoever comes next carries out what a killed process has left. `updates` is what there is yet to do.
-A name comes in by `entering`, if what is said beside pools (`belonging`) has it so: at no time is
-it in two pools, or in a pool where it mustn't be.
+A change of several objects isn't one write. The name says first what is to be; whoever comes next
+finishes what a killed process left.
+
+- `members`: read and change memberships
+- `known`: the names and pools of a namespace, as one list shows them
+- `belonging`: where names belong beside pools: one object, changed in two steps
+- `entering`: let a name into a pool, although no write is guarded by two objects
+- `updates`: decide about several names before any is written
 """

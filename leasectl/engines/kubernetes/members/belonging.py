@@ -1,4 +1,4 @@
-"""What is said beside pools of where names belong, in Kubernetes: an object, in two steps.
+"""Where names belong beside pools: one object, changed in two steps.
 
 First it says what it is about to say (`pending`); then all that was decided by what it says now is
 done or begun anew (`entering`), pools that are being made among that; then it says it. A pending
@@ -7,6 +7,8 @@ because its writer was killed or isn't done yet, does the rest, and either of th
 """
 
 from __future__ import annotations
+
+from collections.abc import Callable
 
 from leasectl.engines import refusals
 from leasectl.engines.kubernetes.members.entering import Entering
@@ -18,7 +20,6 @@ from leasectl.engines.kubernetes.objects.recognition import is_made_by
 from leasectl.engines.kubernetes.objects.store import Store, Written
 from leasectl.engines.membership import Pools
 from leasectl.errors import BackendUnreachable
-from leasectl.typed.hints import Callable
 
 _MOST_TRIES = 20
 

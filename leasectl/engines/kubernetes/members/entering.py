@@ -1,4 +1,4 @@
-"""How a name comes into a pool, although no write can be guarded by two objects.
+"""Let a name into a pool, although no write is guarded by two objects.
 
 Whether a name may come into a pool depends on more than its own object: the pool has to be there,
 and what is said beside pools (`belonging`) mustn't say otherwise. So it takes three steps:

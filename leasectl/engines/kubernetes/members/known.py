@@ -1,4 +1,4 @@
-"""What there is of names and pools in a namespace, as one list has shown it.
+"""The names and pools of a namespace, as one list shows them.
 
 A name is where its own object says; that counts as long as its pool is there. One that isn't
 complete yet has nothing in it for anybody, nor has one that is deleted in part.
@@ -7,13 +7,13 @@ complete yet has nothing in it for anybody, nor has one that is deleted in part.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import NamedTuple
 
 from leasectl.engines.kubernetes.objects.objects import BelongingObject, PoolObject, ResourceObject
 from leasectl.engines.kubernetes.objects.reading import parse_object
 from leasectl.engines.kubernetes.objects.store import Store
 from leasectl.engines.membership import Member, Pools
 from leasectl.errors import InvalidRequest
-from leasectl.typed.tuples import NamedTuple
 
 _NOT_THERE = ("making", "gone")
 _BESIDE = ("pool", "belonging")
@@ -54,6 +54,12 @@ class Known(NamedTuple):
     def gone(self) -> list[str]:
         """The pools of which something is left after somebody has deleted them."""
         return sorted(each.type for each in self.objects.values() if each.state == "gone")
+
+    @property
+    def floor(self) -> int:
+        """The resourceVersion above which fences of a new pool have to be, after a restore."""
+        seen = [each.floor for each in self.objects.values()]
+        return max([0 if self.belonging is None else self.belonging.floor, *seen])
 
     def beside(self, other: Known) -> Known:
         """The same names, with what another has seen since beside them."""

@@ -1,4 +1,4 @@
-"""In which pool each name is, in Kubernetes: a fact of the one object that the name has.
+"""Read and change memberships.
 
 So a name is in one pool or in none, whoever looks, and a move is one write. What several names are
 to become is decided of all before any is written; then each is written, guarded by what was seen of
@@ -9,7 +9,7 @@ looks and decides anew.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 from leasectl.engines.contract import LostListener
 from leasectl.engines.kubernetes.api.refusals import is_not_permitted
@@ -20,14 +20,14 @@ from leasectl.engines.kubernetes.members.known import Known, all_known, beside_n
 from leasectl.engines.kubernetes.members.updates import Update
 from leasectl.engines.kubernetes.objects import bodies, resource_bodies
 from leasectl.engines.kubernetes.objects.objects import ResourceObject
-from leasectl.engines.kubernetes.objects.recognition import is_made_as, is_made_by
+from leasectl.engines.kubernetes.objects.recognition import is_made_by
 from leasectl.engines.kubernetes.objects.store import Store
 from leasectl.engines.kubernetes.objects.view import PoolView
 from leasectl.engines.kubernetes.pools.deletions import Deletions
 from leasectl.engines.kubernetes.queues.observed import Observed
 from leasectl.engines.kubernetes.queues.ticket import OwnTicket
-from leasectl.engines.members import Decide, Updated
 from leasectl.engines.membership import Member, Pools, claimed_by_pattern
+from leasectl.engines.pool_admin import Decide, Updated
 from leasectl.errors import (
     AccessRefused,
     BackendUnreachable,
@@ -39,7 +39,6 @@ from leasectl.errors import (
 from leasectl.model import Claimant, Lease
 from leasectl.system.clock import Clock
 from leasectl.text.wording import followed_by, listed
-from leasectl.typed.hints import Callable
 
 _MOST_TRIES = 20
 _USUAL_TTL_SECONDS = 60.0
@@ -181,7 +180,7 @@ class KubernetesMembers:
         events, leases = self._claims.events, update.leases()
         events.members_changed(*update.changes(), at=at)
         if own is not None and leases:
-            held = self._claims.known(own.claimant.claim_key)
+            held = self._claims.of_names(own.claimant.claim_key, [each.name for each in leases])
             events.granted(own.claimant, leases, held, waited=0.0)
 
     def _try(self, update: Update, own: OwnTicket | None) -> None:
@@ -277,7 +276,7 @@ class KubernetesMembers:
                 body = resource_bodies.released(resource, after)
             else:
                 body = resource_bodies.with_member(resource, after, grace_seconds=grace)
-            if self._store.change(body, is_made_as(body)).raw is None:
+            if self._store.change(body, is_made_by(body)).raw is None:
                 return None
         if is_taken and resource.claim is not None and resource.claim.claim_key:
             self._claims.events.ended([resource], by="removal", at=at)
@@ -294,8 +293,11 @@ def _after(done: Sequence[Member], error: LeaseError) -> LeaseError:
     """The same error, which says what had been done before it."""
     if not done:
         return error
-    changed = listed([each.name for each in done])
-    return type(error)(followed_by(error, f"that is done already for {changed}"))
+    names = tuple(each.name for each in done)
+    after = type(error)(followed_by(error, f"that is done already for {listed(names)}"))
+    if isinstance(after, InvalidRequest):
+        after.done = names
+    return after
 
 
 def _too_fast(what: str) -> BackendUnreachable:

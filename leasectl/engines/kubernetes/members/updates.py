@@ -1,4 +1,4 @@
-"""What is to become of some names: decided of all before any is written, and anew of the rest."""
+"""Decide about several names before any is written."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from collections.abc import Iterator, Sequence
 
 from leasectl.engines.kubernetes.members.known import Known, being_made
 from leasectl.engines.kubernetes.objects.objects import PoolObject
-from leasectl.engines.members import Decide, Updated
 from leasectl.engines.membership import Member, Pools, check_unheld, pools_with_less
+from leasectl.engines.pool_admin import Decide, Updated
 from leasectl.errors import NotMade
 from leasectl.model import Lease
 

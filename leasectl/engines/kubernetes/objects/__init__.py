@@ -1,8 +1,14 @@
-"""What the objects in Kubernetes say, and how they are read and written.
+"""Read and write the objects; each write is guarded by what was read.
 
-`names` says what each is called, `objects` what it says. `reading` makes that of a body, by its
-`fields`; `bodies` and `resource_bodies` are what is written, and `value_objects` both for values.
-The `store` asks and writes, guarded by what was seen, so that nothing that somebody else has
-changed is written over, and nothing that was deleted comes back. A list of a pool is a `view`.
-After a lost answer `recognition` tells whether it was written; `edited` is what hands have made.
+- `names`: names of objects, and values of labels
+- `objects`: the facts in our Lease objects
+- `reading`: parse Lease objects, and check them
+- `fields`: read fields that others may have written: checked, and safe to show
+- `bodies`: build the bodies of writes
+- `resource_bodies`: build the bodies of writes of resources
+- `value_objects`: objects of values: parse and build them
+- `view`: a pool in memory: a list of its objects, kept up to date by a watch
+- `store`: read and write the Leases of one namespace; find lost answers
+- `recognition`: tell whether an object is what a write would have made of it
+- `edited`: what was edited by hand and contradicts the annotations
 """

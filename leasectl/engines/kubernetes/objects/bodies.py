@@ -1,4 +1,4 @@
-"""How objects are written: what becomes of one that was seen, or a new one.
+"""Build the bodies of writes.
 
 Whatever others have written into an object of ours stays, but for ``managedFields``, which are half
 of it: an empty entry takes them away, except from what `kubectl apply` has made. A change carries
@@ -8,9 +8,11 @@ that isn't there would be made by it without the uid.
 
 from __future__ import annotations
 
+import json
 import math
 import os
 from collections.abc import Mapping
+from typing import Any
 
 from leasectl.engines.facts import PoolSettings
 from leasectl.engines.kubernetes.objects import names
@@ -37,10 +39,9 @@ from leasectl.engines.kubernetes.objects.objects import (
     TicketObject,
 )
 from leasectl.engines.membership import Pools
+from leasectl.engines.pool_format import FORMAT
 from leasectl.model import Claimant
 from leasectl.system.clock import rfc3339
-from leasectl.text import plain_json as json
-from leasectl.typed.hints import Any
 
 Body = dict[str, Any]
 
@@ -147,19 +148,36 @@ def renewed_ticket(ticket: TicketObject, *, wall: float, counts_as: int) -> Body
 
 
 def new_pool(
-    pool_type: str, settings: PoolSettings, *, state: PoolState = "open", word: str = ""
+    pool_type: str,
+    settings: PoolSettings,
+    *,
+    state: PoolState = "open",
+    word: str = "",
+    floor: int = 0,
 ) -> Body:
-    """A pool with nothing in it; it is there at once, unless it is still being made."""
+    """A pool with nothing in it; it is there at once, unless it is still being made.
+
+    Args:
+        pool_type, settings: Of the pool.
+        state, word: As `PoolObject` has them.
+        floor: Its fences are above that resourceVersion; 0 where the cluster was never restored.
+    """
     body = new_body(names.object_of_pool(pool_type), "pool")
     put_in_pool(body["metadata"], pool_type)
-    body["metadata"]["annotations"][SETTINGS] = json.dumps(settings._asdict())
+    body["metadata"]["annotations"][SETTINGS] = _settings_record(settings)
+    if floor:
+        body["metadata"]["annotations"][EPOCH] = json.dumps(["", floor])
     return _with_state(body, state, word)
+
+
+def _settings_record(settings: PoolSettings) -> str:
+    return json.dumps({"format": FORMAT, **settings._asdict()})
 
 
 def with_settings(pool: PoolObject, settings: PoolSettings) -> Body:
     """A pool that grants as these say."""
     body = as_seen(pool.raw)
-    body["metadata"]["annotations"][SETTINGS] = json.dumps(settings._asdict())
+    body["metadata"]["annotations"][SETTINGS] = _settings_record(settings)
     return body
 
 
@@ -201,16 +219,16 @@ def with_coming(pool: PoolObject) -> Body:
     return body
 
 
-def with_epoch(pool: PoolObject, epoch: str, floor: int) -> Body:
-    """A pool of a cluster that was found to be a restored one.
+def with_epoch(seen: PoolObject | BelongingObject, epoch: str, floor: int) -> Body:
+    """A pool, or what is beside pools, of a cluster that was found to be a restored one.
 
     Args:
-        pool: As it was seen.
+        seen: As it was seen.
         epoch: What tells that one from all others.
         floor: The largest resourceVersion that was seen before.
     """
-    body = as_seen(pool.raw)
-    body["metadata"]["annotations"][EPOCH] = json.dumps([epoch, max(floor, pool.floor)])
+    body = as_seen(seen.raw)
+    body["metadata"]["annotations"][EPOCH] = json.dumps([epoch, max(floor, seen.floor)])
     return body
 
 

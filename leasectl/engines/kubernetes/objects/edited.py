@@ -1,4 +1,4 @@
-"""What hands have changed of an object that its annotations tell otherwise: those count.
+"""What was edited by hand and contradicts the annotations.
 
 Whoever edits a label, or one of the fields that `kubectl get leases` shows, changes nothing by
 that, but that the object isn't found any more, or that people see something else. What the
@@ -8,6 +8,7 @@ annotations don't tell is lost: a claim that was edited is no claim.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
 from leasectl.engines.kubernetes.objects import names
 from leasectl.engines.kubernetes.objects.bodies import Body, as_seen
@@ -38,8 +39,7 @@ from leasectl.engines.kubernetes.objects.reading import (
 )
 from leasectl.engines.kubernetes.objects.resource_bodies import with_claim_shown
 from leasectl.errors import CorruptState, LeaseError, NotAllowed
-from leasectl.text.printable import printable
-from leasectl.typed.hints import Any
+from leasectl.text.wording import printable
 
 
 def as_it_counts(raw: Json) -> Body | None:

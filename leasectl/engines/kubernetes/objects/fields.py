@@ -1,16 +1,16 @@
-"""How fields of objects are read that somebody else may have written: checked, and safe to show."""
+"""Read fields that others may have written: checked, and safe to show."""
 
 from __future__ import annotations
 
 import re
 import time
 from collections.abc import Mapping
+from typing import Any, get_args
 
 from leasectl.engines.kubernetes.objects.objects import Json, PoolState
 from leasectl.model import Labels, Where
-from leasectl.text.fields import read_name, read_number, read_text
-from leasectl.text.printable import printable
-from leasectl.typed.hints import Any, get_args
+from leasectl.text.properties import Malformed, read_integer, read_name, read_number, read_text
+from leasectl.text.wording import printable
 
 # Labels have 200 characters at most, and a character that is escaped becomes ten.
 _LONGEST_SHOWN = 2000
@@ -25,12 +25,12 @@ def parse_time(text: object) -> float:
     """Read a MicroTime, or a Time: wall clock, in seconds."""
     found = _MICRO_TIME.fullmatch(read_text(text))
     if found is None:
-        raise ValueError("a time is none")
+        raise Malformed("a time is none")
     year, month, day, hour, minute, second = parts = tuple(map(int, found.groups()[:6]))
     # Without `calendar` and `strptime`, which take long to load.
     whole = ((_days(year, month, day) * 24 + hour) * 60 + minute) * 60 + second
     if not 0 <= whole < _YEAR_10000 or time.gmtime(whole)[:6] != parts:
-        raise ValueError("no calendar has that time")
+        raise Malformed("no calendar has that time")
     return whole + int((found[7] or "0").ljust(6, "0")[:6]) / 1_000_000
 
 
@@ -53,9 +53,9 @@ def mapping(value: Any) -> Json:
 
 def read_natural(value: Any) -> int:
     """A whole number that isn't less than 0."""
-    number = int(value)
+    number = read_integer(value)
     if number < 0:
-        raise ValueError("a number is less than 0")
+        raise Malformed("a number is less than 0")
     return number
 
 
@@ -63,7 +63,7 @@ def read_positive(value: Any) -> float:
     """A duration, in seconds."""
     number = read_number(value)
     if number <= 0:
-        raise ValueError("a duration is none")
+        raise Malformed("a duration is none")
     return number
 
 
@@ -71,14 +71,14 @@ def read_not_negative(value: Any) -> float:
     """A duration, or none."""
     number = read_number(value)
     if number < 0:
-        raise ValueError("a duration is none")
+        raise Malformed("a duration is none")
     return number
 
 
 def read_state(value: Any) -> PoolState:
     """What somebody is doing to a pool."""
     if value not in get_args(PoolState):
-        raise ValueError("a state is none")
+        raise Malformed("a state is none")
     state: PoolState = value
     return state
 

@@ -1,4 +1,4 @@
-"""What our names are called in the cluster: of objects, and of what labels say.
+"""Names of objects, and values of labels.
 
 Types and names of ours may have capitals, "_" and 253 characters; the names of objects and the
 values of labels may not. A name that is valid there is used as it is, any other as a readable slug
@@ -10,10 +10,9 @@ Sources: https://kubernetes.io/docs/concepts/overview/working-with-objects/names
 
 from __future__ import annotations
 
+import hashlib
 import os
 import re
-
-from leasectl.text.digest import sha256_hex
 
 # What all objects begin with that aren't resources.
 OWN = "leasectl-"
@@ -70,7 +69,7 @@ def label_of_claim(claim_key: str) -> str:
     Args:
         claim_key: With the id of the state directory where it is unique.
     """
-    return sha256_hex(claim_key)[:40]
+    return hashlib.sha256(claim_key.encode()).hexdigest()[:40]
 
 
 def _as_it_is_or_slug(name: str, prefix: str) -> str:
@@ -104,5 +103,5 @@ def _slug(name: str, longest: int) -> str:
     while readable.startswith(OWN):
         readable = readable[len(OWN) :]
     readable = readable[: min(longest, LONGEST_LABEL) - _HASH - 1].strip("-")
-    digest = sha256_hex(name)[:_HASH]
+    digest = hashlib.sha256(name.encode()).hexdigest()[:_HASH]
     return f"{readable}-{digest}" if readable else digest

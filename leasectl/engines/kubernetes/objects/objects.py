@@ -1,4 +1,4 @@
-"""What the Lease objects of ours say, as facts; `reading` reads them.
+"""The facts in our Lease objects.
 
 What a claim consists of is one annotation, and that is what counts: the fields of the LeaseSpec are
 written beside it with the API's own meaning, for people and for other programs. A Lease that has a
@@ -8,13 +8,12 @@ holder there and no claim is somebody else's, for as long as it says, and never 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any, Literal, NamedTuple, Union
 
 from leasectl.engines.facts import NO_SETTINGS, PoolSettings
-from leasectl.engines.matching import Want
 from leasectl.engines.membership import Member, Pools
+from leasectl.engines.possible import Want
 from leasectl.model import Labels, Lease, Process
-from leasectl.typed.hints import Any, Literal, Union
-from leasectl.typed.tuples import NamedTuple
 
 Json = Mapping[str, Any]
 Kind = Literal["resource", "ticket", "pool", "belonging", "values", "content"]
@@ -195,7 +194,7 @@ class TicketObject(NamedTuple):
         since: Wall clock of that, in seconds.
         pid: The process that waits.
         labels: Of the request, safe to show.
-        process: That process by its name for good; None from an older version.
+        process: That process by its name for good; None if it isn't known.
     """
 
     id: Identity
@@ -261,12 +260,15 @@ class BelongingObject(NamedTuple):
         raw: That, as the server has it.
         pools: What it says; without the types, which are those of other objects.
         pending: What it is about to say (`belonging`); None for nothing else.
+        floor: The largest resourceVersion that was seen before the cluster was restored: no fence
+            of a pool that is made later is below.
     """
 
     id: Identity
     raw: Json
     pools: Pools
     pending: Pools | None = None
+    floor: int = 0
 
 
 class Said(NamedTuple):

@@ -1,4 +1,4 @@
-"""How Lease objects are read that somebody else has written: checked before they are believed.
+"""Parse Lease objects, and check them.
 
 Anybody who may edit Leases may write anything. What can't be read is never a crash: such a resource
 is had by nobody, such a ticket counts as one that could use anything until its time is over, and
@@ -7,7 +7,8 @@ whoever asks finds both among the `Unreadable`.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from typing import Any
 
 from leasectl.engines.facts import PoolSettings
 from leasectl.engines.kubernetes.objects.fields import (
@@ -59,20 +60,30 @@ from leasectl.engines.kubernetes.objects.objects import (
     TicketObject,
     Unreadable,
 )
-from leasectl.engines.matching import Want
 from leasectl.engines.membership import Lifetime, Member, Pools, Properties
+from leasectl.engines.pool_format import FORMAT
+from leasectl.engines.possible import Want
 from leasectl.model import parse_process
-from leasectl.text import plain_json as json
-from leasectl.text.fields import MALFORMED, read_name, read_number, read_optional, read_text
-from leasectl.text.printable import printable
-from leasectl.typed.hints import Any, Callable
+from leasectl.text.properties import (
+    MALFORMED,
+    Malformed,
+    read_integer,
+    read_json,
+    read_name,
+    read_number,
+    read_optional,
+    read_text,
+    reason_of,
+)
+from leasectl.text.wording import printable
 
 
 def identity_of(raw: Json) -> Identity:
     """Which object that is, as the server has written it."""
     meta = mapping(mapping(raw).get("metadata"))
     version = str(meta.get("resourceVersion", ""))
-    number = int(version) if version.isascii() and version.isdecimal() else 0
+    is_number = version.isascii() and version.isdecimal() and len(version) < 20
+    number = int(version) if is_number else 0
     return Identity(str(meta.get("name", "")), str(meta.get("uid", "")), number)
 
 
@@ -91,7 +102,7 @@ def parse_object(raw: Json) -> Found | None:
     try:
         return read(id_, raw)
     except MALFORMED as error:
-        why = printable(str(error) or type(error).__name__, longest=80)
+        why = printable(reason_of(error), longest=80)
         if kind_of(raw) == "ticket":  # until its time is over it may be somebody's
             pool = annotations_of(raw).get(TYPE)
             renewed = repr(mapping(raw.get("spec")).get("renewTime"))
@@ -116,10 +127,10 @@ def _read_resource(id_: Identity, raw: Json) -> ResourceObject:
     notes = annotations_of(raw)
     name = read_name(notes[NAME])
     if id_.name != object_of_resource(name):
-        raise ValueError(f"it says that it is {name}")
+        raise Malformed(f"it says that it is {name}")
     pool = _type_in(raw, notes) if notes.get(TYPE) is not None else None
-    last = mapping(json.loads(notes.get(LAST, "{}")))
-    said = mapping(json.loads(notes.get(MEMBER, "{}")))
+    last = mapping(read_json(notes.get(LAST, "{}")))
+    said = mapping(read_json(notes.get(MEMBER, "{}")))
     grace, came = said.get("grace") or (None, "")
     claim = _read_claim(raw, notes)
     return ResourceObject(
@@ -144,7 +155,7 @@ def _read_claim(raw: Json, notes: Mapping[str, Any]) -> Claim | None:
     spec = mapping(raw.get("spec"))
     if CLAIM not in notes:
         return _foreign_claim(raw, spec) if spec.get("holderIdentity") else None
-    record = json.loads(notes[CLAIM])
+    record = read_json(notes[CLAIM])
     renewed = read_text(record["renewed"])
     ended = safe_text(read_text(notes[ENDED])) if ENDED in notes else ""
     fence = read_natural(record["fence"])
@@ -161,7 +172,7 @@ def _read_claim(raw: Json, notes: Mapping[str, Any]) -> Claim | None:
         ttl_seconds=read_optional(read_positive, record["ttl"]),
         transitions=read_natural(record["transitions"]),
         labels=read_labels(record["labels"]),
-        holder_pid=read_optional(int, record.get("pid")),
+        holder_pid=read_optional(read_integer, record.get("pid")),
         release_after_seconds=read_optional(read_number, record.get("release_after")),
         ended=ended or ("by hand" if ENDED in notes else ""),
         note=_read_note(notes, fence),
@@ -196,7 +207,7 @@ def _read_note(notes: Mapping[str, Any], fence: int) -> str | None:
     """What is noted at this claim, and not at one before it."""
     if NOTE not in notes:
         return None
-    record = json.loads(notes[NOTE])
+    record = read_json(notes[NOTE])
     if record["fence"] != fence:
         return None
     from leasectl.engines.notes import LONGEST_NOTE  # few claims have one
@@ -207,16 +218,16 @@ def _read_note(notes: Mapping[str, Any], fence: int) -> str | None:
 def _read_ticket(id_: Identity, raw: Json) -> TicketObject:
     notes = annotations_of(raw)
     if not id_.name.startswith(TICKET_PREFIX):
-        raise ValueError("it isn't called as a ticket")
-    record = json.loads(notes[TICKET])
+        raise Malformed("it isn't called as a ticket")
+    record = read_json(notes[TICKET])
     spec = mapping(raw.get("spec"))
-    priority = int(record["priority"])
+    priority = read_integer(record["priority"])
     return TicketObject(
         id_,
         raw,
         _type_in(raw, notes),
         # Until the first renewal writes it down; after that whoever edits it makes it no better.
-        min(id_.version, read_natural(int(notes[PLACE]))) if PLACE in notes else id_.version,
+        min(id_.version, read_natural(notes[PLACE])) if PLACE in notes else id_.version,
         claim_key=safe_text(read_text(record["key"])),
         holder_identity=safe_text(read_text(record["holder"])),
         ttl_seconds=read_positive(record["ttl"]),
@@ -224,9 +235,9 @@ def _read_ticket(id_: Identity, raw: Json) -> TicketObject:
         want=Want(read_optional(read_name, record.get("name")), read_where(record["where"])),
         count=read_natural(record["count"]),
         priority=priority,
-        counts_as=int(notes[COUNTS_AS]) if COUNTS_AS in notes else priority,
+        counts_as=read_integer(notes[COUNTS_AS]) if COUNTS_AS in notes else priority,
         since=parse_time(spec["acquireTime"]),
-        pid=read_optional(int, record.get("pid")),
+        pid=read_optional(read_integer, record.get("pid")),
         labels=read_labels(record["labels"]),
         process=read_optional(parse_process, record.get("process")),
     )
@@ -236,18 +247,20 @@ def _read_pool(id_: Identity, raw: Json) -> PoolObject:
     notes = annotations_of(raw)
     pool_type = _type_in(raw, notes)
     if id_.name != object_of_pool(pool_type):
-        raise ValueError(f"it says that it is pool {pool_type}")
-    record = json.loads(notes[SETTINGS])
+        raise Malformed(f"it says that it is pool {pool_type}")
+    record = mapping(read_json(notes[SETTINGS]))
+    if record.get("format") != FORMAT:
+        raise Malformed(f"format {record.get('format')}, not {FORMAT}")
     settings = PoolSettings(
         pace_seconds=read_not_negative(record["pace_seconds"]),
         burst=read_natural(record["burst"]),
         aging_seconds=read_not_negative(record["aging_seconds"]),
     )
     if settings.burst < 1:
-        raise ValueError("a burst is none")
-    level, last_grant = json.loads(notes.get(PACE, '[0, ""]'))
-    state, word = json.loads(notes.get(STATE, '["open", ""]'))
-    epoch, floor = json.loads(notes.get(EPOCH, '["", 0]'))
+        raise Malformed("a burst is none")
+    level, last_grant = read_json(notes.get(PACE, '[0, ""]'))
+    state, word = read_json(notes.get(STATE, '["open", ""]'))
+    epoch, floor = _read_epoch(notes)
     return PoolObject(
         id_,
         raw,
@@ -259,17 +272,26 @@ def _read_pool(id_: Identity, raw: Json) -> PoolObject:
         last_grant=read_text(last_grant),
         changed=read_text(notes.get(CHANGED, "")),
         coming=COMING in notes,
-        epoch=read_text(epoch),
-        floor=read_natural(floor),
+        epoch=epoch,
+        floor=floor,
     )
+
+
+def _read_epoch(notes: Json) -> tuple[str, int]:
+    epoch, floor = read_json(notes.get(EPOCH, '["", 0]'))
+    return read_text(epoch), read_natural(floor)
 
 
 def _read_belonging(id_: Identity, raw: Json) -> BelongingObject:
     if id_.name != OBJECT_OF_BELONGING:
-        raise ValueError("it isn't called so")
-    record = json.loads(annotations_of(raw)[BELONGING])
+        raise Malformed("it isn't called so")
+    record = read_json(annotations_of(raw)[BELONGING])
     return BelongingObject(
-        id_, raw, _read_pools(record), read_optional(_read_pools, record.get("pending"))
+        id_,
+        raw,
+        _read_pools(record),
+        read_optional(_read_pools, record.get("pending")),
+        _read_epoch(annotations_of(raw))[1],
     )
 
 
@@ -334,5 +356,5 @@ def _type_in(raw: Json, notes: Mapping[str, Any]) -> str:
     """The type of its pool, if it is found as one of that."""
     pool_type = read_name(notes[TYPE])
     if labels_of(raw).get(POOL) != label_of_type(pool_type):
-        raise ValueError(f"its label isn't that of pool {pool_type}")
+        raise Malformed(f"its label isn't that of pool {pool_type}")
     return pool_type

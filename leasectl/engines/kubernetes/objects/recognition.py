@@ -1,22 +1,21 @@
-"""How what is there is known again: whether it is what a write would have made of it.
+"""Tell whether an object is what a write would have made of it.
 
 For answers that were lost (`store`): an object says who has made it, a claim whose it is.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from leasectl.engines.kubernetes.objects.bodies import Body
 from leasectl.engines.kubernetes.objects.objects import (
     BY,
     FREED,
-    MEMBER,
-    TYPE,
     Claim,
     Json,
     ResourceObject,
 )
 from leasectl.engines.kubernetes.objects.reading import annotations_of, parse_object
-from leasectl.typed.hints import Callable
 
 
 def resource_in(raw: Json | None) -> ResourceObject | None:
@@ -43,12 +42,6 @@ def is_freed_by(body: Body) -> Callable[[Json], bool]:
     """
     mark = body["metadata"]["annotations"][FREED]
     return lambda raw: annotations_of(raw).get(FREED) == mark
-
-
-def is_made_as(body: Body) -> Callable[[Json], bool]:
-    """What tells whether the same is said of a name, by whoever did."""
-    said = body["metadata"]["annotations"]
-    return lambda raw: all(annotations_of(raw).get(key) == said.get(key) for key in (MEMBER, TYPE))
 
 
 def is_of(claim: Claim) -> Callable[[Json], bool]:

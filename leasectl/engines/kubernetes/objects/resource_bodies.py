@@ -1,8 +1,10 @@
-"""How resources are written: what becomes of one that was seen, or a new one; as `bodies`."""
+"""Build the bodies of writes of resources."""
 
 from __future__ import annotations
 
+import json
 import os
+from typing import Any
 
 from leasectl.engines.kubernetes.objects import names
 from leasectl.engines.kubernetes.objects.bodies import (
@@ -14,6 +16,7 @@ from leasectl.engines.kubernetes.objects.bodies import (
     whole_seconds,
 )
 from leasectl.engines.kubernetes.objects.objects import (
+    BY,
     CHANGED,
     CLAIM,
     CLAIM_LABEL,
@@ -30,8 +33,6 @@ from leasectl.engines.kubernetes.objects.objects import (
     ResourceObject,
 )
 from leasectl.engines.membership import Member
-from leasectl.text import plain_json as json
-from leasectl.typed.hints import Any
 
 
 def new_resource(member: Member, *, grace_seconds: float = 0.0) -> Body:
@@ -189,6 +190,8 @@ def _claim_record(claim: Claim) -> str:
 def _with_member(body: Body, member: Member, before: ResourceObject, grace: float) -> Body:
     meta = body["metadata"]
     put_in_pool(meta, member.pool)
+    # Of two who make the same of a name, one has done it.
+    meta["annotations"][BY] = os.urandom(8).hex()
     for gone in (ENTERING, MOVES_TO):
         meta["labels"].pop(gone, None)
     if member.moves_to is not None:

@@ -1,4 +1,4 @@
-"""The Leases of one namespace: each write guarded, and its outcome known or said to be unknown.
+"""Read and write the Leases of one namespace; find lost answers.
 
 An answer that is lost is looked for in one place, here. A write may be tried again whatever became
 of it, since it is guarded by what was seen: only one of the tries can be carried out. If none says
@@ -11,7 +11,9 @@ written then is found by its claim key, or goes with its ttl.
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Callable
 from contextlib import AbstractContextManager
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from leasectl.engines.kubernetes.api.collection import NAMESPACES, Collection
 from leasectl.engines.kubernetes.api.refusals import Absent, AlreadyExists, Conflict, MadeAnew
@@ -32,8 +34,6 @@ from leasectl.engines.kubernetes.objects.reading import identity_of, parse_objec
 from leasectl.engines.kubernetes.objects.view import PoolView
 from leasectl.errors import LeaseError, NoNamespace
 from leasectl.system.clock import boottime_seconds
-from leasectl.typed.hints import TYPE_CHECKING, Callable, Literal
-from leasectl.typed.tuples import NamedTuple
 
 if TYPE_CHECKING:
     from leasectl.engines.kubernetes.api.watching import Watch

@@ -1,4 +1,4 @@
-"""What is kept under keys, in objects: how that is read, and written so that people can read it.
+"""Objects of values: parse and build them.
 
 Of a subject all that is small is one object, an annotation for each kind of it, and each content is
 another. Text is kept as it is, so that `kubectl describe lease` shows it; bytes that are none, or
@@ -8,8 +8,10 @@ are, before they are: so none is forgotten, whoever is killed.
 
 from __future__ import annotations
 
+import json
 from base64 import b64decode, b64encode
 from collections.abc import Mapping
+from typing import Any
 
 from leasectl.engines.kubernetes.objects import names
 from leasectl.engines.kubernetes.objects.bodies import Body, as_seen, micro_time, new_body
@@ -27,9 +29,7 @@ from leasectl.engines.kubernetes.objects.objects import (
     ValuesObject,
 )
 from leasectl.engines.values import CONTENT, Parts, parts_of
-from leasectl.text import plain_json as json
-from leasectl.text.fields import read_optional, read_text
-from leasectl.typed.hints import Any
+from leasectl.text.properties import Malformed, read_json, read_optional, read_text
 
 _LAST_TIME = 253_402_300_799.0  # of the calendar, wall clock
 
@@ -41,8 +41,8 @@ def read_values(id_: Identity, raw: Json, notes: Mapping[str, Any]) -> ValuesObj
     """Read the object of a subject; one of `MALFORMED` where it is none."""
     space, _, subject = read_text(notes[SUBJECT]).partition("/")
     if id_.name != names.object_of_values(space, subject):
-        raise ValueError(f"it says that it is of {space}/{subject}")
-    record = json.loads(notes[KEPT])
+        raise Malformed(f"it says that it is of {space}/{subject}")
+    record = read_json(notes[KEPT])
     said = {kind: _read_said(notes, kind, each) for kind, each in record["said"].items()}
     contents = {word: _read_until(until) for word, until in record["contents"].items()}
     return ValuesObject(id_, raw, space, subject, said, contents)
@@ -53,8 +53,8 @@ def read_content(id_: Identity, raw: Json, notes: Mapping[str, Any]) -> ContentO
     key = read_text(notes[SUBJECT])
     parts = parts_of(key)
     if parts.kind != CONTENT or id_.name != _object_of(parts):
-        raise ValueError(f"it says that it is {key}")
-    return ContentObject(id_, raw, key, _read_said(notes, CONTENT, json.loads(notes[KEPT])))
+        raise Malformed(f"it says that it is {key}")
+    return ContentObject(id_, raw, key, _read_said(notes, CONTENT, read_json(notes[KEPT])))
 
 
 def _read_said(notes: Mapping[str, Any], kind: str, record: Any) -> Said:

@@ -1,4 +1,4 @@
-"""A pool as one has seen it: a list of its objects, and what has been told of them since.
+"""A pool in memory: a list of its objects, kept up to date by a watch.
 
 A list is of one instant. A watch goes on from there, each event with the resourceVersion of its
 write; what is older than the list is in it already, so nothing that was deleted comes back.

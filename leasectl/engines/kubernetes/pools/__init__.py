@@ -1,6 +1,8 @@
-"""The pools themselves: `pools` makes and changes them, `deletions` deletes them.
+"""The pools in Kubernetes.
 
-`listing` says which there are, and `shown` what is in them, as of one time: what they have, who
-holds it, who waits. Beside them `values` are kept, which a claim or nobody guards: the results of
-`once`, marks, what a program wants to find again. A pool that is held by somebody isn't deleted.
+- `pools`: make, change and delete pools
+- `deletions`: delete pools, and finish what a killed process left
+- `listing`: list pools and their names
+- `shown`: read pools as they are shown, from one list
+- `values`: values under keys: an object for each
 """

@@ -1,4 +1,4 @@
-"""Deleting pools in Kubernetes, and ending what somebody has begun to make or to delete.
+"""Delete pools, and finish what a killed process left.
 
 One that is to be deleted only if nobody uses it is first `closing`: who looks from then on gets
 nothing there. Who has looked before can still claim, until each of its resources has been written
@@ -18,6 +18,7 @@ A pool that is being made and isn't complete is deleted just so; who makes it is
 from __future__ import annotations
 
 import secrets
+from collections.abc import Callable
 
 from leasectl.engines import refusals
 from leasectl.engines.contract import LostListener
@@ -37,14 +38,13 @@ from leasectl.engines.kubernetes.objects.objects import (
     ResourceObject,
 )
 from leasectl.engines.kubernetes.objects.reading import annotations_of, parse_object
-from leasectl.engines.kubernetes.objects.recognition import is_made_as, resource_in
+from leasectl.engines.kubernetes.objects.recognition import is_made_by, resource_in
 from leasectl.engines.kubernetes.objects.store import Store
 from leasectl.engines.kubernetes.objects.view import PoolView
 from leasectl.engines.kubernetes.pools.listing import no_pool
 from leasectl.engines.kubernetes.queues.turns import in_order, served_in
 from leasectl.engines.membership import remove
 from leasectl.errors import BackendUnreachable, LeaseError
-from leasectl.typed.hints import Callable
 
 _MOST_TRIES = 20
 
@@ -203,7 +203,7 @@ class Deletions:
         if seen.member.moves_to != pool_type:
             return True
         body = resource_bodies.with_member(seen, seen.member._replace(moves_to=None))
-        return self._store.change(body, is_made_as(body)).raw is not None
+        return self._store.change(body, is_made_by(body)).raw is not None
 
     def _take_out(self, seen: ResourceObject, pool_type: str) -> bool:
         if seen.member.pool != pool_type:
@@ -213,7 +213,7 @@ class Deletions:
             is_done = self._store.delete(seen.id, as_seen=True)
         else:
             body = resource_bodies.released(seen, after)
-            is_done = self._store.change(body, is_made_as(body)).raw is not None
+            is_done = self._store.change(body, is_made_by(body)).raw is not None
         if is_done and seen.claim is not None and seen.claim.claim_key:
             self._events.ended([seen], by="removal", at=at)
             self._lost(self._store.claim_key_of(seen.claim.claim_key), [seen.name])

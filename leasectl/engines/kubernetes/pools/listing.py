@@ -1,4 +1,4 @@
-"""Which pools there are in a namespace, and which names in them, as far as anybody types them."""
+"""List pools and their names."""
 
 from __future__ import annotations
 

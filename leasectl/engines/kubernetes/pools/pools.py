@@ -1,4 +1,4 @@
-"""The pools in Kubernetes themselves: making, changing and deleting them.
+"""Make, change and delete pools.
 
 A pool is an object, and each of its resources is one. One that is being made isn't there for
 anybody until it is complete, and one write says so. Its names come into it as any others do
@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import contextlib
 import secrets
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 
 from leasectl.engines import refusals
@@ -20,7 +20,7 @@ from leasectl.engines.event_words import pool_made, settings_changed
 from leasectl.engines.facts import NO_SETTINGS, Pool, PoolSettings
 from leasectl.engines.kubernetes.claims.claims import Claims
 from leasectl.engines.kubernetes.claims.forced_ends import ForcedEnds
-from leasectl.engines.kubernetes.members.known import all_known
+from leasectl.engines.kubernetes.members.known import Known, all_known
 from leasectl.engines.kubernetes.members.members import KubernetesMembers
 from leasectl.engines.kubernetes.members.updates import Update
 from leasectl.engines.kubernetes.objects import bodies
@@ -32,13 +32,12 @@ from leasectl.engines.kubernetes.objects.store import Store
 from leasectl.engines.kubernetes.pools.listing import no_pool
 from leasectl.engines.kubernetes.pools.shown import ShownPools
 from leasectl.engines.kubernetes.queues.observed import Observed
-from leasectl.engines.members import Decide
 from leasectl.engines.membership import Member, Pools, add, remove
+from leasectl.engines.pool_admin import Decide
 from leasectl.errors import BackendUnreachable, LeaseError, NotAllowed
 from leasectl.model import Process
 from leasectl.system.clock import Clock
 from leasectl.system.signals import pause
-from leasectl.typed.hints import Callable
 
 # That others are given who make a pool, before it is taken for what somebody killed has left.
 _MOST_LOOKS = 20
@@ -90,12 +89,12 @@ class KubernetesPools:
     def create_pool(
         self, pool_type: str, names: Sequence[str], *, settings: PoolSettings = NO_SETTINGS
     ) -> None:
-        self._check_new(pool_type, names)
+        floor = self._check_new(pool_type, names).floor
         events = self._claims.events
         at = events.now()
         for _ in range(_MOST_TRIES):
             word = secrets.token_hex(8)
-            body = bodies.new_pool(pool_type, settings, state="making", word=word)
+            body = bodies.new_pool(pool_type, settings, state="making", word=word, floor=floor)
             written = self._store.create(body, is_made_by(body))
             made = None if written.raw is None else parse_object(written.raw)
             if isinstance(made, PoolObject):
@@ -148,17 +147,24 @@ class KubernetesPools:
         )
 
     def end_early(
-        self, claim_key: str, names: Sequence[str], *, guard: Process | None, reason: str
+        self,
+        claim_key: str,
+        names: Sequence[str],
+        *,
+        guard: Process | None,
+        reason: str,
+        at_once: bool = False,
     ) -> tuple[str, ...]:
-        return ForcedEnds(self._store, self._claims, lost=self._lost).end(claim_key, names, reason)
+        forced = ForcedEnds(self._store, self._claims, lost=self._lost)
+        return forced.end(claim_key, names, reason, at_once=at_once)
 
     def delete_pool(self, pool_type: str, *, force: bool) -> None:
         self._members.deletions.delete(pool_type, force=force, reaped=self._shown.reaped)
 
     # Making
 
-    def _check_new(self, pool_type: str, names: Sequence[str]) -> None:
-        """Refuse names before anything is made of them.
+    def _check_new(self, pool_type: str, names: Sequence[str]) -> Known:
+        """Refuse names before anything is made of them; returns what is known of them.
 
         Raises:
             InvalidRequest: One is in a pool, or given twice.
@@ -175,6 +181,7 @@ class KubernetesPools:
         pools = known.pools._replace(types=known.pools.types | {pool_type})
         for name in names:
             _to_add(pool_type)(known.member(name), pools)
+        return known
 
     def _end_what_is_there(self, pool_type: str) -> None:
         """End what somebody has begun to make, or to delete.

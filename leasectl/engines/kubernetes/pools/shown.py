@@ -1,8 +1,8 @@
-"""The pools in Kubernetes as they are shown: from one list, with nothing in it that is over."""
+"""Read pools as they are shown, from one list."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 from leasectl.engines.facts import Pool, QueueEntry, Resource
 from leasectl.engines.kubernetes.api.refusals import is_not_permitted
@@ -28,7 +28,6 @@ from leasectl.engines.kubernetes.queues.turns import effective_priority, in_orde
 from leasectl.engines.membership import Member, Pools
 from leasectl.errors import AccessRefused
 from leasectl.system.clock import Clock
-from leasectl.typed.hints import Callable
 
 NO_POOLS = Pools(frozenset())
 _SHOWN: tuple[Kind, ...] = ("pool", "resource", "ticket", "belonging")

@@ -1,4 +1,4 @@
-"""What is kept under keys in Kubernetes, as `Values`: an object for each subject, and each content.
+"""Values under keys: an object for each.
 
 A change is the one write of its subject's object, guarded by the resourceVersion with which that
 was read. Where a claim has to allow it, that is looked at after the reading and right before the
@@ -20,7 +20,8 @@ from __future__ import annotations
 
 import contextlib
 import secrets
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING
 
 from leasectl.engines.kubernetes.claims.claims import Claims
 from leasectl.engines.kubernetes.objects.edited import why_taken
@@ -52,7 +53,6 @@ from leasectl.engines.values import (
 )
 from leasectl.errors import BackendUnreachable, CorruptState, LeaseError
 from leasectl.system.clock import Clock
-from leasectl.typed.hints import TYPE_CHECKING, Callable
 
 if TYPE_CHECKING:
     from leasectl.state.event import Event

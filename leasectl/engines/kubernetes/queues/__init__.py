@@ -1,6 +1,9 @@
-"""From a request to its turn.
+"""The queues of pools in Kubernetes: from a request to its turn.
 
-By a view of the pool `turns` says whose turn it is, and for what. Who has to wait puts a `ticket`;
-`standing` is what it is told meanwhile. What is over is seen by whoever looks (`observed`), never
-by comparing clocks, and so is how fast the pool's `pace` lets grants come. `dead_tickets` go.
+- `turns`: decide whose turn it is, and for what: pure functions
+- `ticket`: a ticket, as the process knows it that waits with it
+- `observed`: since when others were seen unchanged; clocks of hosts are never compared
+- `pace`: a pool's pace, without comparing clocks
+- `dead_tickets`: remove tickets whose time is over
+- `standing`: a waiter's position and what it waits for
 """

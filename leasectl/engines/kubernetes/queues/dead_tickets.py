@@ -1,4 +1,4 @@
-"""Tickets of the dead are taken away by whoever sees that their time is over, and told of."""
+"""Remove tickets whose time is over."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What was seen of others' lives, since when: clocks of different hosts are never compared.
+"""Since when others were seen unchanged; clocks of hosts are never compared.
 
 A ticket or a claim is over when one observer has seen it unrenewed for all of its ttl, by a clock
 of its own that neither jumps nor stops (CLOCK_BOOTTIME, which is why a boot id goes with it). What
@@ -10,6 +10,9 @@ All processes of a state directory share what they have seen in a file there, so
 doesn't wait needn't begin from nothing. It is a hint: without it, or with one that can't be read,
 everything has just been seen for the first time. That is late, and never early.
 
+An observation is kept as long as its object has that mark, for days if its ttl is that long. It is
+forgotten once its whole pool has been looked at without the object.
+
 A cluster that was restored from a backup is of an earlier time: what was seen since then isn't so
 any more, and a claim may look as it did long ago, although its holder has renewed it. Whoever reads
 a list that is older than one before sees that, and forgets all; the others see it by the epoch that
@@ -20,25 +23,29 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
+import json
 import os
 import threading
 from collections.abc import Iterator
+from typing import TYPE_CHECKING, NamedTuple
 
 from leasectl.engines.kubernetes.objects.objects import PoolObject, ResourceObject, TicketObject
 from leasectl.engines.kubernetes.objects.view import PoolView
 from leasectl.model import Process
 from leasectl.system.clock import Clock, earliest
+from leasectl.system.own_files import open_own, read_own, write_new
 from leasectl.system.process import boot_id, is_dead_here
-from leasectl.text import plain_json as json
-from leasectl.text.fields import MALFORMED, read_number, read_text
-from leasectl.typed.hints import TYPE_CHECKING
-from leasectl.typed.tuples import NamedTuple
+from leasectl.text.properties import MALFORMED, read_number, read_text
 
 if TYPE_CHECKING:
     from leasectl.engines.kubernetes.queues.turns import Over
 
 _MOST_KEPT = 20_000
-_KEPT_SECONDS = 24 * 3600.0
+_LONGEST_BYTES = 64 << 20
+# A look of one process may be older than what another has noted meanwhile.
+_GONE_SECONDS = 60.0
+# So often it is noted that an object is still there.
+_NOTED_SECONDS = 10.0
 
 
 class Seen(NamedTuple):
@@ -48,11 +55,31 @@ class Seen(NamedTuple):
         mark: What the next renewal changes.
         since: That it was seen so, on the elapsed clock.
         version: Of the object then.
+        last: When it was seen last, likewise.
+        place: The type of its pool; empty for none.
     """
 
     mark: str
     since: float
     version: int
+    last: float
+    place: str
+
+
+class _Record(NamedTuple):
+    """What the processes of a state directory share.
+
+    Args:
+        seen: What was seen, by uid.
+        newest: The resourceVersion of the newest list.
+        epochs: Those of pools, by uid.
+        looks: When all of a pool was looked at last, by its type.
+    """
+
+    seen: dict[str, Seen]
+    newest: int
+    epochs: dict[str, list[str]]
+    looks: dict[str, float]
 
 
 class Looked(NamedTuple):
@@ -80,6 +107,7 @@ class Observed:
         self._path = path
         self._lock = threading.Lock()
         self._seen: dict[str, Seen] | None = None  # by uid
+        self._looks: dict[str, float] = {}  # when all of a pool was looked at last, by its type
         self._is_changed = False
         self._has_forgotten = False  # since it was saved last
         self._newest_list = 0
@@ -109,22 +137,24 @@ class Observed:
             self._forget()
             return True
 
-    def since(self, uid: str, mark: str, version: int) -> float:
+    def since(self, uid: str, mark: str, version: int, place: str | None = "") -> float:
         """Since when an object has been seen with this mark, on the elapsed clock.
 
         Args:
             uid: Of the object.
             mark: What its next renewal changes.
             version: Of the object, as it was just seen.
+            place: The type of its pool; None or empty for none.
         """
         with self._lock:
-            known = self._load()
+            known, now = self._load(), self._clock.elapsed()
             seen = known.get(uid)
-            if seen is not None and (seen.mark == mark or seen.version > version):
-                return seen.since
-            known[uid] = Seen(mark, self._clock.elapsed(), version)
-            self._is_changed = True
-            return known[uid].since
+            if seen is None or (seen.mark != mark and seen.version <= version):
+                seen = known[uid] = Seen(mark, now, version, now, place or "")
+                self._is_changed = True
+            elif now - seen.last >= _NOTED_SECONDS:
+                known[uid] = seen._replace(last=now, place=place or "")
+            return seen.since
 
     def note_end(self, process: Process) -> None:
         """A process has ended: a ticket with which it waited is over."""
@@ -137,9 +167,9 @@ class Observed:
     def note(self, found: object) -> None:
         """Note that something was seen, a renewal for example."""
         if isinstance(found, TicketObject):
-            self.since(found.id.uid, found.mark, found.id.version)
+            self.since(found.id.uid, found.mark, found.id.version, found.pool)
         elif isinstance(found, ResourceObject) and found.claim is not None:
-            self.since(found.id.uid, found.claim.mark, found.id.version)
+            self.since(found.id.uid, found.claim.mark, found.id.version, found.member.pool)
 
     def look(self, view: PoolView) -> Looked:
         """Note all that is seen of a pool; tells what of it is over."""
@@ -159,7 +189,8 @@ class Observed:
                 ends.append(end)
 
         for name, ticket in view.tickets.items():
-            end = self.since(ticket.id.uid, ticket.mark, ticket.id.version) + ticket.ttl_seconds
+            since = self.since(ticket.id.uid, ticket.mark, ticket.id.version, ticket.pool)
+            end = since + ticket.ttl_seconds
             sort(tickets, name, now if ticket.process in self._ended else end)
         for name, resource in view.resources.items():
             sort(claims, name, self.claim_end(resource))
@@ -168,6 +199,10 @@ class Observed:
             lifetime = resource.member.lifetime
             if lifetime is not None and is_dead_here(lifetime.process):
                 lives.add(name)
+        if view.pool_type:
+            with self._lock:
+                self._load()
+                self._looks[view.pool_type] = now
         from leasectl.engines.kubernetes.queues.turns import Over
 
         over = Over(frozenset(tickets), frozenset(claims), frozenset(lives), frozenset(graces))
@@ -178,21 +213,25 @@ class Observed:
         claim = resource.claim
         if claim is None or claim.ttl_seconds is None:
             return None
-        return self.since(resource.id.uid, claim.mark, resource.id.version) + claim.ttl_seconds
+        place = resource.member.pool
+        since = self.since(resource.id.uid, claim.mark, resource.id.version, place)
+        return since + claim.ttl_seconds
 
     def life_end(self, resource: ResourceObject) -> float | None:
         """The same of when it leaves its pool unless it joins again."""
         lifetime = resource.member.lifetime
         if lifetime is None or lifetime.ttl_seconds is None:
             return None
-        since = self.since(f"{resource.id.uid} life", resource.joined, resource.id.version)
+        uid, place = f"{resource.id.uid} life", resource.member.pool
+        since = self.since(uid, resource.joined, resource.id.version, place)
         return since + lifetime.ttl_seconds
 
     def grace_end(self, resource: ResourceObject) -> float | None:
         """The same of when it can be had that came to the default pool."""
         if resource.grace_seconds is None:
             return None
-        since = self.since(f"{resource.id.uid} grace", resource.came, resource.id.version)
+        uid, place = f"{resource.id.uid} grace", resource.member.pool
+        since = self.since(uid, resource.came, resource.id.version, place)
         return since + resource.grace_seconds
 
     def save(self) -> None:
@@ -202,13 +241,14 @@ class Observed:
                 return
             with contextlib.suppress(OSError), self._locked():
                 if not self._has_forgotten:
-                    self._agree(*self._read())
-                self._write(self._newest(self._seen))
+                    self._agree(self._read())
+                self._seen = self._still_there(self._seen)
+                self._write(self._seen)
                 self._is_changed = self._has_forgotten = False
 
     @contextlib.contextmanager
     def _locked(self) -> Iterator[None]:
-        fd = os.open(f"{self._path}.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        fd = open_own(f"{self._path}.lock", os.O_RDWR | os.O_CREAT)
         try:
             # Whoever holds it only writes a file; where he was stopped nobody waits for him.
             fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -216,31 +256,27 @@ class Observed:
         finally:
             os.close(fd)
 
-    def _read(self) -> tuple[dict[str, Seen], int, dict[str, list[str]]]:
-        """What was seen, the newest list, and the epochs of pools, as the file has them."""
+    def _read(self) -> _Record:
+        """What the file has; nothing where it can't be read."""
         try:
-            with open(str(self._path), encoding="utf-8") as file:
-                record = json.loads(file.read())
+            record = json.loads(read_own(str(self._path), _LONGEST_BYTES))
             if record["boot"] != boot_id():
-                return {}, 0, {}
-            seen = {
-                uid: Seen(read_text(mark), read_number(since), int(version))
-                for uid, (mark, since, version) in record["seen"].items()
-            }
+                return _nothing()
+            seen = {uid: _parse_seen(*fields) for uid, fields in record["seen"].items()}
             epochs = {
                 read_text(uid): list(map(read_text, known))
                 for uid, known in record.get("epochs", {}).items()
             }
-            return seen, int(record.get("list", 0)), epochs
+            looks = {read_text(place): read_number(at) for place, at in record["looks"].items()}
+            return _Record(seen, int(record.get("list", 0)), epochs, looks)
         except (OSError, *MALFORMED):
-            return {}, 0, {}
+            return _nothing()
 
     def _load(self) -> dict[str, Seen]:
         """What was seen so far; with the lock."""
         if self._seen is None:
-            self._seen, self._newest_list, self._epochs = (
-                ({}, 0, {}) if self._path is None else self._read()
-            )
+            record = _nothing() if self._path is None else self._read()
+            self._seen, self._newest_list, self._epochs, self._looks = record
         return self._seen
 
     def _note_epoch(self, pool: PoolObject) -> None:
@@ -256,27 +292,49 @@ class Observed:
         self._seen = {}
         self._is_changed = self._has_forgotten = True
 
-    def _agree(self, theirs: dict[str, Seen], newest: int, epochs: dict[str, list[str]]) -> None:
+    def _agree(self, theirs: _Record) -> None:
         """Take over what others have seen, if they haven't forgotten anything since."""
         mine = self._load()
         is_new = any(
-            not set(each) <= set(self._epochs.get(uid, [""])) for uid, each in epochs.items()
+            not set(each) <= set(self._epochs.get(uid, [""])) for uid, each in theirs.epochs.items()
         )
-        self._seen = theirs if is_new else _merged(mine, theirs)
-        self._newest_list = newest if is_new else max(newest, self._newest_list)
-        self._epochs.update(epochs)
+        self._seen = theirs.seen if is_new else _merged(mine, theirs.seen)
+        self._newest_list = theirs.newest if is_new else max(theirs.newest, self._newest_list)
+        self._epochs.update(theirs.epochs)
+        for place, at in theirs.looks.items():
+            self._looks[place] = max(at, self._looks.get(place, at))
 
-    def _newest(self, seen: dict[str, Seen]) -> dict[str, Seen]:
-        oldest = self._clock.elapsed() - _KEPT_SECONDS
-        kept = sorted(seen.items(), key=lambda each: each[1].since)[-_MOST_KEPT:]
-        return {uid: each for uid, each in kept if each.since > oldest}
+    def _still_there(self, seen: dict[str, Seen]) -> dict[str, Seen]:
+        """What was seen of objects that may still be so: those that a look would have shown."""
+        there = {
+            uid: each
+            for uid, each in seen.items()
+            if each.last + _GONE_SECONDS >= self._looks.get(each.place, 0.0)
+        }
+        if len(there) <= _MOST_KEPT:
+            return there
+        return dict(sorted(there.items(), key=lambda each: each[1].last)[-_MOST_KEPT:])
 
     def _write(self, seen: dict[str, Seen]) -> None:
         new = f"{self._path}.new"
-        with open(os.open(new, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as file:
-            record = {"seen": seen, "list": self._newest_list, "epochs": self._epochs}
-            file.write(json.dumps({"boot": boot_id(), **record}))
+        record = {"list": self._newest_list, "epochs": self._epochs, "looks": self._looks}
+        text = json.dumps({"boot": boot_id(), "seen": seen, **record})
+        write_new(new, text.encode())
         os.replace(new, str(self._path))
+
+
+def _nothing() -> _Record:
+    return _Record({}, 0, {}, {})
+
+
+def _parse_seen(mark: object, since: object, version: object, last: object, place: object) -> Seen:
+    return Seen(
+        read_text(mark),
+        read_number(since),
+        int(read_number(version)),
+        read_number(last),
+        read_text(place),
+    )
 
 
 def _merged(mine: dict[str, Seen], theirs: dict[str, Seen]) -> dict[str, Seen]:
@@ -284,9 +342,14 @@ def _merged(mine: dict[str, Seen], theirs: dict[str, Seen]) -> dict[str, Seen]:
     merged = dict(theirs)
     for uid, seen in mine.items():
         other = merged.get(uid)
-        if other is None or (other.mark != seen.mark and other.version <= seen.version):
+        if other is None:
             merged[uid] = seen
-        elif other.mark == seen.mark:
+            continue
+        last = max(seen.last, other.last)
+        if other.mark == seen.mark:
             since, version = min(seen.since, other.since), max(seen.version, other.version)
-            merged[uid] = Seen(seen.mark, since, version)
+            merged[uid] = Seen(seen.mark, since, version, last, seen.place)
+        else:
+            newer = seen if other.version <= seen.version else other
+            merged[uid] = newer._replace(last=last)
     return merged

@@ -1,4 +1,4 @@
-"""The pace of a pool: no clock is compared.
+"""A pool's pace, without comparing clocks.
 
 What the grants of a pool owe its pace is a level, in grants: each adds one, each pace that goes by
 takes one off, and none may lift it above the burst. Whoever is about to claim writes the level as

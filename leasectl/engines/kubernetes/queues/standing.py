@@ -1,4 +1,4 @@
-"""How things stand in a pool in Kubernetes for who waits in it, as he is told once a minute."""
+"""A waiter's position and what it waits for."""
 
 from __future__ import annotations
 

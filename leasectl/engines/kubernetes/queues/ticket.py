@@ -1,4 +1,4 @@
-"""A ticket as the process knows it that waits with it.
+"""A ticket, as the process knows it that waits with it.
 
 It may become a claim without ever having been put: where nobody waits and there is enough. Its
 object is made by the waiter's thread, and renewed by the one that keeps it alive.
@@ -7,6 +7,7 @@ object is made by the waiter's thread, and renewed by the one that keeps it aliv
 from __future__ import annotations
 
 import threading
+from typing import TYPE_CHECKING
 
 from leasectl.engines.contract import TicketExpired
 from leasectl.engines.kubernetes.api.refusals import is_not_permitted
@@ -20,8 +21,8 @@ from leasectl.engines.kubernetes.objects.objects import (
 )
 from leasectl.engines.kubernetes.objects.reading import identity_of, parse_object
 from leasectl.engines.kubernetes.objects.view import PoolView
-from leasectl.engines.matching import want_of
-from leasectl.engines.ranking import effective_priority, next_rise
+from leasectl.engines.pacing import effective_priority, next_rise
+from leasectl.engines.possible import want_of
 from leasectl.errors import (
     AccessRefused,
     BackendUnreachable,
@@ -32,7 +33,6 @@ from leasectl.errors import (
 from leasectl.model import Claimant, Request
 from leasectl.system.clock import Clock
 from leasectl.system.signals import pause
-from leasectl.typed.hints import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from leasectl.engines.kubernetes.objects.store import Store
@@ -75,6 +75,8 @@ class OwnTicket:
             said what became of it; empty where that is known.
         claim_sent_at: When that claim, or the last one, was sent, on the elapsed clock.
         refusal: Why it may not be renewed any more; None while it may.
+        heard: The version of the newest event that has woken its waiter: an older view doesn't show
+            what that was about.
         unwatched: Why its waiter may not follow what happens, and never could; None where it may.
     """
 
@@ -90,6 +92,7 @@ class OwnTicket:
         self.claim_sent_at = 0.0
         self.refusal: AccessRefused | None = None
         self.unwatched: NotAllowed | None = None
+        self.heard = 0
         self._was_watched = False
         self.has_paid = False  # the pool's pace has let it through already
         self._clock = clock
@@ -198,6 +201,11 @@ class OwnTicket:
     def note_watched(self) -> None:
         """Its waiter follows what happens."""
         self._was_watched, self.unwatched = True, None
+
+    def note_heard(self, version: int) -> None:
+        """Its waiter is about to be woken by an event of that version."""
+        with self._lock:
+            self.heard = max(self.heard, version)
 
     def note_unwatched(self, reason: LeaseError) -> None:
         """Its waiter can't follow what happens.

@@ -1,4 +1,4 @@
-"""Whose turn it is in a pool, and for what: pure functions of what was seen of it.
+"""Decide whose turn it is, and for what: pure functions.
 
 A ticket may take a resource only if no better one could use it: with a higher effective priority,
 or of equals with a smaller place. One that could use all that another could is before it; others
@@ -14,12 +14,12 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Sequence, Set
+from typing import NamedTuple
 
 from leasectl.engines.kubernetes.objects.objects import ResourceObject, TicketObject
 from leasectl.engines.kubernetes.objects.view import PoolView
-from leasectl.engines.matching import Want
 from leasectl.engines.membership import Member
-from leasectl.typed.tuples import NamedTuple
+from leasectl.engines.possible import Want
 
 
 class Over(NamedTuple):

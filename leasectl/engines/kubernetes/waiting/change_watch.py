@@ -1,4 +1,4 @@
-"""Who follows what is noted in a pool is woken when something else may be.
+"""Wake a follower when notes in a pool change.
 
 Only a hint, as every watch is: whoever is woken reads. Renewals wake nobody.
 """
@@ -30,7 +30,7 @@ class ChangeWatch:
         self._said: dict[str, object] = {}  # of the thread: what matters of each object
         self._version = self._look()
         self._following = Following(self._follow, self._begin_anew)
-        self._following.start("leasectl_change_watch")
+        self._following.start("change-watch")
 
     @property
     def fd(self) -> int:

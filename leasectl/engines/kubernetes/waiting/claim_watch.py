@@ -1,4 +1,4 @@
-"""A holder's watch: it is woken as soon as anybody else has changed what it holds.
+"""Wake a holder when others change what it holds.
 
 Only a hint, as every watch is: whoever is woken renews, and so finds out what is left. If it says
 nothing, because the server hangs that it listens to, the next renewal finds out all the same.
@@ -34,7 +34,7 @@ class KubernetesClaimWatch:
         self._notes: dict[str, str | None] = {}  # what was noted when it looked last
         # Where it can't look, renewals ask as well, and say so.
         self._following = Following(self._follow)
-        self._following.start("leasectl_claim_watch")
+        self._following.start("claim-watch")
 
     @property
     def fd(self) -> int:

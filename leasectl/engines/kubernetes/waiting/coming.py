@@ -1,4 +1,4 @@
-"""What is to move into a pool when its lease is over: it is in another, which nobody may look at.
+"""Names that move into a pool once their lease in another is over.
 
 Whoever has names be moved so says first in the pool where they are to come that there may be some.
 Who waits there, and has nobody before him, looks at them whenever the time of the next of their

@@ -1,4 +1,4 @@
-"""The processes whose ends a waiter hears of at once, because they are on its own machine.
+"""Notice at once when a waiter on the same machine ends.
 
 A ticket says which process waits with it. Who is behind another one of the same state directory
 follows that process, and so a waiter that was killed there costs nobody its ttl, also where no

@@ -1,4 +1,4 @@
-"""Tickets that have become claims: heeded by nobody any more, they are taken away off the road.
+"""Remove tickets that have become claims.
 
 Nobody waits for that. Killed before it is done, a process leaves its ticket, of which the resource
 remembers that it has had what it waited for, as long as it is there. Whoever has the resource next

@@ -1,4 +1,4 @@
-"""How a ticket gets past its pool's pace: it pays once, before it claims; as `pace` has it."""
+"""Pay a pool's pace, once, before the claim."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Who follows a pool: a thread with a watch, and what it has seen of the pool so far.
+"""Follow a pool in a thread, and keep a view of it.
 
 However a watch ends, it is one road: list, and watch from there. While that fails the waiters are
 told, so that each finds out for itself, and asks as long as it may.
@@ -11,6 +11,8 @@ of that. One that doesn't is cut, without a request that tries it.
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable
+from typing import Protocol
 
 from leasectl.engines.kubernetes.api.watching import Watch, WatchEnded, WatchEvent
 from leasectl.engines.kubernetes.objects.objects import (
@@ -27,7 +29,7 @@ from leasectl.engines.kubernetes.queues.ticket import OwnTicket
 from leasectl.engines.kubernetes.queues.turns import is_before
 from leasectl.engines.kubernetes.waiting.verdict import Verdict, verdict_of
 from leasectl.errors import LeaseError
-from leasectl.typed.hints import Callable, Protocol
+from leasectl.system.threads import start_thread
 
 _ASK_AGAIN_SECONDS = 1.0
 # One watch after the other that ends at once isn't begun again in a spin.
@@ -81,7 +83,7 @@ class PoolWatch:
 
     def start(self) -> None:
         """Start the thread."""
-        threading.Thread(target=self._run, name="leasectl_pool_watch", daemon=True).start()
+        start_thread("pool-watch", self._run, failed=self._fail, repeats=True)
 
     @property
     def next_at(self) -> float | None:
@@ -270,6 +272,11 @@ class PoolWatch:
             self._lose()
         else:
             self.fill(view)
+
+    def _fail(self) -> None:
+        """After an error of the thread: what is seen may be wrong from here on."""
+        self._lose()
+        self._list()
 
     def _lose(self) -> None:
         """What was seen isn't kept up to date any more: have all ask for themselves."""

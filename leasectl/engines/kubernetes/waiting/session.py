@@ -1,4 +1,4 @@
-"""The wait session: what all waiters of a process have in common, as long as there are any.
+"""The session that all waiters of a process share.
 
 Threads, because who waits sleeps in poll(2), for hours, and may be busy elsewhere: the life of its
 ticket must not depend on it. One renews the tickets, each at a third of its ttl, and looks at the
@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 import threading
 from functools import partial
+from typing import TYPE_CHECKING
 
 from leasectl.engines.kubernetes.objects.bodies import renewed_ticket
 from leasectl.engines.kubernetes.objects.objects import Json, TicketObject
@@ -19,8 +20,8 @@ from leasectl.engines.kubernetes.queues.observed import Observed
 from leasectl.engines.kubernetes.queues.ticket import OwnTicket
 from leasectl.errors import AccessRefused, LeaseError
 from leasectl.system.clock import Clock, earliest
+from leasectl.system.threads import start_thread
 from leasectl.system.wakeup import Wakeup
-from leasectl.typed.hints import TYPE_CHECKING
 
 if TYPE_CHECKING:  # most have their turn without a wait
     from leasectl.engines.kubernetes.waiting.pool_watch import PoolWatch, Sleeper
@@ -157,9 +158,7 @@ class WaitSession:
 
     def _start(self) -> None:
         self._wakeup = Wakeup()
-        run = threading.Thread(target=self._run, args=(self._wakeup,), daemon=True)
-        run.name = "leasectl_session"
-        run.start()
+        start_thread("session", partial(self._run, self._wakeup), repeats=True)
 
     def _run(self, wakeup: Wakeup) -> None:
         while True:

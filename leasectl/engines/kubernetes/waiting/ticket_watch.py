@@ -1,4 +1,4 @@
-"""Who is far behind follows three objects only: its ticket, one before it, and its pool.
+"""Follow three objects only, for waiters far behind in the queue.
 
 That one is so many places before it that whoever follows is one of the few next when it has gone,
 and follows the pool from then on, long before it is its turn.
@@ -10,20 +10,26 @@ last list: whoever is before them and says nothing for half of its ttl has them 
 all who are dead by then are found at once, and not one after the other. The pool itself is written
 when it may meet less than before, or grants otherwise; who was killed right before that has them
 look after ten minutes.
+
+A waiter that is woken by an event looks at a view that isn't older. Without that it might read the
+view that a watch of the pool keeps and that hasn't got the event yet, see itself behind the same
+ticket, and follow one that is gone.
 """
 
 from __future__ import annotations
 
 import threading
+from functools import partial
 
 from leasectl.engines.kubernetes.api.watching import Watch, WatchEnded, WatchEvent
 from leasectl.engines.kubernetes.objects.objects import PoolObject, TicketObject
-from leasectl.engines.kubernetes.objects.reading import parse_object
+from leasectl.engines.kubernetes.objects.reading import identity_of, parse_object
 from leasectl.engines.kubernetes.objects.store import Store
 from leasectl.engines.kubernetes.queues.observed import Observed
 from leasectl.engines.kubernetes.waiting.pool_watch import Sleeper
 from leasectl.errors import LeaseError
 from leasectl.system.clock import Clock
+from leasectl.system.threads import start_thread
 
 _LONGEST_SECONDS = 600.0
 # One watch after the other that ends at once isn't begun again in a spin.
@@ -71,9 +77,7 @@ class TicketWatch:
         self._look_at = clock.elapsed() + _LONGEST_SECONDS
         self._pool = pool
         for name in (before.id.name, sleeper.ticket.object_name, pool.id.name):
-            run = threading.Thread(target=self._run, args=(name, version), daemon=True)
-            run.name = "leasectl_ticket_watch"
-            run.start()
+            start_thread("ticket-watch", partial(self._run, name, version), failed=self._end)
 
     @property
     def silent_at(self) -> float:
@@ -113,11 +117,16 @@ class TicketWatch:
             self._sleeper.ticket.note_unwatched(reason)
             self._wake()  # to find out what else it may not
             self._closing.wait(_ASK_AGAIN_SECONDS)
+        self._end()
+
+    def _end(self) -> None:
         if not self._closing.is_set():  # it may have missed something, and lists again
             self.is_over = True
             self._wake()
 
     def _take(self, name: str, event: WatchEvent) -> None:
+        if event.type != "BOOKMARK":
+            self._sleeper.ticket.note_heard(identity_of(event.object).version)
         is_own = name == self._sleeper.ticket.object_name
         if event.type == "DELETED":
             if is_own:

@@ -1,13 +1,13 @@
-"""How it stands for a waiter, as far as that has it do something else: a pure function."""
+"""What a waiter can do now: a pure function."""
 
 from __future__ import annotations
+
+from typing import Literal, NamedTuple
 
 from leasectl.engines.facts import PoolSettings
 from leasectl.engines.kubernetes.objects.view import PoolView
 from leasectl.engines.kubernetes.queues.ticket import OwnTicket
 from leasectl.engines.kubernetes.queues.turns import Over, turn_of
-from leasectl.typed.hints import Literal
-from leasectl.typed.tuples import NamedTuple
 
 # There is no pool; the ticket has gone; nothing there could meet it; a better one is before it; it
 # is its turn and there is too little; or enough.

@@ -1,4 +1,4 @@
-"""A waiter on Kubernetes: each step of a ticket, from before it is put until it is a claim.
+"""Each step of a ticket, until it is a claim.
 
 Order. The place of a ticket is the resourceVersion that its create answered: it grows with each
 write of the cluster. Whoever looks by a list that is later than its own ticket sees all that have a
@@ -30,7 +30,7 @@ from leasectl.engines import refusals
 from leasectl.engines.contract import Outlook, TicketGone
 from leasectl.engines.facts import Standing
 from leasectl.engines.kubernetes.claims.claims import Claims
-from leasectl.engines.kubernetes.events.of_request import RequestEvents
+from leasectl.engines.kubernetes.events.events import RequestEvents
 from leasectl.engines.kubernetes.objects.objects import Identity, ResourceObject, TicketObject
 from leasectl.engines.kubernetes.objects.store import Store
 from leasectl.engines.kubernetes.objects.view import PoolView
@@ -194,14 +194,18 @@ class KubernetesWaiter:
         return turn_of(self.ticket.as_seen(view), view, looked.over)
 
     def _look(self) -> PoolView:
-        """The pool as a watch keeps it up to date, from its own ticket on; else as it is."""
+        """The pool as a watch keeps it up to date, from its own ticket on; else as it is.
+
+        It shows at least what its waiter was woken by.
+        """
         if self.ticket.refusal is not None:  # a watch goes on for who may do nothing else any more
             self.ticket.unwatched = None
             raise self.ticket.refusal.with_traceback(None)
         pool_watch = self._session.pool_watch(self.ticket.request.type)
         own, view = self.ticket.object, None
         if pool_watch is not None and not self.ticket.is_overdue:
-            view = pool_watch.view_since(0 if own is None else own.place, _HEAR_SECONDS)
+            since = max(self.ticket.heard, 0 if own is None else own.place)
+            view = pool_watch.view_since(since, _HEAR_SECONDS)
         return self._list() if view is None else view
 
     def _list(self) -> PoolView:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import os
 
 from tests.kit.hosts import Hosts, Script, fence
-from tests.kit.support import Cli, eventually, kill
+from tests.kit.support import Cli, kill
+from tests.kit.waits import eventually
 
 INSTALLER = """
 say attempt "$LEASECTL_ATTEMPT" "$LEASECTL_NAMES" "$LEASECTL_FENCE"

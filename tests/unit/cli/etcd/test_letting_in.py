@@ -14,7 +14,8 @@ from tests.kit.certificates import Certificates, make_certificates
 from tests.kit.etcd.server import EtcdServer, Security, etcd_server
 from tests.kit.etcd.users import READER, ROOT, demand_users
 from tests.kit.hosts import Script
-from tests.kit.support import Cli, Finished, eventually
+from tests.kit.support import Cli, Finished
+from tests.kit.waits import eventually
 
 
 @pytest.fixture(scope="module")
@@ -62,7 +63,7 @@ def test_the_keeper_releases_as_who_acquired(known: Cli) -> None:
         said = json.loads(known.ok("cat", "--handle", handle, "--format", "json"))
         return bool(said["state"] == "released")
 
-    eventually(is_released, timeout=30)
+    eventually(is_released)
     known.ok("run", "-t", "T", "--", "true")
     known.ok("pool", "delete", "T")
     written = b"".join(file.read_bytes() for file in known.state_dir.rglob("*") if file.is_file())
@@ -168,11 +169,11 @@ def test_a_command_ends_with_its_lease_when_etcd_no_longer_lets_it_be_renewed(
     run = cli.start("run", "-q", "-t", "T", "--ttl", "4s", "--", str(script.path))
     script.wait_for("begin")
     user_file.write_text("root:changed")
-    finished = run.finish(timeout=30)
+    finished = run.finish()
     assert finished.code == 79
     assert "was lost while" in finished.err
     user_file.write_text(":".join(ROOT))
-    eventually(lambda: not held(cli), timeout=30)
+    eventually(lambda: not held(cli))
     cli.ok("pool", "delete", "T", "--force")
 
 
@@ -183,7 +184,7 @@ def test_a_release_that_is_refused_is_done_once_it_is_allowed(cli: Cli, user_fil
     assert failed.code in (64, 65)
     assert "the keeper goes on trying to release it" in failed.err
     user_file.write_text(":".join(ROOT))
-    eventually(lambda: not held(cli), timeout=30)
+    eventually(lambda: not held(cli))
     cli.ok("pool", "delete", "T")
 
 
@@ -208,12 +209,12 @@ def test_a_waiter_hears_what_was_freed_although_its_token_has_expired(
         eventually(lambda number=number: queued(cli) == number)  # type: ignore[misc]
     time.sleep(4)  # each has had its stream for twice as long as a token is good
     cli.ok("release", "--handle", first)
-    second = waiters[0].finish(10)
+    second = waiters[0].finish()
     assert second.code == 0
     # Its predecessor has changed, so this one needs a new stream, and a new token for that.
     time.sleep(4)
     cli.ok("release", "--handle", second.out.rstrip())
-    third = waiters[1].finish(10)
+    third = waiters[1].finish()
     assert third.code == 0
     cli.ok("release", "--handle", third.out.rstrip())
     cli.ok("pool", "delete", "T")

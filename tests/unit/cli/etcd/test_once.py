@@ -7,9 +7,14 @@ import signal
 import subprocess
 import sys
 import time
+from pathlib import Path
 
+from leasectl.once.results import Kept, Round
+from leasectl.once.under_lease import UnderLease
+from tests.kit.forking import ending, fork, leasectl
 from tests.kit.hosts import Hosts
-from tests.kit.support import Cli, Started, eventually
+from tests.kit.support import Cli, Started
+from tests.kit.waits import eventually
 
 TTL_SECONDS = 3
 # Writes a line as it begins, a line a moment as long as it runs, and one at its end: after its
@@ -102,6 +107,36 @@ def test_the_result_of_a_runner_that_was_stopped_is_refused(hosts: Hosts) -> Non
     finished = first.finish()
     assert (finished.code, finished.out) == (79, ""), finished
     assert hosts.new().ok("once", "k", "--", "false") == "second\n"
+
+
+def test_a_runner_that_lost_its_lease_before_its_command_waits_for_the_next(hosts: Hosts) -> None:
+    one, other = hosts.new(), hosts.new()
+    log, output = str(other.cwd / "log"), one.cwd / "output"
+    has_lease, may_begin = one.cwd / "has-lease", one.cwd / "may-begin"
+
+    def work() -> None:
+        begin = UnderLease.begin
+
+        def begin_late(self: UnderLease, bad: Kept | None) -> Round | None:
+            UnderLease.begin = begin  # type: ignore[method-assign]
+            has_lease.touch()
+            eventually(may_begin.exists)
+            return begin(self, bad)
+
+        UnderLease.begin = begin_late  # type: ignore[method-assign]
+        words = ("--backend", hosts.url, "--ttl", f"{TTL_SECONDS}s", "--", "echo", "first")
+        leasectl(one.state_dir, output, "once", "k", *words)
+
+    first = fork(work)
+    eventually(has_lease.exists)
+    second = begun(other, "second", 60, log)
+    may_begin.touch()
+    eventually(lambda: "PLACE" in other.ok("status", "--wide"), what="the first waits again")
+    (other.cwd / "log.may").touch()
+    assert ending(first) == 0
+    assert output.read_text() == second.finish().out == "second\n"
+    said = Path(f"{output}.err").read_text()
+    assert "work k: lost its lease before the command began; waiting again" in said
 
 
 def test_the_next_machine_takes_over_from_one_that_was_killed(hosts: Hosts) -> None:

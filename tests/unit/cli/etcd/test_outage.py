@@ -12,12 +12,10 @@ import pytest
 from tests.kit.etcd.server import EtcdServer
 from tests.kit.hosts import Hosts, Script
 from tests.kit.relay import Relay
-from tests.kit.support import Cli, eventually
+from tests.kit.support import Cli
+from tests.kit.waits import eventually
 
 UNREACHABLE, NO_LEASE = 69, 75
-# One request may be under way and isn't broken off, which takes two seconds; all that may be tried
-# takes ten, and what is tried after that ten more.
-SOON = 8.0
 
 
 class TestDown:
@@ -47,7 +45,7 @@ class TestDown:
             here.start("acquire", "-q", "-t", "T", "--optional"),
             here.start("run", "-q", "-t", "T", "--optional", "--", "sh", "-c", "echo ran; exit 3"),
         ]
-        acquired, ran = (run.finish(timeout=40) for run in runs)
+        acquired, ran = (run.finish() for run in runs)
         assert (acquired.code, acquired.out) == (0, "")
         assert (ran.code, ran.out) == (3, "ran\n")
         for each in (acquired, ran):
@@ -64,7 +62,7 @@ class TestDown:
         assert hosts.held() == ["a"]
         assert "the keeper goes on trying to release it" in failed.err.lower()
         network.mend()
-        eventually(hosts.is_free, timeout=30)
+        eventually(hosts.is_free)
         eventually(lambda: here.query("SELECT state FROM handle") == [("released",)])
         assert here.ok("release", "--handle", held) == ""
 
@@ -74,10 +72,10 @@ class TestDown:
         held = here("acquire", "-t", "T").handle
         network.cut()
         here.ok("release", "--handle", held, "--delay", "0.1s", "--detach")
-        eventually(lambda: "can't release" in _log(here), timeout=30)
+        eventually(lambda: "can't release" in _log(here))
         assert hosts.held() == ["a"]
         network.mend()
-        eventually(hosts.is_free, timeout=30)
+        eventually(hosts.is_free)
         eventually(lambda: here.query("SELECT state FROM handle") == [("released",)])
 
     def test_a_command_that_runs_ends_as_it_would_have(
@@ -88,11 +86,11 @@ class TestDown:
         script.wait_for("begin")
         network.cut()
         script.tell("end")
-        finished = run.finish(timeout=40)
+        finished = run.finish()
         assert finished.code == 5
         assert "the keeper goes on trying to release it" in finished.err.lower()
         network.mend()
-        eventually(hosts.is_free, timeout=30)
+        eventually(hosts.is_free)
 
     def test_status_that_watches_waits_for_it(self, network: Relay, here: Cli) -> None:
         watch = here.start("status", "--watch", "--json")
@@ -137,7 +135,7 @@ class TestHanging:
         released = here.start("release", "--handle", held)
         time.sleep(1)  # some requests are under way, or not; either is right
         own_etcd.signal(0, signal.SIGCONT)
-        assert released.finish(timeout=30).out == "a\n"
+        assert released.finish().out == "a\n"
         assert [waiter.finish().code for waiter in waiters] == [0, 0, 0]
         assert [line.words for line in script.said] == [("0",), ("1",), ("2",)]
         assert hosts.is_free()
@@ -151,12 +149,12 @@ class TestHanging:
         ]
         own_etcd.signal(0, signal.SIGSTOP)
         for waiter in waits:
-            ended = waiter.finish(timeout=SOON)
+            ended = waiter.finish()
             # The second may have been answered that there is nothing.
             assert ended.code in (UNREACHABLE, NO_LEASE)
             assert ended.err.count("\n") == 1
         own_etcd.signal(0, signal.SIGCONT)
-        eventually(lambda: hosts.waiting() == 0, timeout=30, what="their tickets are taken away")
+        eventually(lambda: hosts.waiting() == 0, what="their tickets are taken away")
 
     @pytest.mark.parametrize("signum", [signal.SIGINT, signal.SIGTERM])
     @pytest.mark.parametrize("command", ["acquire", "run"])
@@ -169,9 +167,9 @@ class TestHanging:
         waiter = hosts.start_waiting(here, *words)
         own_etcd.signal(0, signal.SIGSTOP)
         waiter.signal(signum)
-        assert waiter.finish(timeout=SOON).code == -signum
+        assert waiter.finish().code == -signum
         own_etcd.signal(0, signal.SIGCONT)
-        eventually(lambda: hosts.waiting() == 0, timeout=30, what="its ticket is taken away")
+        eventually(lambda: hosts.waiting() == 0, what="its ticket is taken away")
 
     @pytest.mark.parametrize("signum", [signal.SIGINT, signal.SIGTERM])
     def test_a_signal_ends_who_only_wants_to_queue_soon(
@@ -183,6 +181,6 @@ class TestHanging:
         waiter = here.start("acquire", "-q", "-t", "T")
         eventually(lambda: here.query("SELECT 1 FROM handle"), what="it is about to ask")
         waiter.signal(signum)
-        assert waiter.finish(timeout=SOON).code == -signum
+        assert waiter.finish().code == -signum
         own_etcd.signal(0, signal.SIGCONT)
-        eventually(lambda: hosts.is_free() and not here.keepers(), timeout=30)
+        eventually(lambda: hosts.is_free() and not here.keepers())

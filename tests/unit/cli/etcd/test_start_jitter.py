@@ -9,7 +9,8 @@ import pytest
 
 from tests.kit.hosts import Hosts
 from tests.kit.story import story_of
-from tests.kit.support import Cli, Started, eventually, stop
+from tests.kit.support import Cli, Started, stop
+from tests.kit.waits import eventually
 
 LOST = 79
 TTL_SECONDS = 2.0
@@ -57,7 +58,7 @@ def test_it_is_free_after_the_ttl_when_all_on_its_machine_are_killed(
     for keeper in cli.keepers():
         os.kill(keeper, signal.SIGKILL)
     started.kill()
-    eventually(lambda: hosts.held() == [], 3 * TTL_SECONDS)
+    eventually(lambda: hosts.held() == [])
     assert_nothing_came_of_it(hosts, cli, "ttl")
 
 
@@ -66,5 +67,5 @@ def test_taken_by_force_it_ends_and_is_free(hosts: Hosts, command: tuple[Cli, St
     hosts.new().ok("release", "--names", "T--0", "--force")
     finished = started.finish()
     assert (finished.code, finished.out, finished.err.count("\n")) == (LOST, "", 1)
-    eventually(lambda: hosts.held() == [], 3 * TTL_SECONDS)
+    eventually(lambda: hosts.held() == [])
     assert_nothing_came_of_it(hosts, cli, "force")

@@ -8,7 +8,8 @@ from pathlib import Path
 from leasectl.system.clock import boottime_seconds
 from tests.kit.hosts import Hosts, Script, catted, fence
 from tests.kit.relay import Relay
-from tests.kit.support import Cli, Finished, eventually
+from tests.kit.support import Cli, Finished
+from tests.kit.waits import eventually
 
 NO_LEASE, LOST = 75, 79
 
@@ -212,7 +213,7 @@ class TestReleaseOfWhatWaits:
         (row,) = here.query("SELECT id FROM handle WHERE state = 'acquiring'")
         released = here("release", "--handle", str(row[0]))
         assert (released.code, released.out) == (0, "")
-        finished = waiter.finish(timeout=15)
+        finished = waiter.finish()
         assert (finished.code, finished.out) == (NO_LEASE, "")
         assert "released while it waited" in finished.err
         assert hosts.waiting() == 0
@@ -242,7 +243,7 @@ class TestReleaseOfWhatWaits:
         here.ok("acquire", "-t", "T")
         waiter = hosts.start_waiting(here, "run", "-q", "-t", "T", "--optional", "--", "echo", "x")
         here.ok("release", "--all")
-        finished = waiter.finish(timeout=15)
+        finished = waiter.finish()
         assert (finished.code, finished.out) == (NO_LEASE, "")
         assert hosts.is_free()
 

@@ -21,7 +21,7 @@ from tests.kit.etcd.victim import Victim
 from tests.kit.forking import ending, fork
 from tests.kit.history import Recorder, read_history, violations
 from tests.kit.relay import Relay
-from tests.kit.support import eventually
+from tests.kit.waits import eventually
 
 
 def participate(between: Relay, store: Access, request: Request) -> None:

@@ -25,7 +25,8 @@ from tests.kit.etcd.access import NAMES, SHORT, Access, keys_left
 from tests.kit.etcd.server import EtcdServer
 from tests.kit.losing import each_answer_lost
 from tests.kit.relay import Relay
-from tests.kit.support import ManualClock, eventually
+from tests.kit.support import ManualClock
+from tests.kit.waits import eventually
 
 
 def whole_story(access: Access) -> None:

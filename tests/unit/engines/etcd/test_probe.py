@@ -16,7 +16,7 @@ from leasectl.errors import BackendUnreachable
 from leasectl.http.settings import Settings
 from leasectl.system.clock import Clock
 from tests.kit.etcd.server import EtcdServer, etcd_server
-from tests.kit.support import eventually
+from tests.kit.waits import eventually
 
 PREFIX = "/ci"
 

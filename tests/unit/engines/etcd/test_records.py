@@ -10,16 +10,14 @@ import pytest
 from leasectl.engines.etcd.gateway.requests import KeyValue, put, read, read_all
 from leasectl.engines.etcd.records import (
     encode_settings,
-    encode_ticket,
     parse_settings,
-    parse_ticket,
 )
 from leasectl.engines.facts import PoolSettings
 from leasectl.errors import CorruptState, LeaseError, NotAllowed
-from leasectl.model import Claimant, Request
+from leasectl.model import Request
 from tests.kit.etcd.access import NAMES, Access
 from tests.kit.etcd.server import EtcdServer
-from tests.kit.support import eventually
+from tests.kit.waits import eventually
 
 
 class TestClaimKeys:
@@ -115,32 +113,6 @@ class TestForeignText:
         assert str(refused.value).isprintable()
 
 
-class TestOtherVersions:
-    """Clients of all versions share a cluster, and write what each of them knows."""
-
-    def test_a_claim_of_an_older_one_says_less(self, store: Access) -> None:
-        store.acquire("holder", Request("T", release_after_seconds=60.0, ttl_seconds=60))
-        (found,) = store.gateway.read(read_all(store.keys.helds("T"))).answers
-        record = json.loads(found.items[0].value)
-        assert record.pop("release_after") == 60
-        assert record.pop("pid", "not there") is None
-        store.gateway.commit((), [put(found.items[0].key, json.dumps(record))])
-        held = store.pool().resources[0]
-        assert (held.holder_pid, held.release_after_seconds) == (None, None)
-        assert store.engine.free("holder") == (NAMES[0],)
-
-    def test_a_ticket_of_an_older_one_says_less(self) -> None:
-        key = KeyValue("/leasectl/ticket/T/1f", "", 7, 7)
-        claimant = Claimant("h/1", "me@x/x/h", Request("T", name="T--00", labels=(("a", "b"),)))
-        record = json.loads(encode_ticket(claimant, "@state/h/1", 5.0))
-        new = parse_ticket(key._replace(value=json.dumps(record)))
-        assert (new.name, new.labels) == ("T--00", (("a", "b"),))
-        for added in ("pid", "name", "labels"):
-            del record[added]
-        old = parse_ticket(key._replace(value=json.dumps(record)))
-        assert old == new._replace(pid=None, name=None, labels=())
-
-
 SETTINGS = PoolSettings(pace_seconds=20.0, burst=2, aging_seconds=60.0)
 
 
@@ -152,6 +124,13 @@ def test_settings_are_read_as_they_were_written() -> None:
     "wrong", [{"pace_seconds": -1.0}, {"aging_seconds": -5}, {"burst": 0}, {"pace_seconds": 1e300}]
 )
 def test_settings_that_nobody_could_keep_to_are_refused(wrong: dict[str, float]) -> None:
-    text = json.dumps({**SETTINGS._asdict(), **wrong})
+    text = json.dumps({**json.loads(encode_settings(SETTINGS)), **wrong})
     with pytest.raises(CorruptState, match="/p/settings/T can't be read"):
+        parse_settings(KeyValue("/p/settings/T", text, 1, 1))
+
+
+@pytest.mark.parametrize("format_", [None, 0, 2, "1", True])
+def test_pool_of_another_format_is_refused(format_: object) -> None:
+    text = json.dumps({**json.loads(encode_settings(SETTINGS)), "format": format_})
+    with pytest.raises(CorruptState, match=r"has format .*, this version of leasectl reads 1"):
         parse_settings(KeyValue("/p/settings/T", text, 1, 1))

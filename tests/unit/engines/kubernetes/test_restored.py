@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from leasectl.engines.membership import set_default
 from leasectl.model import Request
 from tests.kit.kubernetes.made_up_api import MadeUpApi
 from tests.kit.kubernetes.made_up_process import Process
@@ -83,4 +84,32 @@ def test_fences_go_on_above_what_was_seen(
     restore()
     process.pools.pools()
     (after,) = Process(api, manual_clock.clock).acquire("k/2", ONE)
+    assert after.fence > before.fence
+
+
+@pytest.mark.parametrize("is_expected", [False, True])
+@pytest.mark.parametrize("is_there", [False, True])
+def test_those_of_a_pool_that_is_made_later_do_too(
+    api: MadeUpApi, manual_clock: ManualClock, tmp_path: Path, is_there: bool, is_expected: bool
+) -> None:
+    """Also of one that was deleted in between, and nothing else is left."""
+    process = Process(api, manual_clock.clock, tmp_path / "observed")
+    restore = api.backup()
+    if is_there:
+        process.pools.create_pool("T", ["a"])
+        if is_expected:
+            process.opened.members.change_belonging(lambda pools: set_default(pools, "T", 0.0))
+        restore = api.backup()
+    else:
+        process.pools.create_pool("T", ["a"])
+    for _ in range(20):
+        (before,) = process.acquire("k/1", ONE)
+        process.engine.free("k/1")
+    restore()
+    process.pools.pools()
+    other = Process(api, manual_clock.clock)
+    if is_there:
+        other.pools.delete_pool("T", force=False)
+    other.pools.create_pool("T", ["a"])
+    (after,) = other.acquire("k/2", ONE)
     assert after.fence > before.fence

@@ -6,12 +6,7 @@ import os
 
 import pytest
 
-from leasectl.engines.local.absent import (
-    dead_ones,
-    dead_passed,
-    remove_dead_ones,
-    remove_passed,
-)
+from leasectl.engines.local.absent import dead_ones, dead_passed, remove_dead_ones, remove_passed
 from leasectl.engines.local.queues import LocalQueues
 from leasectl.errors import NoLease
 from leasectl.model import Process, Request
@@ -33,7 +28,7 @@ def queues(desk: Desk) -> LocalQueues:
 
 
 def suspend(desk: Desk, number: int) -> None:
-    desk.state.db.execute("INSERT INTO suspended VALUES ('T', ?, ?)", (number, f"T-{number}"))
+    desk.state.db.execute("INSERT INTO suspended VALUES ('T', ?)", (number,))
 
 
 def test_of_those_that_were_found_only_who_is_still_dead_and_passed_goes(
@@ -75,7 +70,6 @@ def test_where_not_all_are_alike_each_of_the_dead_is_taken_away(
 def test_who_is_not_known_to_be_dead_is_passed_by_nobody(
     desk: Desk, queues: LocalQueues, process: Process | None
 ) -> None:
-    """As of a ticket that a version before has put."""
     for number in range(1, 21):
         desk.put_ticket(number, DEAD)
     desk.put_ticket(21, process)
@@ -117,7 +111,7 @@ def test_what_a_dead_one_waited_for_by_name_is_had_by_who_is_next(
     desk.put_ticket(1, DEAD)
     if priority:
         with desk.state.transaction():
-            queues.order("T").add(1, "T-1", priority)
+            queues.order("T").add(1, priority)
     assert desk.acquire().names == ("T--00",)
     assert desk.tickets() == []
 

@@ -11,12 +11,11 @@ import pytest
 from leasectl.engines.local import member_rows
 from leasectl.engines.local.memberships import LocalMemberships
 from leasectl.engines.local.store import LocalStore
-from leasectl.engines.members import Members
 from leasectl.engines.membership import Lifetime, cordon, join
+from leasectl.engines.pool_admin import Members
 from leasectl.errors import InvalidRequest, NoLease
 from leasectl.leases.release import release
 from leasectl.model import Request, whole
-from leasectl.state.rows import CLOSED_MARK
 from leasectl.system.process import identify
 from tests.kit.desk import Desk
 from tests.kit.desk import desk as desk
@@ -79,7 +78,7 @@ def test_takes_nothing_that_a_version_before_has_opened(
 def test_has_what_is_closed_for_nothing_where_nothing_else_is_free(
     desk: Desk, members: Members
 ) -> None:
-    desk.state.db.execute(f"UPDATE resource SET owner = '{CLOSED_MARK}' WHERE name >= 'n-100'")
+    desk.state.db.execute("UPDATE resource SET closed = 1 WHERE name >= 'n-100'")
     assert desk.acquire(Request("T")).names == ("n-100",)
 
 
@@ -97,18 +96,18 @@ def test_what_is_not_due_is_as_it_has_to_be(desk: Desk) -> None:
     desk.pool(1, "U")
     clock = desk.time.clock
     times = (None, clock.elapsed() - 1, clock.elapsed() + 1)
-    owners = (None, CLOSED_MARK, "T-holder")
+    owners = ((None, 0), (None, 1), ("T-holder", 0))
     states = itertools.product(
         owners, times, (0, 1), (None, "T", "gone"), (0, 1), times, times, "TU"
     )
     memberships = LocalStore(desk.state, lost=lambda *_: None, clock=clock).memberships()
     with desk.state.transaction() as db:
         for number, state in enumerate(states):
-            owner, expires_at, cordoned, moves_to, leaves, ends_at, until, pool = state
+            (owner, closed), expires_at, cordoned, moves_to, leaves, ends_at, until, pool = state
             db.execute(
-                "INSERT INTO resource (name, type, fence, lease_transitions, owner, expires_at, "
-                "labels) VALUES (?, ?, 0, 0, ?, ?, '')",
-                (f"n-{number}", pool, owner, expires_at),
+                "INSERT INTO resource (name, type, fence, lease_transitions, owner, closed, "
+                "expires_at, labels) VALUES (?, ?, 0, 0, ?, ?, ?, '')",
+                (f"n-{number}", pool, owner, closed, expires_at),
             )
             db.execute(
                 "INSERT INTO member VALUES (?, NULL, 0, ?, ?, ?, NULL, ?, ?, 1, ?, '')",

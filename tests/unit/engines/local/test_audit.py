@@ -6,7 +6,7 @@ from typing import Callable
 
 import pytest
 
-from leasectl.engines.local import audit, member_audit
+from leasectl.engines.local import audit, member_rows
 from leasectl.engines.local.absent import suspend
 from leasectl.engines.local.audit import Claim, FenceMismatch, Miscount, Suspended
 from leasectl.engines.local.queues import LocalQueues
@@ -119,7 +119,7 @@ def test_a_pool_that_counts_wrongly_is_named_and_corrected(desk: Desk, handle: H
 
 def test_names_are_counted_in_all_pools(desk: Desk, handle: Handle) -> None:
     desk.pool(2, "U")
-    assert member_audit.count_in_pools(desk.state) == 6
+    assert member_rows.count_in_pools(desk.state) == 6
 
 
 def test_those_that_others_may_pass_are_known(desk: Desk, handle: Handle) -> None:
@@ -137,5 +137,5 @@ def test_a_pool_is_used_by_who_holds_and_who_waits(desk: Desk, handle: Handle) -
     desk.acquire(Request("W"))
     assert audit.unused_pools(desk.state) == ["U", "V"]
     change(desk, "DELETE FROM ticket WHERE type = 'T'")
-    change(desk, "UPDATE resource SET owner = NULL WHERE type = 'T'")
+    change(desk, "UPDATE resource SET owner = NULL, closed = 0 WHERE type = 'T'")
     assert audit.unused_pools(desk.state) == ["T", "U", "V"]

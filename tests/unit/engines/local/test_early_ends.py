@@ -1,10 +1,10 @@
-"""leasectl.engines.local.early_ends: what was ended by force, and who may have it when."""
+"""leasectl.engines.local.absent: what was ended by force, and who may have it when."""
 
 from __future__ import annotations
 
 import pytest
 
-from leasectl.engines.local.early_ends import LocalEarlyEnds
+from leasectl.engines.local.absent import LocalEarlyEnds
 from leasectl.engines.local.store import LocalStore
 from leasectl.errors import NoLease
 from leasectl.model import Handle, Process, Request
@@ -157,7 +157,6 @@ def test_guards_are_those_of_a_pool_or_of_all(desk: Desk) -> None:
 
 
 def test_what_is_left_of_an_end_before_is_no_hindrance(desk: Desk) -> None:
-    """A version before may have freed that."""
     desk.state.db.execute("INSERT INTO ended VALUES ('T--00', 'T', 'gone', NULL, 'before')")
     handle = desk.acquire(SHORT)
     (pool,) = desk.service.pools.pools("T")

@@ -12,10 +12,9 @@ from leasectl.engines.contract import TicketGone
 from leasectl.engines.local.wait_pipes import WaitPipes
 from leasectl.errors import NoLease
 from leasectl.leases.acquire import acquire
-from leasectl.leases.announce import announce
-from leasectl.leases.caller import Caller
+from leasectl.leases.delay import announce
 from leasectl.leases.release import release
-from leasectl.leases.service import Service
+from leasectl.leases.service import Caller, Service
 from leasectl.model import Claimant, Request, whole
 from leasectl.pools.admin import PoolService
 from leasectl.state.directory import State

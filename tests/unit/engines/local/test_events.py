@@ -157,7 +157,7 @@ def test_of_a_grant_is_told_how_long_it_was_waited_for(desk: Desk, line: Line) -
 def test_who_holds_without_a_time_of_grant_has_held_by_the_wall_clock(
     desk: Desk, handle: Handle
 ) -> None:
-    """As a version before has granted it, or before a reboot: never for less than no time."""
+    """As granted before a reboot: never for less than no time."""
     desk.state.db.execute("UPDATE handle SET granted_at = NULL")
     desk.time.put_back(30.0)
     release(desk.service, whole(handle))

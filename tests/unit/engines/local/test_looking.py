@@ -19,10 +19,11 @@ from leasectl.leases.request import new_handle
 from leasectl.model import Request, whole
 from leasectl.pools.admin import PoolService
 from leasectl.state.names_files import NamesFiles
-from leasectl.state.snapshot import snapshot
+from leasectl.state.reads import snapshot
 from leasectl.system.process import this_process
 from tests.kit.desk import Desk
 from tests.kit.desk import desk as desk
+from tests.kit.waits import result_of
 
 
 @contextlib.contextmanager
@@ -43,7 +44,7 @@ def test_who_looks_needs_no_lock_as_long_as_nothing_is_over(desk: Desk) -> None:
         (shown,) = PoolService(desk.service).overview().pools
     assert (seen.held, len(seen.queue)) == (shown.held, len(shown.queue)) == (2, 1)
     release(desk.service, whole(handle))
-    waiting.result(timeout=20)
+    result_of(waiting)
 
 
 def test_what_has_expired_is_not_shown_as_held(desk: Desk) -> None:
@@ -59,7 +60,7 @@ def test_pools_and_records_are_of_one_instant(desk: Desk) -> None:
     handle = desk.acquire()
     with desk.service.pools.looking():
         before = desk.service.pools.pools("T")
-        desk.beside(lambda service: release(service, whole(handle))).result(timeout=20)
+        result_of(desk.beside(lambda service: release(service, whole(handle))))
         assert desk.service.pools.pools("T") == before
         assert [each.id for each in desk.service.handles.active()] == [handle.id]
     assert desk.service.pools.pools("T")[0].held == 0
@@ -94,7 +95,7 @@ def test_whose_ticket_went_after_it_was_found_dead_is_left_alone(desk: Desk) -> 
         remove_dead_ones(store.queues, "T", [found])
     assert desk.tickets() == [found.number]
     release(desk.service, whole(handle))
-    assert waiting.result(timeout=20).names == ("T--00",)
+    assert result_of(waiting).names == ("T--00",)
 
 
 def dead_waiters(desk: Desk, pool_type: str, number: int) -> None:
@@ -142,10 +143,10 @@ def test_who_lives_among_many_dead_comes_before_who_came_later(desk: Desk) -> No
     second = desk.acquire_beside()
     assert not first.done()
     release(desk.service, whole(holder))
-    had = first.result(timeout=10)
+    had = result_of(first)
     assert not second.done()
     release(desk.service, whole(had))
-    second.result(timeout=10)
+    result_of(second)
 
 
 def test_of_many_dead_whom_others_pass_each_64th_ticket_takes_some_away(desk: Desk) -> None:

@@ -8,9 +8,8 @@ from functools import partial
 
 import pytest
 
-from leasectl.engines.local import member_audit
+from leasectl.engines.local import member_rows
 from leasectl.engines.local.store import LocalStore
-from leasectl.engines.members import Members
 from leasectl.engines.membership import (
     Lifetime,
     Member,
@@ -22,10 +21,11 @@ from leasectl.engines.membership import (
     move,
     set_default,
 )
+from leasectl.engines.pool_admin import Members
 from leasectl.errors import NoLease, NotAllowed
 from leasectl.leases.release import release
 from leasectl.model import Claimant, Lease, Request, whole
-from leasectl.state.rows import CLOSED_MARK, IS_SPECIAL
+from leasectl.state.rows import IS_SPECIAL
 from leasectl.system.process import identify, this_process
 from tests.kit.desk import Desk
 from tests.kit.desk import desk as desk
@@ -52,9 +52,9 @@ def to_move(members: Members, name: str) -> None:
     members.update([name], lambda member, pools: move(member, "U", pools, when_free=True))
 
 
-def owner(desk: Desk, name: str) -> str | None:
-    ((found,),) = desk.state.query("SELECT owner FROM resource WHERE name = ?", name)
-    return None if found is None else str(found)
+def is_closed(desk: Desk, name: str) -> bool:
+    ((found,),) = desk.state.query("SELECT closed FROM resource WHERE name = ?", name)
+    return bool(found)
 
 
 def freed_by_a_version_before(desk: Desk, name: str) -> None:
@@ -65,25 +65,20 @@ def freed_by_a_version_before(desk: Desk, name: str) -> None:
 
 
 class TestWhatNobodyMayHave:
-    def test_is_closed_to_the_query_of_versions_before(self, desk: Desk, members: Members) -> None:
-        to_cordon(members, "T--00", "T--01")
-        rows = desk.state.query("SELECT name FROM resource WHERE type = 'T' AND owner IS NULL")
-        assert [row["name"] for row in rows] == ["T--02"]
-
     def test_is_so_also_after_its_holder_has_given_it_back(
         self, desk: Desk, members: Members
     ) -> None:
         handle = desk.acquire(Request("T", name="T--00"))
         to_cordon(members, "T--00")
         release(desk.service, whole(handle))
-        assert owner(desk, "T--00") == CLOSED_MARK
+        assert is_closed(desk, "T--00")
 
     def test_leaves_nothing_behind_once_all_may_have_it_again(
         self, desk: Desk, members: Members
     ) -> None:
         to_cordon(members, "T--00")
         members.update(["T--00"], lambda member, _: cordon(member, is_cordoned=False))
-        assert owner(desk, "T--00") is None
+        assert not is_closed(desk, "T--00")
         assert desk.state.query("SELECT * FROM member") == []
 
     def test_is_shown_as_free(self, desk: Desk, members: Members) -> None:
@@ -100,12 +95,12 @@ class TestWhatNobodyMayHave:
         to_cordon(members, "T--00")
         for name in ("T--00", "T--01"):
             freed_by_a_version_before(desk, name)
-        assert member_audit.open_though_closed(desk.state) == ["T--00"]
+        assert member_rows.open_though_closed(desk.state) == ["T--00"]
         desk.acquire()
-        assert owner(desk, "T--00") == CLOSED_MARK
+        assert is_closed(desk, "T--00")
         with pytest.raises(NoLease):
             desk.acquire()
-        assert member_audit.open_though_closed(desk.state) == []
+        assert member_rows.open_though_closed(desk.state) == []
 
     def test_stays_as_it_is_for_who_looks_amid_a_change(self, desk: Desk, members: Members) -> None:
         desk.acquire(Request("T", name="T--00"))
@@ -131,7 +126,7 @@ class TestWhatNobodyMayHave:
         to_move(members, "T--00")
         desk.state.db.execute("DELETE FROM resource WHERE type = 'U'")
         desk.state.db.execute("DELETE FROM pool WHERE type = 'U'")
-        assert member_audit.going_nowhere(desk.state) == ["T--00"]
+        assert member_rows.going_nowhere(desk.state) == ["T--00"]
         release(desk.service, whole(handle))
         assert members.members(["T--00"]) == (Member("T--00", "T"),)
         assert len(desk.acquire(Request("T", 3)).names) == 3
@@ -287,7 +282,7 @@ class TestALifetime:
                 "n", "U", cordoned=True, lifetime=lives, joined=members.members(["n"])[0].joined
             ),
         )
-        assert owner(desk, "n") == CLOSED_MARK
+        assert is_closed(desk, "n")
 
     def test_that_ends_by_itself_is_told_to_who_sees_to_it(
         self, desk: Desk, members: Members, monkeypatch: pytest.MonkeyPatch
@@ -350,7 +345,7 @@ class TestALifetime:
 
 
 class TestWhatIsPutRight:
-    """As `doctor` has it done, of names that a version before has left otherwise."""
+    """As `doctor` has it done, of names that were edited by hand."""
 
     def put_right(self, desk: Desk, name: str) -> None:
         store = LocalStore(desk.state, lost=lambda *_: None, clock=desk.time.clock)
@@ -360,17 +355,17 @@ class TestWhatIsPutRight:
     def test_is_had_again_where_nothing_is_said_against_it(
         self, desk: Desk, members: Members
     ) -> None:
-        desk.state.db.execute("UPDATE resource SET owner = ? WHERE name = 'T--00'", (CLOSED_MARK,))
-        assert member_audit.closed_for_nothing(desk.state) == ["T--00"]
+        desk.state.db.execute("UPDATE resource SET closed = 1 WHERE name = 'T--00'")
+        assert member_rows.closed_for_nothing(desk.state) == ["T--00"]
         self.put_right(desk, "T--00")
-        assert member_audit.closed_for_nothing(desk.state) == []
-        assert owner(desk, "T--00") is None
+        assert member_rows.closed_for_nothing(desk.state) == []
+        assert not is_closed(desk, "T--00")
 
     def test_is_closed_where_it_is_cordoned(self, desk: Desk, members: Members) -> None:
         to_cordon(members, "T--00")
         freed_by_a_version_before(desk, "T--00")
         self.put_right(desk, "T--00")
-        assert owner(desk, "T--00") == CLOSED_MARK
+        assert is_closed(desk, "T--00")
 
     def test_goes_where_it_was_to_go(self, desk: Desk, members: Members) -> None:
         desk.acquire(Request("T", name="T--00"))
@@ -386,7 +381,7 @@ class TestWhatIsPutRight:
         desk.state.db.execute("DELETE FROM resource WHERE type = 'U'")
         desk.state.db.execute("DELETE FROM pool WHERE type = 'U'")
         self.put_right(desk, "T--00")
-        assert member_audit.going_nowhere(desk.state) == []
+        assert member_rows.going_nowhere(desk.state) == []
         assert members.members(["T--00"]) == (Member("T--00", "T", holder=handle.holder_identity),)
 
 
@@ -456,12 +451,12 @@ def test_what_a_version_before_took_out_is_known_by_what_is_expected_of_it(
     members.update(["T--00"], lambda member, pools: expect(member, "T", pools))
     desk.state.db.execute("DELETE FROM resource WHERE name = 'T--00'")
     assert members.members(["T--00"]) == (Member("T--00", expected="T"),)
-    assert member_audit.left_over(desk.state) == ["T--00"]
-    assert member_audit.said_of(desk.state) == (Member("T--00", expected="T"),)
+    assert member_rows.left_over(desk.state) == ["T--00"]
+    assert member_rows.said_of(desk.state) == (Member("T--00", expected="T"),)
     store = LocalStore(desk.state, lost=lambda *_: None, clock=desk.time.clock)
     with desk.state.transaction():
         store.memberships().put_right("T--00")
-    assert member_audit.left_over(desk.state) == []
+    assert member_rows.left_over(desk.state) == []
     assert members.members(["T--00"]) == (Member("T--00", expected="T"),)
 
 
@@ -472,7 +467,7 @@ def test_what_a_version_before_took_out_comes_again_as_if_it_was_new(
     desk.state.db.execute("DELETE FROM resource WHERE name = 'T--00'")
     desk.service.pools.add_resources("T", ["T--00"])
     assert members.members(["T--00"]) == (Member("T--00", "T"),)
-    assert owner(desk, "T--00") is None
+    assert not is_closed(desk, "T--00")
 
 
 def test_whether_any_name_is_special_is_asked_of_an_index(desk: Desk) -> None:

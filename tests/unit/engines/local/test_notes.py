@@ -16,6 +16,7 @@ from leasectl.system.poll import is_readable
 from leasectl.system.process import this_process
 from tests.kit.desk import Desk
 from tests.kit.desk import desk as desk
+from tests.kit.waits import wait_readable
 from tests.kit.watching import watched
 
 
@@ -40,8 +41,8 @@ def test_who_follows_the_pool_and_the_holders_run_are_woken(desk: Desk, handle: 
     runner = NamedPipe(desk.state.runner_pipe(handle.id))
     assert not is_readable(watch.fd, 0)
     assert change(desk, handle, "marked")
-    assert is_readable(watch.fd, 5)
-    assert is_readable(runner.fd, 5)
+    wait_readable(watch.fd)
+    wait_readable(runner.fd)
     watch.close()
     runner.close()
 

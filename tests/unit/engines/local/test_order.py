@@ -17,10 +17,10 @@ from leasectl.engines.local.engine import LocalEngine
 from leasectl.engines.local.pools import LocalPools
 from leasectl.engines.local.queues import LocalQueues, Waiting
 from leasectl.engines.local.waiter import LocalWaiter
-from leasectl.engines.ranking import effective_priority
+from leasectl.engines.pacing import effective_priority
 from leasectl.model import Request
 from leasectl.state.directory import State
-from leasectl.state.reboot import note_boot
+from leasectl.state.fences import note_boot
 from leasectl.system.process import this_process
 from tests.kit import recorded
 from tests.kit.support import ManualClock
@@ -51,15 +51,6 @@ class Desk:
         with self.engine.atomic():
             waiter.enqueue()
         return waiter
-
-    def wait_as_an_older_version_does(self) -> None:
-        self.put += 1
-        with self.state.transaction() as db:
-            db.execute(
-                "INSERT INTO ticket VALUES ('T', ?, ?, 'old', 1, 0.0, ?, 'nobody-listens')",
-                (self.put, f"h{self.put}", this_process().encode()),
-            )
-            db.execute("UPDATE pool SET last_ticket = ?", (self.put,))
 
     def shown(self) -> tuple[QueueEntry, ...]:
         (pool,) = self.pools.pools("T")
@@ -285,31 +276,6 @@ def test_as_long_as_all_are_alike_there_are_no_rows(desk: Desk) -> None:
     assert len(desk.state.query("SELECT 1 FROM ranked_ticket")) == 4
 
 
-def test_tickets_of_older_versions_count_0(desk: Desk) -> None:
-    desk.wait_as_an_older_version_does()
-    desk.wait(1).close()
-    desk.wait(0).close()
-    desk.wait_as_an_older_version_does()
-    assert desk.numbers() == [2, 1, 3, 4]
-    desk.wait(-1).close()
-    desk.wait(1).close()
-    assert desk.numbers() == [2, 6, 1, 3, 4, 5]
-    assert [entry.ticket for entry in desk.shown()] == [2, 6, 1, 3, 4, 5]
-
-
-def test_but_less_where_they_let_somebody_go_first_who_counts_less(desk: Desk) -> None:
-    desk.wait(1).close()
-    desk.wait(-1).close()
-    desk.wait_as_an_older_version_does()
-    assert desk.numbers() == [1, 2, 3]
-    with desk.state.transaction():
-        found = desk.queues.up_to("T", 2)
-    assert [each.number for each in found] == [2, 1]
-    desk.wait(0).close()
-    assert desk.numbers() == [1, 4, 2, 3]
-    assert [entry.ticket for entry in desk.shown()] == [1, 4, 2, 3]
-
-
 def test_those_before_one_are_found_once_each(desk: Desk) -> None:
     for name in ("a", "b", None):
         desk.wait(name=name).close()
@@ -326,26 +292,6 @@ def test_a_time_has_come_from_its_instant_on(desk: Desk) -> None:
         True,
         False,
     ]
-
-
-def test_one_that_an_older_version_takes_away_is_gone(desk: Desk) -> None:
-    for priority in (2, 1, 0):
-        desk.wait(priority).close()
-    with desk.state.transaction() as db:
-        db.execute("DELETE FROM ticket WHERE number = 1")
-    assert desk.numbers() == [2, 3]
-    with desk.state.transaction() as db:
-        db.execute("DELETE FROM ticket")
-    desk.wait(0).close()
-    assert desk.numbers() == [4]
-
-
-def test_what_older_versions_leave_of_their_tickets_goes_by_itself(desk: Desk) -> None:
-    for _ in range(130):
-        desk.wait(1).close()
-        with desk.state.transaction() as db:
-            db.execute("DELETE FROM ticket")
-    assert len(desk.state.query("SELECT 1 FROM ranked_ticket")) < 64
 
 
 def test_positions_are_told_by_the_order(desk: Desk) -> None:
@@ -386,8 +332,8 @@ def test_of_ten_thousand_that_wait_the_best_is_found_as_fast_as_of_a_hundred(des
                 [(*row, process) for row in rows],
             )
             db.executemany(
-                "INSERT INTO ranked_ticket VALUES ('T', ?, ?, ?, ?)",
-                [(*row, rng.randint(-5, 5), now + row[0] / 100) for row in rows],
+                "INSERT INTO ranked_ticket VALUES ('T', ?, ?, ?)",
+                [(row[0], rng.randint(-5, 5), now + row[0] / 100) for row in rows],
             )
             db.execute("UPDATE pool SET last_ticket = ?", (desk.put,))
         desk.time.advance(number / 100)

@@ -16,7 +16,7 @@ from leasectl.engines.local.waiter import LocalWaiter
 from leasectl.engines.local.witness import LocalWitness
 from leasectl.model import Request
 from leasectl.state.directory import State
-from leasectl.state.reboot import note_boot
+from leasectl.state.fences import note_boot
 from leasectl.system.clock import Clock
 from tests.kit import recorded
 
@@ -168,7 +168,11 @@ def test_a_longer_pace_gives_the_head_its_time_anew(desk: Desk) -> None:
     desk.elapsed = 1000.0 + PACE
     assert desk.look(desk.waiters[1]).leases is not None  # the pace before allows this one
     desk.witness.look()
-    assert desk.witness.due() == desk.elapsed + 10 * PACE + SUSPENDED_AFTER_SECONDS
+    desk.elapsed += 10 * PACE + SUSPENDED_AFTER_SECONDS - 1
+    assert desk.witness.look() == []
+    assert desk.witness.due() == desk.elapsed + 1
+    desk.elapsed += 1
+    assert [ticket.number for _, ticket, _ in desk.witness.look()] == [3]
 
 
 def test_how_things_stand_is_told_with_when_the_next_grant_is_due(desk: Desk) -> None:

@@ -212,7 +212,7 @@ def test_who_waits_as_its_pool_is_deleted_and_made_anew_is_told_that_it_is_gone(
         assert not has_looked or waiter.claim().leases is None
     desk.service.pools.delete_pool("T", force=True)
     desk.pool(1)
-    told = pytest.raises(NotFound, match='pool "T" was deleted, and made anew, while')
+    told = pytest.raises(NotFound, match='pool "T" was deleted and created again while')
     with told, line.engine.atomic():
         waiter.claim()
 

@@ -12,8 +12,7 @@ from leasectl.engines.local.showing import resources
 from leasectl.engines.membership import Lifetime, Member, cordon, join
 from leasectl.engines.notes import NoteChange
 from leasectl.model import Request, Where
-from leasectl.state.rows import ADOPTED_LABEL
-from leasectl.state.snapshot import snapshot
+from leasectl.state.reads import snapshot
 from tests.kit.desk import Desk
 from tests.kit.desk import desk as desk
 from tests.unit.engines.local.waiting import Line
@@ -85,7 +84,7 @@ def test_of_who_waits_all_is_shown_that_was_asked_for(desk: Desk, line: Line, ag
     )
     desk.acquire(Request("T", 2))
     since = desk.time.clock.wall()
-    line.come("plain", Request("T", 2, labels=(("job", "nightly"), (ADOPTED_LABEL, "x"))))
+    line.come("plain", Request("T", 2, labels=(("job", "nightly"),)))
     desk.time.advance(25.0)
     line.come("europe", Request("T", where=EU, priority=1))
     line.come("named", Request("T", name="T--01", priority=5))

@@ -149,7 +149,7 @@ def test_who_looks_late_hasnt_seen_whether_anybody_could_come(
     assert looks(desk, witness, 0.0) == ([], 10.0)
     assert looks(desk, witness, 11.0) == ([1], 10.0)
     assert looks(desk, witness, 30.0) == ([], 10.0)
-    assert looks(desk, witness, 10.0) == ([2], None)
+    assert looks(desk, witness, 10.0) == ([2], 20.0)
 
 
 def test_who_waits_alone_is_let_be(desk: Desk, witness: LocalWitness) -> None:
@@ -167,7 +167,7 @@ def test_who_asks_for_more_than_is_free_is_let_be_with_what_there_is(
     desk.put_ticket(7)
     desk.state.db.execute("UPDATE ticket SET count = 2")
     desk.put_ticket(8)
-    assert looks(desk, witness, 0.0) == ([], None)  # nobody behind may take it
+    assert looks(desk, witness, 0.0) == ([], 30.0)  # nobody behind may take it
     release(desk.service, whole(handle))
     assert looks(desk, witness, 0.0) == ([], 10.0)
     assert looks(desk, witness, 10.0) == ([7], 10.0)
@@ -180,12 +180,12 @@ def test_of_those_for_one_name_each_each_could_come(
     holder = desk.acquire(Request("T", 2))
     for key, name in (("zero", "T--00"), ("too", "T--00"), ("one", "T--01"), ("other", "T--01")):
         line.come(key, Request("T", name=name))
-    assert looks(desk, witness, 0.0) == ([], None)
+    assert looks(desk, witness, 0.0) == ([], 30.0)
     release(desk.service, whole(holder))
     assert looks(desk, witness, 0.0) == ([], 10.0)
     assert looks(desk, witness, 10.0) == ([2, 4], 10.0)
     assert line.passed() == ["zero", "one"]
-    assert looks(desk, witness, 10.0) == ([3, 5], None)
+    assert looks(desk, witness, 10.0) == ([3, 5], 10.0)
 
 
 def test_who_is_suspended_is_called_and_so_is_who_is_behind(

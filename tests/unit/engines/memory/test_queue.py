@@ -6,10 +6,10 @@ import random
 
 import pytest
 
-from leasectl.engines.matching import Want
 from leasectl.engines.membership import Properties
 from leasectl.engines.memory.queue import Place, Queue
-from leasectl.engines.ranking import effective_priority
+from leasectl.engines.pacing import effective_priority
+from leasectl.engines.possible import Want
 from leasectl.model import Claimant, Request, Ticket
 
 REGIONS = {"a": "eu", "b": "eu", "c": "us"}

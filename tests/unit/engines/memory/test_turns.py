@@ -16,7 +16,7 @@ from leasectl.engines.memory.pools import MemoryPools
 from leasectl.engines.memory.sides import MemorySides
 from leasectl.engines.memory.store import MemoryStore
 from leasectl.model import Claimant, Request
-from leasectl.pools.simulation.virtual_time import VirtualTime
+from leasectl.pools.simulation.running import VirtualTime
 from tests.kit.journal import NoJournal
 
 ONE = Request("T")

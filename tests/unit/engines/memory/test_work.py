@@ -22,7 +22,7 @@ from leasectl.engines.memory.sides import MemorySides
 from leasectl.engines.memory.store import MemoryStore
 from leasectl.errors import NoLease
 from leasectl.model import Claimant, Request
-from leasectl.pools.simulation.virtual_time import VirtualTime
+from leasectl.pools.simulation.running import VirtualTime
 from tests.kit.journal import NoJournal
 
 # It is counted, so it is the same on every Python.

@@ -9,10 +9,15 @@ import pytest
 
 from leasectl.engines.facts import PoolSettings
 from leasectl.errors import InvalidRequest, NotFound
-from leasectl.pools.simulation.arrivals import Arrivals, parse_arrivals
-from leasectl.pools.simulation.holds import parse_holds
-from leasectl.pools.simulation.job_files import parse_arrivals_file, parse_holds_file
-from leasectl.pools.simulation.jobs import MOST_JOBS, Arrival
+from leasectl.pools.simulation.jobs import (
+    MOST_JOBS,
+    Arrival,
+    Arrivals,
+    parse_arrivals,
+    parse_arrivals_file,
+    parse_holds,
+    parse_holds_file,
+)
 from leasectl.pools.simulation.policies import (
     NO_POLICY,
     of_settings,
@@ -65,18 +70,18 @@ class TestArrivals:
     @pytest.mark.parametrize(
         ("text", "said"),
         [
-            ("0", "no job at all"),
-            ("0x5/1m", "no job at all"),
+            ("0", "have no job"),
+            ("0x5/1m", "have no job"),
             (str(MOST_JOBS + 1), "too many"),
             ("999x99999/1m", "too many"),
             ("99999/s:10d", "too many"),
             ("0/m:8h", "no job ever comes"),
             ("-5", "negative"),
-            ("5O", "neither a form"),
-            ("2/m for 8h", "neither a form"),
-            ("2/w:8h", "neither a form"),
-            ("5x5/1w", "neither a form"),
-            ("2/m:8.8.8h", "no duration"),
+            ("5O", "no such file, and not a valid value"),
+            ("2/m for 8h", "no such file, and not a valid value"),
+            ("2/w:8h", "no such file, and not a valid value"),
+            ("5x5/1w", "no such file, and not a valid value"),
+            ("2/m:8.8.8h", "invalid duration"),
         ],
     )
     def test_what_can_not_be_meant_is_refused(self, text: str, said: str) -> None:
@@ -117,8 +122,8 @@ class TestArrivalFiles:
     @pytest.mark.parametrize(
         ("text", "said"),
         [
-            ("", "no job is in it"),
-            ("at\n", "no job is in it"),
+            ("", "no job in it"),
+            ("at\n", "no job in it"),
             ("when\n1m\n", 'f:1: no column "when"'),
             ("at,hodl\n1m,2\n", 'did you mean "hold"'),
             ("at,at\n1m,2\n", "f:1: .*twice"),
@@ -130,18 +135,18 @@ class TestArrivalFiles:
             ("at,hold\n1m,9-20m\n", "f:2: .*give both times a unit"),
             ("at\n21.11.2026 08:00\n", "f:2: .*or as a date like 2026-11-21T08:00"),
             ("at,hold\n,1m\n", "f:2: it doesn't say when"),
-            ("at,hold\n1m,-5m\n", 'f:2: "-5m" is no duration'),
-            ("at\n1m\n\n-1m\n", 'f:4: "-1m" is no duration'),
-            ("at,count\n1m,0\n", "f:2: .*no number of resources"),
-            ("at,count\n1m,1e3\n", "f:2: .*no number of resources"),
+            ("at,hold\n1m,-5m\n", 'f:2: invalid duration "-5m"'),
+            ("at\n1m\n\n-1m\n", 'f:4: invalid duration "-1m"'),
+            ("at,count\n1m,0\n", "f:2: .*invalid number of resources"),
+            ("at,count\n1m,1e3\n", "f:2: .*invalid number of resources"),
             ("at,priority\n1m,101\n", "f:2: .*-100 to 100"),
             ("at,priority\n1m,x\n", "f:2: .*-100 to 100"),
             ("at,name\n1m,../etc\n", "f:2: .*not allowed"),
-            ("at,name,count\n1m,a,2\n", "f:2: .*one name"),
+            ("at,name,count\n1m,a,2\n", "f:2: .*with a name"),
             ("1m\n2026-11-22T09:00:00Z\n", "f:2: times are dates in some lines"),
-            ("2026-13-22T09:00:00Z\n", "f:1: .*no duration"),
+            ("2026-13-22T09:00:00Z\n", "f:1: .*invalid duration"),
             ('at,name\n1m,"a\n', "f:2: no comma-separated values"),
-            ("at\n1m\x1b[2J\n", r"f:2: .*no duration"),
+            ("at\n1m\x1b[2J\n", r"f:2: .*invalid duration"),
             ("at\n" + "1" * 20_000 + "\n", "f:2: a line as long as this"),
         ],
     )
@@ -152,7 +157,7 @@ class TestArrivalFiles:
 
     def test_holds_have_a_line_each(self) -> None:
         assert parse_holds_file("hold\n20m\n# so\n90\n", "f") == [1200, 90]
-        for text, said in (("", "no duration"), ("1,2\n", "f:1: one"), ("1\nx\n", "f:2: ")):
+        for text, said in (("", "no hold time in it"), ("1,2\n", "f:1: one"), ("1\nx\n", "f:2: ")):
             with pytest.raises(InvalidRequest, match=said):
                 parse_holds_file(text, "f")
 
@@ -178,9 +183,9 @@ class TestHolds:
             ("20m+-101%", "negative"),
             ("20m+-21m", "negative"),
             ("20m+-20", "20 of what[?] Write 20m[+]-20% or 20m[+]-20s"),
-            ("20m+-1.2.3%", "no number"),
-            ("1.2.3m", "no duration"),
-            ("twenty", "neither a form"),
+            ("20m+-1.2.3%", "not a number"),
+            ("1.2.3m", "invalid duration"),
+            ("twenty", "no such file, and not a valid value"),
         ],
     )
     def test_what_can_not_be_meant_is_refused(self, text: str, said: str) -> None:
@@ -209,21 +214,21 @@ class TestPolicies:
     @pytest.mark.parametrize(
         ("text", "said"),
         [
-            ("", "no policy"),
+            ("", "unknown policy"),
             ("jiter=5m", 'did you mean "jitter"'),
             ("wild", "write none, jitter"),
-            ("jitter", "missing"),
-            ("jitter=", "missing"),
-            ("jitter=x", "no duration"),
+            ("jitter", "needs a value"),
+            ("jitter=", "needs a value"),
+            ("jitter=x", "invalid duration"),
             ("jitter=1m,jitter=2m", "twice"),
             ("none,pace=2s", "none stands alone"),
-            ("pace=1ms", "no duration"),
+            ("pace=1ms", "invalid duration"),
             ("pace=0.01", "can be"),
             ("pace=20s,burst=0", "burst 0"),
-            ("pace=20s,burst=x", "no number"),
+            ("pace=20s,burst=x", "invalid number"),
             ("burst=2", "without a pace"),
             ("release-after=22m-18m", "the first time is the longer"),
-            ("pace=20s\x1b[2J", "no duration"),
+            ("pace=20s\x1b[2J", "invalid duration"),
         ],
     )
     def test_what_can_not_be_meant_is_refused(self, text: str, said: str) -> None:

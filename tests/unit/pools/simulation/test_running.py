@@ -7,13 +7,10 @@ from random import Random
 import pytest
 
 from leasectl.errors import InvalidRequest
-from leasectl.pools.simulation.arrivals import parse_arrivals
-from leasectl.pools.simulation.holds import parse_holds
-from leasectl.pools.simulation.jobs import Job
-from leasectl.pools.simulation.outcome import Outcome, outcome_of, picture_row
+from leasectl.pools.simulation.jobs import Job, parse_arrivals, parse_holds
 from leasectl.pools.simulation.policies import parse_policy
 from leasectl.pools.simulation.replay import recorded
-from leasectl.pools.simulation.running import Run, check_jobs, run
+from leasectl.pools.simulation.running import Outcome, Run, check_jobs, outcome_of, picture_row, run
 from leasectl.pools.simulation.scenario import (
     Scenario,
     advised_policy,

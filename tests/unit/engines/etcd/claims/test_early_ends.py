@@ -21,7 +21,7 @@ from tests.kit.etcd.server import EtcdServer
 from tests.kit.etcd.victim import Victim
 from tests.kit.losing import each_answer_lost
 from tests.kit.relay import Relay
-from tests.kit.support import eventually
+from tests.kit.waits import eventually
 
 
 class TestEndedEarly:
@@ -138,7 +138,7 @@ class TestEndedEarlyWhereNobodyWaits:
             waiting[:] = [store for store in waiting if not ask(store)]
             return not waiting
 
-        eventually(all_had, timeout=20)
+        eventually(all_had)
         for store in stores:
             eventually(lambda s=store: keys_left(s) == [], what=str(keys_left(store)))  # type: ignore[misc]
 

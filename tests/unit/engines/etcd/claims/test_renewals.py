@@ -15,7 +15,7 @@ from leasectl.model import Request
 from tests.kit.etcd.access import NAMES, SHORT, Access, keys_left
 from tests.kit.etcd.server import EtcdServer
 from tests.kit.relay import Relay
-from tests.kit.support import eventually
+from tests.kit.waits import eventually
 
 TXN, KEEP_ALIVE = "/v3/kv/txn", "/v3/lease/keepalive"
 TWO = Request("T", count=2, ttl_seconds=60)

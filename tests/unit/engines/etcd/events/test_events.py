@@ -26,7 +26,8 @@ from tests.kit.etcd.event_writer import SMALLEST, Writer, buckets, packs, told
 from tests.kit.etcd.server import EtcdServer
 from tests.kit.relay import Relay, relay
 from tests.kit.story import story_of
-from tests.kit.support import ManualClock, eventually
+from tests.kit.support import ManualClock
+from tests.kit.waits import eventually, wait_readable
 
 HOUR = 3600.0
 
@@ -396,7 +397,7 @@ class TestBeingBehind:
             last = reader.events.last_number()
             self.end(access, *range(5))
             writer.write()
-            assert is_readable(watch.fd, 10)
+            wait_readable(watch.fd)
             news_after = watch.clear()
             assert last < news_after < reader.events.last_number()
             assert len(self.missed(reader, last)) == 1
@@ -424,7 +425,7 @@ class TestWatching:
             eventually(lambda: "/v3/watch" in members[1].paths)
             last = store.events.last_number()
             store.acquire("me", Request("T"))
-            assert is_readable(watch.fd, 10)
+            wait_readable(watch.fd)
             watch.clear()
             eventually(lambda: len(list(mine.events.read(after=last))) == 2)
         finally:
@@ -443,13 +444,13 @@ class TestWatching:
             compact(store.gateway)
             for each in members:
                 each.mend()
-            assert is_readable(watch.fd, 10)
+            wait_readable(watch.fd)
             watch.clear()
             assert [each.kind for each in mine.events.read()][1:] == ["queued", "granted"]
             while is_readable(watch.fd, 0.3):
                 watch.clear()
             store.engine.free("me")
-            assert is_readable(watch.fd, 10)
+            wait_readable(watch.fd)
         finally:
             watch.close()
 

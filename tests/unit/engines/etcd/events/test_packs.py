@@ -8,8 +8,8 @@ from base64 import b64decode, b64encode
 
 import pytest
 
-from leasectl.engines.etcd.events import packs
-from leasectl.engines.etcd.events.packs import encode_pack, parse_pack
+from leasectl.engines.etcd.events import packing
+from leasectl.engines.etcd.events.packing import encode_pack, parse_pack
 from leasectl.engines.etcd.events.records import encode_event, parse_event
 from leasectl.engines.etcd.gateway.requests import KeyValue
 from leasectl.errors import CorruptState
@@ -174,7 +174,7 @@ def test_a_value_that_unpacks_to_more_than_any_is_not_believed(
 ) -> None:
     pack = encode_pack([key(EVENTS[0], revision=5)])
     assert len(parse_pack(written(pack))) == 1
-    monkeypatch.setattr(packs, "_LONGEST_BYTES", 100)
+    monkeypatch.setattr(packing, "_LONGEST_BYTES", 100)
     with pytest.raises(CorruptState, match="no end"):
         parse_pack(written(pack))
 

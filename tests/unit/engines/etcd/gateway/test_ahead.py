@@ -9,6 +9,7 @@ import pytest
 
 from leasectl.engines.etcd.gateway.ahead import asked_ahead
 from leasectl.errors import BackendUnreachable
+from tests.kit.waits import wait_set
 
 
 def test_one_is_under_way_while_the_last_is_used_and_never_two() -> None:
@@ -19,7 +20,8 @@ def test_one_is_under_way_while_the_last_is_used_and_never_two() -> None:
         return number
 
     for number in asked_ahead([partial(ask, number) for number in range(4)]):
-        assert all(each.wait(10) for each in begun[: number + 2])
+        for each in begun[: number + 2]:
+            wait_set(each)
         assert not any(each.is_set() for each in begun[number + 2 :])
 
 
@@ -47,7 +49,7 @@ def test_who_has_enough_waits_for_nobody() -> None:
     goes_on, ended = threading.Event(), threading.Event()
 
     def hang() -> str:
-        goes_on.wait(10)
+        wait_set(goes_on)
         ended.set()
         return ""
 
@@ -56,4 +58,4 @@ def test_who_has_enough_waits_for_nobody() -> None:
     answers.close()  # type: ignore[attr-defined]
     assert not ended.is_set()
     goes_on.set()
-    assert ended.wait(10)
+    wait_set(ended)

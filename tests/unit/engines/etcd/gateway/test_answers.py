@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import json
+import math
 from typing import Any
 
 import pytest
 
 from leasectl.engines.etcd.gateway.answers import InvalidArgument, Unauthenticated, parse_answer
 from leasectl.engines.etcd.gateway.gateway import MemberStatus
+from leasectl.engines.etcd.gateway.requests import parse_outcome, read
 from leasectl.engines.etcd.opening import open_gateway
+from leasectl.errors import CorruptState
 from leasectl.http.exchange import Client
 from leasectl.http.messages import Answer
 from leasectl.http.no_answer import NoAnswer
@@ -55,3 +58,25 @@ def test_a_member_that_tells_only_others_how_it_is_is_there(
     monkeypatch.setattr(Client, "ask", lambda self, call, seconds: Answer(status, said))
     gateway = open_gateway("etcd://there:2379/x", Settings(), clock=Clock(), deadline_seconds=1.0)
     assert gateway.status(0, 1.0) == MemberStatus("http://there:2379", has_leader=True)
+
+
+_READ: dict[str, Any] = {"response_range": {"header": {}, "kvs": []}}
+
+
+@pytest.mark.parametrize(
+    ("said", "why"),
+    [
+        ({"responses": [_READ]}, '"header" is missing'),
+        ({"header": {"revision": math.inf}, "responses": [_READ]}, "the wrong type or form"),
+        ({"header": {"revision": "9" * 400}, "responses": [_READ]}, "too large"),
+        ({"header": {"revision": "5"}, "succeeded": True}, "more or fewer reads"),
+        ({"header": {"revision": "5"}, "succeeded": True, "responses": [_READ] * 2}, "or fewer"),
+        ({"header": {"revision": "5"}, "responses": [_READ]}, "or fewer"),
+        ({"header": {"revision": "5"}, "responses": None}, "the wrong type or form"),
+        ({"header": [], "responses": "x"}, "the wrong type or form"),
+    ],
+)
+def test_an_outcome_that_etcd_would_not_give_is_one_line(said: dict[str, Any], why: str) -> None:
+    with pytest.raises(CorruptState, match=why) as raised:
+        parse_outcome(said, False, [read("/a")])
+    assert "Error" not in str(raised.value)

@@ -18,7 +18,7 @@ from leasectl.errors import (
     InvalidRequest,
 )
 from leasectl.http.no_answer import NoAnswer
-from leasectl.http.trust import Trust
+from leasectl.http.tls import Trust
 from leasectl.system.clock import Clock
 from tests.kit.certificates import Certificate, Certificates, encrypt_key, make_certificates
 from tests.kit.etcd.gateways import (

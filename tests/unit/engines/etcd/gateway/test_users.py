@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import signal
-import socket
 import threading
 import time
 from collections.abc import Iterator
@@ -36,9 +35,9 @@ from tests.kit.etcd.gateways import (
     tokens,
     write_something,
 )
-from tests.kit.etcd.server import EtcdServer, Security, etcd_server
+from tests.kit.etcd.server import EtcdServer, Security, etcd_server, reserve_port
 from tests.kit.etcd.users import READER, ROOT, demand_no_users, demand_users
-from tests.kit.support import eventually
+from tests.kit.waits import eventually
 
 TOKEN_SECONDS = 2
 
@@ -233,8 +232,7 @@ class TestStreams:
 
 class TestMembers:
     def test_no_server_at_all_is_said_in_time(self, let_in: LetIn) -> None:
-        with socket.create_server(("127.0.0.1", 0)) as taken:
-            port = taken.getsockname()[1]
+        port = reserve_port()
         with pytest.raises(BackendUnreachable, match=rf"127\.0\.0\.1:{port}.*is it there"):
             write_something(let_in(f"etcd://127.0.0.1:{port}", 0.5))
 
@@ -257,7 +255,7 @@ class TestMembers:
             since = time.monotonic()
             with pytest.raises(BackendUnreachable, match="do they have a quorum"):
                 write_something(gateway)
-            assert 2.9 < time.monotonic() - since < 20
+            assert time.monotonic() - since > 2.9
             server.signal(0, signal.SIGCONT)
             write_something(let_in(server, **settings))
 

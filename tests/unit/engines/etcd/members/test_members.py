@@ -11,7 +11,6 @@ import pytest
 from leasectl.engines.etcd.gateway.requests import delete, put, read, read_all
 from leasectl.engines.etcd.members.check import Disorder
 from leasectl.engines.etcd.members.members import EtcdMembers
-from leasectl.engines.members import Decide
 from leasectl.engines.membership import (
     Lifetime,
     Member,
@@ -25,6 +24,7 @@ from leasectl.engines.membership import (
     remove,
     set_default,
 )
+from leasectl.engines.pool_admin import Decide
 from leasectl.errors import BackendUnreachable, NotAllowed
 from leasectl.model import Claimant, Request
 from tests.kit.etcd.access import NAMES, SHORT, Access, keys_left
@@ -33,7 +33,7 @@ from tests.kit.etcd.victim import Victim
 from tests.kit.losing import each_answer_lost
 from tests.kit.relay import Relay
 from tests.kit.sizes import EVERY_KILL
-from tests.kit.support import eventually
+from tests.kit.waits import eventually
 
 EU = (("region", "eu"),)
 IN_ORDER = Disorder()

@@ -106,7 +106,7 @@ class TestWritten:
             KEYS.closed("U", "n"): encode_closed(after),
         }
 
-    def test_takes_away_what_an_older_version_left_where_it_comes(self) -> None:
+    def test_takes_away_what_was_left_where_it_comes(self) -> None:
         assert written(Member("n"), NAME) == {
             KEYS.property("T", "n"): None,
             KEYS.closed("T", "n"): None,

@@ -10,10 +10,9 @@ from leasectl.engines.etcd.gateway.requests import KeyValue
 from leasectl.engines.etcd.members.stock import Stock
 from leasectl.engines.etcd.queues.competing import Rival, Supply, compete, leave, rival
 from leasectl.engines.etcd.records import encode_ticket
-from leasectl.engines.matching import Want, want_of
 from leasectl.engines.membership import Member
 from leasectl.engines.memory.queue import Place, Queue
-from leasectl.engines.possible import unmet
+from leasectl.engines.possible import Want, unmet, want_of
 from leasectl.model import Claimant, Request, Ticket, Where
 
 EU: Where = (("region", "eu", True),)
@@ -160,7 +159,7 @@ def test_a_ticket_that_cannot_be_read_keeps_all_from_others() -> None:
     assert competition.before == unreadable
 
 
-def test_one_of_an_older_version_is_read_by_what_it_says() -> None:
+def test_one_without_conditions_is_read_by_its_name() -> None:
     older = ticket(1, Request("T", name="a"))
     assert "where" not in json.loads(older.value)
     assert rival(older).want == Want("a")

@@ -9,7 +9,7 @@ from leasectl.errors import InvalidRequest, NotFound
 from leasectl.model import Request
 from tests.kit.etcd.access import NAMES, Access, begin_listening, keys_left
 from tests.kit.relay import Relay
-from tests.kit.support import eventually
+from tests.kit.waits import eventually, result_of
 
 ONE = Request("T")
 TXN, GRANT = "/v3/kv/txn", "/v3/lease/grant"
@@ -92,4 +92,4 @@ class TestWhatIsSeenAtOnce:
         pending = begin_listening(again, between, ONE)
         assert between.paths[before:][:3] == [GRANT, TXN, "/v3/watch"]
         store.engine.free("holder")
-        assert first.result(timeout=10)[0].ticket < pending.result(timeout=10)[0].ticket
+        assert result_of(first)[0].ticket < result_of(pending)[0].ticket

@@ -16,7 +16,7 @@ from leasectl.model import Lease, Request
 from tests.kit.etcd.access import Access, keys_left
 from tests.kit.etcd.server import EtcdServer
 from tests.kit.forking import ending, fork
-from tests.kit.support import eventually
+from tests.kit.waits import eventually, result_of
 
 ONE, ALL = Request("T"), Request("T", count=4)
 
@@ -87,10 +87,10 @@ class TestGlance:
     ) -> None:
         first, me = waiting.begin("first", ALL), waiting.begin("me", ONE)
         waiting.withdraw("first")
-        assert len(me.result(timeout=10)) == 1
+        assert len(result_of(me)) == 1
         assert looks.count("me") == 0
         with pytest.raises(Withdrawn):
-            first.result(timeout=10)
+            result_of(first)
 
     def test_who_was_behind_the_one_before_is_not_passed(
         self, waiting: Waiting, store: Access, looks: list[str]
@@ -102,20 +102,20 @@ class TestGlance:
         eventually(lambda: "me" in looks)
         assert store.grants() == 1
         store.engine.free("holder")
-        assert len(first.result(timeout=10)) == 4
+        assert len(result_of(first)) == 4
         store.engine.free("first")
-        assert me.result(timeout=10)[0].grant == 3
+        assert result_of(me)[0].grant == 3
 
     def test_where_too_little_is_free_it_looks_and_waits(
         self, waiting: Waiting, store: Access, looks: list[str]
     ) -> None:
         first, me = waiting.begin("first", ALL), waiting.begin("me", ONE)
         store.engine.free("holder")
-        assert len(first.result(timeout=10)) == 4
+        assert len(result_of(first)) == 4
         eventually(lambda: "me" in looks)
         assert store.queue() == ["me"]
         store.engine.free("first")
-        assert me.result(timeout=10)[0].grant == 3
+        assert result_of(me)[0].grant == 3
 
     def test_a_waiter_that_died_is_told_of_by_who_was_behind_it(
         self, waiting: Waiting, store: Access, looks: list[str]
@@ -127,7 +127,7 @@ class TestGlance:
         (found,) = store.gateway.read(read_all(store.keys.tickets("T"))).answers
         first = min(found.items, key=lambda kv: kv.create_revision)
         store.gateway.revoke(first.etcd_lease_id)
-        assert len(me.result(timeout=10)) == 1
+        assert len(result_of(me)) == 1
         assert "me" in looks
         store.engine.free("me")
         assert [key for key in keys_left(store) if key.startswith("queued")] == []
@@ -142,9 +142,9 @@ class TestGlance:
         eventually(lambda: "me" in looks)
         assert store.grants() == 1
         store.engine.free("holder")
-        assert [each.grant for each in better.result(timeout=10)] == 4 * [2]
+        assert [each.grant for each in result_of(better)] == 4 * [2]
         store.engine.free("better")
-        assert me.result(timeout=10)[0].grant == 3
+        assert result_of(me)[0].grant == 3
 
     @pytest.mark.parametrize(
         "request_", [Request("T", name="T--1"), Request("T", where=(("a", "1", False),))]
@@ -156,5 +156,5 @@ class TestGlance:
         me = waiting.begin("me", request_)
         looks.clear()
         waiting.withdraw("first")
-        assert len(me.result(timeout=10)) == 1
+        assert len(result_of(me)) == 1
         assert "me" in looks

@@ -12,10 +12,11 @@ from leasectl.engines.etcd.waiting.waiter import EtcdWaiter
 from leasectl.engines.facts import NO_SETTINGS, PoolSettings
 from leasectl.errors import NoLease
 from leasectl.model import Claimant, Request
-from tests.kit.etcd.access import Access
+from tests.kit.etcd.access import NAMES, Access
+from tests.kit.etcd.server import etcd_server
 from tests.kit.pacing import too_fast
 from tests.kit.relay import Relay
-from tests.kit.support import eventually
+from tests.kit.waits import eventually, result_of
 
 PACE = PoolSettings(pace_seconds=10.0)
 BURST = PoolSettings(pace_seconds=10.0, burst=3)
@@ -217,10 +218,28 @@ class TestInEtcd:
         head.claim()
         pending = store.begin("behind", ONE)
         eventually(lambda: len(store.queue()) == 2)
-        eventually(lambda: head.claim().leases, 5.0)
+        eventually(lambda: head.claim().leases)
         eventually(lambda: store.held() == ["T--0", "T--1"])
         head.close()
-        assert len(pending.result(timeout=20)) == 1
+        assert len(result_of(pending)) == 1
+
+    def test_waiter_counts_anew_after_a_restore_to_an_earlier_grant(self) -> None:
+        """Nobody else counts: the grant had a waiter behind it, and etcd needn't for so short."""
+        with etcd_server() as server:
+            store = Access(server.endpoints, "/p")
+            store.pools.create_pool("T", NAMES)
+            self.paced(store).acquire("me", ONE)
+            head = put_ticket(store, "head", ONE)
+            head.claim()
+            store.pools.change_settings("T", PACE._replace(pace_seconds=0.5))
+            better = put_ticket(store, "better", ONE._replace(priority=1))
+            eventually(lambda: better.claim().leases)
+            copy = server.keep_copy()
+            best = put_ticket(store, "best", ONE._replace(priority=1))
+            eventually(lambda: best.claim().leases)
+            assert head.claim().next_grant_at is not None  # it has seen that
+            server.restore(copy)
+            eventually(lambda: head.claim().leases)
 
     def test_one_for_a_name_that_somebody_else_got_keeps_those_behind_from_nothing(
         self, store: Access
@@ -232,8 +251,8 @@ class TestInEtcd:
         store.begin("second", particular)
         eventually(lambda: len(store.queue()) == 2)
         last = store.begin("last", ONE)
-        first.result(timeout=20)
-        assert [lease.name for lease in last.result(timeout=20)] == ["T--2"]
+        result_of(first)
+        assert [lease.name for lease in result_of(last)] == ["T--2"]
         store.engine.withdraw("second")
 
     def test_a_pool_without_one_costs_no_request_more(

@@ -25,7 +25,7 @@ from leasectl.errors import CorruptState
 from leasectl.model import Claimant, Request
 from tests.kit.etcd.access import SHORT, Access, begin_listening, keys_left
 from tests.kit.relay import Relay
-from tests.kit.support import eventually
+from tests.kit.waits import eventually, result_of
 
 KEYS = Keys("/p", "here")
 
@@ -225,7 +225,7 @@ class TestInEtcd:
         assert head.claim().is_behind
         assert plain.claim().leases
 
-    def test_tickets_of_older_versions_count_with_0(self, store: Access) -> None:
+    def test_tickets_without_a_rank_count_with_0(self, store: Access) -> None:
         store.acquire("holder", Request("T", count=4))
         old = store.keys.ticket("T", 77)
         store.gateway.commit(
@@ -233,7 +233,8 @@ class TestInEtcd:
             [
                 put(
                     old,
-                    '{"owner": "x/y/1", "holder_identity": "old@host", "count": 1, "since": 1.0}',
+                    '{"owner": "x/y/1", "holder_identity": "old@host", "count": 1, "since": 1.0, '
+                    '"pid": null, "name": null, "labels": [], "priority": 0}',
                 )
             ],
         )
@@ -259,7 +260,7 @@ class TestInEtcd:
         (rank_key,) = store.gateway.read(read_all(store.keys.ranks("T"))).answers[0].items
         assert rank_key.etcd_lease_id
         store.engine.free("holder")
-        assert len(pending.result(timeout=20)) == 1
+        assert len(result_of(pending)) == 1
         assert not any(key.startswith("rank/") for key in keys_left(store))
 
 
@@ -274,4 +275,4 @@ def test_a_group_at_the_head_claims_nothing_twice_that_a_better_one_had_meanwhil
         store.engine.free(f"better {number}")
     assert not group.done()
     store.engine.free("most")
-    assert len({lease.name for lease in group.result(10)}) == 2
+    assert len({lease.name for lease in result_of(group)}) == 2

@@ -13,11 +13,11 @@ import pytest
 
 from leasectl.backends.contract import Patience
 from leasectl.engines.contract import Outlook
-from leasectl.engines.etcd.gateway.requests import Json, Outcome, put, read, read_all
-from leasectl.engines.etcd.records import encode_free, revision_of
+from leasectl.engines.etcd.gateway.requests import Json, Outcome, put, read
+from leasectl.engines.etcd.records import revision_of
 from leasectl.engines.etcd.waiting.waiter import EtcdWaiter
-from leasectl.engines.matching import want_of
 from leasectl.engines.membership import cordon
+from leasectl.engines.possible import want_of
 from leasectl.errors import CorruptState, NoLease
 from leasectl.model import Claimant, Request, Where
 from tests.kit.etcd.access import NAMES, SHORT, Access, begin_listening, keys_left
@@ -26,7 +26,7 @@ from tests.kit.etcd.victim import Victim
 from tests.kit.forking import ending, fork
 from tests.kit.losing import each_answer_lost
 from tests.kit.relay import Relay
-from tests.kit.support import eventually
+from tests.kit.waits import eventually, result_of
 
 EU: Where = (("region", "eu", True),)
 US: Where = (("region", "us", True),)
@@ -192,7 +192,7 @@ class TestPassing:
         store.engine.free("holder", NAMES[:1])
         assert not pending.done()
         is_in(store, None, NAMES[0])
-        assert [lease.name for lease in pending.result(timeout=10)] == NAMES[:1]
+        assert [lease.name for lease in result_of(pending)] == NAMES[:1]
 
     def test_whoever_is_warned_is_told_again_when_it_can_be_met(self, store: Access) -> None:
         store.acquire("holder", IN_AMERICA)
@@ -202,29 +202,10 @@ class TestPassing:
         is_in(store, "asia", NAMES[2])
         eventually(lambda: said)
         is_in(store, "us", NAMES[3])
-        assert [lease.name for lease in pending.result(timeout=10)] == NAMES[3:]
+        assert [lease.name for lease in result_of(pending)] == NAMES[3:]
         assert [line.partition(";")[0] for line in said[:1]] == [
             'pool "T" has no resource for --where region=us'
         ]
-
-    def test_whoever_is_warned_hears_of_what_an_older_version_adds(self, store: Access) -> None:
-        said: list[str] = []
-        store.acquire("holder", Request("T", 4))
-        pending = store.begin("waiter", Request("T", 4), Patience(warn=said.append))
-        eventually(lambda: store.queue() == ["waiter"])
-        store.pools.remove_resources("T", NAMES[3:], force=True)
-        eventually(lambda: said)
-        store.engine.free("holder")
-        keys = store.keys
-        store.gateway.commit(
-            (),
-            [
-                put(keys.name("T--9"), "T older"),
-                put(keys.resource("T", "T--9"), ""),
-                put(keys.free("T", 0, "T--9"), encode_free(None, 0)),
-            ],
-        )
-        assert len(pending.result(timeout=10)) == 4
 
 
 class TestRequests:
@@ -252,18 +233,6 @@ class TestRequests:
         store.acquire("other", Request("T", 2, where=EU))
         looked(waiting(store, "better", IN_EUROPE))
         assert self.needed(between, access, ONE) == 3 + 1
-
-
-def test_of_a_ticket_an_older_version_reads_what_it_knows(store: Access) -> None:
-    """To it that is one that could use any: it waits behind that."""
-    store.acquire("holder", Request("T", 2, where=EU))
-    waiting(store, "waiter", IN_EUROPE)
-    waiting(store, "plain", ONE)
-    (found,) = store.gateway.read(read_all(store.keys.tickets("T"))).answers
-    known = ["owner", "holder_identity", "count", "since", "pid", "name", "labels", "priority"]
-    in_order = sorted(found.items, key=lambda kv: kv.create_revision)
-    said = [list(json.loads(kv.value)) for kv in in_order]
-    assert said == [[*known, "where"], known]
 
 
 @pytest.mark.parametrize("wrong", ['"eu"', '[["region"]]', '[["a b", "c", true]]', '[["a", 1, 1]]'])

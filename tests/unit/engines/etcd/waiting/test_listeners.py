@@ -190,6 +190,21 @@ class TestListeners:
         assert not listeners.put(sleepers[2], target(2, revision=51))
         assert [sleeper.woken for sleeper in sleepers] == [[()]] * 3
 
+    def test_listener_awake_while_events_are_lost_looks_once_more(self) -> None:
+        """It may have looked before a restore, at a revision that the store hasn't reached now."""
+        listeners, awake, asleep = Listeners(), Sleeper(), Sleeper()
+        listeners.put(awake, target(0, revision=500))
+        listeners.put(asleep, target(1, revision=500))
+        listeners.tell(FREES, [event(KEYS.free("T", 501, "T--0"), 501)])
+        listeners.have_all_look()
+        listeners.put(asleep, target(1, revision=50))
+        listeners.put(awake, target(0, revision=501))
+        assert (len(awake.woken), len(asleep.woken)) == (2, 1)
+        listeners.put(awake, target(0, revision=51))
+        assert len(awake.woken) == 2
+        listeners.tell(FREES, [event(KEYS.free("T", 52, "T--0"), 52)])
+        assert (len(awake.woken), len(asleep.woken)) == (3, 1)
+
     def test_a_new_stream_begins_where_the_first_begins_that_it_is_for(self) -> None:
         listeners, head = Listeners(), Sleeper()
         listeners.put(head, target(0, revision=5))

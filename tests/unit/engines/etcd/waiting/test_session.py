@@ -20,7 +20,7 @@ from tests.kit.etcd.server import EtcdServer
 from tests.kit.journal import NoJournal
 from tests.kit.relay import Relay
 from tests.kit.sizes import FULL_SIZE
-from tests.kit.support import eventually
+from tests.kit.waits import eventually
 
 NAMES = ["T--0", "T--1"]
 MANY = 1000 if FULL_SIZE else 250
@@ -113,7 +113,8 @@ def enough_descriptors() -> Iterator[None]:
 
 def threads() -> list[str]:
     """Those that hear for waiters."""
-    return sorted(each.name for each in threading.enumerate() if each.name.startswith("leasectl"))
+    waiting = ("leasectl-keep-alives", "leasectl-watch")
+    return sorted(each.name for each in threading.enumerate() if each.name in waiting)
 
 
 def streams(etcd: EtcdServer) -> int:
@@ -132,7 +133,7 @@ class TestManyWaiters:
         for number in range(MANY):
             crowd.begin(f"w{number:04d}", Request("T"))
         crowd.run(0.1)  # the first listened for itself as long as it was alone
-        assert threads() == ["leasectl_keep_alive", "leasectl_watch"]
+        assert threads() == ["leasectl-keep-alives", "leasectl-watch"]
         assert streams(etcd) == 1
         assert store.queue() == [f"w{number:04d}" for number in range(MANY)]
         looks = sum(crowd.looks.values())
@@ -150,7 +151,7 @@ class TestManyWaiters:
         eventually(lambda: crowd.run(0.1) and len(crowd.granted) == 2)
         eventually(lambda: threads() == [])
         crowd.begin("third", Request("T"))
-        assert threads() == ["leasectl_keep_alive", "leasectl_watch"]
+        assert threads() == ["leasectl-keep-alives", "leasectl-watch"]
 
     def test_who_need_not_wait_starts_no_thread(self, store: Access, crowd: Crowd) -> None:
         eventually(lambda: threads() == [], what="those of other tests end")
@@ -209,9 +210,7 @@ class TestManyWaiters:
         # More of them than would fit into one ttl: the tickets are still there because of them.
         # Where one was late, as on a busy machine, the watch has begun anew before.
         eventually(
-            lambda: between.paths[busy:][-40:] == 40 * ["/v3/lease/keepalive"],
-            timeout=60,
-            what="keep-alives",
+            lambda: between.paths[busy:][-40:] == 40 * ["/v3/lease/keepalive"], what="keep-alives"
         )
         assert (crowd.run(), len(store.queue())) == ([], 10)
 

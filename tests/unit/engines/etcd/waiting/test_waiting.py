@@ -27,7 +27,7 @@ from tests.kit.etcd.access import NAMES, SHORT, Access, begin_listening
 from tests.kit.etcd.pulse import pulse
 from tests.kit.etcd.server import EtcdServer, etcd_server
 from tests.kit.relay import Relay, relay
-from tests.kit.support import eventually
+from tests.kit.waits import eventually, result_of, wait_set
 
 
 class TestWaiting:
@@ -42,13 +42,11 @@ class TestWaiting:
         # More of them than would fit into one ttl: its ticket is still there because of them. Where
         # one was late, as on a busy machine, its watch has begun anew before.
         eventually(
-            lambda: between.paths[busy:][-5:] == 5 * ["/v3/lease/keepalive"],
-            timeout=60,
-            what="keep-alives",
+            lambda: between.paths[busy:][-5:] == 5 * ["/v3/lease/keepalive"], what="keep-alives"
         )
         assert store.queue() == ["waiter"]
         store.engine.free("holder")
-        assert len(pending.result(timeout=10)) == 1
+        assert len(result_of(pending)) == 1
 
     def test_what_becomes_free_between_the_look_and_the_beginning_of_a_watch_is_had(
         self, store: Access, between: Relay, prefix: str, monkeypatch: pytest.MonkeyPatch
@@ -66,7 +64,7 @@ class TestWaiting:
             "leasectl.engines.etcd.waiting.stream_watches.encode_watches", free_before
         )
         pending = begin_listening(Access([between.endpoint], prefix), between, Request("T"))
-        assert len(pending.result(timeout=10)) == 1
+        assert len(result_of(pending)) == 1
         assert len(told) == 4
 
     def test_who_missed_nothing_before_the_beginning_of_a_watch_sleeps_on(
@@ -87,14 +85,14 @@ class TestWaiting:
         pending = begin_listening(
             Access([between.endpoint], prefix), between, Request("T", ttl_seconds=SHORT)
         )
-        assert put.wait(10)
+        wait_set(put)
         # Its ticket, and the one before it, are read once more, and that is all.
         behind = ["/v3/kv/txn", "/v3/watch", "/v3/kv/txn", "/v3/lease/keepalive"]
-        eventually(lambda: between.paths[-4:] == behind, timeout=60)
+        eventually(lambda: between.paths[-4:] == behind)
         store.engine.free("holder")
-        before.result(timeout=10)
+        result_of(before)
         store.engine.free("before")
-        assert len(pending.result(timeout=10)) == 1
+        assert len(result_of(pending)) == 1
 
     def test_a_ticket_that_nobody_was_told_of_is_taken_away_by_its_claim_key(
         self, store: Access
@@ -116,7 +114,7 @@ class TestWaiting:
         body = {"revision": str(revision)}
         httpx.post(f"{etcd.endpoints[0]}/v3/kv/compaction", json=body).raise_for_status()
         between.mend()
-        assert len(pending.result(timeout=10)) == 1
+        assert len(result_of(pending)) == 1
 
     def test_what_others_wrote_that_cannot_be_read_hides_nothing_that_comes_after(
         self, etcd: EtcdServer, store: Access, between: Relay, prefix: str
@@ -130,7 +128,7 @@ class TestWaiting:
             httpx.post(url, json={"key": key, **body}).raise_for_status()
         store.engine.free("holder")
         between.mend()
-        assert len(pending.result(timeout=10)) == 1
+        assert len(result_of(pending)) == 1
 
     def test_a_watch_that_was_cut_goes_on_where_it_was(
         self, store: Access, between: Relay, prefix: str
@@ -140,7 +138,7 @@ class TestWaiting:
         between.cut()
         store.engine.free("holder")
         between.mend()
-        assert len(pending.result(timeout=10)) == 1
+        assert len(result_of(pending)) == 1
 
     def test_a_waiter_whose_lease_is_revoked_ends_and_the_next_one_is_served(
         self, etcd: EtcdServer, store: Access, prefix: str
@@ -154,8 +152,8 @@ class TestWaiting:
         by_number = sorted(found.items, key=lambda kv: kv.create_revision)
         store.gateway.revoke(int(by_number[0].key.rpartition("/")[2], 16))
         with pytest.raises(LeaseError):
-            pending.result(timeout=10)
-        assert len(next_one.result(timeout=10)) == 3
+            result_of(pending)
+        assert len(result_of(next_one)) == 3
 
     def test_a_waiter_that_was_cut_off_for_its_ttl_says_that_it_lost_its_place(
         self, store: Access, between: Relay, prefix: str
@@ -165,7 +163,7 @@ class TestWaiting:
         pending = begin_listening(waiter, between, Request("T", ttl_seconds=SHORT))
         between.cut()
         with pytest.raises(BackendUnreachable):
-            pending.result(timeout=20)
+            result_of(pending)
         eventually(lambda: store.queue() == [], what="its ticket is gone")
 
     @pytest.mark.parametrize("when", ["before", "after"])
@@ -202,7 +200,7 @@ class TestWaiting:
 
         between.listen(**{when: fall_silent})
         store.engine.free("holder")
-        (lease,) = pending.result(timeout=10)
+        (lease,) = result_of(pending)
         assert store.held() == [lease.name]
         assert waiter.engine.renew("waiter") == (lease.name,)
         assert len(said) == 1
@@ -223,7 +221,7 @@ class TestWaiting:
         eventually(lambda: len(reports) > before, what="it reports again")
         assert len(said) == 1
         store.engine.free("holder")
-        assert len(pending.result(timeout=10)) == 1
+        assert len(result_of(pending)) == 1
 
     def test_a_wait_that_ends_in_a_silence_says_so(
         self, store: Access, between: Relay, prefix: str
@@ -234,12 +232,12 @@ class TestWaiting:
         pending = begin_listening(waiter, between, Request("T", ttl_seconds=60), patience)
         between.cut()
         with pytest.raises(BackendUnreachable, match="no answer from etcd"):
-            pending.result(timeout=10)
+            result_of(pending)
 
     def test_an_expired_holder_is_told_when_it_renews(self, store: Access) -> None:
         store.acquire("holder", Request("T", ttl_seconds=SHORT))
         waiting = store.begin("waiter", Request("T", name=NAMES[0]))
-        assert len(waiting.result(timeout=10)) == 1
+        assert len(result_of(waiting)) == 1
         assert store.lost == [("holder", (NAMES[0],))]
         assert store.engine.renew("holder") == ()
 
@@ -268,7 +266,7 @@ class TestTwoMembers:
         frozen = len(between.paths)
         between.freeze(store.gateway.read().revision)
         store.engine.free("holder")
-        assert len(pending.result(timeout=20)) == 1
+        assert len(result_of(pending)) == 1
         asked = between.paths[frozen:]
         assert set(asked) - {"/v3/kv/txn"} == {"/v3/lease/keepalive"}
         assert asked.count("/v3/kv/txn") <= 1  # what its watch had missed, if it had just begun
@@ -284,13 +282,13 @@ class TestTwoMembers:
             return [after - at for at, after in zip(times, times[1:]) if at in relay.times]
 
         # One that is late, as on a busy machine, is repeated.
-        eventually(lambda: max(pauses_after(other), default=0) > interval, timeout=30)
-        eventually(lambda: len(pauses_after(between)) > 2, timeout=10)
+        eventually(lambda: max(pauses_after(other), default=0) > interval)
+        eventually(lambda: len(pauses_after(between)) > 2)
         assert min(pauses_after(between)) > interval  # as if there were no other
         assert set(between.paths[first:] + other.paths) == {"/v3/lease/keepalive"}
         assert store.queue() == ["waiter"]
         store.engine.free("holder")
-        assert len(pending.result(timeout=10)) == 1
+        assert len(result_of(pending)) == 1
 
     @pytest.mark.parametrize("how", ["is gone", "hangs", "lags"])
     def test_whatever_the_other_is_like_no_keep_alive_is_lost_by_it(
@@ -312,7 +310,7 @@ class TestTwoMembers:
             other.freeze(1)
         first = len(between.paths)
         with pulse(Access(etcd.endpoints, prefix)) as beside:
-            eventually(lambda: len(between.paths) >= first + 5, timeout=30, what="keep-alives")
+            eventually(lambda: len(between.paths) >= first + 5, what="keep-alives")
         times = between.times[first:]
         longest = max(after - before for before, after in zip(times, times[1:]))
         # If one were lost, the next would come after two thirds of the ttl.
@@ -326,7 +324,7 @@ class TestTwoMembers:
         assert len(other.paths) <= (how != "is gone") * (1 + 2 * watches)
         is_over.set()
         store.engine.free("holder")
-        assert len(pending.result(timeout=10)) == 1
+        assert len(result_of(pending)) == 1
 
 
 @pytest.fixture(scope="module")
@@ -350,7 +348,7 @@ def test_a_waiter_moves_on_from_a_member_that_hangs(
     cluster.signal(member, signal.SIGSTOP)
     try:
         store.engine.free("holder")
-        assert len(pending.result(timeout=20)) == 1
+        assert len(result_of(pending)) == 1
         assert waiter.engine.renew("waiter") == (NAMES[0],)
     finally:
         cluster.signal(member, signal.SIGCONT)

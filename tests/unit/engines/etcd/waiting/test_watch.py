@@ -12,7 +12,7 @@ from leasectl.engines.etcd.waiting.watch import EtcdWatch
 from leasectl.model import Request
 from tests.kit.etcd.access import NAMES, Access, begin_listening
 from tests.kit.relay import Relay
-from tests.kit.support import eventually
+from tests.kit.waits import eventually, result_of
 
 ONE = Request("T")
 OWN = 1
@@ -89,7 +89,7 @@ class TestOneStream:
         store.engine.withdraw("first")
         eventually(lambda: store.queue() == ["waiter"])
         store.engine.free("holder", NAMES[:1])
-        assert len(pending.result(timeout=10)) == 1
+        assert len(result_of(pending)) == 1
         assert between.paths.count("/v3/watch") <= 2  # a second if it was so fast as to find none
 
     def test_where_requests_are_held_back_until_their_end_it_is_made_anew_with_an_end(
@@ -99,7 +99,7 @@ class TestOneStream:
         store.acquire("holder", Request("T", count=4))
         pending = begin_listening(Access([between.endpoint], prefix), between, ONE)
         store.engine.free("holder")
-        assert len(pending.result(timeout=20)) == 1
+        assert len(result_of(pending)) == 1
 
 
 class TestWhatThereIsTimeFor:

@@ -30,9 +30,9 @@ def test_what_they_say(url: str, address: KubernetesAddress) -> None:
 @pytest.mark.parametrize(
     ("url", "why"),
     [
-        ("kubernetes:", "is no address of Kubernetes"),
-        ("kubernetes:/ci", "is no address of Kubernetes"),
-        ("Kubernetes://ci", "is no address of Kubernetes"),
+        ("kubernetes:", "is not a URL of Kubernetes"),
+        ("kubernetes:/ci", "is not a URL of Kubernetes"),
+        ("Kubernetes://ci", "is not a URL of Kubernetes"),
         ("kubernetes://CI", 'has "CI" where a namespace should be'),
         ("kubernetes://a.b", "where a namespace should be"),
         ("kubernetes://-a", "where a namespace should be"),

@@ -93,7 +93,7 @@ class TestReads:
         since = time.monotonic()
         with pytest.raises(BackendUnreachable) as raised:
             open_at(script(status(500, "x", "etcd is away")), deadline_seconds=1.0).get(HERE, "a")
-        assert 1.0 <= time.monotonic() - since < 8
+        assert time.monotonic() - since >= 1.0
         assert "answered 500: etcd is away; is it there, and is context" in str(raised.value)
 
     def test_who_has_less_time_waits_no_longer(self, script: Script, open_at: OpenAt) -> None:
@@ -158,7 +158,7 @@ class TestWrites:
                 write(open_at(server))
             assert raised.value.status == number
             assert len(server.asked) == 1
-            assert "nobody knows whether it did" in str(raised.value)
+            assert "is unknown: check, and try again" in str(raised.value)
 
     def test_it_is_where_somebody_says_so(self, script: Script, open_at: OpenAt) -> None:
         server = script(Cut(), OK)
@@ -166,10 +166,9 @@ class TestWrites:
         assert (made, len(server.asked)) == (LEASE, 2)
 
     def test_a_server_that_hangs_has_an_attempt(self, script: Script, open_at: OpenAt) -> None:
-        since = time.monotonic()
+        api = open_at(script(Hang()), attempt_seconds=0.2, deadline_seconds=1000.0)
         with pytest.raises(LostAnswer, match="no answer in time"):
-            open_at(script(Hang()), attempt_seconds=0.2).replace(HERE, "a", LEASE)
-        assert time.monotonic() - since < 8  # of the ten for all attempts
+            api.replace(HERE, "a", LEASE)
 
     def test_one_that_was_not_sent_is_repeated(self, script: Script, open_at: OpenAt) -> None:
         server = script(OK)
@@ -219,7 +218,7 @@ class TestBusy:
                 raise Unanswered(15)
 
         with pytest.raises(Unanswered):
-            open_at(script(busy("30")), pause=pause).get(HERE, "a")
+            open_at(script(busy("30")), pause=pause, busy_seconds=60).get(HERE, "a")
         assert sum(paused) == 3.0
 
     def test_but_not_beyond_what_who_asks_has(self, script: Script, open_at: OpenAt) -> None:
@@ -229,6 +228,30 @@ class TestBusy:
             api.get(HERE, "a")
         assert pause.seconds == []
         assert "is busy, and is to be asked again in 30s: Too many requests" in str(raised.value)
+
+    def test_nor_beyond_the_deadline_of_all_requests(self, script: Script, open_at: OpenAt) -> None:
+        for ask in (read, WRITES[1]):
+            server, pause = script(busy("32"), OK), Paused()
+            with pytest.raises(BackendUnreachable, match="is to be asked again in 32s"):
+                ask(open_at(server, pause=pause, deadline_seconds=20))
+            assert (pause.seconds, len(server.asked)) == ([], 1)
+
+    def test_who_has_no_limit_waits_longer(self, script: Script, open_at: OpenAt) -> None:
+        server, pause = script(busy("32"), OK), Paused()
+        api = open_at(server, pause=pause, deadline_seconds=20)
+        with api.limited(None):
+            assert api.get(HERE, "a") == LEASE
+        assert pause.seconds == [1.0] * 32
+
+    def test_others_are_not_asked_for_a_while_where_many_would_wait(
+        self, script: Script, open_at: OpenAt
+    ) -> None:
+        server = script(busy("32"), OK)
+        api = open_at(server, deadline_seconds=3, rest_seconds=60)
+        for _ in range(3):
+            with pytest.raises(BackendUnreachable, match="is to be asked again in 32s"):
+                api.get(HERE, "a")
+        assert len(server.asked) == 1
 
     def test_nor_for_ever(self, script: Script, open_at: OpenAt) -> None:
         with pytest.raises(BackendUnreachable, match="is to be asked again in 1h"):
@@ -394,7 +417,7 @@ class TestStarting:
         since = time.monotonic()
         with pytest.raises(AccessRefused):
             open_at(server, deadline_seconds=1.0).get(HERE, "a")
-        assert 0.9 < time.monotonic() - since < 8
+        assert time.monotonic() - since > 0.9
 
     def test_nor_is_that_waited_for_for_long(
         self, script: Script, open_at: OpenAt, manual_clock: ManualClock
@@ -452,6 +475,26 @@ class TestLists:
         with pytest.raises(BackendUnreachable, match="it has no end after 3 pages"):
             open_at(server).list(HERE)
         assert len(server.asked) == 3
+
+    def test_one_that_is_too_long_is_given_up(
+        self, script: Script, open_at: OpenAt, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr("leasectl.engines.kubernetes.api.requests._LONGEST_LIST", 1 << 20)
+        page = Said(body={"items": [{"a": "x" * 400_000}], "metadata": {"continue": "more"}})
+        server = script(page)
+        with pytest.raises(BackendUnreachable, match="it is longer than 1 MiB"):
+            open_at(server).list(HERE)
+        assert len(server.asked) == 3
+
+    def test_one_that_takes_too_long_is_given_up(
+        self, script: Script, open_at: OpenAt, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr("leasectl.engines.kubernetes.api.requests._LIST_SECONDS", 0.0)
+        page = Said(body={"items": [], "metadata": {"continue": "more"}})
+        server = script(page)
+        with pytest.raises(BackendUnreachable, match="it took longer than 0 s"):
+            open_at(server).list(HERE)
+        assert len(server.asked) == 1
 
     def test_nobody_is_sent_elsewhere_with_a_token(self, script: Script, open_at: OpenAt) -> None:
         other = script(Said(body={"items": [], "metadata": {}}))

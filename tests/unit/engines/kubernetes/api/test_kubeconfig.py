@@ -74,8 +74,8 @@ def exec_bomb() -> str:
 BAD: list[tuple[str | bytes, int, str]] = [
     ("", 65, "has no contexts"),
     ("null", 65, "has no contexts"),
-    ("[]", 65, "is no kubeconfig"),
-    ("hello", 65, "is no kubeconfig"),
+    ("[]", 65, "is not a kubeconfig"),
+    ("hello", 65, "is not a kubeconfig"),
     (b"\xff\xfe\x00\x01", 65, "isn't a text in UTF-8"),
     ("a\x00b", 65, '"\\x00" can\'t be in YAML'),
     ("a: b\n\tc: d", 65, ":2: found a tab"),

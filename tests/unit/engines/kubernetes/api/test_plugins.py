@@ -5,7 +5,6 @@ from __future__ import annotations
 import base64
 import json
 import os
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -19,7 +18,7 @@ from leasectl.engines.kubernetes.api.entries import Source
 from leasectl.engines.kubernetes.api.kubeconfig import read_kubeconfigs
 from leasectl.engines.kubernetes.api.plugins import Plugin, read_plugin
 from leasectl.errors import BackendUnreachable, NotAllowed
-from leasectl.http.pem import Pem
+from leasectl.http.tls import Pem
 from leasectl.system.clock import Clock, rfc3339
 from tests.kit.support import ManualClock
 from tests.unit.engines.kubernetes.api.scripted import write_kubeconfig
@@ -244,10 +243,8 @@ def test_what_is_no_credential_is_said_and_not_shown(script: str, line: str, mak
 
 
 def test_one_that_hangs_has_its_time(make: Make) -> None:
-    since = time.monotonic()
     with pytest.raises(BackendUnreachable) as raised:
-        ask(make("echo waiting for somebody >&2; sleep 60"), seconds=1.5)
-    assert time.monotonic() - since < 20
+        ask(make("echo waiting for somebody >&2; sleep 1000"), seconds=1.5)
     assert "printed no credential within 1.5s (waiting for somebody); try it by hand" in str(
         raised.value
     )

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import copy
 import threading
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -148,11 +147,9 @@ class TestWatches:
 
     def test_one_can_be_cut_by_another_thread(self, api: Api, here: Collection) -> None:
         watch = api.watch(here, resource_version=api.list(here).resource_version)
-        since = time.monotonic()
         with watch as events:
             threading.Timer(0.1, watch.cut).start()
             with pytest.raises(WatchEnded):
                 next(events)
-        assert time.monotonic() - since < 20
         with pytest.raises(WatchEnded), watch:
             pass

@@ -9,6 +9,7 @@ import pytest
 
 from leasectl.engines.contract import Outlook
 from leasectl.engines.kubernetes.objects.bodies import renewed_ticket
+from leasectl.engines.kubernetes.objects.names import object_of_resource
 from leasectl.engines.kubernetes.waiting.waiter import KubernetesWaiter
 from leasectl.errors import BackendUnreachable
 from leasectl.model import Claimant, Request
@@ -53,6 +54,55 @@ class TestWhatAnotherProcessRenewed:
         assert claimant.engine.free(KEY, ("a", "b")) == ()
         assert claimant.held() == {}
         assert sorted(claimant.lost) == [(KEY, "a"), (KEY, "b")]
+
+
+class TestOneOfSeveralThatCantBeRenewed:
+    """A server may fail for one object and serve all others."""
+
+    @pytest.fixture
+    def api(self) -> MadeUpApi:
+        return MadeUpApi()
+
+    @pytest.fixture
+    def keeper(self, api: MadeUpApi, manual_clock: ManualClock) -> Process:
+        """A process that renews the claim of another one for the first time."""
+        claimant, keeper = (Process(api, manual_clock.clock) for _ in range(2))
+        claimant.pools.create_pool("T", ["a", "b", "c"])
+        assert claimant.acquire(KEY, Request("T", count=3, ttl_seconds=60))
+        return keeper
+
+    @pytest.mark.parametrize("failing", ["a", "b", "c"])
+    def test_the_others_are_renewed_and_it_is_tried_again(
+        self, api: MadeUpApi, keeper: Process, manual_clock: ManualClock, failing: str
+    ) -> None:
+        for renewals in range(3):
+            manual_clock.advance(40)
+            fail_updates_of(api, failing)
+            with pytest.raises(BackendUnreachable, match="broken"):
+                keeper.engine.renew(KEY)
+            api.before = lambda number: None
+            manual_clock.advance(10)
+            assert keeper.engine.renew(KEY) == ("a", "b", "c"), renewals
+        assert sorted(keeper.held()) == ["a", "b", "c"]
+        assert keeper.lost == []
+
+    def test_one_that_is_known_is_renewed_without_a_look(
+        self, api: MadeUpApi, keeper: Process
+    ) -> None:
+        keeper.engine.renew(KEY)
+        before = len(api.asked)
+        keeper.engine.renew(KEY)
+        assert [verb for verb, _ in api.asked[before:]] == ["update"] * 3
+
+
+def fail_updates_of(api: MadeUpApi, name: str) -> None:
+    """Have the server fail for each update of a resource."""
+
+    def fail(number: int) -> None:
+        if api.asked[number] == ("update", object_of_resource(name)):
+            raise BackendUnreachable("broken")
+
+    api.before = fail
 
 
 class TestSeveralWhoEndOneClaim:

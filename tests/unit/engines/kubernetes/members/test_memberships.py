@@ -151,8 +151,7 @@ def requests_of(act: Act, clock: ManualClock) -> int:
 
 # In part: every so many-th request of the first, and of the second, others with each pair.
 FIRST, SECOND = (1, 1) if EVERY_KILL else (17, 29)
-# All of one takes a minute, and more beside others.
-pytestmark = pytest.mark.timeout(0 if EVERY_KILL else 120)
+pytestmark = pytest.mark.timeout(0 if EVERY_KILL else 900)
 
 
 @pytest.fixture(autouse=True)

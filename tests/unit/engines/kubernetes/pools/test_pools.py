@@ -254,7 +254,7 @@ class TestAtOnce:
             assert waiter.claim().leases is None
         process.pools.delete_pool("T", force=True)
         process.pools.create_pool("T", NAMES)
-        with pytest.raises(NotFound, match='pool "T" was deleted, and made anew, while'):
+        with pytest.raises(NotFound, match='pool "T" was deleted and created again while'):
             waiter.claim()
 
     def test_who_comes_to_a_pool_that_was_made_anew_since_it_looked_waits_there(

@@ -5,7 +5,8 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Iterator, Sequence
 from functools import partial
-from typing import Callable
+from types import SimpleNamespace
+from typing import Callable, cast
 
 import pytest
 
@@ -16,8 +17,17 @@ from leasectl.engines.kubernetes.members.updates import Update
 from leasectl.engines.kubernetes.objects.objects import PoolState
 from leasectl.engines.kubernetes.pools import pools
 from leasectl.engines.membership import add, cordon, expect, move, set_default
-from leasectl.errors import InvalidRequest, LeaseError, NotAllowed, NotFound
+from leasectl.errors import (
+    BackendUnreachable,
+    InvalidRequest,
+    LeaseError,
+    NotAllowed,
+    NotFound,
+)
+from leasectl.leases.service import Service
 from leasectl.model import Claimant, Request
+from leasectl.pools.admin import PoolService
+from leasectl.pools.properties import NO_CHANGE
 from tests.kit.kubernetes.made_up_api import Killed, MadeUpApi
 from tests.kit.kubernetes.made_up_process import Process
 from tests.kit.support import ManualClock
@@ -209,7 +219,7 @@ class TestClosing:
         world.close()
         waiter = world.other.engine.waiter(world.claimant("k/1", Request("T")), until=None)
         assert world.other.opened.claims.make(waiter.ticket, view, [resource])
-        with pytest.raises(InvalidRequest, match='a pool "T" already'):
+        with pytest.raises(InvalidRequest, match='pool "T" exists'):
             world.other.pools.create_pool("T", NAMES)
         assert [each.type for each in world.one.pools.pools()] == ["T"]
 
@@ -282,7 +292,7 @@ def test_who_makes_a_large_pool_is_given_the_time_for_it(monkeypatch: pytest.Mon
         world.one.opened.members.carry_out(Update([name], to_add, making=making), known)
 
     monkeypatch.setattr(pools, "pause", go_on)
-    with pytest.raises(InvalidRequest, match='there is a pool "L" already'):
+    with pytest.raises(InvalidRequest, match='pool "L" exists'):
         world.other.pools.create_pool("L", ["x"])
     (pool,) = world.other.pools.pools("L")
     assert sorted(each.name for each in pool.resources) == sorted(names)
@@ -303,6 +313,51 @@ def test_names_that_could_not_all_be_added_are_taken_back_but_for_what_others_di
             world.one.pools.add_resources("T", ["n1", "n2"])
         pools = [each.pool for each in world.other.opened.members.members(["n1", "n2"])]
         assert pools in (["T", "T"], ["U", "U"])
+
+
+class TestNumberedNames:
+    """Two who add so many names to a pool take the same numbers, and each adds its own."""
+
+    @pytest.mark.parametrize("counts", [(3, 3), (3, 1), (1, 3)])
+    def test_each_adds_as_many_as_it_says(self, counts: tuple[int, int]) -> None:
+        added: list[tuple[str, ...]] = []
+
+        def come_in(world: World) -> bool:
+            added.append(add_numbered(world.other, counts[1]))
+            return True
+
+        for world in each_time(come_in):
+            added.append(add_numbered(world.one, counts[0]))
+            world.api.before = lambda at: None
+            names = [each.name for each in world.one.pools.pools("T")[0].resources]
+            told = [name for each in added for name in each]
+            assert sorted([*NAMES, *told]) == sorted(names)
+            assert [len(each) for each in added] in ([counts[1], counts[0]], [counts[0]])
+            added.clear()
+
+    def test_one_that_hears_of_a_write_late_has_done_it(self) -> None:
+        for number in range(50):
+            world = World()
+            world.api.repeats = True
+            start = len(world.api.asked)
+
+            def lose(at: int, lost: int = start + number) -> None:
+                if at == lost:
+                    raise BackendUnreachable("no answer")
+
+            world.api.after = lose
+            assert add_numbered(world.one, 2) == ("T--00", "T--01")
+            if start + number >= len(world.api.asked):
+                break
+        assert number > 5
+
+
+def add_numbered(process: Process, count: int) -> tuple[str, ...]:
+    """What `pool add --count` does."""
+    service = SimpleNamespace(
+        pools=process.pools, members=process.opened.members, atomic=contextlib.nullcontext
+    )
+    return PoolService(cast("Service", service)).add_with("T", count, NO_CHANGE)
 
 
 def test_what_was_paid_for_and_not_had_is_paid_for_again() -> None:

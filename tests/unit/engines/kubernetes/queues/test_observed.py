@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 
 import pytest
 
 from leasectl.engines.kubernetes.queues.observed import Observed
+from leasectl.model import Claimant, Request
+from tests.kit.kubernetes.made_up_api import MadeUpApi
+from tests.kit.kubernetes.made_up_process import Process
 from tests.kit.support import ManualClock
+
+DAY = 24 * 3600.0
 
 
 @pytest.fixture
@@ -98,3 +104,62 @@ def test_where_nothing_can_be_written_nothing_fails(manual_clock: ManualClock) -
     observed = Observed(manual_clock.clock, "/nonexistent/folder/observed")
     observed.since("uid", "mark", 5)
     observed.save()
+
+
+@pytest.mark.parametrize("ending", ["", ".lock", ".new"])
+def test_a_fifo_in_place_of_a_file_holds_nobody_up(
+    manual_clock: ManualClock, path: Path, ending: str
+) -> None:
+    os.mkfifo(f"{path}{ending}")
+    observed = Observed(manual_clock.clock, str(path))
+    since = observed.since("uid", "mark", 5)
+    manual_clock.advance(10)
+    observed.save()
+    assert observed.since("uid", "mark", 5) == since
+
+
+class TestWhatIsKept:
+    """In the file, by processes that look once and end."""
+
+    @pytest.fixture
+    def api(self) -> MadeUpApi:
+        return MadeUpApi()
+
+    def test_a_claim_with_a_ttl_of_days_is_over_after_that(
+        self, api: MadeUpApi, manual_clock: ManualClock, path: Path
+    ) -> None:
+        dead = Process(api, manual_clock.clock, state_id="elsewhere")
+        dead.pools.create_pool("T", ["a", "b"])
+        dead.pools.create_pool("U", ["c"])
+        dead.acquire("k/1", Request("T", name="a", ttl_seconds=7 * DAY))
+        for day in range(7):
+            looks = Process(api, manual_clock.clock, path)
+            assert "a" in looks.held(), day
+            looks.acquire(f"k/{day}", Request("U", ttl_seconds=60.0))
+            looks.acquire("k/2", Request("U"))  # in vain, and so it writes down what it has seen
+            looks.engine.free(f"k/{day}")
+            manual_clock.advance(DAY)
+        assert Process(api, manual_clock.clock, path).held() == {}
+
+    def test_what_has_gone_is_forgotten(
+        self, api: MadeUpApi, manual_clock: ManualClock, path: Path
+    ) -> None:
+        holder = Process(api, manual_clock.clock, state_id="elsewhere")
+        holder.pools.create_pool("T", ["a"])
+        holder.acquire("k/1", Request("T", ttl_seconds=DAY))
+        for number in range(5):
+            waiter = holder.engine.waiter(
+                Claimant(f"w/{number}", "w", Request("T", ttl_seconds=600.0)), until=None
+            )
+            waiter.enqueue()
+            Process(api, manual_clock.clock, path).acquire("k/2", Request("T"))
+            assert len(kept(path)) == 3  # the claim, and the tickets of both who wait
+            waiter.dequeue()
+            waiter.close()
+            manual_clock.advance(100)
+
+
+def kept(path: Path) -> dict[str, object]:
+    seen = json.loads(path.read_text())["seen"]
+    assert isinstance(seen, dict)
+    return seen

@@ -23,8 +23,8 @@ from leasectl.engines.kubernetes.queues.turns import (
     turn_of,
     unmet_in,
 )
-from leasectl.engines.matching import Want
 from leasectl.engines.membership import Member
+from leasectl.engines.possible import Want
 
 REGIONS = {"a": "eu", "b": "eu", "c": "us", "d": "us"}
 EU, US = (("region", "eu", True),), (("region", "us", True),)

@@ -16,7 +16,6 @@ from leasectl.backends.pool.backend import PoolBackend
 from leasectl.engines.kubernetes.api.address import KubernetesAddress
 from leasectl.engines.kubernetes.api.choice import choose
 from leasectl.engines.kubernetes.api.opening import open_api
-from leasectl.engines.kubernetes.engine import WAITER_TTL_SECONDS
 from leasectl.engines.kubernetes.opening import Opened, open_kubernetes
 from leasectl.engines.kubernetes.waiting import waiter
 from leasectl.engines.kubernetes.waiting.waiter import FEW_NEXT
@@ -28,7 +27,7 @@ from tests.kit.forking import ending, fork
 from tests.kit.journal import NoJournal
 from tests.kit.kubernetes.namespaces import Namespace
 from tests.kit.kubernetes.rights import LEAST_RULES
-from tests.kit.support import eventually
+from tests.kit.waits import eventually
 
 TTL = 1.5
 ONE = Request("T")
@@ -118,7 +117,7 @@ def test_several_dead_in_a_row_cost_one_ttl(processes: Processes) -> None:
     ends = processes.begin("alive")
     processes.first.engine.free("holder")
     start = time.monotonic()
-    eventually(lambda: ends, timeout=20)
+    eventually(lambda: ends)
     assert isinstance(ends[0], tuple), ends
     assert time.monotonic() - start < 5 * TTL  # not ten, also on a machine that is busy
     eventually(lambda: processes.waiting() == 0)  # what it got is told before its ticket goes
@@ -131,7 +130,7 @@ def test_who_is_killed_on_the_same_machine_costs_nobody_a_ttl(processes: Process
     ends = processes.begin("alive")
     _kill(second)
     processes.first.engine.free("holder")
-    eventually(lambda: ends, timeout=WAITER_TTL_SECONDS / 3)
+    eventually(lambda: ends)
     assert isinstance(ends[0], tuple), ends
 
 
@@ -168,7 +167,7 @@ def test_who_listens_to_a_connection_that_is_dead_notices_by_its_own_renewals(
             ends = by_relay.begin("waiter", Request("T", ttl_seconds=TTL))
             eventually(lambda: watches)
             processes.first.engine.free("holder")
-            eventually(lambda: ends, timeout=30.0)
+            eventually(lambda: ends)
         finally:
             is_over.set()
     assert isinstance(ends[0], tuple), ends
@@ -181,7 +180,7 @@ def test_who_is_withdrawn_hears_of_it_at_once(processes: Processes) -> None:
     processes.acquire("holder")
     ends = processes.begin("waiter")
     processes.first.engine.withdraw("waiter")
-    eventually(lambda: ends, timeout=15)
+    eventually(lambda: ends)
     assert isinstance(ends[0], Cancelled)
 
 
@@ -208,7 +207,7 @@ def test_who_may_not_watch_is_told_at_once_what_is_missing(
     namespace.account.permit(({**leases, "verbs": verbs}, events))
     processes.put_dead("before")
     ends = processes.begin("waiter")
-    eventually(lambda: ends, timeout=15)
+    eventually(lambda: ends)
     assert isinstance(ends[0], NotAllowed)
     said = str(ends[0])
     assert f'may not watch leases.coordination.k8s.io in namespace "{namespace.name}"' in said

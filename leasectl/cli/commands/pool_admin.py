@@ -1,0 +1,566 @@
+"""``leasectl pool create|apply|add|remove|set|list|delete``: pools and their resources."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
+
+import click
+
+from leasectl.cli import options, pool_options
+from leasectl.cli.command import new_command
+from leasectl.cli.context import open_service
+from leasectl.cli.described import option
+from leasectl.cli.input_file import read_text, shown_name
+from leasectl.cli.shown.output import note, show, show_json
+from leasectl.cli.shown.reclaim_progress import ReclaimProgress, run
+from leasectl.cli.shown.release_forced import leaves_later
+from leasectl.cli.shown.status_columns import look_of_stdout, note_no_pools, pools_table
+from leasectl.engines.facts import NO_SETTINGS
+from leasectl.errors import InvalidRequest, TooFewFreed
+from leasectl.leases.service import Service
+from leasectl.pools.admin import PoolService
+from leasectl.pools.definitions import parse_definitions
+from leasectl.pools.memberships import MembershipService
+from leasectl.pools.properties import PropertyChange
+from leasectl.pools.settings import NO_CHANGE, SettingsChange, changed, check_grace, describe
+from leasectl.pools.shown_json import pool_counts, pool_grants
+from leasectl.reclaim.plan import Wanted, check_wanted
+from leasectl.reclaim.removal import remove_when_ready
+from leasectl.reclaim.taking_back import Listener, open_ground
+from leasectl.text.durations import format_duration, parse_duration
+from leasectl.text.naming import next_names
+from leasectl.text.wording import counted, listed
+
+if TYPE_CHECKING:
+    from leasectl.engines.membership import Pools
+    from leasectl.pools.changes import PoolChange
+
+
+_CREATE_EXAMPLE = """\b
+Examples:
+  leasectl pool create azure--install --count 2
+  leasectl pool create lab --names rack-7,rack-8
+  leasectl pool create quota --count 3 --property region=us-east-1
+  leasectl pool create azure--destroy --count 50 --pace 20s --aging 30m
+"""
+
+
+@new_command(epilog=_CREATE_EXAMPLE)
+@pool_options.new_pool_argument
+@pool_options.count
+@pool_options.new_names
+@pool_options.properties
+@pool_options.pace
+@pool_options.burst
+@pool_options.aging
+@pool_options.quiet
+@options.backend
+def create(
+    *,
+    pool_type: str,
+    count: int | None,
+    names: str | None,
+    properties: tuple[str, ...],
+    pace_seconds: float | None,
+    burst: int | None,
+    aging_seconds: float | None,
+    quiet: bool,
+    backend: str | None,
+) -> None:
+    """Create a pool.
+
+    Change its settings later with: leasectl pool set POOL. A resource that is in another pool, or
+    is expected in one (leasectl pool expect), is refused (exit code 77). A resource that entered
+    the default pool by default moves here.
+    """
+    wanted = pool_options.wanted_resources(count, names)
+    made = next_names(pool_type, wanted, ()) if isinstance(wanted, int) else wanted
+    change = pool_options.property_change(properties)
+    settings = changed(NO_SETTINGS, SettingsChange(pace_seconds, burst, aging_seconds))
+    grants = "" if settings == NO_SETTINGS else f"; {describe(settings)}"
+    said = f'made pool "{pool_type}" of {pool_options.described(made)}{grants}'
+    PoolService(open_service(backend)).create(pool_type, made, settings, change or PropertyChange())
+    if change is not None:
+        said = f"{said}; {change.describe()}"
+    pool_options.say_done(quiet, said)
+
+
+_APPLY_EXAMPLE = """\b
+Examples:
+  leasectl pool apply -f boskos-resources.yaml --dry-run
+  leasectl pool apply -f boskos-resources.yaml
+  leasectl pool apply -f - <boskos-resources.yaml
+"""
+
+
+@new_command(epilog=_APPLY_EXAMPLE)
+@option(
+    "-f",
+    "--filename",
+    "filenames",
+    type=click.Path(allow_dash=True, readable=False),  # for completion; `read_text` looks
+    multiple=True,
+    required=True,
+    metavar="FILE",
+    help="The file, in YAML or JSON; -: stdin.",
+)
+@option("--dry-run", is_flag=True, help="Print what would change, and change nothing.")
+@pool_options.quiet
+@options.backend
+def apply(*, filenames: tuple[str, ...], dry_run: bool, quiet: bool, backend: str | None) -> None:
+    """Create and change pools to match a file in Boskos' format.
+
+    \b
+      resources:
+      - type: azure--install    # a pool with these resources
+        state: free
+        names: [account-1, account-2]
+        properties: {region: us-east-1, account-2: {size: big}}   # ours
+      - type: cluster           # 2 to 5 resources, cluster--00 and so on
+        state: free
+        min-count: 2
+        max-count: 5
+        pace: 20s               # ours, like burst and aging
+        default: true           # ours: the default pool
+        grace: 2m               # ours, see leasectl pool set
+
+    Missing resources are added, and free ones that the file doesn't list are removed. A held
+    resource that isn't listed takes no new holder, and leaves, or moves to the pool that lists it,
+    with its release; list it again to keep it. Resources that have joined for a time (pool join
+    --ttl, --while-pid) and pools that aren't in the file are left alone. A move between pools is
+    one step. A resource that is expected in another pool (pool expect) is an error (exit code 77).
+    On the embedded pool, all changes are made at once or none. Applying twice changes nothing.
+
+    Settings that the file doesn't give stay as they are. properties (Boskos: userdata) replaces
+    all properties of the entry's resources, or of one resource if given under its name. An entry
+    without it leaves properties unchanged. Boskos' state, lifespan, config and needs are ignored;
+    a note says so.
+    """
+    if len(filenames) > 1:
+        raise InvalidRequest("--filename: only one at a time")
+    (filename,) = filenames
+    definitions = parse_definitions(read_text(filename, "--filename"), shown_name(filename))
+    service = open_service(backend)
+    changes = PoolService(service).apply(
+        definitions.pools, places=definitions.places, dry_run=dry_run
+    )
+    # Who applies the same again and again has read them, or may look with --dry-run.
+    if not quiet and (dry_run or any(map(_is_change, changes))):
+        for line in definitions.notes:
+            note(line)
+    for change in changes:
+        if not quiet:
+            note(f'pool "{change.type}": {_done(change)}{" (dry run)" if dry_run else ""}')
+            _say_who_has_joined(change)
+        _warn_of_the_rest(change)
+    if not dry_run:
+        shrunk = {each.type for each in changes if each.removed or each.properties}
+        pool_options.warn_of_unmet(MembershipService(service), *sorted(shrunk))
+
+
+def _is_change(change: PoolChange) -> bool:
+    changed = change.added + change.moved + change.removed + change.returning
+    others = (change.settings, change.default)
+    return change.new or bool(changed or change.properties) or others != (None, None)
+
+
+def _done(change: PoolChange) -> str:
+    gained = change.added + change.moved
+    grants = "; ".join(_grants(change))
+    others = tuple(change.properties)
+    if change.new:
+        made = f"created with {counted(len(gained), 'resource')}{_examples(gained)}"
+        are = f"{len(others)} with properties" if others else ""
+        return "; ".join(each for each in (made, grants, are) if each)
+    parts = [
+        f"{len(names)} {what}{_examples(names)}"
+        for what, names in (
+            ("added", gained),
+            ("removed", change.removed),
+            ("kept after all", change.returning),
+            ("with other properties", others),
+        )
+        if names
+    ]
+    return ", ".join([*parts, *([grants] if grants else [])]) or "unchanged"
+
+
+def _grants(change: PoolChange) -> Iterator[str]:
+    if change.settings is not None:
+        yield describe(change.settings)
+    if change.default is not None and change.default.type is None:
+        yield "not the default pool any more"
+    elif change.default is not None:
+        yield f"the default pool, with a grace of {format_duration(change.default.grace_seconds)}"
+
+
+def _warn_of_the_rest(change: PoolChange) -> None:
+    """Say what isn't as the file says, also to those who want to hear nothing else."""
+    for names, purpose, where, goes in (
+        (change.staying, "remove", "", "leave"),
+        (change.awaited, "add", " in another pool", "move here"),
+    ):
+        if names:
+            are = "is" if len(names) == 1 else "are"
+            resources = counted(len(names), "resource")
+            note(
+                f'pool "{change.type}": {resources} to {purpose} {are} held{where}'
+                f"{_examples(names)}; to {goes} on release, no new holder until then"
+            )
+
+
+def _say_who_has_joined(change: PoolChange) -> None:
+    """Say which names are left where they are, as they have joined for a time."""
+    pool_of = change.joined_elsewhere
+    for elsewhere in ("", *sorted(set(pool_of.values()))):
+        names = [each for each in change.joined if pool_of.get(each, "") == elsewhere]
+        if names:
+            resources = f"{counted(len(names), 'resource')}{_examples(names)}"
+            where = f' in pool "{elsewhere}"' if elsewhere else ""
+            note(f'pool "{change.type}": {resources} left alone{where}, joined for a time')
+
+
+def _examples(names: Sequence[str]) -> str:
+    return f" ({pool_options.examples(names)})" if names else ""
+
+
+_ADD_EXAMPLE = """\b
+Examples:
+  leasectl pool add azure--install --count 2
+  leasectl pool add azure--install --names big-9 --property size=big
+"""
+
+
+@new_command(epilog=_ADD_EXAMPLE)
+@pool_options.pool_argument
+@pool_options.count
+@pool_options.new_names
+@pool_options.properties
+@pool_options.quiet
+@options.backend
+def add(
+    *,
+    pool_type: str,
+    count: int | None,
+    names: str | None,
+    properties: tuple[str, ...],
+    quiet: bool,
+    backend: str | None,
+) -> None:
+    """Add resources to a pool.
+
+    With --count, their numbers continue after the highest in the pool. A resource that is in the
+    pool already stays as it is. One that is in another pool, or is expected in one (leasectl pool
+    expect), is refused (exit code 77). One that entered the default pool by default moves here.
+    """
+    wanted = pool_options.wanted_resources(count, names)
+    change = pool_options.property_change(properties)
+    pools = PoolService(open_service(backend))
+    added = pools.add_with(pool_type, wanted, change or PropertyChange())
+    are = "" if change is None else f"; {change.describe()}"
+    there = () if isinstance(wanted, int) else [each for each in wanted if each not in added]
+    for what, which in (("added to", added), ("already in", there)):
+        if which:
+            said = f'{what} pool "{pool_type}": {pool_options.described(which)}{are}'
+            pool_options.say_done(quiet, said)
+
+
+_REMOVE_EXAMPLE = """\b
+Examples:
+  leasectl pool remove azure--install --names azure--install--01
+  leasectl pool remove azure--install --names azure--install--00 --when-ready
+"""
+
+
+@new_command(epilog=_REMOVE_EXAMPLE)
+@pool_options.pool_argument
+@pool_options.needed_names
+@option("--force", is_flag=True, help="Remove held resources, too; their holders lose them.")
+@option(
+    "--when-ready",
+    is_flag=True,
+    help="Remove a held resource once its holder agrees, as in leasectl reclaim.",
+)
+@pool_options.delay
+@pool_options.wait
+@pool_options.quiet
+@options.backend
+def remove(
+    *,
+    pool_type: str,
+    names: str,
+    force: bool,
+    when_ready: bool,
+    delay_seconds: float,
+    wait_seconds: float | None,
+    quiet: bool,
+    backend: str | None,
+) -> None:
+    """Remove resources from a pool: all that are named, or none.
+
+    A held resource isn't removed (exit code 77) without --force. With it, the lease ends as with
+    leasectl release --force: the resource takes no new holder and leaves the pool once the
+    holder's leasectl run has stopped its command, or at the deadline of the last renewal. If a
+    waiting request can no longer be satisfied, a warning says whose it is; the request keeps
+    waiting.
+
+    With --when-ready, free resources are removed at once, and each held one when its holder has
+    agreed to a reclaim. Until then they take no new holders. If some holders don't agree, the exit
+    code is 75 and those resources take holders again, unless they were cordoned before. If this
+    command is killed, they stay cordoned: run it again, or use leasectl pool uncordon.
+    """
+    wanted = pool_options.distinct_names(names)
+    if force and when_ready:
+        raise InvalidRequest("use either --force or --when-ready")
+    if not when_ready:
+        _refuse_patience()
+    service = open_service(backend)
+    if when_ready:
+        wait = delay_seconds if wait_seconds is None else wait_seconds
+        removed, left = _remove_when_ready(service, pool_type, wanted, delay_seconds, wait, quiet)
+    elif force:
+        forced = MembershipService(service).remove_by_force(pool_type, wanted)
+        kept = [each for each in forced if each.free_in_seconds != 0]
+        removed, left = tuple(n for n in wanted if n not in {each.name for each in kept}), ()
+        for each in kept:
+            pool_options.say_done(quiet, leaves_later(each, pool_type))
+    else:
+        service.pools.remove_resources(pool_type, wanted, force=False)
+        removed, left = wanted, ()
+    if removed:
+        pool_options.say_done(
+            quiet, f'removed from pool "{pool_type}": {pool_options.described(removed)}'
+        )
+    pool_options.warn_of_unmet(MembershipService(service), pool_type)
+    if left:
+        raise TooFewFreed(
+            f'still in pool "{pool_type}": {pool_options.described(left)}; in use, kept, or not '
+            f"answered for; see who holds them with: leasectl status -t {pool_type}"
+        )
+
+
+def _refuse_patience() -> None:
+    ctx = click.get_current_context()
+    for parameter, written in (("delay_seconds", "--delay"), ("wait_seconds", "-w")):
+        if ctx.get_parameter_source(parameter) is click.core.ParameterSource.COMMANDLINE:
+            raise InvalidRequest(f"{written} goes with --when-ready")
+
+
+def _remove_when_ready(
+    service: Service,
+    pool_type: str,
+    names: tuple[str, ...],
+    delay_seconds: float,
+    wait_seconds: float,
+    quiet: bool,
+) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    wanted = check_wanted(
+        Wanted(names=frozenset(names), delay_seconds=delay_seconds, wait_seconds=wait_seconds)
+    )
+    progress = ReclaimProgress(pool_type, quiet=quiet)
+    listener = Listener(lambda _: progress.line.clear(), progress.note, progress.line.warn)
+    ground = open_ground(service, pool_type)
+    steps = remove_when_ready(ground, service.members, names, wanted, listener)
+    return run(steps, progress, prints=False)
+
+
+_SET_EXAMPLE = """\b
+Examples:
+  leasectl pool set azure--install --pace 20s
+  leasectl pool set azure--install --pace 20s --burst 2 --aging 30m
+  leasectl pool set azure--install --pace 0
+  leasectl pool set azure--install --property region=eastus --property size-
+  leasectl pool set azure--install --names azure--install--00 \\
+    --property region=westus
+  leasectl pool set azure--install --default --grace 5m
+  leasectl acquire azure--install --where region=westus --where size!=small
+"""
+
+
+@new_command(epilog=_SET_EXAMPLE)
+@pool_options.pool_argument
+@pool_options.pace
+@pool_options.burst
+@pool_options.aging
+@pool_options.properties
+@option(
+    "--names",
+    metavar="A,B",
+    shell_complete=options.complete_names,
+    help="Set --property on these resources only. Default: all.",
+)
+@option(
+    "--default/--no-default",
+    "is_default",
+    default=None,
+    help="Make this the default pool, which takes resources that no other pool claims; there is "
+    "at most one. A resource leaves it when another pool adds or expects it, or it joins one.",
+)
+@option(
+    "--grace",
+    "grace_seconds",
+    type=parse_duration,
+    metavar="D",
+    help="With --default: quarantine for resources that enter by default, in which they aren't "
+    "granted, like 2m (0 to 30d). Default: 2m.",
+)
+@pool_options.quiet
+@options.backend
+def set_(
+    *,
+    pool_type: str,
+    pace_seconds: float | None,
+    burst: int | None,
+    aging_seconds: float | None,
+    properties: tuple[str, ...],
+    names: str | None,
+    is_default: bool | None,
+    grace_seconds: float | None,
+    quiet: bool,
+    backend: str | None,
+) -> None:
+    """Change a pool's settings and its resources' properties.
+
+    Options that aren't given leave their settings unchanged. Changes apply at once, also to
+    waiting requests.
+
+    --pace spreads the starts of jobs that come together. For example, 50 resources that are held
+    for 20 minutes each, with a pace of 20s, start 3 jobs a minute instead of 50 at once. A good
+    pace is the hold time, divided by the number of resources and by 1.2.
+
+    --property describes a resource. acquire and run select by it with --where, run passes it to
+    its command, and status shows it. It belongs to the resources that the pool has now, not to
+    those added later. A resource has up to 32 properties, with keys like names and values of one
+    line of up to 1 KiB. They aren't secret: everybody who sees the pool can read them. A held
+    resource stays with its holder whatever its properties become.
+    """
+    change = SettingsChange(pace_seconds, burst, aging_seconds)
+    to_be = pool_options.property_change(properties)
+    changes_default = is_default is not None or grace_seconds is not None
+    if names is not None and to_be is None:
+        raise InvalidRequest("--names needs --property: the other settings apply to the whole pool")
+    if change == NO_CHANGE and to_be is None and not changes_default:
+        raise InvalidRequest(
+            "say what to change: --pace D, --burst N, --aging D, --property K=V, --default, "
+            "--no-default or --grace D"
+        )
+    only = None if names is None else pool_options.distinct_names(names)
+    if grace_seconds is not None:
+        _check_grace(grace_seconds, is_default)
+    service = open_service(backend)
+    pools = PoolService(service)
+    said = []
+    with service.atomic():
+        if to_be is not None:
+            others = pools.change_properties(pool_type, only, to_be)
+            said.append(f"{to_be.describe()} ({counted(len(others), 'resource')} changed)")
+        if change != NO_CHANGE:
+            before, after = pools.change_settings(pool_type, change)
+            was = "unchanged" if before == after else f"was {describe(before)}"
+            said.append(f"{describe(after)} ({was})")
+        if changes_default:
+            said.append(_change_default(service, pool_type, is_default, grace_seconds))
+    for each in said:
+        pool_options.say_done(quiet, f'pool "{pool_type}": {each}')
+    if to_be is not None:
+        pool_options.warn_of_unmet(MembershipService(service), pool_type)
+
+
+def _check_grace(grace_seconds: float, is_default: bool | None) -> None:
+    if is_default is False:
+        raise InvalidRequest("--grace applies to the default pool only; leave out --no-default")
+    check_grace(grace_seconds)
+
+
+def _change_default(
+    service: Service, pool_type: str, is_default: bool | None, grace_seconds: float | None
+) -> str:
+    memberships = MembershipService(service)
+    if is_default is False:
+        before, after = memberships.set_no_default(pool_type)
+    elif is_default:
+        before, after = memberships.set_default(pool_type, grace_seconds)
+    else:
+        assert grace_seconds is not None
+        before, after = memberships.set_grace(pool_type, grace_seconds)
+    was = "unchanged" if before == after else f"was {_default(before, pool_type, is_now=False)}"
+    return f"{_default(after, pool_type)} ({was})"
+
+
+def _default(pools: Pools, pool_type: str, *, is_now: bool = True) -> str:
+    """Whether a pool is the default, and which is, or was."""
+    if pools.default == pool_type:
+        return f"the default pool, with a grace of {format_duration(pools.grace_seconds)}"
+    verb = "is" if is_now else "was"
+    other = f"there {verb} none" if pools.default is None else f'that {verb} "{pools.default}"'
+    return f"not the default pool, {other}"
+
+
+_LIST_EXAMPLE = """\b
+Examples:
+  leasectl pool list
+  leasectl pool list --json
+"""
+
+
+@new_command(epilog=_LIST_EXAMPLE)
+@options.wide
+@options.json_output
+@options.backend
+def list_(*, wide: bool, as_json: bool, backend: str | None) -> None:
+    """List pools with their capacity and settings."""
+    service = open_service(backend)
+    pools = PoolService(service).listed()
+    if as_json:
+        listed = [
+            {
+                "type": pool.type,
+                **pool_counts(pool),
+                **pool_grants(pool),
+                "properties": {
+                    each.name: dict(each.properties) for each in pool.resources if each.properties
+                },
+            }
+            for pool in pools
+        ]
+        show_json({"backend": service.backend_url, "pools": listed})
+    elif pools:
+        show(pools_table(pools, look_of_stdout(wide=wide)))
+    else:
+        note_no_pools(backend)
+
+
+_DELETE_EXAMPLE = """\b
+Example:
+  leasectl pool delete azure--install
+"""
+
+
+@new_command(epilog=_DELETE_EXAMPLE)
+@pool_options.pool_argument
+@option("--force", is_flag=True, help="Delete a pool that is in use, too.")
+@pool_options.quiet
+@options.backend
+def delete(*, pool_type: str, force: bool, quiet: bool, backend: str | None) -> None:
+    """Delete a pool with all of its resources.
+
+    If leases are held or requests wait, the pool isn't deleted (exit code 77) without --force.
+    With it, holders lose their leases, and waiting requests fail with "no pool". A resource that
+    would have moved to this pool with its release (leasectl pool move --when-free) stays where it
+    is.
+    """
+    service = open_service(backend)
+    on_their_way = [
+        resource.name
+        for pool in service.pools.pools()
+        for resource in pool.resources
+        if resource.member is not None and resource.member.moves_to == pool_type
+    ]
+    service.pools.delete_pool(pool_type, force=force)
+    pool_options.say_done(quiet, f'deleted pool "{pool_type}"')
+    if on_their_way:
+        note(
+            "these stay in their pools, instead of moving there with their release: "
+            f"{listed(on_their_way)}"
+        )

@@ -1,0 +1,448 @@
+"""``leasectl pool move|cordon|uncordon|join|leave|expect|of``: membership and cordons."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import click
+
+from leasectl.cli import options, pool_options
+from leasectl.cli.command import new_command
+from leasectl.cli.context import open_service, process_named_by
+from leasectl.cli.described import OUTPUT, as_json_only, option
+from leasectl.cli.shown.handle_output import print_and_announce, print_handle
+from leasectl.cli.shown.output import note, show, show_json, when_due
+from leasectl.cli.shown.table import Column, output_width, table
+from leasectl.engines.membership import Lifetime, leaves_no_more, stays_after_all
+from leasectl.engines.pool_admin import Updated
+from leasectl.errors import InvalidRequest
+from leasectl.leases.delay import take_back
+from leasectl.leases.service import Service
+from leasectl.model import Process
+from leasectl.pools import joining
+from leasectl.pools.joining import forget_stay
+from leasectl.pools.memberships import MembershipService
+from leasectl.pools.whereabouts import (
+    Whereabouts,
+    expectation_fields,
+    expectations,
+    whereabouts,
+    whereabouts_fields,
+)
+from leasectl.system.signals import SignalTrap
+from leasectl.text.durations import format_seconds, parse_duration
+from leasectl.text.naming import check_name, check_own_type, check_pattern
+
+_MOVE_EXAMPLE = """\b
+Examples:
+  leasectl pool create edge --names edge-1
+  leasectl pool create lab --names host-7,host-8,host-9
+  leasectl pool move --names host-7,host-8 --to edge
+  leasectl pool move --names host-9 --to edge --when-free
+"""
+
+
+@new_command(epilog=_MOVE_EXAMPLE, options_metavar="--names A,B --to POOL [OPTIONS]")
+@pool_options.needed_names
+@option(
+    "--to",
+    required=True,
+    type=check_own_type,
+    metavar="POOL",
+    shell_complete=options.complete_types,
+    help="The target pool.",
+)
+@option("--when-free", is_flag=True, help="Move a held resource when it is released.")
+@pool_options.quiet
+@options.backend
+def move(*, names: str, to: str, when_free: bool, quiet: bool, backend: str | None) -> None:
+    """Move resources to another pool, each in one step.
+
+    A resource is in exactly one of the two pools at any time. All resources move or none, if the
+    backend can do that; otherwise the output says which ones moved. A held resource is refused
+    (exit code 77). With --when-free it takes no new holder and moves when it is released; to
+    cancel that, move it to the pool that it is in.
+    """
+    wanted = pool_options.distinct_names(names)
+    memberships = MembershipService(open_service(backend))
+    before, after, _ = memberships.move(wanted, to, when_free=when_free)
+    moved = [new.name for old, new in zip(before, after) if new.pool != old.pool]
+    waiting = [new.name for new in after if new.moves_to == to]
+    kept = [new.name for old, new in zip(before, after) if stays_after_all(old, new)]
+    there = [
+        new.name
+        for old, new in zip(before, after)
+        if new.pool == old.pool == to and new.name not in kept
+    ]
+    for what, which in (
+        ("moved to", moved),
+        ("to be moved, when released, to", waiting),
+        ("not to be moved any more when released, but to stay in", kept),
+        ("already in", there),
+    ):
+        if which:
+            pool_options.say_done(quiet, f'{what} pool "{to}": {pool_options.described(which)}')
+    pool_options.warn_of_unmet(memberships, *(old.pool for old in before))
+
+
+_CORDON_EXAMPLE = """\b
+Examples:
+  leasectl pool cordon --names azure--install--00,azure--install--01
+  leasectl pool uncordon --names azure--install--01
+"""
+
+
+@new_command(epilog=_CORDON_EXAMPLE, options_metavar="--names A,B [OPTIONS]")
+@pool_options.needed_names
+@pool_options.quiet
+@options.backend
+def cordon(*, names: str, quiet: bool, backend: str | None) -> None:
+    """Cordon resources, so that they take no new holder.
+
+    Holders keep their leases. Cordoned resources stay in their pool, and stay cordoned when they
+    are moved. Undo it with: leasectl pool uncordon
+    """
+    wanted = pool_options.distinct_names(names)
+    memberships = MembershipService(open_service(backend))
+    before, after, _ = memberships.cordon(wanted, is_cordoned=True)
+    pool_options.say_cordoned("cordoned", before, quiet=quiet, is_cordoned=True)
+    pool_options.warn_of_unmet(memberships, *(each.pool for each in after))
+
+
+_UNCORDON_EXAMPLE = """\b
+Example:
+  leasectl pool uncordon --names azure--install--00
+"""
+
+
+@new_command(epilog=_UNCORDON_EXAMPLE, options_metavar="--names A,B [OPTIONS]")
+@pool_options.needed_names
+@pool_options.quiet
+@options.backend
+def uncordon(*, names: str, quiet: bool, backend: str | None) -> None:
+    """Uncordon resources, so that they take holders again."""
+    wanted = pool_options.distinct_names(names)
+    before = MembershipService(open_service(backend)).cordon(wanted, is_cordoned=False).before
+    pool_options.say_cordoned("uncordoned", before, quiet=quiet, is_cordoned=False)
+
+
+_JOIN_EXAMPLE = """\b
+Example:
+  h=$(leasectl pool join azure--install --name host-7 --hold \\
+    --while-pid $$)
+  # get ready; nobody else gets it before this:
+  leasectl release --handle "$h"
+"""
+
+
+@new_command(epilog=_JOIN_EXAMPLE)
+@pool_options.pool_argument
+@pool_options.name
+@option(
+    "--hold",
+    is_flag=True,
+    help="Join with a lease of your own, so that nobody gets the resource before it is ready, and "
+    "print the handle. Release it to make the resource free. Queue and pace don't apply.",
+)
+@option(
+    "--guard-pid",
+    type=int,
+    metavar="PID",
+    help="With --hold: release the lease when this process ends; in a script, use $$. Default: no "
+    "guard.",
+)
+@option(
+    "--ttl",
+    "ttl_seconds",
+    type=parse_duration,
+    metavar="D",
+    help="Leave this long after the last join, like 10m; join again to stay. Default: stay for "
+    "good.",
+)
+@option(
+    "--while-pid",
+    type=int,
+    metavar="PID",
+    help="Leave when this process on this machine ends. Default: stay for good.",
+)
+@pool_options.quiet
+@options.backend
+def join(
+    *,
+    pool_type: str,
+    name: str,
+    hold: bool,
+    guard_pid: int | None,
+    ttl_seconds: float | None,
+    while_pid: int | None,
+    quiet: bool,
+    backend: str | None,
+) -> None:
+    """Register a resource in a pool.
+
+    Refused with exit code 77 if the resource is in another pool or expected in one. A free
+    resource that entered the default pool by default moves here. Joining again renews the
+    membership and prints the same handle.
+
+    With --ttl or --while-pid the membership ends by itself. A free resource then leaves at once,
+    a held one with its release. On etcd and Kubernetes, --while-pid also ends if this machine
+    doesn't reach the server for a minute.
+    """
+    if ttl_seconds is not None and while_pid is not None:
+        raise InvalidRequest("either --ttl or --while-pid: the membership ends with one of them")
+    if guard_pid is not None and not hold:
+        raise InvalidRequest(
+            "--guard-pid releases what --hold holds; give that, too, or --while-pid"
+        )
+    guard = None if guard_pid is None else process_named_by("--guard-pid", guard_pid)
+    process = None if while_pid is None else process_named_by("--while-pid", while_pid)
+    with SignalTrap() as trap:
+        service = open_service(backend)
+        lives = joining.lifetime(service, ttl_seconds=ttl_seconds, process=process)
+        if hold:
+            what = _join_held(service, trap, pool_type, name, lives=lives, guard=guard)
+        else:
+            what = _joined(joining.join(service, pool_type, name, lives=lives))
+    pool_options.say_done(quiet, f'{what}: "{name}" in pool "{pool_type}"')
+
+
+def _joined(updated: Updated) -> str:
+    """What has become of a name that has joined."""
+    ((before,), (after,), _) = updated
+    what = "joined again" if before.pool == after.pool else "joined"
+    return f"{what}, and to leave no more" if leaves_no_more(before, after) else what
+
+
+def _join_held(
+    service: Service,
+    trap: SignalTrap,
+    pool_type: str,
+    name: str,
+    *,
+    lives: Lifetime | None,
+    guard: Process | None,
+) -> str:
+    again = joining.join_again(service, pool_type, name, lives=lives, guard=guard)
+    if again is not None:
+        print_handle(service, again.handle, "handle")
+        return f"{_joined(again.updated)}, held"
+    handle = joining.join_held(service, pool_type, name, lives=lives, guard=guard)
+    print_and_announce(service, handle, trap)
+    try:
+        joining.settle(service, handle)
+    except BaseException:
+        take_back(service, handle)
+        raise
+    return "joined, held"
+
+
+_LEAVE_EXAMPLE = """\b
+Example:
+  leasectl pool join azure--install --name host-7 --ttl 1h
+  leasectl pool leave azure--install --name host-7
+"""
+
+
+@new_command(epilog=_LEAVE_EXAMPLE)
+@pool_options.pool_argument
+@pool_options.name
+@pool_options.quiet
+@options.backend
+def leave(*, pool_type: str, name: str, quiet: bool, backend: str | None) -> None:
+    """Remove a resource from its pool, once it is free.
+
+    A held resource takes no new holder and leaves with its release. An expectation (leasectl pool
+    expect) stays. Exits with 0 if the resource is in no pool, and with 66 if it is in another.
+    """
+    service = open_service(backend)
+    memberships = MembershipService(service)
+    (before,), (after,), _ = memberships.leave(pool_type, name)
+    forget_stay(service, name)
+    when = "" if after.pool is None else " when it is released"
+    said = f'leaves pool "{pool_type}"{when}: "{name}"'
+    if before.pool is None:
+        said = f'not in pool "{pool_type}", nor in any other: "{name}"'
+    pool_options.say_done(quiet, said)
+    pool_options.warn_of_unmet(memberships, pool_type)
+
+
+_EXPECT_EXAMPLE = """\b
+Examples:
+  leasectl pool expect azure--install --match 'azure-*'
+  leasectl pool expect azure--install --names host-7,host-8
+  leasectl pool expect azure--install --match 'azure-*' --drop
+  leasectl pool expect --list
+"""
+
+
+@new_command(epilog=_EXPECT_EXAMPLE)
+@click.argument(
+    "pool_type",
+    type=check_own_type,
+    metavar="[POOL]",
+    required=False,
+    shell_complete=options.complete_types,
+)
+@pool_options.names
+@option(
+    "--match",
+    "patterns",
+    type=check_pattern,
+    multiple=True,
+    metavar="PATTERN",
+    help="All names that match, where * stands for any characters and ? for one; quote it. May be "
+    "repeated.",
+)
+@option(
+    "--drop", is_flag=True, help="Delete the expectation; resources that are in a pool stay there."
+)
+@option("--list", "is_list", is_flag=True, help="List expectations, of POOL or of all pools.")
+@options.wide
+@options.json_output
+@pool_options.quiet
+@options.backend
+def expect(
+    *,
+    pool_type: str | None,
+    names: str | None,
+    patterns: tuple[str, ...],
+    drop: bool,
+    is_list: bool,
+    wide: bool,
+    as_json: bool,
+    quiet: bool,
+    backend: str | None,
+) -> None:
+    """Declare which pool resources belong to, also before they exist.
+
+    Adding, moving or joining such a resource to another pool is then refused (exit code 77). A
+    name takes precedence over a pattern, and a longer pattern over a shorter one. An expectation
+    lasts until --drop, even if the resource or the pool is deleted. A resource that entered the
+    default pool by default moves to the expected pool at once, or with its release.
+    """
+    subjects = pool_options.distinct_names(names) if names is not None else ()
+    if is_list:
+        if subjects or patterns or drop:
+            raise InvalidRequest(
+                "--list shows what was said; leave out --names, --match and --drop"
+            )
+        _list(open_service(backend), pool_type, wide=wide, as_json=as_json)
+        return
+    if as_json or wide:
+        raise InvalidRequest("--json and --wide go with --list only")
+    if pool_type is None:
+        raise InvalidRequest(
+            "say to which pool they belong: leasectl pool expect POOL …; or show what was said: "
+            "leasectl pool expect --list"
+        )
+    if not subjects and not patterns:
+        raise InvalidRequest("say which names: --names A,B or --match 'PATTERN'")
+    memberships = MembershipService(open_service(backend))
+    change = memberships.drop if drop else memberships.expect
+    change(pool_type, subjects, patterns)
+    what = [*([pool_options.described(subjects)] if subjects else []), *patterns]
+    said = "expected no more" if drop else "expected"
+    pool_options.say_done(quiet, f'{said} in pool "{pool_type}": {", ".join(what)}')
+
+
+def _list(service: Service, pool_type: str | None, *, wide: bool, as_json: bool) -> None:
+    found = expectations(service, pool_type)
+    if as_json:
+        fields = list(map(expectation_fields, found))
+        show_json({"backend": service.backend_url, "expectations": fields})
+    elif found:
+        columns = [
+            Column("POOL", shrinks=2, at_least=16),
+            Column("NAMES", shrinks=1, at_least=24),
+            Column("NOW IN", shrinks=3, goes=1),
+        ]
+        rows = [[each.type, each.subject, _now_in(each.pool, each.is_pattern)] for each in found]
+        show(table(columns, rows, None if wide else output_width()).text)
+    else:
+        note(
+            "nothing is expected; say where names belong with: leasectl pool expect POOL --names A"
+        )
+
+
+def _now_in(pool: str | None, is_pattern: bool) -> str:
+    return "" if is_pattern else pool or "no pool yet"
+
+
+Form = Literal["plain", "type", "json"]
+
+_OF_EXAMPLE = """\b
+Examples:
+  leasectl pool of azure--install--00
+  echo "it is in $(leasectl pool of azure--install--00 --format type)"
+"""
+
+
+@new_command(epilog=_OF_EXAMPLE)
+@click.argument("name", type=check_name, metavar="NAME", shell_complete=options.complete_name)
+@option(
+    "--format",
+    "form",
+    group=OUTPUT,
+    type=click.Choice(["plain", "type", "json"]),
+    default="plain",
+    show_default=True,
+    metavar="FORM",
+    help="plain: all facts, one per line; type: the pool only; json.",
+)
+@options.json_output
+@options.backend
+def of(*, name: str, form: Form, as_json: bool, backend: str | None) -> None:
+    """Show which pool a resource is in or belongs to.
+
+    A resource may belong to a pool before it exists (leasectl pool expect). Exits with 66 if no
+    pool has or expects it.
+    """
+    if as_json:
+        form = as_json_only("form", "--format", form)
+    found = whereabouts(open_service(backend), name)
+    if form == "json":
+        show_json(whereabouts_fields(found))
+    elif form == "type":
+        show(f"{found.type}\n")
+    else:
+        lines = [f"{title:<11}{text}\n" for title, text in _facts(found) if text]
+        show("".join(lines))
+
+
+def _facts(found: Whereabouts) -> list[tuple[str, str]]:
+    member = found.member
+    return [
+        ("name", member.name),
+        ("pool", (member.pool or "none yet") + (" (by default)" if member.by_default else "")),
+        ("belongs to", _belongs(found)),
+        ("state", _state(found)),
+        ("moves to", f"{member.moves_to}, when it is released" if member.moves_to else ""),
+        ("leaves", "when it is released" if member.leaves else ""),
+        ("stays", _stays(found)),
+        *(("property", f"{k}={v}") for k, v in member.properties),
+    ]
+
+
+def _belongs(found: Whereabouts) -> str:
+    if found.belongs_to is None:
+        return ""
+    return found.belongs_to + ("" if found.pattern is None else f" (as {found.pattern})")
+
+
+def _state(found: Whereabouts) -> str:
+    if found.state == "expected":
+        return ""
+    cordoned = ", cordoned" if found.member.cordoned and found.state != "cordoned" else ""
+    by = f" by {found.member.holder}" if found.member.holder else ""
+    left = found.held_back_seconds
+    until = "" if left is None else f" as somebody may claim it, which ends {when_due(left)}"
+    return f"{found.state}{by}{until}{cordoned}"
+
+
+def _stays(found: Whereabouts) -> str:
+    lifetime = found.member.lifetime
+    if lifetime is None:
+        return ""
+    if lifetime.process is not None:
+        return f"as long as process {lifetime.process.pid} runs"
+    return f"for {format_seconds(lifetime.ttl_seconds or 0.0)} after it has joined last"

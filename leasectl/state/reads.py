@@ -1,0 +1,147 @@
+"""Read much of the database as of one instant, for `doctor`, `status` and the engine."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from itertools import groupby
+from operator import itemgetter
+from typing import NamedTuple
+
+from leasectl.state.database import errors_of
+from leasectl.state.directory import State
+from leasectl.state.rows import SERVED_KEY_LABEL, is_renewed
+
+_HAS_LEASES = "EXISTS (SELECT 1 FROM lease WHERE lease.handle = handle.id)"
+# Most have none, which is told sooner.
+_HAS_LABEL = f"labels <> '' AND instr(char(10) || labels, char(10) || '{SERVED_KEY_LABEL}=') > 0"
+# As `rows.is_on_record_elsewhere` has it of one.
+_IS_ON_RECORD_ELSEWHERE = f"(served AND {_HAS_LABEL})"
+_UNFOLLOWED = (
+    "SELECT id, ttl_seconds, scope, explicit_ttl, runner IS NOT NULL FROM handle "
+    f"WHERE state <> 'released' AND guard IS NULL AND waiter IS NULL AND {_HAS_LEASES} "
+    f"AND NOT {_IS_ON_RECORD_ELSEWHERE} AND NOT EXISTS "
+    "(SELECT 1 FROM timer WHERE timer.handle = handle.id AND timer.name = '') ORDER BY id"
+)
+_ELSEWHERE = (
+    f"SELECT count(*) FROM handle WHERE state <> 'released' AND {_IS_ON_RECORD_ELSEWHERE} "
+    f"AND {_HAS_LEASES}"
+)
+_OF_OTHERS = (
+    "SELECT id FROM handle WHERE state <> 'released' "
+    "AND (guard NOT LIKE :here OR waiter NOT LIKE :here) ORDER BY id"
+)
+_OLD = (
+    "SELECT DISTINCT handle AS id FROM lease WHERE acquire_time < ? AND EXISTS (SELECT 1 "
+    "FROM handle WHERE handle.id = lease.handle AND state <> 'released') ORDER BY id"
+)
+# To sort by the positions, too, takes half as long again, and most hold one.
+_NAMES = (
+    "SELECT id, waiter IS NULL, position, lease.name FROM handle "
+    "LEFT JOIN lease ON lease.handle = id WHERE state = 'held' AND adopted_claim IS NULL "
+    "ORDER BY id"
+)
+
+
+def never_ending(state: State) -> list[str]:
+    """The ids of handles that hold something, and nothing on record here ever ends that."""
+    return [
+        handle_id
+        for handle_id, ttl, scope, is_explicit, has_runner in state.read(_UNFOLLOWED)
+        if ttl is None
+        or is_renewed(ttl, scope, is_explicit=bool(is_explicit), is_followed=bool(has_runner))
+    ]
+
+
+def on_record_elsewhere(state: State) -> int:
+    """How many handles hold something that `leasectl serve` granted to clients with records."""
+    return int(state.query(_ELSEWHERE)[0][0])
+
+
+def of_other_namespaces(state: State, here: int) -> list[str]:
+    """The ids of handles that have a guard or a waiter in another pid namespace than this."""
+    return [row["id"] for row in state.query(_OF_OTHERS, here=f"%:{here}:%:%")]
+
+
+def held_since_before(state: State, wall_seconds: float) -> list[str]:
+    """The ids of handles that got something before a time, seconds since the epoch."""
+    return [row["id"] for row in state.query(_OLD, wall_seconds)]
+
+
+def names_on_record(state: State) -> Iterator[tuple[str, bool, tuple[str, ...]]]:
+    """Of each held handle whose path somebody may know: its id, whether it was announced, and the
+    names that it holds, in the order of the grant."""
+    for (handle_id, is_announced), rows in groupby(state.read(_NAMES), key=itemgetter(0, 1)):
+        names = tuple([name for _, _, _, name in sorted(rows) if name is not None])
+        yield handle_id, bool(is_announced), names
+
+
+@contextmanager
+def snapshot(state: State) -> Iterator[None]:
+    """All that is read inside is as of one instant; nothing can be changed inside.
+
+    The lock isn't taken: SQLite's log keeps for who reads what others write over. Inside a
+    transaction, or another snapshot, it is of that instant.
+
+    Raises:
+        CorruptState: The database is damaged.
+    """
+    if state.db.in_transaction:
+        yield
+        return
+    with errors_of(state.path("state.db")):
+        state.db.execute("BEGIN")
+    try:
+        yield
+    finally:
+        state.db.rollback()
+
+
+_NULL = re.compile(r"NULL value in (\w+)\.(\w+)")
+
+
+class Soundness(NamedTuple):
+    """What SQLite says of a database.
+
+    Args:
+        problem: The first that it found; None when it is sound.
+        journal_mode: ``wal``, unless the file system can't do that.
+        format: As the database has it.
+    """
+
+    problem: str | None
+    journal_mode: str
+    format: int
+
+
+def check_readable(state: State) -> None:
+    """Read something.
+
+    Raises:
+        CorruptState: That isn't possible.
+    """
+    state.query("SELECT 1 FROM pool LIMIT 1")
+
+
+def examine(state: State) -> Soundness:
+    """Look through the whole database."""
+    found = (text for (text,) in state.query("PRAGMA integrity_check(10000)") if text != "ok")
+    problem = next((each for each in found if _is_so(state, each)), None)
+    ((journal_mode,),) = state.query("PRAGMA journal_mode")
+    ((format,),) = state.query("PRAGMA user_version")
+    return Soundness(problem, journal_mode, format)
+
+
+def _is_so(state: State, problem: str) -> bool:
+    """Tell whether a problem that SQLite names is one.
+
+    SQLite 3.40 looks into another column than it names where columns of the primary key aren't the
+    first of a table without rowids, and so may find a NULL in each row: in `made_pool` it does.
+    """
+    named = _NULL.fullmatch(problem)
+    if named is None:
+        return True
+    table, column = named.groups()
+    # Not `IS NULL`, which is never looked up in a column that is declared NOT NULL.
+    return bool(state.query(f"SELECT 1 FROM {table} WHERE typeof({column}) = 'null' LIMIT 1"))

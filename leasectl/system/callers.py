@@ -1,0 +1,121 @@
+"""The processes whose end ends a wait.
+
+That is the parent process, as a rule the script. Some parents only stand in for the script: a
+subshell of it, or a program such as timeout(1) that waits for another. Of those, the parent counts
+as well, and so on.
+
+A process is *detached* if it was started with nohup(1), that is, ignores SIGHUP, or with setsid(1),
+that is, leads its session. Such a process has no callers; nor has one whose parent is process 1 of
+its pid namespace, or lives in another one.
+
+A parent that ends is noticed whenever it ends:
+
+==============================  ============================================================
+it ends                         and is noticed because
+==============================  ============================================================
+before this process looks       the parent is another than at the start of this process; or
+                                it is of another session, which only a foster parent can be
+while this process looks        the parent is another after its pidfd was opened
+later                           the pidfd becomes readable
+==============================  ============================================================
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+
+from leasectl.errors import Cancelled, LeaseError
+from leasectl.system import inherited
+from leasectl.system.poll import READABLE, Interrupt
+from leasectl.system.process import pidfd_of
+
+# Programs that start another and wait for it, without a purpose of their own.
+_WRAPPERS = frozenset((b"timeout", b"time", b"sudo", b"flock", b"strace"))
+
+
+class CallerEnded(Cancelled):
+    """A process that a wait was for has ended."""
+
+
+def watch_callers() -> list[Interrupt]:
+    """Return what ends a wait when a caller ends; nothing for a process that is detached.
+
+    Raises:
+        CallerEnded: A caller has ended already.
+    """
+    if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN or os.getsid(0) == os.getpid():
+        return []
+    parent = os.getppid()
+    if parent == 0:
+        return []
+    if parent != inherited.parent_pid() or not _is_of_our_session(parent):
+        raise _ended(inherited.parent_pid())
+    found: list[Interrupt] = []
+    child, pid = os.getpid(), parent
+    while pid > 1:
+        # Without pidfds, or a descriptor for one more, the wait is like that of a detached process.
+        with contextlib.suppress(LeaseError, OSError):
+            found.append(_watch(pid))
+        if _parent_of(child) != pid:
+            raise _ended(pid)
+        child, pid = pid, _parent_of(pid)
+        if not _stands_in(child, pid) or os.getsid(child) == child:
+            break
+    return found
+
+
+def _watch(pid: int) -> Interrupt:
+    def raise_ended() -> None:
+        raise _ended(pid)
+
+    return Interrupt(pidfd_of(pid), READABLE, raise_ended)
+
+
+def _ended(pid: int) -> CallerEnded:
+    return CallerEnded(
+        f"the process that started this one has ended ({pid}), so it stopped waiting; to wait all "
+        "the same, start it with nohup or setsid"
+    )
+
+
+def _is_of_our_session(pid: int) -> bool:
+    try:
+        return os.getsid(pid) == os.getsid(0)
+    except ProcessLookupError:
+        return False
+
+
+def _stands_in(pid: int, parent: int) -> bool:
+    """Tell whether a process stands in for its parent: a subshell, or a program that waits."""
+    if _read(pid, "comm").strip() in _WRAPPERS:
+        return True
+    command = _read(pid, "cmdline")
+    return bool(command) and command == _read(parent, "cmdline")
+
+
+def ancestors(pid: int) -> set[int]:
+    """Return the pids of a process and of its ancestors, as far as /proc shows them."""
+    found: set[int] = set()
+    while pid > 0 and pid not in found:
+        found.add(pid)
+        pid = _parent_of(pid)
+    return found
+
+
+def _parent_of(pid: int) -> int:
+    """Return the pid of a process's parent; 0 if it can't be seen."""
+    if pid == os.getpid():
+        return os.getppid()
+    # The name, in parentheses, may have any character in it.
+    fields = _read(pid, "stat").rpartition(b")")[2].split()
+    return int(fields[1]) if fields else 0
+
+
+def _read(pid: int, name: str) -> bytes:
+    try:
+        with open(f"/proc/{pid}/{name}", "rb") as file:
+            return file.read()
+    except OSError:
+        return b""
