@@ -28,6 +28,7 @@ from tests.kit.boskos.history import BoskosHistory
 from tests.kit.boskos.process import Boskos
 from tests.kit.serving import Serving
 from tests.kit.support import Cli, Started
+from tests.kit.waits import PATIENCE_SECONDS
 
 _USER = Path(__file__).with_name("boskos_user.py")
 EXPIRE_SECONDS = 5.0
@@ -228,7 +229,7 @@ class Campaign:
                 run.signal(15)
 
     def _wait_until_free(self) -> None:
-        deadline = time.monotonic() + 30.0
+        deadline = time.monotonic() + PATIENCE_SECONDS
         while self._server.owners and time.monotonic() < deadline:
             time.sleep(0.05)
 

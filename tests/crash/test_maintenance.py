@@ -43,6 +43,7 @@ from tests.kit.loading import load_everything
 from tests.kit.losing import each_answer_lost
 from tests.kit.relay import Relay
 from tests.kit.sizes import EVERY_KILL, FULL_SIZE
+from tests.kit.waits import PATIENCE_SECONDS
 
 _MERGE = "application/merge-patch+json"
 SHORT = Size(nodes=5, seconds=6.0, at_least=4, killed_every_seconds=(0.5, 1.5), away_seconds=0.0)
@@ -207,7 +208,7 @@ class Life:
         steps = (("1h", self._is_active), ("2h", self._is_longer), (None, self._is_over))
         for text, condition in steps:
             self._ask_for(text)
-            deadline = time.monotonic() + 40
+            deadline = time.monotonic() + PATIENCE_SECONDS
             while not condition():
                 assert time.monotonic() < deadline, (text, number)
                 end_pods(self._namespace)

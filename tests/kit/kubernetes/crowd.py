@@ -19,6 +19,7 @@ from tests.kit.forking import end_all, ending, fork
 from tests.kit.history import Recorder, read_history, violations
 from tests.kit.kubernetes.access import Access
 from tests.kit.kubernetes.namespaces import Namespace
+from tests.kit.waits import PATIENCE_SECONDS
 
 # So many begin at once: as many as a server lets in without keeping any waiting for long.
 _AT_ONCE = 20
@@ -145,14 +146,14 @@ class _Server:
 
     def until_asked(self, verb: str, times: int) -> None:
         """Wait until clients have asked for something so often; it costs the server nothing."""
-        deadline = time.monotonic() + 120
+        deadline = time.monotonic() + PATIENCE_SECONDS
         while self.requests()[verb] < times:
             assert time.monotonic() < deadline, f"fewer than {times} have asked to {verb}"
             time.sleep(0.5)
 
     def until_settled(self) -> None:
         """Wait until clients ask for nothing but that somebody lives."""
-        deadline, before = time.monotonic() + 120, -1
+        deadline, before = time.monotonic() + PATIENCE_SECONDS, -1
         while (asked := self._asked_beside_renewals()) != before:
             assert time.monotonic() < deadline, "there is no end to what those ask who wait"
             before = asked

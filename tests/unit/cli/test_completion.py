@@ -240,7 +240,7 @@ def test_a_cluster_that_is_silent_holds_nobody_up_for_long(
         cli.env["LEASECTL_BACKEND"] = f"etcd://127.0.0.1:{silent.getsockname()[1]}"
         since = time.monotonic()
         assert offered(cli, *words, "") == []
-        assert 0.9 < time.monotonic() - since < 9
+        assert 0.9 < time.monotonic() - since < 25  # of the 30 that a request has elsewhere
 
 
 def test_handles_are_offered_by_their_ids(cli: Cli) -> None:

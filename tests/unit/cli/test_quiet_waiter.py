@@ -24,7 +24,7 @@ from leasectl.model import Claimant, Handle, Request, whole
 from leasectl.system.clock import Clock
 from leasectl.system.process import this_process
 from tests.kit.support import Cli, Started
-from tests.kit.waits import eventually
+from tests.kit.waits import PATIENCE_SECONDS, eventually
 
 # Not a look at what there is by now, which has no time.
 _SLEEP = re.compile(r"^(?:p?poll|restart_syscall)\((?!\[[^\]\n]*\], \d+, 0\))", re.MULTILINE)
@@ -47,10 +47,10 @@ class Strace:
         )
         self.text = ""
 
-    def wait(self, condition: Callable[[], bool], what: str, seconds: float = 30.0) -> None:
+    def wait(self, condition: Callable[[], bool], what: str) -> None:
         """Read on until a condition is true."""
         assert self._process.stderr is not None
-        deadline = time.monotonic() + seconds
+        deadline = time.monotonic() + PATIENCE_SECONDS
         while not condition():
             left = deadline - time.monotonic()
             readable = select.select([self._process.stderr], [], [], max(0.0, left))[0]

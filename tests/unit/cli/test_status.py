@@ -410,7 +410,7 @@ class TestColour:
     ) -> None:
         cli.pool("T")
         with terminal(cli, *command, rows=24, columns=80, **env) as (process, read):
-            process.wait(10)
+            end_of(process)
             assert ("\x1b[" in read()) == coloured
 
     def test_it_is_not_there_in_a_pipe(self, cli: Cli) -> None:

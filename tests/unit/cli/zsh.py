@@ -5,9 +5,10 @@ from __future__ import annotations
 import os
 import pty
 import select
-import time
 from collections.abc import Mapping
 from pathlib import Path
+
+from tests.kit.waits import eventually
 
 START = """\
 autoload -U compinit && compinit -D -u
@@ -40,10 +41,12 @@ def zsh_line(typed: str, script: Path, env: Mapping[str, str], folder: Path) -> 
     try:
         _read_until(fd, b"ready> ")
         os.write(fd, typed.encode() + b"\t\x18")
-        deadline = time.monotonic() + 20
-        while not line.exists():
-            assert time.monotonic() < deadline, "no answer"
+
+        def is_answered() -> bool:
             _read_some(fd)
+            return line.exists()
+
+        eventually(is_answered, "the completed line")
         return line.read_text().rstrip("\n")
     finally:
         os.close(fd)  # which hangs it up
@@ -55,7 +58,10 @@ def _read_some(fd: int) -> bytes:
 
 
 def _read_until(fd: int, wanted: bytes) -> None:
-    seen, deadline = b"", time.monotonic() + 20
-    while wanted not in seen:
-        assert time.monotonic() < deadline, seen
-        seen += _read_some(fd)
+    seen = bytearray()
+
+    def has_come() -> bool:
+        seen.extend(_read_some(fd))
+        return wanted in seen
+
+    eventually(has_come, f"{wanted!r} from zsh")

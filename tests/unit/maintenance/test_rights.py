@@ -17,6 +17,7 @@ from leasectl.system.clock import Clock
 from tests.kit.kubernetes.namespaces import Namespace
 from tests.kit.kubernetes.nodes import NODES, make_node, make_pod
 from tests.kit.kubernetes.rights import LEAST_RULES, MAINTENANCE_RULES, Rules
+from tests.kit.waits import PATIENCE_SECONDS
 
 pytestmark = pytest.mark.once
 
@@ -51,7 +52,7 @@ def told(namespace: Namespace, kubeconfig: Path, until: str) -> list[str]:
         cluster, changes, settings, leadership, clock=clock, say=said.append, warn=said.append
     )
     going = controller.run()
-    deadline = time.monotonic() + 20
+    deadline = time.monotonic() + PATIENCE_SECONDS
     try:
         changes.begin()
         while not any(until in each for each in said) and time.monotonic() < deadline:

@@ -20,7 +20,7 @@ LEASE = {"metadata": {"name": "a"}, "spec": {"holderIdentity": "me"}}
 
 def refused(kubeconfig: Path, namespace: str) -> str:
     with pytest.raises(AccessRefused) as raised:
-        api_of(kubeconfig, deadline_seconds=5).list(leases(namespace))
+        api_of(kubeconfig, deadline_seconds=60).list(leases(namespace))
     assert raised.value.exit_code == 77
     return str(raised.value)
 

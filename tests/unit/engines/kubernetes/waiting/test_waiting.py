@@ -119,7 +119,7 @@ def test_several_dead_in_a_row_cost_one_ttl(processes: Processes) -> None:
     start = time.monotonic()
     eventually(lambda: ends)
     assert isinstance(ends[0], tuple), ends
-    assert time.monotonic() - start < 5 * TTL  # not ten, also on a machine that is busy
+    assert time.monotonic() - start < 8 * TTL  # not ten, also on a busy machine
     eventually(lambda: processes.waiting() == 0)  # what it got is told before its ticket goes
 
 
