@@ -101,9 +101,6 @@ class RemoteJournal(Journal, Protocol):
     def found(self) -> None:
         """The server recognised a repeated request: what was lost has been found again."""
 
-    def is_the_jobs(self) -> None:
-        """The server itself gives back what it has granted, and not before the job ends."""
-
 
 class Progress(NamedTuple):
     """What a waiter can tell about its wait.

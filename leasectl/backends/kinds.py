@@ -39,6 +39,8 @@ class Kind(NamedTuple):
             shows it to people.
         releases_by_name: A release by bare name hits whoever holds it; else only the claim that is
             named along with it.
+        outlives_steps: What one step of a job takes, a later one may give back, as the server holds
+            it meanwhile: the end of a step must not release it there.
         pools_are: Of one without pools of its own, where they are, for errors; empty for nowhere.
         grants_nothing: Every request succeeds, and nothing is leased.
         claim_server: The module that asks its server beside a `Backend`, a `ClaimServer`, and with
@@ -68,6 +70,7 @@ class Kind(NamedTuple):
     timed_by: str | None = None
     claims_by_identity: bool = False
     releases_by_name: bool = False
+    outlives_steps: bool = False
     pools_are: str = ""
     grants_nothing: bool = False
     claim_server: str | None = None
@@ -146,6 +149,7 @@ KINDS: tuple[Kind, ...] = (
         remote=True,
         has_pools=False,
         releases_by_name=True,
+        outlives_steps=True,
         status_by="leasectl.backends.proxy.status",
         examined_by="leasectl.doctor.lease_proxy",
     ),

@@ -45,7 +45,6 @@ def acquire(
     *,
     patience: Patience,
     guard: Process | None = None,
-    guards_job_too: bool = True,
     followed: bool = False,
     start_delay_seconds: float = 0.0,
     called: str = "",
@@ -58,8 +57,6 @@ def acquire(
         request: What is wanted.
         patience: How long to wait.
         guard: The process whose death releases the handle.
-        guards_job_too: Also where the server holds the leases for the whole job and then gives them
-            back. Else the guard is only that of the wait there.
         followed: This process is the `run` that a guard will follow; until the handle is
             announced with that guard, the keeper watches this process.
         start_delay_seconds: For so long this process will hold the leases before it announces them,
@@ -79,7 +76,6 @@ def acquire(
     journal = RecordJournal(
         service,
         handle,
-        guards_job_too=guards_job_too,
         start_delay_seconds=start_delay_seconds,
         listed=listed,
     )
@@ -180,7 +176,12 @@ def acquire_here(
 
 
 def turn(
-    service: Service, request: Request, *, handle_id: str, patience: Patience
+    service: Service,
+    request: Request,
+    *,
+    handle_id: str,
+    patience: Patience,
+    guard: Process | None = None,
 ) -> Generator[Sleep, set[int], Handle]:
     """What `acquire` does, as a generator of the sleeps in between: for one process that waits
     for thousands of clients, a server. Requests have scope ``step``.
@@ -191,12 +192,13 @@ def turn(
         handle_id: The id of the new handle, which an earlier one may have had; there must be no
             record of it.
         patience: How long to wait; whoever drives the generator sees to interrupts.
+        guard: The process whose death releases the handle.
 
     Raises:
         NotSupported: The backend can only block.
         LeaseError: As `acquire`.
     """
-    backend, journal = _begin_served(service, request, handle_id)
+    backend, journal = _begin_served(service, request, handle_id, guard)
     try:
         if not backend.remote:
             patience = heedful(service, journal.handle, patience)._replace(
@@ -211,7 +213,12 @@ def turn(
 
 
 def acquire_served(
-    service: Service, request: Request, *, handle_id: str, patience: Patience
+    service: Service,
+    request: Request,
+    *,
+    handle_id: str,
+    patience: Patience,
+    guard: Process | None = None,
 ) -> Handle:
     """What `acquire` does, for a client of a server that has a thread wait for each: where leases
     come from another server, each of them by requests of its own. Requests have scope ``step``.
@@ -224,23 +231,26 @@ def acquire_served(
         request: What is wanted.
         handle_id: The id of the new handle; there must be no record of it.
         patience: How long to wait.
+        guard: The process whose death releases the handle.
 
     Raises:
         LeaseError: As `acquire`.
     """
     from leasectl.leases.acquire_remote import acquire_remote
 
-    return acquire_remote(service, *_begin_served(service, request, handle_id), patience)
+    return acquire_remote(service, *_begin_served(service, request, handle_id, guard), patience)
 
 
 def _begin_served(
-    service: Service, request: Request, handle_id: str
+    service: Service, request: Request, handle_id: str, guard: Process | None
 ) -> tuple[Backend, RecordJournal]:
     """Whatever was late for an earlier handle of that id, also on a server, is not to meet this
     one, and nothing is left to count on from. So its acquisitions don't begin with 1.
     """
     acquisition = int.from_bytes(os.urandom(_DRAWN_BYTES), "big")
-    handle = new_handle(service, request, handle_id)._replace(served=True, acquisition=acquisition)
+    handle = new_handle(service, request, handle_id)._replace(
+        served=True, acquisition=acquisition, guard=guard
+    )
     backend = service.backend_of(handle)
     journal = RecordJournal(service, handle, listed=False)
     if journal.needs_keeper:

@@ -34,7 +34,6 @@ class RecordJournal:
         handle: The record to be made; for a further acquisition, the record there is.
         again: For a further acquisition of a handle that is there: called with its record in the
             transaction that begins it, to see to what it still holds. None for the first.
-        guards_job_too: The guard stays where the server holds leases for the whole job, too.
         start_delay_seconds: For so long this process will hold what it got before anybody hears of
             it; a delayed release counts from then on.
         listed: Its path may be told before the handle is announced, so the names file is there from
@@ -54,7 +53,6 @@ class RecordJournal:
         handle: Handle,
         *,
         again: Callable[[Handle], None] | None = None,
-        guards_job_too: bool = True,
         start_delay_seconds: float = 0.0,
         listed: bool = True,
     ) -> None:
@@ -66,7 +64,6 @@ class RecordJournal:
         self._handles = service.handles
         self._clock = service.clock
         self._again = again
-        self._guards_job_too = guards_job_too
         self._listed = listed
         kind = kind_of_handle(handle)
         self._remote = kind.remote
@@ -245,11 +242,6 @@ class RecordJournal:
     def found(self) -> None:
         if self.handle.lost_replies:
             self._count_lost_replies(0)
-
-    def is_the_jobs(self) -> None:
-        if not self._guards_job_too:
-            # On record it goes when the handle is announced.
-            self.handle = self.handle._replace(guard=None)
 
     def _count_lost_replies(self, number: int) -> None:
         self.handle = self.handle._replace(lost_replies=number)

@@ -37,7 +37,7 @@ from leasectl.server.waits import ClientWait
 from leasectl.server.withdrawn_keys import WithdrawnKeys
 from leasectl.state.amendments import note_answer
 from leasectl.system.clock import Clock
-from leasectl.system.process import is_dead, this_process
+from leasectl.system.process import Process, is_dead, this_process
 from leasectl.system.wakeup import Wakeup
 
 Result = TypeVar("Result")
@@ -61,6 +61,7 @@ class ServedLeases:
         losses: Knows what was lost; None where nobody is told of that.
         acquire_seconds: How long a request may wait.
         token: What all clients show; None: nothing.
+        guard: The process whose death releases what is granted here; None for none.
         clock: Where times come from.
         meter: Told of grants.
         notices: What the server's operator is told by.
@@ -76,6 +77,7 @@ class ServedLeases:
         losses: LossWatch | None,
         acquire_seconds: float,
         token: str | None = None,
+        guard: Process | None = None,
         clock: Clock,
         meter: Meter,
         notices: Notices,
@@ -87,6 +89,7 @@ class ServedLeases:
         self._losses = losses
         self._acquire_seconds = acquire_seconds
         self._token = token
+        self._guard = guard
         self._clock = clock
         self._meter = meter
         self._notices = notices
@@ -272,12 +275,19 @@ class ServedLeases:
         """What acquires, and what gives that up, if it isn't to be cancelled for that."""
         if self._waiting_threads is None:
             patience = Patience(self._acquire_seconds, warn=self._notices.backend_is_silent)
-            steps = turn(self.service, request, handle_id=handle_id, patience=patience)
+            steps = turn(
+                self.service,
+                request,
+                handle_id=handle_id,
+                guard=self._guard,
+                patience=patience,
+            )
             return sleep_through_async(steps, now=self._clock.elapsed), None
         given_up = Wakeup()
         acquisition = self._waiting_threads.acquire(
             request,
             handle_id=handle_id,
+            guard=self._guard,
             patience=Patience(self._acquire_seconds, warn=self._notices.tell_from_thread()),
             given_up=given_up,
         )

@@ -30,6 +30,7 @@ from leasectl.server.served_leases import ServedLeases
 from leasectl.server.threads import ServiceThreads
 from leasectl.system import afterwards
 from leasectl.system.clock import Clock
+from leasectl.system.process import Process, open_pidfd
 
 # The kernel's queue takes a burst of clients; asyncio accepts a few of them before it looks at what
 # the clients that it has have sent. One number of its own would be both.
@@ -94,19 +95,22 @@ def serve(
     *,
     acquire_seconds: float,
     token: str | None,
+    guard: Process | None,
     own_name: str,
     open_another: Callable[[], Service],
     probe: Callable[[], None] | None,
     ready: Callable[[], None],
     warn: Callable[[str], None],
 ) -> None:
-    """Serve until TERM, INT or HUP.
+    """Serve until TERM, INT or HUP, or until the guard ends.
 
     Args:
         service: On the state directory and backend to serve.
         bound: A listening socket.
         acquire_seconds: How long a request may wait for its lease.
         token: What clients must show; None: nothing.
+        guard: The process whose end is the server's, and that of all leases granted here; None for
+            none.
         own_name: The host name that the server was told to listen at.
         open_another: Opens the same service for another thread, which calls it.
         probe: Finds out whether the backend works, as `open_probe` makes it.
@@ -133,6 +137,7 @@ def serve(
         losses=losses,
         acquire_seconds=acquire_seconds,
         token=token,
+        guard=guard,
         clock=clock,
         meter=meter,
         notices=notices,
@@ -150,7 +155,7 @@ def serve(
         own_names=(own_name.lower(), socket.gethostname().lower()),
         notices=notices,
     )
-    asyncio.run(_serve(app, bound, leases, watch, live, losses, ready, notices))
+    asyncio.run(_serve(app, bound, leases, guard, watch, live, losses, ready, notices))
     if threads is not None:
         threads.close()
 
@@ -159,6 +164,7 @@ async def _serve(
     app: ASGIApp,
     bound: socket.socket,
     leases: ServedLeases,
+    guard: Process | None,
     watch: KeeperWatch,
     live: Live,
     losses: LossWatch | None,
@@ -185,6 +191,11 @@ async def _serve(
     for signum in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         if signal.getsignal(signum) != signal.SIG_IGN:
             loop.add_signal_handler(signum, end)
+    pidfd = None if guard is None else open_pidfd(guard)
+    if pidfd is not None:
+        loop.add_reader(pidfd, end)
+    elif guard is not None:
+        end()
     watch.look()
     if losses is not None:
         losses.open()

@@ -14,6 +14,7 @@ from leasectl.leases.acquire import acquire_served
 from leasectl.leases.service import Service
 from leasectl.model import Handle, Request
 from leasectl.system.poll import READABLE, Interrupt
+from leasectl.system.process import Process
 from leasectl.system.wakeup import Wakeup
 
 Result = TypeVar("Result")
@@ -49,13 +50,20 @@ class ServiceThreads:
         return await loop.run_in_executor(self._threads, lambda: step(self._service()))
 
     async def acquire(
-        self, request: Request, *, handle_id: str, patience: Patience, given_up: Wakeup
+        self,
+        request: Request,
+        *,
+        handle_id: str,
+        guard: Process | None,
+        patience: Patience,
+        given_up: Wakeup,
     ) -> Handle:
         """Wait for leases.
 
         Args:
             request: What is wanted.
             handle_id: The id of the new handle; there must be no record of it.
+            guard: The process whose death releases the handle.
             patience: How long to wait; what it is called with comes from the thread.
             given_up: Set when nobody wants them any more; closed when it isn't needed.
 
@@ -75,6 +83,7 @@ class ServiceThreads:
                     service,
                     request,
                     handle_id=handle_id,
+                    guard=guard,
                     patience=patience._replace(interrupts=(interrupt,)),
                 )
             finally:

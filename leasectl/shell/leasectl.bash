@@ -513,10 +513,9 @@ _lease__err_leave() {
 #   -t, --type=TYPE      required
 #   -c, --count=COUNT    default 1; 0 prints nothing
 #   --scope=step|test    test, the default: the lease outlives the step, and its names are also in
-#                        $SHARED_DIR/leases. step: it is released when the script, $$, has ended, except
-#                        over ci-operator's lease proxy, which gives it back when the job ends: there a
-#                        copy of the handle in $SHARED_DIR may be released by a later step
-#   --guard              with --scope=step: there, too, when the script has ended
+#                        $SHARED_DIR/leases. step: it is released when the script, $$, ends. Not over a
+#                        lease proxy: there a later step may release a copy of the handle in $SHARED_DIR
+#   --guard              with --scope=step: release it when the script ends over a lease proxy, too
 #   --ttl=D              the lease is over when nobody has renewed it for D; in scope step it is renewed
 #                        as long as the script lives. Pools in etcd need it in scope test
 #   --where=K=V          only resources with this property, with K!=V without it; may be repeated. Pools
@@ -595,7 +594,7 @@ lease__acquire() {
   [ "$_lease__store" != false ] || _lease__scope=step
   _lease__arguments=("${_lease__types[@]/#/--type=}" "--count=$_lease__count" "--scope=$_lease__scope" "${_lease__where[@]}" "${_lease__on_reclaim[@]}")
   _lease__arguments+=("${_lease__wait[@]}" "${_lease__optional[@]}")
-  # --step-pid is a guard, too, but of the wait alone where the server holds the lease for the whole job.
+  # --step-pid is a guard, too, but over a lease proxy only of the wait.
   [ "$_lease__scope$_lease__store" != step ] || _lease__arguments+=("--${_lease__guard:-step}-pid=$$")
   [ -z "$_lease__ttl" ] || _lease__arguments+=("--ttl=$_lease__ttl")
   [ -z "$_lease__priority" ] || _lease__arguments+=("--priority=$_lease__priority")

@@ -34,7 +34,7 @@ def note_answer(state: State, handle: Handle, *, confirmed: bool) -> bool:
     state.db.execute("UPDATE handle SET unconfirmed = ? WHERE id = ?", (not confirmed, handle.id))
     if confirmed:
         count_lost_replies(state, handle, 0)
-    return handles.announce(handle, guard=None, runner=None)
+    return handles.announce(handle, guard=handle.guard, runner=None)
 
 
 def remember_release_after(

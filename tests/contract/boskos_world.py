@@ -279,9 +279,6 @@ class _Journal(NoJournal):
     def found(self) -> None:
         """Not noted."""
 
-    def is_the_jobs(self) -> None:
-        """Not noted."""
-
 
 def _no_events() -> EventLog:
     raise AssertionError("nobody asks for them")

@@ -90,6 +90,10 @@ class Serving:
     def kill(self) -> None:
         self._started.kill()
 
+    def wait(self) -> Finished:
+        """Wait for its end."""
+        return self._started.finish()
+
     def end(self, signum: int = signal.SIGTERM) -> Finished:
         """Ask it to end, and wait for that."""
         self._started.signal(signum)

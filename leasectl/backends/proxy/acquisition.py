@@ -284,8 +284,6 @@ class Acquisition:
         except NoLease as refusal:
             raise self._no_lease(str(refusal)) from None
         if len(names) == 1 and is_resource_name(names[0]):
-            if not heeds(answer, self._key):
-                self._journal.is_the_jobs()
             return names[0]
         self._take_to_give_back(names)
         raise BackendUnreachable(

@@ -69,8 +69,8 @@ Example:
     metavar="PID",
     help="Release the lease when this process ends; in a script, use $$. Default: no guard.",
 )
-# For the Bash functions: --guard-pid, but not where a server holds leases for the whole job. There
-# steps copy a handle into SHARED_DIR, end, and a later step releases it.
+# For the Bash functions: --guard-pid, but over a lease proxy it ends only the wait. There a step
+# may copy its handle into SHARED_DIR and end, and a later one releases it.
 @option("--step-pid", type=int, metavar="PID", hidden=True)
 @option(
     "-o",
@@ -116,11 +116,13 @@ def command(
         request = without_vain_priority(request, backend, quiet=quiet)
     if as_json:
         output = as_json_only("output", "--output", output)
+    is_guarded = guard_pid is not None or not kind_of(choose_backend(backend).url).outlives_steps
     pid = step_pid if guard_pid is None else guard_pid
     if scope == "test" and pid is not None:
         raise InvalidRequest("--guard-pid doesn't go with --scope test, which outlives the step")
     try:
-        guard = None if pid is None else process_named_by("--guard-pid", pid)
+        script = None if pid is None else process_named_by("--guard-pid", pid)
+        guard = script if is_guarded else None
         if request.on_reclaim == "release" and guard is None and not quiet:
             _warn_of_no_answer(request, backend)
         if optional:
@@ -129,7 +131,7 @@ def command(
         with SignalTrap() as trap:
             with wait_limit(wait_seconds):
                 service = open_service(backend)
-            ends = interrupts(trap, guard)
+            ends = interrupts(trap, script)
             sleep_jitter(jitter_seconds, ends, quiet=quiet)
             start_delay = draw_start_delay(start_jitter_seconds)
             with wait_limit(wait_seconds):
@@ -141,7 +143,6 @@ def command(
                         request,
                         patience=waiting.patience,
                         guard=guard,
-                        guards_job_too=guard_pid is not None,
                         start_delay_seconds=start_delay,
                         listed=True,
                     )

@@ -14,7 +14,7 @@ import click
 from leasectl.backends.kinds import KINDS, LOCAL, either, kind_of, not_served, served_prefixes
 from leasectl.backends.opening import check_url, open_probe
 from leasectl.cli.command import new_command
-from leasectl.cli.context import open_service, settings
+from leasectl.cli.context import open_service, process_named_by, settings
 from leasectl.cli.described import option
 from leasectl.cli.extra import require_extra
 from leasectl.cli.serve_env import SERVE_PID, SHELLS, Shell, exports
@@ -41,13 +41,15 @@ Run a lease-proxy server with a web page.
 
 It serves pools of {_SERVED}.
 
-Prints its URL once it answers, closes stdout, and serves until TERM, INT or HUP. With --print-env
+Prints its URL once it answers, closes stdout, and serves until TERM, INT or HUP, or until the
+process that --guard-pid names ends. With --print-env
 it runs in the background, like ssh-agent: it prints the variables to export and logs errors to
 serve.log in the state directory.
 
 Scripts made for ci-operator's lease proxy run unchanged; with --print-env, scripts that call curl
-need --no-token. A client that disconnects while it waits leaves the queue. Leases outlive the
-server: the next server on the same state directory continues with them. A reclaim can't take them.
+need --no-token. A client that disconnects while it waits leaves the queue. A lease lasts until it
+is released or, with --guard-pid, until that process ends. Leases outlive the server: the next
+server on the same state directory continues with them. A reclaim can't take them.
 
 Open the URL in a browser to see pools, holders, queue and recent history; with --token-file the
 page asks for the token. GET /healthz reports health, /metrics is for Prometheus, and leasectl
@@ -110,6 +112,13 @@ def parse_address(text: str) -> tuple[str, int]:
     help="With --print-env: require no token, for scripts that send none. Every local user can "
     "then acquire and release leases.",
 )
+@option(
+    "--guard-pid",
+    type=int,
+    metavar="PID",
+    help="Serve one job: when this process ends, stop serving and release every lease that was "
+    "granted here. In a script, use $$.",
+)
 @option("-q", "--quiet", is_flag=True, help="Print errors only.")
 @option(
     "--backend",
@@ -125,6 +134,7 @@ def command(
     acquire_seconds: float,
     token_file: str | None,
     no_token: bool,
+    guard_pid: int | None,
     quiet: bool,
     backend: str | None,
 ) -> int:
@@ -134,6 +144,7 @@ def command(
         _check_path(token_file)
     if no_token and token_file is not None:
         raise InvalidRequest("use either --token-file or --no-token")
+    guard = None if guard_pid is None else process_named_by("--guard-pid", guard_pid)
     background = Background() if print_env else None
     if background is not None and not background.is_child:
         return _pass_on(background)
@@ -183,6 +194,7 @@ def command(
         bound,
         acquire_seconds=acquire_seconds,
         token=token,
+        guard=guard,
         own_name=address[0],
         # Not by what the environment says, which may be of a folder that we have left by then.
         open_another=service.for_another_thread,

@@ -78,9 +78,6 @@ class Journal(NoJournal):
     def found(self) -> None:
         raise AssertionError("nothing is lost here")
 
-    def is_the_jobs(self) -> None:
-        raise AssertionError("that is for who knows the server")
-
 
 def acquire(
     server: Server,

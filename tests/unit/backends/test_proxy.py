@@ -686,9 +686,6 @@ class _Journal(NoJournal):
     def found(self) -> None:
         """Not noted."""
 
-    def is_the_jobs(self) -> None:
-        """Not noted."""
-
 
 @pytest.mark.parametrize("variable", ["SHARED_DIR", "LEASECTL_TOKEN_FILE"])
 def test_a_path_that_is_no_text_is_refused(cli: Cli, variable: str) -> None:

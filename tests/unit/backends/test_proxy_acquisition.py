@@ -84,7 +84,6 @@ class Journal(NoJournal):
     Attributes:
         names: What has arrived.
         lost: How many answers are missing.
-        for_the_job: The server holds them for the whole job.
     """
 
     key = KEY
@@ -94,7 +93,6 @@ class Journal(NoJournal):
         self.names: list[str] = []
         self.lost = 0
         self.unsettled = False
-        self.for_the_job = False
 
     def arrived(self, name: str) -> Lease | None:
         if name in self._being_given_back:
@@ -113,9 +111,6 @@ class Journal(NoJournal):
 
     def found(self) -> None:
         self.lost = 0
-
-    def is_the_jobs(self) -> None:
-        self.for_the_job = True
 
     def to_undo(self) -> None:
         self.unsettled = True
@@ -221,12 +216,6 @@ class TestGrants:
         acquisition = Try(Proxy(grant("T--00", key=key)))
         acquisition.take()
         assert acquisition.acquisition.ghost_seconds == seconds
-
-    @pytest.mark.parametrize(("key", "for_the_job"), [(None, True), (f"{KEY}/0", False)])
-    def test_who_heeds_keys_is_no_server_of_a_job(self, key: str | None, for_the_job: bool) -> None:
-        acquisition = Try(Proxy(grant("T--00", key=key)))
-        acquisition.take()
-        assert acquisition.journal.for_the_job == for_the_job
 
     @pytest.mark.parametrize("capacity", [3, None])
     def test_who_heeds_keys_is_asked_once_how_many_there_are(

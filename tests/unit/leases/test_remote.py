@@ -1134,17 +1134,6 @@ class TestTheJournal:
         assert journal.arrived("T--00") is not None
         assert giving_back(service, journal.handle, "T--00") == []
 
-    def test_a_guard_stays_where_a_server_keeps_for_the_job_unless_it_is_only_of_the_wait(
-        self, service: Service, journal: RecordJournal
-    ) -> None:
-        guarded = journal.handle._replace(guard=this_process())
-        stays = RecordJournal(service, guarded)
-        stays.is_the_jobs()
-        assert stays.handle.guard == this_process()
-        ends = RecordJournal(service, guarded, guards_job_too=False)
-        ends.is_the_jobs()
-        assert ends.handle.guard is None
-
     def test_what_is_unsettled_stays_on_record_for_the_keeper(
         self, service: Service, journal: RecordJournal
     ) -> None:

@@ -92,11 +92,26 @@ class TestTheContract:
         finished = client.spawn(["bash", "-c", script, sys.executable]).finish()
         assert (finished.code, finished.out) == (0, f"{pool}--00 released\n"), finished
 
-    def test_the_guard_of_a_step_stays(self, shared: Serving, client: Cli, single: str) -> None:
+    def test_a_later_step_releases_what_an_earlier_one_has_left(
+        self, shared: Serving, client: Cli, single: str, tmp_path: Path
+    ) -> None:
         step = client.spawn(["sleep", "60"])
-        client.ok("acquire", "-t", single, "--step-pid", str(step.pid))
-        assert held(shared.cli, single) == [f"{single}--00"]
+        handle = client.ok("acquire", "-t", single, "--step-pid", str(step.pid)).rstrip("\n")
+        copy = tmp_path / "copy"
+        copy.write_bytes(Path(handle).read_bytes())
         step.kill()
+        client.ok("status", "--backend", "local:")  # releases what the dead have left
+        assert held(shared.cli, single) == [f"{single}--00"]
+        elsewhere = str(tmp_path / "elsewhere")
+        client.ok("release", "--handle", str(copy), LEASECTL_STATE_DIR=elsewhere)
+        assert held(shared.cli, single) == []
+
+    def test_a_script_that_wants_it_is_the_guard(
+        self, shared: Serving, client: Cli, single: str
+    ) -> None:
+        script = client.spawn(["sleep", "60"])
+        client.ok("acquire", "-t", single, "--guard-pid", str(script.pid))
+        script.kill()
         eventually(lambda: held(shared.cli, single) == [], what="the keeper has released it")
 
     def test_an_unknown_type_is_66(self, client: Cli) -> None:

@@ -38,6 +38,36 @@ class TestTheEnd:
             assert client.release("only").status == 204
         assert held(cli, "T") == []
 
+    def test_with_its_guard_it_ends_and_all_leases_go_back(self, cli: Cli, serve: Serve) -> None:
+        cli.pool("T", "a", "b")
+        job = cli.spawn(["sleep", "600"])
+        server = serve("--guard-pid", str(job.pid))
+        with server.connect() as first, server.connect() as second:
+            assert first.acquire("T").names == ["a"]
+            assert second.acquire("T").names == ["b"]
+        assert held(cli, "T") == ["a", "b"]
+        job.kill()
+        assert server.wait().code == 0
+        eventually(lambda: held(cli, "T") == [], what="the keeper has released both")
+
+    def test_with_its_guard_leases_go_back_also_of_a_server_that_was_killed(
+        self, cli: Cli, serve: Serve
+    ) -> None:
+        cli.pool("T", "only")
+        job = cli.spawn(["sleep", "600"])
+        server = serve("--guard-pid", str(job.pid))
+        with server.connect() as client:
+            assert client.acquire("T").names == ["only"]
+        server.kill()
+        assert held(cli, "T") == ["only"]
+        job.kill()
+        eventually(lambda: held(cli, "T") == [], what="the keeper has released it")
+
+    def test_a_guard_that_is_no_process_is_64(self, cli: Cli) -> None:
+        finished = cli("serve", "--guard-pid", "0")
+        assert (finished.code, finished.out) == (64, "")
+        assert finished.err.count("\n") == 1
+
     def test_idle_connections_do_not_hold_it_up(self, cli: Cli, serve: Serve) -> None:
         cli.pool("T")
         server = serve()
