@@ -10,6 +10,7 @@ from leasectl.engines.membership import leaves_no_more, stays_after_all
 from leasectl.model import Claimant, ReleasedBy
 from leasectl.state.event import Event, EventKind
 from leasectl.text.durations import format_seconds
+from leasectl.text.naming import build_url_in
 from leasectl.text.wording import counted
 
 if TYPE_CHECKING:
@@ -43,6 +44,7 @@ def of_claimant(kind: EventKind, claimant: Claimant, now: float) -> Event:
         holder_identity=claimant.holder_identity,
         count=request.count,
         priority=request.priority,
+        build_url=build_url_in(request.labels),
     )
 
 

@@ -15,6 +15,7 @@ from leasectl.model import Handle, Lease, ReleasedBy
 from leasectl.state.amendments import seconds_since
 from leasectl.state.directory import State
 from leasectl.system.clock import Clock
+from leasectl.text.naming import build_url_in
 
 if TYPE_CHECKING:
     from leasectl.state.event import EventKind
@@ -108,4 +109,5 @@ class RecordEvents(NamedTuple):
             hold=hold,
             by=by,
             reason=reason,
+            build_url=build_url_in(handle.request.labels),
         )

@@ -154,6 +154,7 @@ def parse_event(line: str) -> Event:
             hold_seconds=read_optional(read_number, fields["hold_seconds"]),
             by=read_text(fields["by"]),
             reason=read_text(fields["reason"]),
+            build_url=read_text(fields.get("build_url", "")),
         )
     except (*MALFORMED, InvalidRequest) as error:
         raise CorruptState(f'not an event: "{printable(line)}" ({error})') from error

@@ -51,6 +51,7 @@ class Event(NamedTuple):
         by: Of what ended: who or what ended it, one of `ReleasedBy`; else empty.
         reason: For people: why it was given up, who took it by force and why, what was changed,
             what was asked or answered.
+        build_url: Of a request and its grant: the address of the holder's build; else empty.
     """
 
     number: int
@@ -70,6 +71,7 @@ class Event(NamedTuple):
     hold_seconds: float | None = None
     by: str = ""
     reason: str = ""
+    build_url: str = ""
 
 
 # What events are sorted by: never by more than that.
@@ -102,6 +104,7 @@ def add_event(rows: EventRows, event: Event, *, backend: str = "") -> None:
         hold=event.hold_seconds,
         by=event.by,
         reason=event.reason,
+        build_url=event.build_url,
     )
 
 

@@ -84,6 +84,7 @@ class EventRows:
         hold: float | None = None,
         by: str = "",
         reason: str = "",
+        build_url: str = "",
     ) -> None:
         """Have an event be written; as `state.event.Event`, and the backend's URL, or none."""
         if not is_written(pool_type, kind):
@@ -92,7 +93,8 @@ class EventRows:
         seconds = (() if wait is None else (wait,)) + (() if hold is None else (hold,))
         self._rows.append((_INSERTS[wait is not None, hold is not None], (
             time, kind, backend, pool_type, ",".join(names), ",".join(map(str, fences)), handle,
-            acquisition, holder, count, priority, ticket, grant, by, reason, *seconds,
+            acquisition, holder, count, priority, ticket, grant, by, reason,
+            build_url, *seconds,
         )))  # fmt: skip
 
     def clear(self) -> None:
@@ -156,15 +158,15 @@ class EventRows:
 
 EVENT_COLUMNS = (
     "time, kind, backend, type, names, fences, handle, acquisition, holder_identity, count, "
-    "priority, ticket, grant_number, wait_seconds, hold_seconds, ended_by, reason"
+    "priority, ticket, grant_number, wait_seconds, hold_seconds, ended_by, reason, build_url"
 )
 _ALWAYS = EVENT_COLUMNS.replace("wait_seconds, hold_seconds, ", "")
 _INSERTS = {
-    (False, False): f"INSERT INTO event ({_ALWAYS}) VALUES (?{', ?' * 14})",
-    (True, False): f"INSERT INTO event ({_ALWAYS}, wait_seconds) VALUES (?{', ?' * 15})",
-    (False, True): f"INSERT INTO event ({_ALWAYS}, hold_seconds) VALUES (?{', ?' * 15})",
+    (False, False): f"INSERT INTO event ({_ALWAYS}) VALUES (?{', ?' * 15})",
+    (True, False): f"INSERT INTO event ({_ALWAYS}, wait_seconds) VALUES (?{', ?' * 16})",
+    (False, True): f"INSERT INTO event ({_ALWAYS}, hold_seconds) VALUES (?{', ?' * 16})",
     (True, True): f"INSERT INTO event ({_ALWAYS}, wait_seconds, hold_seconds) "
-    f"VALUES (?{', ?' * 16})",
+    f"VALUES (?{', ?' * 17})",
 }
 _FOLLOWED = "SELECT 1 FROM follower LIMIT 1"
 

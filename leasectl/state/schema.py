@@ -152,7 +152,8 @@ CREATE TABLE event (               -- no index: to write is what has to be cheap
   wait_seconds REAL,
   hold_seconds REAL,
   ended_by TEXT NOT NULL,
-  reason TEXT NOT NULL
+  reason TEXT NOT NULL,
+  build_url TEXT NOT NULL
 );
 CREATE TABLE note (                -- what others have said of a claim
   name TEXT PRIMARY KEY,

@@ -82,6 +82,17 @@ class TestAHold:
         assert queued.names == granted.names == ("T--01",)
         assert queued.priority == granted.priority == 7
 
+    @pytest.mark.parametrize(
+        ("label", "url"),
+        [("https://ci/build/1", "https://ci/build/1"), ("javascript:alert(1)", "")],
+    )
+    def test_the_address_of_the_holders_build_is_told(
+        self, world: World, label: str, url: str
+    ) -> None:
+        make_pool(world, 1)
+        world.client().acquire(Request("T", labels=(("build", label),)))
+        assert [each.build_url for each in told(world, "queued", "granted")] == [url, url]
+
     def test_the_wait_and_the_hold_are_told(self, world: World) -> None:
         make_pool(world, 1)
         holder, waiter = world.client(), world.client()

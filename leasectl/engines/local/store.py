@@ -16,6 +16,7 @@ from leasectl.model import Lease, ReleasedBy, Request, Ticket
 from leasectl.state.directory import State
 from leasectl.state.rows import IS_FREE, IS_SPECIAL, encode_labels
 from leasectl.system.clock import Clock
+from leasectl.text.naming import build_url_in
 
 if TYPE_CHECKING:
     from leasectl.engines.local.memberships import LocalMemberships
@@ -181,6 +182,7 @@ class LocalStore:
             ticket=ticket.number,
             grant=grant,
             wait=wait,
+            build_url=build_url_in(claimant.request.labels),
         )
         return leases
 

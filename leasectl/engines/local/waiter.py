@@ -18,6 +18,7 @@ from leasectl.state.rows import encode_where
 from leasectl.system.clock import Clock, earliest
 from leasectl.system.process import this_process
 from leasectl.system.process_watch import IdlePidfds, ProcessWatch
+from leasectl.text.naming import build_url_in
 
 if TYPE_CHECKING:
     import sqlite3
@@ -315,6 +316,7 @@ def put_ticket(
         count=request.count,
         priority=request.priority,
         ticket=number,
+        build_url=build_url_in(request.labels),
     )
     if is_ranked:
         queues.order(request.type).add(number, request.priority)

@@ -13,6 +13,7 @@ from leasectl.state.event import ALL_EVENTS, Event, EventFilter, EventKind, Miss
 from leasectl.state.event_rows import is_written
 from leasectl.system.clock import Clock
 from leasectl.system.wakeup import Wakeup
+from leasectl.text.naming import build_url_in
 
 
 class MemoryEvents:
@@ -134,7 +135,9 @@ class MemoryEvents:
     def _add_of(self, kind: EventKind, pool: StockedPool, place: Place, **more: object) -> None:
         if place.name is not None:
             more.setdefault("names", (place.name,))
-        self._add(kind, pool.type, place.ticket.claimant, ticket=place.ticket.number, **more)
+        ticket = place.ticket
+        more["build_url"] = build_url_in(ticket.claimant.request.labels)
+        self._add(kind, pool.type, ticket.claimant, ticket=ticket.number, **more)
 
     def _add(
         self,

@@ -191,6 +191,7 @@ _CHECKS: dict[str, Callable[[list[Any]], list[Any]]] = {
     "hold_seconds": _read_optional_times,
     "by": _read_texts,
     "reason": _read_texts,
+    "build_url": _read_texts,
 }
 
 

@@ -66,6 +66,7 @@ def parse_event(kv: KeyValue) -> Event:
             hold_seconds=read_optional(read_time, get("hold_seconds")),
             by=safe_text(read_text(get("by", ""))),
             reason=safe_text(read_text(get("reason", ""))),
+            build_url=safe_text(read_text(get("build_url", ""))),
         )
     except MALFORMED as error:
         raise unreadable(kv, error) from error

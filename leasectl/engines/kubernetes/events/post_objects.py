@@ -137,6 +137,7 @@ def _read(record: Json, number: int) -> Event:
         hold_seconds=read_optional(read_number, get("hold_seconds")),
         by=safe_text(read_text(get("by", ""))),
         reason=safe_text(read_text(get("reason", ""))),
+        build_url=safe_text(read_text(get("build_url", ""))),
     )
 
 
