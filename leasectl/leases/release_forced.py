@@ -243,8 +243,7 @@ def _end(service: Service, resource: Resource, text: str, *, at_once: bool) -> l
     )
     if names and handle is not None:
         with service.state.transaction():
-            # Who wants it by force once more has to know whether its run still ends the command.
-            explain_loss(service.state, handle, text, runner=handle.runner)
+            explain_loss(service.state, handle, text)
     left = resource.expires_in_seconds if lease.lease_duration_seconds is not None else None
     known = has_run if handle is not None else None
     if not names and resource.ended is not None:

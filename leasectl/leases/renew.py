@@ -66,7 +66,7 @@ def _ask_why_lost(service: Service, backend: Backend, target: ReleaseTarget) -> 
         ]
         for reason in reasons[:1]:
             with service.state.transaction():
-                explain_loss(service.state, handle, reason, runner=handle.runner)
+                explain_loss(service.state, handle, reason)
 
 
 def _renew_with(

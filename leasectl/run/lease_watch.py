@@ -19,7 +19,6 @@ from leasectl.state.amendments import explain_loss
 from leasectl.state.pipes import listen
 from leasectl.system.clock import Clock, earliest
 from leasectl.system.lock_wait import lock_limit
-from leasectl.system.process import this_process
 from leasectl.system.request_threads import Outcome
 from leasectl.text.naming import work_in
 from leasectl.text.wording import listed
@@ -290,7 +289,7 @@ class LeaseWatch:
             handle, state = self._handle, self._service.state
             limit = lock_limit(self._lock_patience())
             with contextlib.suppress(LeaseError, Interrupted), limit, state.transaction():
-                explain_loss(state, handle, reason, runner=this_process())
+                explain_loss(state, handle, reason)
         if self._renew_at is not None:
             self._renew_at = self._clock.elapsed()
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Literal
 
-from leasectl.model import Handle, Process
+from leasectl.model import Handle
 from leasectl.state import handle_rows, rows
 from leasectl.state.directory import State
 from leasectl.state.handles import Handles, is_watched
@@ -78,18 +78,17 @@ def record_renewal(state: State, handle: Handle, wall: float) -> None:
     state.db.execute("UPDATE lease SET renew_time = ? WHERE handle = ?", (wall, handle.id))
 
 
-def explain_loss(state: State, handle: Handle, reason: str, *, runner: Process | None) -> None:
+def explain_loss(state: State, handle: Handle, reason: str) -> None:
     """Record who has taken a lease of a handle away by force, and why.
 
     Args:
         state: The opened state directory.
         handle: Nothing happens when it has moved on from that acquisition.
         reason: For people.
-        runner: The `run` that is to end its command for it.
     """
     state.db.execute(
-        "UPDATE handle SET lost_reason = ?, runner = ? WHERE id = ? AND acquisition = ?",
-        (reason, rows.encode_process(runner), handle.id, handle.acquisition),
+        "UPDATE handle SET lost_reason = ? WHERE id = ? AND acquisition = ?",
+        (reason, handle.id, handle.acquisition),
     )
 
 

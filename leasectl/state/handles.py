@@ -267,15 +267,19 @@ class Handles:
         self._state.stage_names(handle.id, left)
 
     def release(self, handle: Handle, *, now: float, lost: bool = False) -> None:
-        """Record that a handle holds nothing and waits for nothing; its runner is woken."""
+        """Record that a handle holds nothing and waits for nothing; its runner is woken.
+
+        With a loss the runner stays on record: it may still be ending its command, which others
+        wait for.
+        """
         self._clear(handle.id)
         if handle.runner is not None:
             self._state.wake(self._state.runner_pipe(handle.id))
         self._unlink_pipes_of_the_dead(handle)
         self._state.db.execute(
-            "UPDATE handle SET state = 'released', waiter = NULL, runner = NULL, released_at = ?, "
-            "lost = ? WHERE id = ?",
-            (now, lost, handle.id),
+            "UPDATE handle SET state = 'released', waiter = NULL, released_at = ?, "
+            "runner = CASE WHEN ? THEN runner END, lost = ? WHERE id = ?",
+            (now, lost, lost, handle.id),
         )
 
     def forget(self, handle_id: str, acquisition: int) -> None:
@@ -354,7 +358,8 @@ def renews_itself(handle: Handle) -> bool:
 
 KEEP_UNGUARDED_SECONDS = 24 * 3600.0
 _NEXT = (
-    "SELECT id, state, acquisition, guard, released_at FROM handle WHERE id > ? ORDER BY id LIMIT ?"
+    "SELECT id, state, acquisition, guard, runner, released_at FROM handle WHERE id > ? "
+    "ORDER BY id LIMIT ?"
 )
 _IS_PLAIN = (
     "SELECT 1 FROM handle WHERE id = ? AND acquisition = ? AND state = 'held' "
@@ -366,7 +371,8 @@ def purge(state: State, *, now: float, limit: int) -> None:
     """Forget released records that nobody can want any more; inside a transaction.
 
     A released record stays as long as its guard lives, so that `reacquire` works; without a guard
-    it stays for a day.
+    it stays for a day. It also stays while its `run` ends the command of a lost lease, as the end
+    of that is what others wait for.
 
     Args:
         state: The opened state directory.
@@ -381,7 +387,9 @@ def purge(state: State, *, now: float, limit: int) -> None:
             continue
         guard = parse_optional_process(row["guard"])
         is_old = now - row["released_at"] >= KEEP_UNGUARDED_SECONDS
-        if is_old if guard is None else is_dead(guard):
+        runner = parse_optional_process(row["runner"])
+        is_ending = runner is not None and not is_dead(runner)
+        if not is_ending and (is_old if guard is None else is_dead(guard)):
             handles.forget(row["id"], row["acquisition"])
     cursor_now = rows[-1]["id"] if len(rows) == limit else ""
     if cursor_now != cursor:

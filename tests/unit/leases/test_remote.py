@@ -559,7 +559,7 @@ class TestRelease:
         server.before_release = unreachable_for("T--00")
         release_in_vain(service, handle)
         with service.state.transaction():
-            explain_loss(service.state, handle, "released by force by ops", runner=None)
+            explain_loss(service.state, handle, "released by force by ops")
         with pytest.raises(LeaseLost, match="released by force by ops"):
             note_renewal(service, whole(handle), NAMES[1:])
 

@@ -122,12 +122,11 @@ def test_lost_replies_are_counted(state: State, handle: Handle) -> None:
     assert now_of(state, handle) == handle._replace(lost_replies=3)
 
 
-def test_a_loss_is_explained_with_who_is_to_end_its_command(state: State, handle: Handle) -> None:
-    explain_loss(state, handle._replace(acquisition=1), "too late", runner=None)
+def test_a_loss_is_explained(state: State, handle: Handle) -> None:
+    explain_loss(state, handle._replace(acquisition=1), "too late")
     assert now_of(state, handle) == handle
-    explain_loss(state, handle, "its machine is gone", runner=this_process())
-    told = handle._replace(lost_reason="its machine is gone", runner=this_process())
-    assert now_of(state, handle) == told
+    explain_loss(state, handle, "its machine is gone")
+    assert now_of(state, handle) == handle._replace(lost_reason="its machine is gone")
 
 
 class TestAnAnswer:

@@ -353,7 +353,7 @@ class TestAcquisitions:
         released(state, handles, before, now=9.0)
         asked = before.request._replace(release_after_seconds=45.0)
         with state.transaction():
-            explain_loss(state, before, "its machine is gone", runner=None)
+            explain_loss(state, before, "its machine is gone")
             over = handles.require(before.id)._replace(request=asked)
             assert (over.lost_reason, over.unconfirmed) == ("its machine is gone", True)
             again = handles.begin_again(over, us, runner=us, remote=False, now=11.0)
@@ -632,6 +632,25 @@ class TestPurge:
         self.purge(state, handles, now=100.0 + 24 * 3600)
         assert handles.load("T-abcdef") is None
         assert files(state) == []
+
+    def test_the_record_of_a_lost_lease_stays_while_its_run_ends_the_rest_of_its_command(
+        self, state: State, handles: Handles, dead: Process
+    ) -> None:
+        """Whoever waits for the lease waits for the run, which only this record names."""
+        handle = held(state, handles, a_handle(guard=dead, runner=this_process()), a_lease())
+        with state.transaction():
+            handles.release(handle, now=0.0, lost=True)
+        self.purge(state, handles, now=1e9)
+        assert handles.require("T-abcdef").runner == this_process()
+
+    def test_the_record_of_a_lost_lease_goes_when_its_run_has_ended_too(
+        self, state: State, handles: Handles, dead: Process
+    ) -> None:
+        handle = held(state, handles, a_handle(guard=dead, runner=dead), a_lease())
+        with state.transaction():
+            handles.release(handle, now=0.0, lost=True)
+        self.purge(state, handles, now=1.0)
+        assert handles.load("T-abcdef") is None
 
     def test_a_guard_in_a_foreign_namespace_may_live(self, state: State, handles: Handles) -> None:
         foreign = this_process()._replace(pid_namespace=1)
