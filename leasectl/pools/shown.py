@@ -222,6 +222,46 @@ class ShownPool(NamedTuple):
         return self.capacity - self.held - self.closed
 
 
+class Rows(NamedTuple):
+    """Which rows of pools are listed; the counts of a pool are always of all.
+
+    Args:
+        held: Leases; without `waiting` no requests.
+        waiting: Requests; without `held` no leases.
+        holder: Those of a job, build or host with this in its name; empty for all.
+    """
+
+    held: bool = False
+    waiting: bool = False
+    holder: str = ""
+
+    def resources(self, pool: ShownPool) -> tuple[ShownResource, ...]:
+        """The resources of a pool that are listed."""
+        if self == ALL_ROWS:
+            return pool.resources
+        if self.waiting and not self.held:
+            return ()
+        return tuple(
+            each for each in pool.resources if each.lease and self._names(each.lease.holder)
+        )
+
+    def queue(self, pool: ShownPool) -> tuple[ShownWaiter, ...]:
+        """The requests in a pool's queue that are listed."""
+        if self.held and not self.waiting:
+            return ()
+        return tuple(each for each in pool.queue if self._names(each.holder))
+
+    def has_any(self, pool: ShownPool) -> bool:
+        """Tell whether a pool is listed at all."""
+        return self == ALL_ROWS or bool(self.resources(pool) or self.queue(pool))
+
+    def _names(self, holder: Holder) -> bool:
+        return self.holder in holder.identity or self.holder in f"{holder.owner}/{holder.host}"
+
+
+ALL_ROWS = Rows()
+
+
 class Overview(NamedTuple):
     """Pools at one instant.
 
@@ -230,12 +270,22 @@ class Overview(NamedTuple):
         at: When that was, wall clock, seconds since the epoch.
         pools: As they were.
         works: Those under which work is done once, while it is.
+        rows: What is listed of them.
     """
 
     backend: str
     at: float
     pools: tuple[ShownPool, ...]
     works: tuple[ShownPool, ...] = ()
+    rows: Rows = ALL_ROWS
+
+    def listing(self, rows: Rows) -> Overview:
+        """The same with the rows that are wanted, and without pools that have none of them."""
+        return self._replace(
+            pools=tuple(filter(rows.has_any, self.pools)),
+            works=tuple(filter(rows.has_any, self.works)),
+            rows=rows,
+        )
 
     def timeless(self) -> Overview:
         """The same without what changes only because time passes."""

@@ -19,6 +19,7 @@ from leasectl.pools.shown import (
     Holder,
     Overview,
     Renewer,
+    Rows,
     ShownLease,
     ShownMark,
     ShownMembership,
@@ -98,21 +99,22 @@ def encode_overview(overview: Overview, *, as_list: _AsList = list) -> dict[str,
     return {
         "backend": overview.backend,
         "at": rfc3339(overview.at),
-        "pools": [_pool_fields(pool, as_list) for pool in overview.pools],
+        "pools": [_pool_fields(pool, overview.rows, as_list) for pool in overview.pools],
         "works": [
-            {"work": key_of_work(pool), **_pool_fields(pool, as_list)} for pool in overview.works
+            {"work": key_of_work(pool), **_pool_fields(pool, overview.rows, as_list)}
+            for pool in overview.works
         ],
         "circular_waits": [each._asdict() for each in circular_waits(overview)],
     }
 
 
-def _pool_fields(pool: ShownPool, as_list: _AsList) -> dict[str, object]:
+def _pool_fields(pool: ShownPool, rows: Rows, as_list: _AsList) -> dict[str, object]:
     return {
         "type": pool.type,
         **pool_counts(pool),
         **pool_grants(pool),
-        "resources": as_list(map(_resource_fields, pool.resources)),
-        "queue": as_list(map(_waiter_fields, pool.queue)),
+        "resources": as_list(map(_resource_fields, rows.resources(pool))),
+        "queue": as_list(map(_waiter_fields, rows.queue(pool))),
     }
 
 

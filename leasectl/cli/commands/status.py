@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
-from leasectl.backends.kinds import kind_of
+from leasectl.backends.kinds import kind_of, pool_prefixes
 from leasectl.backends.opening import ask_status
 from leasectl.cli import options
 from leasectl.cli.command import new_command
 from leasectl.cli.context import open_service
 from leasectl.cli.described import option
 from leasectl.cli.loaded import nothing_is_garbage
-from leasectl.cli.shown.output import show, show_json
-from leasectl.cli.shown.status_columns import look_of_stdout, note_no_pools, overview_text
+from leasectl.cli.shown.output import note, show, show_json
+from leasectl.cli.shown.status_columns import (
+    NO_MATCH,
+    look_of_stdout,
+    note_no_pools,
+    overview_text,
+)
 from leasectl.errors import NotSupported
 from leasectl.pools.admin import PoolService
+from leasectl.pools.shown import ALL_ROWS, Rows
 from leasectl.pools.shown_json import are_counts, encode_overview
 
 EXAMPLE = """\b
@@ -34,11 +40,27 @@ Examples:
     help="Update whenever something changes, until interrupted; wait for a backend that doesn't "
     "answer.",
 )
+@option("--held", is_flag=True, help="List leases only.")
+@option("--waiting", is_flag=True, help="List waiting requests only.")
+@option(
+    "--holder",
+    default="",
+    metavar="TEXT",
+    help="List only leases and requests of a job, build or host with TEXT in its name.",
+)
 @options.wide
 @options.json_output
 @options.backend
 def command(
-    *, pool_type: str | None, watch: bool, wide: bool, as_json: bool, backend: str | None
+    *,
+    pool_type: str | None,
+    watch: bool,
+    held: bool,
+    waiting: bool,
+    holder: str,
+    wide: bool,
+    as_json: bool,
+    backend: str | None,
 ) -> None:
     """Show pools, holders and waiters.
 
@@ -58,6 +80,9 @@ def command(
     NOTES     where a resource moves with its release, for how long it has
               joined, and the state of a reclaim
 
+    --held, --waiting and --holder choose rows; the counts of a pool are always of all its leases
+    and requests. --held --waiting leaves out free resources.
+
     A lease proxy that doesn't report its pools shows only what handles here hold.
 
     A terminal shows the columns that fit; --wide, a file or a pipe shows all. --json has the same
@@ -65,6 +90,12 @@ def command(
     """
     service = open_service(backend, to_show=not watch)
     url, settings = service.backend_url, service.settings
+    rows = Rows(held, waiting, holder)
+    if rows != ALL_ROWS and not kind_of(url).has_pools:
+        raise NotSupported(
+            f"--held, --waiting and --holder are not supported by {url}; "
+            f"{pool_prefixes('and')} can do it"
+        )
     if kind_of(url).counted_by:
         from leasectl.cli.shown.status_extra import show_counts
 
@@ -87,12 +118,14 @@ def command(
     if watch:
         from leasectl.cli.shown.status_watch import show_pools_again
 
-        show_pools_again(service, pool_type, wide=wide, as_json=as_json)
+        show_pools_again(service, pool_type, rows, wide=wide, as_json=as_json)
         return
-    overview = PoolService(service).overview(pool_type, told=told)
+    overview = PoolService(service).overview(pool_type, told=told).listing(rows)
     if as_json:
         show_json(encode_overview(overview, as_list=iter))
     elif overview.pools or overview.works:
         show(overview_text(overview, look_of_stdout(wide=wide, free=pool_type is not None)))
+    elif rows != ALL_ROWS:
+        note(NO_MATCH)
     else:
         note_no_pools(backend)

@@ -44,6 +44,7 @@ from leasectl.text.suggestions import NO_POOLS
 from leasectl.text.wording import Cut, printable, shorten
 
 NOTHING = "-"
+NO_MATCH = "no lease or request matches"
 _FREE = "free"
 # Names are for copying: all else is cut before they are.
 NAME_AT_LEAST = 253
@@ -389,7 +390,7 @@ def overview_text(overview: Overview, look: Look) -> str:
     parts = [summary.text] if overview.pools else []
     left_out: set[str] = set()
     for pool in overview.pools:
-        section = _section(pool, overview.at, look)
+        section = _section(pool, overview, look)
         grants = _grants(pool, look, in_summary=not summary.left_out)
         if grants or section.text:
             is_named = len(overview.pools) == 1 and pool.type in summary.text
@@ -399,7 +400,7 @@ def overview_text(overview: Overview, look: Look) -> str:
             left_out |= section.left_out
     for pool in overview.works:
         work = f"work {key_of_work(pool)}".rstrip()
-        section = _section(pool, overview.at, look, work=work)
+        section = _section(pool, overview, look, work=work)
         parts.append("\n" if parts else "")
         parts.append(f"{_line(work, look, BOLD)}{section.text}")
         left_out |= section.left_out
@@ -433,20 +434,22 @@ def _grants(pool: ShownPool, look: Look, *, in_summary: bool) -> str:
     return _line(f"{_INDENT}{'; '.join(told)}", look, cut="end") if told else ""
 
 
-def _section(pool: ShownPool, at: float, look: Look, *, work: str = "") -> _Section:
+def _section(pool: ShownPool, overview: Overview, look: Look, *, work: str = "") -> _Section:
     """Who holds what of a pool, and who waits for it; or who does a work, and who waits for it."""
-    wording = Wording(work.replace("work ", "once-", 1) or pool.type, at, full=look.wide)
-    shown = [each for each in pool.resources if each.lease or each.is_closed or look.free]
+    subject = work.replace("work ", "once-", 1) or pool.type
+    wording = Wording(subject, overview.at, full=look.wide)
+    resources, queue = overview.rows.resources(pool), overview.rows.queue(pool)
+    shown = [each for each in resources if each.lease or each.is_closed or look.free]
     shown.sort(key=lambda each: _by_number(each.name))
-    held, queue = resource_facts(shown, wording), waiter_facts(pool.queue, wording)
+    held, waiting = resource_facts(shown, wording), waiter_facts(queue, wording)
     if work:  # there is nothing else to be had
-        held, queue = _without(held, _SAME_IN_WORKS), _without(queue, _SAME_IN_WORKS)
-    section = _tables(held, queue, look)
+        held, waiting = _without(held, _SAME_IN_WORKS), _without(waiting, _SAME_IN_WORKS)
+    section = _tables(held, waiting, look)
     if section.is_whole:
         return section
-    same = _same_for_all(held, queue)
+    same = _same_for_all(held, waiting)
     lines = [_line(f"{_INDENT}{title} of all: {text}", look) for title, text in same.items()]
-    section = _tables(_without(held, same), _without(queue, same), look)
+    section = _tables(_without(held, same), _without(waiting, same), look)
     return section._replace(text="".join(lines) + section.text)
 
 

@@ -11,13 +11,13 @@ from textwrap import fill
 from typing import Protocol, Union
 
 from leasectl.cli.shown.output import ReaderGone, emit, emit_json, note
-from leasectl.cli.shown.status_columns import look_of_stdout, overview_text
+from leasectl.cli.shown.status_columns import NO_MATCH, look_of_stdout, overview_text
 from leasectl.cli.shown.table import obeys_escapes, output_width
 from leasectl.cli.shown.waiting import pause
 from leasectl.errors import BackendUnreachable
 from leasectl.leases.service import Service
 from leasectl.pools.admin import PoolService
-from leasectl.pools.shown import Overview
+from leasectl.pools.shown import ALL_ROWS, Overview, Rows
 from leasectl.pools.shown_json import encode_overview
 from leasectl.system.clock import boottime_seconds, rfc3339
 from leasectl.system.poll import READABLE, Interrupt
@@ -73,18 +73,23 @@ class _Pools:
     def text(self) -> str:
         look = look_of_stdout(wide=self._wide, free=self._free)
         is_empty = not (self._overview.pools or self._overview.works)
+        if is_empty and self._overview.rows != ALL_ROWS:
+            return f"{NO_MATCH}\n"
         return f"{NO_POOLS}\n" if is_empty else overview_text(self._overview, look)
 
     def encoded(self) -> object:
         return encode_overview(self._overview)
 
 
-def show_pools_again(service: Service, pool_type: str | None, *, wide: bool, as_json: bool) -> None:
+def show_pools_again(
+    service: Service, pool_type: str | None, rows: Rows, *, wide: bool, as_json: bool
+) -> None:
     """Show pools until a signal comes or nobody reads it any more.
 
     Args:
         service: On the backend whose pools are shown.
         pool_type: The one to show; None for all.
+        rows: What to list of it.
         wide: Every column, nothing cut.
         as_json: One object a line, each time that something has changed.
 
@@ -93,7 +98,7 @@ def show_pools_again(service: Service, pool_type: str | None, *, wide: bool, as_
     """
 
     def look(ends: _Ends) -> Shown:
-        overview = PoolService(service).overview(pool_type)
+        overview = PoolService(service).overview(pool_type).listing(rows)
         return _Pools(overview, wide=wide, free=pool_type is not None)
 
     show_again(look, lambda ends: _sleep_until_changed(service, ends), as_json=as_json)

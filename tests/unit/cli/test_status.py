@@ -334,6 +334,60 @@ class TestTable:
         assert len({re.sub(" +", " ", each) for each in whole}) == 1
 
 
+class TestRows:
+    @pytest.fixture(autouse=True)
+    def _two_pools(self, cli: Cli) -> Iterator[None]:
+        """A holder in each, and one who waits in the second."""
+        for pool in ("A", "B"):
+            cli.pool(pool, f"{pool}--00")
+        cli.ok("acquire", "A", JOB_NAME="nightly", BUILD_ID="7")
+        cli.ok("acquire", "B", JOB_NAME="nightly", BUILD_ID="8")
+        waiter = cli.start("acquire", "B", JOB_NAME="e2e", BUILD_ID="9")
+        eventually(lambda: cli.query("SELECT 1 FROM ticket"))
+        yield
+        waiter.kill()
+
+    @pytest.mark.parametrize(
+        ("options", "listed"),
+        [
+            (("--held",), {"A": ["7"], "B": ["8"]}),
+            (("--waiting",), {"B": ["9"]}),
+            (("--held", "--waiting"), {"A": ["7"], "B": ["8", "9"]}),
+            (("--holder", "nightly/7"), {"A": ["7"]}),
+            (("--holder", "nightly"), {"A": ["7"], "B": ["8"]}),
+            (("--holder", "e2e"), {"B": ["9"]}),
+            (("--holder", "e2e", "--held"), {}),
+            (("-t", "B", "--holder", "nightly"), {"B": ["8"]}),
+        ],
+    )
+    def test_only_those_are_listed_that_are_asked_for(
+        self, cli: Cli, options: tuple[str, ...], listed: dict[str, list[str]]
+    ) -> None:
+        shown = json.loads(cli.ok("status", "--json", *options))
+        found = {
+            pool["type"]: [row["build"] for row in (*pool["resources"], *pool["queue"])]
+            for pool in shown["pools"]
+        }
+        assert found == listed
+        text = cli("status", *options)
+        builds = re.findall(r"(?:nightly|e2e) +(\d)", text.out)
+        assert sorted(builds) == sorted(build for pool in listed.values() for build in pool)
+
+    def test_the_counts_of_a_pool_are_of_all(self, cli: Cli) -> None:
+        (pool,) = json.loads(cli.ok("status", "--json", "--waiting"))["pools"]
+        assert (pool["held"], pool["waiting"], pool["resources"]) == (1, 1, [])
+
+    def test_nothing_that_matches_is_said_on_stderr(self, cli: Cli) -> None:
+        finished = cli("status", "--holder", "nobody")
+        assert (finished.code, finished.out) == (0, "")
+        assert finished.err == "leasectl: no lease or request matches\n"
+
+    def test_where_pools_are_not_ours_it_is_64(self, cli: Cli) -> None:
+        finished = cli("status", "--held", "--backend", "none:")
+        assert (finished.code, finished.out) == (64, "")
+        assert "local:, etcd:// and kubernetes:// can do it" in finished.err
+
+
 class TestWatchOnAPipe:
     def test_it_prints_again_when_and_only_when_something_changes(self, cli: Cli) -> None:
         cli.pool("T", "a")
