@@ -57,6 +57,7 @@ PAGES = (
             "pools",
             "properties",
             "reclaim",
+            "recipes",
             "reference",
             "run",
             "security",
