@@ -268,7 +268,8 @@ def check_port(url: str, port: str | None, *, like: str) -> None:
     """
     if port is not None and not 1 <= int(port) <= 65535:
         raise InvalidRequest(
-            f'"{printable_url(url)}" has port {port}, which there isn\'t; write it like {like}'
+            f'"{printable_url(url)}" has port {port}, which is not between 1 and 65535; write it '
+            f"like {like}"
         )
 
 
@@ -282,22 +283,23 @@ def no_pools(url: str) -> NotSupported:
 def not_served(url: str) -> NotSupported:
     """The refusal to hand on the leases of a backend."""
     others = either(kind.choice for kind in KINDS if kind.can_be_served)
-    return NotSupported(f"leases of {url} can't be handed on; choose {others} with --backend")
+    return NotSupported(
+        f"leasectl serve can't serve leases of {url}; choose {others} with --backend"
+    )
 
 
 def one_type_only(url: str) -> NotSupported:
     """The refusal to wait for several types at once, where a request is for one."""
     return NotSupported(
-        f"backend {url} takes one type a request; for whichever of several is free first choose "
-        f"{_with_pools()} with --backend, or give one -t"
+        f"{url} takes one pool per request; name one -t, or choose {_with_pools()} with --backend"
     )
 
 
 def only_ttl(url: str, seconds: float) -> NotSupported:
     """The refusal of a ttl where all leases have the same."""
     return NotSupported(
-        f"all leases of {url} last for {format_duration(seconds)} after their last renewal: its "
-        f"server has one time for all; give --ttl {format_duration(seconds)}, or leave it out"
+        f"every lease of {url} lasts {format_duration(seconds)} after its last "
+        f"renewal; use --ttl {format_duration(seconds)}, or leave --ttl out"
     )
 
 

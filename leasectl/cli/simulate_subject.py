@@ -82,9 +82,9 @@ def subject_of(wanted: Wanted, sought: Sought | None) -> Subject:
     """
     chosen = parse_policies(wanted.policies)
     if sought == "capacity" and wanted.capacity is not None:
-        raise InvalidRequest("--capacity and --find capacity: say it, or have it searched for")
+        raise InvalidRequest("use either --capacity or --find capacity")
     if sought is not None and len(chosen) > 1:
-        raise InvalidRequest("--find varies one policy: give --policy once at most")
+        raise InvalidRequest("--find varies one policy; give --policy at most once")
     of_pool: tuple[Policy, ...] = ()
     if wanted.replay is not None:
         scenario, pool = _replayed(wanted, sought)
@@ -173,8 +173,8 @@ def _without_vain_jobs(found: Recorded, capacity: int) -> Recorded:
     left_out = len(found.jobs) - len(kept.jobs)
     if left_out:
         note(
-            f"{counted(left_out, 'job')} left out: more was asked for than the capacity of "
-            f"{capacity}, and nothing granted"
+            f"left out {counted(left_out, 'job')} that asked for more than the "
+            f"capacity of {capacity} and got nothing"
         )
     return kept
 
@@ -184,18 +184,18 @@ def _say_what_differs(found: Recorded, names: Sequence[str]) -> None:
     elsewhere, unnamed = found.went_elsewhere, found.asked_by_other_names(names)
     if elsewhere:
         note(
-            f"{counted(elsewhere, 'job')} also asked for another type and got a lease of that; "
-            "here they give up when they left this queue"
+            f"{counted(elsewhere, 'job')} also asked for another pool and got its "
+            "lease there; here they give up when they left this queue"
         )
     if unnamed:
         note(
-            f"{counted(unnamed, 'job')} asked for one resource by a name that isn't there; here "
-            "any will do for them"
+            f"{counted(unnamed, 'job')} asked for a resource that isn't in the pool; "
+            "here they take any"
         )
     if found.changes:
         note(
-            f"the pool was changed {counted(found.changes, 'time')} since the first job came; "
-            "here it stays as it is"
+            f"the pool was changed {counted(found.changes, 'time')} since the first "
+            "job; the simulation keeps it as it is now"
         )
 
 

@@ -64,7 +64,7 @@ def answer(address: BoskosAddress, settings: Settings) -> Finding:
     answered = connection.ask(sign_of_life(address), seconds=DEADLINE_SECONDS)
     took = f"{(clock.elapsed() - start) * 1000:.0f} ms"
     check_is_boskos(connection.url, answered)
-    return Finding(OK, f"answers as Boskos does, in {took}")
+    return Finding(OK, f"Boskos answered in {took}")
 
 
 def reaper(address: BoskosAddress) -> Finding:
@@ -72,20 +72,23 @@ def reaper(address: BoskosAddress) -> Finding:
     if address.leased not in REAPED_STATES:
         return Finding(
             WARN,
-            f'leases are in the state "{address.leased}", which a reaper leaves alone unless its '
-            "--extra-source-states names it: what a dead holder leaves would stay leased",
-            f"look how the reaper beside {address.server} is started",
+            f'leases are in the state "{address.leased}". A reaper ignores that state '
+            "unless its --extra-source-states names it, so leases of dead holders "
+            "would stay leased",
+            f"check the options of the reaper beside {address.server}",
         )
     ttl = format_duration(address.reaper_seconds)
     if address.expire_seconds is None:
         return Finding(
             WARN,
-            f"the address doesn't say after which time the reaper takes back what nobody renews; "
-            f"{ttl} is counted on, as it is unless its --expire says otherwise",
-            f"look how it is started, and write that: {LIKE}",
+            "the address doesn't say when the reaper takes back leases that are not "
+            f"renewed; leasectl assumes {ttl}, the default of its --expire",
+            f"find its --expire, and add it to the address: {LIKE}",
         )
     renewed = format_seconds(address.renew_seconds)
-    return Finding(OK, f"takes back what isn't renewed for {ttl}; leasectl renews each {renewed}")
+    return Finding(
+        OK, f"takes back leases that are not renewed for {ttl}; leasectl renews every {renewed}"
+    )
 
 
 def leases(service: Service) -> Finding:
@@ -107,13 +110,14 @@ def leases(service: Service) -> Finding:
     if fewer:
         return Finding(
             FAIL,
-            f"{listed(fewer)}: Boskos has taken back its leases",
+            f"Boskos has taken back leases of {listed(fewer)}",
             f"tell its user with: leasectl renew {fewer[0]}",
         )
     if more:
         return Finding(
             WARN,
-            f"{listed(more)}: Boskos has leased it more than it knows of, as an answer was lost",
-            "the reaper takes that back",
+            f"Boskos has leased more to {listed(more)} than the handle knows, because "
+            "an answer was lost",
+            "the reaper takes those leases back",
         )
-    return Finding(OK, f"{counted(len(held), 'handle')} here, and Boskos knows what they hold")
+    return Finding(OK, f"{counted(len(held), 'handle')} here; Boskos agrees on what they hold")

@@ -98,7 +98,7 @@ def members(opened: Opened) -> Finding:
         return Finding(
             FAIL,
             f"{what}; no leader, says {listed(leaderless)}",
-            "without a majority of its members etcd does nothing: start them",
+            "etcd needs a majority of its members; start the missing ones",
             exit_code=BackendUnreachable.exit_code,
         )
     if silent:
@@ -119,7 +119,7 @@ def names(opened: Opened) -> Finding:
     check = opened.pools.members.check()
     found = check.find()
     if not any(found):
-        return Finding(OK, "each is in one pool or in none, and all that is said of it agrees")
+        return Finding(OK, "each is in one pool or in none, and its records agree")
     parts = []
     if found.deleted:
         parts.append(f"deleted pools left in part: {listed(found.deleted)}")

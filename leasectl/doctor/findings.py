@@ -89,7 +89,7 @@ def left_on_server(service: Service) -> Finding:
 def _left_behind(service: Service, unused: Sequence[str]) -> Finding:
     left = [each for each in unused if is_reserved(each)]
     if not left:
-        return Finding(OK, "nothing is left of work that was to be done once")
+        return Finding(OK, "no records are left of work that nobody does any more")
 
     def mend() -> str:
         for each in left:
@@ -98,8 +98,8 @@ def _left_behind(service: Service, unused: Sequence[str]) -> Finding:
 
     return Finding(
         WARN,
-        f"of {counted(len(left), 'work')} that nobody does any more something is left",
-        "harmless: whoever asks for it next uses it; to remove it: leasectl doctor --fix",
+        f"records are left of {counted(len(left), 'work')} that nobody does any more",
+        "harmless: the next request uses them; to remove them: leasectl doctor --fix",
         mend=mend,
     )
 
@@ -124,4 +124,6 @@ def circular(service: Service) -> Finding:
     found = circular_waits(PoolService(service).as_recorded())
     if not found:
         return Finding(OK, "no requests wait for each other's leases")
-    return Finding(WARN, "; ".join(map(str, found)), "end one of these jobs, and the others go on")
+    return Finding(
+        WARN, "; ".join(map(str, found)), "end one of these jobs so that the others can continue"
+    )

@@ -60,7 +60,7 @@ def unguarded(service: Service) -> Finding:
         return Finding(OK, f"{every}{of_clients}")
     return Finding(
         WARN,
-        f"{counted(len(forgotten), 'handle')} that only a release ends: "
+        f"{counted(len(forgotten), 'handle')} held until released: "
         f"{_held_texts(service, forgotten)}{of_clients}",
         f"if they are no longer in use: {_release_commands(forgotten)}",
     )
@@ -75,8 +75,8 @@ def foreign_guards(service: Service) -> Finding:
         return Finding(OK, "none in another pid namespace")
     return Finding(
         WARN,
-        f"{counted(len(from_elsewhere), 'handle')} guarded in another pid namespace, which isn't "
-        f"known to have ended: {_held_texts(service, from_elsewhere)}",
+        f"{counted(len(from_elsewhere), 'handle')} with a guard in another pid "
+        f"namespace, which may still run: {_held_texts(service, from_elsewhere)}",
         f"if that container has ended: {_release_commands(from_elsewhere)}",
     )
 
@@ -161,7 +161,7 @@ def agreement_of(
     missing = sorted({*exact.values(), *belonging.patterns.values()} - belonging.types)
     if missing:
         return _nowhere_to_be(missing, exact, belonging.patterns)
-    return Finding(OK, f"{counted(number, 'name')} in pools, none that belongs elsewhere")
+    return Finding(OK, f"{counted(number, 'name')} in pools, all in the expected pool")
 
 
 def _nowhere_to_be(
@@ -175,8 +175,8 @@ def _nowhere_to_be(
     return Finding(
         WARN,
         f"no pool {listed(missing)}, in which these names are expected: {listed(subjects)}",
-        f"say so no more with: leasectl pool expect {to} {which} --drop; or if they are to come "
-        f"there, make it with: leasectl pool create {to} --names NAMES",
+        f"drop the expectation with: leasectl pool expect {to} {which} --drop; or "
+        f"create the pool with: leasectl pool create {to} --names NAMES",
     )
 
 

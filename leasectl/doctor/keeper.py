@@ -31,8 +31,8 @@ def keeper(service: Service) -> Finding:
     if running is None:
         return Finding(
             WARN,
-            "not running, although leases wait for it",
-            f"any leasectl command starts it, doctor --fix too; why it ended: {log}",
+            "not running, although leases need it",
+            f"any leasectl command starts it, also doctor --fix; the log says why it ended: {log}",
             mend=lambda: _start_keeper(service),
         )
     if not _hears(state, running):
@@ -48,7 +48,7 @@ def keeper(service: Service) -> Finding:
         return Finding(
             WARN,
             f"running, pid {running.pid}, but its code in {folder} is gone",
-            "any leasectl command that needs a keeper starts another, doctor --fix too",
+            "any leasectl command that needs a keeper starts a new one, also doctor --fix",
             mend=lambda: _start_keeper(service),
         )
     now = boottime_seconds()
@@ -61,7 +61,7 @@ def keeper(service: Service) -> Finding:
         return Finding(
             WARN,
             f"running, pid {running.pid}, but late with releasing {listed(overdue)}",
-            f"see why in {log}",
+            f"the log says why: {log}",
         )
     return Finding(OK, f"running, pid {running.pid}, log in {log}")
 

@@ -222,7 +222,7 @@ def cluster(choice: ClusterChoice) -> Finding:
         return Finding(
             WARN,
             f"{what}; {choice.warning}",
-            "give it an https:// address whose certificate is verified",
+            "use an https:// address with a certificate that can be verified",
         )
     return Finding(OK, what)
 
@@ -234,8 +234,8 @@ def kubeconfig(choice: ClusterChoice) -> Finding:
         return Finding(OK, "nobody else can write it")
     return Finding(
         WARN,
-        f"others can write {listed(theirs)}, and so have any program run as you",
-        f"run: chmod go-w {' '.join(map(shlex.quote, theirs))}; it has to be yours, too, or root's",
+        f"other users can write {listed(theirs)}, and so run any program as you",
+        f"run: chmod go-w {' '.join(map(shlex.quote, theirs))}; you or root must own it",
     )
 
 
@@ -251,17 +251,17 @@ def kubectl(choice: ClusterChoice, environment: Mapping[str, str]) -> Finding:
     """Does KUBECONFIG name another cluster?"""
     theirs = what_kubectl_would_take(environment)
     if theirs is None:
-        return Finding(OK, "there is nothing that it would take")
+        return Finding(OK, "KUBECONFIG names no cluster")
     if theirs.server == choice.server:
-        return Finding(OK, "it would take the same cluster")
+        return Finding(OK, "KUBECONFIG names the same cluster")
     what = f"it would take another cluster: {theirs.server}, by {theirs.found}"
     if theirs.chosen_by != "KUBECONFIG":
         return Finding(OK, what)
     return Finding(
         WARN,
         f"{what}, which KUBECONFIG names",
-        "that is as it should be where KUBECONFIG is of a cluster under test; to lease there, "
-        "name it in LEASECTL_KUBECONFIG",
+        "this is right if KUBECONFIG names a cluster under test; to use that "
+        "cluster for leases, name it in LEASECTL_KUBECONFIG",
     )
 
 
@@ -275,11 +275,11 @@ def rights(api: Api, namespace: str) -> Finding:
     missing = what_we_may_not(api, needed_in(namespace))
     if not missing:
         check_namespace(api, namespace)
-        return Finding(OK, f'all that leases take in namespace "{namespace}"')
+        return Finding(OK, f'all rights that leases need in namespace "{namespace}"')
     what = f"we may not {', '.join(f'{each.verb} {each.resource}' for each in missing)}"
     advice = how_to_permit(who_we_are(api), missing[0])
     if all(map(is_of_events, missing)):
-        return Finding(WARN, f"{what}: leases are had, and nothing is told of them", advice)
+        return Finding(WARN, f"{what}: leases work, but no events are written", advice)
     return Finding(FAIL, what, advice, exit_code=NotAllowed.exit_code)
 
 

@@ -51,7 +51,7 @@ def protocol(connection: Connection, url: str, clock: Clock) -> Finding:
     """Is it there, and does it speak the protocol? Its path for leases takes no GET."""
     answer, took = _look(connection, ACQUIRE, clock)
     if answer.status == _METHOD_NOT_ALLOWED:
-        return Finding(OK, f"answers as a lease proxy does, in {took}")
+        return Finding(OK, f"a lease proxy answered in {took}")
     return Finding(
         FAIL,
         f"not a working lease proxy (answered in {took}): {words_of(url, answer)}",

@@ -120,7 +120,7 @@ def version() -> Finding:
     python = ".".join(map(str, sys.version_info[:3]))
     what = f"leasectl {__version__} on Python {python} ({sys.executable or 'path not known'})"
     if not sys.executable:
-        return Finding(FAIL, what, "run leasectl by a Python that knows its own path")
+        return Finding(FAIL, what, "run leasectl with a Python that knows its own path")
     return Finding(OK, what)
 
 

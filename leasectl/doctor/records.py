@@ -85,7 +85,7 @@ def disagreements(service: Service) -> Iterator[Disagreement]:
     yield from _memberships(service)
     for pool_type, said, real in audit.miscounts(state):
         yield Disagreement(
-            f'pool "{pool_type}" counts {said} resources and has {real}',
+            f'pool "{pool_type}" records {said} resources, but has {real}',
             partial(audit.correct_capacity, state, pool_type, real),
         )
     for handle_id, names in _names_files_amiss(state):
@@ -98,7 +98,7 @@ def disagreements(service: Service) -> Iterator[Disagreement]:
 def _claims(state: State, backend: Backend) -> Iterator[Disagreement]:
     for claim_key, name in audit.claims_without_record(state):
         yield Disagreement(
-            f"{name} is held by {claim_key}, which doesn't know of it",
+            f"{name} is recorded as held by {claim_key}, which doesn't hold it",
             partial(backend.release, claim_key, [name]),
         )
 
@@ -106,12 +106,13 @@ def _claims(state: State, backend: Backend) -> Iterator[Disagreement]:
 def _leases(state: State, handles: Handles, backend: Backend) -> Iterator[Disagreement]:
     for claim in audit.records_without_handle(state, LOCAL):
         yield Disagreement(
-            f"{claim.claim_key} holds {claim.name} without being a held handle",
+            f"{claim.claim_key} holds {claim.name}, but is not a held handle",
             _forgetting(state, backend, claim),
         )
     for claim_key, name in audit.records_without_claim(state, LOCAL):
         yield Disagreement(
-            f"{claim_key} claims {name}, which isn't its own", _dropping(handles, claim_key, name)
+            f"{claim_key} claims {name}, which another handle holds",
+            _dropping(handles, claim_key, name),
         )
     for claim, recorded, real in audit.fence_mismatches(state):
         yield Disagreement(
@@ -125,12 +126,12 @@ def _leases(state: State, handles: Handles, backend: Backend) -> Iterator[Disagr
 def _tickets_and_timers(state: State, handles: Handles, backend: Backend) -> Iterator[Disagreement]:
     for claim_key in audit.tickets_without_waiter(state):
         yield Disagreement(
-            f"{claim_key} stands in a queue and isn't acquiring",
+            f"{claim_key} is in a queue, but isn't acquiring",
             partial(backend.withdraw, claim_key),
         )
     for handle_id in handles.timers.of_nobody():
         yield Disagreement(
-            f"a release is armed for {handle_id}, which isn't there",
+            f"a delayed release is recorded for {handle_id}, which doesn't exist",
             partial(handles.timers.disarm, handle_id),
         )
     yield from _uses(state)
@@ -140,7 +141,7 @@ def _uses(state: State) -> Iterator[Disagreement]:
     uses = Uses(state)
     for handle_id in uses.of_nobody():
         yield Disagreement(
-            f"{handle_id} uses, or is asked for, what it doesn't hold",
+            f"{handle_id} uses, or is asked to return, a resource that it doesn't hold",
             partial(uses.forget_of_nobody, handle_id),
         )
 
@@ -240,10 +241,10 @@ def suspended(service: Service) -> Finding:
     ]
     return Finding(
         WARN,
-        f"{counted(len(found), 'waiter')} that could have claimed and didn't come, so that others "
-        f"pass: {listed(waiters)}",
-        "stopped, or in a frozen container? It keeps its place, and goes on in it when it is "
-        "continued: kill -CONT PID",
+        f"{counted(len(found), 'waiter')} did not take a lease when it could, so "
+        f"others go first: {listed(waiters)}",
+        "perhaps stopped, or in a frozen container; it keeps its queue position, "
+        "and continues with: kill -CONT PID",
     )
 
 
@@ -276,10 +277,9 @@ def ready_to_be_taken(service: Service) -> Finding:
     texts = [f"{listed(target.names or ())} of {target.handle_id}" for target in late]
     return Finding(
         WARN,
-        f"{counted(len(late), 'name')} that no reclaim has come for in time, and that can't be "
-        f"used until the mark has gone: {listed(texts)}",
-        "the keeper takes it off as soon as its server answers; if none runs, any next command "
-        "starts it",
+        f"{counted(len(late), 'name')} answered ready, but no reclaim took it in "
+        f"time; it can't be used until the mark is removed: {listed(texts)}",
+        "the keeper removes the mark when its server answers; the next command starts a keeper",
     )
 
 
@@ -291,7 +291,7 @@ def events(state: State) -> Finding:
     if why_not:
         return Finding(
             WARN,
-            f"{what}; further ones can't be written ({why_not})",
+            f"{what}; new events can't be written ({why_not})",
             "leases work without them, but their history is lost",
         )
     return Finding(OK, what)

@@ -68,7 +68,7 @@ def _absent(directory: str) -> Finding:
     except OSError:
         pass  # which is told below
     if os.path.isdir(parent) and os.access(parent, os.W_OK | os.X_OK):
-        return Finding(OK, f"{directory} is not there yet; the first command makes it")
+        return Finding(OK, f"{directory} doesn't exist yet; the first command creates it")
     if not os.path.isdir(parent):
         what, _, advice = str(no_parent(directory)).partition("; ")
         return unwritable(what, advice)
@@ -104,7 +104,7 @@ def state_lock(directory: str, patience_seconds: float = LOCK_PATIENCE_SECONDS) 
     try:
         fd = open_own(path, os.O_RDWR)
     except FileNotFoundError:
-        return Finding(OK, "none yet; the first command makes it")
+        return Finding(OK, "none yet; the first command creates it")
     except OSError as error:
         advice = "get access to them, or move away those that aren't yours"
         return Finding(FAIL, f"{path}: {error.strerror}", advice, exit_code=73)
@@ -121,7 +121,7 @@ def _stuck(path: str, fd: int) -> Finding:
     who = f" by process {', '.join(holders)}" if holders else ""
     return Finding(
         FAIL,
-        f"{path} is held permanently{who}",
+        f"one process keeps {path} locked{who}",
         "if that process is stopped, continue it with kill -CONT, or end it",
     )
 
@@ -141,7 +141,7 @@ def database(state: State) -> Finding:
         return Finding(
             WARN,
             f"{what}, but its journal mode is {found.journal_mode}",
-            "move it to a local file system: only there SQLite can write a log ahead",
+            "move it to a local file system; SQLite's write-ahead log works only there",
         )
     return Finding(OK, f"{what}, SQLite {sqlite3.sqlite_version}")
 
@@ -151,10 +151,10 @@ def unknown_files(state: State, temporary: str) -> Finding:
     with state.transaction():
         stale = list(_stale_files(state, temporary))
     if not stale:
-        return Finding(OK, "none that no record knows")
+        return Finding(OK, "every file has a record")
     return Finding(
         WARN,
-        f"{counted(len(stale), 'file')} that no record knows: {listed(stale)}",
+        f"{counted(len(stale), 'file')} without a record: {listed(stale)}",
         "run: leasectl doctor --fix",
         mend=lambda: _remove_stale(state, temporary),
     )

@@ -76,7 +76,7 @@ def _read(fd: int, longest_bytes: int) -> bytes:
 
 def _wait_for_more(fd: int, seconds: float) -> None:
     if not is_readable(fd, max(0.0, seconds)):
-        raise TimeoutError(0, f"its end didn't come within {_LONGEST_WAIT_SECONDS:g} s")
+        raise TimeoutError(0, f"it didn't end within {_LONGEST_WAIT_SECONDS} s")
 
 
 def is_readable_by_others(path: str) -> bool:

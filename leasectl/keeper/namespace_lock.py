@@ -123,7 +123,7 @@ class NamespaceLock:
         self._fd = open_own(temporary, os.O_RDWR | os.O_CREAT | os.O_EXCL)
         fcntl.flock(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
         if not _is_locked(temporary):
-            raise LeaseError(f"locks have no effect in {self._state.directory}")
+            raise LeaseError(f"file locks don't work in {self._state.directory}")
         self._anchor = _fork_anchor(self._fd)
         with self._state.transaction():  # no command removes the file of an earlier keeper now
             os.rename(temporary, self._path)

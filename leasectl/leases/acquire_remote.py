@@ -80,8 +80,8 @@ def _wait_for_grant(
         undo(service, journal, why=why_given_up(reason))
         if has_lost_place:
             raise BackendUnreachable(
-                f"{either(journal.handle.request.types)}: {backend.url} ended the waiting request "
-                "by itself; try again"
+                f"{either(journal.handle.request.types)}: {backend.url} ended the waiting "
+                "request; try again"
             ) from reason
         raise
     finally:

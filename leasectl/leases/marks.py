@@ -470,8 +470,8 @@ def answer(
     missed = [each.name for each in chosen if each.name not in so]
     if missed and names is not None:
         raise NotAllowed(
-            f"{listed(missed)}: the mark has changed meanwhile, or it is in use now; look with: "
-            f"leasectl marks --handle {target.handle_id}"
+            f"{listed(missed)}: the mark has changed, or the resource is in use now; "
+            f"see: leasectl marks --handle {target.handle_id}"
         )
     return tuple(name for name in asked if name in so)
 
@@ -508,10 +508,7 @@ def _named(asked: dict[str, Asked], names: Sequence[str] | None) -> list[str]:
         return list(asked)
     unasked = [printable(name) for name in names if name not in asked]
     if unasked:
-        raise NotFound(
-            f"nobody asks for {listed(unasked)}, or not any more; see who asks for what with: "
-            "leasectl marks --handle H"
-        )
+        raise NotFound(f"no reclaim asks for {listed(unasked)}; see: leasectl marks --handle H")
     return list(dict.fromkeys(names))
 
 
@@ -578,6 +575,6 @@ def _is_wanted_back(service: Service, name: str, mark: SeenMark) -> NotAllowed:
     else:
         when = "any moment"
     return NotAllowed(
-        f'"{name}" can\'t be used: {mark.asked_by} wants it back and was answered that it is '
-        f"ready; it is taken, or can be used again, {when}"
+        f'"{name}" can\'t be used: {mark.asked_by} asked for it back, and it was '
+        f"answered ready; the answer ends {when}"
     )

@@ -45,7 +45,9 @@ def reacquire(
     """
     handle = service.handles.require(handle_id)
     if is_reserved(handle.request.type):
-        raise NotAllowed(f"handle {handle_id} is of work that is done once; ask for that again")
+        raise NotAllowed(
+            f"handle {handle_id} belongs to leasectl once; run leasectl once again instead"
+        )
     handle = handle._replace(request=drawn(handle.request))
     if is_dead(handle.guard):
         raise NotFound(f"handle {handle_id}: its guard has ended, so it can't hold anything")
@@ -119,7 +121,7 @@ def _wait_for_another(service: Service, handle: Handle, patience: Patience) -> P
             return patience._replace(wait_seconds=left)
         pid = current.waiter.pid if current.waiter is not None else 0
         if wait is not None and now - begin >= wait:
-            raise NoLease(f"handle {handle.id} is being acquired by pid {pid}, which doesn't end")
+            raise NoLease(f"handle {handle.id} is still being acquired by process {pid}")
         if now >= told_at:
             told_at = math.inf
             patience.warn(f"waiting for pid {pid} to give up acquiring {handle.id}")

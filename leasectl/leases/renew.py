@@ -98,8 +98,9 @@ def _check_ttl(handle: Handle, ttl_seconds: float) -> None:
         )
     if handle.runner is not None and not is_dead(handle.runner):
         raise InvalidRequest(
-            f"handle {handle.id} is renewed by its run (pid {handle.runner.pid}) as long as the "
-            "command runs, which counts on the ttl it began with; leave out --ttl"
+            f"handle {handle.id} is renewed by leasectl run (process "
+            f"{handle.runner.pid}) until its command ends, and its ttl can't be "
+            "changed; leave out --ttl"
         )
 
 

@@ -154,8 +154,8 @@ def _with_ttl(request: Request, backend_url: str) -> Request:
     if ttl is None and request.scope == "test":
         wanted = "" if known is None else f" {format_duration(known.said_seconds)}"
         raise InvalidRequest(
-            f"--scope test needs --ttl{wanted} on {backend_url}, where every lease runs out "
-            "and nobody renews it between the steps"
+            f"--scope test needs --ttl{wanted} on {backend_url}: leases expire there, "
+            "and nothing renews them between steps"
         )
     if known is not None:
         if ttl not in (None, known.said_seconds):
@@ -167,9 +167,9 @@ def _with_ttl(request: Request, backend_url: str) -> Request:
 def _check_name(request: Request) -> None:
     """Refuse what can't be meant of the one resource that has a name."""
     if request.count != 1:
-        raise InvalidRequest("--name means that one resource; leave out --count")
+        raise InvalidRequest("--name asks for one resource; leave out --count")
     if request.where:
-        raise InvalidRequest("--name means that one resource, whatever it is; leave out --where")
+        raise InvalidRequest("--name already chooses the resource; leave out --where")
 
 
 def _check_on_reclaim(backend_url: str) -> None:
@@ -186,12 +186,12 @@ def _check_types(backend_url: str, request: Request) -> None:
         raise one_type_only(backend_url)
     several = " ".join(f"-t {each}" for each in request.types[:MOST_TYPES])
     if len(request.types) > MOST_TYPES:
-        raise InvalidRequest(f"{len(request.types)} types: give -t at most {MOST_TYPES} times")
+        raise InvalidRequest(f"{len(request.types)} pools: give -t at most {MOST_TYPES} times")
     if len(set(request.types)) < len(request.types):
-        raise InvalidRequest(f"{several}: give each type once")
+        raise InvalidRequest(f"{several}: name each pool once")
     if request.count != 1:
         raise InvalidRequest(f"{several} means one lease of either pool; leave out --count")
     if request.name is not None:
         raise InvalidRequest(
-            f"--name {request.name} is in one pool; give its type alone, not {several}"
+            f"--name {request.name} is in one pool; name only that pool, not {several}"
         )

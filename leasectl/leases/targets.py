@@ -113,8 +113,8 @@ class Targets:
                     names = read_names(path)
         if names:
             raise CorruptState(
-                f"{path} lists {listed(names)}, but {state.path('state.db')} knows nothing of it"
-                f"{self._after_a_loss(path, names)}"
+                f"{path} lists {listed(names)}, but {state.path('state.db')} has no "
+                f"record of it{self._after_a_loss(path, names)}"
             )
 
     def _after_a_loss(self, path: str, names: Sequence[str]) -> str:
@@ -305,8 +305,8 @@ def _refuse_work(handle: Handle) -> None:
     elif handle.runner is not None and handle.guard is not None:
         who, how = f", pid {handle.runner.pid}", f"; pid {handle.guard.pid} is ending it"
     raise NotAllowed(
-        f"handle {handle.id} is that of leasectl once{who}, which gives its lease back when its "
-        f"command has ended{how}"
+        f"handle {handle.id} belongs to leasectl once{who}, which releases it "
+        f"when its command ends{how}"
     )
 
 
@@ -437,13 +437,13 @@ def unknown_here(service: Service, names: Sequence[str]) -> LeaseError:
     """The error for names that no handle here holds and the backend takes back from none."""
     if kind_of(service.backend_url).claims_by_identity:
         return NotAllowed(
-            f"no handle in {service.state.directory} holds {printable(listed(names))}, and "
-            f"{service.backend_url} takes it back only from the handle that has it; release it "
-            "where that is: LEASECTL_STATE_DIR names the state directory"
+            f"no handle in {service.state.directory} holds "
+            f"{printable(listed(names))}, and {service.backend_url} needs the handle; "
+            "release it with the LEASECTL_STATE_DIR that it was acquired with"
         )
     return NotFound(
-        f"no resource {printable(', '.join(names))}, which stays listed in SHARED_DIR; if it is "
-        "another backend's, name that with --backend"
+        f"no resource {printable(', '.join(names))}; it stays listed in "
+        "SHARED_DIR. If it belongs to another backend, name that with --backend"
     )
 
 

@@ -338,7 +338,7 @@ def _read_result(filename: str, largest: int) -> bytes:
     try:
         with open(filename, "rb", opener=_open_at_once) as file:
             if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
-                raise NotFound(f"{where} is no file; the command is to write one there")
+                raise NotFound(f"{where} is not a file; the command must write the result there")
             content = file.read(largest + 1)
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or error
@@ -355,6 +355,6 @@ def _open_at_once(path: str, flags: int) -> int:
 def _too_large(what: str, largest: int) -> TooLarge:
     size = f"{largest >> 20} MiB" if largest >= 1 << 20 else f"{largest >> 10} KiB"
     return TooLarge(
-        f"{what} is more than the {size} that a result may have on this backend; have the "
-        "command keep it elsewhere, and print where that is"
+        f"{what} is larger than {size}, the limit of a result on this backend; "
+        "have the command store it elsewhere and print its location"
     )

@@ -227,8 +227,8 @@ class _Plan:
                 raise _taken(wanted.type, name, self._pool_of[name])
             if name in self._wanted_in:
                 raise InvalidRequest(
-                    f'pool "{wanted.type}" would get "{name}", which the file lists in pool '
-                    f'"{self._wanted_in[name]}"; give it another name there'
+                    f'the file lists "{name}" in pool "{self._wanted_in[name]}", and pool '
+                    f'"{wanted.type}" would create the same name; use another name there'
                 )
         excess = max(0, len(names) - wanted.at_most)
         # The highest numbers first, so that what grows again gets the same names.
@@ -262,8 +262,8 @@ def _by_number(name: str) -> tuple[int, str]:
 
 def _taken(wanted_in: str, name: str, pool_type: str) -> InvalidRequest:
     return InvalidRequest(
-        f'pool "{wanted_in}" is to have "{name}", which is in pool "{pool_type}"; list the names '
-        "of that pool in the file too, without it, or first run: "
+        f'the file puts "{name}" into pool "{wanted_in}", but it is in pool '
+        f'"{pool_type}"; list that pool in the file without it, or first run: '
         f"leasectl pool move --names {name} --to {wanted_in}"
     )
 

@@ -182,14 +182,14 @@ def read_default(fields: Mapping[str, Part], path: str, refuse: Refuse) -> Defau
         return DefaultChange(is_default)
     if not is_default:
         raise refuse(
-            fields["grace"], f"{path}: grace is of the default pool; say default: true, too"
+            fields["grace"], f"{path}: grace applies to the default pool only; add default: true"
         )
     return DefaultChange(is_default, _grace(fields["grace"], path, refuse))
 
 
 def _boolean(part: Part, path: str, refuse: Refuse) -> bool:
     if not isinstance(part, Scalar) or not part.plain or part.text not in _BOOLEANS:
-        raise refuse(part, f"{path}.default: say true or false")
+        raise refuse(part, f"{path}.default must be true or false")
     return _BOOLEANS[part.text]
 
 
@@ -403,7 +403,8 @@ class _Reader:
         if least < most:
             self._note(
                 fields["max-count"],
-                'none are made on demand, up to max-count; "leasectl pool add" makes them',
+                "max-count is ignored: resources are not created on demand; add them "
+                "with leasectl pool add",
             )
         return CountedPool(pool_type, least, most)
 
@@ -425,7 +426,7 @@ class _Reader:
     def _note_what_is_read_over(self, entry: Fields, fields: Mapping[str, Part]) -> None:
         for key, _ in entry.pairs:
             if key.text in _READ_OVER and key.text in fields:
-                self._note(key, f"{key.text} means nothing here and is ignored")
+                self._note(key, f"{key.text} is ignored: leasectl doesn't know it")
         state = fields.get("state")
         if state is None:
             return

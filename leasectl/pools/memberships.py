@@ -253,8 +253,8 @@ class MembershipService:
         def change(pools: Pools) -> Pools:
             if pools.default != pool_type:
                 raise InvalidRequest(
-                    f'pool "{pool_type}" isn\'t the default pool, so it holds nothing back; give '
-                    "--default, too"
+                    f'pool "{pool_type}" isn\'t the default pool, so --grace has no effect; '
+                    "add --default"
                 )
             return membership.set_default(pools, pool_type, grace_seconds)
 

@@ -65,7 +65,7 @@ def parse_change(texts: Iterable[str]) -> PropertyChange:
         key, equals, value = text.partition("=")
         if not equals and not key.endswith("-"):
             raise InvalidRequest(
-                f'--property "{printable(text)}": write it as KEY=VALUE, or KEY- to take it away'
+                f'--property "{printable(text)}": write it as KEY=VALUE, or KEY- to remove it'
             )
         key = check_key(key if equals else key[:-1])
         if key in put or key in dropped:

@@ -51,9 +51,7 @@ def changed(settings: PoolSettings, change: SettingsChange) -> PoolSettings:
     if after.pace_seconds:
         return after
     if change.burst is not None and change.burst != 1:
-        raise InvalidRequest(
-            f"burst {change.burst} means nothing without a pace; give that too, like 20s"
-        )
+        raise InvalidRequest(f"burst {change.burst} needs a pace; add --pace, like 20s")
     return after._replace(burst=1)
 
 

@@ -64,7 +64,7 @@ def check_wanted(wanted: Wanted) -> Wanted:
         raise InvalidRequest(f"--excess {wanted.excess}: it can be 1 to {MOST_AT_ONCE} at a time")
     if wanted.wait_seconds <= 0:
         raise InvalidRequest(
-            "with so little time nobody could answer: say with -w for how long to wait for answers"
+            "too little time for anybody to answer; set with -w how long to wait for answers"
         )
     if wanted.mark_seconds > LONGEST_SECONDS:
         raise InvalidRequest(

@@ -85,7 +85,8 @@ class Runner:
         with adopting_orphans() as is_allowed:
             if not is_allowed:
                 self._warn(
-                    "the kernel doesn't allow PR_SET_CHILD_SUBREAPER: orphans aren't followed"
+                    "the kernel doesn't allow PR_SET_CHILD_SUBREAPER, so run can't follow "
+                    "orphaned processes"
                 )
             return self._run(patience, got)
 

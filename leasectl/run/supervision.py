@@ -161,8 +161,8 @@ class Supervisor:
         if course.is_left and not course.has_ended:
             assert watch is not None
             raise LeaseLost(
-                f"the lease of {watch.subject} was lost while {self._plan.name} ran, which can't "
-                "be ended from here and still runs"
+                f"the lease of {watch.subject} was lost while {self._plan.name} ran, "
+                "which can't be ended and still runs"
             )
         ending = child.reap()
         # Who was stopped for so long finds that its command was killed for it.
@@ -316,8 +316,8 @@ class Supervisor:
             if not tree.send({child.pid}, signum):
                 return
         self._warn_once(
-            f"{self._plan.name} belongs to another user and can't be signalled from here; "
-            "its lease is kept until it has ended, or the lease expires"
+            f"{self._plan.name} belongs to another user, so run can't signal it; it "
+            "keeps the lease until the command ends or the lease expires"
         )
         if course.ends_tree and course.kill_rest_at is None:
             self._begin_rest(child, course)
@@ -407,8 +407,8 @@ class Supervisor:
         left = {*rest, *refused, *(() if course.has_ended else (child.pid,))}
         pids = ", ".join(map(str, sorted(left))) or "of the command"
         self._warn_once(
-            f"process {pids} can't be ended and still runs, although the lease has expired; only "
-            "the fence tells it from the next holder"
+            f"process {pids} can't be ended and still runs although the lease has "
+            "expired; only its fence distinguishes it from the next holder"
         )
         return True
 

@@ -264,8 +264,8 @@ class LossWatch:
             return False
         self._notices.tell(
             ("late", event.number),
-            f"{name} was released, and wasn't leased to {as_given(event.holder_identity)} any "
-            f"more: {event.reason}",
+            f"{name} was released, but {as_given(event.holder_identity)} had already "
+            f"lost it: {event.reason}",
         )
         return True
 

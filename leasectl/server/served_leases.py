@@ -20,7 +20,7 @@ from leasectl.leases.acquire import turn
 from leasectl.leases.delay import arm
 from leasectl.leases.release import finish
 from leasectl.leases.service import Service
-from leasectl.model import Handle, Request, whole
+from leasectl.model import Handle, Process, Request, whole
 from leasectl.server.give_backs import (
     NotReleased,
     covers,
@@ -37,7 +37,7 @@ from leasectl.server.waits import ClientWait
 from leasectl.server.withdrawn_keys import WithdrawnKeys
 from leasectl.state.amendments import note_answer
 from leasectl.system.clock import Clock
-from leasectl.system.process import Process, is_dead, this_process
+from leasectl.system.process import is_dead, this_process
 from leasectl.system.wakeup import Wakeup
 
 Result = TypeVar("Result")

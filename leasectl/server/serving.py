@@ -18,6 +18,7 @@ from starlette.types import ASGIApp
 from leasectl.backends.kinds import kind_of
 from leasectl.errors import CantListen
 from leasectl.leases.service import Service
+from leasectl.model import Process
 from leasectl.server.api import make_app
 from leasectl.server.connection import ClientConnection, Room
 from leasectl.server.metrics import KeeperWatch, LossWatch, Meter, Notices
@@ -30,7 +31,7 @@ from leasectl.server.served_leases import ServedLeases
 from leasectl.server.threads import ServiceThreads
 from leasectl.system import afterwards
 from leasectl.system.clock import Clock
-from leasectl.system.process import Process, open_pidfd
+from leasectl.system.process import open_pidfd
 
 # The kernel's queue takes a burst of clients; asyncio accepts a few of them before it looks at what
 # the clients that it has have sent. One number of its own would be both.

@@ -12,9 +12,8 @@ from leasectl.backends.contract import Patience
 from leasectl.errors import Cancelled, LeaseError
 from leasectl.leases.acquire import acquire_served
 from leasectl.leases.service import Service
-from leasectl.model import Handle, Request
+from leasectl.model import Handle, Process, Request
 from leasectl.system.poll import READABLE, Interrupt
-from leasectl.system.process import Process
 from leasectl.system.wakeup import Wakeup
 
 Result = TypeVar("Result")

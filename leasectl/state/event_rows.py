@@ -153,7 +153,7 @@ class EventRows:
         refusal, self.refusal = self.refusal, ""
         warn, self.warn = self.warn, None
         if warn is not None:
-            warn(f"{path} takes no events ({refusal}); all else goes on without them")
+            warn(f"can't write events to {path} ({refusal}); leases work without them")
 
 
 EVENT_COLUMNS = (

@@ -75,8 +75,8 @@ def _watch(pid: int) -> Interrupt:
 
 def _ended(pid: int) -> CallerEnded:
     return CallerEnded(
-        f"the process that started this one has ended ({pid}), so it stopped waiting; to wait all "
-        "the same, start it with nohup or setsid"
+        "stopped waiting, because the process that started this command has "
+        f"ended ({pid}); to wait anyway, start it with nohup or setsid"
     )
 
 

@@ -46,8 +46,8 @@ def check_name(text: str) -> str:
     """Return the resource name, or raise InvalidRequest when it isn't well-formed."""
     if text.startswith("--") and is_resource_name(text[2:]):
         raise InvalidRequest(
-            f'resource name "{text}" is not allowed, as it begins with no letter or digit; what a '
-            "terminal shows like that has its whole name in: leasectl status --wide"
+            f'resource name "{text}" doesn\'t begin with a letter or digit; if status '
+            "shortened it, see the full name with: leasectl status --wide"
         )
     return _check("resource name", text, LONGEST_NAME, _OF_RESOURCES)
 
@@ -149,8 +149,8 @@ def check_pattern(text: str) -> str:
         )
     if not _is_well_formed(text.replace("*", "x").replace("?", "x"), _OF_RESOURCES):
         raise InvalidRequest(
-            f'pattern "{printable(text)}" is not allowed; use what names are made of (letters, '
-            'digits, ".", "_", "-" and ":"), "*" for any of them and "?" for one'
+            f'pattern "{printable(text)}" is not allowed; use letters, digits, ".", '
+            '"_", "-" and ":", with "*" for any characters and "?" for one'
         )
     return text
 

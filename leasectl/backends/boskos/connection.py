@@ -69,8 +69,9 @@ def check_allowed(url: str, answer: Answer) -> Answer:
     if is_password or answer.status in (403, 407):
         raise AccessRefused(
             NotAllowed(
-                f"{words_of(url, answer)}; it wants a user and password: name them in "
-                "LEASECTL_BOSKOS_USERNAME, and in the file of LEASECTL_BOSKOS_PASSWORD_FILE"
+                f"{words_of(url, answer)}; it needs a user and password: set "
+                "LEASECTL_BOSKOS_USERNAME, and name the file with the password in "
+                "LEASECTL_BOSKOS_PASSWORD_FILE"
             )
         )
     return answer

@@ -81,8 +81,8 @@ def parse_boskos_url(url: str) -> BoskosAddress:
     """
     if "@" in url:
         raise InvalidRequest(  # without the address, which may hold a password
-            "an address of Boskos holds no user; where something in front of it asks for one, name "
-            "it in LEASECTL_BOSKOS_USERNAME, and the file with the password in "
+            "a Boskos address can't hold a user; for a password in front of Boskos, "
+            "set LEASECTL_BOSKOS_USERNAME, and name the file with the password in "
             "LEASECTL_BOSKOS_PASSWORD_FILE"
         )
     found = _URL.fullmatch(url)
@@ -207,7 +207,7 @@ def with_login(settings: Settings, environment: Mapping[str, str]) -> Settings:
         return settings
     if not name or not path:
         there, missing = (USERNAME, PASSWORD_FILE) if name else (PASSWORD_FILE, USERNAME)
-        raise InvalidRequest(f"{there} is set and {missing} isn't; Boskos needs both, or neither")
+        raise InvalidRequest(f"{there} is set, but {missing} isn't; set both or neither")
     if ":" in name or not name.isprintable():
         raise InvalidRequest(f"{USERNAME} is not a valid user name: {printable(name)}")
     if not path.isprintable():

@@ -208,8 +208,8 @@ class EitherWaiter:
                 self._places.remove(place)
         if not winner.waiter.has_place:
             raise TicketExpired(
-                f"a lease of {winner.pool_type} ran out before the places in the other queues "
-                "could be given back; ask again"
+                f"a lease of {winner.pool_type} expired before the requests in the other "
+                "queues could be withdrawn; try again"
             )
         return outlook
 

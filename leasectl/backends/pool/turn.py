@@ -203,8 +203,9 @@ class PoolTurn:
         if self._is_over(now):
             raise self._no_lease(self._waiter.standing(), waited=now - self._start)
         self._patience.warn(
-            "its place in the queue is gone, as it wasn't renewed in time: this process didn't "
-            "run, or its server didn't answer; it waits on, at the end"
+            "the queue position was not renewed in time, because this process was "
+            "stopped or its server didn't answer; the request continues at the end "
+            "of the queue"
         )
         self._waiter.dequeue("its place wasn't renewed in time; it queues again")
         self._waiter.close()
@@ -266,7 +267,7 @@ class PoolTurn:
         if final or self._is_over(self._clock.elapsed()):
             raise reason
         if self._outage is None:
-            self._patience.warn(f"waiting on, as the place in the queue should last: {reason}")
+            self._patience.warn(f"still waiting; the queue position should last: {reason}")
         self._outage = reason
 
     # 4. The end without leases
@@ -341,9 +342,9 @@ class PoolTurn:
         if impossible == self._impossible:
             return
         if impossible is None:
-            self._patience.warn("the request can be met again; it waits on, where it was")
+            self._patience.warn("the request can be met again; it keeps its queue position")
         else:
-            self._patience.warn(f"{impossible}; it waits on until that changes")
+            self._patience.warn(f"{impossible}; the request waits until that changes")
         self._impossible = impossible
 
     def _report_when_due(self) -> None:

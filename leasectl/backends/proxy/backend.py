@@ -71,16 +71,16 @@ class ProxyBackend(WithoutPools):
 
     def turn(self, claimant: Claimant, journal: RemoteJournal, patience: Patience) -> Turn:
         raise NotSupported(
-            f"leases of {self.url} can't be handed on: it is a lease proxy itself; only those of "
-            f"{pool_prefixes('and')} can"
+            f"leasectl serve can't serve leases of another lease proxy, {self.url}; "
+            f"{pool_prefixes('and')} can be served"
         )
 
     def renew(
         self, claim_key: str, names: Sequence[str], *, ttl_seconds: float | None = None
     ) -> tuple[str, ...]:
         raise NotSupported(
-            f"{self.url} has no renew: the lease proxy renews for the whole job; only leases of "
-            f"{renewed_prefixes('and')} are renewed by their holder"
+            f"the lease proxy {self.url} renews leases itself until its job ends; "
+            f"only leases of {renewed_prefixes('and')} are renewed by their holder"
         )
 
     def acquire(self, claimant: Claimant, journal: RemoteJournal, patience: Patience) -> None:

@@ -23,8 +23,8 @@ def check_url(url: str) -> None:
     """Raise InvalidRequest unless it is an address that can be asked."""
     if "@" in url:
         raise InvalidRequest(  # without the address, which may hold a password
-            "an address of a lease proxy holds no user; where it asks for a token, name the file "
-            "that holds it in LEASECTL_TOKEN_FILE"
+            "a lease proxy's address can't hold a user; if it needs a token, name a "
+            "file with the token in LEASECTL_TOKEN_FILE"
         )
     found = _URL.fullmatch(url)
     if found is None:

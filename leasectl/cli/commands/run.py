@@ -251,5 +251,5 @@ def _answered_by_command(request: Request) -> Request:
     """A request of which nobody answers but the command of this `run`."""
     source = click.get_current_context().get_parameter_source("on_reclaim")
     if source is click.core.ParameterSource.COMMANDLINE:
-        raise InvalidRequest("--on-reclaim and --on-reclaim-command: give one of them")
+        raise InvalidRequest("use either --on-reclaim or --on-reclaim-command")
     return request._replace(on_reclaim="answer")

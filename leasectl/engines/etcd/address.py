@@ -51,8 +51,8 @@ def parse_etcd_url(url: str) -> EtcdAddress:
     """
     if "@" in url:
         raise InvalidRequest(  # without the address, which may hold a password
-            "an address of etcd holds no user; "
-            "name a file that holds user:password in LEASECTL_USER_FILE"
+            "an etcd address can't hold a user; name a file with user:password in "
+            "LEASECTL_USER_FILE"
         )
     found = _URL.fullmatch(url)
     if found is None or not found["members"]:
@@ -69,7 +69,7 @@ def _member(url: str, text: str) -> str:
         raise _wrong(url, f'has "{printable_url(text)}" where a member\'s host and port should be')
     port = int(found["port"] or DEFAULT_PORT)
     if not 1 <= port <= 65535:
-        raise _wrong(url, f"has port {port}, which there isn't")
+        raise _wrong(url, f"has port {port}, which is not between 1 and 65535")
     return f"{found['host']}:{port}"
 
 

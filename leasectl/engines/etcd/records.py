@@ -148,8 +148,8 @@ def check_count(request: Request) -> None:
     """Refuse what one transaction can't do."""
     if request.count > MOST_AT_ONCE:
         raise InvalidRequest(
-            f"--count {request.count} is more than etcd grants at once: {MOST_AT_ONCE} at most, "
-            "because a transaction has 128 operations"
+            f"--count {request.count}: etcd grants at most {MOST_AT_ONCE} at once, "
+            "because a transaction has at most 128 operations"
         )
 
 

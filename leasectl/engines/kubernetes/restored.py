@@ -34,10 +34,10 @@ def note_restored(store: Store, warn: Callable[[str], object], before: int, vers
         version: What it has now.
     """
     warn(
-        f'the cluster of namespace "{store.collection.namespace}" is of an earlier time than it '
-        f"was (resourceVersion {version} after {before}): its etcd was restored from a backup. "
-        "What was leased since that isn't held there, so others may get it; "
-        "see: leasectl status, leasectl doctor"
+        f'the cluster of namespace "{store.collection.namespace}" was restored '
+        f"from a backup (resourceVersion {version} after {before}). It doesn't "
+        "know leases granted since that backup, so others may get the same "
+        "resources; see: leasectl status, leasectl doctor"
     )
     epoch = secrets.token_hex(8)
     with contextlib.suppress(LeaseError):  # whoever looks next sees it for himself

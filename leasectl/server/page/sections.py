@@ -206,7 +206,7 @@ def _name(name: str, pool_type: str) -> Markup:
 def _free(resource: ShownResource, pool_type: str) -> Markup:
     """A resource that nobody holds: why nobody gets it, and what it is."""
     why = why_closed(resource)
-    closed = _note(why, "Nobody gets it, although it is free.") if why else None
+    closed = _note(why, "Free, but not granted to anybody.") if why else None
     name = tag("bdi", _short(resource.name, pool_type))
     said = (name, closed, _membership(resource), _properties(resource))
     return joined(filter(None, said), " ")
@@ -234,7 +234,7 @@ def _waiting_row(
     wants = _short(waiter.name, pool_type) if waiter.name else str(waiter.count)
     where = _text(" ".join(written(waiter.where)))
     particular = tag("bdi", where, class_="where", title=where) if where else None
-    note = _note("suspended", "It could have claimed and doesn't run; those behind it may pass.")
+    note = _note("suspended", "This waiter is stopped; requests behind it may go first.")
     cells: list[tuple[str, Content]] = [
         ("Place", str(waiter.place)),
         (
@@ -282,7 +282,7 @@ def _notes(shown: ShownLease) -> Markup:
     if shown.ended is not None:
         notes.append(_note(f"ended: {_text(shown.ended)}", "By force; kept for its holder so long"))
     if shown.unconfirmed:
-        notes.append(_note("unconfirmed", "The server doesn't know that its client heard of it."))
+        notes.append(_note("unconfirmed", "The client has not confirmed this grant."))
     return joined(notes)
 
 

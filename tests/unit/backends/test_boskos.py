@@ -247,7 +247,7 @@ class TestRenewals:
         handle = cli("acquire", "-q", server.type, "--ttl", f"{EXPIRE}s").handle
         cli.ok("renew", "--handle", handle)
         longer = cli("renew", "--handle", handle, "--ttl", "1h")
-        assert (longer.code, f"give --ttl {EXPIRE}s" in longer.err) == (64, True)
+        assert (longer.code, f"use --ttl {EXPIRE}s" in longer.err) == (64, True)
         server.reap(Path(handle).read_text())
         assert cli("renew", "--handle", handle).code == 79
 

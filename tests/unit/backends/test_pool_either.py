@@ -234,7 +234,7 @@ class TestTheGrant:
         assert scene.held() == ["A--00"]
         scene.engine.failing = set()
         scene.engine.waiters["A"].has_place = False
-        with pytest.raises(TicketExpired, match="a lease of A ran out"):
+        with pytest.raises(TicketExpired, match="a lease of A expired"):
             waiter.claim()
         assert not waiter.has_place
         waiter.dequeue()
@@ -430,7 +430,7 @@ class TestTheEnd:
         scene.engine.expired = {"A"}
         steps.send(set())
         assert scene.waiting() == ["A"]
-        assert any("its place in the queue is gone" in each for each in scene.warnings)
+        assert any("the queue position was not renewed in time" in each for each in scene.warnings)
         scene.free("A")
         finish(steps)
         assert scene.journal.pool_type == "A"

@@ -179,7 +179,7 @@ class TestAnOutage:
             wanted = look(steps, line, START + number)
             assert wanted.until == START + number + 1
         assert line.warnings == [
-            "waiting on, as the place in the queue should last: etcd doesn't answer"
+            "still waiting; the queue position should last: etcd doesn't answer"
         ]
         line.engine.error = None
         assert look(steps, line, START + 4).until is None

@@ -115,11 +115,13 @@ class TestWhatCanNotBeMet:
         look(steps, line, START + 1.0)
         look(steps, line, START + 2.0)
         assert len(line.warnings) == 1
-        assert line.warnings[0].endswith("--count 2 can't be met; it waits on until that changes")
+        assert line.warnings[0].endswith(
+            "--count 2 can't be met; the request waits until that changes"
+        )
         line.pools.add_resources("T", ["T--02"])
         look(steps, line, START + 3.0)
         look(steps, line, START + 4.0)
-        assert line.warnings[1:] == ["the request can be met again; it waits on, where it was"]
+        assert line.warnings[1:] == ["the request can be met again; it keeps its queue position"]
         steps.close()
 
 
@@ -182,7 +184,7 @@ class TestAReportThatCanNotBeMade:
             wanted = look(steps, line, START + 10.0)
         assert wanted.until == START + 11.0
         assert line.warnings == [
-            "waiting on, as the place in the queue should last: etcd doesn't answer"
+            "still waiting; the queue position should last: etcd doesn't answer"
         ]
         assert look(steps, line, START + 11.0).until == START + 20.0
         look(steps, line, START + 20.0)

@@ -408,7 +408,7 @@ class TestGivingUp:
         eventually(lambda: len(proxy.leased) == 1 and proxy.hanging)
         first.signal(signal.SIGSTOP)
         second = cli("reacquire", "--handle", handle, "-w", "0.2s")
-        told = f"handle .* is being acquired by pid {first.process.pid}, which doesn't end"
+        told = f"handle .* is still being acquired by process {first.process.pid}"
         assert (second.code, bool(re.search(told, second.err))) == (75, True), second.err
         first.signal(signal.SIGCONT)
         assert first.finish().code == 75

@@ -461,7 +461,7 @@ class TestRenew:
         script = '"$0" -m leasectl renew "$LEASECTL_HANDLE" --ttl 2h'
         run = cli("run", "-t", "T", "--ttl", "1h", "--", "sh", "-c", script, sys.executable)
         assert run.code == USAGE
-        assert "is renewed by its run" in run.err
+        assert "is renewed by leasectl run" in run.err
 
     def test_a_delayed_release_is_put_off_by_asking_again(self, cli: Cli) -> None:
         handle = cli("acquire", "-t", "T", "--release-after", "1m").handle

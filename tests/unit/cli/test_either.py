@@ -127,12 +127,12 @@ def test_a_guard_that_ends_and_a_kill_leave_no_ticket_in_either(cli: Cli) -> Non
     ("args", "code", "said"),
     [
         (("-t", "azur"), 66, 'no pool "azur"; did you mean "azure"?'),
-        (("-t", "aws"), 64, "give each type once"),
+        (("-t", "aws"), 64, "name each pool once"),
         (("azure",), 64, "with -t or without, not in both ways"),
         (("-t", "azure", "-c", "2"), 64, "leave out --count"),
         (("-t", "azure", "--name", "aws--00"), 64, "--name aws--00 is in one pool"),
         (("-t", "azure", "--backend", "http://127.0.0.1:9"), 64, "choose local:, etcd://"),
-        (tuple(f"-tt{n}" for n in range(16)), 64, "17 types: give -t at most 16 times"),
+        (tuple(f"-tt{n}" for n in range(16)), 64, "17 pools: give -t at most 16 times"),
     ],
 )
 def test_what_can_not_be_meant_is_refused_with_nothing_changed(

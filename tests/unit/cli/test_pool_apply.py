@@ -150,9 +150,8 @@ def test_a_name_of_a_pool_that_isnt_listed_is_refused_and_nothing_changes(cli: C
     assert finished == Finished(
         USAGE,
         "",
-        'leasectl: pool "lab" is to have "rack-8", which is in pool "other"; list the names of '
-        "that pool in the file too, without it, or first run: "
-        "leasectl pool move --names rack-8 --to lab\n",
+        'leasectl: the file puts "rack-8" into pool "lab", but it is in pool "other"; list that '
+        "pool in the file without it, or first run: leasectl pool move --names rack-8 --to lab\n",
     )
     assert cli.snapshot() == before
 
@@ -405,5 +404,5 @@ def test_a_burst_without_a_pace_is_refused_and_nothing_changes(cli: Cli) -> None
     before = cli.snapshot()
     finished = apply(cli, "resources:\n- {type: lab, state: free, names: [x], burst: 2}\n")
     assert (finished.code, finished.out) == (USAGE, "")
-    assert 'pool "lab": burst 2 means nothing without a pace' in finished.err
+    assert 'pool "lab": burst 2 needs a pace' in finished.err
     assert cli.snapshot() == before

@@ -67,7 +67,11 @@ class TestPools:
     @pytest.mark.parametrize(
         ("args", "code", "said"),
         [
-            (["set", "T", "--property", "region"], USAGE, "write it as KEY=VALUE, or KEY- to take"),
+            (
+                ["set", "T", "--property", "region"],
+                USAGE,
+                "write it as KEY=VALUE, or KEY- to remove",
+            ),
             (["set", "T", "--property", "a b=c"], USAGE, 'property "a b" is not allowed'),
             (["set", "T", "--property", "a=\x1b"], USAGE, "one line of printable text"),
             (["set", "T", "--property", f"a={'x' * 1025}"], USAGE, "1025 bytes; at most 1024"),

@@ -196,7 +196,10 @@ def test_waits_are_told_by_priority_where_jobs_differ_in_it(cli: Cli, tmp_path: 
         ((*FIFTY,), "--arrivals"),
         (("--hold", "20m", "--arrivals", "5"), "--capacity"),
         (("--hold", "20m", "--arrivals", "5", "--find", "pace", "--peak", "3"), "--capacity N"),
-        ((*SIX, "--find", "capacity", "--wait-max", "1h"), "--capacity and --find capacity"),
+        (
+            (*SIX, "--find", "capacity", "--wait-max", "1h"),
+            "either --capacity or --find capacity",
+        ),
         (("--replay", "events", "--count", "5"), "--count and --replay"),
         (("--replay",), "POOL"),
     ],
@@ -302,8 +305,7 @@ class TestOfAPool:
         assert finished.code == 0
         assert finished.err.splitlines() == [
             "leasectl: capacity 2 is taken from the events; change it with --capacity",
-            "leasectl: 1 job left out: more was asked for than the capacity of 2, and nothing "
-            "granted",
+            "leasectl: left out 1 job that asked for more than the capacity of 2 and got nothing",
         ]
         found = json.loads(finished.out)
         assert (found["jobs"], found["capacity"]) == (1, 2)
@@ -343,12 +345,11 @@ class TestOfAPool:
         finished = cli("simulate", "--replay", str(events), "--policy", "none", "--no-picture")
         assert finished.code == 0
         assert finished.err.splitlines() == [
-            "leasectl: 1 job also asked for another type and got a lease of that; here they give "
+            "leasectl: 1 job also asked for another pool and got its lease there; here they give "
             "up when they left this queue",
-            "leasectl: 1 job asked for one resource by a name that isn't there; here any will do "
-            "for them",
-            "leasectl: the pool was changed 1 time since the first job came; here it stays as it "
-            "is",
+            "leasectl: 1 job asked for a resource that isn't in the pool; here they take any",
+            "leasectl: the pool was changed 1 time since the first job; the simulation keeps it as "
+            "it is now",
         ]
         assert "; 1 job got nothing in one of the two\n" in finished.out
 

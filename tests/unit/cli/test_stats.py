@@ -25,9 +25,9 @@ def write(cli: Cli, events: Sequence[Event], *, backend: str = "") -> None:
     """Write events as if they had happened, into a state directory that is there."""
     columns = (
         "time, kind, type, names, fences, handle, acquisition, holder_identity, count, priority, "
-        "ticket, grant_number, wait_seconds, hold_seconds, ended_by, reason, backend"
+        "ticket, grant_number, wait_seconds, hold_seconds, ended_by, reason, build_url, backend"
     )
-    values = ", ".join("?" * 17)
+    values = ", ".join("?" * 18)
     with sqlite3.connect(cli.state_dir / "state.db") as database:
         database.executemany(
             f"INSERT INTO event ({columns}) VALUES ({values})",

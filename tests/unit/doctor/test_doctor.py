@@ -78,7 +78,7 @@ class TestAHealthyMachine:
     def test_a_state_directory_that_isnt_there_isnt_made(self, cli: Cli) -> None:
         report = doctor(cli)
         assert (report.code, report.statuses()) == (0, {})
-        assert "not there yet" in report["state directory"]["what"]
+        assert "doesn't exist yet" in report["state directory"]["what"]
         assert not cli.state_dir.exists()
 
     def test_where_its_folder_isnt_there_it_is_said_how_to_make_that(self, cli: Cli) -> None:

@@ -18,14 +18,14 @@ def test_one_that_answers_is_fine_and_nothing_is_taken(cli: Cli, any_boskos: Any
     found = doctor(cli, LEASECTL_BACKEND=any_boskos.backend())
     assert found.code == 0
     assert found["Boskos access"]["what"] == "without a user, without TLS"
-    assert found["Boskos answer"]["what"].startswith("answers as Boskos does")
-    assert "for 30m; leasectl renews each 30s" in found["Boskos reaper"]["what"]
+    assert found["Boskos answer"]["what"].startswith("Boskos answered in")
+    assert "for 30m; leasectl renews every 30s" in found["Boskos reaper"]["what"]
     assert any_boskos.owners == {}
 
 
 @pytest.mark.parametrize(
     ("query", "why"),
-    [("", "doesn't say after which time"), ("?leased=ours&expire=5m", "--extra-source-states")],
+    [("", "doesn't say when"), ("?leased=ours&expire=5m", "--extra-source-states")],
 )
 def test_what_nobody_can_look_up_is_warned_of(
     cli: Cli, any_boskos: AnyBoskos, query: str, why: str

@@ -67,7 +67,7 @@ def test_it_says_which_cluster_and_why_and_as_whom(
     assert report["cluster user"]["what"] == namespace.account.user
     assert report["cluster objects"]["what"] == "1 pool, 1 held, 0 waiting"
     assert report["cluster claims"]["what"] == "1 claim of this state directory, as recorded"
-    assert report["cluster names"]["what"] == "2 names in pools, none that belongs elsewhere"
+    assert report["cluster names"]["what"] == "2 names in pools, all in the expected pool"
 
 
 def test_another_cluster_in_KUBECONFIG_is_warned_of(
@@ -92,7 +92,7 @@ def test_a_kubeconfig_that_others_can_write_is_warned_of(
     found = doctor(cluster, LEASECTL_KUBECONFIG=None, KUBECONFIG=listed)["kubeconfig"]
     assert (found["status"], found["what"]) == (
         "warn",
-        f"others can write {kubeconfig}, and so have any program run as you",
+        f"other users can write {kubeconfig}, and so run any program as you",
     )
     assert found["advice"].startswith(f"run: chmod go-w {kubeconfig};")
     kubeconfig.chmod(0o644)

@@ -20,7 +20,7 @@ def test_names_are_where_they_belong_or_are_named_with_what_to_do(cli: Cli) -> N
     cli.pool("B", "b-1")
     with cli.service() as service:
         memberships = MembershipService(service)
-        assert looked_at(service).what == "3 names in pools, none that belongs elsewhere"
+        assert looked_at(service).what == "3 names in pools, all in the expected pool"
         memberships.expect("B", [], ["a-*"])
         found = looked_at(service)
         assert found.status == "warn"

@@ -36,7 +36,7 @@ class TestRecords:
         handle = self.held(cli)
         with database(cli) as db:
             db.execute("DELETE FROM lease WHERE name = 'a'")
-        self.check(cli, f"a is held by {handle}, which doesn't know of it")
+        self.check(cli, f"a is recorded as held by {handle}, which doesn't hold it")
         assert cli.held() == {"b": handle}
         assert cli.ok("cat", "--handle", handle) == "b\n"
 
@@ -53,7 +53,7 @@ class TestRecords:
         handle = self.held(cli)
         with database(cli) as db:
             db.execute("UPDATE resource SET owner = NULL WHERE name = 'a'")
-        self.check(cli, f"{handle} claims a, which isn't its own")
+        self.check(cli, f"{handle} claims a, which another handle holds")
         assert cli.held() == {"b": handle}
         assert Path(cli.state_dir / "handles" / handle).read_text() == "b"
 
@@ -61,14 +61,14 @@ class TestRecords:
         handle = self.held(cli)
         with database(cli) as db:
             db.execute("DELETE FROM resource")
-        self.check(cli, f"{handle} claims a", f"{handle} claims b", 'pool "T" counts 2')
+        self.check(cli, f"{handle} claims a", f"{handle} claims b", 'pool "T" records 2')
         assert cli.query("SELECT state, lost FROM handle") == [("released", 1)]
 
     def test_a_lease_of_no_handle_is_dropped_and_its_resource_freed(self, cli: Cli) -> None:
         self.held(cli)
         with database(cli) as db:
             db.execute("DELETE FROM handle")
-        self.check(cli, "without being a held handle")
+        self.check(cli, "but is not a held handle")
         assert cli.held() == {}
         assert cli.query("SELECT * FROM lease") == []
 
@@ -90,14 +90,14 @@ class TestRecords:
         self.held(cli)
         with database(cli) as db:
             db.execute("INSERT INTO ticket VALUES ('T', 7, 'T-ghost1', 'ghost', 1, 0, NULL, 'p')")
-        self.check(cli, "T-ghost1 stands in a queue and isn't acquiring")
+        self.check(cli, "T-ghost1 is in a queue, but isn't acquiring")
         assert cli.waiting() == []
 
     def test_a_capacity_is_counted_again(self, cli: Cli) -> None:
         self.held(cli)
         with database(cli) as db:
             db.execute("UPDATE pool SET capacity = 9")
-        self.check(cli, 'pool "T" counts 9 resources and has 2')
+        self.check(cli, 'pool "T" records 9 resources, but has 2')
 
     def test_a_use_of_what_is_not_held_is_ended(self, cli: Cli) -> None:
         handle_id = self.held(cli)
@@ -106,14 +106,14 @@ class TestRecords:
             db.execute(
                 "INSERT INTO mark_seen VALUES (?, 1, 'T--09', 'a', 'ops', 5, 1)", (handle_id,)
             )
-        self.check(cli, f"{handle_id} uses, or is asked for, what it doesn't hold")
+        self.check(cli, f"{handle_id} uses, or is asked to return, a resource that it doesn't hold")
         assert cli.query("SELECT name FROM name_in_use UNION SELECT name FROM mark_seen") == []
 
     def test_a_release_armed_for_nobody_is_taken_away(self, cli: Cli) -> None:
         self.held(cli)
         with database(cli) as db:
             db.execute("INSERT INTO timer VALUES ('T-ghost1', '', 1, 0)")
-        self.check(cli, "a release is armed for T-ghost1, which isn't there")
+        self.check(cli, "a delayed release is recorded for T-ghost1, which doesn't exist")
         assert cli.query("SELECT * FROM timer") == []
 
     @pytest.mark.parametrize("content", [None, "", "other"])

@@ -201,7 +201,7 @@ class TestFiles:
         (folder / "notes").write_text("somebody's own")
         report = doctor(cli)
         assert report["files"]["status"] == "warn"
-        assert report["files"]["what"].startswith("5 files that no record knows: ")
+        assert report["files"]["what"].startswith("5 files without a record: ")
         report = doctor(cli, "--fix")
         assert (report["files"]["status"], report["files"]["fixed"]) == ("ok", "removed 5 files")
         assert files(cli) == sorted([*kept, "handles/notes"])

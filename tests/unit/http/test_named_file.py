@@ -46,7 +46,7 @@ def test_a_pipe_whose_writer_says_nothing_is_given_up(monkeypatch: pytest.Monkey
     monkeypatch.setattr(settings, "_LONGEST_WAIT_SECONDS", 0.05)
     reading, writing = os.pipe()
     os.write(writing, b"begun")
-    with pytest.raises(FileUnreadable, match=r"its end didn't come within 0.05 s; --it must name"):
+    with pytest.raises(FileUnreadable, match=r"it didn't end within 0.05 s; --it must name"):
         read(f"/dev/fd/{reading}")
     os.close(reading)
     os.close(writing)

@@ -57,15 +57,15 @@ def test_who_releases_to_holders_alone_takes_nothing_back_from_others(
     desk: Desk, server: Server, service: Service, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     change_kind(monkeypatch, claims_by_identity=True)
-    with pytest.raises(NotAllowed, match=r"^no handle in \S+ holds T--00, and madeup://here takes"):
+    with pytest.raises(NotAllowed, match=r"^no handle in \S+ holds T--00, and madeup://here needs"):
         adopt(service, ["T--00"], foreign=None)
 
 
 @pytest.mark.parametrize(
     ("is_only_its_holders", "error", "told"),
     [
-        (False, NotFound, "no resource a, b, which stays listed in SHARED_DIR"),
-        (True, NotAllowed, "holds a, b, and madeup://here takes it back only from the handle"),
+        (False, NotFound, "no resource a, b; it stays listed in SHARED_DIR"),
+        (True, NotAllowed, "holds a, b, and madeup://here needs the handle"),
     ],
 )
 def test_what_nobody_here_knows_is_another_backends_or_another_handles(

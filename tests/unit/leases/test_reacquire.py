@@ -159,7 +159,7 @@ class TestAReacquire:
         work = reserved_type("0" * 64)
         desk.service.pools.create_pool(work, [work])
         first = desk.acquire(Request(work))
-        with pytest.raises(NotAllowed, match="done once; ask for that again"):
+        with pytest.raises(NotAllowed, match="belongs to leasectl once; run leasectl once again"):
             desk.reacquire(first)
         assert desk.record(first) == first
         assert desk.held() == {work: first.id}

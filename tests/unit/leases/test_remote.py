@@ -345,7 +345,7 @@ class TestAcquire:
             raise Withdrawn("T: the request was released")
 
         monkeypatch.setattr(server, "acquire", withdrawn)
-        with pytest.raises(BackendUnreachable, match="ended the waiting request by itself"):
+        with pytest.raises(BackendUnreachable, match="ended the waiting request; try again"):
             acquire(service, Request("T"), patience=Patience())
 
     def test_a_wait_that_was_ended_here_is_cancelled_also_where_its_server_is_who_says_so(

@@ -199,7 +199,7 @@ class TestAnotherTtl:
     ) -> None:
         handle = acquired(service)
         announce(service, handle, runner=this_process())
-        with pytest.raises(InvalidRequest, match=f"renewed by its run .pid {this_process().pid}"):
+        with pytest.raises(InvalidRequest, match=f"leasectl run .process {this_process().pid}"):
             renew(service, whole(handle), ttl_seconds=20.0)
         announce(service, handle, runner=DEAD)
         assert renew(service, whole(handle), ttl_seconds=20.0).request.ttl_seconds == 20.0

@@ -61,7 +61,7 @@ class TestWhereAServerHasOneTtlForAll:
 
     def test_another_can_not_be_asked_for(self) -> None:
         asked = Request("T", ttl_seconds=601.0)
-        with pytest.raises(NotSupported, match="give --ttl 10m, or leave it out"):
+        with pytest.raises(NotSupported, match="use --ttl 10m, or leave --ttl out"):
             check_request(asked, None, backend_url=self.URL, caller=OURS)
 
 
@@ -131,7 +131,7 @@ class TestACheckAlone:
             (Request("T", 2, name="T--00"), "leave out --count"),
             (Request("T", name="T--00", where=(("region", "here", True),)), "leave out --where"),
             (Request("T", scope="test"), "SHARED_DIR"),
-            (Request("T", other_types=("T",)), "-t T -t T: give each type once"),
+            (Request("T", other_types=("T",)), "-t T -t T: name each pool once"),
             (Request("T", 2, other_types=("U",)), "-t T -t U means one lease"),
             (Request("T", name="T--00", other_types=("U",)), "T--00 is in one pool"),
             (Request("T", other_types=("U",) * 16), "give -t at most 16 times"),

@@ -123,7 +123,7 @@ class TestPaths:
         Path(state.names_path("T-forged")).write_text("T--00")
         if not is_bare:
             Path("T-forged").write_text("T--01")
-        with pytest.raises(CorruptState, match=r"T-forged lists T--00, but .* knows nothing"):
+        with pytest.raises(CorruptState, match=r"T-forged lists T--00, but .* has no record"):
             targets.of_path("T-forged" if is_bare else state.names_path("T-forged"))
 
     @pytest.mark.parametrize(
@@ -246,7 +246,7 @@ class TestWork:
         self, targets: Targets, held: Handle, cli: Cli, work: str
     ) -> None:
         handle = self.handle(cli, work, this_process())
-        told = f"{handle.id} is that of leasectl once, pid {os.getpid()}, .*: kill {os.getpid()}"
+        told = f"{handle.id} belongs to leasectl once, pid {os.getpid()}, .*: kill {os.getpid()}"
         with pytest.raises(NotAllowed, match=told):
             targets.of_path(handle.id)
         with pytest.raises(NotAllowed, match=told):
@@ -266,7 +266,7 @@ class TestWork:
         guard = cli.spawn(["sleep", "60"]).process
         dead = this_process()._replace(start_time=1)
         handle = self.handle(cli, work, dead, identify(guard.pid))
-        told = f"leasectl once, pid {os.getpid()}, .* has ended; pid {guard.pid} is ending it"
+        told = f"leasectl once, pid {os.getpid()}, .* ends; pid {guard.pid} is ending it"
         with pytest.raises(NotAllowed, match=told):
             targets.of_path(handle.id)
         assert targets.of_everything()[0] == [whole(held)]
@@ -278,7 +278,7 @@ class TestWork:
         self, targets: Targets, cli: Cli, work: str
     ) -> None:
         handle = self.handle(cli, work, None)
-        with pytest.raises(NotAllowed, match="leasectl once, which gives its lease back"):
+        with pytest.raises(NotAllowed, match="leasectl once, which releases it"):
             targets.of_path(handle.id)
 
 

@@ -48,7 +48,7 @@ class TestNamedPools:
 
     def test_a_name_of_another_pool_is_refused(self) -> None:
         said = (
-            'pool "T" is to have "a", which is in pool "U"; .*: leasectl pool move --names a --to T'
+            'puts "a" into pool "T", but it is in pool "U"; .*: leasectl pool move --names a --to T'
         )
         with pytest.raises(InvalidRequest, match=said):
             planned(NamedPool("T", ("a",)), pool("U", "a"))
@@ -92,9 +92,9 @@ class TestCountedPools:
         assert change == PoolChange("T", removed=("T--00",), staying=("T--02",))
 
     def test_a_number_that_another_pool_has_or_is_to_have_is_refused(self) -> None:
-        with pytest.raises(InvalidRequest, match='"T--00", which is in pool "U"; '):
+        with pytest.raises(InvalidRequest, match='"T--00" into pool "T", but it is in pool "U"; '):
             planned(CountedPool("T", 1, 1), pool("U", "T--00"))
-        with pytest.raises(InvalidRequest, match='"T--00", which the file lists in pool "U"; '):
+        with pytest.raises(InvalidRequest, match='the file lists "T--00" in pool "U"'):
             plan([CountedPool("T", 1, 1), NamedPool("U", ("T--00",))], [])
 
 

@@ -67,10 +67,11 @@ def test_what_is_read_over_is_said_once_in_order_and_where() -> None:
     again = entries.replace("west", "w").replace("east", "e").replace("-cluster", "-box")
     state = "f:12: state dirty is ignored: new resources are free at once"
     rest = (
-        'f:21: none are made on demand, up to max-count; "leasectl pool add" makes them',
-        "f:22: lifespan means nothing here and is ignored",
-        "f:23: needs means nothing here and is ignored",
-        "f:25: config means nothing here and is ignored",
+        "f:21: max-count is ignored: resources are not created on demand; add them with leasectl "
+        "pool add",
+        "f:22: lifespan is ignored: leasectl doesn't know it",
+        "f:23: needs is ignored: leasectl doesn't know it",
+        "f:25: config is ignored: leasectl doesn't know it",
     )
     assert read(LIST).notes == (f"{state} (also in line 19)", *rest)
     first, *others = read(LIST + again.replace("007, 8", "9")).notes
@@ -84,7 +85,8 @@ def test_many_lines_of_one_kind_are_shortened() -> None:
         f"- {{type: T{number}, names: [n{number}], lifespan: 1h}}\n" for number in range(9)
     )
     assert read("resources:\n" + entries).notes == (
-        "f:2: lifespan means nothing here and is ignored (also in lines 3, 4, 5, 6, 7 and 3 more)",
+        "f:2: lifespan is ignored: leasectl doesn't know it (also in lines 3, 4, 5, 6, 7 and 3 "
+        "more)",
     )
 
 
@@ -334,10 +336,10 @@ class TestTheDefaultPool:
     @pytest.mark.parametrize(
         ("lines", "said"),
         [
-            ((", default: maybe",), "list:2: resources[0].default: say true or false"),
-            ((", default: 'true'",), "list:2: resources[0].default: say true or false"),
-            ((", default: [true]",), "list:2: resources[0].default: say true or false"),
-            ((", grace: 2m",), "list:2: resources[0]: grace is of the default pool"),
+            ((", default: maybe",), "list:2: resources[0].default must be true or false"),
+            ((", default: 'true'",), "list:2: resources[0].default must be true or false"),
+            ((", default: [true]",), "list:2: resources[0].default must be true or false"),
+            ((", grace: 2m",), "list:2: resources[0]: grace applies to the default pool"),
             ((", default: true, grace: 31d",), "list:2: resources[0].grace: grace 31d: it can be"),
             ((", default: true, grace: [1]",), "list:2: resources[0].grace must be a word"),
             ((", default: true, grace: x",), "list:2: resources[0].grace: "),

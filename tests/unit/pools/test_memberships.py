@@ -194,7 +194,7 @@ class TestExpectations:
         assert whereabouts_fields(by_name)["pool"] is None
 
     def test_of_nothing_leave_a_name_unknown(self, service: MemoryService) -> None:
-        with pytest.raises(NotFound, match='nobody knows of "z"'):
+        with pytest.raises(NotFound, match='"z" is in no pool'):
             whereabouts(service, "z")
 
 

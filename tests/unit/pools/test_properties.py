@@ -63,7 +63,7 @@ class TestChange:
     @pytest.mark.parametrize(
         ("texts", "said"),
         [
-            (["a"], '--property "a": write it as KEY=VALUE, or KEY- to take it away'),
+            (["a"], '--property "a": write it as KEY=VALUE, or KEY- to remove it'),
             (["-"], 'property "" is not allowed'),
             (["=1"], 'property "" is not allowed'),
             (["a!=1"], 'property "a!" is not allowed'),

@@ -158,11 +158,14 @@ class TestGuards:
             guards = [each["guard"] for each in resources(cli, "T")]
             assert sorted(guards) == ["none", "unknown"]
             told = doctor(cli)["unguarded"]
-            assert (told["status"], told["what"].startswith("1 handle that only")) == ("warn", True)
+            assert (told["status"], told["what"].startswith("1 handle held until")) == (
+                "warn",
+                True,
+            )
             assert "of 1 handle that serve granted, the state directories of its" in told["what"]
             (theirs,) = (r["handle"] for r in resources(cli, "T") if r["guard"] == "unknown")
             assert theirs not in told["advice"]
-        assert doctor(client)["unguarded"]["what"].startswith("1 handle that only a release ends")
+        assert doctor(client)["unguarded"]["what"].startswith("1 handle held until released")
 
 
 class TestAsManyAsThereAre:

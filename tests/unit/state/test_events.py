@@ -136,7 +136,7 @@ class TestWriting:
             assert cursor(state) == value
         assert numbers(state) == []
         (line,) = told
-        assert line.endswith("takes no events (no); all else goes on without them")
+        assert line.endswith("state.db (no); leases work without them")
         state.db.execute("DROP TRIGGER refuse")
         write(state)
         assert numbers(state) == [1]

@@ -30,7 +30,7 @@ def test_what_could_hurt_a_path_a_shell_or_a_terminal_is_refused(text: str) -> N
 
 
 def test_a_name_as_a_terminal_shows_it_is_refused_with_where_it_is_whole() -> None:
-    with pytest.raises(InvalidRequest, match="whole name in: leasectl status --wide"):
+    with pytest.raises(InvalidRequest, match="full name with: leasectl status --wide"):
         check_name("--00")
 
 

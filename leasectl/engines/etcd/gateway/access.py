@@ -155,7 +155,7 @@ class MemberAccess:
             ) from reason
         token = str(said.get("token", ""))
         if not token.isascii() or not token.isprintable():
-            raise NoAnswer("its token is none", sent=False)
+            raise NoAnswer("its token can't be read", sent=False)
         self._token = token
         return token
 

@@ -225,8 +225,8 @@ class EtcdMembers:
             renamings = self._decide(view, decide)
             if len(in_parts(self._keys, renamings)) > 1:
                 raise InvalidRequest(
-                    f"{len(names)} names are more than etcd has joined and held in one step; "
-                    "join with fewer at a time"
+                    f"{len(names)} names are too many to join and hold in one step on etcd; "
+                    "join fewer at a time"
                 )
             check_unheld(each.before for each in renamings)
             claim = self._write_claimed(view, renamings, claimant)

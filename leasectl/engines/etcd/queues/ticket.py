@@ -147,7 +147,7 @@ class EtcdTicket:
     def expired(self) -> TicketExpired:
         """The error for that."""
         return TicketExpired(
-            f"lost the place in the queue: it was not renewed for {self.ttl_seconds}s; try again"
+            f"lost the queue position, which was not renewed for {self.ttl_seconds}s; try again"
         )
 
     def note_sent(self, at: float) -> None:

@@ -38,8 +38,8 @@ def parse_kubernetes_url(url: str) -> KubernetesAddress:
     """
     if "@" in url.partition("?")[0]:
         raise InvalidRequest(  # without the address, which may hold a password
-            "an address of Kubernetes holds no user; a kubeconfig says as whom: "
-            "name it in LEASECTL_KUBECONFIG"
+            "a Kubernetes address can't hold a user; name a kubeconfig with the user "
+            "in LEASECTL_KUBECONFIG"
         )
     if not url.startswith(_SCHEME):
         raise _wrong(url, "is not a URL of Kubernetes")

@@ -89,17 +89,17 @@ def why_taken(raw: Json, namespace: str) -> LeaseError | None:
         return None
     if as_it_counts(raw) is not None:
         return NotAllowed(
-            f"{shown} has lost a label of leasectl; put that back with: leasectl doctor --fix"
+            f"{shown} has lost a label of leasectl; restore it with: leasectl doctor --fix"
         )
     if isinstance(found, Unreadable):
         return CorruptState(
-            f"{shown} was edited, and can't be read any more ({found.why}); mend it, or take it "
-            f"away with: kubectl delete lease -n {namespace} {name}"
+            f"{shown} was edited, and can't be read any more ({found.why}); correct "
+            f"it, or delete it with: kubectl delete lease -n {namespace} {name}"
         )
     if kind_of(raw):
-        return CorruptState(f"{shown} is of a kind that only a newer leasectl knows; use that")
+        return CorruptState(f"{shown} was made by a newer version of leasectl; use that version")
     return NotAllowed(
-        f"{shown} isn't of leasectl; nothing of that name can be made while it is there"
+        f"{shown} was not made by leasectl, and blocks this name; delete it or use another name"
     )
 
 

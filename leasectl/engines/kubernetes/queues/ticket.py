@@ -51,8 +51,8 @@ def check_count(request: Request) -> None:
     """
     if request.count > MOST_AT_ONCE:
         raise InvalidRequest(
-            f"--count {request.count} is more than is granted at once on Kubernetes: "
-            f"{MOST_AT_ONCE} at most, because each takes a request"
+            f"--count {request.count}: Kubernetes grants at most {MOST_AT_ONCE} at "
+            "once, because each needs a request"
         )
 
 
@@ -239,8 +239,8 @@ class OwnTicket:
     def expired(self) -> TicketExpired:
         """Say that its place is lost."""
         return TicketExpired(
-            "lost the place in the queue: the API server had heard nothing of us for "
-            f"{self.ttl_seconds:g}s; ask again"
+            "lost the queue position: the API server received no renewal for "
+            f"{self.ttl_seconds}s; try again"
         )
 
     def as_seen(self, view: PoolView) -> TicketObject:

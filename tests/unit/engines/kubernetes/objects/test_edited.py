@@ -110,19 +110,19 @@ class TestANameThatIsTaken:
     @pytest.mark.parametrize(
         ("edit", "code", "said"),
         [
-            (lambda raw: raw["metadata"].pop("labels"), 77, "put that back with: leasectl doctor"),
+            (lambda raw: raw["metadata"].pop("labels"), 77, "restore it with: leasectl doctor"),
             (lambda raw: raw["metadata"].pop("annotations"), 65, "kubectl delete lease -n ns "),
-            (EDITS["another kind"], 77, "put that back with"),
-            (lambda raw: raw.update(metadata={**raw["metadata"], "labels": {}}), 77, "put that"),
+            (EDITS["another kind"], 77, "restore it with"),
+            (lambda raw: raw.update(metadata={**raw["metadata"], "labels": {}}), 77, "restore it"),
             (
                 lambda raw: raw["metadata"].update(labels={}, annotations={}),
                 77,
-                "isn't of leasectl",
+                "not made by leasectl",
             ),
             (
                 lambda raw: raw["metadata"].update(labels={KIND: "zebra"}, annotations={}),
                 65,
-                "only a newer leasectl knows",
+                "made by a newer version of leasectl",
             ),
         ],
     )
