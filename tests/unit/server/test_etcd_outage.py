@@ -113,7 +113,7 @@ def test_the_operator_is_told_when_only_a_waiter_meets_it(
         between.listen(after=lambda _, path: path == "/v3/kv/txn")
         cli.ok("release", "--handle", held)  # which the waiter is told, and asks
         told = server.complaint()
-    assert told.startswith("leasectl: waiting on")
+    assert told.startswith("leasectl: still waiting")
     assert SILENCE in told
 
 

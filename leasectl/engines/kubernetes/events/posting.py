@@ -113,7 +113,7 @@ class Posting:
                 os.close(open_own(self._refused_path, os.O_WRONLY | os.O_CREAT))
                 os.utime(self._refused_path)
         if is_new:
-            self._warn(f"leases are had, and others aren't told of them: {refusal}")
+            self._warn(f"leases work, but no events are written: {refusal}")
 
     def _note_taken(self) -> None:
         if self._refused_path is not None:
