@@ -133,16 +133,17 @@ class ApiCluster:
                 return False
         return True
 
-    def ask_for(self, name: str, text: str | None) -> bool:
-        """Have a Node ask for maintenance, or for none any more; returns whether there is one.
+    def ask_for(self, name: str, text: str | None, word: str = "") -> bool:
+        """Write the request of a Node, or remove it; return whether the Node exists.
 
         Args:
-            name: Of the Node.
-            text: For how long; None for not at all.
+            name: The name of the Node.
+            text: The requested duration; None removes the request.
+            word: The word of the request.
         """
         with self._asking():
             try:
-                self.api.patch(NODES, name, request_patch(text), is_repeatable=True)
+                self.api.patch(NODES, name, request_patch(text, word), is_repeatable=True)
             except Absent:
                 return False
         return True

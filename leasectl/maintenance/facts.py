@@ -9,9 +9,9 @@ from leasectl.errors import InvalidRequest
 from leasectl.text.durations import parse_duration
 from leasectl.text.wording import printable
 
-# What the API has as leaseDurationSeconds is a number of 32 bits; ten years are less.
 PADDING_SECONDS = 30
-LONGEST_DURATION_SECONDS = 2**31 - 1
+# leaseDurationSeconds and leaseTransitions are numbers of 32 bits.
+LARGEST_INT32 = 2**31 - 1
 
 Status = Literal[
     "waiting",
@@ -49,13 +49,28 @@ class Us(NamedTuple):
 
 
 class Wanted(NamedTuple):
-    """What a node's annotation asks for.
+    """The request on a node.
 
     Args:
-        seconds: For how long; None if that can't be read.
+        seconds: The requested duration; None if it can't be read.
+        word: The word that tells this request from any other one on the same node. Requests that
+            another tool writes may have none.
     """
 
     seconds: int | None
+    word: str = ""
+
+
+class Window(NamedTuple):
+    """The record, on a node, of a window that has begun and hasn't been ended.
+
+    Args:
+        identity: The holder that began it.
+        word: The word of the request that it was begun for.
+    """
+
+    identity: str
+    word: str
 
 
 class Lease(NamedTuple):
@@ -98,12 +113,14 @@ class Node(NamedTuple):
         status: What is noted as its status, or empty.
         is_unschedulable: It is cordoned, by whomever.
         marked_by: The identity in its cordon mark: whose the cordon is. Empty without a mark.
+        window: The window that has begun; None for none.
     """
 
     uid: str
     status: str = ""
     is_unschedulable: bool = False
     marked_by: str = ""
+    window: Window | None = None
 
 
 class Drain(NamedTuple):
@@ -155,14 +172,19 @@ class NodeWrite(NamedTuple):
     """One change of the node, if it is still as it was seen: all of it, or nothing.
 
     Args:
-        status: What to note as its status.
-        cordon: ``cordon`` it and put our mark there, ``uncordon`` it and take that away, or
-            ``disown`` the cordon: take the mark away only. None: leave both as they are.
-        removes_request: Take away what is asked for, too.
+        status: The new status; empty removes it.
+        cordon: ``cordon`` the node and add our mark, ``uncordon`` it and remove the mark, or
+            ``disown`` the cordon: remove only the mark. None leaves both as they are.
+        begins: Record that the window of the request with this word has begun; None records
+            nothing.
+        ends: Remove the record of our window.
+        removes_request: Remove the request.
     """
 
     status: str
     cordon: Cordon | None = None
+    begins: str | None = None
+    ends: bool = False
     removes_request: bool = False
 
 
@@ -192,15 +214,21 @@ class Step(NamedTuple):
         return next((each.status for each in self.writes if isinstance(each, NodeWrite)), None)
 
 
-def parse_wanted(text: str | None) -> Wanted | None:
-    """Read what a node asks for: a duration, of more than nothing; parts of seconds count up."""
+def parse_wanted(text: str | None, word: str = "") -> Wanted | None:
+    """Parse a request.
+
+    Args:
+        text: The requested duration, more than 0; fractions of a second are rounded up. None if
+            nothing is requested.
+        word: The word of the request.
+    """
     if text is None:
         return None
     try:
         seconds = math.ceil(parse_duration(text.strip()))
     except InvalidRequest:
         seconds = 0
-    return Wanted(seconds or None)
+    return Wanted(seconds or None, word)
 
 
 def parse_status(text: str) -> Status | None:

@@ -11,7 +11,7 @@ import pytest
 from leasectl.errors import AccessRefused
 from leasectl.maintenance.api_cluster import ApiCluster, open_cluster
 from leasectl.maintenance.facts import Lease, NodeWrite
-from leasectl.maintenance.objects import CORDON_MARK, REQUEST, STATUS, parse_lease, parse_node
+from leasectl.maintenance.objects import STATUS, parse_lease, parse_node
 from tests.kit.kubernetes.namespaces import Namespace
 from tests.kit.kubernetes.nodes import (
     NODES,
@@ -40,14 +40,15 @@ class TestNodes:
         assert not parse_node(cluster.node(node) or {}).is_unschedulable
         now = cluster.node(node)
         assert now is not None
-        assert cluster.write_node(now, NodeWrite("new, create", "cordon"))
+        assert cluster.write_node(now, NodeWrite("new, create", "cordon", begins="w"))
         shown = parse_node(cluster.node(node) or {})
-        assert shown[1:] == ("new, create", True, US)
+        assert shown[1:] == ("new, create", True, US, (US, "w"))
         now = cluster.node(node)
         assert now is not None
-        assert cluster.write_node(now, NodeWrite("ended", "uncordon", removes_request=True))
-        assert parse_node(cluster.node(node) or {})[1:] == ("ended", False, "")
-        assert set(annotations_of(namespace, node)) & {REQUEST, CORDON_MARK, STATUS} == {STATUS}
+        ending = NodeWrite("ended", "uncordon", ends=True, removes_request=True)
+        assert cluster.write_node(now, ending)
+        assert parse_node(cluster.node(node) or {})[1:] == ("ended", False, "", None)
+        assert set(annotations_of(namespace, node)) == {STATUS}
 
     def test_a_node_that_was_made_anew_is_another(
         self, cluster: ApiCluster, namespace: Namespace, node: str
