@@ -91,7 +91,7 @@ _PODS = Collection("v1", "pods")
 _SECONDS = 4.0
 # That changes only when somebody changes budgets.
 _COVERED_AGAIN_SECONDS = 30.0
-_MORE_THAN_ONE = "more than one disruption budget covers it, and the API evicts no such pod"
+_MORE_THAN_ONE = "more than one disruption budget covers it, so the API can't evict it"
 
 
 class ApiCluster:
@@ -198,7 +198,7 @@ class ApiCluster:
             return Evicted("gone")
         except Conflict as error:
             # It is another by now, which the next look shows; or something is against it.
-            return Evicted("held", f"it has just changed: {error}")
+            return Evicted("held", f"the pod has just changed: {error}")
         except Busy as busy:
             return _held(busy)
         except LostAnswer as error:
@@ -232,7 +232,7 @@ def _held(busy: Busy) -> Evicted:
     """What a 429 says: of a budget, of a webhook that moves it away first, of a server in need."""
     seconds = busy.retry_after_seconds or 0.0
     if not busy.is_budget:
-        return Evicted("held", f"the server has it wait: {busy}", seconds)
+        return Evicted("held", f"the server delays its eviction: {busy}", seconds)
     new = ", which is new," if seconds else ""
     return Evicted("held", f"a disruption budget{new} forbids it now", seconds)
 
@@ -268,7 +268,7 @@ def open_cluster(
     """
     address = parse_kubernetes_url(url)
     if not is_namespace(namespace):
-        raise InvalidRequest(f'"{printable(namespace)}" is no name of a namespace')
+        raise InvalidRequest(f'invalid --lease-namespace "{printable(namespace)}"')
     choice = choose(address, environment)
     if choice.warning:
         warn(choice.warning)

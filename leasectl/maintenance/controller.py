@@ -75,8 +75,8 @@ class Settings(NamedTuple):
         if length <= _LONGEST_NAME:
             return ""
         return (
-            f"its Lease would have a name of {length} characters, and {_LONGEST_NAME} may be; "
-            "give a shorter --lease-name"
+            f"the name of its Lease would have {length} characters; at most {_LONGEST_NAME} are "
+            "allowed; use a shorter --lease-name"
         )
 
     def node_of(self, lease: str) -> str:

@@ -118,7 +118,7 @@ class TestEvictions:
         make_pod(namespace, "replaced", node)
         outcome, why, _ = evicted("replaced")
         assert outcome == "held"  # the next list tells what is there now
-        assert why.startswith("it has just changed: ")
+        assert why.startswith("the pod has just changed: ")
         namespace.administrator.ok("DELETE", f"{namespace.pods}/replaced?gracePeriodSeconds=0")
         assert evicted("replaced") == ("gone", "", 0.0)
         assert end_pods(namespace) == ["free"]
@@ -132,10 +132,19 @@ class TestEvictions:
                 429,
                 "",
                 "Eviction triggered evacuation of VMI",
-                ("held", "the server has it wait: Eviction triggered evacuation of VMI", 0.0),
+                (
+                    "held",
+                    "the server delays its eviction: Eviction triggered evacuation of VMI",
+                    0.0,
+                ),
             ),
-            (429, "Retry-After: 7\r\n", "busy", ("held", "the server has it wait: busy", 7.0)),
-            (409, "", "it is another", ("held", "it has just changed: it is another", 0.0)),
+            (
+                429,
+                "Retry-After: 7\r\n",
+                "busy",
+                ("held", "the server delays its eviction: busy", 7.0),
+            ),
+            (409, "", "it is another", ("held", "the pod has just changed: it is another", 0.0)),
             (422, "", "not so", ("failed", "*not so", 0.0)),
             (400, "", "what?", ("failed", "*what?", 0.0)),
             (500, "", "a webhook failed", ("failed", "*a webhook failed*", 0.0)),
@@ -146,7 +155,7 @@ class TestEvictions:
                 "does not support.",
                 (
                     "failed",
-                    "more than one disruption budget covers it, and the API evicts no such pod",
+                    "more than one disruption budget covers it, so the API can't evict it",
                     30.0,
                 ),
             ),

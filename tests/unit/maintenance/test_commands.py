@@ -44,7 +44,7 @@ WRONG = (
     (("cancel", "nowhere"), 66, 'no node "nowhere"'),
     (("status", "nowhere"), 66, 'no node "nowhere"'),
     (("status", "--lease-name", "all"), 64, "must contain {node} once"),
-    (("status", "--lease-namespace", "A/B"), 64, "no name of a namespace"),
+    (("status", "--lease-namespace", "A/B"), 64, "invalid --lease-namespace"),
     (("status", "--backend", "local:"), 64, "pool cordon"),
     (("status", "--backend", "none:"), 64, "has no nodes"),
     (("status", "--backend", "etcd://h:1"), 64, "has no nodes"),
@@ -209,7 +209,7 @@ class TestReconcile:
         def status() -> str:
             return str(annotations_of(namespace, node).get(STATUS))
 
-        why = {"alone": "no controller would make it again: --force"}
+        why = {"alone": "no controller would replace it: --force"}
         why["data"] = "it has local data: --delete-emptydir-data"
         left = "; ".join(f"{namespace.name}/{name} ({why[name]})" for name in ("alone", "data"))
         eventually(lambda: status() == f"draining: {left}")
@@ -343,8 +343,9 @@ class TestStatus:
         assert cluster.lease(f"{name}-{node}") is None
         finished = maintenance(*options, "--lease-name", f"{name}-{{node}}")
         assert finished.err == (
-            f"leasectl: {node}: its Lease would have a name of {249 + len(node)} characters, and "
-            "253 may be; give a shorter --lease-name, here and for leasectl maintenance reconcile\n"
+            f"leasectl: {node}: the name of its Lease would have {249 + len(node)} characters; at "
+            "most 253 are allowed; use a shorter --lease-name, here and for leasectl maintenance "
+            "reconcile\n"
         )
 
     def test_fits_a_terminal_and_is_in_full_of_one_node(

@@ -153,8 +153,8 @@ class TestLife:
         said = world.replicas[0].said[1:]
         assert said == [
             f"{NODE}: invalid (the request can't be read)",
-            f"{NODE}: its Lease would have a name of 258 characters, and 253 may be; "
-            "give a shorter --lease-name",
+            f"{NODE}: the name of its Lease would have 258 characters; at most 253 are allowed; "
+            "use a shorter --lease-name",
         ]
         world.during(60)
         assert world.replicas[0].said[1:] == said
