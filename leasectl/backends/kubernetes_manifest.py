@@ -1,12 +1,13 @@
 """The manifest that an administrator applies to a cluster.
 
-A service account gets the least that pools in a namespace take, and if that is wanted what the
-maintenance of nodes takes besides; pools are the objects that making them would make. Nothing is
-asked of a cluster.
+It gives a service account the least rights that pools in a namespace need and, on request, those
+that the maintenance of nodes needs. It can hold pools and the controller of maintenance. No cluster
+is contacted.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -28,9 +29,14 @@ from leasectl.text.wording import printable
 
 Manifest = list[dict[str, Any]]
 
+# A reference of a container image, as far as it matters here: one word, not an option.
+_IMAGE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:/@-]*", re.ASCII)
+_REPLICAS = 2
+
 _RBAC = "rbac.authorization.k8s.io"
 _ROLE = "leasectl"
 _CLUSTER_ROLE = "leasectl-maintenance"
+_CONTROLLER = "leasectl-maintenance"
 
 
 class Account(NamedTuple):
@@ -121,11 +127,83 @@ def pools(namespace: str, counts: Mapping[str, int]) -> Manifest:
         made.append(bodies.new_pool(pool_type, NO_SETTINGS))
         for name in next_names(pool_type, count, ()):
             made.append(resource_bodies.new_resource(Member(name, pool_type)))
-    for body in made:
-        # Whoever applies a manifest again is to find nothing changed.
-        del body["metadata"]["annotations"][BY]
-        body["metadata"]["namespace"] = namespace
-    return made
+    return [_in_namespace(body, namespace) for body in made]
+
+
+def expectations(namespace: str, patterns: Mapping[str, str]) -> Manifest:
+    """Return the object that expects names in pools.
+
+    Args:
+        namespace: The namespace of the pools.
+        patterns: The pool of each name or pattern.
+    """
+    return [_in_namespace(bodies.new_expectations(patterns), namespace)] if patterns else []
+
+
+def _in_namespace(body: dict[str, Any], namespace: str) -> dict[str, Any]:
+    # Without a random word: applying the same manifest again changes nothing.
+    del body["metadata"]["annotations"][BY]
+    body["metadata"]["namespace"] = namespace
+    return body
+
+
+def check_image(text: str) -> str:
+    """Return a reference of a container image, or raise InvalidRequest if it isn't one."""
+    if not _IMAGE.fullmatch(text):
+        raise InvalidRequest(
+            f'invalid --image "{printable(text)}"; use a reference like registry/leasectl:1.0.0'
+        )
+    return text
+
+
+def controller(namespace: str, account: Account, image: str) -> Manifest:
+    """Return the Deployment that runs the controller of maintenance.
+
+    Its replicas are on different nodes if that is possible, as the controller drains its own node
+    like any other one: the other replica then leads.
+
+    Args:
+        namespace: The namespace of the nodes' Leases.
+        account: The service account, in whose namespace the Deployment is.
+        image: The container image; it must contain leasectl.
+    """
+    labels = {"app.kubernetes.io/name": _CONTROLLER}
+    spread = {"labelSelector": {"matchLabels": labels}, "topologyKey": "kubernetes.io/hostname"}
+    container = {
+        "name": "reconcile",
+        "image": image,
+        "command": ["leasectl", "maintenance", "reconcile"],
+        "args": ["--backend", "kubernetes://", "--lease-namespace", namespace],
+        "resources": {"requests": {"cpu": "10m", "memory": "64Mi"}},
+        "securityContext": {
+            "allowPrivilegeEscalation": False,
+            "capabilities": {"drop": ["ALL"]},
+            "readOnlyRootFilesystem": True,
+        },
+    }
+    pod = {
+        "serviceAccountName": account.name,
+        "affinity": {
+            "podAntiAffinity": {
+                "preferredDuringSchedulingIgnoredDuringExecution": [
+                    {"weight": 100, "podAffinityTerm": spread}
+                ]
+            }
+        },
+        "containers": [container],
+    }
+    return [
+        {
+            "apiVersion": "apps/v1",
+            "kind": "Deployment",
+            "metadata": {"name": _CONTROLLER, "namespace": account.namespace, "labels": labels},
+            "spec": {
+                "replicas": _REPLICAS,
+                "selector": {"matchLabels": labels},
+                "template": {"metadata": {"labels": labels}, "spec": pod},
+            },
+        }
+    ]
 
 
 def _role_and_binding(

@@ -34,12 +34,14 @@ _LONGEST = 253
 def check_node(text: str) -> str:
     """Return the name of a node, or raise InvalidRequest when none can have it."""
     if len(text) > _LONGEST or not _SUBDOMAIN.fullmatch(text):
-        raise InvalidRequest(f'no node can be called "{printable(text)}"; see: kubectl get nodes')
+        raise InvalidRequest(
+            f'invalid node name "{printable(text)}"; list the nodes with: kubectl get nodes'
+        )
     return text
 
 
 node_argument = click.argument("node", type=check_node, metavar="NODE")
-quiet = option("-q", "--quiet", is_flag=True, help="Say nothing but what goes wrong.")
+quiet = option("-q", "--quiet", is_flag=True, help="Print errors only.")
 backend = option(
     "--backend",
     group=CLUSTER,
@@ -52,40 +54,42 @@ lease_namespace = option(
     group=CLUSTER,
     default=DEFAULT_NAMESPACE,
     metavar="NS",
-    help=f"Where the Leases of nodes are. Default: {DEFAULT_NAMESPACE}.",
+    help=f"Namespace of the nodes' Leases. Default: {DEFAULT_NAMESPACE}.",
 )
 lease_name = option(
     "--lease-name",
     group=CLUSTER,
     default=_NODE,
     metavar="NAME",
-    help=f"What they are called; {_NODE} stands for the node's name. Default: {_NODE}.",
+    help=f"Name of a node's Lease; {_NODE} stands for the node's name. Default: {_NODE}.",
 )
 identity = option(
     "--identity",
     group=CLUSTER,
     default=DEFAULT_IDENTITY,
     metavar="WHO",
-    help=f"Who we are in them, the same for all replicas. Default: {DEFAULT_IDENTITY}.",
+    help=f"Holder identity in the Leases, the same for all replicas. Default: {DEFAULT_IDENTITY}.",
 )
 
 
 def settings_of(lease_name: str, identity: str) -> Settings:
-    """What leases are called, and who we are.
+    """Return the settings that name the Leases and their holder.
 
     Raises:
-        InvalidRequest: It can't be.
+        InvalidRequest: One of them is invalid.
     """
     if lease_name.count(_NODE) != 1:
-        raise InvalidRequest(f'--lease-name "{printable(lease_name)}" has to hold {_NODE}, once')
+        raise InvalidRequest(
+            f'invalid --lease-name "{printable(lease_name)}"; it must contain {_NODE} once'
+        )
     example = lease_name.replace(_NODE, "node")
     if len(example) > _LONGEST or not _SUBDOMAIN.fullmatch(example):
         raise InvalidRequest(
-            f'--lease-name "{printable(lease_name)}": no Lease can be called so; write small '
-            f'letters, digits, "-" and "." around {_NODE}'
+            f'invalid --lease-name "{printable(lease_name)}"; use lower-case letters, digits, "-" '
+            f'and "." around {_NODE}'
         )
     if not identity.strip() or not identity.isprintable():
-        raise InvalidRequest(f'--identity "{printable(identity)}" is nobody\'s')
+        raise InvalidRequest(f'invalid --identity "{printable(identity)}"; use printable text')
     return Settings(Us(identity), lease_name)
 
 
@@ -114,11 +118,11 @@ def cluster_of(
 def _no_nodes(url: str) -> NotSupported:
     kind = kind_of(url)
     instead = (
-        "; to keep resources of its pools from new holders there is: leasectl pool cordon"
+        "; to keep new holders from a resource of a pool, use: leasectl pool cordon"
         if kind.has_pools
         else ""
     )
     return NotSupported(
-        f"{kind.title} ({printable_url(url)}) has no nodes, and maintenance is of nodes of "
-        f"Kubernetes: name its cluster with --backend kubernetes://{instead}"
+        f"{kind.title} ({printable_url(url)}) has no nodes; maintenance needs a Kubernetes "
+        f"cluster: --backend kubernetes://{instead}"
     )

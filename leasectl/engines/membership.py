@@ -124,7 +124,7 @@ def add(member: Member, to: str, pools: Pools) -> Member:
     if member.pool == to:
         return member._replace(leaves=False)
     if member.pool is not None and (not member.by_default or member.holder is not None):
-        raise refusals.in_another_pool(member.name, member.pool)
+        raise refusals.in_another_pool(member.name, member.pool, to, is_held=bool(member.holder))
     by_default = to == pools.default and belongs_to(member, pools) is None
     return _put(member, to)._replace(by_default=by_default)
 
@@ -176,7 +176,7 @@ def move(member: Member, to: str, pools: Pools, *, when_free: bool) -> Member:
     """
     _check_pool(to, pools)
     if member.pool is None:
-        raise refusals.in_no_pool(member.name)
+        raise refusals.in_no_pool(member.name, to)
     _check_belongs(member, to, pools)
     if member.pool == to:
         return member._replace(moves_to=None, by_default=False)
@@ -188,24 +188,36 @@ def move(member: Member, to: str, pools: Pools, *, when_free: bool) -> Member:
 
 
 def expect(member: Member, to: str, pools: Pools) -> Member:
-    """What becomes of a name of which it is said where it belongs.
+    """Return a name that is expected in a pool from now on.
 
-    One that is where nobody has claimed it goes there at once, if nobody holds it.
+    A name that came to the default pool by default moves to its own: at once if it is free, else
+    with its release. That replaces a move that only a pattern has scheduled.
 
     Raises:
-        NotFound: There is no such pool.
-        NotAllowed: It is in another pool, or to move there, or was said to belong to another.
+        NotFound: The pool doesn't exist.
+        NotAllowed: The name is in another pool, is to move to one, or is expected in one.
     """
     _check_pool(to, pools)
     if member.expected is not None and member.expected != to:
         raise refusals.belongs_elsewhere(member.name, member.expected)
-    if member.pool == to and member.moves_to is not None and member.moves_to != to:
-        raise refusals.to_move_elsewhere(member.name, to, member.moves_to)
-    if member.pool is None or member.pool == to:
-        return member._replace(expected=to, by_default=False)
-    if not member.by_default or member.holder is not None:
-        raise refusals.in_another_pool(member.name, member.pool)
-    return _put(member._replace(expected=to), to)
+    expected = member._replace(expected=to)
+    if member.pool is None or member.moves_to == to:
+        return expected
+    is_by_pattern = member.by_default and member.moves_to == belongs_to(member, pools)
+    if member.moves_to is not None and not is_by_pattern:
+        raise refusals.to_move_elsewhere(member.name, member.pool, member.moves_to)
+    if member.pool == to:
+        return expected._replace(by_default=False, moves_to=None)
+    if not member.by_default:
+        raise refusals.in_another_pool(member.name, member.pool, to, is_held=bool(member.holder))
+    return _go(expected, to)
+
+
+def _go(member: Member, to: str) -> Member:
+    """Put an unclaimed name into the pool where it belongs, at once or with its release."""
+    if member.holder is None:
+        return _put(member, to)
+    return member if member.leaves else member._replace(moves_to=to)
 
 
 def claimed_by_pattern(member: Member, pools: Pools) -> Member:
@@ -218,9 +230,7 @@ def claimed_by_pattern(member: Member, pools: Pools) -> Member:
         return member
     if to == member.pool:
         return member._replace(by_default=False)
-    if member.holder is None:
-        return _put(member, to)
-    return member if member.leaves else member._replace(moves_to=to)
+    return _go(member, to)
 
 
 def expect_nothing(member: Member) -> Member:

@@ -87,11 +87,12 @@ def pool_in_use(pool_type: str, held: int, waiting: int) -> NotAllowed:
     )
 
 
-def in_another_pool(name: str, pool_type: str) -> NotAllowed:
-    """The resource is in a pool already, which somebody has claimed it for."""
+def in_another_pool(name: str, pool_type: str, to: str, *, is_held: bool) -> NotAllowed:
+    """Refuse to put a resource into a pool while another pool has it."""
+    when = " --when-free" if is_held else ""
     return NotAllowed(
         f'resource "{name}" is in pool "{pool_type}", and can be in one only; move it with: '
-        f"leasectl pool move --names {name} --to POOL"
+        f"leasectl pool move --names {name} --to {to}{when}"
     )
 
 
@@ -103,10 +104,15 @@ def belongs_elsewhere(name: str, pool_type: str) -> NotAllowed:
     )
 
 
-def in_no_pool(name: str) -> NotFound:
-    """The resource is in no pool."""
+def in_no_pool(name: str, to: str = "POOL") -> NotFound:
+    """Refuse to change a resource that is in no pool.
+
+    Args:
+        name: The resource.
+        to: The pool that it was to be in, if that is known.
+    """
     return NotFound(
-        f'resource "{name}" is in no pool; add it with: leasectl pool add POOL --names {name}'
+        f'resource "{name}" is in no pool; add it with: leasectl pool add {to} --names {name}'
     )
 
 

@@ -91,7 +91,7 @@ _PODS = Collection("v1", "pods")
 _SECONDS = 4.0
 # That changes only when somebody changes budgets.
 _COVERED_AGAIN_SECONDS = 30.0
-_MORE_THAN_ONE = "more than one disruption budget covers it, and the API evicts no such pod"
+_MORE_THAN_ONE = "more than one disruption budget covers it, so the API can't evict it"
 
 
 class ApiCluster:
@@ -133,16 +133,17 @@ class ApiCluster:
                 return False
         return True
 
-    def ask_for(self, name: str, text: str | None) -> bool:
-        """Have a Node ask for maintenance, or for none any more; returns whether there is one.
+    def ask_for(self, name: str, text: str | None, word: str = "") -> bool:
+        """Write the request of a Node, or remove it; return whether the Node exists.
 
         Args:
-            name: Of the Node.
-            text: For how long; None for not at all.
+            name: The name of the Node.
+            text: The requested duration; None removes the request.
+            word: The word of the request.
         """
         with self._asking():
             try:
-                self.api.patch(NODES, name, request_patch(text), is_repeatable=True)
+                self.api.patch(NODES, name, request_patch(text, word), is_repeatable=True)
             except Absent:
                 return False
         return True
@@ -197,7 +198,7 @@ class ApiCluster:
             return Evicted("gone")
         except Conflict as error:
             # It is another by now, which the next look shows; or something is against it.
-            return Evicted("held", f"it has just changed: {error}")
+            return Evicted("held", f"the pod has just changed: {error}")
         except Busy as busy:
             return _held(busy)
         except LostAnswer as error:
@@ -231,7 +232,7 @@ def _held(busy: Busy) -> Evicted:
     """What a 429 says: of a budget, of a webhook that moves it away first, of a server in need."""
     seconds = busy.retry_after_seconds or 0.0
     if not busy.is_budget:
-        return Evicted("held", f"the server has it wait: {busy}", seconds)
+        return Evicted("held", f"the server delays its eviction: {busy}", seconds)
     new = ", which is new," if seconds else ""
     return Evicted("held", f"a disruption budget{new} forbids it now", seconds)
 
@@ -267,7 +268,7 @@ def open_cluster(
     """
     address = parse_kubernetes_url(url)
     if not is_namespace(namespace):
-        raise InvalidRequest(f'"{printable(namespace)}" is no name of a namespace')
+        raise InvalidRequest(f'invalid --lease-namespace "{printable(namespace)}"')
     choice = choose(address, environment)
     if choice.warning:
         warn(choice.warning)

@@ -16,7 +16,7 @@ from typing import NamedTuple, Protocol
 from leasectl.errors import BackendUnreachable
 from leasectl.maintenance.api_cluster import Cluster
 from leasectl.maintenance.drain import DrainOptions, NodeDrain
-from leasectl.maintenance.facts import LeaseWrite, NodeWrite, Observed, Seen, Step, Us, Wanted
+from leasectl.maintenance.facts import LeaseWrite, NodeWrite, Observed, Seen, Step, Us
 from leasectl.maintenance.leadership import LEASE_NAME, Leadership
 from leasectl.maintenance.lifecycle import next_step
 from leasectl.maintenance.objects import Json, parse_lease, parse_node, wanted_of
@@ -75,8 +75,8 @@ class Settings(NamedTuple):
         if length <= _LONGEST_NAME:
             return ""
         return (
-            f"its Lease would have a name of {length} characters, and {_LONGEST_NAME} may be; "
-            "give a shorter --lease-name"
+            f"the name of its Lease would have {length} characters; at most {_LONGEST_NAME} are "
+            "allowed; use a shorter --lease-name"
         )
 
     def node_of(self, lease: str) -> str:
@@ -122,6 +122,9 @@ class Controller:
         self._due: dict[str, float] = {}  # when to look at a node, on the elapsed clock
         self._over: dict[str, float] = {}  # when the maintenance of one is over, the same
         self._failures: dict[str, int] = {}
+        # When to retry a look that failed after it had written the Lease, on the elapsed clock:
+        # that change mustn't cause the next look, or it would write the Lease without a pause.
+        self._retry_at: dict[str, float] = {}
         self._drains: dict[str, _Running] = {}
         self._looked_last = False
         self._leader = ""
@@ -135,7 +138,7 @@ class Controller:
             now = self._clock.elapsed()
             for name in self._changes.take():
                 if name != LEASE_NAME:
-                    self._due[name] = now
+                    self._due[name] = max(now, self._retry_at.get(name, now))
                 elif not self._leadership.has_seconds(0):
                     self._leadership.due_at = now
             self._turn(now)
@@ -204,9 +207,12 @@ class Controller:
             succeeded = False
         if succeeded:
             self._failures.pop(name, None)
+            self._retry_at.pop(name, None)
             return
         failures = self._failures[name] = self._failures.get(name, 0) + 1
         self._due[name] = self._clock.elapsed() + _BACKOFF.pause(failures)
+        if name in self._retry_at:
+            self._retry_at[name] = self._due[name]
 
     def _look_and_do(self, name: str) -> bool:
         """The same; returns whether all of it was done. Sets when to look again."""
@@ -233,7 +239,7 @@ class Controller:
         drain = None if running is None else running.drain.drain
         wanted = wanted_of(said)
         if wanted is not None and self._settings.has_no_lease(name):
-            wanted = Wanted(None)  # nothing is begun, and who has asked is told that it is in vain
+            wanted = wanted._replace(seconds=None)  # the status says that no window can begin
         return Seen(parse_node(said), wanted, lease, drain, self._clock.wall())
 
     def _set_drain(self, name: str, seen: Seen, step: Step) -> None:
@@ -266,6 +272,7 @@ class Controller:
                 return False
             if isinstance(write, LeaseWrite):
                 lease_name = self._settings.lease_of(name)
+                self._retry_at[name] = self._clock.elapsed()
                 lease = self._cluster.write_lease(lease_name, lease, write.lease, node=name)
                 if lease is None:
                     return False
@@ -325,5 +332,6 @@ class _Running(NamedTuple):
 
 
 def _line_of(write: NodeWrite, step: Step) -> str:
-    """What was noted at a node, and why, where that doesn't say it."""
-    return write.status if step.drains else f"{write.status} ({step.why})"
+    """Return the line for a new status, with the reason if the status doesn't give it."""
+    status = write.status or "no status"
+    return status if step.drains else f"{status} ({step.why})"

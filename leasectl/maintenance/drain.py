@@ -24,14 +24,14 @@ _FRESH_SECONDS = 10.0
 AGAIN_SECONDS = 5.0
 _MOST_NAMES = 2
 # Until when a pod is held, and why, that was never asked.
-_NEVER = (0.0, "it isn't asked to go any more")
+_NEVER = (0.0, "its eviction isn't retried any more")
 
 
 class DrainOptions(NamedTuple):
     """What may be evicted, as kubectl drain has it.
 
     Args:
-        force: Also pods that no controller would make again.
+        force: Also pods that no controller would replace.
         deletes_local_data: Also pods with data in an emptyDir.
         grace_seconds: How long a pod may take to end; None for as long as it says itself.
         timeout_seconds: Evict nothing more after that; None for as long as it lasts.
@@ -51,7 +51,7 @@ def why_not(pod: Pod, options: DrainOptions) -> str | None:
     if pod.has_finished:
         return None
     if not pod.is_managed and not options.force:
-        return "no controller would make it again: --force"
+        return "no controller would replace it: --force"
     if pod.has_local_data and not options.deletes_local_data:
         return "it has local data: --delete-emptydir-data"
     return None
@@ -64,7 +64,7 @@ class NodeDrain:
         cluster: Where.
         node: The name of the node.
         options: What may be evicted.
-        say: Called with a line for people, of each pod that was asked to go.
+        say: Called with a line for people, about each eviction.
 
     Attributes:
         drain: What the last time round has shown; None before the first.
@@ -87,7 +87,7 @@ class NodeDrain:
 
     @property
     def is_under_way(self) -> bool:
-        """Whether it was looked which pods are left, and not all of them were asked to go yet."""
+        """Whether pods of the last list are still to be evicted."""
         return bool(self._todo)
 
     def turn(self, now: float, lasted_seconds: float) -> bool:
@@ -115,7 +115,7 @@ class NodeDrain:
             if isinstance(error, AccessRefused):
                 # That lasts until somebody mends it, who may only read the status.
                 left = 1 if self.drain is None else max(1, self.drain.left)
-                self.drain = Drain(left, f"nobody knows which pods are left: {error}")
+                self.drain = Drain(left, f"the pods can't be listed: {error}")
             raise
         if self._todo:
             self.due_at = now
@@ -128,7 +128,7 @@ class NodeDrain:
         return self.drain != before
 
     def _look(self, now: float, *, evicts: bool) -> None:
-        """See which pods are left, and which of them can be asked to go."""
+        """List the pods that are left, and choose those that can be evicted."""
         self._listed_at = now
         pods = [each for each in self._cluster.pods(self._node) if not each.is_of_node]
         self._left, self._todo = [], []
@@ -151,16 +151,16 @@ class NodeDrain:
             evicted = self._cluster.evict(pod, grace_seconds=self._options.grace_seconds)
         except BackendUnreachable:
             # What is wrong may be with this pod alone: the others come first then.
-            self._held[pod.uid] = (now + AGAIN_SECONDS, "nobody answered when it was asked to go")
+            self._held[pod.uid] = (now + AGAIN_SECONDS, "the API didn't answer its eviction")
             raise
         if evicted.outcome == "going":
-            self._say(f"{self._node}: {pod} was asked to go")
+            self._say(f"{self._node}: {pod} is being evicted")
             self._left.append((pod, "is ending"))
         elif evicted.outcome != "gone":
             _, known = self._held.get(pod.uid, _NEVER)
             if evicted.outcome == "failed" and evicted.reason != known:
                 # In full, and once: the status has room for a part of it.
-                self._say(f"{self._node}: {pod} can't be asked to go: {evicted.reason}")
+                self._say(f"{self._node}: {pod} can't be evicted: {evicted.reason}")
             self._left.append((pod, evicted.reason))
             again_at = now + max(AGAIN_SECONDS, evicted.again_seconds)
             self._held[pod.uid] = (again_at, evicted.reason)

@@ -9,9 +9,9 @@ from leasectl.errors import InvalidRequest
 from leasectl.text.durations import parse_duration
 from leasectl.text.wording import printable
 
-# What the API has as leaseDurationSeconds is a number of 32 bits; ten years are less.
 PADDING_SECONDS = 30
-LONGEST_DURATION_SECONDS = 2**31 - 1
+# leaseDurationSeconds and leaseTransitions are numbers of 32 bits.
+LARGEST_INT32 = 2**31 - 1
 
 Status = Literal[
     "waiting",
@@ -31,15 +31,15 @@ _LONGEST_REASON = 200
 
 
 class Us(NamedTuple):
-    """Who we are: the same for all replicas, and after a restart.
+    """Our identity and settings, the same for all replicas and after a restart.
 
     Args:
-        identity: The holder in our leases, and in our cordon marks.
-        padding_seconds: How much longer than it was asked for a lease is: in this time, a
-            maintenance is ended.
-        end_seconds: How long it may take to uncordon a node: with less time left in the lease, it
-            is made longer first, so that nobody else can have it by then.
-        pause_seconds: How long to wait between two tries to evict what is left.
+        identity: The holder in our Leases, cordon marks and records of windows.
+        padding_seconds: How much longer than the window its Lease lasts. The window is ended in
+            this time.
+        end_seconds: How long it may take to uncordon a node. A Lease that ends sooner is prolonged
+            first, so that nobody else can acquire it before.
+        pause_seconds: The pause between two attempts to evict the pods that are left.
     """
 
     identity: str
@@ -49,27 +49,42 @@ class Us(NamedTuple):
 
 
 class Wanted(NamedTuple):
-    """What a node's annotation asks for.
+    """The request on a node.
 
     Args:
-        seconds: For how long; None if that can't be read.
+        seconds: The requested duration; None if it can't be read.
+        word: The word that tells this request from any other one on the same node. Requests that
+            another tool writes may have none.
     """
 
     seconds: int | None
+    word: str = ""
+
+
+class Window(NamedTuple):
+    """The record, on a node, of a window that has begun and hasn't been ended.
+
+    Args:
+        identity: The holder that began it.
+        word: The word of the request that it was begun for.
+    """
+
+    identity: str
+    word: str
 
 
 class Lease(NamedTuple):
-    """The lease of a node: the fields of a LeaseSpec, with the API's meaning.
+    """The Lease of a node: the fields of a LeaseSpec, with the API's meaning.
 
     Args:
-        holder: The identity of who has it, or had it last; empty for nobody.
-        duration_seconds: 0 where the API has none: it was given back.
-        acquired_at: When this holder got it, by its own clock; None if it doesn't say.
-        renewed_at: When it was last written, the same.
-        transitions: How often the holder has changed.
-        owner_uid: Of the node that it was made for.
-        unchanged_seconds: For how long we have seen it just like this, by a clock of our own that
-            doesn't jump. Nothing else is known of whether another's lease is still valid.
+        holder: The identity of the holder, or of the last one; empty for nobody.
+        duration_seconds: 0 if the API has none: the Lease was given back.
+        acquired_at: When this holder acquired it, by the holder's clock; None if it isn't given.
+        renewed_at: When this holder last wrote it, by the same clock.
+        transitions: 1 in a new Lease; then it counts changes of the holder.
+        owner_uid: The uid of the node that owns it.
+        unchanged_seconds: How long we have seen it unchanged, by our own monotonic clock. Only this
+            decides whether another holder's Lease is still valid.
     """
 
     holder: str
@@ -81,36 +96,38 @@ class Lease(NamedTuple):
     unchanged_seconds: float = 0.0
 
     def may_be_valid(self) -> bool:
-        """Whether another's lease has to be taken for valid still."""
+        """Return whether another holder's Lease must count as valid."""
         return bool(self.holder) and self.unchanged_seconds < self.duration_seconds
 
     @property
     def ends_at(self) -> float | None:
-        """When one of ours ends; None if it doesn't say when it began."""
+        """When a Lease of ours expires; None if it has no acquire time."""
         return None if self.acquired_at is None else self.acquired_at + self.duration_seconds
 
 
 class Node(NamedTuple):
-    """What a node shows.
+    """The state of a node.
 
     Args:
-        uid: Of this node, not of one that had its name before.
-        status: What is noted as its status, or empty.
-        is_unschedulable: It is cordoned, by whomever.
-        marked_by: The identity in its cordon mark: whose the cordon is. Empty without a mark.
+        uid: The uid of this node, which differs from that of an earlier node with its name.
+        status: Its status; empty for none.
+        is_unschedulable: It is cordoned, no matter by whom.
+        marked_by: The identity in its cordon mark, which owns the cordon; empty for no mark.
+        window: The window that has begun; None for none.
     """
 
     uid: str
     status: str = ""
     is_unschedulable: bool = False
     marked_by: str = ""
+    window: Window | None = None
 
 
 class Drain(NamedTuple):
-    """How far the drain of this maintenance has come.
+    """The progress of the drain in this window.
 
     Args:
-        left: How many pods are left that have to go.
+        left: The number of pods that are still to be evicted.
         reason: Why they are still there, for people.
     """
 
@@ -119,14 +136,14 @@ class Drain(NamedTuple):
 
 
 class Seen(NamedTuple):
-    """All that a look shows.
+    """The facts of one look.
 
     Args:
         node: The node.
-        wanted: What it asks for; None for nothing.
-        lease: Its lease; None if there is none.
-        drain: What is known of the drain; None for nothing, as after a restart.
-        now: When it was looked.
+        wanted: Its request; None for none.
+        lease: Its Lease; None for none.
+        drain: The progress of its drain; None if it is unknown, as after a restart.
+        now: The time of the look, in seconds since the epoch.
     """
 
     node: Node
@@ -137,11 +154,11 @@ class Seen(NamedTuple):
 
 
 class LeaseWrite(NamedTuple):
-    """The lease is to be as this says, if it is still as it was seen.
+    """One write of the Lease, guarded by the version that was read.
 
     Args:
-        lease: How it is to be.
-        creates: There was none, and there must be none.
+        lease: The new Lease.
+        creates: There was no Lease, and the write fails if there is one now.
     """
 
     lease: Lease
@@ -152,17 +169,22 @@ Cordon = Literal["cordon", "uncordon", "disown"]
 
 
 class NodeWrite(NamedTuple):
-    """One change of the node, if it is still as it was seen: all of it, or nothing.
+    """One write of the node, guarded by the version that was read.
 
     Args:
-        status: What to note as its status.
-        cordon: ``cordon`` it and put our mark there, ``uncordon`` it and take that away, or
-            ``disown`` the cordon: take the mark away only. None: leave both as they are.
-        removes_request: Take away what is asked for, too.
+        status: The new status; empty removes it.
+        cordon: ``cordon`` the node and add our mark, ``uncordon`` it and remove the mark, or
+            ``disown`` the cordon: remove only the mark. None leaves both as they are.
+        begins: Record that the window of the request with this word has begun; None records
+            nothing.
+        ends: Remove the record of our window.
+        removes_request: Remove the request.
     """
 
     status: str
     cordon: Cordon | None = None
+    begins: str | None = None
+    ends: bool = False
     removes_request: bool = False
 
 
@@ -170,14 +192,14 @@ Write = Union[LeaseWrite, NodeWrite]
 
 
 class Step(NamedTuple):
-    """What is to be done now.
+    """What to do after one look.
 
     Args:
-        why: What was found, in a few words.
-        writes: One after the other. The first that fails is the last, then it is looked again.
-        drains: Evict what is left, after that.
-        look_at: When to look again, if nothing that is seen changes before; None for not at all.
-        over_at: When the time of a maintenance that has begun is over: that look is urgent.
+        why: The reason, in a few words.
+        writes: The writes, in this order. After the first one that fails, look again.
+        drains: Evict the pods that are left, after the writes.
+        look_at: When to look again if nothing changes before; None for never.
+        over_at: When the window is over; the look at that time is urgent.
     """
 
     why: str
@@ -188,49 +210,55 @@ class Step(NamedTuple):
 
     @property
     def status(self) -> str | None:
-        """The status that it writes, if it does."""
+        """The status that it writes; None if it writes no node."""
         return next((each.status for each in self.writes if isinstance(each, NodeWrite)), None)
 
 
-def parse_wanted(text: str | None) -> Wanted | None:
-    """Read what a node asks for: a duration, of more than nothing; parts of seconds count up."""
+def parse_wanted(text: str | None, word: str = "") -> Wanted | None:
+    """Parse a request.
+
+    Args:
+        text: The requested duration, more than 0; fractions of a second are rounded up. None if
+            nothing is requested.
+        word: The word of the request.
+    """
     if text is None:
         return None
     try:
         seconds = math.ceil(parse_duration(text.strip()))
     except InvalidRequest:
         seconds = 0
-    return Wanted(seconds or None)
+    return Wanted(seconds or None, word)
 
 
 def parse_status(text: str) -> Status | None:
-    """Read a status; None for none, and for what we would never have written."""
+    """Parse a status; None for none, and for a text that isn't one."""
     found = "draining" if text.startswith("draining: ") else text
     return next((each for each in STATUSES if each == found), None)
 
 
 def draining(reason: str) -> str:
-    """The status of a node whose drain isn't complete.
+    """Return the status of a node whose drain isn't complete.
 
     Args:
-        reason: Why not.
+        reason: Why it isn't.
     """
     return f"draining: {printable(reason, longest=_LONGEST_REASON)}"
 
 
 class Observed:
-    """What has been seen of leases, by name."""
+    """Since when Leases have been seen unchanged, by name."""
 
     def __init__(self) -> None:
         self._since: dict[str, tuple[Lease, float]] = {}
 
     def unchanged_seconds(self, name: str, lease: Lease, now: float) -> float:
-        """For how long a lease has been like this, as it is seen once more.
+        """Note a Lease as it is now; return how long it has been seen unchanged.
 
         Args:
-            name: Of the lease.
-            lease: As it is, whatever that says of this time.
-            now: On the elapsed clock.
+            name: The name of the Lease.
+            lease: The Lease; its own ``unchanged_seconds`` is ignored.
+            now: The time on the elapsed clock.
         """
         lease = lease._replace(unchanged_seconds=0.0)
         before, since = self._since.get(name, (None, now))

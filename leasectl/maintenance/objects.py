@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime, timezone
 from typing import Any, NamedTuple
 
-from leasectl.maintenance.facts import Lease, Node, NodeWrite, Wanted, parse_wanted
+from leasectl.maintenance.facts import Lease, Node, NodeWrite, Wanted, Window, parse_wanted
 from leasectl.system.clock import rfc3339
 
 Json = Mapping[str, Any]
@@ -17,6 +17,11 @@ Json = Mapping[str, Any]
 REQUEST = "lifecycle.metal3.io/maintenance"
 STATUS = "lifecycle.metal3.io/maintenance-status"
 CORDON_MARK = "leasectl.dev/maintenance-cordon"
+# The word of the request.
+REQUEST_WORD = "leasectl.dev/maintenance-request"
+# The holder whose window has begun, and the word of the request that it was begun for.
+BEGUN_BY = "leasectl.dev/maintenance-holder"
+BEGUN_WORD = "leasectl.dev/maintenance-begun"
 
 _MIRROR = "kubernetes.io/config.mirror"
 _FINISHED = ("Succeeded", "Failed")
@@ -55,24 +60,30 @@ def name_of(said: Json) -> str:
 def parse_node(said: Json) -> Node:
     """Read a Node."""
     metadata = _part(said, "metadata")
-    annotations = _part(metadata, "annotations")
+    begun_by = _annotation(said, BEGUN_BY)
     return Node(
         str(metadata.get("uid") or ""),
-        str(annotations.get(STATUS) or ""),
+        _annotation(said, STATUS),
         _part(said, "spec").get("unschedulable") is True,
-        str(annotations.get(CORDON_MARK) or ""),
+        _annotation(said, CORDON_MARK),
+        Window(begun_by, _annotation(said, BEGUN_WORD)) if begun_by else None,
     )
 
 
 def request_of(said: Json) -> str | None:
-    """What a Node asks for, as it is written there."""
+    """Return the duration that a Node requests, as it is written there; None for none."""
     text = _part(_part(said, "metadata"), "annotations").get(REQUEST)
     return None if text is None else str(text)
 
 
+def word_of(said: Json) -> str:
+    """Return the word of a Node's request; empty if it has none."""
+    return _annotation(said, REQUEST_WORD)
+
+
 def wanted_of(said: Json) -> Wanted | None:
-    """What a Node asks for; None for nothing."""
-    return parse_wanted(request_of(said))
+    """Return the request on a Node; None for none."""
+    return parse_wanted(request_of(said), word_of(said))
 
 
 def parse_lease(said: Json, unchanged_seconds: float = 0.0) -> Lease:
@@ -115,16 +126,20 @@ def parse_pod(said: Json) -> Pod:
 
 
 def node_patch(said: Json, write: NodeWrite, identity: str) -> Json:
-    """The change of a Node as a merge patch that counts only if it is still as it was read.
+    """Return a change of a Node as a merge patch, guarded by the version that was read.
 
     Args:
         said: The Node as it was read.
-        write: What is to become of it.
-        identity: Ours, for the cordon mark.
+        write: The change.
+        identity: Ours, for the cordon mark and the record of the window.
     """
-    annotations: dict[str, str | None] = {STATUS: write.status}
+    annotations: dict[str, str | None] = {STATUS: write.status or None}
     if write.removes_request:
-        annotations[REQUEST] = None
+        annotations.update({REQUEST: None, REQUEST_WORD: None})
+    if write.begins is not None:
+        annotations.update({BEGUN_BY: identity, BEGUN_WORD: write.begins})
+    elif write.ends:
+        annotations.update({BEGUN_BY: None, BEGUN_WORD: None})
     if write.cordon is not None:
         annotations[CORDON_MARK] = identity if write.cordon == "cordon" else None
     guard = _part(said, "metadata")
@@ -135,9 +150,14 @@ def node_patch(said: Json, write: NodeWrite, identity: str) -> Json:
     return patch
 
 
-def request_patch(text: str | None) -> Json:
-    """What a Node asks for, as a merge patch; None for nothing."""
-    return {"metadata": {"annotations": {REQUEST: text}}}
+def request_patch(text: str | None, word: str = "") -> Json:
+    """Return the merge patch that writes a request.
+
+    Args:
+        text: The duration; None removes the request.
+        word: The word of the request; empty for none.
+    """
+    return {"metadata": {"annotations": {REQUEST: text, REQUEST_WORD: word or None}}}
 
 
 def lease_body(before: Json | None, name: str, lease: Lease, *, node: str = "") -> Json:
@@ -173,6 +193,10 @@ def lease_body(before: Json | None, name: str, lease: Lease, *, node: str = "") 
 def _part(said: Json, key: str) -> Json:
     part = said.get(key)
     return part if isinstance(part, dict) else {}
+
+
+def _annotation(said: Json, key: str) -> str:
+    return str(_part(_part(said, "metadata"), "annotations").get(key) or "")
 
 
 def _count(value: object) -> int:

@@ -18,7 +18,7 @@ from leasectl.maintenance.api_cluster import NODES, ApiCluster
 from leasectl.maintenance.controller import Settings
 from leasectl.maintenance.facts import Node
 from leasectl.maintenance.leadership import LEASE_NAME
-from leasectl.maintenance.objects import Json, name_of, parse_lease, parse_node, request_of
+from leasectl.maintenance.objects import Json, name_of, parse_lease, parse_node, request_of, word_of
 from leasectl.system.backoff import Backoff, Pauses
 from leasectl.system.threads import start_thread
 from leasectl.system.wakeup import Wakeup
@@ -112,12 +112,12 @@ class WatchedChanges:
 
 
 def _judged_node(said: Json) -> Hashable:
-    """What counts of a node; None where there is nothing to do."""
+    """Return what the lifecycle judges a node by; None if there is nothing to do for it."""
     node, request = parse_node(said), request_of(said)
     idle = node._replace(uid="", is_unschedulable=False)
     if request is None and idle in (Node(""), Node("", "ended")):
         return None
-    return node, request
+    return node, request, word_of(said)
 
 
 class _Follower:

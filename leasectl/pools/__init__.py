@@ -6,6 +6,7 @@
 - `settings`: a pool's pace, burst and ageing
 - `properties`: set properties of resources
 - `memberships`: move, cordon and expect names; warn about requests that become impossible
+- `expectations`: expect names and patterns in pools, on any store
 - `joining`: let a name join a pool, perhaps already held
 - `whereabouts`: in which pool a name is, and why
 - `showing`: read what is shown of pools, from the store and the records

@@ -6,12 +6,19 @@ from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 from typing import NamedTuple
 
-from leasectl.engines import membership
+from leasectl.engines import membership, refusals
 from leasectl.engines.facts import NO_SETTINGS, Pool, PoolSettings
 from leasectl.engines.membership import Member, Pools, Properties, belongs_to, matching_pattern
 from leasectl.engines.pool_admin import Decide, Members, PoolAdmin
 from leasectl.errors import InvalidRequest, NotAllowed, NotFound
-from leasectl.pools.definitions import CountedPool, Definition, NamedPool
+from leasectl.pools import expectations
+from leasectl.pools.definitions import (
+    NOTHING_EXPECTED,
+    CountedPool,
+    Definition,
+    Expected,
+    NamedPool,
+)
 from leasectl.pools.settings import NO_CHANGE, SettingsChange, changed, grace_of
 from leasectl.text.naming import next_names
 
@@ -44,6 +51,8 @@ class PoolChange(NamedTuple):
         properties: What resources that it has or gets are to be, by their names; those that are
             so already are left out.
         default: It is to be the default pool, or no more; None where that is as it is.
+        expected: Names and patterns that are expected here from now on.
+        dropped: Names and patterns that aren't expected here any more.
     """
 
     type: str
@@ -60,6 +69,8 @@ class PoolChange(NamedTuple):
     joined_elsewhere: Mapping[str, str] = {}
     default: NewDefault | None = None
     returning: tuple[str, ...] = ()
+    expected: Expected = NOTHING_EXPECTED
+    dropped: Expected = NOTHING_EXPECTED
 
 
 NOTHING_SAID = Pools(frozenset())
@@ -87,7 +98,7 @@ def plan(
 
     Raises:
         InvalidRequest: A name is in a pool that doesn't give it up, or would be too long.
-        NotAllowed: Somebody has said that a name belongs to another pool.
+        NotAllowed: A name is expected in another pool.
     """
     members = {each.name: each for each in known}
     compared = _Plan(tuple(definitions), tuple(pools), members, belonging, places or {})
@@ -104,8 +115,12 @@ class _Plan:
         places: Mapping[str, str],
     ) -> None:
         self._definitions = definitions
-        self._members = members
+        self._expectations = {
+            each.type: _expectations(each, members, belonging) for each in definitions
+        }
+        self._members = dict(members)
         self._belonging = belonging
+        self._expect()  # the rest is compared with what will be expected
         self._places = places
         self._pools = {pool.type: pool for pool in pools}
         self._pool_of = {each.name: pool.type for pool in pools for each in pool.resources}
@@ -121,12 +136,57 @@ class _Plan:
         }
         self._wanted_in = {name: t for t, names in self._listed.items() for name in names}
 
+    def _expect(self) -> None:
+        """Change what is expected as the definitions have it.
+
+        Raises:
+            NotAllowed: One is expected in another pool, which doesn't drop it.
+        """
+        patterns = dict(self._belonging.patterns)
+        for _, dropped in self._expectations.values():
+            for name in dropped.names:
+                self._members[name] = self._members[name]._replace(expected=None)
+            for pattern in dropped.patterns:
+                del patterns[pattern]
+        for pool_type, (expected, _) in self._expectations.items():
+            for name in expected.names:
+                member = self._members.get(name, Member(name))
+                if member.expected is not None:
+                    raise refusals.belongs_elsewhere(name, member.expected)
+                self._members[name] = member._replace(expected=pool_type)
+            for pattern in expected.patterns:
+                if pattern in patterns:
+                    raise refusals.pattern_taken(pattern, patterns[pattern])
+                patterns[pattern] = pool_type
+        self._belonging = self._belonging._replace(patterns=patterns)
+
+    def _check_expected(self, wanted: Definition) -> None:
+        """Refuse to expect a name that is and stays in another pool.
+
+        Raises:
+            NotAllowed: One is.
+        """
+        for name in self._expectations[wanted.type][0].names:
+            pool_type = self._pool_of.get(name)
+            member = self._members[name]
+            if pool_type is None or pool_type == wanted.type or member.by_default:
+                continue
+            comes = name in self._listed.get(wanted.type, ()) or member.moves_to == wanted.type
+            is_removed = name not in self._listed.get(pool_type, {name}) and name not in self._held
+            if comes or is_removed:
+                continue
+            raise refusals.in_another_pool(name, pool_type, wanted.type, is_held=name in self._held)
+
     def changes(self) -> tuple[PoolChange, ...]:
         return tuple(map(self._change, self._definitions))
 
     def _change(self, wanted: Definition) -> PoolChange:
         change = self._named(wanted) if isinstance(wanted, NamedPool) else self._counted(wanted)
+        self._check_expected(wanted)
+        expected, dropped = self._expectations[wanted.type]
         return change._replace(
+            expected=expected,
+            dropped=dropped,
             settings=self._settings(wanted),
             wanted=wanted.settings,
             properties=self._other_properties(wanted, change),
@@ -256,6 +316,24 @@ class _Plan:
         return [each.name for each in pool.resources] if pool else []
 
 
+def _expectations(
+    wanted: Definition, members: Mapping[str, Member], belonging: Pools
+) -> tuple[Expected, Expected]:
+    """Return what is to be expected in a pool besides, and what isn't any more."""
+    if wanted.expected is None:
+        return NOTHING_EXPECTED, NOTHING_EXPECTED
+    names = [each.name for each in members.values() if each.expected == wanted.type]
+    patterns = [each for each, to in belonging.patterns.items() if to == wanted.type]
+    now = Expected(tuple(names), tuple(patterns))
+    return _without(wanted.expected, now), _without(now, wanted.expected)
+
+
+def _without(those: Expected, others: Expected) -> Expected:
+    left = set(others.subjects)
+    names = tuple(each for each in those.names if each not in left)
+    return Expected(names, tuple(each for each in those.patterns if each not in left))
+
+
 def _by_number(name: str) -> tuple[int, str]:
     return len(name), name
 
@@ -285,6 +363,9 @@ def carry_out(
         NotAllowed: Somebody else has added one of the names elsewhere since.
     """
     for change in changes:
+        if change.dropped.subjects:
+            expectations.drop(members, change.type, *change.dropped)
+    for change in changes:
         coming = change.added
         if change.new:
             plain = [name for name in coming if name not in change.properties]
@@ -303,7 +384,11 @@ def carry_out(
         _changed(members, change.awaited, partial(_move_when_free, to=change.type))
         _changed(members, change.returning, partial(_added, change=change))
     elsewhere = moved.union(*(change.awaited for change in changes))
-    return tuple(_done(_remove(change, elsewhere, members), stayed) for change in changes)
+    done = tuple(_done(_remove(change, elsewhere, members), stayed) for change in changes)
+    for change in changes:
+        if change.expected.subjects:
+            expectations.expect(members, change.type, *change.expected)
+    return done
 
 
 def _move_when_free(member: Member, pools: Pools, *, to: str) -> Member:

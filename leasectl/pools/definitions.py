@@ -12,7 +12,7 @@ from leasectl.errors import InvalidRequest
 from leasectl.pools.settings import NO_CHANGE, SettingsChange, changed, check_grace
 from leasectl.text.documents import Fields, Items, Part, Scalar, parse_document, refusal
 from leasectl.text.durations import parse_duration
-from leasectl.text.naming import MOST_AT_ONCE, check_own_name, check_own_type
+from leasectl.text.naming import MOST_AT_ONCE, check_own_name, check_own_type, check_pattern
 from leasectl.text.properties import check_count, check_key, check_value
 from leasectl.text.wording import listed, printable
 
@@ -32,11 +32,31 @@ class DefaultChange(NamedTuple):
 NO_DEFAULT_CHANGE = DefaultChange()
 
 
+class Expected(NamedTuple):
+    """What is expected in a pool.
+
+    Args:
+        names: These names.
+        patterns: The names that match one of these patterns.
+    """
+
+    names: tuple[str, ...] = ()
+    patterns: tuple[str, ...] = ()
+
+    @property
+    def subjects(self) -> tuple[str, ...]:
+        """The names and the patterns."""
+        return (*self.names, *self.patterns)
+
+
+NOTHING_EXPECTED = Expected()
+
+
 class NamedPool(NamedTuple):
     """A pool of exactly these resources.
 
     Of those that ``properties`` has, that and nothing else is to be so; the others stay what they
-    are.
+    are. ``expected`` replaces all that is expected in the pool; None leaves it.
     """
 
     type: str
@@ -44,12 +64,14 @@ class NamedPool(NamedTuple):
     settings: SettingsChange = NO_CHANGE
     properties: Mapping[str, Properties] = {}
     default: DefaultChange = NO_DEFAULT_CHANGE
+    expected: Expected | None = None
 
 
 class CountedPool(NamedTuple):
     """A pool of at least and at most so many resources, whatever their names.
 
     Of all of them ``properties`` and nothing else is to be so; None: they stay what they are.
+    ``expected`` is as in `NamedPool`.
     """
 
     type: str
@@ -58,6 +80,7 @@ class CountedPool(NamedTuple):
     settings: SettingsChange = NO_CHANGE
     properties: Properties | None = None
     default: DefaultChange = NO_DEFAULT_CHANGE
+    expected: Expected | None = None
 
 
 Definition = Union[NamedPool, CountedPool]
@@ -208,7 +231,7 @@ def _grace(part: Part, path: str, refuse: Refuse) -> float:
 _SETTINGS = ("pace", "burst", "aging")
 _READ = (
     *("type", "state", "names", "min-count", "max-count"),
-    *(*_SETTINGS, *KEYS, *DEFAULT_KEYS),
+    *(*_SETTINGS, *KEYS, *DEFAULT_KEYS, "expect"),
 )
 _READ_OVER = ("lifespan", "config", "needs")
 _AS_JSON = "yq -o json FILE | leasectl pool apply -f -"
@@ -243,6 +266,8 @@ class _Reader:
         self._settings: dict[str, SettingsChange] = {}
         self._properties: dict[str, dict[str, Properties]] = {}
         self._defaults: dict[str, DefaultChange] = {}
+        self._expected: dict[str, Expected] = {}
+        self._expected_in: dict[str, str] = {}  # the pool of each name or pattern
         self._seen: dict[str, tuple[str, int | None]] = {}
         self._total = 0
         self._notes: dict[str, dict[int | None, None]] = {}  # the lines of each
@@ -259,7 +284,9 @@ class _Reader:
             self._entry(entry, f"resources[{number}]")
         pools: list[Definition] = [
             self._counted[each]._replace(
-                settings=self._settings[each], default=self._defaults[each]
+                settings=self._settings[each],
+                default=self._defaults[each],
+                expected=self._expected.get(each),
             )
             if each in self._counted
             else NamedPool(
@@ -268,6 +295,7 @@ class _Reader:
                 self._settings[each],
                 self._properties[each],
                 self._defaults[each],
+                self._expected.get(each),
             )
             for each in self._order
         ]
@@ -302,6 +330,8 @@ class _Reader:
         self._order[pool_type] = None
         self._add_settings(pool_type, fields, path)
         self._add_default(pool_type, fields, path)
+        if "expect" in fields:
+            self._add_expected(pool_type, fields["expect"], path)
         listed = None if names is None else self._add_names(pool_type, names, path)
         properties = None
         if any(key in fields for key in KEYS):
@@ -378,6 +408,32 @@ class _Reader:
                 given[0], f'{path}: pool "{others[0]}" is the default already; one can be'
             )
         self._defaults[pool_type] = change
+
+    def _add_expected(self, pool_type: str, part: Part, path: str) -> None:
+        """Read the names and patterns that an entry expects in its pool."""
+        path = f"{path}.expect"
+        if not isinstance(part, Items):
+            raise self._refused(part, f"{path} must be a list of names and patterns")
+        if pool_type in self._expected:
+            raise self._refused(part, f'{path} of pool "{pool_type}" is there twice')
+        names, patterns = list[str](), list[str]()
+        for number, item in enumerate(part.items):
+            value = self._scalar(item, f"{path}[{number}]")
+            is_pattern = "*" in value.text or "?" in value.text
+            try:
+                subject = check_pattern(value.text) if is_pattern else check_own_name(value.text)
+            except InvalidRequest as error:
+                raise self._refused(value, f"{path}[{number}]: {error}") from None
+            if subject in self._expected_in:
+                raise self._refused(
+                    value,
+                    f'{path}[{number}]: "{subject}" is already expected in pool '
+                    f'"{self._expected_in[subject]}"',
+                )
+            self._expected_in[subject] = pool_type
+            (patterns if is_pattern else names).append(subject)
+        self._count_in(len(part.items), part)
+        self._expected[pool_type] = Expected(tuple(names), tuple(patterns))
 
     def _setting(self, key: str, value: Scalar, path: str) -> float | int:
         if key == "burst":

@@ -17,6 +17,7 @@ from leasectl.leases.recovery import release_abandoned
 from leasectl.leases.release_forced import Forced, release_by_force
 from leasectl.leases.service import Service
 from leasectl.model import Request
+from leasectl.pools import expectations
 from leasectl.pools.settings import grace_of
 from leasectl.text.wording import followed_by, listed
 
@@ -159,31 +160,21 @@ class MembershipService:
         cordon = partial(membership.cordon, is_cordoned=is_cordoned)
         return self._service.members.update(names, lambda member, _: cordon(member))
 
-    def expect(self, pool_type: str, names: Sequence[str], patterns: Sequence[str]) -> None:
-        """Say that names, or all that patterns match, belong to a pool.
+    def expect(self, pool_type: str, names: Sequence[str], patterns: Sequence[str]) -> Updated:
+        """Expect names, and all names that match patterns, in a pool.
 
-        What is where nobody has claimed it goes there at once, or if somebody holds it and a
-        pattern says so, with its release.
+        Names that came to the default pool by default move there: free ones at once, held ones
+        with their release.
+
+        Returns:
+            The given names, then those that the patterns move.
 
         Raises:
-            NotFound: No such type.
-            NotAllowed: One is in another pool, or to move there, or said to belong to one.
+            NotFound: The pool doesn't exist.
+            NotAllowed: A name is in another pool, is to move to one, or is expected in one.
         """
         with self._service.atomic():
-            _with_patterns(self._service.members.belonging(), patterns, pool_type)  # may refuse
-            if names:
-                self._service.members.update(names, lambda m, p: membership.expect(m, pool_type, p))
-            if patterns:
-                self._change_patterns(patterns, pool_type)
-                self._have_unclaimed_go()
-
-    def _have_unclaimed_go(self) -> None:
-        """Have those go where they belong that are elsewhere because nobody had claimed them."""
-        members, pools = self._service.members, self._service.members.belonging()
-        known = members.members()
-        going = [m.name for m in known if membership.claimed_by_pattern(m, pools) != m]
-        if going:
-            members.update(going, membership.claimed_by_pattern)
+            return expectations.expect(self._service.members, pool_type, names, patterns)
 
     def drop(self, pool_type: str, names: Sequence[str], patterns: Sequence[str]) -> None:
         """Say no more that names, or all that patterns match, belong to a pool; they stay.
@@ -191,27 +182,8 @@ class MembershipService:
         Raises:
             NotFound: Nobody has said that.
         """
-
-        def dropped(member: Member, _: Pools) -> Member:
-            if member.expected != pool_type:
-                raise NotFound(
-                    f'"{member.name}" is not expected in pool "{pool_type}"; see: leasectl pool '
-                    "expect --list"
-                )
-            return membership.expect_nothing(member)
-
         with self._service.atomic():
-            known = self._service.members.belonging().patterns
-            for each in patterns:
-                if known.get(each) != pool_type:
-                    raise refusals.no_pattern(each)
-            if names:
-                self._service.members.update(names, dropped)
-            if patterns:
-                self._change_patterns(patterns, None)
-
-    def _change_patterns(self, patterns: Sequence[str], to: str | None) -> None:
-        self._service.members.change_belonging(lambda pools: _with_patterns(pools, patterns, to))
+            expectations.drop(self._service.members, pool_type, names, patterns)
 
     def set_default(self, pool_type: str, grace_seconds: float | None) -> tuple[Pools, Pools]:
         """Have a pool take what nobody else claims; returns what was so before, and is now.
@@ -284,12 +256,6 @@ class MembershipService:
                 continue  # deleted by now
             found += unmet_waiters(pool)
         return tuple(found)
-
-
-def _with_patterns(pools: Pools, patterns: Sequence[str], to: str | None) -> Pools:
-    for each in patterns:
-        pools = membership.expect_pattern(pools, each, to)
-    return pools
 
 
 def _to_add(pool_type: str) -> Decide:

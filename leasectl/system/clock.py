@@ -41,7 +41,8 @@ def rfc3339(wall_seconds: float | None) -> str | None:
 
 @lru_cache(maxsize=64)  # of thousands that are written many are of the same
 def _second(whole: int) -> str:
-    return time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(whole))
+    text = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(whole))
+    return text.rjust(19, "0")  # the C library doesn't pad the years before 1000
 
 
 def earliest(*times: float | None) -> float | None:

@@ -409,6 +409,19 @@ class TestExpectations:
         update(world, to_join("A"), "edge-7")
         assert "edge-7" in in_pool(world, "A")
 
+    def test_of_a_held_name_that_came_by_default_move_it_with_its_release(
+        self, world: World
+    ) -> None:
+        make_pools(world)
+        world.members.change_belonging(lambda pools: set_default(pools, "B", 0.0))
+        update(world, to_add("B"), "n")
+        holder = world.client()
+        holder.acquire(Request("B", name="n"))
+        update(world, to_expect("A"), "n")
+        assert (the(world, "n").pool, the(world, "n").moves_to) == ("B", "A")
+        holder.free()
+        assert the(world, "n") == Member("n", "A", expected="A")
+
     def test_that_are_refused_change_nothing(self, world: World) -> None:
         make_pools(world)
         with pytest.raises(LeaseError):

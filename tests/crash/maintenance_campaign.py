@@ -17,7 +17,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-from leasectl.maintenance.objects import REQUEST, parse_lease, parse_node
+from leasectl.maintenance.objects import REQUEST, REQUEST_WORD, parse_lease, parse_node
 from leasectl.system.clock import rfc3339
 from tests.crash.maintenance_history import MaintenanceHistory
 from tests.crash.maintenance_judge import (
@@ -204,8 +204,11 @@ class _Campaign:
         return self._chance.uniform(*self._size.killed_every_seconds)
 
     def _wish(self, name: str) -> None:
-        text = self._chance.choice(_WISHES)
-        self._patch(name, {"metadata": {"annotations": {REQUEST: text}}})
+        wish: dict[str, str | None] = {REQUEST: self._chance.choice(_WISHES)}
+        if self._chance.random() < 0.7:
+            # As leasectl does; another tool leaves the word of the last request.
+            wish[REQUEST_WORD] = None if wish[REQUEST] is None else self._chance.choice("abcdef")
+        self._patch(name, {"metadata": {"annotations": wish}})
         self._counts["wishes"] += 1
 
     def _take(self, name: str) -> None:

@@ -5,7 +5,10 @@ from __future__ import annotations
 import click
 
 from leasectl.backends.kubernetes_manifest import (
+    check_image,
     check_namespace,
+    controller,
+    expectations,
     namespace_in,
     parse_account,
     rights,
@@ -18,7 +21,7 @@ from leasectl.cli.groups import CommandGroup
 from leasectl.cli.maintenance_options import DEFAULT_NAMESPACE as OF_MAINTENANCE
 from leasectl.cli.shown.output import show
 from leasectl.errors import InvalidRequest
-from leasectl.text.naming import MOST_AT_ONCE, check_own_type
+from leasectl.text.naming import MOST_AT_ONCE, check_own_type, check_pattern
 from leasectl.text.wording import printable
 from leasectl.text.yaml_text import yaml_documents
 
@@ -26,7 +29,8 @@ _MANIFEST_EXAMPLE = """\b
 Examples:
   leasectl kubernetes manifest --namespace ci --service-account builder \\
     --pool azure--install=2 | kubectl apply -f -
-  leasectl kubernetes manifest --maintenance | kubectl apply -f -
+  leasectl kubernetes manifest --maintenance \\
+    --image registry/leasectl:1.0.0 | kubectl apply -f -
 """
 _DEFAULT_ACCOUNT = "leasectl"
 _DEFAULT_NAMESPACE = "default"
@@ -50,7 +54,13 @@ _DEFAULT_NAMESPACE = "default"
 @option(
     "--maintenance",
     is_flag=True,
-    help="Also what leasectl maintenance takes, on nodes and pods of the whole cluster.",
+    help="Add the rights that leasectl maintenance needs, on all nodes and pods.",
+)
+@option(
+    "--image",
+    metavar="IMAGE",
+    help="Add a Deployment of the controller, leasectl maintenance reconcile, with this image, "
+    "which must contain leasectl. Needs --maintenance.",
 )
 @option(
     "--pool",
@@ -59,23 +69,42 @@ _DEFAULT_NAMESPACE = "default"
     metavar="POOL=COUNT",
     help="Add a pool with resources POOL--00, POOL--01 and so on; may be repeated.",
 )
+@option(
+    "--expect",
+    "expected",
+    multiple=True,
+    metavar="POOL=PATTERN",
+    help="Expect names that match in this pool, as leasectl pool expect --match does; may be "
+    "repeated.",
+)
 def manifest(
-    *, namespace: str | None, account: str, maintenance: bool, pools: tuple[str, ...]
+    *,
+    namespace: str | None,
+    account: str,
+    maintenance: bool,
+    image: str | None,
+    pools: tuple[str, ...],
+    expected: tuple[str, ...],
 ) -> None:
     """Print manifests for kubectl apply.
 
     They hold a service account, a Role with the rights that pools in a namespace need, and a
     RoleBinding. The cluster isn't contacted. You can apply them again, also for further accounts:
-    existing pools keep their holders, but get the settings and resources of the manifest. The
-    namespace must exist, unless it is leasectl-maintenance.
+    existing pools keep their holders, but get the settings and resources of the manifest; other
+    expectations stay. The namespace must exist, unless it is leasectl-maintenance.
     """
     there = _namespace(maintenance=maintenance) if namespace is None else check_namespace(namespace)
     whose = parse_account(account, there)
-    counts = _counts(pools)
+    counts, patterns = _counts(pools), _patterns(expected)
     # That of maintenance is leasectl's own; who leases elsewhere has a namespace there.
     is_ours = there == OF_MAINTENANCE
     made = rights(there, whose, for_maintenance=maintenance, makes_namespace=is_ours)
-    show(yaml_documents(made + objects_of(there, counts)))
+    if image is not None:
+        if not maintenance:
+            raise InvalidRequest("--image needs --maintenance; the controller needs its rights")
+        made += controller(there, whose, check_image(image))
+    made += objects_of(there, counts) + expectations(there, patterns)
+    show(yaml_documents(made))
 
 
 def _namespace(*, maintenance: bool) -> str:
@@ -97,6 +126,19 @@ def _counts(texts: tuple[str, ...]) -> dict[str, int]:
             raise InvalidRequest(f'--pool: "{pool_type}" is given twice')
         counts[pool_type] = int(number)
     return counts
+
+
+def _patterns(texts: tuple[str, ...]) -> dict[str, str]:
+    """Return the pool of each pattern."""
+    patterns: dict[str, str] = {}
+    for text in texts:
+        pool_type, equals, pattern = text.partition("=")
+        if not equals:
+            raise InvalidRequest(f'invalid --expect "{printable(text)}"; use POOL=PATTERN')
+        if check_pattern(pattern) in patterns:
+            raise InvalidRequest(f'--expect: "{pattern}" is given twice')
+        patterns[pattern] = check_own_type(pool_type)
+    return patterns
 
 
 @click.group(cls=CommandGroup)

@@ -49,26 +49,34 @@ Examples:
     "asked",
     required=True,
     metavar="D",
-    help="For how long, like 30m, from when the node's Lease is had.",
+    help="Length of the window, like 30m. It counts from when the node's Lease is acquired.",
 )
 @maintenance_options.quiet
 @maintenance_options.backend
 def request(*, node: str, asked: str, quiet: bool, backend: str | None) -> None:
-    """Ask for maintenance of a node, for a time.
+    """Request maintenance of a node.
 
-    It is noted at the node, and done by leasectl maintenance reconcile, wherever that runs. Asked
-    for again with another time, longer or shorter, it lasts as long as that from when it began.
+    The request is an annotation of the node. The controller, leasectl maintenance reconcile, opens
+    the window. If the node already has a request, this command changes its duration: the window
+    becomes longer or shorter, and still counts from its beginning. For a new window with its full
+    duration, cancel the request first.
     """
     before = ask_for(cluster_of(backend), node, asked)
     if quiet:
         return
-    asks = f"{node} asks for maintenance of {asked.strip()}"
+    duration = asked.strip()
     if before is None:
-        note(asks)
+        note(f"requested maintenance of {node} for {duration}")
     elif parse_wanted(before) == parse_wanted(asked):
-        note(f"{asks} already, counted from its beginning: nothing changes")
+        note(
+            f"maintenance of {node} is already requested for {duration}; for a new window, run "
+            f"first: leasectl maintenance cancel {node}"
+        )
     else:
-        note(f'{asks} instead of "{printable(before)}", counted from its beginning')
+        note(
+            f'changed the requested maintenance of {node} from "{printable(before)}" to '
+            f"{duration}, counted from the beginning of its window"
+        )
 
 
 _CANCEL_EXAMPLE = """\b
@@ -82,15 +90,20 @@ Example:
 @maintenance_options.quiet
 @maintenance_options.backend
 def cancel(*, node: str, quiet: bool, backend: str | None) -> None:
-    """Ask for no maintenance of a node any more.
+    """Cancel the requested maintenance of a node.
 
-    If it has begun, it ends: the node is uncordoned, unless somebody else had cordoned it.
+    If the window has begun, the controller ends it and uncordons the node, unless the node was
+    cordoned before the window.
     """
     from leasectl.maintenance.asked import cancel
 
-    had_asked = cancel(cluster_of(backend), node)
-    if not quiet:
-        note(f"{node} asks for no maintenance{' any more' if had_asked else ''}")
+    was_requested = cancel(cluster_of(backend), node)
+    if quiet:
+        return
+    if was_requested:
+        note(f"cancelled the requested maintenance of {node}")
+    else:
+        note(f"no maintenance of {node} is requested")
 
 
 _STATUS_EXAMPLE = """\b
@@ -101,14 +114,14 @@ Examples:
 
 _COLUMNS = (
     Column("NODE", shrinks=3, at_least=24),
-    Column("ASKED"),
+    Column("REQUESTED"),
     Column("STATUS", shrinks=2, at_least=16, cut="end"),
     Column("CORDONED"),
     Column("LEASE", shrinks=1),
-    Column("OVER IN", right=True),
+    Column("ENDS IN", right=True),
 )
 _LONGEST_STATUS = 300
-# A time is shorter; what somebody has written in vain may be anything.
+# A valid duration is shorter; an invalid one may be any text.
 _LONGEST_ASKED = 12
 
 
@@ -128,11 +141,11 @@ def status(
     identity: str,
     backend: str | None,
 ) -> None:
-    """Show which nodes are under maintenance, or ask for it.
+    """Show requested maintenance and its state.
 
-    Those where it has ended stay in the table. With NODE, of that one, whatever there is. STATUS is
-    what the controller has noted, and nothing before it has seen the node; LEASE is who has the
-    node's Lease, CORDONED whose the cordon is.
+    STATUS is what the controller wrote, CORDONED whose the cordon is, LEASE who holds the node's
+    Lease. ENDS IN is the rest of our window; for a node that waits, the rest of the other holder's
+    Lease. Nodes whose window has ended stay in the table.
     """
     settings = settings_of(lease_name, identity)
     cluster = cluster_of(backend, lease_namespace, identity)
@@ -146,24 +159,39 @@ def status(
         if node is not None and not laid_out.is_whole:
             show(f"\nSTATUS in full: {_status(found[0])}\n")
     else:
-        note("no node asks for maintenance")
+        note("no maintenance is requested")
     for each in found:
         why = settings.has_no_lease(each.node)
         if each.asked is not None and why:
-            note(f"{each.node}: {why}, here and of leasectl maintenance reconcile")
+            note(f"{each.node}: {why}, here and for leasectl maintenance reconcile")
+        elif each.waits_seconds:
+            note(f"{each.node} {_waiting(each, time.time())}")
     if any(each.asked is not None for each in found) and is_without_controller(cluster):
-        note(f"nobody does it: no leasectl maintenance reconcile leads in {lease_namespace}")
+        note(
+            "no controller runs; start one with: leasectl maintenance reconcile --lease-namespace "
+            f"{lease_namespace}"
+        )
+
+
+def _waiting(standing: Standing, now: float) -> str:
+    """Return until when a node waits, for people."""
+    waits = f"waits for the Lease of {printable(standing.holder)}"
+    if standing.waits_until is not None and standing.waits_until > now:
+        at = str(rfc3339(standing.waits_until))[:19]
+        return f"{waits}, which expires at {at}Z unless it is renewed"
+    lasts = format_duration(standing.waits_seconds)
+    return f"{waits}, until the controller has seen no renewal for {lasts}"
 
 
 def _row(standing: Standing, now: float) -> tuple[str, ...]:
-    over_at = standing.over_at
+    ends_at = standing.waits_until if standing.over_at is None else standing.over_at
     return (
         standing.node,
         "-" if standing.asked is None else printable(standing.asked, longest=_LONGEST_ASKED),
         _status(standing),
         standing.cordon or "no",
         printable(standing.holder or "-"),
-        "-" if over_at is None else format_duration(max(0.0, over_at - now)),
+        "-" if ends_at is None else format_duration(max(0.0, ends_at - now)),
     )
 
 
@@ -179,6 +207,7 @@ def _facts(standing: Standing) -> dict[str, object]:
         "cordon": standing.cordon or None,
         "holder": standing.holder or None,
         "over_at": rfc3339(standing.over_at),
+        "waits_until": rfc3339(standing.waits_until),
     }
 
 
@@ -195,14 +224,14 @@ Example:
     "--force",
     group=EVICTED,
     is_flag=True,
-    help="Also evict pods that no controller would make again.",
+    help="Also evict pods that no controller would replace.",
 )
 @option(
     "--delete-emptydir-data",
     "deletes_local_data",
     group=EVICTED,
     is_flag=True,
-    help="Also evict pods with data in an emptyDir, which goes with them.",
+    help="Also evict pods with an emptyDir, whose data is lost.",
 )
 @option(
     "--grace-period",
@@ -210,7 +239,7 @@ Example:
     group=EVICTED,
     type=int,
     metavar="SECONDS",
-    help="How long a pod may take to end. Default: as long as it says itself.",
+    help="Grace period of each pod. Default: the pod's own.",
 )
 @option(
     "--timeout",
@@ -218,7 +247,7 @@ Example:
     group=EVICTED,
     type=parse_duration,
     metavar="D",
-    help="Evict nothing more so long after a maintenance has begun. Default: go on to its end.",
+    help="Stop evicting pods this long after a window began. Default: at the window's end.",
 )
 @maintenance_options.quiet
 @maintenance_options.lease_namespace
@@ -237,15 +266,15 @@ def reconcile(
     identity: str,
     backend: str | None,
 ) -> None:
-    """Do what nodes ask for, until interrupted: the controller.
+    """Run the controller, until interrupted.
 
-    Each node that asks is cordoned under a Lease, drained by evictions that heed disruption
-    budgets, and uncordoned at the end; a node that somebody else had cordoned stays so. Pods of
-    DaemonSets and mirror pods are left alone. It may be killed at any time, and run several times
-    at once: one of them leads, by a Lease beside those of the nodes, and the others stand by.
+    For each request, the controller acquires the node's Lease, cordons the node, drains it by
+    evictions that respect disruption budgets, and uncordons it at the end. It leaves pods of
+    DaemonSets and mirror pods alone, and keeps a cordon that the node had before. You can kill it
+    at any time, and run several replicas: one leads, and the others stand by.
     """
     if grace_seconds is not None and grace_seconds < 0:
-        grace_seconds = None  # as kubectl has it
+        grace_seconds = None  # like kubectl
     drain = DrainOptions(force, deletes_local_data, grace_seconds, timeout_seconds or None)
     settings = settings_of(lease_name, identity)._replace(drain=drain)
     cluster = cluster_of(backend, lease_namespace, identity)
@@ -277,12 +306,12 @@ def _say_nothing(_: str) -> None:
 def command() -> None:
     """Cordon and drain Kubernetes nodes for a time window.
 
-    A node is asked for maintenance by an annotation; reconcile, the controller, then holds its
-    Lease, cordons and drains it, and uncordons it when the time is over.
+    An annotation of a node requests maintenance. The controller, reconcile, then holds the node's
+    Lease, cordons and drains the node, and uncordons it when the time is over.
     """
 
 
-# In the order in which help shows them.
+# Help shows them in this order.
 command.add_command(request, "request")
 command.add_command(cancel, "cancel")
 command.add_command(status, "status")

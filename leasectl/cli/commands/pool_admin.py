@@ -124,6 +124,7 @@ def apply(*, filenames: tuple[str, ...], dry_run: bool, quiet: bool, backend: st
         pace: 20s               # ours, like burst and aging
         default: true           # ours: the default pool
         grace: 2m               # ours, see leasectl pool set
+        expect: [x-7, 'big-*']  # ours, see leasectl pool expect
 
     Missing resources are added, and free ones that the file doesn't list are removed. A held
     resource that isn't listed takes no new holder, and leaves, or moves to the pool that lists it,
@@ -133,8 +134,9 @@ def apply(*, filenames: tuple[str, ...], dry_run: bool, quiet: bool, backend: st
     On the embedded pool, all changes are made at once or none. Applying twice changes nothing.
 
     Settings that the file doesn't give stay as they are. properties (Boskos: userdata) replaces
-    all properties of the entry's resources, or of one resource if given under its name. An entry
-    without it leaves properties unchanged. Boskos' state, lifespan, config and needs are ignored;
+    all properties of the entry's resources, or of one resource if given under its name. expect
+    replaces all names and patterns (with * or ?) that are expected in the pool. An entry without
+    these keys leaves them unchanged. Boskos' state, lifespan, config and needs are ignored;
     a note says so.
     """
     if len(filenames) > 1:
@@ -156,11 +158,15 @@ def apply(*, filenames: tuple[str, ...], dry_run: bool, quiet: bool, backend: st
         _warn_of_the_rest(change)
     if not dry_run:
         shrunk = {each.type for each in changes if each.removed or each.properties}
+        if any(each.expected.subjects for each in changes):
+            default = service.members.belonging().default
+            shrunk |= {default} if default else set()  # what came there by default moves
         pool_options.warn_of_unmet(MembershipService(service), *sorted(shrunk))
 
 
 def _is_change(change: PoolChange) -> bool:
     changed = change.added + change.moved + change.removed + change.returning
+    changed += change.expected.subjects + change.dropped.subjects
     others = (change.settings, change.default)
     return change.new or bool(changed or change.properties) or others != (None, None)
 
@@ -187,6 +193,12 @@ def _done(change: PoolChange) -> str:
 
 
 def _grants(change: PoolChange) -> Iterator[str]:
+    for subjects, said in (
+        (change.expected.subjects, "expected"),
+        (change.dropped.subjects, "expected no more"),
+    ):
+        if subjects:
+            yield f"{said}: {', '.join(subjects)}"
     if change.settings is not None:
         yield describe(change.settings)
     if change.default is not None and change.default.type is None:

@@ -338,11 +338,21 @@ def expect(
     if not subjects and not patterns:
         raise InvalidRequest("say which names: --names A,B or --match 'PATTERN'")
     memberships = MembershipService(open_service(backend))
-    change = memberships.drop if drop else memberships.expect
-    change(pool_type, subjects, patterns)
     what = [*([pool_options.described(subjects)] if subjects else []), *patterns]
-    said = "expected no more" if drop else "expected"
-    pool_options.say_done(quiet, f'{said} in pool "{pool_type}": {", ".join(what)}')
+    if drop:
+        memberships.drop(pool_type, subjects, patterns)
+        pool_options.say_done(quiet, f'expected no more in pool "{pool_type}": {", ".join(what)}')
+        return
+    before, after, _ = memberships.expect(pool_type, subjects, patterns)
+    pool_options.say_done(quiet, f'expected in pool "{pool_type}": {", ".join(what)}')
+    waiting = [each.name for each in after if each.moves_to == pool_type]
+    if waiting:
+        pool_options.say_done(
+            quiet,
+            f'to be moved, when released, to pool "{pool_type}": {pool_options.described(waiting)}',
+        )
+    changed = [old.pool for old, new in zip(before, after) if old != new]
+    pool_options.warn_of_unmet(memberships, *changed)
 
 
 def _list(service: Service, pool_type: str | None, *, wide: bool, as_json: bool) -> None:

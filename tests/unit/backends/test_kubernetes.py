@@ -139,6 +139,30 @@ def test_a_lease_is_had_shown_and_given_back(cluster: Cli, namespace: Namespace)
     assert "holderIdentity" not in namespace.lease(name)["spec"]
 
 
+def test_what_is_expected_is_applied(cluster: Cli) -> None:
+    path = cluster.cwd / "expected.yaml"
+    path.write_text(
+        "resources:\n"
+        "- {type: T, min-count: 0, max-count: 9, expect: [n-1, 'edge-*']}\n"
+        "- {type: U, min-count: 0, max-count: 9}\n"
+    )
+    cluster.ok("pool", "create", "T", "--names", "t-1")
+    cluster.ok("pool", "create", "U", "--names", "u-1")
+    cluster.ok("pool", "set", "U", "--default", "--grace", "0")
+    cluster.ok("pool", "add", "U", "--names", "n-1,edge-1")
+    handle = cluster.ok("acquire", "U", "--name", "n-1").rstrip("\n")
+    cluster.ok("pool", "expect", "T", "--match", "old-*")
+    cluster.ok("pool", "apply", "-f", str(path))
+    assert cluster.ok("pool", "of", "edge-1", "--format", "type") == "T\n"
+    assert cluster.ok("pool", "of", "n-1", "--format", "type") == "U\n"
+    cluster.ok("release", handle)
+    assert cluster.ok("pool", "of", "n-1", "--format", "type") == "T\n"
+    found = json.loads(cluster.ok("pool", "expect", "--list", "--json"))["expectations"]
+    assert [each["name"] or each["pattern"] for each in found] == ["n-1", "edge-*"]
+    again = cluster("pool", "apply", "-f", str(path))
+    assert again.err.splitlines()[-2:] == [f'leasectl: pool "{each}": unchanged' for each in "TU"]
+
+
 def test_who_waits_is_served_as_a_release_makes_room(cluster: Cli) -> None:
     cluster.ok("pool", "create", "T", "--count", "1")
     handle = cluster.ok("acquire", "-t", "T", "--ttl", "40s").rstrip("\n")

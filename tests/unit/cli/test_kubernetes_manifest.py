@@ -14,10 +14,12 @@ import pytest
 import yaml
 
 from leasectl.engines.kubernetes.objects.objects import BY
+from leasectl.maintenance.objects import STATUS
 from tests.kit.kubernetes.accounts import Account
 from tests.kit.kubernetes.api import Object
 from tests.kit.kubernetes.kubeconfigs import write_kubeconfig
 from tests.kit.kubernetes.namespaces import Namespace
+from tests.kit.kubernetes.nodes import NODES, make_node
 from tests.kit.kubernetes.rights import LEAST_RULES, MAINTENANCE_RULES, Rules
 from tests.kit.kubernetes.servers import Kubernetes
 from tests.kit.support import Cli, Finished
@@ -134,6 +136,16 @@ def test_the_namespace_is_that_of_the_backend_unless_it_is_given(cli: Cli) -> No
         ("--pool", "T=1", "--pool", "T=2"),
         ("--pool", f"{'x' * 201}=1"),
         ("--pool", f"once.{'0' * 64}=1"),
+        ("--expect", "edge"),
+        ("--expect", "edge="),
+        ("--expect", "=edge-*"),
+        ("--expect", "edge=a/*"),
+        ("--expect", "edge=x", "--expect", "lab=x"),
+        ("--image", "leasectl"),
+        ("--maintenance", "--image", ""),
+        ("--maintenance", "--image", "-x"),
+        ("--maintenance", "--image", "a b"),
+        ("--maintenance", "--image", "a\nb"),
     ],
     ids=" ".join,
 )
@@ -162,6 +174,78 @@ def test_a_service_account_so_bound_acquires_and_releases(
     cli.ok("release", "--handle", handle)
     shown = json.loads(cli.ok("status", "--json"))["pools"]
     assert {each["type"]: each["free"] for each in shown} == {"1e3": 1, "Null_": 2, "0x1F": 1}
+
+
+def test_the_deployment_runs_the_controller_with_the_rights_that_it_needs(
+    cli: Cli, namespace: Namespace, administrator: str, tmp_path: Path
+) -> None:
+    args = ("--namespace", namespace.name, "--service-account", "keeper", "--maintenance")
+    said = apply(cli, administrator, *args, "--image", "registry/leasectl:1.0.0")
+    assert "deployment.apps/leasectl-maintenance created" in said
+    applied = namespace.administrator.ok(
+        "GET", f"/apis/apps/v1/namespaces/{namespace.name}/deployments/leasectl-maintenance"
+    )
+    assert applied["spec"]["replicas"] == 2
+    pod = applied["spec"]["template"]["spec"]
+    assert pod["serviceAccountName"] == "keeper"
+    (container,) = pod["containers"]
+    assert container["image"] == "registry/leasectl:1.0.0"
+    node = f"deployed-{namespace.name}"
+    make_node(namespace.administrator, node)
+    cli.env["LEASECTL_KUBECONFIG"] = kubeconfig_of(namespace, "keeper", tmp_path / "keeper")
+    program, *command = container["command"]
+    assert program == "leasectl"
+    cli.start(*command, *container["args"])
+    cli.ok("maintenance", "request", node, "--for", "1h", "--backend", "kubernetes://")
+
+    def status() -> object:
+        said = namespace.administrator.ok("GET", f"{NODES}/{node}")
+        return said["metadata"]["annotations"].get(STATUS)
+
+    eventually(lambda: status() == "active")
+    namespace.administrator.ok("DELETE", f"{NODES}/{node}")
+    bound = f"leasectl-maintenance:{namespace.name}:keeper"
+    bindings = "/apis/rbac.authorization.k8s.io/v1/clusterrolebindings"
+    namespace.administrator.ok("DELETE", f"{bindings}/{bound}")
+
+
+def test_the_deployment_is_where_its_service_account_is(cli: Cli) -> None:
+    made = manifest(cli, "--maintenance", "--service-account", "ops:robot", "--image", "leasectl")
+    deployment = made[-1]
+    assert deployment["metadata"]["namespace"] == "ops"
+    spec = deployment["spec"]["template"]["spec"]
+    assert spec["serviceAccountName"] == "robot"
+    assert spec["containers"][0]["args"][-1] == "leasectl-maintenance"
+
+
+def test_expectations_are_added_to_those_that_there_are(
+    cli: Cli, namespace: Namespace, administrator: str, kubeconfig: Path
+) -> None:
+    args = ("--namespace", namespace.name, "--pool", "edge=1", "--pool", "lab=1")
+    expect = ("--expect", "edge=edge-*", "--expect", "edge=gpu-3")
+    cli.env.update(LEASECTL_BACKEND="kubernetes://", LEASECTL_KUBECONFIG=str(kubeconfig))
+
+    def expected() -> dict[str, str]:
+        found = json.loads(cli.ok("pool", "expect", "--list", "--json"))["expectations"]
+        return {each["pattern"]: each["type"] for each in found}
+
+    apply(cli, administrator, *args, *expect)
+    refused = cli("pool", "add", "lab", "--names", "edge-7")
+    assert (refused.code, 'belongs to pool "edge"' in refused.err) == (77, True)
+    assert expected() == {"edge-*": "edge", "gpu-3": "edge"}
+    cli.ok("pool", "set", "lab", "--default", "--grace", "0")
+    cli.ok("pool", "expect", "lab", "--match", "lab-*")
+    cli.ok("pool", "expect", "edge", "--match", "gpu-3", "--drop")
+    cli.ok("pool", "join", "edge", "--name", "edge-7", "--ttl", "1h")
+    for options in ((), _ON_THE_SERVER):
+        apply(cli, administrator, *args, *expect, options=options)
+        assert expected() == {"edge-*": "edge", "gpu-3": "edge", "lab-*": "lab"}
+        shown = json.loads(cli.ok("pool", "list", "--json"))["pools"]
+        assert [each["type"] for each in shown if each["default_grace_seconds"] is not None] == [
+            "lab"
+        ]
+        told = json.loads(cli.ok("pool", "of", "edge-7", "--json"))
+        assert (told["pool"], told["joined_for_seconds"]) == ("edge", 3600)
 
 
 # As tools do that keep a cluster as a repository says it is.

@@ -406,3 +406,46 @@ def test_a_burst_without_a_pace_is_refused_and_nothing_changes(cli: Cli) -> None
     assert (finished.code, finished.out) == (USAGE, "")
     assert 'pool "lab": burst 2 needs a pace' in finished.err
     assert cli.snapshot() == before
+
+
+EXPECTING = """\
+resources:
+- {type: lab, state: free, names: [rack-7], expect: [rack-9, 'edge-*']}
+- {type: any, state: free, names: [any-1], default: true, grace: 0, expect: []}
+"""
+
+
+def test_a_list_says_what_is_expected_in_a_pool_and_nothing_else_is(cli: Cli) -> None:
+    said = apply(cli, EXPECTING, "--dry-run").err.splitlines()[0]
+    assert said == (
+        'leasectl: pool "lab": created with 1 resource (rack-7); expected: rack-9, edge-* (dry run)'
+    )
+    apply(cli, EXPECTING)
+    assert apply(cli, EXPECTING).err.splitlines()[0] == 'leasectl: pool "lab": unchanged'
+    assert cli("pool", "add", "any", "--names", "edge-1").code == NOT_ALLOWED
+    cli.ok("pool", "expect", "lab", "--names", "by-hand")
+    changed = apply(cli, EXPECTING.replace("rack-9, ", "")).err.splitlines()[0]
+    assert changed == 'leasectl: pool "lab": expected no more: by-hand, rack-9'
+    shown = cli.ok("pool", "expect", "--list").splitlines()
+    assert shown[1:] == ["lab   edge-*"]
+
+
+def test_what_came_by_default_moves_to_where_a_list_expects_it(cli: Cli) -> None:
+    listed = "resources: [{type: lab, min-count: 0, max-count: 9, expect: [rack-9, 'edge-*']}]"
+    cli.pool("any", "any-1")
+    cli.ok("pool", "set", "any", "--default", "--grace", "0")
+    cli.ok("pool", "add", "any", "--names", "edge-1,edge-2,rack-9")
+    handle = cli.ok("acquire", "any", "--name", "edge-2").rstrip("\n")
+    assert apply(cli, listed).code == 0
+    assert pools(cli) == {"any": ["any-1", "edge-2"], "lab": ["edge-1", "rack-9"]}
+    cli.ok("release", handle)
+    assert pools(cli) == {"any": ["any-1"], "lab": ["edge-1", "edge-2", "rack-9"]}
+
+
+def test_an_expectation_that_is_refused_changes_nothing(cli: Cli) -> None:
+    cli.pool("other", "rack-9")
+    before = cli.snapshot()
+    finished = apply(cli, EXPECTING)
+    assert finished.code == NOT_ALLOWED
+    assert "leasectl pool move --names rack-9 --to lab" in finished.err
+    assert cli.snapshot() == before

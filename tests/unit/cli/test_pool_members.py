@@ -62,7 +62,7 @@ class TestAdding:
         assert pools("pool", "add", "A", "--names", "a-1").code == 0
         assert pools.snapshot()["rows"] == before
 
-    @pytest.mark.parametrize("command", [("add", "B"), ("create", "C")])
+    @pytest.mark.parametrize("command", [("add", "B"), ("create", "C"), ("expect", "B")])
     def test_what_another_pool_has_is_refused_with_it(
         self, pools: Cli, command: tuple[str, ...]
     ) -> None:
@@ -71,7 +71,7 @@ class TestAdding:
         assert (finished.code, finished.out) == (NOT_ALLOWED, "")
         assert finished.err == (
             'leasectl: resource "a-1" is in pool "A", and can be in one only; move it with: '
-            "leasectl pool move --names a-1 --to POOL\n"
+            f"leasectl pool move --names a-1 --to {command[1]}\n"
         )
         assert pools.snapshot()["rows"] == before
 
@@ -266,6 +266,30 @@ class TestExpecting:
         pools.ok("pool", "expect", "A", "--match", "n-*")
         assert (names(pools, "A"), names(pools, "B")) == (["a-1", "a-2", "n-1", "n-2"], ["b-1"])
         assert pools.ok("acquire", "A", "--count", "4", "--output", "names").count("\n") == 4
+
+    @pytest.mark.parametrize("how", [("--names", "n-1"), ("--match", "n-*")])
+    def test_moves_a_held_resource_of_the_default_pool_with_its_release(
+        self, pools: Cli, how: tuple[str, str]
+    ) -> None:
+        pools.ok("pool", "set", "B", "--default", "--grace", "0")
+        pools.ok("pool", "add", "B", "--names", "n-1")
+        handle = pools.ok("acquire", "B", "--name", "n-1").rstrip("\n")
+        said = pools("pool", "expect", "A", *how).err
+        assert 'to be moved, when released, to pool "A": 1 resource, n-1\n' in said
+        assert names(pools, "B") == ["b-1", "n-1"]
+        pools.ok("release", handle)
+        assert (names(pools, "A"), names(pools, "B")) == (["a-1", "a-2", "n-1"], ["b-1"])
+
+    def test_tells_of_a_request_that_it_makes_impossible(self, pools: Cli) -> None:
+        pools.ok("pool", "set", "B", "--default", "--grace", "0")
+        pools.ok("pool", "add", "B", "--names", "n-1")
+        handle = pools.ok("acquire", "B", "--count", "2").rstrip("\n")
+        waiting = pools.start("acquire", "B", "--count", "2")
+        eventually(lambda: pools.query("SELECT number FROM ticket"))
+        said = pools("pool", "expect", "A", "--names", "n-1").err
+        assert "waits on, as" in said
+        pools.ok("release", handle)
+        waiting.kill()
 
     def test_of_all_names_leaves_work_that_is_done_once_alone(self, pools: Cli) -> None:
         pools.ok("pool", "expect", "A", "--match", "*")

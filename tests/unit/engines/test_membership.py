@@ -47,7 +47,7 @@ def members() -> Iterator[Member]:
         yield Member("n-1", expected=expected)
         facts = product("ABD", (False, True), (None, "h"), (False, True), (None, "B"), (0, 1))
         for pool, by_default, holder, cordoned, moves_to, leaves in facts:
-            if by_default and (pool != "D" or expected is not None):
+            if by_default and (pool != "D" or (expected is not None and holder is None)):
                 continue
             if (moves_to or leaves) and holder is None:
                 continue  # that is done as it is released
@@ -106,7 +106,7 @@ def test_whatever_is_done_to_whatever_there_is(
             continue
         check(member, after, what)
         if what in claims(pools, to):
-            if what != "expect" or after.pool is not None:
+            if what != "expect" or (after.pool is not None and not after.leaves):
                 assert to in (after.pool, after.moves_to)
             assert belongs_to(after, pools) in (None, to)
         if not what.startswith(("remove", "leave")):
@@ -145,7 +145,7 @@ class TestTheDefaultPool:
         after = claims(POOLS, "A")[what](add(NAME, "D", POOLS))
         assert (after.pool, after.by_default) == ("A", False)
 
-    @pytest.mark.parametrize("what", ["add", "join", "expect"])
+    @pytest.mark.parametrize("what", ["add", "join"])
     def test_keeps_what_is_held(self, what: str) -> None:
         held = add(NAME, "D", POOLS)._replace(holder="h")
         with pytest.raises(NotAllowed, match='"D"'):
@@ -189,6 +189,29 @@ class TestExpectations:
         with pytest.raises(NotAllowed, match='to move to pool "B"'):
             expect(leaving, "A", POOLS)
         assert expect(move(leaving, "A", POOLS, when_free=True), "A", POOLS).expected == "A"
+
+    @pytest.mark.parametrize("holder", [None, "h"])
+    @pytest.mark.parametrize("pattern", [{}, {"n-*": "B"}])
+    def test_of_names_take_what_nobody_claimed_as_it_is_free(
+        self, pattern: dict[str, str], holder: str | None
+    ) -> None:
+        pools = POOLS._replace(patterns=pattern)
+        unclaimed = claimed_by_pattern(add(NAME, "D", POOLS)._replace(holder=holder), pools)
+        if unclaimed.pool != "D":
+            return  # the pattern has moved it, so it is claimed
+        after = expect(unclaimed, "A", pools)
+        assert after.pool == ("D" if holder else "A")
+        assert after_release(after) == Member("n-1", "A", expected="A")
+        assert expect(after, "A", pools) == after
+        leaving = Member("n-1", "D", by_default=True, holder="h", leaves=True)
+        assert expect(leaving, "A", pools) == leaving._replace(expected="A")
+        assert after_release(expect(leaving, "A", pools)) == Member("n-1", expected="A")
+
+    def test_of_names_are_refused_where_somebody_has_it_move_elsewhere(self) -> None:
+        unclaimed = add(NAME, "D", POOLS)._replace(holder="h")
+        moving = move(unclaimed, "B", POOLS, when_free=True)
+        with pytest.raises(NotAllowed, match=r'to move to pool "B".*--to D$'):
+            expect(moving, "A", POOLS)
 
     @pytest.mark.parametrize("holder", [None, "h"])
     def test_of_patterns_take_what_nobody_claimed_as_it_is_free(self, holder: str | None) -> None:

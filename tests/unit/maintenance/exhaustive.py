@@ -12,10 +12,13 @@ from typing import NamedTuple
 from leasectl.maintenance.facts import Step, Wanted, parse_status
 from tests.unit.maintenance.model import (
     DRAINED,
+    EARLIER,
     ELSEWHERE,
     LEFT,
     SHORT,
+    THEIRS,
     US,
+    WORD,
     Lifecycle,
     World,
     Wrong,
@@ -126,7 +129,9 @@ def meddle(world: World) -> Iterator[World]:
     if not world.is_held and not world.is_theirs:
         # It differs from every other, as its version does.
         yield world._replace(lease=their()._replace(transitions=1))
-    yield world._replace(wanted=None if world.wanted == Wanted(SHORT) else Wanted(SHORT))
+    again = Wanted(SHORT, WORD)
+    yield world._replace(wanted=None if world.wanted == again else again)
+    yield world._replace(wanted=Wanted(SHORT, EARLIER))
     yield world._replace(is_cordoned=not world.is_cordoned)
     yield world._replace(mark="")
 
@@ -191,9 +196,9 @@ def judge_life(start: World, life: Life) -> None:
         Wrong: It isn't what it must be.
     """
     rest = life.rest
-    is_readable = start.wanted is not None and start.wanted.seconds is not None
     status = parse_status(rest.status)
     must(rest.mark != US.identity, "a node that we cordoned is uncordoned at last")
+    must(not rest.has_our_record, "no window is recorded at last")
     if start.is_cordoned and start.mark != US.identity:
         must(rest.is_cordoned, "a node cordoned by somebody else stays so")
     if rest.wanted is not None:
@@ -201,14 +206,15 @@ def judge_life(start: World, life: Life) -> None:
         must(status == "invalid", "what can't be read is said to be so")
         return
     must(not rest.is_held, "at last the lease is given back")
-    must(status in ("ended", None), "what is over has ended")
+    is_theirs = rest.window == THEIRS or bool(rest.mark)
+    must(is_theirs or status in ("ended", None), "what is over has ended")
     must(status == "ended" or not start.has_begun, "what is over has ended")
-    if is_readable and (not start.has_begun or _has_time_left(start)):
+    if start.is_readable and (not start.is_current or _has_time_left(start)):
         must(life.becomes_active, "what is asked for becomes active")
 
 
 def _is_active(world: World) -> bool:
-    return parse_status(world.status) == "active"
+    return world.is_current and parse_status(world.status) == "active"
 
 
 def _has_time_left(world: World) -> bool:

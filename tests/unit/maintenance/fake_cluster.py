@@ -11,6 +11,7 @@ from leasectl.maintenance.facts import Lease, NodeWrite
 from leasectl.maintenance.objects import (
     CORDON_MARK,
     REQUEST,
+    REQUEST_WORD,
     STATUS,
     Json,
     Pod,
@@ -68,11 +69,12 @@ class FakeCluster:
         self.running[name] = []
         self._touch(self.nodes[name], name)
 
-    def ask_for(self, name: str, text: str | None) -> None:
+    def ask_for(self, name: str, text: str | None, word: str = "") -> None:
         annotations = self.nodes[name]["metadata"]["annotations"]
-        annotations.pop(REQUEST, None)
-        if text is not None:
-            annotations[REQUEST] = text
+        for key, value in ((REQUEST, text), (REQUEST_WORD, word or None)):
+            annotations.pop(key, None)
+            if value is not None:
+                annotations[key] = value
         self._touch(self.nodes[name], name)
 
     def put_lease(self, name: str, **spec: object) -> None:

@@ -20,6 +20,7 @@ from leasectl.maintenance.facts import (
     Step,
     Us,
     Wanted,
+    Window,
     Write,
     parse_status,
 )
@@ -28,7 +29,11 @@ US = Us("us", padding_seconds=3, end_seconds=2, pause_seconds=2)
 THEM = "them"
 HERE, ELSEWHERE = "this node", "one that had its name before"
 SHORT, LONG = 1, 3
-UNREADABLE = Wanted(None)
+# The word of the request, and of an earlier one.
+WORD, EARLIER = "b", "a"
+UNREADABLE = Wanted(None, WORD)
+OURS, OURS_EARLIER = Window(US.identity, WORD), Window(US.identity, EARLIER)
+THEIRS = Window(THEM, WORD)
 LEFT, DRAINED = Drain(1, "a pod"), Drain(0)
 # By then all that is asked for is over, and no lease is valid that wasn't made longer.
 OLDEST = LONG + US.padding_seconds + 1
@@ -51,10 +56,11 @@ class World(NamedTuple):
     lease: Lease | None = None
     drain: Drain | None = None
     now: int = 0
+    window: Window | None = None
 
     @property
     def node(self) -> Node:
-        return Node(HERE, self.status, self.is_cordoned, self.mark)
+        return Node(HERE, self.status, self.is_cordoned, self.mark, self.window)
 
     @property
     def seen(self) -> Seen:
@@ -83,13 +89,27 @@ class World(NamedTuple):
         return self.is_cordoned and self.mark == US.identity
 
     @property
+    def has_our_record(self) -> bool:
+        return self.window is not None and self.window.identity == US.identity
+
+    @property
     def has_begun(self) -> bool:
-        status = parse_status(self.status)
-        return self.mark == US.identity or status not in (None, "waiting", "ended", "invalid")
+        """Whether a window of ours has begun, and hasn't ended yet."""
+        return self.mark == US.identity or self.has_our_record
+
+    @property
+    def is_readable(self) -> bool:
+        return self.wanted is not None and self.wanted.seconds is not None
+
+    @property
+    def is_current(self) -> bool:
+        """Whether the window that has begun is that of the request."""
+        word = None if self.wanted is None else self.wanted.word
+        return self.window == (US.identity, word)
 
     @property
     def over_at(self) -> float | None:
-        """When the time is over of what the lease, if it is ours, and the node have."""
+        """When the window that has begun is over, if the lease is ours."""
         if not self.is_ours or self.lease is None or self.lease.acquired_at is None:
             return None
         seconds = self.lease.duration_seconds - US.padding_seconds
@@ -145,6 +165,10 @@ def carry_out(world: World, write: Write, seen: World) -> World | None:
         return None
     _judge_node(world, write)
     after = world._replace(status=write.status)
+    if write.begins is not None:
+        after = after._replace(window=Window(US.identity, write.begins))
+    elif write.ends:
+        after = after._replace(window=None)
     if write.cordon is not None:
         mark = US.identity if write.cordon == "cordon" else ""
         after = after._replace(mark=mark)
@@ -176,14 +200,22 @@ def _judge_lease(world: World, write: LeaseWrite) -> None:
         must(after.owner_uid == HERE, "a lease that is held belongs to its node")
         is_kept = before is not None and before.acquired_at == after.acquired_at
         must(is_kept or after.acquired_at == after.renewed_at, "what is acquired is acquired now")
-    changes = before is not None and before.holder != US.identity
-    transitions = 0 if before is None else before.transitions
-    must(after.transitions == transitions + changes, "transitions count changes of holder")
+    transitions = 1
+    if before is not None:
+        transitions = before.transitions + (before.holder != US.identity)
+    must(after.transitions == transitions, "transitions count changes of holder")
 
 
 def _judge_node(world: World, write: NodeWrite) -> None:
     status = parse_status(write.status)
-    must(status is not None, "a status is one of those there are")
+    must(status is not None or not write.status, "a status is one of those there are")
+    begins = status is not None and status.startswith("new")
+    must((write.begins is not None) == begins, "what begins is recorded, and nothing else")
+    if begins:
+        is_asked_for = world.wanted is not None and world.wanted.word == write.begins
+        must(is_asked_for, "what begins is what is asked for")
+    if write.ends:
+        must(world.has_our_record, "nobody else's window is ended")
     if write.cordon == "cordon":
         must(not world.is_cordoned, "what is cordoned isn't cordoned again")
         must(world.is_held, "no node is cordoned without its lease")
@@ -194,12 +226,25 @@ def _judge_node(world: World, write: NodeWrite) -> None:
         must(world.mark == US.identity, "nobody else's mark is taken away")
     if write.removes_request:
         must(status == "ended", "a request is removed with its end, and by nothing else")
-    if status == "ended":
-        must(write.removes_request or world.wanted is None, "what has ended is asked for no more")
+        must(world.is_current or not world.is_readable, "a request is removed after its window")
+    if not write.status:
+        must(world.wanted is None, "what is asked for has a status")
+        must(not world.has_begun, "a window that has begun ends with a status")
+        must(world.window is None or parse_status(world.status) in _BEFORE, "nor another's")
+    if status in ("ended", "waiting"):
+        must(write.ends or not world.has_our_record, "what has ended isn't recorded any more")
         ours = write.cordon is None and world.mark == US.identity
         must(not ours, "what has ended leaves no mark of ours")
-    elif status not in ("waiting", "invalid"):
+    if status == "ended":
+        must(world.has_begun, "what never began doesn't end")
+        must(write.removes_request or world.wanted is None, "what has ended is asked for no more")
+    elif write.status and status not in _BEFORE:
         must(world.is_held, "nothing begins or goes on without its lease")
+        must(begins or world.is_current, "nothing goes on that hasn't begun")
+
+
+# The statuses of a request whose window hasn't begun.
+_BEFORE = ("waiting", "invalid")
 
 
 def judge_step(world: World, step: Step) -> None:
@@ -208,26 +253,24 @@ def judge_step(world: World, step: Step) -> None:
     Raises:
         Wrong: It is nothing that may be said.
     """
-    is_readable = world.wanted is not None and world.wanted.seconds is not None
     if step.drains:
         must(world.is_held and world.is_cordoned, "none is drained but under its lease")
-        must(is_readable and world.has_begun, "none is drained unasked")
+        must(world.is_readable and world.is_current, "none is drained unasked")
         must(world.over_at is not None and world.now < world.over_at, "nor after its time")
     if step.status == "invalid":
         must(step.writes == (NodeWrite("invalid"),), "a request that can't be read says no more")
-    if world.wanted == UNREADABLE and not world.has_begun:
+    if world.wanted is not None and not world.is_readable and not world.has_begun:
         said = world.status if step.status is None else step.status
         must(said == "invalid", "what can't be read is said to be so, whoever has the lease")
-    waits = is_readable and not world.has_begun and step.status in (None, "waiting")
-    if waits and world.is_theirs and world.lease is not None:
-        left = world.lease.duration_seconds - world.lease.unchanged_seconds
-        must(step.look_at == world.now + left, "who waits looks when the other's lease has ended")
+    if world.is_readable and not world.is_current:
+        _judge_first(world, step)
     if not step.writes and step.look_at is not None:
         must(step.look_at > world.now, "nobody looks again and again at what doesn't change")
     lease = world.lease
     is_here = lease is not None and lease.owner_uid == HERE
     is_given_back = lease is not None and not lease.duration_seconds
-    if world.has_begun and is_here and not is_given_back and world.over_at is not None:
+    goes_on = world.has_begun and (world.is_current or not world.is_readable)
+    if goes_on and is_here and not is_given_back and world.over_at is not None:
         is_over = world.now >= world.over_at
         must(step.status == "ended" or not is_over, "what is over ends, whoever of us looks")
         in_time = step.look_at is not None and step.look_at <= world.over_at
@@ -239,6 +282,24 @@ def judge_step(world: World, step: Step) -> None:
         kept = [w.lease.acquired_at for w in step.writes if isinstance(w, LeaseWrite)]
         before = None if lease is None else lease.acquired_at
         must(kept == [before], "another time counts from when the lease was acquired")
+
+
+def _judge_first(world: World, step: Step) -> None:
+    """Judge what is done about a request whose window is still to begin."""
+    if world.is_theirs and world.lease is not None:
+        left = world.lease.duration_seconds - world.lease.unchanged_seconds
+        is_in_time = step.look_at == world.now + left or step.status not in (None, "waiting")
+        must(is_in_time, "who waits looks when the other's lease has ended")
+        return
+    must(str(step.status).startswith("new"), "a request begins a window of its own")
+    seconds = world.wanted.seconds if world.wanted is not None else None
+    lease = next((w.lease for w in step.writes if isinstance(w, LeaseWrite)), None)
+    is_full = lease is not None and lease.duration_seconds - US.padding_seconds == seconds
+    must(is_full, "a window has its full time")
+    must(lease is not None and lease.acquired_at == world.now, "a window has its full time")
+    is_left = world.is_ours and world.lease is not None and world.lease.duration_seconds > 0
+    must((step.status == "new, stale") == is_left, "what is left of another window is stale")
+    must(step.status != "new, recreate", "a lease is made again only in its window")
 
 
 def their(duration: int = THEIR_SECONDS, unchanged: float = 0.0, holder: str = THEM) -> Lease:
@@ -265,7 +326,8 @@ def _leases() -> Iterator[Lease | None]:
 
 
 LEASES = tuple(_leases())
-REQUESTS = (None, UNREADABLE, Wanted(SHORT), Wanted(LONG))
+REQUESTS = (None, UNREADABLE, Wanted(SHORT, WORD), Wanted(LONG, WORD))
+WINDOWS = (None, OURS, OURS_EARLIER, THEIRS)
 NODE_STATUSES = (
     "",
     "in a word of somebody else's",
@@ -295,11 +357,13 @@ CORDONS = (
 def all_worlds() -> tuple[World, ...]:
     """Every combination of what can be seen, whether it can come to be or not.
 
-    What is known of a drain comes of one: the check puts it there.
+    What is known of a drain comes of one: the check puts it there. Two words are enough for all
+    requests there are: nothing is said of a word but whether it is that of the window.
     """
     return tuple(
-        World(wanted, status, is_cordoned, mark, lease)
+        World(wanted, status, is_cordoned, mark, lease, window=window)
         for wanted in REQUESTS
+        for window in WINDOWS
         for lease in LEASES
         for status in NODE_STATUSES
         for is_cordoned, mark in CORDONS

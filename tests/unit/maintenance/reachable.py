@@ -14,11 +14,12 @@ from leasectl.maintenance.lifecycle import next_step
 from tests.unit.maintenance.exhaustive import in_turn
 from tests.unit.maintenance.model import (
     DRAINED,
+    EARLIER,
     LEFT,
     LONG,
     SHORT,
-    UNREADABLE,
     US,
+    WORD,
     World,
     their,
 )
@@ -46,43 +47,47 @@ def changes(world: World) -> Iterator[Change]:
     elif step.writes:
         yield Change("", undisturbed[-1])
     elif world.is_ours:
-        yield Change("its time goes by", world.later(1))
+        yield Change("time passes", world.later(1))
     yield from _wishes(world)
     if not (world.is_held or world.is_theirs):
-        yield Change("another takes the lease", world._replace(lease=their()))
+        yield Change("another holder takes the Lease", world._replace(lease=their()))
     if world.is_theirs:
-        yield Change("the other's lease ends", world.later(2))
+        yield Change("that Lease expires", world.later(2))
 
 
 def mishaps(world: World) -> Iterator[Change]:
     """What may happen besides: we are killed, nobody looks in time, somebody meddles with us."""
     undisturbed = in_turn(world, next_step(US, world.seen))
     for after in undisturbed[1:-1]:
-        yield Change("we are killed after the first write", after._replace(drain=None))
+        yield Change("the controller is killed after its first write", after._replace(drain=None))
     lease = world.lease
     if world.is_ours and lease is not None:
-        yield Change("nobody looks for a while", world.later(1))
+        yield Change("no controller runs for a while", world.later(1))
         if lease.duration_seconds:
             ended = lease._replace(duration_seconds=0)
-            yield Change("somebody ends the lease by hand", world._replace(lease=ended))
+            yield Change("somebody ends the Lease by hand", world._replace(lease=ended))
     if lease is not None:
-        yield Change("somebody deletes the lease", world._replace(lease=None))
+        yield Change("somebody deletes the Lease", world._replace(lease=None))
     if world.is_our_cordon and parse_status(world.status) == "active":
         yield Change("somebody uncordons the node", world._replace(is_cordoned=False))
 
 
 def _wishes(world: World) -> Iterator[Change]:
     if world.wanted is None:
-        yield Change("maintenance is asked for", world._replace(wanted=Wanted(LONG)))
-        yield Change("maintenance is asked for in vain", world._replace(wanted=UNREADABLE))
+        # With another word than that of a window that is left; no other word differs from that.
+        word = EARLIER if world.window is not None and world.window.word == WORD else WORD
+        yield Change("a request", world._replace(wanted=Wanted(LONG, word)))
+        yield Change("a request that can't be read", world._replace(wanted=Wanted(None, word)))
         return
-    yield Change("it is cancelled", world._replace(wanted=None))
-    if world.wanted != UNREADABLE:
-        yield Change("what is asked for becomes unreadable", world._replace(wanted=UNREADABLE))
-    if world.wanted != Wanted(LONG):
-        yield Change("a longer time is asked for", world._replace(wanted=Wanted(LONG)))
-    if world.wanted == Wanted(LONG):
-        yield Change("a shorter time is asked for", world._replace(wanted=Wanted(SHORT)))
+    seconds, word = world.wanted
+    yield Change("cancelled", world._replace(wanted=None))
+    if seconds is not None:
+        unreadable = world._replace(wanted=Wanted(None, word))
+        yield Change("the request becomes unreadable", unreadable)
+    if seconds != LONG:
+        yield Change("a longer duration requested", world._replace(wanted=Wanted(LONG, word)))
+    if seconds == LONG:
+        yield Change("a shorter duration requested", world._replace(wanted=Wanted(SHORT, word)))
 
 
 class Reached(NamedTuple):
@@ -93,6 +98,12 @@ class Reached(NamedTuple):
     """
 
     worlds: dict[World, tuple[World, str] | None]
+
+    def reasons_for(self, status: str) -> str:
+        """Why a status is written."""
+        steps = (next_step(US, each.seen) for each in self.worlds)
+        reasons = {each.why for each in steps if parse_status(each.status or "") == status}
+        return "; ".join(sorted(reasons))
 
     def way_to(self, status: str) -> list[str] | None:
         """What has to happen for a status, by one of the shortest ways; None if there is none."""
@@ -150,8 +161,8 @@ def diagram() -> str:
         step = next_step(US, world.seen)
         after = parse_status(step.status or "")
         before = parse_status(world.status)
-        if after is not None and after != before:
-            arrow = _folded(before or ""), _folded(after)
+        if step.status is not None and after != before:
+            arrow = _folded(before or ""), _folded(after or "")
             arrows.setdefault(arrow, set()).add(step.why)
     lines = ["stateDiagram-v2", '    state "nothing, or ended" as ended']
     lines.append('    state "new, …" as new')
@@ -169,12 +180,13 @@ def ways() -> str:
     """
     usual = reach(with_mishaps=False)
     any_way = reach(with_mishaps=True, most=_ENOUGH_WORLDS)
-    lines = ["| status | comes after |", "|---|---|"]
+    lines = ["| status | reason | for example after |", "|---|---|---|"]
     for status in STATUSES:
         way = usual.way_to(status) or any_way.way_to(status)
         if way is None:
             raise LookupError(f"nothing leads to {status}")
-        lines.append(f"| `{status}` | {'; '.join(way)} |")
+        why = usual.reasons_for(status) or any_way.reasons_for(status)
+        lines.append(f"| `{status}` | {why} | {'; '.join(way)} |")
     return "\n".join(lines)
 
 

@@ -213,8 +213,8 @@ class TestEvictions:
         [
             (True, None, "a disruption budget forbids it now"),
             (True, 10.0, "a disruption budget, which is new, forbids it now"),
-            (False, None, "the server has it wait: the server's words"),
-            (False, 10.0, "the server has it wait: the server's words"),
+            (False, None, "the server delays its eviction: the server's words"),
+            (False, 10.0, "the server delays its eviction: the server's words"),
         ],
     )
     def test_one_that_is_put_off_is_held(
@@ -231,7 +231,7 @@ class TestEvictions:
 
     def test_only_one_that_is_not_there_is_gone(self) -> None:
         assert self.evicted(refused(Absent)) == Evicted("gone")
-        changed = Evicted("held", "it has just changed: the server's words")
+        changed = Evicted("held", "the pod has just changed: the server's words")
         assert self.evicted(refused(Conflict)) == changed
 
     @pytest.mark.parametrize(
@@ -246,7 +246,7 @@ class TestEvictions:
     def test_one_that_the_server_failed_at_is_said_so(
         self, status: int, words: str, seconds: float
     ) -> None:
-        twice = "more than one disruption budget covers it, and the API evicts no such pod"
+        twice = "more than one disruption budget covers it, so the API can't evict it"
         why = twice if seconds else "nobody knows"
         lost = LostAnswer("nobody knows", status=status, words=words)
         assert self.evicted(lost) == Evicted("failed", why, seconds)

@@ -11,7 +11,7 @@ import pytest
 from leasectl.errors import AccessRefused
 from leasectl.maintenance.api_cluster import ApiCluster, open_cluster
 from leasectl.maintenance.facts import Lease, NodeWrite
-from leasectl.maintenance.objects import CORDON_MARK, REQUEST, STATUS, parse_lease, parse_node
+from leasectl.maintenance.objects import STATUS, parse_lease, parse_node
 from tests.kit.kubernetes.namespaces import Namespace
 from tests.kit.kubernetes.nodes import (
     NODES,
@@ -40,14 +40,15 @@ class TestNodes:
         assert not parse_node(cluster.node(node) or {}).is_unschedulable
         now = cluster.node(node)
         assert now is not None
-        assert cluster.write_node(now, NodeWrite("new, create", "cordon"))
+        assert cluster.write_node(now, NodeWrite("new, create", "cordon", begins="w"))
         shown = parse_node(cluster.node(node) or {})
-        assert shown[1:] == ("new, create", True, US)
+        assert shown[1:] == ("new, create", True, US, (US, "w"))
         now = cluster.node(node)
         assert now is not None
-        assert cluster.write_node(now, NodeWrite("ended", "uncordon", removes_request=True))
-        assert parse_node(cluster.node(node) or {})[1:] == ("ended", False, "")
-        assert set(annotations_of(namespace, node)) & {REQUEST, CORDON_MARK, STATUS} == {STATUS}
+        ending = NodeWrite("ended", "uncordon", ends=True, removes_request=True)
+        assert cluster.write_node(now, ending)
+        assert parse_node(cluster.node(node) or {})[1:] == ("ended", False, "", None)
+        assert set(annotations_of(namespace, node)) == {STATUS}
 
     def test_a_node_that_was_made_anew_is_another(
         self, cluster: ApiCluster, namespace: Namespace, node: str
@@ -117,7 +118,7 @@ class TestEvictions:
         make_pod(namespace, "replaced", node)
         outcome, why, _ = evicted("replaced")
         assert outcome == "held"  # the next list tells what is there now
-        assert why.startswith("it has just changed: ")
+        assert why.startswith("the pod has just changed: ")
         namespace.administrator.ok("DELETE", f"{namespace.pods}/replaced?gracePeriodSeconds=0")
         assert evicted("replaced") == ("gone", "", 0.0)
         assert end_pods(namespace) == ["free"]
@@ -131,10 +132,19 @@ class TestEvictions:
                 429,
                 "",
                 "Eviction triggered evacuation of VMI",
-                ("held", "the server has it wait: Eviction triggered evacuation of VMI", 0.0),
+                (
+                    "held",
+                    "the server delays its eviction: Eviction triggered evacuation of VMI",
+                    0.0,
+                ),
             ),
-            (429, "Retry-After: 7\r\n", "busy", ("held", "the server has it wait: busy", 7.0)),
-            (409, "", "it is another", ("held", "it has just changed: it is another", 0.0)),
+            (
+                429,
+                "Retry-After: 7\r\n",
+                "busy",
+                ("held", "the server delays its eviction: busy", 7.0),
+            ),
+            (409, "", "it is another", ("held", "the pod has just changed: it is another", 0.0)),
             (422, "", "not so", ("failed", "*not so", 0.0)),
             (400, "", "what?", ("failed", "*what?", 0.0)),
             (500, "", "a webhook failed", ("failed", "*a webhook failed*", 0.0)),
@@ -145,7 +155,7 @@ class TestEvictions:
                 "does not support.",
                 (
                     "failed",
-                    "more than one disruption budget covers it, and the API evicts no such pod",
+                    "more than one disruption budget covers it, so the API can't evict it",
                     30.0,
                 ),
             ),

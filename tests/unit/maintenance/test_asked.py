@@ -17,7 +17,7 @@ from leasectl.maintenance.asked import (
 from leasectl.maintenance.controller import Settings
 from leasectl.maintenance.facts import Us
 from leasectl.maintenance.leadership import LEASE_NAME
-from leasectl.maintenance.objects import CORDON_MARK, REQUEST, STATUS, Json
+from leasectl.maintenance.objects import CORDON_MARK, REQUEST, REQUEST_WORD, STATUS, Json
 from tests.unit.maintenance.fake_cluster import FakeCluster
 
 pytestmark = pytest.mark.once
@@ -26,6 +26,8 @@ US = "machine-remediation"
 SETTINGS = Settings(Us(US, padding_seconds=30), "window-{node}")
 BEGAN = "2023-11-14T22:13:20.000000Z"
 BEGAN_AT = 1_700_000_000.0
+RENEWED = "2023-11-14T22:13:50.000000Z"
+RENEWED_AT = BEGAN_AT + 30
 
 
 class People:
@@ -41,9 +43,9 @@ class People:
     def leases(self) -> tuple[Json, ...]:
         return tuple(self.fake.leases.values())
 
-    def ask_for(self, name: str, text: str | None) -> bool:
+    def ask_for(self, name: str, text: str | None, word: str = "") -> bool:
         if name in self.fake.nodes:
-            self.fake.ask_for(name, text)
+            self.fake.ask_for(name, text, word)
         return name in self.fake.nodes
 
     def requested(self, name: str) -> str | None:
@@ -70,7 +72,7 @@ class TestAsking:
 
     @pytest.mark.parametrize("text", ["0", "", "soon", "-5m", "\x1b[2J"])
     def test_in_vain_writes_nothing(self, people: Any, text: str) -> None:
-        with pytest.raises(InvalidRequest, match=r'--for ".*" is no time; write it like 30m$'):
+        with pytest.raises(InvalidRequest, match=r'invalid --for ".*"; use a duration like 30m$'):
             ask_for(people, "a", text)
         assert people.fake.requests == []
 
@@ -84,10 +86,40 @@ class TestAsking:
                 ask()
 
     def test_a_node_that_goes_between_two_requests_too(self, people: Any) -> None:
-        people.ask_for = lambda name, text: False
+        people.ask_for = lambda name, text, word: False
         for ask in (lambda: ask_for(people, "a", "30m"), lambda: cancel(people, "a")):
             with pytest.raises(NotFound):
                 ask()
+
+    def word(self, people: Any) -> str | None:
+        text: str | None = people.fake.nodes["a"]["metadata"]["annotations"].get(REQUEST_WORD)
+        return text
+
+    def test_gives_each_request_a_word_of_its_own(self, people: Any) -> None:
+        words = set[str | None]()
+        for _ in range(5):
+            ask_for(people, "a", "30m")
+            words.add(self.word(people))
+            cancel(people, "a")
+            assert self.word(people) is None
+        assert len(words) == 5
+        assert all(words)
+
+    def test_keeps_the_word_of_a_request_that_changes(self, people: Any) -> None:
+        ask_for(people, "a", "30m")
+        word = self.word(people)
+        ask_for(people, "a", "1h")
+        assert self.word(people) == word
+        people.fake.ask_for("a", "30m")  # by another tool
+        ask_for(people, "a", "1h")
+        assert self.word(people) is None
+
+    def test_gives_a_new_word_where_another_tool_removed_only_the_duration(
+        self, people: Any
+    ) -> None:
+        people.fake.ask_for("a", None, "left")
+        ask_for(people, "a", "30m")
+        assert self.word(people) not in (None, "left")
 
     def test_cancelling_takes_it_away_and_says_whether_it_was_there(self, people: Any) -> None:
         ask_for(people, "a", "30m")
@@ -102,7 +134,7 @@ class TestStanding:
         return found
 
     def test_of_a_node_with_nothing_is_that(self, people: Any) -> None:
-        assert self.standing(people) == Standing("a", None, "", "", "", None)
+        assert self.standing(people) == Standing("a", None, "", "", "")
 
     def test_is_what_the_node_and_its_lease_show(self, people: Any) -> None:
         people.fake.add_node("a", cordoned=True)
@@ -145,10 +177,27 @@ class TestStanding:
         self, people: Any, spec: dict[str, object], holder: str
     ) -> None:
         people.fake.put_lease("window-a", **spec)
-        assert self.standing(people)[4:] == (holder, None)
+        assert self.standing(people)[4:] == (holder, None, None, 0)
         people.fake.put_lease("window-a", acquireTime=BEGAN, **spec)
         over_at = BEGAN_AT + 30 if holder == US else None
-        assert self.standing(people)[4:] == (holder, over_at)
+        assert self.standing(people)[4:] == (holder, over_at, None, 0)
+
+    @pytest.mark.parametrize(
+        ("times", "until"),
+        [
+            ({}, None),
+            ({"acquireTime": BEGAN}, BEGAN_AT + 60),
+            ({"acquireTime": BEGAN, "renewTime": RENEWED}, RENEWED_AT + 60),
+        ],
+    )
+    def test_says_until_when_a_request_waits_for_another_holder(
+        self, people: Any, times: dict[str, str], until: float | None
+    ) -> None:
+        ask_for(people, "a", "30m")
+        people.fake.put_lease(
+            "window-a", holderIdentity="upgrader", leaseDurationSeconds=60, **times
+        )
+        assert self.standing(people)[4:] == ("upgrader", None, until, 60)
 
     def test_of_all_is_of_those_of_which_there_is_something_to_say(self, people: Any) -> None:
         for name in ("asks", "in-vain", "was"):

@@ -14,7 +14,17 @@ from leasectl.errors import BackendUnreachable
 from leasectl.maintenance.api_cluster import ApiCluster
 from leasectl.maintenance.facts import Lease
 from leasectl.maintenance.leadership import LEASE_NAME
-from leasectl.maintenance.objects import CORDON_MARK, REQUEST, STATUS, parse_node
+from leasectl.maintenance.objects import (
+    BEGUN_BY,
+    BEGUN_WORD,
+    CORDON_MARK,
+    REQUEST,
+    STATUS,
+    lease_body,
+    parse_node,
+    parse_time,
+)
+from leasectl.system.clock import rfc3339
 from tests.kit.kubernetes.namespaces import Namespace
 from tests.kit.kubernetes.nodes import NODES, end_pods, make_budget, make_pod, set_allowed
 from tests.kit.support import Cli
@@ -25,27 +35,27 @@ pytestmark = pytest.mark.once
 
 WRONG = (
     (("request", "NODE"), 64, "Missing option '--for'"),
-    (("request", "NODE", "--for", "0"), 64, "is no time"),
-    (("request", "NODE", "--for", "soon"), 64, "is no time"),
+    (("request", "NODE", "--for", "0"), 64, "use a duration like 30m"),
+    (("request", "NODE", "--for", "soon"), 64, "use a duration like 30m"),
     (("request", "nowhere", "--for", "1m"), 66, 'no node "nowhere"'),
-    (("request", "../x", "--for", "1m"), 64, 'no node can be called "../x"'),
-    (("status", "Worker"), 64, 'no node can be called "Worker"'),
-    (("status", "--lease-name", "Foo-{node}"), 64, "no Lease can be called so"),
+    (("request", "../x", "--for", "1m"), 64, 'invalid node name "../x"'),
+    (("status", "Worker"), 64, 'invalid node name "Worker"'),
+    (("status", "--lease-name", "Foo-{node}"), 64, "use lower-case letters"),
     (("cancel", "nowhere"), 66, 'no node "nowhere"'),
     (("status", "nowhere"), 66, 'no node "nowhere"'),
-    (("status", "--lease-name", "all"), 64, "has to hold {node}"),
-    (("status", "--lease-namespace", "A/B"), 64, "no name of a namespace"),
+    (("status", "--lease-name", "all"), 64, "must contain {node} once"),
+    (("status", "--lease-namespace", "A/B"), 64, "invalid --lease-namespace"),
     (("status", "--backend", "local:"), 64, "pool cordon"),
     (("status", "--backend", "none:"), 64, "has no nodes"),
     (("status", "--backend", "etcd://h:1"), 64, "has no nodes"),
-    (("status", "--lease-name", "{node}{node}"), 64, "has to hold {node}"),
-    (("status", "--lease-name", f"{'a' * 250}{{node}}"), 64, "no Lease can be called so"),
-    (("status", "a" * 254), 64, "no node can be called"),
+    (("status", "--lease-name", "{node}{node}"), 64, "must contain {node} once"),
+    (("status", "--lease-name", f"{'a' * 250}{{node}}"), 64, "use lower-case letters"),
+    (("status", "a" * 254), 64, "invalid node name"),
     (("status", "a" * 253), 66, "no node"),
     (("reconcile", "--grace-period", "soon"), 64, "'soon' is not a valid integer"),
     (("reconcile", "--timeout", "soon"), 64, "invalid duration"),
-    (("reconcile", "--identity", " "), 64, "nobody's"),
-    (("reconcile", "--identity", "a\x1bb"), 64, "nobody's"),
+    (("reconcile", "--identity", " "), 64, "use printable text"),
+    (("reconcile", "--identity", "a\x1bb"), 64, "use printable text"),
     (("reconcile", "--lease-namespace", "nowhere"), 77, "may not"),
 )
 
@@ -90,9 +100,54 @@ class TestReconcile:
         assert not namespace.administrator.ok("GET", f"{NODES}/{node}")["spec"].get("unschedulable")
         eventually(lambda: "leaseDurationSeconds" not in namespace.lease(node)["spec"])
         second.signal(15)
-        assert f"{node}: ended (nothing is asked for any more)" in second.finish().err
+        assert f"{node}: ended (the request was cancelled)" in second.finish().err
         given_back = namespace.lease(LEASE_NAME)["spec"]
         assert "leaseDurationSeconds" not in given_back, "another may lead at once"
+
+    # When more than the window and its padding has passed since then.
+    @pytest.mark.parametrize(
+        "acquired_at", ["2020-01-01T00:00:00.000000Z", "0001-01-01T00:00:01.000000Z"]
+    )
+    def test_a_repeated_request_gets_its_full_time_although_nobody_saw_the_first_one_end(
+        self, maintenance: Cli, namespace: Namespace, node: str, acquired_at: str
+    ) -> None:
+        settings = ("--lease-namespace", namespace.name)
+
+        def status() -> str:
+            return str(annotations_of(namespace, node).get(STATUS))
+
+        maintenance.ok("maintenance", "request", node, "--for", "20s")
+        first = maintenance.start("maintenance", "reconcile", *settings)
+        eventually(lambda: status() == "active")
+        first.kill()
+        lease = namespace.lease(node)
+        lease["spec"]["acquireTime"] = acquired_at
+        namespace.administrator.ok("PUT", f"{namespace.leases}/{node}", lease)
+        maintenance.ok("maintenance", "cancel", node)
+        maintenance.ok("maintenance", "request", node, "--for", "1h")
+        namespace.administrator.ok("DELETE", f"{namespace.leases}/{LEASE_NAME}")
+        began = time.time()
+        second = maintenance.start("maintenance", "reconcile", *settings)
+        eventually(lambda: namespace.lease(node)["spec"]["leaseDurationSeconds"] == 3630)
+        eventually(lambda: status() == "active")
+        acquired = parse_time(namespace.lease(node)["spec"]["acquireTime"])
+        assert acquired is not None
+        assert acquired >= began
+        second.signal(15)
+        assert f"{node}: new, stale" in second.finish().err
+
+    @pytest.mark.parametrize("request_", ["1h", None])
+    def test_a_window_with_an_acquire_time_of_the_year_1_ends(
+        self, maintenance: Cli, namespace: Namespace, node: str, request_: str | None
+    ) -> None:
+        write(namespace, node, request=request_ or "", status="active", cordoned=True)
+        uid = namespace.administrator.ok("GET", f"{NODES}/{node}")["metadata"]["uid"]
+        lease = Lease(US, 60, -62135596799.0, -62135596799.0, 1, uid)
+        body = lease_body(None, node, lease, node=node)
+        namespace.administrator.ok("POST", namespace.leases, dict(body))
+        maintenance.start("maintenance", "reconcile", "--lease-namespace", namespace.name)
+        eventually(lambda: annotations_of(namespace, node).get(STATUS) == "ended")
+        eventually(lambda: "leaseDurationSeconds" not in namespace.lease(node)["spec"])
 
     @pytest.mark.parametrize(
         ("option", "seconds"),
@@ -154,7 +209,7 @@ class TestReconcile:
         def status() -> str:
             return str(annotations_of(namespace, node).get(STATUS))
 
-        why = {"alone": "no controller would make it again: --force"}
+        why = {"alone": "no controller would replace it: --force"}
         why["data"] = "it has local data: --delete-emptydir-data"
         left = "; ".join(f"{namespace.name}/{name} ({why[name]})" for name in ("alone", "data"))
         eventually(lambda: status() == f"draining: {left}")
@@ -203,16 +258,19 @@ class TestAsking:
             assert (finished.code, finished.out) == (0, "")
             return finished.err
 
-        asks = f"leasectl: {node} asks for maintenance of"
-        assert said("request", node, "--for", " 30m ") == f"{asks} 30m\n"
-        same = "already, counted from its beginning: nothing changes\n"
-        assert said("request", node, "--for", "1800") == f"{asks} 1800 {same}"
-        other = 'instead of "1800", counted from its beginning\n'
-        assert said("request", node, "--for", "1h") == f"{asks} 1h {other}"
+        requested = f"leasectl: requested maintenance of {node} for 30m\n"
+        assert said("request", node, "--for", " 30m ") == requested
+        assert said("request", node, "--for", "1800") == (
+            f"leasectl: maintenance of {node} is already requested for 1800; for a new window, "
+            f"run first: leasectl maintenance cancel {node}\n"
+        )
+        assert said("request", node, "--for", "1h") == (
+            f'leasectl: changed the requested maintenance of {node} from "1800" to 1h, counted '
+            "from the beginning of its window\n"
+        )
         assert said("request", node, "--for", "2h", "-q") == ""
-        none = f"leasectl: {node} asks for no maintenance"
-        assert said("cancel", node) == f"{none} any more\n"
-        assert said("cancel", node) == f"{none}\n"
+        assert said("cancel", node) == f"leasectl: cancelled the requested maintenance of {node}\n"
+        assert said("cancel", node) == f"leasectl: no maintenance of {node} is requested\n"
         assert said("cancel", node, "--quiet") == ""
 
     def test_shows_what_somebody_wrote_there_as_text(
@@ -220,7 +278,7 @@ class TestAsking:
     ) -> None:
         write(namespace, node, request="\x1b[2J")
         finished = maintenance("maintenance", "request", node, "--for", "1h")
-        assert 'instead of "\\x1b[2J"' in finished.err
+        assert 'from "\\x1b[2J" to 1h' in finished.err
 
     def test_reaches_a_cluster_that_is_away_not(
         self, maintenance: Cli, namespace: Namespace, node: str, tmp_path: Path
@@ -238,7 +296,8 @@ def write(
 ) -> None:
     """Have a node be as somebody has left it."""
     noted = {REQUEST: request or None, STATUS: status or None}
-    noted[CORDON_MARK] = US if cordoned else None
+    noted[CORDON_MARK] = noted[BEGUN_BY] = US if cordoned else None
+    noted[BEGUN_WORD] = "" if cordoned else None
     body = {"metadata": {"annotations": noted}, "spec": {"unschedulable": cordoned or None}}
     namespace.administrator.ok(
         "PATCH", f"{NODES}/{node}", body, content_type="application/merge-patch+json"
@@ -260,14 +319,14 @@ class TestStatus:
     ) -> None:
         finished = maintenance(*options)
         assert (finished.code, finished.out) == (0, "")
-        assert finished.err == "leasectl: no node asks for maintenance\n"
+        assert finished.err == "leasectl: no maintenance is requested\n"
         maintenance.ok(*options, "--lease-name", f"{'a' * 249}{{node}}")
         finished = maintenance(*options, node)
         assert (finished.code, finished.err) == (0, "")
         pad = " " * (len(node) - 4)
         assert finished.out == (
-            f"NODE{pad}  ASKED  STATUS  CORDONED  LEASE  OVER IN\n"
-            f"{node}  -      -       no        -            -\n"
+            f"NODE{pad}  REQUESTED  STATUS  CORDONED  LEASE  ENDS IN\n"
+            f"{node}  -          -       no        -            -\n"
         )
 
     def test_tells_who_asked_that_the_name_of_a_lease_is_too_long(
@@ -284,8 +343,9 @@ class TestStatus:
         assert cluster.lease(f"{name}-{node}") is None
         finished = maintenance(*options, "--lease-name", f"{name}-{{node}}")
         assert finished.err == (
-            f"leasectl: {node}: its Lease would have a name of {249 + len(node)} characters, and "
-            "253 may be; give a shorter --lease-name, here and of leasectl maintenance reconcile\n"
+            f"leasectl: {node}: the name of its Lease would have {249 + len(node)} characters; at "
+            "most 253 are allowed; use a shorter --lease-name, here and for leasectl maintenance "
+            "reconcile\n"
         )
 
     def test_fits_a_terminal_and_is_in_full_of_one_node(
@@ -338,6 +398,7 @@ class TestStatus:
             "cordon": "ours",
             "holder": US,
             "over_at": "2023-11-14T23:13:20.000000Z",
+            "waits_until": None,
         }
         row = maintenance.ok(*options, node).splitlines()[1]
         assert row.split()[-1] == "0s"  # it has been over for long
@@ -349,7 +410,36 @@ class TestStatus:
             "cordon": None,
             "holder": US,
             "over_at": "2023-11-14T23:13:20.000000Z",
+            "waits_until": None,
         }
+
+    def test_says_until_when_a_node_waits(
+        self,
+        maintenance: Cli,
+        options: tuple[str, ...],
+        cluster: ApiCluster,
+        namespace: Namespace,
+        node: str,
+    ) -> None:
+        self.lead(cluster)
+        write(namespace, node, request="1h", status="waiting")
+        now = int(time.time())
+        cluster.write_lease(node, None, Lease("upgrader", 7200, now - 60.0, float(now)))
+        finished = maintenance(*options, node)
+        until = str(rfc3339(now + 7200.0))
+        assert finished.err == (
+            f"leasectl: {node} waits for the Lease of upgrader, which expires at {until[:19]}Z "
+            "unless it is renewed\n"
+        )
+        assert finished.out.split()[-1] in ("2h", "1h59m")
+        (shown,) = json.loads(maintenance(*options, "--json").out)
+        assert (shown["waits_until"], shown["over_at"]) == (until, None)
+        written = cluster.lease(node)
+        cluster.write_lease(node, written, Lease("upgrader", 90, None, 1.7e9))
+        assert maintenance(*options, node).err == (
+            f"leasectl: {node} waits for the Lease of upgrader, until the controller has seen no "
+            "renewal for 1m30s\n"
+        )
 
     def test_says_if_nobody_does_what_is_asked(
         self,
@@ -362,7 +452,10 @@ class TestStatus:
         write(namespace, node, status="ended")
         assert maintenance(*options).err == ""
         write(namespace, node, request="1h")
-        line = f"nobody does it: no leasectl maintenance reconcile leads in {namespace.name}\n"
+        line = (
+            "no controller runs; start one with: leasectl maintenance reconcile "
+            f"--lease-namespace {namespace.name}\n"
+        )
         assert maintenance(*options).err == f"leasectl: {line}"
         assert maintenance(*options, node, "--json").err == f"leasectl: {line}"
         self.lead(cluster)

@@ -153,13 +153,24 @@ class TestLife:
         said = world.replicas[0].said[1:]
         assert said == [
             f"{NODE}: invalid (the request can't be read)",
-            f"{NODE}: its Lease would have a name of 258 characters, and 253 may be; "
-            "give a shorter --lease-name",
+            f"{NODE}: the name of its Lease would have 258 characters; at most 253 are allowed; "
+            "use a shorter --lease-name",
         ]
         world.during(60)
         assert world.replicas[0].said[1:] == said
         world.cluster.ask_for(NODE, None)
-        world.until(lambda: world.cluster.status(NODE) == "ended", within=5)
+        world.until(lambda: world.cluster.status(NODE) == "", within=5)
+
+    @pytest.mark.parametrize("text", ["10m", "soon"])
+    def test_a_request_that_never_began_has_not_ended(self, world: World, text: str) -> None:
+        cluster = world.cluster
+        cluster.put_lease(NODE, holderIdentity="upgrader", leaseDurationSeconds=600)
+        cluster.ask_for(NODE, text)
+        world.until(lambda: cluster.status(NODE) in ("waiting", "invalid"), within=5)
+        cluster.ask_for(NODE, None)
+        world.until(lambda: cluster.status(NODE) == "", within=5)
+        line = f"{NODE}: no status (the request was cancelled)"
+        assert world.replicas[0].said[-1] == line
 
     def test_what_somebody_else_cordoned_stays_cordoned(self, world: World) -> None:
         world.cluster.add_node("other", cordoned=True)
@@ -235,6 +246,52 @@ class TestLife:
         world.cluster.is_away = True
         world.during(300)
         assert world.cluster.is_cordoned(NODE)
+
+    @pytest.mark.parametrize("duration", ["5s", "10m"])
+    @pytest.mark.parametrize(("first", "second"), [("a", "b"), ("a", ""), ("", "b")])
+    def test_a_repeated_request_gets_its_full_time_although_nobody_saw_the_first_one_end(
+        self, world: World, first: str, second: str, duration: str
+    ) -> None:
+        cluster = world.cluster
+        cluster.ask_for(NODE, "5s", first)
+        world.until(lambda: cluster.status(NODE) == "active", within=5)
+        world.replicas = []
+        world.during(37)
+        cluster.ask_for(NODE, None)
+        cluster.ask_for(NODE, duration, second)
+        asked_at = world.clock.clock.wall()
+        repeated = world.replica("b")
+        world.replicas = [repeated]
+
+        def acquired_at() -> float:
+            return parse_time(cluster.leases[NODE]["spec"]["acquireTime"]) or 0.0
+
+        world.until(lambda: acquired_at() >= asked_at, within=30)
+        world.until(lambda: cluster.status(NODE) == "active", within=3)
+        began = acquired_at()
+        assert any(each.startswith(f"{NODE}: new, stale") for each in repeated.said)
+        world.until(lambda: cluster.status(NODE) == "ended", within=700)
+        over = began + (5 if duration == "5s" else 600)
+        assert over <= world.clock.clock.wall() <= over + 1
+        assert not (cluster.is_cordoned(NODE) or cluster.is_marked(NODE))
+
+    @pytest.mark.parametrize("after", [0.0, 60.0])
+    def test_a_repeated_request_gets_its_full_time_after_a_cancellation_that_nobody_saw(
+        self, world: World, after: float
+    ) -> None:
+        cluster = world.cluster
+        cluster.running[NODE] = [pod("web")]
+        cluster.ask_for(NODE, "10m", "a")
+        world.until(lambda: cluster.status(NODE) == "active", within=5)
+        world.during(after)
+        cluster.running[NODE] = [pod("late")]
+        asked_at = world.now
+        cluster.ask_for(NODE, None)
+        cluster.ask_for(NODE, "10m", "b")
+        world.until(lambda: "default/late" in cluster.evicted, within=5)
+        world.until(lambda: cluster.status(NODE) == "active", within=5)
+        world.until(lambda: cluster.status(NODE) == "ended")
+        assert 600 <= world.now - asked_at <= 602
 
     def test_nobody_is_asked_while_nothing_is_to_be_done(self, world: World) -> None:
         world.during(30)
@@ -348,24 +405,65 @@ class TestReplicas:
 
 
 class TestAnotherIdentity:
-    def test_whoever_is_called_otherwise_ends_what_it_finds_and_leaves_the_cordon_to_its_owner(
-        self, world: World
+    OTHER = "somebody-else"
+
+    def lead(self, world: World, identity: str) -> None:
+        """Have a controller with another identity take over."""
+        world.cluster.identity = identity
+        world.replicas = [Replica(world.cluster, world.clock, identity, identity)]
+
+    @pytest.mark.parametrize("cordoned", [False, True])
+    def test_waits_for_the_window_that_it_finds_and_keeps_the_request(
+        self, world: World, cordoned: bool
     ) -> None:
         cluster = world.cluster
-        cluster.ask_for(NODE, "10m")
+        cluster.add_node(NODE, cordoned=cordoned)
+        cluster.ask_for(NODE, "10m", "a")
         world.until(lambda: cluster.status(NODE) == "active")
-        cluster.identity = "somebody-else"
-        world.replicas = [Replica(cluster, world.clock, "b", "somebody-else")]
-        world.until(lambda: cluster.status(NODE) == "ended", within=30)
-        world.during(700)
+        before = dict(cluster.leases[NODE]["spec"])
+        self.lead(world, self.OTHER)
+        world.until(lambda: cluster.status(NODE) == "waiting", within=30)
+        world.during(500)
+        assert cluster.status(NODE) == "waiting"
+        assert cluster.requested(NODE)
+        assert cluster.leases[NODE]["spec"] == before
+        # Nobody has renewed the Lease for as long as it lasts: the request gets its window now.
+        world.until(lambda: cluster.status(NODE) == "active", within=200)
+        assert any(f"{NODE}: new, acquired" in each for each in world.replicas[0].said)
+        assert cluster.leases[NODE]["spec"]["leaseTransitions"] == 2
+        world.until(lambda: cluster.status(NODE) == "ended", within=700)
         assert cluster.is_cordoned(NODE)
-        assert cluster.is_marked(NODE)
-        # Under the name that is in the mark, it ends as if nobody had come between.
-        cluster.identity = IDENTITY
-        world.replicas = [world.replica("c")]
-        world.until(lambda: not cluster.is_cordoned(NODE), within=30)
+        assert cluster.is_marked(NODE) is not cordoned
+        self.lead(world, IDENTITY)
+        world.until(lambda: cluster.is_cordoned(NODE) is cordoned, within=30)
         assert not cluster.is_marked(NODE)
-        assert "leaseDurationSeconds" not in cluster.leases[NODE]["spec"]
+
+    def test_leaves_the_window_to_its_owner(self, world: World) -> None:
+        cluster = world.cluster
+        cluster.ask_for(NODE, "10m", "a")
+        world.until(lambda: cluster.status(NODE) == "active")
+        began = world.now
+        self.lead(world, self.OTHER)
+        world.until(lambda: cluster.status(NODE) == "waiting", within=30)
+        self.lead(world, IDENTITY)
+        world.until(lambda: cluster.status(NODE) == "active", within=30)
+        world.until(lambda: cluster.status(NODE) == "ended")
+        assert 595 <= world.now - began <= 601
+        assert not (cluster.is_cordoned(NODE) or cluster.is_marked(NODE))
+
+    def test_removes_only_its_own_status_when_the_request_is_cancelled(self, world: World) -> None:
+        cluster = world.cluster
+        cluster.ask_for(NODE, "10m", "a")
+        world.until(lambda: cluster.status(NODE) == "active")
+        self.lead(world, self.OTHER)
+        world.until(lambda: cluster.status(NODE) == "waiting", within=30)
+        cluster.ask_for(NODE, None)
+        world.until(lambda: cluster.status(NODE) == "", within=5)
+        world.during(60)
+        assert cluster.is_cordoned(NODE)
+        self.lead(world, IDENTITY)
+        world.until(lambda: cluster.status(NODE) == "ended", within=30)
+        assert not cluster.is_cordoned(NODE)
 
 
 class TestSignals:

@@ -13,7 +13,7 @@ from leasectl.maintenance.controller import Controller, Settings
 from leasectl.maintenance.drain import DrainOptions
 from leasectl.maintenance.facts import NodeWrite, Us
 from leasectl.maintenance.leadership import LEASE_NAME
-from leasectl.maintenance.objects import Json, Pod
+from leasectl.maintenance.objects import BEGUN_BY, Json, Pod
 from leasectl.system.clock import rfc3339
 from leasectl.system.poll import Sleep
 from tests.kit.support import ManualClock
@@ -55,6 +55,7 @@ class Turns:
         self.time = ManualClock()
         self.lead = Lead(self.time)
         self.said: list[str] = []
+        self.lease_writes = 0
         self.changes = self.cluster.watch()
         leadership: Any = self.lead
         settings = Settings(Us(US), drain=DrainOptions(**options))  # type: ignore[arg-type]
@@ -76,6 +77,7 @@ class Turns:
         """Go on to the next sleep; returns what was asked for before."""
         self.cluster.requests.clear()
         self.slept: Sleep = next(self.going)
+        self.lease_writes += self.cluster.requests.count("write lease")
         return list(self.cluster.requests)
 
     def rest(self) -> float | None:
@@ -290,6 +292,19 @@ class TestFailures:
         assert turns.slept.until == turns.now
         assert "node" in turns.turn()
 
+    def test_a_lease_is_not_written_without_a_pause_where_the_node_cannot_be(
+        self, turns: Turns
+    ) -> None:
+        turns.refuse("write node")
+        turns.begin()
+        for writes in range(1, 5):
+            assert turns.rest() is not None
+            # Its watch tells of the Lease, which it has written itself.
+            turns.changes.names.add(NODE)
+            turns.rest()
+            assert turns.lease_writes == writes
+            turns.sleep()
+
     def test_a_write_that_is_too_late_is_followed_by_another_look(self, turns: Turns) -> None:
         turns.begin()
         write_node, refused = turns.cluster.write_node, list[NodeWrite]()
@@ -404,6 +419,7 @@ class TestDrains:
         turns.cluster.put_lease(
             NODE, holderIdentity=US, leaseDurationSeconds=630, acquireTime=acquired
         )
+        turns.cluster.nodes[NODE]["metadata"]["annotations"][BEGUN_BY] = US
         uid = f"uid-{NODE}"
         turns.cluster.leases[NODE]["metadata"]["ownerReferences"] = [{"kind": "Node", "uid": uid}]
         turns.rest()

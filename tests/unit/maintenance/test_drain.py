@@ -94,7 +94,7 @@ class TestWhoMayGo:
         draining = Draining(pod("a", is_managed=False), pod("b"))
         draining.during(3)
         assert draining.drain.drain == Drain(
-            1, "default/a (no controller would make it again: --force)"
+            1, "default/a (no controller would replace it: --force)"
         )
         assert draining.cluster.evicted == ["default/b"]
 
@@ -145,7 +145,7 @@ class TestOneRequestAtATime:
     def test_each_that_was_asked_to_go_is_said_and_has_the_time_that_was_said(self) -> None:
         draining = Draining(pod("a"), options=DrainOptions(grace_seconds=7))
         draining.during(1)
-        assert draining.said == [f"{NODE}: default/a was asked to go"]
+        assert draining.said == [f"{NODE}: default/a is being evicted"]
         assert draining.cluster.graces == [7]
 
     def test_one_that_had_gone_by_then_is_not_left(self) -> None:
@@ -183,11 +183,11 @@ class TestWhatIsHeld:
         draining = Draining(pod("a"), pod("b"))
         draining.cluster.answers.update(a=Evicted("held", BUDGET), b=Evicted("failed", "oh no"))
         draining.during(20)
-        assert draining.said == [f"{NODE}: default/b can't be asked to go: oh no"]
+        assert draining.said == [f"{NODE}: default/b can't be evicted: oh no"]
         assert draining.cluster.requests.count("evict") > 4
         draining.cluster.answers["b"] = Evicted("failed", "something else")
         draining.during(20)
-        assert draining.said[1:] == [f"{NODE}: default/b can't be asked to go: something else"]
+        assert draining.said[1:] == [f"{NODE}: default/b can't be evicted: something else"]
 
     def test_comes_after_those_that_were_never_asked(self) -> None:
         pods = [pod(f"p-{number:02}") for number in range(30)]
@@ -224,7 +224,7 @@ class TestTheTimeLimit:
         draining.cluster.running[NODE].append(pod("c"))
         draining.turn()
         assert draining.cluster.requests == ["pods", "pods"]
-        assert "default/c (it isn't asked to go any more)" in draining.reason
+        assert "default/c (its eviction isn't retried any more)" in draining.reason
 
     def test_ends_them_also_for_those_that_were_listed_before(self) -> None:
         draining = Draining(pod("a"), pod("b"), options=self.OPTIONS)
@@ -270,9 +270,7 @@ class TestFailures:
         sound, draining.cluster.pods = draining.cluster.pods, refusing  # type: ignore[method-assign]
         with pytest.raises(AccessRefused):
             draining.turn()
-        assert draining.drain.drain == Drain(
-            1, "nobody knows which pods are left: it may not list pods"
-        )
+        assert draining.drain.drain == Drain(1, "the pods can't be listed: it may not list pods")
         draining.cluster.pods = sound  # type: ignore[method-assign]
         draining.cluster.held = {"a", "b"}
         draining.during(5)

@@ -24,8 +24,9 @@ pytestmark = pytest.mark.once
 def test_what_is_not_said_is_as_the_documents_have_it() -> None:
     assert Us("a") == ("a", 30, 10, 5.0)
     assert Lease("a", 60, 1.0) == ("a", 60, 1.0, None, 0, "", 0.0)
-    assert Node("u") == ("u", "", False, "")
-    assert NodeWrite("ended") == ("ended", None, False)
+    assert Node("u") == ("u", "", False, "", None)
+    assert NodeWrite("ended") == ("ended", None, None, False, False)
+    assert Wanted(60) == (60, "")
     assert Step("why") == ("why", (), False, None, None)
 
 
@@ -90,6 +91,8 @@ def test_a_request_is_a_duration_of_more_than_nothing(
     text: str | None, wanted: Wanted | None
 ) -> None:
     assert parse_wanted(text) == wanted
+    expected = None if wanted is None else wanted._replace(word="w")
+    assert parse_wanted(text, "w") == expected
 
 
 def test_the_longest_time_is_one_that_the_api_takes() -> None:

@@ -17,6 +17,7 @@ from leasectl.maintenance.facts import (
     Step,
     Us,
     Wanted,
+    Window,
 )
 from leasectl.maintenance.lifecycle import next_step
 from tests.unit.maintenance import reachable
@@ -135,7 +136,7 @@ def counting_transitions(us: Us, seen: Seen) -> Step:
 def helpful(us: Us, seen: Seen) -> Step:
     """It goes on with what it had read before, where the request can't be read."""
     if seen.wanted is not None and seen.wanted.seconds is None:
-        seen = seen._replace(wanted=Wanted(1))
+        seen = seen._replace(wanted=seen.wanted._replace(seconds=1))
     return next_step(us, seen)
 
 
@@ -148,6 +149,38 @@ def impatient(us: Us, seen: Seen) -> Step:
     """It looks again and again while there is nothing to do."""
     step = next_step(us, seen)
     return step if step.writes else step._replace(look_at=seen.now)
+
+
+def without_words(us: Us, seen: Seen) -> Step:
+    """It takes any request for the one whose window has begun."""
+    window, wanted = seen.node.window, seen.wanted
+    if window is not None and window.identity == us.identity and wanted is not None:
+        seen = seen._replace(wanted=wanted._replace(word=window.word))
+    return next_step(us, seen)
+
+
+def forgetting_words(us: Us, seen: Seen) -> Step:
+    """It records no word."""
+    step = next_step(us, seen)
+    if step.status is None or not step.status.startswith("new"):
+        return step
+    writes = [e._replace(begins="") if isinstance(e, NodeWrite) else e for e in step.writes]
+    return step._replace(writes=tuple(writes))
+
+
+def ending_for_others(us: Us, seen: Seen) -> Step:
+    """It takes the window of another identity for its own."""
+    window = seen.node.window
+    if window is not None:
+        node = seen.node._replace(window=window._replace(identity=us.identity))
+        seen = seen._replace(node=node)
+    return next_step(us, seen)
+
+
+def ending_what_never_began(us: Us, seen: Seen) -> Step:
+    """It says `ended` of a request that only waited."""
+    step = next_step(us, seen)
+    return step if step.status != "" else step._replace(writes=(NodeWrite("ended"),))
 
 
 def active_too_soon(us: Us, seen: Seen) -> Step:
@@ -172,8 +205,8 @@ MUTANTS = (
     (without_looking_again, "by the end at the latest"),
     (greedy, "another's valid lease is never written"),
     (forgetting, "what is over ends"),
-    (in_two_writes, "can't be read says no more|removed with its end"),
-    (from_renewal, "counts from when the lease was acquired"),
+    (in_two_writes, "can't be read says no more|removed with its end|what is over ends"),
+    (from_renewal, "counts from when the lease was acquired|what is over ends"),
     (counting_anew, "counts from when the lease was acquired"),
     (giving_back_first, "given back before its node is uncordoned"),
     (without_prolonging, "that another may have by then"),
@@ -183,7 +216,11 @@ MUTANTS = (
     (helpful, "what can't be read is said to be so"),
     (draining_on, "drained"),
     (impatient, "looks again and again"),
-    (active_too_soon, "is never|ended|becomes active"),
+    (without_words, "begins a window of its own|who finds the lease with another waits"),
+    (forgetting_words, "what begins is what is asked for"),
+    (ending_for_others, "who finds the lease|of its own|else's window|nothing goes on|looks again"),
+    (ending_what_never_began, "what never began doesn't end"),
+    (active_too_soon, "is never|ended|becomes active|begins a window of its own"),
 )
 
 
@@ -200,9 +237,59 @@ def test_every_world_is_tried() -> None:
     assert US.end_seconds < US.padding_seconds
 
 
-def test_an_acquire_time_of_the_year_1_makes_no_duration_that_the_api_refuses() -> None:
-    lease = Lease(US.identity, 60, -62135596800.0, owner_uid="uid")
-    node = Node("uid", "active", is_unschedulable=True, marked_by=US.identity)
-    step = next_step(US, Seen(node, None, lease, None, 1_700_000_000.0))
-    durations = [e.lease.duration_seconds for e in step.writes if isinstance(e, LeaseWrite)]
-    assert durations and max(durations) < 2**31
+NOW = 1_700_000_000.0
+YEAR_1 = -62135596800.0
+
+
+def window(word: str) -> Node:
+    """A node in the window of a request."""
+    return Node("uid", "active", True, US.identity, Window(US.identity, word))
+
+
+@pytest.mark.parametrize("wanted", [None, Wanted(60), Wanted(90), Wanted(60, "b"), Wanted(None)])
+@pytest.mark.parametrize("transitions", [0, 2**31 - 1])
+@pytest.mark.parametrize("holder", [US.identity, "them"])
+def test_no_number_is_larger_than_the_api_accepts(
+    holder: str, transitions: int, wanted: Wanted | None
+) -> None:
+    lease = Lease(holder, 60, YEAR_1, YEAR_1, transitions, "uid", unchanged_seconds=60.0)
+    step = next_step(US, Seen(window(""), wanted, lease, None, NOW))
+    leases = [each.lease for each in step.writes if isinstance(each, LeaseWrite)]
+    assert leases or holder == "them"
+    for each in leases:
+        assert each.duration_seconds < 2**31
+        assert each.transitions < 2**31
+
+
+class TestWords:
+    EXPIRED = Lease(US.identity, 5, NOW - 100, NOW - 100, 1, "uid")
+
+    @pytest.mark.parametrize(
+        ("begun", "requested", "status"),
+        [
+            ("a", "a", "ended"),
+            ("", "", "ended"),
+            ("a", "b", "new, stale"),
+            ("a", "", "new, stale"),
+            ("", "b", "new, stale"),
+        ],
+    )
+    def test_a_request_with_another_word_gets_a_window_although_the_last_one_has_expired(
+        self, begun: str, requested: str, status: str
+    ) -> None:
+        for seconds in (2, 50):
+            wanted = Wanted(seconds, requested)
+            step = next_step(US, Seen(window(begun), wanted, self.EXPIRED, None, NOW))
+            assert step.status == status
+            if status == "ended":
+                continue
+            lease, node = step.writes
+            assert isinstance(lease, LeaseWrite)
+            assert (lease.lease.acquired_at, lease.lease.duration_seconds) == (NOW, seconds + 3)
+            assert node == NodeWrite("new, stale", begins=requested)
+
+    def test_a_request_with_another_word_waits_for_another_holder_and_is_kept(self) -> None:
+        theirs = Lease("them", 60, NOW, NOW, 2, "uid", unchanged_seconds=20.0)
+        step = next_step(US, Seen(window("a"), Wanted(5, "b"), theirs, None, NOW))
+        assert step.writes == (NodeWrite("waiting", "disown", ends=True),)
+        assert step.look_at == NOW + 40

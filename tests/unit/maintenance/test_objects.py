@@ -6,10 +6,13 @@ from typing import Any
 
 import pytest
 
-from leasectl.maintenance.facts import Lease, Node, NodeWrite, Wanted
+from leasectl.maintenance.facts import Lease, Node, NodeWrite, Wanted, Window
 from leasectl.maintenance.objects import (
+    BEGUN_BY,
+    BEGUN_WORD,
     CORDON_MARK,
     REQUEST,
+    REQUEST_WORD,
     STATUS,
     Pod,
     lease_body,
@@ -22,6 +25,7 @@ from leasectl.maintenance.objects import (
     request_of,
     request_patch,
     wanted_of,
+    word_of,
 )
 
 pytestmark = pytest.mark.once
@@ -45,6 +49,14 @@ class TestNodes:
         assert name_of(said) == "a"
         assert request_of(said) == "30m"
         assert wanted_of(said) == Wanted(1800)
+        noted.update({REQUEST_WORD: "b", BEGUN_BY: "them", BEGUN_WORD: "a"})
+        assert parse_node(said).window == Window("them", "a")
+        assert wanted_of(said) == Wanted(1800, "b")
+        assert word_of(said) == "b"
+        noted[BEGUN_WORD] = ""
+        assert parse_node(said).window == Window("them", "")
+        noted[BEGUN_BY] = ""
+        assert parse_node(said).window is None
 
     def test_one_with_nothing_shows_nothing(self) -> None:
         said: Object = {"metadata": {"name": "a", "uid": "u"}, "spec": {"unschedulable": False}}
@@ -72,15 +84,20 @@ class TestNodes:
         [
             (NodeWrite("active"), {STATUS: "active"}, None),
             (
-                NodeWrite("new", "cordon"),
-                {STATUS: "new", CORDON_MARK: US},
+                NodeWrite("new", "cordon", begins="b"),
+                {STATUS: "new", CORDON_MARK: US, BEGUN_BY: US, BEGUN_WORD: "b"},
                 {"unschedulable": True},
             ),
+            (NodeWrite("new", begins=""), {STATUS: "new", BEGUN_BY: US, BEGUN_WORD: ""}, None),
             (
-                NodeWrite("ended", "uncordon", removes_request=True),
-                {STATUS: "ended", REQUEST: None, CORDON_MARK: None},
+                NodeWrite("ended", "uncordon", ends=True, removes_request=True),
+                {
+                    STATUS: "ended",
+                    **dict.fromkeys((REQUEST, REQUEST_WORD, CORDON_MARK, BEGUN_BY, BEGUN_WORD)),
+                },
                 {"unschedulable": None},
             ),
+            (NodeWrite(""), {STATUS: None}, None),
             (NodeWrite("ended", "disown"), {STATUS: "ended", CORDON_MARK: None}, None),
         ],
     )
@@ -93,8 +110,12 @@ class TestNodes:
         assert self.patch(write) == expected
 
     def test_a_request_is_written_whatever_else_the_node_is(self) -> None:
-        assert request_patch("30m") == {"metadata": {"annotations": {REQUEST: "30m"}}}
-        assert request_patch(None) == {"metadata": {"annotations": {REQUEST: None}}}
+        def annotations(text: str | None, word: str = "") -> Any:
+            return request_patch(text, word)["metadata"]["annotations"]
+
+        assert annotations("30m", "b") == {REQUEST: "30m", REQUEST_WORD: "b"}
+        assert annotations("30m") == {REQUEST: "30m", REQUEST_WORD: None}
+        assert annotations(None) == {REQUEST: None, REQUEST_WORD: None}
 
 
 class TestLeases:

@@ -86,7 +86,7 @@ def test_it_needs_each_of_them_and_says_which_it_lacks(
     make_pod(namespace, "last", node)
     namespace.account.permit(LEASES_ONLY)
     namespace.account.permit_everywhere(MAINTENANCE_RULES)
-    said = told(namespace, kubeconfig, "/last was asked to go")
-    assert f"{node}: {namespace.name}/last was asked to go" in said, said
+    said = told(namespace, kubeconfig, "/last is being evicted")
+    assert f"{node}: {namespace.name}/last is being evicted" in said, said
     assert not any("may not" in each for each in said), said
     administrator.ok("DELETE", path)

@@ -20,7 +20,7 @@ from leasectl.errors import BackendUnreachable
 from leasectl.maintenance.controller import Settings
 from leasectl.maintenance.facts import Us
 from leasectl.maintenance.leadership import LEASE_NAME
-from leasectl.maintenance.objects import CORDON_MARK, REQUEST, STATUS
+from leasectl.maintenance.objects import BEGUN_BY, CORDON_MARK, REQUEST, REQUEST_WORD, STATUS
 from leasectl.maintenance.watching import WatchedChanges
 from leasectl.system.poll import is_readable
 from tests.kit.waits import join, next_in, wait_readable
@@ -35,7 +35,8 @@ Said = Union[WatchEvent, Exception]
 
 def node(name: str, *, cordoned: bool = False, seen: int = 0, **annotations: str) -> Object:
     """A Node; ``seen`` is something that its kubelet writes."""
-    keys = {"request": REQUEST, "status": STATUS, "mark": CORDON_MARK}
+    keys = {"request": REQUEST, "word": REQUEST_WORD, "status": STATUS, "mark": CORDON_MARK}
+    keys["window"] = BEGUN_BY
     noted = {keys[key]: text for key, text in annotations.items()}
     metadata = {"name": name, "uid": f"uid-{name}", "annotations": noted}
     return {"metadata": metadata, "spec": {"unschedulable": cordoned}, "status": {"seen": seen}}
@@ -172,6 +173,7 @@ class TestWhatIsThere:
             node("in-vain", request=""),
             node("under-way", status="active"),
             node("marked", status="ended", mark=US, cordoned=True),
+            node("recorded", window=US),
         ]
         watched.api.there["leases"] = [
             lease("window-held", US),
@@ -181,7 +183,7 @@ class TestWhatIsThere:
             lease("somebodys", "upgrader"),
             lease(LEASE_NAME, "another"),
         ]
-        asking = {"asks", "asks-again", "in-vain", "under-way", "marked"}
+        asking = {"asks", "asks-again", "in-vain", "under-way", "marked", "recorded"}
         assert watched.begin() == asking | {"held", "theirs", "was-theirs", LEASE_NAME}
         assert watched.changes.take() == set()
         assert not is_readable(watched.changes.fd, 0)  # or whoever sleeps on it never would
@@ -201,10 +203,11 @@ class TestWhatHappens:
         assert watched.after(event("MODIFIED", node("a", cordoned=True))) == set()
         assert watched.after(event("MODIFIED", node("b", request="2h"))) == {"b"}
         assert watched.after(event("MODIFIED", node("b", request="2h", cordoned=True))) == {"b"}
+        assert watched.after(event("MODIFIED", node("b", request="2h", word="w"))) == {"b"}
         assert watched.after(event("MODIFIED", node("a", request="1h"))) == {"a"}
         assert watched.after(event("MODIFIED", node("a"))) == {"a"}
         assert watched.after(event("MODIFIED", node("a", seen=1))) == set()
-        assert watched.after(event("DELETED", node("b", request="2h"))) == {"b"}
+        assert watched.after(event("DELETED", node("b", request="2h", word="w"))) == {"b"}
         assert watched.after(event("ADDED", node("b", request="2h"))) == {"b"}
 
     def test_to_a_lease_counts_by_whose_it_is(self, watched: Watched) -> None:

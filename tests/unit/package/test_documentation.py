@@ -37,6 +37,7 @@ PAGES = (
         README.parent / "docs" / f"{name}.md"
         for name in (
             "bash",
+            "boot",
             "boskos",
             "boskos-serve",
             "completion",

@@ -17,7 +17,13 @@ from leasectl.engines.pool_admin import Decide, Updated
 from leasectl.errors import InvalidRequest, NotAllowed
 from leasectl.model import Claimant, Lease, Request
 from leasectl.pools.changes import NewDefault, PoolChange, carry_out, change_settings, plan
-from leasectl.pools.definitions import CountedPool, DefaultChange, Definition, NamedPool
+from leasectl.pools.definitions import (
+    CountedPool,
+    DefaultChange,
+    Definition,
+    Expected,
+    NamedPool,
+)
 from leasectl.pools.settings import USUAL_GRACE_SECONDS, SettingsChange, changed
 from leasectl.system.clock import Clock
 
@@ -153,6 +159,55 @@ class TestMemberships:
         definition = NamedPool("T", ("a",), default=wanted)
         (planned,) = plan([definition], [pool("T", "a")], belonging=now)
         assert planned == PoolChange("T", default=change)
+
+
+class TestExpectations:
+    KNOWN = (Member("n", expected="T"), Member("u", "U"), Member("d", "D", by_default=True))
+    BELONGING = Pools(frozenset("TUD"), "D", patterns={"t-*": "T", "u-*": "U"})
+
+    def planned(self, *definitions: Definition) -> tuple[PoolChange, ...]:
+        pools = [pool("T"), pool("U", "u"), pool("D", "d")]
+        return plan(definitions, pools, known=self.KNOWN, belonging=self.BELONGING)
+
+    def test_are_those_of_the_file_and_no_others(self) -> None:
+        wanted = CountedPool("T", 0, 9, expected=Expected(("m", "d"), ("t-*", "x-*")))
+        assert self.planned(wanted) == (
+            PoolChange("T", expected=Expected(("m", "d"), ("x-*",)), dropped=Expected(("n",), ())),
+        )
+
+    def test_that_the_file_does_not_give_stay(self) -> None:
+        assert self.planned(CountedPool("T", 0, 9)) == (PoolChange("T"),)
+
+    def test_may_go_from_pool_to_pool(self) -> None:
+        assert self.planned(
+            CountedPool("T", 0, 9, expected=Expected((), ("u-*",))),
+            CountedPool("U", 0, 9, expected=Expected(("n",), ())),
+        ) == (
+            PoolChange("T", expected=Expected((), ("u-*",)), dropped=Expected(("n",), ("t-*",))),
+            PoolChange("U", expected=Expected(("n",), ()), dropped=Expected((), ("u-*",))),
+        )
+
+    @pytest.mark.parametrize(
+        ("expected", "said"),
+        [
+            (Expected(("n",), ()), 'belongs to pool "T"'),
+            (Expected((), ("t-*",)), 'belong to pool "T" already'),
+            (Expected(("u",), ()), 'is in pool "U".*move --names u --to D$'),
+        ],
+    )
+    def test_that_another_pool_has_are_refused(self, expected: Expected, said: str) -> None:
+        with pytest.raises(NotAllowed, match=said):
+            self.planned(CountedPool("D", 0, 9, expected=expected))
+
+    def test_of_names_that_come_with_the_same_file_are_allowed(self) -> None:
+        self.planned(NamedPool("T", ("u",), expected=Expected(("u",))), NamedPool("U", ()))
+        self.planned(CountedPool("T", 0, 9, expected=Expected(("u",))), NamedPool("U", ()))
+
+    def test_are_what_names_of_the_file_are_compared_with(self) -> None:
+        wanted = NamedPool("U", ("u", "n", "t-1"))
+        with pytest.raises(NotAllowed, match='"n" is to be in pool "U"'):
+            self.planned(wanted)
+        self.planned(CountedPool("T", 0, 9, expected=Expected()), wanted)
 
 
 class OthersToo(MemoryPools):

@@ -13,6 +13,7 @@ from leasectl.pools.definitions import (
     DefaultChange,
     Definition,
     Definitions,
+    Expected,
     NamedPool,
     parse_definitions,
 )
@@ -316,6 +317,51 @@ def listing(*lines: str) -> str:
     """A file of two pools, each with lines of its own."""
     entries = (f"- {{type: {t}, names: [{t}-1]{line}}}\n" for t, line in zip("TU", lines))
     return f"resources:\n{''.join(entries)}"
+
+
+class TestExpectations:
+    @pytest.mark.parametrize(
+        ("said", "expected"),
+        [
+            ("", None),
+            (", expect: []", Expected()),
+            (", expect: [n-1, 'n-*', 'x?', m]", Expected(("n-1", "m"), ("n-*", "x?"))),
+        ],
+    )
+    def test_are_names_and_patterns(self, said: str, expected: Expected | None) -> None:
+        (pool,) = parse_definitions(listing(said), "list").pools
+        assert pool.expected == expected
+        text = f"resources: [{{type: T, min-count: 1, max-count: 2{said}}}]"
+        (pool,) = parse_definitions(text, "list").pools
+        assert pool.expected == expected
+
+    @pytest.mark.parametrize(
+        ("lines", "said"),
+        [
+            ((", expect: n",), "list:2: resources[0].expect must be a list of names"),
+            ((", expect: [[n]]",), "list:2: resources[0].expect[0] must be a word"),
+            ((", expect: [a/b]",), "list:2: resources[0].expect[0]: "),
+            ((", expect: ['a/*']",), "list:2: resources[0].expect[0]: "),
+            ((", expect: [n, n]",), 'list:2: resources[0].expect[1]: "n" is already expected'),
+            (
+                (", expect: [n]", ", expect: ['x*', n]"),
+                'list:3: resources[1].expect[1]: "n" is already expected in pool "T"',
+            ),
+        ],
+    )
+    def test_that_cant_be_meant_are_refused_with_their_line(
+        self, lines: tuple[str, ...], said: str
+    ) -> None:
+        with pytest.raises(InvalidRequest) as refused:
+            parse_definitions(listing(*lines), "list")
+        assert str(refused.value).startswith(said)
+
+    def test_of_a_pool_are_in_one_entry(self) -> None:
+        text = "resources:\n" + 2 * "- {type: T, names: [NAME], expect: [EXPECTED]}\n"
+        for name, expected in (("t-1", "a"), ("t-2", "b")):
+            text = text.replace("NAME", name, 1).replace("EXPECTED", expected, 1)
+        with pytest.raises(InvalidRequest, match='expect of pool "T" is there twice'):
+            parse_definitions(text, "list")
 
 
 class TestTheDefaultPool:

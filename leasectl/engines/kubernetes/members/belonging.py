@@ -4,6 +4,7 @@ First it says what it is about to say (`pending`); then all that was decided by 
 done or begun anew (`entering`), pools that are being made among that; then it says it. A pending
 word is never taken back, but for a default pool that has gone meanwhile. So whoever finds one,
 because its writer was killed or isn't done yet, does the rest, and either of them may be late.
+Expectations of a manifest are such a word: kubectl has announced them and does nothing more.
 """
 
 from __future__ import annotations

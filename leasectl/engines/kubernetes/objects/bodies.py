@@ -24,6 +24,7 @@ from leasectl.engines.kubernetes.objects.objects import (
     COMING,
     COUNTS_AS,
     EPOCH,
+    EXPECT,
     KIND,
     PACE,
     PLACE,
@@ -76,6 +77,21 @@ def with_belonging(
     if pending is not None:
         record["pending"] = {**_pools_record(pending), "by": os.urandom(8).hex()}
     body["metadata"]["annotations"][BELONGING] = json.dumps(record)
+    body["metadata"]["annotations"].pop(EXPECT, None)
+    return body
+
+
+def new_expectations(patterns: Mapping[str, str]) -> Body:
+    """Return the object by which a manifest expects names in pools.
+
+    Its only annotation that matters is one that leasectl itself never writes. So applying it again
+    keeps the default pool and all other patterns. `Belonging.settle` takes it for a pending change.
+
+    Args:
+        patterns: The pool of each pattern.
+    """
+    body = new_body(names.OBJECT_OF_BELONGING, "belonging")
+    body["metadata"]["annotations"][EXPECT] = json.dumps(dict(sorted(patterns.items())))
     return body
 
 

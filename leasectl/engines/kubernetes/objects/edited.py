@@ -15,6 +15,7 @@ from leasectl.engines.kubernetes.objects.bodies import Body, as_seen
 from leasectl.engines.kubernetes.objects.objects import (
     BELONGING,
     CLAIM_LABEL,
+    EXPECT,
     KIND,
     MOVES_TO,
     NAME,
@@ -113,7 +114,7 @@ def _kind_by_annotations(object_name: str, notes: Mapping[str, Any]) -> Kind | N
     is_of_pool = SETTINGS in notes and isinstance(pool_type, str)
     if is_of_pool and object_name == names.object_of_pool(str(pool_type)):
         return "pool"
-    if BELONGING in notes and object_name == names.OBJECT_OF_BELONGING:
+    if (BELONGING in notes or EXPECT in notes) and object_name == names.OBJECT_OF_BELONGING:
         return "belonging"
     if isinstance(notes.get(SUBJECT), str) and object_name.startswith(names.VALUE_PREFIX):
         return "content" if notes[SUBJECT].count("/") > 1 else "values"

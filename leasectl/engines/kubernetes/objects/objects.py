@@ -47,6 +47,8 @@ COMING = DOMAIN + "coming"
 EPOCH = DOMAIN + "epoch"
 STATE = DOMAIN + "state"
 BELONGING = DOMAIN + "belonging"
+# Expectations of a manifest: kubectl writes them, and leasectl moves them into BELONGING.
+EXPECT = DOMAIN + "expect"
 BY = DOMAIN + "by"
 KEPT = DOMAIN + "kept"
 SUBJECT = DOMAIN + "subject"

@@ -38,6 +38,7 @@ from leasectl.engines.kubernetes.objects.objects import (
     ENDED,
     ENTERING,
     EPOCH,
+    EXPECT,
     KIND,
     LAST,
     MEMBER,
@@ -285,20 +286,27 @@ def _read_epoch(notes: Json) -> tuple[str, int]:
 def _read_belonging(id_: Identity, raw: Json) -> BelongingObject:
     if id_.name != OBJECT_OF_BELONGING:
         raise Malformed("it isn't called so")
-    record = read_json(annotations_of(raw)[BELONGING])
-    return BelongingObject(
-        id_,
-        raw,
-        _read_pools(record),
-        read_optional(_read_pools, record.get("pending")),
-        _read_epoch(annotations_of(raw))[1],
-    )
+    notes = annotations_of(raw)
+    pools, pending = Pools(frozenset()), None
+    if BELONGING in notes or EXPECT not in notes:
+        record = read_json(notes[BELONGING])
+        pools = _read_pools(record)
+        pending = read_optional(_read_pools, record.get("pending"))
+    if EXPECT in notes:
+        pending = pools if pending is None else pending
+        expected = _read_patterns(read_json(notes[EXPECT]))
+        pending = pending._replace(patterns={**pending.patterns, **expected})
+    return BelongingObject(id_, raw, pools, pending, _read_epoch(notes)[1])
 
 
 def _read_pools(record: Json) -> Pools:
-    patterns = {read_text(each): read_name(to) for each, to in record["patterns"].items()}
+    patterns = _read_patterns(record["patterns"])
     default = read_optional(read_name, record["default"])
     return Pools(frozenset(), default, read_not_negative(record["grace_seconds"]), patterns)
+
+
+def _read_patterns(record: Json) -> dict[str, str]:
+    return {read_text(each): read_name(to) for each, to in record.items()}
 
 
 def _read_member(name: str, pool: str | None, record: Json) -> Member:

@@ -100,6 +100,30 @@ def test_list_and_apply(hosts: Hosts, here: Cli) -> None:
     assert (again.code, again.out) == (0, "")
 
 
+def test_what_is_expected_is_applied(here: Cli) -> None:
+    path = here.cwd / "expected.yaml"
+    path.write_text(
+        "resources:\n"
+        "- {type: T, min-count: 0, max-count: 9, expect: [n-1, 'edge-*']}\n"
+        "- {type: U, min-count: 0, max-count: 9}\n"
+    )
+    here.ok("pool", "create", "T", "--names", "t-1")
+    here.ok("pool", "create", "U", "--names", "u-1")
+    here.ok("pool", "set", "U", "--default", "--grace", "0")
+    here.ok("pool", "add", "U", "--names", "n-1,edge-1")
+    handle = here.ok("acquire", "U", "--name", "n-1").rstrip("\n")
+    here.ok("pool", "expect", "T", "--match", "old-*")
+    here.ok("pool", "apply", "-f", str(path))
+    assert here.ok("pool", "of", "edge-1", "--format", "type") == "T\n"
+    assert here.ok("pool", "of", "n-1", "--format", "type") == "U\n"
+    here.ok("release", handle)
+    assert here.ok("pool", "of", "n-1", "--format", "type") == "T\n"
+    found = json.loads(here.ok("pool", "expect", "--list", "--json"))["expectations"]
+    assert [each["name"] or each["pattern"] for each in found] == ["n-1", "edge-*"]
+    again = here("pool", "apply", "-f", str(path))
+    assert again.err.splitlines()[-2:] == [f'leasectl: pool "{each}": unchanged' for each in "TU"]
+
+
 def seconds_of(time: str) -> float:
     return datetime.fromisoformat(time.replace("Z", "+00:00")).timestamp()
 

@@ -11,13 +11,17 @@ import pytest
 
 from leasectl.engines.facts import PoolSettings
 from leasectl.engines.kubernetes.objects.bodies import (
+    new_expectations,
     new_pool,
     new_ticket,
     renewed_ticket,
     with_belonging,
 )
+from leasectl.engines.kubernetes.objects.edited import as_it_counts
 from leasectl.engines.kubernetes.objects.names import new_ticket_object
 from leasectl.engines.kubernetes.objects.objects import (
+    EXPECT,
+    KIND,
     BelongingObject,
     Claim,
     PoolObject,
@@ -95,6 +99,7 @@ def all_kinds() -> list[dict[str, Any]]:
         as_read(a_ticket()),
         as_read(new_pool("T", PoolSettings(20.0, 3, 1800.0))),
         as_read(with_belonging(None, Pools(frozenset(), "T", 30.0, {"edge-*": "T"}))),
+        as_read(new_expectations({"edge-*": "T"})),
     ]
 
 
@@ -161,6 +166,31 @@ class TestWhatIsWritten:
         said = parse_object(as_read(with_belonging(None, pools)))
         assert isinstance(said, BelongingObject)
         assert said.pools == pools
+
+    def test_of_a_manifest_is_a_pending_change_of_what_is_there(self) -> None:
+        made = parse_object(as_read(new_expectations({"gpu-3": "T"})))
+        assert isinstance(made, BelongingObject)
+        assert made.pools == Pools(frozenset())
+        assert made.pending == Pools(frozenset(), patterns={"gpu-3": "T"})
+        pools = Pools(frozenset(), "U", 30.0, {"edge-*": "T", "gpu-3": "U"})
+        raw = as_read(with_belonging(None, pools))
+        raw["metadata"]["annotations"][EXPECT] = '{"gpu-3": "T"}'  # kubectl adds it
+        applied = parse_object(raw)
+        assert isinstance(applied, BelongingObject)
+        pending = pools._replace(patterns={"edge-*": "T", "gpu-3": "T"})
+        assert (applied.pools, applied.pending) == (pools, pending)
+        settled = as_read(with_belonging(applied, pending))
+        assert EXPECT not in settled["metadata"]["annotations"]
+        said = parse_object(settled)
+        assert isinstance(said, BelongingObject)
+        assert (said.pools, said.pending) == (pending, None)
+
+    def test_of_a_manifest_is_found_also_without_its_label(self) -> None:
+        raw = as_read(new_expectations({"gpu-3": "T"}))
+        label = raw["metadata"]["labels"].pop(KIND)
+        body = as_it_counts(raw)
+        assert body is not None
+        assert body["metadata"]["labels"][KIND] == label
 
 
 class TestWhatOthersWrite:
