@@ -226,7 +226,7 @@ class TestPolicies:
             ("pace=0.01", "can be"),
             ("pace=20s,burst=0", "burst 0"),
             ("pace=20s,burst=x", "invalid number"),
-            ("burst=2", "without a pace"),
+            ("burst=2", "needs a pace"),
             ("release-after=22m-18m", "the first time is the longer"),
             ("pace=20s\x1b[2J", "invalid duration"),
         ],
