@@ -470,7 +470,7 @@ def answer(
     missed = [each.name for each in chosen if each.name not in so]
     if missed and names is not None:
         raise NotAllowed(
-            f"{listed(missed)}: the mark has changed meanwhile, or it is in use now; look with: "
+            f"{listed(missed)}: the request has changed meanwhile, or the name is in use now; see: "
             f"leasectl marks --handle {target.handle_id}"
         )
     return tuple(name for name in asked if name in so)
@@ -509,7 +509,7 @@ def _named(asked: dict[str, Asked], names: Sequence[str] | None) -> list[str]:
     unasked = [printable(name) for name in names if name not in asked]
     if unasked:
         raise NotFound(
-            f"nobody asks for {listed(unasked)}, or not any more; see who asks for what with: "
+            f"no reclaim asks for {listed(unasked)}, or not any more; see the requests with: "
             "leasectl marks --handle H"
         )
     return list(dict.fromkeys(names))
@@ -518,7 +518,9 @@ def _named(asked: dict[str, Asked], names: Sequence[str] | None) -> list[str]:
 def _check_ready(chosen: Sequence[Asked]) -> None:
     in_use = [each.name for each in chosen if each.is_in_use]
     if in_use:
-        raise NotAllowed(f"{listed(in_use)} can't be ready: in use; end that with: leasectl unuse")
+        raise NotAllowed(
+            f"{listed(in_use)}: in use, so it can't be ready; end that with: leasectl unuse"
+        )
     kept = [each.name for each in chosen if each.mark.state == "keep"]
     if kept:
         raise NotAllowed(
@@ -527,7 +529,7 @@ def _check_ready(chosen: Sequence[Asked]) -> None:
 
 
 def use(service: Service, target: ReleaseTarget, name: str) -> None:
-    """Have a name be in use from now on; if it is already, nothing happens.
+    """Mark a name as in use; do nothing if it is already.
 
     Args:
         service: On the state directory of its handle.
@@ -535,7 +537,7 @@ def use(service: Service, target: ReleaseTarget, name: str) -> None:
         name: Of what it holds.
 
     Raises:
-        NotAllowed: It doesn't hold that, or somebody was answered that it can have it back.
+        NotAllowed: The handle doesn't hold it, or the answer for it was "ready".
         LeaseLost: It has lost that.
     """
     uses = Uses(service.state)
@@ -548,7 +550,7 @@ def use(service: Service, target: ReleaseTarget, name: str) -> None:
 
 
 def unuse(service: Service, target: ReleaseTarget, name: str) -> bool:
-    """Have a name be in use no more; whatever became of the lease, that is no error.
+    """Mark a name as no longer in use; the state of its lease doesn't matter.
 
     Returns:
         Whether it was in use.
@@ -578,6 +580,6 @@ def _is_wanted_back(service: Service, name: str, mark: SeenMark) -> NotAllowed:
     else:
         when = "any moment"
     return NotAllowed(
-        f'"{name}" can\'t be used: {mark.asked_by} wants it back and was answered that it is '
-        f"ready; it is taken, or can be used again, {when}"
+        f'"{name}" can\'t be used: {mark.asked_by} asks for it, and the answer was "ready"; it is '
+        f"taken, or can be used again, {when}"
     )

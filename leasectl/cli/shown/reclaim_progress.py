@@ -29,10 +29,10 @@ _COLUMNS = (
 
 def show_plan(ground: Ground, wanted: Wanted, *, as_json: bool) -> None:
     """Show what would be marked once the delay is over, if all stays as it is; nothing changes."""
-    held = look(ground, group_by=wanted.group_by)
+    held, free = look(ground, group_by=wanted.group_by)
     now = ground.clock.elapsed()
     at_once = wanted._replace(delay_seconds=0.0)
-    step = next_step(at_once, held, begin(at_once, held, now), now)
+    step = next_step(at_once, held, begin(at_once, held, now), now, free=free)
     adopted = [each for each in held if each.id in step.memory.asked]
     unused = Counter(each.group for each in held if not each.is_in_use)
     found = [(each, _why_adopted(each)) for each in adopted]

@@ -143,7 +143,7 @@ class TestAMark:
         handle = desk.acquire(TWO)
         operator.mark(handle)
         use(desk.service, whole(handle), "T--00")
-        with pytest.raises(NotAllowed, match="T--00 can't be ready"):
+        with pytest.raises(NotAllowed, match="T--00: in use, so it can't be ready"):
             answer(desk.service, whole(handle), "ready", ["T--00", "T--01"])
         assert operator.states() == {"T--00": "marked", "T--01": "marked"}
         assert answer(desk.service, whole(handle), "ready") == ("T--01",)
