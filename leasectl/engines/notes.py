@@ -34,6 +34,19 @@ class Note(NamedTuple):
 NoteListener = Callable[[Sequence[Note]], None]
 
 
+class ClaimNews(NamedTuple):
+    """What others have changed at what a holder holds.
+
+    Args:
+        reason: Who has taken something by force and why; empty for nobody.
+        notes: All that is noted now, if notes are all that has changed; else None, and whoever is
+            told looks what is left.
+    """
+
+    reason: str = ""
+    notes: tuple[Note, ...] | None = None
+
+
 class NoteChange(NamedTuple):
     """What is to become of a note.
 

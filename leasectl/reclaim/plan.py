@@ -9,7 +9,7 @@ from typing import NamedTuple
 from leasectl.errors import InvalidRequest
 from leasectl.leases.marks import Mark, parse_mark
 from leasectl.system.clock import earliest
-from leasectl.text.durations import LONGEST_SECONDS, format_duration
+from leasectl.text.durations import LONGEST_SECONDS, format_duration, format_seconds
 from leasectl.text.naming import MOST_AT_ONCE
 
 # Nobody who has answered `keep`, or not at all, is asked again sooner.
@@ -316,7 +316,7 @@ class _Plan:
             return IN_USE
         refused = self._refused.get(each.id)
         if _state_of(each) == "marked" or refused == UNANSWERED:
-            return f"{UNANSWERED} within {format_duration(self._wanted.wait_seconds)}"
+            return f"{UNANSWERED} within {format_seconds(self._wanted.wait_seconds)}"
         if refused is not None:
             return refused
         if is_left:

@@ -166,7 +166,11 @@ class LeaseWatch:
 
     def _look_at_claims(self, woken: Collection[int]) -> None:
         if self._claim_watch is not None and self._claim_watch.fd in woken:
-            self._look_anew(self._claim_watch.take())
+            news = self._claim_watch.take()
+            if news.notes is None:
+                self._look_anew(news.reason)
+            else:
+                self.noted(news.notes)
 
     def _look_at_outcomes(self, woken: Collection[int]) -> None:
         if self._threads is not None:

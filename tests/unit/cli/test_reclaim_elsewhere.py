@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Union
+from typing import Any, Union
 
 import pytest
 
 from tests.kit.hosts import Hosts, Script
+from tests.kit.kubernetes.history import LeaseHistory
 from tests.kit.kubernetes.hosts import KubernetesHosts
+from tests.kit.kubernetes.namespaces import Namespace
 from tests.kit.relay import Relay
 from tests.kit.support import Cli, Started
 from tests.kit.waits import eventually
@@ -165,3 +168,59 @@ class TestOfALeaseThatNobodyWatches:
             "reclaim", "T", "--delay", "0", "-w", "40s", "-q", "--excess", "1"
         )
         assert reclaim.finish().out == "a\n"
+
+
+class TestWritesOnKubernetes:
+    """Each write of a Lease is an event for all who watch it."""
+
+    NAMES = tuple("abcdef")
+
+    def writes(self, history: LeaseHistory) -> dict[str, list[dict[str, Any]]]:
+        """All writes of each resource's Lease since the history began, as they left it."""
+        found: dict[str, list[dict[str, Any]]] = {}
+        for _, (name, raw) in history.upto_now():
+            if name in self.NAMES and raw is not None:
+                found.setdefault(name, []).append(raw)
+        return found
+
+    def test_a_run_that_answers_writes_each_lease_once(
+        self, namespace: Namespace, tmp_path: Path
+    ) -> None:
+        hosts = KubernetesHosts(namespace, tmp_path)
+        hosts.pool(*self.NAMES)
+        here = hosts.new()
+        script = Script(here.cwd, "say begin; await end")
+        run = here.start("run", "T", "-c", "6", "--ttl", "5m", "--", str(script.path))
+        script.wait_for("begin")
+        eventually(lambda: here.query("SELECT 1 FROM handle WHERE guard IS NOT NULL"))
+        history = LeaseHistory(namespace)
+        assert hosts.new()(*RECLAIM, "--excess", "6", "-w", "5s").code == TOO_FEW
+        writes = self.writes(history)
+        print({name: len(each) for name, each in writes.items()})
+        for each in writes.values():
+            # Asked, answered and asked for no more, perhaps more than once; nothing is renewed.
+            assert len(each) % 3 == 0
+            assert len({raw["spec"]["renewTime"] for raw in each}) == 1
+        script.tell("end")
+        assert run.finish().code == 0
+        hosts.close()
+
+    def test_a_heartbeat_that_answers_writes_each_lease_once(
+        self, namespace: Namespace, tmp_path: Path
+    ) -> None:
+        hosts = KubernetesHosts(namespace, tmp_path)
+        hosts.pool(*self.NAMES)
+        here = hosts.new()
+        guarded = ("--guard-pid", str(os.getpid()), "--ttl", "9s")
+        here.ok("acquire", "T", "-c", "6", *guarded, "--on-reclaim", "keep")
+        history = LeaseHistory(namespace)
+        reclaim = hosts.new().start(*RECLAIM, "--excess", "6", "-w", "30s")
+        eventually(
+            lambda: sum(map(len, self.writes(history).values())) >= 24, what="some heartbeats"
+        )
+        reclaim.signal(signal.SIGTERM)
+        reclaim.finish()
+        for name, each in sorted(self.writes(history).items()):
+            notes = [raw["metadata"]["annotations"].get("leasectl/note", "-")[-40:] for raw in each]
+            print(name, [(raw["spec"]["renewTime"][14:23], n) for raw, n in zip(each, notes)])
+        hosts.close()

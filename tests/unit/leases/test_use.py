@@ -132,7 +132,7 @@ class TestAMark:
         ends_at = desk.time.clock.wall() + 100
         for passed, when in ((0, "in 1m40s at the latest"), (99, "in 1s at"), (0.5, "any moment")):
             desk.time.advance(passed)
-            with pytest.raises(NotAllowed, match=f"ops@desk wants it back.*{when}") as refused:
+            with pytest.raises(NotAllowed, match=f"ops@desk asks for it.*{when}") as refused:
                 use(desk.service, whole(handle), "T--00")
             if when != "any moment":
                 ends = time.strftime("%H:%M:%S UTC", time.gmtime(ends_at))
