@@ -20,6 +20,7 @@ from tests.kit.support import Cli, Started
 from tests.kit.waits import eventually
 
 RECLAIM = ("reclaim", "T", "--delay", "0", "-w", "20s", "-q")
+ALL_SIX = ("reclaim", "T", "--delay", "0", "-q", "--excess", "6")
 TOO_FEW = 75
 # Servers are there on one Python only: see scripts/test.
 pytestmark = pytest.mark.once
@@ -194,7 +195,7 @@ class TestWritesOnKubernetes:
         script.wait_for("begin")
         eventually(lambda: here.query("SELECT 1 FROM handle WHERE guard IS NOT NULL"))
         history = LeaseHistory(namespace)
-        assert hosts.new()(*RECLAIM, "--excess", "6", "-w", "5s").code == TOO_FEW
+        assert hosts.new()(*ALL_SIX, "-w", "3s").code == TOO_FEW
         writes = self.writes(history)
         print({name: len(each) for name, each in writes.items()})
         for each in writes.values():
@@ -214,7 +215,7 @@ class TestWritesOnKubernetes:
         guarded = ("--guard-pid", str(os.getpid()), "--ttl", "9s")
         here.ok("acquire", "T", "-c", "6", *guarded, "--on-reclaim", "keep")
         history = LeaseHistory(namespace)
-        reclaim = hosts.new().start(*RECLAIM, "--excess", "6", "-w", "30s")
+        reclaim = hosts.new().start(*ALL_SIX, "-w", "30s")
         eventually(
             lambda: sum(map(len, self.writes(history).values())) >= 24, what="some heartbeats"
         )

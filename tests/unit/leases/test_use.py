@@ -229,7 +229,7 @@ class TestAMark:
         unuse(desk.service, whole(handle), "T--00")
         operator.take_off()
         operator.mark(handle)
-        with pytest.raises(NotAllowed, match="T--00: the mark has changed meanwhile"):
+        with pytest.raises(NotAllowed, match="T--00: the request has changed meanwhile"):
             answer(desk.service, whole(handle), "ready", ["T--00", "T--01"])
 
     def test_is_gone_with_what_was_released_just_before_it_was_answered(
@@ -454,7 +454,7 @@ class TestAnAnswerForTheHolder:
         (marks,) = asked_of(desk.service, whole(handle))
         assert marks.is_ready
         assert ready(desk, handle) == {"T--00"}
-        with pytest.raises(NotAllowed, match="wants it back"):
+        with pytest.raises(NotAllowed, match="asks for it"):
             use(desk.service, whole(handle), "T--00")
 
     def test_that_says_ready_of_what_is_in_use_is_taken_back(

@@ -30,6 +30,7 @@ from leasectl.system.lock_wait import lock_limit
 from leasectl.system.poll import is_readable
 from leasectl.system.process import this_process
 from leasectl.system.request_threads import Outcome
+from leasectl.text.naming import work_labels
 from tests.kit.desk import Desk
 from tests.kit.made_up_backend import KIND
 from tests.kit.reclaiming import Operator
@@ -317,7 +318,7 @@ class TestLosing:
 
 @pytest.mark.parametrize(
     ("labels", "held", "subject"),
-    [((), "T--00", "T"), ((("once", "k"),), "work k", "work k")],
+    [((), "T--00", "T"), (work_labels("k", "4.21"), "work k (4.21)", "work k (4.21)")],
 )
 def test_people_know_it_by_its_names_or_its_work(
     desk: Desk, labels: tuple[tuple[str, str], ...], held: str, subject: str
