@@ -47,6 +47,7 @@ class ClaimServer(Protocol):
         settings: Settings,
         ttl_seconds: float,
         noted: NoteListener,
+        put_off: Callable[[], object] | None,
         clock: Clock,
     ) -> Renew:
         """Open what renews in a thread of its own; as `opening.open_renewals`."""

@@ -57,6 +57,8 @@ class NoteChange(NamedTuple):
         before: What has to be noted; None for nothing.
         after: What is noted then; None for nothing.
         told: What the record of events says of it, for people; empty for no event.
+        renews: The holder changes it. Where a note is a write of its own, the same write gives the
+            claim its full time again, so that it needs no other. No holder counts on that.
     """
 
     type: str
@@ -65,6 +67,7 @@ class NoteChange(NamedTuple):
     before: str | None
     after: str | None
     told: str = ""
+    renews: bool = False
 
 
 class NoteWatch(Protocol):

@@ -14,6 +14,7 @@ from leasectl.errors import NotAllowed, NotFound
 from leasectl.leases.service import Service, has_lost
 from leasectl.model import Handle, OnReclaim, ReleaseTarget
 from leasectl.state import keeper_process
+from leasectl.state.handles import renews_itself
 from leasectl.state.uses import SeenMark, Uses
 from leasectl.text.durations import LONGEST_SECONDS, format_duration
 from leasectl.text.properties import (
@@ -295,7 +296,7 @@ class Step(NamedTuple):
 
 
 def carry_out(
-    service: Service, target: ReleaseTarget, steps: Sequence[Step]
+    service: Service, target: ReleaseTarget, steps: Sequence[Step], *, renews: bool = False
 ) -> dict[str, Answered | None]:
     """Carry out what was chosen, as far as the marks are still what they were.
 
@@ -303,6 +304,7 @@ def carry_out(
         service: On the state directory of the handle.
         target: The handle, and the acquisition that is meant.
         steps: At most one a name; what has come into use by now is kept, whatever they say.
+        renews: As `answer_for_holder` has it.
 
     Returns:
         Of each name that it was done for, the answer.
@@ -316,14 +318,18 @@ def carry_out(
         keeper_process.ensure(service.state)  # it takes off what is ready and has ended
     with backend.atomic():
         steps = _decided(service, target, steps)
-        done = backend.notes.change([_change(step) for step in steps])
+        done = backend.notes.change([_change(step, renews=renews) for step in steps])
         steps = [step for step, is_done in zip(steps, done) if is_done]
         _settle(service, target, steps)
     return {step.asked.name: step.answer for step in steps}
 
 
 def answer_for_holder(
-    service: Service, target: ReleaseTarget, decide: Decide | None = None
+    service: Service,
+    target: ReleaseTarget,
+    decide: Decide | None = None,
+    *,
+    renews: bool = False,
 ) -> dict[str, Answered | None]:
     """Answer what is asked of a handle as its request says, and take off what has ended.
 
@@ -331,6 +337,8 @@ def answer_for_holder(
         service: On the state directory of the handle.
         target: The handle, and the acquisition that is meant.
         decide: Who decides instead of its request; called without any lock.
+        renews: Whoever calls this renews what no `run` does, and may have put that off to the
+            answer (`NoteChange`).
 
     Returns:
         Of each name that something was done about, the answer; None where its mark was taken off.
@@ -348,7 +356,8 @@ def answer_for_holder(
     said = decide(undecided) if undecided else {}
     now = service.clock.elapsed()  # to decide may have taken long
     steps = [step for each in asked for step in _steps(each, now, said)]
-    return carry_out(service, target, steps) if steps else {}
+    renews = renews and handle.runner is None and renews_itself(handle)
+    return carry_out(service, target, steps, renews=renews) if steps else {}
 
 
 def by_request(on_reclaim: OnReclaim) -> Decide:
@@ -420,14 +429,14 @@ def _settle(service: Service, target: ReleaseTarget, done: Sequence[Step]) -> No
                 uses.decide(handle, step.asked.name, step.asked.mark.id, is_ready=False)
 
 
-def _change(step: Step) -> NoteChange:
+def _change(step: Step, *, renews: bool) -> NoteChange:
     note, answered = step.asked.note, step.answer
     mark = step.asked.mark
     if answered is None:
         after, told = None, taken_off_in_words(mark, has_ended=True)
     else:
         after, told = encode_mark(mark.answered(answered)), answered_in_words(answered)
-    return NoteChange(note.type, note.name, note.fence, note.text, after, told)
+    return NoteChange(note.type, note.name, note.fence, note.text, after, told, renews)
 
 
 def answer(

@@ -313,7 +313,7 @@ class LeaseWatch:
 
     def _take(self, target: ReleaseTarget, outcome: Outcome[Any, Renewed]) -> None:
         def record() -> None:
-            held, notes = outcome.result()
+            held, notes, _ = outcome.result()
             if set(self._handle.names).issubset(held):
                 self._extend(outcome.sent_at)  # also if it can't be recorded
             self._note_left(note_renewal(self._service, target, held))

@@ -11,6 +11,7 @@ from typing import Any, Union
 
 import pytest
 
+from leasectl.engines.kubernetes.objects.objects import NOTE
 from tests.kit.hosts import Hosts, Script
 from tests.kit.kubernetes.history import LeaseHistory
 from tests.kit.kubernetes.hosts import KubernetesHosts
@@ -171,6 +172,12 @@ class TestOfALeaseThatNobodyWatches:
         assert reclaim.finish().out == "a\n"
 
 
+def state_in(raw: dict[str, Any]) -> str:
+    """What the mark on a Lease says; empty without one."""
+    note = raw["metadata"]["annotations"].get(NOTE)
+    return "" if note is None else str(json.loads(json.loads(note)["text"])["state"])
+
+
 class TestWritesOnKubernetes:
     """Each write of a Lease is an event for all who watch it."""
 
@@ -197,7 +204,6 @@ class TestWritesOnKubernetes:
         history = LeaseHistory(namespace)
         assert hosts.new()(*ALL_SIX, "-w", "3s").code == TOO_FEW
         writes = self.writes(history)
-        print({name: len(each) for name, each in writes.items()})
         for each in writes.values():
             # Asked, answered and asked for no more, perhaps more than once; nothing is renewed.
             assert len(each) % 3 == 0
@@ -221,7 +227,12 @@ class TestWritesOnKubernetes:
         )
         reclaim.signal(signal.SIGTERM)
         reclaim.finish()
-        for name, each in sorted(self.writes(history).items()):
-            notes = [raw["metadata"]["annotations"].get("leasectl/note", "-")[-40:] for raw in each]
-            print(name, [(raw["spec"]["renewTime"][14:23], n) for raw, n in zip(each, notes)])
+        for each in self.writes(history).values():
+            renewals = [raw["spec"]["renewTime"] for raw in each]
+            answers = [number for number, raw in enumerate(each) if state_in(raw) == "keep"]
+            assert answers
+            for number in answers:
+                assert renewals[number - 1] < renewals[number], "the answer is the heartbeat"
+            operators = [raw for raw in each if state_in(raw) == "marked"]
+            assert len(each) <= 2 * len(operators) + len(set(renewals))
         hosts.close()
