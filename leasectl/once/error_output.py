@@ -13,6 +13,7 @@ import select
 from typing import NoReturn
 
 from leasectl.system.background import close_all_but
+from leasectl.system.poll import is_readable
 from leasectl.text.wording import printable
 
 _MOST_LINES, _LONGEST_LINE = 10, 200
@@ -72,7 +73,7 @@ class ErrorOutput:
             return ""
         with contextlib.suppress(BrokenPipeError):
             os.write(self._ask, b"?")
-        is_answered, _, _ = select.select([self._answer], [], [], _PASS_ON_SECONDS)
+        is_answered = is_readable(self._answer, _PASS_ON_SECONDS)
         output = os.read(self._answer, _LONGEST_BYTES) if is_answered else b""
         os.close(self._ask)
         os.close(self._answer)
@@ -100,10 +101,12 @@ def _pass_on(source: int, asked: int, answer: int) -> NoReturn:
         null = os.open(os.devnull, os.O_RDWR)
         os.dup2(null, 0)
         os.dup2(null, 1)
-        last, wakes = b"", [source, asked]
+        last, is_asked = b"", False
+        wakes = select.poll()  # select(2) takes no descriptor above 1023
+        wakes.register(source, select.POLLIN)
+        wakes.register(asked, select.POLLIN)
         while True:
-            readable, _, _ = select.select(wakes, [], [])
-            if source in readable:
+            if source in dict(wakes.poll()):
                 part = os.read(source, _READ_BYTES)
                 if not part:
                     break
@@ -112,8 +115,9 @@ def _pass_on(source: int, asked: int, answer: int) -> NoReturn:
                     part = part[os.write(2, part) :]
             else:
                 _answer(answer, last)
-                wakes = [source]
-        if asked in wakes:
+                is_asked = True
+                wakes.unregister(asked)
+        if not is_asked:
             _answer(answer, last)
     finally:
         os._exit(0)

@@ -51,8 +51,8 @@ def show_plan(ground: Ground, wanted: Wanted, *, as_json: bool) -> None:
     if missing > 0 and not as_json:
         note(
             f"{f'only {len(found)}' if found else 'none'} could be asked for, of "
-            f"{counted(step.missing, 'lease')} wanted back: whatever else would do is in use, or "
-            "nobody holds it"
+            f"{counted(step.missing, 'lease')} wanted back; the rest is in use, left unused, or "
+            "not held"
         )
     if not found and not missing and not as_json:
         note("nothing is in excess")

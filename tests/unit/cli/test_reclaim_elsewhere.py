@@ -205,9 +205,9 @@ class TestWritesOnKubernetes:
         assert hosts.new()(*ALL_SIX, "-w", "3s").code == TOO_FEW
         writes = self.writes(history)
         for each in writes.values():
-            # Asked, answered and asked for no more, perhaps more than once; nothing is renewed.
-            assert len(each) % 3 == 0
-            assert len({raw["spec"]["renewTime"] for raw in each}) == 1
+            states = [state_in(raw) for raw in each]
+            assert 0 < states.count("keep") <= states.count("marked"), "an answer is one write"
+            assert len({raw["spec"]["renewTime"] for raw in each}) == 1, "nothing is renewed"
         script.tell("end")
         assert run.finish().code == 0
         hosts.close()
@@ -218,21 +218,23 @@ class TestWritesOnKubernetes:
         hosts = KubernetesHosts(namespace, tmp_path)
         hosts.pool(*self.NAMES)
         here = hosts.new()
-        guarded = ("--guard-pid", str(os.getpid()), "--ttl", "9s")
+        guarded = ("--guard-pid", str(os.getpid()), "--ttl", "30s")
         here.ok("acquire", "T", "-c", "6", *guarded, "--on-reclaim", "keep")
         history = LeaseHistory(namespace)
         reclaim = hosts.new().start(*ALL_SIX, "-w", "30s")
-        eventually(
-            lambda: sum(map(len, self.writes(history).values())) >= 24, what="some heartbeats"
-        )
+
+        def answers() -> list[bool]:
+            """Of each answer whether its write has also renewed."""
+            return [
+                before["spec"]["renewTime"] < raw["spec"]["renewTime"]
+                for each in self.writes(history).values()
+                for before, raw in zip(each, each[1:])
+                if state_in(raw) == "keep"
+            ]
+
+        eventually(lambda: len(answers()) >= len(self.NAMES), what="all are answered")
+        # Those that took a twelfth of the ttl came after a renewal.
+        assert any(answers())
         reclaim.signal(signal.SIGTERM)
         reclaim.finish()
-        for each in self.writes(history).values():
-            renewals = [raw["spec"]["renewTime"] for raw in each]
-            answers = [number for number, raw in enumerate(each) if state_in(raw) == "keep"]
-            assert answers
-            for number in answers:
-                assert renewals[number - 1] < renewals[number], "the answer is the heartbeat"
-            operators = [raw for raw in each if state_in(raw) == "marked"]
-            assert len(each) <= 2 * len(operators) + len(set(renewals))
         hosts.close()
