@@ -295,7 +295,7 @@ class WorkCommand:
                 raise error
             content = b"" if output is None else output.content()
             if output is not None and output.is_too_large:
-                raise _too_large("what it wrote", self._largest)
+                raise _too_large("stdout", self._largest)
             if ending != Ending(0):
                 return Came(None, seconds, ending, status_of(ending))
             if self._asked.result_file is not None:
@@ -349,7 +349,7 @@ def _read_result(filename: str, largest: int) -> bytes:
     try:
         with open(filename, "rb", opener=_open_at_once) as file:
             if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
-                raise NotFound(f"{where} is no file; the command is to write one there")
+                raise NotFound(f"{where} is not a regular file; have the command write one")
             content = file.read(largest + 1)
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or error
@@ -366,6 +366,6 @@ def _open_at_once(path: str, flags: int) -> int:
 def _too_large(what: str, largest: int) -> TooLarge:
     size = f"{largest >> 20} MiB" if largest >= 1 << 20 else f"{largest >> 10} KiB"
     return TooLarge(
-        f"{what} is more than the {size} that a result may have on this backend; have the "
-        "command keep it elsewhere, and print where that is"
+        f"{what} is larger than {size}, the limit for a result on this backend; have the command "
+        "store it elsewhere and print its location"
     )

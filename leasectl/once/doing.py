@@ -219,8 +219,8 @@ class Once:
             return
         self._has_announced_terms = True
         self._warn(
-            f"work {self._asked.work.title} is under way with other options, which count until it "
-            f"is over: {terms_text(terms)}"
+            f"work {self._asked.work.title} is running with other options, which apply until its "
+            f"end: {terms_text(terms)}"
         )
 
     def _acquire(self, patience: Patience, give_up_at: float | None) -> Handle:
@@ -287,7 +287,7 @@ class Once:
                     self._pool.leave_to_keeper()
 
     def _not_in_time(self) -> str:
-        return self._of_work("nobody has done it in time")
+        return self._of_work("no result before the deadline of --wait")
 
     def _of_work(self, what: str) -> str:
         return f"work {self._asked.work.title}: {what}"
@@ -337,7 +337,7 @@ class Once:
             is_to_end = self._supervisor.asked_to_end
             if came.content is not None and self._supervisor.asked_by is not None:
                 # It may be whatever there was by then.
-                self._warn(f"{self._asked.plan.name} was asked to end: its result isn't kept")
+                self._warn(f"{self._asked.plan.name} was signalled to end; its result isn't kept")
                 raise Interrupted(self._supervisor.asked_by)
             outcome = leased.record(found, came, command, is_to_end=is_to_end)
             self._is_tried_again = leased.is_tried_again

@@ -168,9 +168,9 @@ class UnderLease:
             why = []
             if before.running is not None:
                 changes.append(to_drop_content(work, before.running))
-                why.append("whoever did it before has died")
+                why.append("its last runner died")
             if bad is not None:
-                why.append("the result that was kept can't be used")
+                why.append("the kept result can't be used")
             try:
                 self._change(changes, event=self._event("work begun", reason=", ".join(why)))
             except LeaseLost:
@@ -374,7 +374,7 @@ class UnderLease:
     def _outcome(self, shared: Verdict) -> Outcome:
         if shared.status is None:
             raise LeaseError(
-                f"work {self._asked.work.title}: {shared.times} who did it, one after the other, "
-                "have died before its end; look why, and ask again"
+                f"work {self._asked.work.title}: {shared.times} runners in a row died before its "
+                "end; find out why, and run it again"
             )
         return Outcome(status=shared.status, times=shared.times, lines=shared.lines)

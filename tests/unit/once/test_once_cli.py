@@ -252,6 +252,18 @@ class TestResult:
             subprocess.run(argv, stderr=log, env=cli.env, cwd=cli.cwd, check=True)
             assert (cli.cwd / "log").read_text().splitlines() == [str(n) for n in range(1, 30001)]
 
+    def test_does_not_wait_for_a_stderr_that_nobody_reads(self, cli: Cli) -> None:
+        script = "(head -c 1000000 /dev/zero >&2; touch all) & echo 1"
+        argv = [*cli.command("once", "k", "--"), "sh", "-c", script]
+        with subprocess.Popen(
+            argv, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=cli.env, cwd=cli.cwd
+        ) as started:
+            assert started.stdout is not None and started.stderr is not None
+            assert started.stdout.read() == b"1\n"
+            assert started.wait() == 0
+            assert not (cli.cwd / "all").exists()
+            assert len(started.stderr.read()) == 1000000
+
     def test_leaves_stderr_to_what_goes_on_in_the_background(self, cli: Cli) -> None:
         script = "(until [ -e go ]; do sleep 0.02; done; echo late >&2; touch gone) >log & echo 1"
         argv = [*cli.command("once", "k", "--"), "sh", "-c", script]
@@ -481,7 +493,7 @@ class TestDeath:
         for each in last:
             finished = each.finish()
             assert finished.code == 1
-            assert "5 who did it" in finished.err
+            assert "5 runners in a row died" in finished.err
 
 
 class TestWait:
