@@ -745,7 +745,7 @@ _lease__read_names() { # <handle>
   builtin printf -v _lease__answer %s, "${_lease__names[@]}"
   # Not a range of characters, which the locale orders.
   case $_lease__answer in
-    *[!ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789._,-]*)
+    *[!ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789._:,-]*)
       _lease__answer=''
       builtin printf -v _lease__answer %q "$1"
       _lease__complain lease__cat "$_lease__answer is not a handle: it contains something other than resource names"

@@ -101,3 +101,17 @@ END
   run_script
   assert_equal "$status" 66
 }
+
+@test "a device's name, with a colon, is used and shown as any other" {
+  leasectl pool create D --names 192.168.1.17:5555 2>/dev/null
+  script -euo pipefail <<'END2'
+h=$(lease__acquire -t D --scope=step)
+name=$(lease__cat --handle="$h")
+lease__use --handle="$h" --name="$name"
+lease__marks --handle="$h" 2>/dev/null
+lease__release --handle="$h"
+END2
+  run_script
+  assert_success
+  assert_equal "$output" '192.168.1.17:5555 released'
+}

@@ -67,7 +67,7 @@ def _parse_name(text: str) -> str:
     type=_parse_name,
     metavar="NAME",
     shell_complete=options.complete_name,
-    help="Only this resource.",
+    help="Only this resource, or the work with this key.",
 )
 @option(
     "--holder",
