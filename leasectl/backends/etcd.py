@@ -95,6 +95,7 @@ def open_renewals(
     settings: Settings,
     ttl_seconds: float,
     noted: NoteListener,
+    put_off: Callable[[], object] | None,
     clock: Clock,
 ) -> Renew:
     """As `ClaimServer` has it. None is tried longer than a sixth of the ttl at one member."""

@@ -118,6 +118,7 @@ def open_renewals(
     settings: Settings,
     ttl_seconds: float,
     noted: NoteListener,
+    put_off: Callable[[], object] | None,
     clock: Clock,
 ) -> Renew:
     """As `ClaimServer` has it. No try takes longer than a sixth of the ttl."""
@@ -137,6 +138,7 @@ def open_renewals(
         posting=Posting(api, choice.namespace, clock=clock),
     )
     opened.engine.renewals.noted = noted
+    opened.engine.renewals.put_off = put_off
     opened.engine.renewals.seconds = ttl_seconds / 3
     return lambda claim_key, names: opened.engine.renew(claim_key)
 

@@ -141,6 +141,7 @@ def open_renewals(
     settings: str,
     ttl_seconds: float,
     noted: NoteListener = lambda notes: None,
+    put_off: Callable[[], object] | None = None,
     clock: Clock,
 ) -> Renew:
     """Open what renews leases on a server, for use in a thread of its own.
@@ -151,6 +152,8 @@ def open_renewals(
         settings: How to talk to the server, as `encode_settings` wrote it.
         ttl_seconds: Of the leases. No renewal takes longer than a third of it.
         noted: Told by each renewal, in that thread, what is noted at the claims.
+        put_off: Called likewise if some of a renewal was put off to the answer of a note, and is to
+            be repeated soon; None to put nothing off.
         clock: Where times come from.
 
     Returns:
@@ -169,6 +172,7 @@ def open_renewals(
         settings=parse_settings(settings),
         ttl_seconds=ttl_seconds,
         noted=noted,
+        put_off=put_off,
         clock=clock,
     )
 

@@ -10,7 +10,7 @@ from leasectl.system.clock import Clock
 from leasectl.system.poll import Interrupt
 
 if TYPE_CHECKING:
-    from leasectl.engines.notes import NoteListener
+    from leasectl.engines.notes import ClaimNews, NoteListener
     from leasectl.engines.pool_admin import Sides
 
 
@@ -29,8 +29,8 @@ class ClaimWatch(Protocol):
     @property
     def fd(self) -> int: ...
 
-    def take(self) -> str:
-        """Get ready for the next; returns who has taken something by force and why, if that."""
+    def take(self) -> ClaimNews:
+        """Get ready for the next change, and return what has changed so far."""
 
     def close(self) -> None:
         """Watch no longer."""
@@ -47,6 +47,7 @@ class ClaimServer(Protocol):
         settings: Settings,
         ttl_seconds: float,
         noted: NoteListener,
+        put_off: Callable[[], object] | None,
         clock: Clock,
     ) -> Renew:
         """Open what renews in a thread of its own; as `opening.open_renewals`."""

@@ -120,7 +120,9 @@ def _kept_work_keys(ctx: click.Context) -> list[str]:
             found: Sequence[Value] = [Value(*row) for row in rows]
         else:
             found = server.values.read(POINTERS)
-        return sorted({each.work.key for each in kept_in(found)})
+        keys = {each.work.key for each in kept_in(found)}
+        # A shell would split or expand a word that it has to quote.
+        return sorted(each for each in keys if shlex.quote(each) == each)
     return []
 
 

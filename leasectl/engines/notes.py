@@ -34,6 +34,19 @@ class Note(NamedTuple):
 NoteListener = Callable[[Sequence[Note]], None]
 
 
+class ClaimNews(NamedTuple):
+    """What others have changed at what a holder holds.
+
+    Args:
+        reason: Who has taken something by force and why; empty for nobody.
+        notes: All that is noted now, if notes are all that has changed; else None, and whoever is
+            told looks what is left.
+    """
+
+    reason: str = ""
+    notes: tuple[Note, ...] | None = None
+
+
 class NoteChange(NamedTuple):
     """What is to become of a note.
 
@@ -44,6 +57,8 @@ class NoteChange(NamedTuple):
         before: What has to be noted; None for nothing.
         after: What is noted then; None for nothing.
         told: What the record of events says of it, for people; empty for no event.
+        renews: The holder changes it. Where a note is a write of its own, the same write gives the
+            claim its full time again, so that it needs no other. No holder counts on that.
     """
 
     type: str
@@ -52,6 +67,7 @@ class NoteChange(NamedTuple):
     before: str | None
     after: str | None
     told: str = ""
+    renews: bool = False
 
 
 class NoteWatch(Protocol):

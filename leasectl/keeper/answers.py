@@ -192,5 +192,5 @@ def answered(service: Service, target: ReleaseTarget) -> tuple[str, ...]:
     """Answer for a holder; returns what was answered, for people."""
     from leasectl.leases.marks import answer_for_holder
 
-    done = answer_for_holder(service, target)
+    done = answer_for_holder(service, target, renews=True)
     return tuple(f"{name} {said or 'is asked for no more'}" for name, said in done.items())

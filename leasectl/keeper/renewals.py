@@ -23,6 +23,9 @@ from leasectl.system.request_threads import Outcome
 if TYPE_CHECKING:
     from leasectl.engines.notes import Note
 
+# How much of a ttl an answer has time to renew what was put off to it.
+_PUT_OFF_SHARE = 1 / 12
+
 
 class Renewals:
     """Renews three times a ttl at least: on the embedded pool at once, on servers by threads.
@@ -90,7 +93,7 @@ class Renewals:
             now = self._clock.elapsed()
             return self._note(handle, now, lambda: renew(self._service, whole(handle)))
         if self._threads is None:
-            self._threads = RenewalThreads(self._service.state, clock=self._clock)
+            self._threads = RenewalThreads(self._service.state, clock=self._clock, puts_off=True)
         self._threads.send(handle)
         return None
 
@@ -116,7 +119,10 @@ class Renewals:
             handle = self._service.handles.load(target.handle_id)
             if handle is not None and whole(handle) == target:
                 record = functools.partial(self._record, handle, outcome)
-                self._due.put(key_of(handle), self._note(handle, outcome.sent_at, record))
+                due = self._note(handle, outcome.sent_at, record)
+                if outcome.value is not None and outcome.value.is_put_off and due is not None:
+                    due = min(due, outcome.sent_at + _ttl(handle) * _PUT_OFF_SHARE)
+                self._due.put(key_of(handle), due)
 
     def _record(self, handle: Handle, outcome: Outcome[Any, Renewed]) -> None:
         renewed = outcome.result()

@@ -14,6 +14,7 @@ from leasectl.errors import NotAllowed, NotFound
 from leasectl.leases.service import Service, has_lost
 from leasectl.model import Handle, OnReclaim, ReleaseTarget
 from leasectl.state import keeper_process
+from leasectl.state.handles import renews_itself
 from leasectl.state.uses import SeenMark, Uses
 from leasectl.text.durations import LONGEST_SECONDS, format_duration
 from leasectl.text.properties import (
@@ -295,7 +296,7 @@ class Step(NamedTuple):
 
 
 def carry_out(
-    service: Service, target: ReleaseTarget, steps: Sequence[Step]
+    service: Service, target: ReleaseTarget, steps: Sequence[Step], *, renews: bool = False
 ) -> dict[str, Answered | None]:
     """Carry out what was chosen, as far as the marks are still what they were.
 
@@ -303,6 +304,7 @@ def carry_out(
         service: On the state directory of the handle.
         target: The handle, and the acquisition that is meant.
         steps: At most one a name; what has come into use by now is kept, whatever they say.
+        renews: As `answer_for_holder` has it.
 
     Returns:
         Of each name that it was done for, the answer.
@@ -316,14 +318,18 @@ def carry_out(
         keeper_process.ensure(service.state)  # it takes off what is ready and has ended
     with backend.atomic():
         steps = _decided(service, target, steps)
-        done = backend.notes.change([_change(step) for step in steps])
+        done = backend.notes.change([_change(step, renews=renews) for step in steps])
         steps = [step for step, is_done in zip(steps, done) if is_done]
         _settle(service, target, steps)
     return {step.asked.name: step.answer for step in steps}
 
 
 def answer_for_holder(
-    service: Service, target: ReleaseTarget, decide: Decide | None = None
+    service: Service,
+    target: ReleaseTarget,
+    decide: Decide | None = None,
+    *,
+    renews: bool = False,
 ) -> dict[str, Answered | None]:
     """Answer what is asked of a handle as its request says, and take off what has ended.
 
@@ -331,6 +337,8 @@ def answer_for_holder(
         service: On the state directory of the handle.
         target: The handle, and the acquisition that is meant.
         decide: Who decides instead of its request; called without any lock.
+        renews: Whoever calls this renews what no `run` does, and may have put that off to the
+            answer (`NoteChange`).
 
     Returns:
         Of each name that something was done about, the answer; None where its mark was taken off.
@@ -348,7 +356,8 @@ def answer_for_holder(
     said = decide(undecided) if undecided else {}
     now = service.clock.elapsed()  # to decide may have taken long
     steps = [step for each in asked for step in _steps(each, now, said)]
-    return carry_out(service, target, steps) if steps else {}
+    renews = renews and handle.runner is None and renews_itself(handle)
+    return carry_out(service, target, steps, renews=renews) if steps else {}
 
 
 def by_request(on_reclaim: OnReclaim) -> Decide:
@@ -420,14 +429,14 @@ def _settle(service: Service, target: ReleaseTarget, done: Sequence[Step]) -> No
                 uses.decide(handle, step.asked.name, step.asked.mark.id, is_ready=False)
 
 
-def _change(step: Step) -> NoteChange:
+def _change(step: Step, *, renews: bool) -> NoteChange:
     note, answered = step.asked.note, step.answer
     mark = step.asked.mark
     if answered is None:
         after, told = None, taken_off_in_words(mark, has_ended=True)
     else:
         after, told = encode_mark(mark.answered(answered)), answered_in_words(answered)
-    return NoteChange(note.type, note.name, note.fence, note.text, after, told)
+    return NoteChange(note.type, note.name, note.fence, note.text, after, told, renews)
 
 
 def answer(
@@ -470,8 +479,8 @@ def answer(
     missed = [each.name for each in chosen if each.name not in so]
     if missed and names is not None:
         raise NotAllowed(
-            f"{listed(missed)}: the mark has changed, or the resource is in use now; "
-            f"see: leasectl marks --handle {target.handle_id}"
+            f"{listed(missed)}: the request has changed meanwhile, or the name is in use now; see: "
+            f"leasectl marks --handle {target.handle_id}"
         )
     return tuple(name for name in asked if name in so)
 
@@ -508,14 +517,19 @@ def _named(asked: dict[str, Asked], names: Sequence[str] | None) -> list[str]:
         return list(asked)
     unasked = [printable(name) for name in names if name not in asked]
     if unasked:
-        raise NotFound(f"no reclaim asks for {listed(unasked)}; see: leasectl marks --handle H")
+        raise NotFound(
+            f"no reclaim asks for {listed(unasked)}, or not any more; see the requests with: "
+            "leasectl marks --handle H"
+        )
     return list(dict.fromkeys(names))
 
 
 def _check_ready(chosen: Sequence[Asked]) -> None:
     in_use = [each.name for each in chosen if each.is_in_use]
     if in_use:
-        raise NotAllowed(f"{listed(in_use)} can't be ready: in use; end that with: leasectl unuse")
+        raise NotAllowed(
+            f"{listed(in_use)}: in use, so it can't be ready; end that with: leasectl unuse"
+        )
     kept = [each.name for each in chosen if each.mark.state == "keep"]
     if kept:
         raise NotAllowed(
@@ -524,7 +538,7 @@ def _check_ready(chosen: Sequence[Asked]) -> None:
 
 
 def use(service: Service, target: ReleaseTarget, name: str) -> None:
-    """Have a name be in use from now on; if it is already, nothing happens.
+    """Mark a name as in use; do nothing if it is already.
 
     Args:
         service: On the state directory of its handle.
@@ -532,7 +546,7 @@ def use(service: Service, target: ReleaseTarget, name: str) -> None:
         name: Of what it holds.
 
     Raises:
-        NotAllowed: It doesn't hold that, or somebody was answered that it can have it back.
+        NotAllowed: The handle doesn't hold it, or the answer for it was "ready".
         LeaseLost: It has lost that.
     """
     uses = Uses(service.state)
@@ -545,7 +559,7 @@ def use(service: Service, target: ReleaseTarget, name: str) -> None:
 
 
 def unuse(service: Service, target: ReleaseTarget, name: str) -> bool:
-    """Have a name be in use no more; whatever became of the lease, that is no error.
+    """Mark a name as no longer in use; the state of its lease doesn't matter.
 
     Returns:
         Whether it was in use.
@@ -575,6 +589,6 @@ def _is_wanted_back(service: Service, name: str, mark: SeenMark) -> NotAllowed:
     else:
         when = "any moment"
     return NotAllowed(
-        f'"{name}" can\'t be used: {mark.asked_by} asked for it back, and it was '
-        f"answered ready; the answer ends {when}"
+        f'"{name}" can\'t be used: {mark.asked_by} asks for it, and the answer was "ready"; it is '
+        f"taken, or can be used again, {when}"
     )

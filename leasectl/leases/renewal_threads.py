@@ -37,10 +37,12 @@ class Renewed(NamedTuple):
     Args:
         names: What is still held.
         notes: What is noted at the claims.
+        is_put_off: Some is renewed with the answer to a note, or by another renewal soon.
     """
 
     names: tuple[str, ...]
     notes: tuple[Note, ...] = ()
+    is_put_off: bool = False
 
 
 class RenewalThreads:
@@ -51,11 +53,13 @@ class RenewalThreads:
     Args:
         state: The opened state directory.
         clock: Where times come from.
+        puts_off: Whoever sends renewals repeats one soon that says so.
     """
 
-    def __init__(self, state: State, *, clock: Clock) -> None:
+    def __init__(self, state: State, *, clock: Clock, puts_off: bool = False) -> None:
         self._state_id = state.state_id()
         self._clock = clock
+        self._puts_off = puts_off
         self._threads: RequestThreads[_Server, _Renewal, Renewed] = RequestThreads(
             self._begin, clock=clock
         )
@@ -88,19 +92,22 @@ class RenewalThreads:
 
     def _begin(self, server: _Server) -> Callable[[_Renewal], Renewed]:
         noted: list[Note] = []
+        put_off: list[bool] = []
         renew = open_renewals(
             server.url,
             state_id=self._state_id,
             settings=server.settings,
             ttl_seconds=server.ttl_seconds,
             noted=noted.extend,
+            put_off=(lambda: put_off.append(True)) if self._puts_off else None,
             clock=self._clock,
         )
 
         def renew_and_note(renewal: _Renewal) -> Renewed:
             noted.clear()
+            put_off.clear()
             names = renew(renewal.claim_key, renewal.names)
-            return Renewed(names, tuple(noted))
+            return Renewed(names, tuple(noted), bool(put_off))
 
         return renew_and_note
 

@@ -6,5 +6,6 @@ A lease on the work decides who does it. Results are guarded by the lease's fenc
 - `doing`: return a kept result, or wait for the lease and do the work
 - `under_lease`: with the lease: reuse a result, share a failure, or run the command
 - `command`: run the command: capture its output, limit its time, record its result or failure
+- `error_output`: pass the command's stderr on, and keep its last lines
 - `results`: read, record and forget results and rounds of work
 """

@@ -11,6 +11,7 @@ from typing import NamedTuple
 from leasectl.errors import LeaseError, NoRoom, NotFound, StateUnwritable
 from leasectl.leases.service import Service
 from leasectl.model import Handle
+from leasectl.once.error_output import ErrorOutput
 from leasectl.once.results import Asked, Terms
 from leasectl.once.work import TooLarge
 from leasectl.run.child import CannotExecute, Child, CommandNotFound, Ending
@@ -150,6 +151,7 @@ class Came(NamedTuple):
         status: What others are to exit with who share its failure.
         error: What is wrong, where its own ending doesn't say that.
         is_final: To try again would be in vain.
+        lines: The last that the command wrote to stderr.
     """
 
     content: bytes | None
@@ -158,6 +160,7 @@ class Came(NamedTuple):
     status: int = 0
     error: LeaseError | None = None
     is_final: bool = False
+    lines: str = ""
 
     def without_result(self, error: LeaseError) -> Came:
         """The same as a failure for good: its result is none, and wouldn't be another time."""
@@ -193,6 +196,7 @@ class WorkCommand:
         self._signals = signals
         self._clock = clock
         self._child: Child | None = None
+        self._errors: ErrorOutput | None = None
         self._largest = service.values.largest_content
 
     def run(self, path: str, terms: Terms, *, attempt: int, wait_seconds: float | None) -> Came:
@@ -213,10 +217,11 @@ class WorkCommand:
             _remove_left(self._asked.result_file)
         except LeaseError as error:
             if isinstance(error, NoRoom):
-                error.args = (f"the command of work {self._asked.work.key} wasn't run: {error}",)
+                error.args = (f"the command of work {self._asked.work.title} wasn't run: {error}",)
             return Came(None, 0.0, status=error.exit_code, error=error)
         output = Output(self._largest) if self._asked.result_file is None else None
-        child = self._child = self._fork(path, output, attempt)
+        errors = self._errors = ErrorOutput()
+        child = self._child = self._fork(path, output, errors, attempt)
         limit = RunLimit(child, terms.run_limit_seconds, output, clock=self._clock)
         leased = LeasedCommand(self._service, self._handle, self._supervisor, clock=self._clock)
         began = self._clock.elapsed()
@@ -227,11 +232,13 @@ class WorkCommand:
                 wait_seconds=wait_seconds,
                 beside=(limit,) if output is None else (output, limit),
             )
-            seconds = self._clock.elapsed() - began
-            return self._judge(ending, seconds, output, limit, terms)
+            seconds, lines = self._clock.elapsed() - began, errors.lines()
+            came = self._judge(ending, seconds, output, limit, terms)
+            return came._replace(lines=lines)
         except (CommandNotFound, CannotExecute) as error:
             return Came(None, 0.0, status=error.exit_code, error=error)
         finally:
+            errors.lines()
             if output is not None:
                 output.close()
 
@@ -250,8 +257,10 @@ class WorkCommand:
         """Have the guard be gone, once what has come of the command is on record."""
         if self._child is not None:
             self._child.let_go()
+        if self._errors is not None:
+            self._errors.reap()
 
-    def _fork(self, path: str, output: Output | None, attempt: int) -> Child:
+    def _fork(self, path: str, output: Output | None, errors: ErrorOutput, attempt: int) -> Child:
         names_path = self._service.state.names_path(self._handle.id)
         environ = self._asked.plan.environ_under(self._handle, names_path, attempt)
         stdin = None if os.isatty(0) else os.open(os.devnull, os.O_RDONLY)
@@ -262,10 +271,12 @@ class WorkCommand:
             self._signals,
             ends_with_us=True,
             stdin=stdin,
-            stdout=2 if output is None else output.write_fd,
+            stdout=errors.write_fd if output is None else output.write_fd,
+            stderr=errors.write_fd,
         )
         if stdin is not None:
             os.close(stdin)
+        errors.begun()
         if output is not None:
             output.began()
         return child
@@ -284,7 +295,7 @@ class WorkCommand:
                 raise error
             content = b"" if output is None else output.content()
             if output is not None and output.is_too_large:
-                raise _too_large("what it wrote", self._largest)
+                raise _too_large("stdout", self._largest)
             if ending != Ending(0):
                 return Came(None, seconds, ending, status_of(ending))
             if self._asked.result_file is not None:
@@ -338,7 +349,7 @@ def _read_result(filename: str, largest: int) -> bytes:
     try:
         with open(filename, "rb", opener=_open_at_once) as file:
             if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
-                raise NotFound(f"{where} is not a file; the command must write the result there")
+                raise NotFound(f"{where} is not a regular file; have the command write one")
             content = file.read(largest + 1)
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or error
@@ -355,6 +366,6 @@ def _open_at_once(path: str, flags: int) -> int:
 def _too_large(what: str, largest: int) -> TooLarge:
     size = f"{largest >> 20} MiB" if largest >= 1 << 20 else f"{largest >> 10} KiB"
     return TooLarge(
-        f"{what} is larger than {size}, the limit of a result on this backend; "
-        "have the command store it elsewhere and print its location"
+        f"{what} is larger than {size}, the limit for a result on this backend; have the command "
+        "store it elsewhere and print its location"
     )

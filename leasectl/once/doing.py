@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 from leasectl.backends.contract import Patience
 from leasectl.errors import (
     BackendUnreachable,
     Cancelled,
     Interrupted,
+    LeaseError,
     LeaseLost,
     NoLease,
     NotFound,
@@ -18,7 +20,7 @@ from leasectl.errors import (
 from leasectl.leases.acquire import acquire
 from leasectl.leases.on_demand import PoolOnDemand, is_needed
 from leasectl.leases.service import Service
-from leasectl.model import Handle
+from leasectl.model import Handle, Request
 from leasectl.once.command import WorkCommand
 from leasectl.once.results import Asked, Kept, Outcome, Results, Round, terms_of, terms_text
 from leasectl.once.under_lease import UnderLease
@@ -69,6 +71,7 @@ class Once:
         self._over: Round | None = None
         self._has_run = False
         self._has_begun = False  # the command, under the lease that was acquired last
+        self._is_tried_again = False  # likewise: it failed, and the next waiter runs it
 
     def result(self, patience: Patience) -> Outcome:
         """The result of the work, or how it has failed.
@@ -96,6 +99,8 @@ class Once:
         if self._has_run:
             with self._service.limited(self._clock.elapsed() + _TIDY_SECONDS):
                 self._results.tidy()
+        if found.error is not None:
+            raise found.error
         return found
 
     def _result(self, patience: Patience) -> Outcome:
@@ -114,7 +119,8 @@ class Once:
                     path = find_command(self._asked.plan.name, environ.get("PATH", os.defpath))
                 self._tell_terms()
             handle = self._acquire(patience, give_up_at)
-            self._has_begun = False
+            self._has_begun = self._is_tried_again = False
+            began = self._clock.elapsed()
             try:
                 found = self._under(handle, path, patience)
             except LeaseLost:
@@ -122,8 +128,55 @@ class Once:
                     raise
                 self._warn(self._of_work("lost its lease before the command began; waiting again"))
                 continue
-            if found is not None:
+            if found is None:
+                continue
+            if not self._is_tried_again:
                 return found
+            if give_up_at is not None:
+                give_up_at += self._clock.elapsed() - began  # --wait doesn't bound the run
+            return self._follow(found, patience, give_up_at)
+
+    # ---- others' runs after our own has failed
+
+    def _follow(self, own: Outcome, patience: Patience, give_up_at: float | None) -> Outcome:
+        """Wait for the result of the waiters that run the command after us.
+
+        We queue again, behind them, as a follower. Whenever it is our turn there is a result, or
+        nobody is left who could get one, or others have come since, behind whom we queue.
+
+        Args:
+            own: How our own run has failed: the outcome, if no other run succeeds.
+            patience: How to wait.
+            give_up_at: When the wait ends, on the elapsed clock; None for never.
+        """
+        if give_up_at is not None and self._clock.elapsed() >= give_up_at:
+            return own
+        failure = own.error or (own.ending and own.ending.describe())
+        self._warn(self._of_work(f"our run failed ({failure}); waiting for the result of the next"))
+        try:
+            while True:
+                with self._service.limited(give_up_at):
+                    found = self._usable()
+                if found is not None:
+                    return found
+                try:
+                    handle = self._queue(self._asked.following_request, patience, give_up_at)
+                except NotFound:  # the pool went with the last who needed it
+                    with self._service.limited(give_up_at):
+                        return self._usable() or own
+                if not self._has_more_to_come(handle):
+                    return own
+        except CallerEnded:
+            raise
+        except LeaseError as error:
+            self._warn(f"{error}; our own run counts")
+            return own
+
+    def _has_more_to_come(self, handle: Handle) -> bool:
+        """With a follower's lease: tell whether there is a result, or somebody may get one."""
+        with self._leased(handle) as leased:
+            kept = self._results.kept(self._asked.work)
+            return (kept is not None and not self._is_bad(kept)) or leased.pass_on()
 
     # ---- a result that is there
 
@@ -137,7 +190,7 @@ class Once:
             self._bad = kept
             return None
         if self._asked.verify is not None and not self._verifies(self._asked.verify):
-            self._warn(f"--verify failed: the result of work {kept.work.key} is forgotten")
+            self._warn(f"--verify failed: the result of work {kept.work.title} is forgotten")
             self._bad = kept
             return None
         return Outcome(content, kept)
@@ -166,27 +219,15 @@ class Once:
             return
         self._has_announced_terms = True
         self._warn(
-            f"work {self._asked.work.key} is under way with other options, which count until it "
-            f"is over: {terms_text(terms)}"
+            f"work {self._asked.work.title} is running with other options, which apply until its "
+            f"end: {terms_text(terms)}"
         )
 
     def _acquire(self, patience: Patience, give_up_at: float | None) -> Handle:
-        interrupt = self._supervisor.interrupt()
+        """Acquire the lease of the work, and make its pool if it isn't there."""
         while True:
-            self._supervisor.check()
-            left = None if give_up_at is None else max(0.0, give_up_at - self._clock.elapsed())
             try:
-                with wait_limit(left):
-                    self._pool.need()
-                    return acquire(
-                        self._service,
-                        self._asked.request,
-                        patience=patience._replace(
-                            wait_seconds=left, interrupts=(*patience.interrupts, interrupt)
-                        ),
-                        followed=True,
-                        called=f"once-{self._asked.work.key}",
-                    )
+                return self._queue(self._asked.request, patience, give_up_at)
             except NotFound:
                 with self._service.limited(give_up_at):
                     over = self._results.round(self._asked.work)
@@ -194,29 +235,40 @@ class Once:
                 if has_made:
                     self._over = over
                     continue
-                if left == 0:
+                if give_up_at is not None and self._clock.elapsed() >= give_up_at:
                     raise NoLease(self._not_in_time()) from None
-            except NoLease as error:
-                if type(error) is NoLease:
-                    error.args = (self._not_in_time(),)
-                elif isinstance(error, Cancelled) and not isinstance(error, CallerEnded):
-                    error.args = (self._of_work("the request was released while it waited"),)
-                raise
             sleep(
                 wake_fds=(),
-                interrupts=(interrupt,),
+                interrupts=(self._supervisor.interrupt(),),
                 until=self._clock.elapsed() + _MAKE_AGAIN_SECONDS,
                 now=self._clock.elapsed,
             )
 
-    def _not_in_time(self) -> str:
-        return self._of_work("nobody has done it in time")
+    def _queue(self, request: Request, patience: Patience, give_up_at: float | None) -> Handle:
+        """Acquire the lease of the work; NotFound without its pool."""
+        self._supervisor.check()
+        left = None if give_up_at is None else max(0.0, give_up_at - self._clock.elapsed())
+        interrupts = (*patience.interrupts, self._supervisor.interrupt())
+        try:
+            with wait_limit(left):
+                self._pool.need()
+                return acquire(
+                    self._service,
+                    request,
+                    patience=patience._replace(wait_seconds=left, interrupts=interrupts),
+                    followed=True,
+                    called=f"once-{self._asked.work.id}",
+                )
+        except NoLease as error:
+            if type(error) is NoLease:
+                error.args = (self._not_in_time(),)
+            elif isinstance(error, Cancelled) and not isinstance(error, CallerEnded):
+                error.args = (self._of_work("the request was released while it waited"),)
+            raise
 
-    def _of_work(self, what: str) -> str:
-        return f"work {self._asked.work.key}: {what}"
-
-    def _under(self, handle: Handle, path: str, patience: Patience) -> Outcome | None:
-        """What is done under the lease; None to look again, without it."""
+    @contextlib.contextmanager
+    def _leased(self, handle: Handle) -> Iterator[UnderLease]:
+        """Give a lease back at the end, unless a step inside did."""
         leased = UnderLease(
             self._service,
             self._asked,
@@ -227,6 +279,22 @@ class Once:
             warn=self._warn,
         )
         try:
+            yield leased
+        finally:
+            if not leased.has_given_back and not leased.is_left:
+                give_back(self._service, handle, warn=self._warn)
+                if self._service.handles.load(handle.id) is not None:
+                    self._pool.leave_to_keeper()
+
+    def _not_in_time(self) -> str:
+        return self._of_work("no result before the deadline of --wait")
+
+    def _of_work(self, what: str) -> str:
+        return f"work {self._asked.work.title}: {what}"
+
+    def _under(self, handle: Handle, path: str, patience: Patience) -> Outcome | None:
+        """What is done under the lease; None to look again, without it."""
+        with self._leased(handle) as leased:
             kept = self._results.kept(self._asked.work)
             if kept is not None and not self._is_bad(kept):
                 if self._asked.verify is not None:
@@ -237,11 +305,6 @@ class Once:
                 self._bad = kept
             check(patience.interrupts)  # of a lease that was free, none was looked at
             return leased.share_failure() or self._do(leased, handle, path, patience, bad=kept)
-        finally:
-            if not leased.has_given_back and not leased.is_left:
-                give_back(self._service, handle, warn=self._warn)
-                if self._service.handles.load(handle.id) is not None:
-                    self._pool.leave_to_keeper()
 
     def _do(
         self,
@@ -274,9 +337,11 @@ class Once:
             is_to_end = self._supervisor.asked_to_end
             if came.content is not None and self._supervisor.asked_by is not None:
                 # It may be whatever there was by then.
-                self._warn(f"{self._asked.plan.name} was asked to end: its result isn't kept")
+                self._warn(f"{self._asked.plan.name} was signalled to end; its result isn't kept")
                 raise Interrupted(self._supervisor.asked_by)
-            return leased.record(found, came, command, is_to_end=is_to_end)
+            outcome = leased.record(found, came, command, is_to_end=is_to_end)
+            self._is_tried_again = leased.is_tried_again
+            return outcome
         except BaseException as error:
             self._has_begun = command.has_begun
             command.kill_rest()

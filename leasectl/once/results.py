@@ -10,26 +10,27 @@ from typing import NamedTuple
 from leasectl.backends.contract import Patience
 from leasectl.backends.kinds import claim_key_of
 from leasectl.engines.values import CONTENT, Guard, Value, ValueChange, Values
-from leasectl.errors import CorruptState, NoLease, NotAllowed, NotFound
+from leasectl.errors import CorruptState, LeaseError, NoLease, NotAllowed, NotFound
 from leasectl.leases.acquire import acquire
 from leasectl.leases.on_demand import PoolOnDemand, is_needed, round_key
 from leasectl.leases.release import finish
 from leasectl.leases.service import Service
 from leasectl.model import Handle, Request
+from leasectl.once.error_output import safe_lines
 from leasectl.once.work import Work
 from leasectl.run.child import Ending
 from leasectl.run.plan import Plan
 from leasectl.state.event import Event
 from leasectl.text.durations import format_seconds
-from leasectl.text.naming import work_label
+from leasectl.text.naming import LONGEST_KEY, follower_label
 from leasectl.text.properties import (
     MALFORMED,
     read_json,
-    read_name,
     read_number,
     read_text,
     reason_of,
 )
+from leasectl.text.wording import printable
 
 MOST_DEATHS = 5  # in a row, before those who waited for all of them give up
 
@@ -57,11 +58,13 @@ class Failure(NamedTuple):
         up_to: The number of the last ticket that was waiting then.
         status: The command's.
         is_final: It is shared at once with all who waited, and not tried again for them.
+        lines: The last that the command wrote to stderr; only of the latest failure.
     """
 
     up_to: int
     status: int
     is_final: bool
+    lines: str = ""
 
 
 class Round(NamedTuple):
@@ -90,10 +93,12 @@ class Verdict(NamedTuple):
     Args:
         status: To exit with as the command did; None where too many have died.
         times: How often it has failed, or how many have died.
+        lines: The last that the failed command wrote to stderr.
     """
 
     status: int | None
     times: int
+    lines: str = ""
 
 
 @dataclass(frozen=True)
@@ -124,8 +129,13 @@ class Asked:
         return Request(
             self.work.pool_type,
             ttl_seconds=self.ttl_seconds,
-            labels=(work_label(self.work.key),),
+            labels=self.work.labels,
         )
+
+    @property
+    def following_request(self) -> Request:
+        """The request of a runner whose command failed, while others may still succeed."""
+        return self.request._replace(labels=(*self.request.labels, follower_label()))
 
     @property
     def plan(self) -> Plan:
@@ -141,16 +151,25 @@ class Outcome(NamedTuple):
         kept: What is known of it.
         is_ours: Our command has got it; else it is another's.
         ending: How our command has failed; None where it hasn't, or hasn't run.
+        error: Why our command failed, where its ending doesn't tell.
         status: What others' commands ended with, that have failed; None where none has.
         times: How often they did.
+        lines: The last that the latest of them wrote to stderr.
     """
 
     content: bytes | None = None
     kept: Kept | None = None
     is_ours: bool = False
     ending: Ending | None = None
+    error: LeaseError | None = None
     status: int | None = None
     times: int = 0
+    lines: str = ""
+
+    @property
+    def has_failed(self) -> bool:
+        """Whether our own command has run and failed."""
+        return self.ending is not None or self.error is not None
 
 
 def terms_of(found: Round, asked: Asked) -> Terms:
@@ -190,7 +209,7 @@ def verdict(found: Round, ticket: int, *, attempts: int) -> Verdict | None:
     """
     mine = [each for each in found.failures if each.up_to >= ticket]
     if mine and (mine[-1].is_final or len(mine) >= attempts):
-        return Verdict(mine[-1].status, len(mine))
+        return Verdict(mine[-1].status, len(mine), mine[-1].lines)
     died = sum(up_to >= ticket for up_to in found.deaths)
     return Verdict(None, died) if died >= MOST_DEATHS else None
 
@@ -221,9 +240,12 @@ def begun(found: Round, fence: int, last_ticket: int, terms: Terms) -> Round:
     return found._replace(running=fence, last_ticket=last_ticket, terms=found.terms or terms)
 
 
-def failed(found: Round, status: int, last_ticket: int, *, is_final: bool) -> Round:
+def failed(
+    found: Round, status: int, last_ticket: int, *, is_final: bool, lines: str = ""
+) -> Round:
     """What has become of it when a runner's command has failed."""
-    failures = (*found.failures, Failure(last_ticket, status, is_final))
+    before = [each._replace(lines="") for each in found.failures]  # of many, the store has no room
+    failures = (*before, Failure(last_ticket, status, is_final, lines))
     return found._replace(failures=failures, deaths=(), running=None, last_ticket=last_ticket)
 
 
@@ -265,7 +287,7 @@ def parse_round(content: bytes) -> Round:
         record = read_json(content)
         running, terms = record["running"], record["terms"]
         return Round(
-            tuple(Failure(int(a), int(b), bool(c)) for a, b, c in record["failures"]),
+            tuple(_parse_failure(*each) for each in record["failures"]),
             tuple(int(read_number(each)) for each in record["deaths"]),
             None if running is None else int(read_number(running)),
             int(read_number(record["last_ticket"])),
@@ -274,6 +296,11 @@ def parse_round(content: bytes) -> Round:
         )
     except MALFORMED as error:
         raise CorruptState(f"what is kept of a work can't be read: {reason_of(error)}") from error
+
+
+def _parse_failure(up_to: object, status: object, is_final: object, lines: object) -> Failure:
+    last, code = int(read_number(up_to)), int(read_number(status))
+    return Failure(last, code, bool(is_final), safe_lines(read_text(lines)))
 
 
 def _parse_terms(record: list[object]) -> Terms:
@@ -405,6 +432,7 @@ def encode_pointer(kept: Kept) -> bytes:
     return json.dumps(
         {
             "key": kept.work.key,
+            "inputs": kept.work.inputs,
             "fence": kept.fence,
             "holder": kept.holder_identity,
             "seconds": kept.seconds,
@@ -418,7 +446,11 @@ def _parse_pointer(value: Value) -> Kept:
     try:
         record = read_json(value.content)
         return Kept(
-            Work(read_name(record["key"]), value.key[len(POINTERS) :]),
+            Work(
+                _read_shown(record["key"]),
+                value.key[len(POINTERS) :],
+                _read_shown(record.get("inputs", "")),
+            ),
             int(read_number(record["fence"])),
             read_text(record["holder"]),
             read_number(record["seconds"]),
@@ -431,6 +463,10 @@ def _parse_pointer(value: Value) -> Kept:
         raise CorruptState(
             f"the result kept under {value.key} can't be read: {reason_of(error)}"
         ) from error
+
+
+def _read_shown(value: object) -> str:
+    return printable(read_text(value), longest=LONGEST_KEY)
 
 
 def _content_key(work: Work, fence: int) -> str:
@@ -480,8 +516,8 @@ def forget(service: Service, work: Work) -> bool:
 
 
 def _acquire(service: Service, work: Work, pool: PoolOnDemand) -> Handle:
-    request = Request(work.pool_type, labels=(work_label(work.key),))
-    no_wait, name = Patience(wait_seconds=0), f"once-{work.key}"
+    request = Request(work.pool_type, labels=work.labels)
+    no_wait, name = Patience(wait_seconds=0), f"once-{work.id}"
     for _ in range(_TRIES):
         try:
             return acquire(service, request, patience=no_wait, called=name)
@@ -498,13 +534,13 @@ def _event(service: Service, work: Work) -> Event:
         service.clock.wall(),
         "work forgotten",
         work.pool_type,
-        (work.key,),
+        work.names,
         holder_identity=service.caller.identity,
     )
 
 
 def _under_way(work: Work) -> NotAllowed:
     return NotAllowed(
-        f"work {work.key} is under way; see who does it with leasectl status, and ask again when "
-        "it is over"
+        f"work {work.title} is running, so its result can't be forgotten; see its runner with: "
+        "leasectl status"
     )

@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable, Sequence
 
 from leasectl.backends.kinds import claim_key_of
+from leasectl.engines.facts import QueueEntry
 from leasectl.engines.values import Guard, ValueChange
 from leasectl.errors import (
     BackendUnreachable,
@@ -27,6 +28,7 @@ from leasectl.model import Handle, whole
 from leasectl.once.command import Came, WorkCommand
 from leasectl.once.results import (
     Asked,
+    Failure,
     Kept,
     Outcome,
     Results,
@@ -50,6 +52,7 @@ from leasectl.once.results import (
 )
 from leasectl.state.event import Event, EventKind
 from leasectl.system.lock_wait import lock_limit
+from leasectl.text.naming import is_follower
 from leasectl.text.wording import followed_by
 
 _ASK_AGAIN_SECONDS = 0.3
@@ -73,6 +76,7 @@ class UnderLease:
     Attributes:
         has_given_back: The lease was given back, in the step that said what has come of it.
         is_left: It is left to the keeper, since its server doesn't answer.
+        is_tried_again: Our command has failed, and the next waiter runs it.
     """
 
     def __init__(
@@ -96,6 +100,7 @@ class UnderLease:
         (self._lease,) = handle.leases
         self.has_given_back = False
         self.is_left = False
+        self.is_tried_again = False
 
     # ---- before the command
 
@@ -122,6 +127,22 @@ class UnderLease:
                 self._leave_to_keeper(error)
         return self._outcome(shared)
 
+    def pass_on(self) -> bool:
+        """Give the lease of a follower back without running the command.
+
+        Returns:
+            Whether a waiter is left that may run it.
+
+        Raises:
+            LeaseLost: The lease is another's by now.
+        """
+        with self._service.atomic():
+            queue = self._queue()
+            first = min((each.ticket for each in queue), default=None)
+            left = of_those_who_wait(self._results.round(self._asked.work), first)
+            self._change([to_keep_round(self._asked.work, left)], frees=True)
+        return not all(each.suspended for each in queue)
+
     def begin(self, bad: Kept | None) -> Round | None:
         """Write down that we run, and forget a result that can't be used.
 
@@ -147,9 +168,9 @@ class UnderLease:
             why = []
             if before.running is not None:
                 changes.append(to_drop_content(work, before.running))
-                why.append("whoever did it before has died")
+                why.append("its last runner died")
             if bad is not None:
-                why.append("the result that was kept can't be used")
+                why.append("the kept result can't be used")
             try:
                 self._change(changes, event=self._event("work begun", reason=", ".join(why)))
             except LeaseLost:
@@ -157,7 +178,16 @@ class UnderLease:
                 if kept is None or (bad is not None and kept.version == bad.version):
                     raise
                 return None
+        if found.failures:
+            self._tell_failure(found.failures[-1], len(found.failures))
         return found
+
+    def _tell_failure(self, failure: Failure, times: int) -> None:
+        """Tell whoever runs the command again how it failed before."""
+        title = self._asked.work.title
+        self._warn(f"work {title}: run {times} failed with exit code {failure.status}; running it")
+        for each in failure.lines.splitlines():
+            self._warn(f"| {each}")
 
     # ---- after it
 
@@ -172,22 +202,19 @@ class UnderLease:
 
         Raises:
             LeaseLost: The lease is another's by now, and nothing was recorded.
-            NoRoom: The result can't be kept, which is shared as a failure.
         """
         if came.content is not None:
             try:
                 return self._record_result(found, came, came.content)
             except NoRoom as error:
-                error.args = (f"the result of work {self._asked.work.key} isn't kept: {error}",)
+                error.args = (f"the result of work {self._asked.work.title} isn't kept: {error}",)
                 came = came.without_result(error)
         command.kill_rest()
         if is_to_end:
             self.stop(found)
         else:
             self._record_failure(found, came)
-        if came.error is not None:
-            raise came.error
-        return Outcome(ending=came.ending)
+        return Outcome(ending=came.ending, error=came.error)
 
     def stop(self, found: Round) -> None:
         """Give up, and leave the work to the next; what can't be done now does the keeper."""
@@ -239,7 +266,11 @@ class UnderLease:
                 first, last = self._tickets()
                 shares = terms_of(found, self._asked).shares
                 is_final = came.is_final or shares
-                after = failed(found, came.status, last or self._lease.ticket, is_final=is_final)
+                up_to = last or self._lease.ticket
+                after = failed(found, came.status, up_to, is_final=is_final, lines=came.lines)
+                attempts = terms_of(found, self._asked).attempts
+                shared = None if last is None else verdict(after, last, attempts=attempts)
+                self.is_tried_again = last is not None and shared is None
                 left = of_those_who_wait(after, first)
                 why = came.ending.describe() if came.ending is not None else str(came.error)
                 event = self._event("work failed", reason=why, seconds=came.seconds)
@@ -263,13 +294,17 @@ class UnderLease:
         return Round() if found == self._over else of_ticket(found, self._lease.ticket)
 
     def _tickets(self) -> tuple[int | None, int | None]:
-        """The numbers of the first and the last ticket that waits; None where none does."""
+        """Return the numbers of the first and the last ticket in the queue; None without any."""
+        numbers = [each.ticket for each in self._queue()]
+        return min(numbers, default=None), max(numbers, default=None)
+
+    def _queue(self) -> list[QueueEntry]:
+        """Return the waiters that may run the command: all but followers."""
         try:
             (pool,) = self._service.pools.pools(self._asked.work.pool_type)
         except NotFound:  # it is there as long as we hold the lease
             raise self._lost() from None
-        numbers = [each.ticket for each in pool.queue]
-        return min(numbers, default=None), max(numbers, default=None)
+        return [each for each in pool.queue if not is_follower(each.labels)]
 
     def _event(self, kind: EventKind, *, reason: str, seconds: float | None = None) -> Event:
         work, handle = self._asked.work, self._handle
@@ -278,7 +313,7 @@ class UnderLease:
             self._service.clock.wall(),
             kind,
             work.pool_type,
-            (work.key,),
+            work.names,
             (self._lease.fence,),
             handle=handle.id,
             holder_identity=handle.holder_identity,
@@ -305,8 +340,8 @@ class UnderLease:
 
     def _lost(self) -> LeaseLost:
         return LeaseLost(
-            f"the lease of work {self._asked.work.key} was lost; nothing was recorded, and whoever "
-            "has it now does the work"
+            f"the lease of work {self._asked.work.title} was lost; nothing was recorded, and its "
+            "next holder does the work"
         )
 
     def _note_given_back(self) -> None:
@@ -339,7 +374,7 @@ class UnderLease:
     def _outcome(self, shared: Verdict) -> Outcome:
         if shared.status is None:
             raise LeaseError(
-                f"work {self._asked.work.key}: {shared.times} who did it, one after the other, "
-                "have died before its end; look why, and ask again"
+                f"work {self._asked.work.title}: {shared.times} runners in a row died before its "
+                "end; find out why, and run it again"
             )
-        return Outcome(status=shared.status, times=shared.times)
+        return Outcome(status=shared.status, times=shared.times, lines=shared.lines)

@@ -3,42 +3,103 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from leasectl.engines.pool_admin import PoolAdmin
 from leasectl.errors import InvalidRequest, LeaseError, NotFound
 from leasectl.leases.service import handles_around
-from leasectl.text.naming import reserved_type
+from leasectl.model import Labels
+from leasectl.text.naming import escape_name, reserved_type, work_labels, work_title
+from leasectl.text.wording import printable
+
+ID_DIGITS = 12  # of the digest, by which people name a work
+_MOST_SHOWN = 3
+_LONGEST_HEAD, _LONGEST_TAIL = 24, 23
 
 
 class Work(NamedTuple):
-    """A piece of work, of which there is to be one result.
+    """Work with one result.
 
     Args:
-        key: What people call it.
-        digest: Of the key and its inputs, in hexadecimal.
+        key: Its name, as given.
+        digest: SHA-256 of the key and all inputs, in hexadecimal. Pools and keys of the store are
+            named after it, so key and inputs never become part of a path or an object's name.
+        inputs: The inputs, shortened for people; empty for none.
     """
 
     key: str
     digest: str
+    inputs: str = ""
+
+    @property
+    def id(self) -> str:
+        """The beginning of the digest, as `once --list` shows it."""
+        return self.digest[:ID_DIGITS]
+
+    @property
+    def title(self) -> str:
+        """The key and the shortened inputs, for messages."""
+        return work_title(self.key, self.inputs)
+
+    @property
+    def labels(self) -> Labels:
+        """The labels of a request for the work's lease."""
+        return work_labels(self.key, self.inputs)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The key and the shortened inputs as events hold them: each escaped to one word."""
+        return tuple(escape_name(each) for each in (self.key, self.inputs) if each)
 
     @property
     def pool_type(self) -> str:
-        """Of the pool that is made for it, and the name of its one resource."""
+        """The type of the pool that is made for the work, and the name of its one resource."""
         return reserved_type(self.digest)
 
 
-def work_of(key: str, inputs: Iterable[bytes]) -> Work:
-    """The work of a key with these inputs, in their order.
+def is_work_id(text: str) -> bool:
+    """Tell whether text may be the id of a work, or a longer part of its digest."""
+    return len(text) >= ID_DIGITS and not text.strip("0123456789abcdef")
 
-    Each has its length before it, so that no two lists of inputs are the same bytes.
+
+def work_of(key: str, inputs: Iterable[bytes], files: Iterable[tuple[str, bytes]] = ()) -> Work:
+    """Return the work of a key with these inputs, in their order.
+
+    The digest covers each part with its length before it, so no two lists of inputs share one.
+
+    Args:
+        key: The name.
+        inputs: Texts.
+        files: Name and content of each file. Only contents count, and only names are shown.
     """
+    texts, contents = [*inputs], [*files]
     sha256 = hashlib.sha256()
-    for each in (key.encode(), *inputs):
+    for each in (key.encode(), *texts, *(content for _, content in contents)):
         sha256.update(len(each).to_bytes(8, "big"))
         sha256.update(each)
-    return Work(key, sha256.hexdigest())
+    digest = sha256.hexdigest()
+    shown = [each.decode("utf-8", "surrogateescape") for each in texts]
+    return Work(key, digest, _shown(shown, [name for name, _ in contents], digest[:ID_DIGITS]))
+
+
+def _shown(texts: Sequence[str], files: Sequence[str], work_id: str) -> str:
+    """Shorten inputs to one text; what doesn't show all of them ends with the id of the work."""
+    given = [*texts, *files]
+    if not given:
+        return ""
+    parts = [_shorten(each) for each in given[:_MOST_SHOWN]]
+    rest = len(given) - _MOST_SHOWN
+    shown = ", ".join(parts) + (f" and {rest} more" if rest > 0 else "")
+    is_whole = not files and rest <= 0 and parts == given and "," not in "".join(given)
+    return shown if is_whole else f"{shown} [{work_id}]"
+
+
+def _shorten(text: str) -> str:
+    safe = printable(text, longest=len(text) * 10) or '""'
+    if len(safe) <= _LONGEST_HEAD + _LONGEST_TAIL + 1:
+        return safe
+    return f"{safe[:_LONGEST_HEAD]}…{safe[-_LONGEST_TAIL:]}"
 
 
 class TooLarge(LeaseError):
@@ -68,7 +129,6 @@ def refuse_waiting_for_itself(pools: PoolAdmin, work: Work, environ: Mapping[str
     holders = {(each.claim_key or "").partition("/")[0] for each in pool.resources}
     if not holders.isdisjoint(around):
         raise InvalidRequest(
-            f"work {work.key} is asked for by the command that does it, or by one that this waits "
-            "for; it would wait for itself: give one of them another KEY or --input, or ask for it "
-            "outside"
+            f"work {work.title} is requested by the command that does it, or by one that waits for "
+            "that; it would wait for itself: use another KEY or --input, or request it outside"
         )

@@ -14,6 +14,7 @@ from leasectl.leases.service import Service
 from leasectl.state.event import ALL_EVENTS, Event, EventFilter, EventKind, Missed, number_of
 from leasectl.system.clock import rfc3339
 from leasectl.text.durations import parse_moment
+from leasectl.text.naming import as_given, escape_name
 from leasectl.text.properties import (
     MALFORMED,
     Malformed,
@@ -123,7 +124,8 @@ def encode_event(event: Event) -> dict[str, Any]:
             ("hold_seconds", event.hold_seconds),
         )
     }
-    return {**event._asdict(), "time": rfc3339(event.time), **durations}
+    names = tuple(map(as_given, event.names))  # those of a work are escaped
+    return {**event._asdict(), "names": names, "time": rfc3339(event.time), **durations}
 
 
 def parse_event(line: str) -> Event:
@@ -136,12 +138,13 @@ def parse_event(line: str) -> Event:
         fields = json.loads(line)
         if fields["kind"] not in get_args(EventKind):
             raise Malformed("no such kind")
+        read_any_name = _read_of_work if fields["kind"].startswith("work ") else read_name
         return Event(
             number=int(fields["number"]),
             time=parse_moment(read_text(fields["time"]), 0.0),
             kind=cast("EventKind", fields["kind"]),
             type=read_name(fields["type"]),
-            names=tuple(map(read_name, fields["names"])),
+            names=tuple(map(read_any_name, fields["names"])),
             fences=tuple(map(int, fields["fences"])),
             handle=read_text(fields["handle"]),
             acquisition=int(fields["acquisition"]),
@@ -158,3 +161,10 @@ def parse_event(line: str) -> Event:
         )
     except (*MALFORMED, InvalidRequest) as error:
         raise CorruptState(f'not an event: "{printable(line)}" ({error})') from error
+
+
+def _read_of_work(value: object) -> str:
+    text = read_text(value)
+    if not text:
+        raise Malformed("a key is empty")
+    return escape_name(text)

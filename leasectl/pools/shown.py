@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 from leasectl.engines.facts import NO_SETTINGS, PoolSettings
 from leasectl.model import Labels, Lease, Where
 from leasectl.text.durations import format_duration
-from leasectl.text.naming import as_given, key_in
+from leasectl.text.naming import as_given, key_and_inputs_in
 from leasectl.text.wording import printable
 
 if TYPE_CHECKING:
@@ -323,11 +323,14 @@ def _timeless_lease(shown: ShownLease) -> ShownLease:
     )
 
 
-def key_of_work(pool: ShownPool) -> str:
-    """The key of the work that is done under a pool; empty where nobody tells of it."""
+def work_of_pool(pool: ShownPool) -> tuple[str, str]:
+    """Return the key and the shortened inputs of the work that a pool was made for.
+
+    Both are empty if no holder and no waiter tells them.
+    """
     labels = [each.lease.lease.labels for each in pool.resources if each.lease is not None]
     labels += [each.labels for each in pool.queue]
-    return next(filter(None, map(key_in, labels)), "")
+    return next((found for found in map(key_and_inputs_in, labels) if found[0]), ("", ""))
 
 
 CORDONED, HELD_BACK = "cordoned", "held back"

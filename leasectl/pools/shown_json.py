@@ -26,8 +26,8 @@ from leasectl.pools.shown import (
     ShownPool,
     ShownResource,
     ShownWaiter,
-    key_of_work,
     parse_holder,
+    work_of_pool,
 )
 from leasectl.system.clock import rfc3339
 from leasectl.text.properties import (
@@ -101,7 +101,10 @@ def encode_overview(overview: Overview, *, as_list: _AsList = list) -> dict[str,
         "at": rfc3339(overview.at),
         "pools": [_pool_fields(pool, overview.rows, as_list) for pool in overview.pools],
         "works": [
-            {"work": key_of_work(pool), **_pool_fields(pool, overview.rows, as_list)}
+            {
+                **dict(zip(("work", "inputs"), work_of_pool(pool))),
+                **_pool_fields(pool, overview.rows, as_list),
+            }
             for pool in overview.works
         ],
         "circular_waits": [each._asdict() for each in circular_waits(overview)],

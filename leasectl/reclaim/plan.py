@@ -9,7 +9,7 @@ from typing import NamedTuple
 from leasectl.errors import InvalidRequest
 from leasectl.leases.marks import Mark, parse_mark
 from leasectl.system.clock import earliest
-from leasectl.text.durations import LONGEST_SECONDS, format_duration
+from leasectl.text.durations import LONGEST_SECONDS, format_duration, format_seconds
 from leasectl.text.naming import MOST_AT_ONCE
 
 # Nobody who has answered `keep`, or not at all, is asked again sooner.
@@ -28,6 +28,9 @@ class Wanted(NamedTuple):
         group_by: The property that says what counts as one holder when the one with most unused
             names comes first; None for a handle.
         follows: It goes on for as long as it runs; else it is done once.
+        until_free: With an excess: ask only while fewer resources of the pool are free; None to
+            ask however many are.
+        leave_unused: With an excess: so many unused names stay with each handle, or each group.
     """
 
     excess: int | None = None
@@ -37,6 +40,8 @@ class Wanted(NamedTuple):
     wait_seconds: float = 180.0
     group_by: str | None = None
     follows: bool = False
+    until_free: int | None = None
+    leave_unused: int = 0
 
     @property
     def mark_seconds(self) -> float:
@@ -62,6 +67,14 @@ def check_wanted(wanted: Wanted) -> Wanted:
         )
     if wanted.excess is not None and not 1 <= wanted.excess <= MOST_AT_ONCE:
         raise InvalidRequest(f"--excess {wanted.excess}: it can be 1 to {MOST_AT_ONCE} at a time")
+    for option, number in (
+        ("--until-free", wanted.until_free),
+        ("--leave-unused", wanted.leave_unused or None),
+    ):
+        if number is not None and wanted.excess is None:
+            raise InvalidRequest(f"{option} says how far --excess goes; give --excess too")
+        if number is not None and not 1 <= number <= MOST_AT_ONCE:
+            raise InvalidRequest(f"invalid {option} {number}; use 1 to {MOST_AT_ONCE}")
     if wanted.wait_seconds <= 0:
         raise InvalidRequest(
             "too little time for anybody to answer; set with -w how long to wait for answers"
@@ -89,6 +102,8 @@ class Held(NamedTuple):
         is_in_use: It is in use now, as far as that can be seen.
         used_at: When a use of it ended last, likewise, on the elapsed clock; None for never.
         note: What is noted at it; None for nothing.
+        marked_seconds: How long ago the mark was made, by the time that it records; 0 where that
+            lies ahead, by the clock of whoever looks.
     """
 
     name: str
@@ -99,6 +114,7 @@ class Held(NamedTuple):
     is_in_use: bool = False
     used_at: float | None = None
     note: str | None = None
+    marked_seconds: float = 0.0
 
     @property
     def id(self) -> LeaseId:
@@ -127,10 +143,33 @@ class Asked(NamedTuple):
     Args:
         mark_id: Of the mark.
         at: When it was put or found, on the elapsed clock.
+        free_at: When the lease may be freed, once its holder is ready: the delay after the time
+            that a found mark records; at once after a mark of our own, which the delay preceded.
     """
 
     mark_id: str
     at: float
+    free_at: float = 0.0
+
+
+# Why a lease wasn't freed, or a named resource.
+IN_USE, KEPT, UNANSWERED = "in use", "its holder keeps it", "no answer"
+TOO_YOUNG, NOT_ASKED = "not in excess for the delay yet", "not asked, as others were asked first"
+LEFT_UNUSED = "left to its holder unused"
+GIVEN_BACK, NOT_HELD = "given back by its holder", "not held"
+CHANGED = "its lease or its answer changed just then"
+
+
+class NotFreed(NamedTuple):
+    """A name that a reclaim didn't free.
+
+    Args:
+        name: The resource.
+        reason: Why, for people.
+    """
+
+    name: str
+    reason: str
 
 
 class Memory(NamedTuple):
@@ -142,6 +181,7 @@ class Memory(NamedTuple):
         since: Since when each that isn't marked is in excess.
         asked: The marks that are its own.
         back: Leases that it had asked for, or is about, and that have ended.
+        refused: Why it has given up a mark, by lease: `KEPT` or `UNANSWERED`.
     """
 
     began_at: float
@@ -149,6 +189,7 @@ class Memory(NamedTuple):
     since: Mapping[LeaseId, float] = {}
     asked: Mapping[LeaseId, Asked] = {}
     back: frozenset[LeaseId] = frozenset()
+    refused: Mapping[LeaseId, str] = {}
 
     def having_marked(
         self, put: Mapping[LeaseId, Mark], taken_off: Container[LeaseId], now: float
@@ -173,6 +214,8 @@ class Step(NamedTuple):
         missing: How many are still to come back, those that are freed now included.
         look_at: When to look again, if nothing happens before; None for not at all.
         is_over: There is nothing more to be had, or no more time.
+        not_freed: Once it is over: the leases that were meant and aren't freed now, with the reason
+            for each.
     """
 
     memory: Memory
@@ -182,6 +225,7 @@ class Step(NamedTuple):
     missing: int
     look_at: float | None
     is_over: bool
+    not_freed: tuple[NotFreed, ...] = ()
 
 
 def begin(wanted: Wanted, held: Iterable[Held], now: float) -> Memory:
@@ -191,7 +235,9 @@ def begin(wanted: Wanted, held: Iterable[Held], now: float) -> Memory:
     return Memory(now, only=frozenset(each.id for each in held if _is_meant(wanted, each)))
 
 
-def next_step(wanted: Wanted, held: Sequence[Held], memory: Memory, now: float) -> Step:
+def next_step(
+    wanted: Wanted, held: Sequence[Held], memory: Memory, now: float, *, free: int = 0
+) -> Step:
     """What is to be done, given what is seen.
 
     Args:
@@ -199,8 +245,9 @@ def next_step(wanted: Wanted, held: Sequence[Held], memory: Memory, now: float) 
         held: All leases of the pool.
         memory: What the step before, or `begin`, has left, with what has been asked since.
         now: On the elapsed clock.
+        free: How many resources of the pool are free.
     """
-    return _Plan(wanted, held, memory, now).step()
+    return _Plan(wanted, held, memory, now, free).step()
 
 
 def last_step(held: Iterable[Held], memory: Memory) -> tuple[Held, ...]:
@@ -211,8 +258,11 @@ def last_step(held: Iterable[Held], memory: Memory) -> tuple[Held, ...]:
 class _Plan:
     """One step, as it is made up."""
 
-    def __init__(self, wanted: Wanted, held: Sequence[Held], memory: Memory, now: float) -> None:
+    def __init__(
+        self, wanted: Wanted, held: Sequence[Held], memory: Memory, now: float, free: int
+    ) -> None:
         self._wanted = wanted
+        self._free = free
         self._held = held
         self._before = memory
         self._now = now
@@ -222,6 +272,7 @@ class _Plan:
         self._asked: dict[LeaseId, Asked] = {}
         self._back = memory.back
         self._no: list[Held] = []
+        self._refused: dict[LeaseId, str] = {}
 
     def step(self) -> Step:
         self._remember()
@@ -230,18 +281,48 @@ class _Plan:
         for each in own[missing:]:
             self._leave_alone(each)
         no, own = [*self._no, *own[missing:]], own[:missing]
-        ready = [each for each in own if _state_of(each) == "ready"]
+        ready = [
+            each
+            for each in own
+            if _state_of(each) == "ready" and self._asked[each.id].free_at <= self._now
+        ]
         room = 0 if self._is_late else missing - len(own)
         ask = [each for each in self._unused() if self._ripe_at(each) <= self._now][:room]
+        is_over = self._is_over(missing, len(own) + len(ask))
         return Step(
-            self._before._replace(since=self._since, asked=self._asked, back=self._back),
+            self._before._replace(
+                since=self._since, asked=self._asked, back=self._back, refused=self._refused
+            ),
             free=tuple(ready),
             take_off=tuple(no),
             ask=tuple(ask),
             missing=missing,
             look_at=self._look_at(own, room - len(ask)),
-            is_over=self._is_over(missing, len(own) + len(ask)),
+            is_over=is_over,
+            not_freed=self._not_freed(ready) if is_over and missing else (),
         )
+
+    def _not_freed(self, freed: Sequence[Held]) -> tuple[NotFreed, ...]:
+        gone = {each.id for each in freed}
+        left = {each.id for each in self._left_unused()}
+        return tuple(
+            NotFreed(each.name, self._why_not(each, is_left=each.id in left))
+            for each in sorted(self._meant, key=lambda each: each.name)
+            if each.id not in gone
+        )
+
+    def _why_not(self, each: Held, *, is_left: bool) -> str:
+        if each.is_in_use:
+            return IN_USE
+        refused = self._refused.get(each.id)
+        if _state_of(each) == "marked" or refused == UNANSWERED:
+            return f"{UNANSWERED} within {format_seconds(self._wanted.wait_seconds)}"
+        if refused is not None:
+            return refused
+        if is_left:
+            return LEFT_UNUSED
+        is_ripe = each.id not in self._since or self._ripe_at(each) <= self._now
+        return NOT_ASKED if is_ripe else TOO_YOUNG
 
     @property
     def _is_late(self) -> bool:
@@ -257,6 +338,8 @@ class _Plan:
         if self._wanted.excess is not None:
             self._back |= self._before.asked.keys() - there
         for each in self._meant:
+            if each.id in self._before.refused:
+                self._refused[each.id] = self._before.refused[each.id]
             asked, mark = self._before.asked.get(each.id), each.mark
             if mark is None or (asked is not None and asked.mark_id != mark.id):
                 since = self._before.since.get(each.id, self._now)
@@ -268,6 +351,7 @@ class _Plan:
             if asked is not None:
                 self._asked[each.id] = asked
             if mark.state == "keep" or (asked is not None and self._is_unanswered(asked, mark)):
+                self._refused[each.id] = KEPT if mark.state == "keep" else UNANSWERED
                 self._no.append(each)
                 self._leave_alone(each)
 
@@ -282,6 +366,11 @@ class _Plan:
         self._since[each.id] = again_at - self._wanted.delay_seconds
 
     def _missing(self) -> int:
+        """How many are to come back now."""
+        missing, until_free = self._missing_of_excess(), self._wanted.until_free
+        return missing if until_free is None else min(missing, max(0, until_free - self._free))
+
+    def _missing_of_excess(self) -> int:
         """How many are to come back; if all have and it goes on, as many again, from now on."""
         if self._wanted.excess is None:
             return len(self._meant)
@@ -302,7 +391,8 @@ class _Plan:
         for each in adopted:
             mark = each.mark
             assert mark is not None
-            self._asked[each.id] = Asked(mark.id, self._now)
+            rest = max(0.0, self._wanted.delay_seconds - each.marked_seconds)
+            self._asked[each.id] = Asked(mark.id, self._now, self._now + rest)
         return sorted([*own, *adopted], key=_by_answer)
 
     def _unmarked(self) -> list[Held]:
@@ -310,7 +400,19 @@ class _Plan:
 
     def _unused(self) -> list[Held]:
         """Those that could be asked for, were it time, in the order in which they are."""
-        return in_order(each for each in self._unmarked() if not each.is_in_use)
+        unused = in_order(each for each in self._unmarked() if not each.is_in_use)
+        left = {each.id for each in self._left_unused()}
+        return [each for each in unused if each.id not in left]
+
+    def _left_unused(self) -> list[Held]:
+        """Those that are left to their holders: of each group the newest."""
+        number = self._wanted.leave_unused
+        by_group: dict[str, list[Held]] = {}
+        if number:
+            for each in self._unmarked():
+                if not each.is_in_use:
+                    by_group.setdefault(each.group, []).append(each)
+        return [each for group in by_group.values() for each in sorted(group, key=_age)[-number:]]
 
     def _ripe_at(self, each: Held) -> float:
         """When one may be asked for, if nothing happens before."""
@@ -335,6 +437,11 @@ class _Plan:
             self._asked[each.id].at + min(self._wanted.wait_seconds, each.mark.seconds)
             for each in own
             if each.mark is not None and each.mark.state == "marked"
+        ]
+        waited += [
+            self._asked[each.id].free_at
+            for each in own
+            if _state_of(each) == "ready" and self._asked[each.id].free_at > self._now
         ]
         ripe = self._next_ripe_at() if room > 0 or self._wanted.follows else None
         return earliest(self._until, ripe, *waited)

@@ -14,7 +14,7 @@ from leasectl.engines import refusals
 from leasectl.engines.membership import Member, Pools, cordon, remove
 from leasectl.engines.pool_admin import Members
 from leasectl.errors import LeaseError
-from leasectl.reclaim.plan import Wanted
+from leasectl.reclaim.plan import CHANGED, NotFreed, Wanted
 from leasectl.reclaim.taking_back import Ground, Listener, take_back
 from leasectl.system.poll import Sleep
 from leasectl.text.wording import followed_by
@@ -25,11 +25,11 @@ class Removed(NamedTuple):
 
     Args:
         removed: The names that it has taken out of the pool.
-        left: Those that are in it still.
+        left: Those that are in it still, and why.
     """
 
     removed: tuple[str, ...]
-    left: tuple[str, ...]
+    left: tuple[NotFreed, ...]
 
 
 def remove_when_ready(
@@ -63,16 +63,19 @@ class _Removal:
     def run(self, wanted: Wanted) -> Generator[Sleep, set[int], Removed]:
         before = self._members.update(self._left, self._close).before
         closed = [each.name for each in before if not each.cordoned]
+        why: dict[str, str] = {}
         try:
             self._remove(self._left)
             if self._left:
                 meant = wanted._replace(names=frozenset(self._left))
                 listener = self._listener._replace(freed=self._remove)
-                yield from take_back(self._ground, meant, listener)
+                outcome = yield from take_back(self._ground, meant, listener)
+                why = {each.name: each.reason for each in outcome.not_freed}
                 self._remove(self._left)  # what was given back unasked
         finally:
             self._open([name for name in closed if name in self._left])
-        return Removed(tuple(self._removed), tuple(self._left))
+        left = tuple(NotFreed(name, why.get(name, CHANGED)) for name in self._left)
+        return Removed(tuple(self._removed), left)
 
     def _close(self, member: Member, _: Pools) -> Member:
         if member.pool != self._ground.pool_type:

@@ -18,11 +18,25 @@ from leasectl.leases.marks import (
     asked_of,
     encode_mark,
     new_mark,
+    parse_mark,
     taken_off_in_words,
 )
 from leasectl.leases.recovery import recover
 from leasectl.leases.service import Service
-from leasectl.reclaim.plan import Held, LeaseId, Memory, Step, Wanted, begin, last_step, next_step
+from leasectl.reclaim.plan import (
+    CHANGED,
+    GIVEN_BACK,
+    NOT_HELD,
+    Held,
+    LeaseId,
+    Memory,
+    NotFreed,
+    Step,
+    Wanted,
+    begin,
+    last_step,
+    next_step,
+)
 from leasectl.state.uses import LastUse, Uses
 from leasectl.system.clock import Clock
 from leasectl.system.poll import Sleep
@@ -56,8 +70,20 @@ class Ground(NamedTuple):
     settle: Callable[[], object] = lambda: None
 
 
-def look(ground: Ground, *, group_by: str | None = None) -> list[Held]:
-    """The leases of a pool as they are now.
+class View(NamedTuple):
+    """A pool at one instant.
+
+    Args:
+        held: Its leases.
+        free: How many of its resources are free.
+    """
+
+    held: list[Held]
+    free: int
+
+
+def look(ground: Ground, *, group_by: str | None = None) -> View:
+    """Look at the leases of a pool as they are now.
 
     Args:
         ground: With the pool.
@@ -76,6 +102,8 @@ def look(ground: Ground, *, group_by: str | None = None) -> list[Held]:
         if lease is None or resource.ended is not None:
             continue
         use = _last_use(resource, uses)
+        note = notes.get((lease.name, lease.fence))
+        mark = None if note is None else parse_mark(note)
         held.append(
             Held(
                 lease.name,
@@ -85,10 +113,12 @@ def look(ground: Ground, *, group_by: str | None = None) -> list[Held]:
                 max(0.0, wall - lease.acquire_time),
                 use is not None and use.until is None,
                 None if use is None else use.until,
-                notes.get((lease.name, lease.fence)),
+                note,
+                0.0 if mark is None else max(0.0, wall - mark.made_at),
             )
         )
-    return held
+    free = sum(each.lease is None and not each.is_closed for each in pool.resources)
+    return View(held, free)
 
 
 def _group(resource: Resource, group_by: str | None) -> str:
@@ -213,10 +243,12 @@ class Outcome(NamedTuple):
     Args:
         freed: The names that it has freed.
         missing: How many have not come back that should have.
+        not_freed: Why, of each lease that would have done, and of each named resource.
     """
 
     freed: tuple[str, ...]
     missing: int
+    not_freed: tuple[NotFreed, ...] = ()
 
 
 class Progress(NamedTuple):
@@ -283,7 +315,7 @@ class _TakingBack:
                 watch.clear()
                 step = self._look_and_do()
                 if step is not None and step.is_over:
-                    return Outcome(tuple(self._freed), step.missing)
+                    return Outcome(tuple(self._freed), step.missing, self._not_freed(step))
                 yield from self._sleep(watch.fd, step)
         finally:
             try:
@@ -305,14 +337,26 @@ class _TakingBack:
         self._is_away = False
         return step
 
+    def _not_freed(self, step: Step) -> tuple[NotFreed, ...]:
+        """Say why each name wasn't freed: those of the last step, and named ones not held then."""
+        not_freed = list(step.not_freed) if step.missing else []
+        left = {each.name for each in step.free}.difference(self._freed)
+        not_freed += [NotFreed(name, CHANGED) for name in left]
+        known = {*self._freed, *(each.name for each in not_freed)}
+        assert self._memory is not None
+        meant = {name for name, _ in self._memory.only or ()}
+        others = sorted((self._wanted.names or frozenset()) - known)
+        named = [NotFreed(name, GIVEN_BACK if name in meant else NOT_HELD) for name in others]
+        return tuple(sorted((*not_freed, *named)))
+
     def _step(self) -> Step:
         now = self._ground.clock.elapsed
         began_at, self._freed_before = now(), len(self._freed)
-        held = look(self._ground, group_by=self._wanted.group_by)
+        held, free_now = look(self._ground, group_by=self._wanted.group_by)
         if self._memory is None:
             self._memory = begin(self._wanted, held, now())
         self._look_took = now() - began_at
-        step = next_step(self._wanted, held, self._memory, now())
+        step = next_step(self._wanted, held, self._memory, now(), free=free_now)
         self._memory = step.memory
         with self._ground.atomic():
             freed = free(self._ground, step)
@@ -358,7 +402,7 @@ class _TakingBack:
             return
         try:
             for _ in range(_TRIES_TO_TAKE_OFF):
-                marked = last_step(look(self._ground), self._memory)
+                marked = last_step(look(self._ground).held, self._memory)
                 if not marked or take_off(self._ground, marked):
                     return
         except NotFound:

@@ -65,7 +65,7 @@ class Child:
             that lives on, once it has begun. Such a child is there until `let_go`, so that it can
             be a guard until what has come of the command is recorded.
         stdin: What the command reads from; None for what this process reads from.
-        stdout: What the command writes to; None for what this process writes to.
+        stdout, stderr: What the command writes to; None for what this process writes to.
 
     Raises:
         LeaseError: The end of a process isn't told here, or no process can be started.
@@ -88,6 +88,7 @@ class Child:
         ends_with_us: bool = False,
         stdin: int | None = None,
         stdout: int | None = None,
+        stderr: int | None = None,
     ) -> None:
         self._others = _children_by_now()
         opened: list[int] = []
@@ -116,7 +117,7 @@ class Child:
                 started = bool(os.read(go_read, 1))
                 if started:
                     become = partial(_become, path, argv, environ, signals.mask_before)
-                    for fd, number in ((stdin, 0), (stdout, 1)):
+                    for fd, number in ((stdin, 0), (stdout, 1), (stderr, 2)):
                         if fd is not None:
                             os.dup2(fd, number)
                     if ends_with_us:

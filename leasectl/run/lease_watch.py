@@ -165,7 +165,11 @@ class LeaseWatch:
 
     def _look_at_claims(self, woken: Collection[int]) -> None:
         if self._claim_watch is not None and self._claim_watch.fd in woken:
-            self._look_anew(self._claim_watch.take())
+            news = self._claim_watch.take()
+            if news.notes is None:
+                self._look_anew(news.reason)
+            else:
+                self.noted(news.notes)
 
     def _look_at_outcomes(self, woken: Collection[int]) -> None:
         if self._threads is not None:
@@ -308,7 +312,7 @@ class LeaseWatch:
 
     def _take(self, target: ReleaseTarget, outcome: Outcome[Any, Renewed]) -> None:
         def record() -> None:
-            held, notes = outcome.result()
+            held, notes, _ = outcome.result()
             if set(self._handle.names).issubset(held):
                 self._extend(outcome.sent_at)  # also if it can't be recorded
             self._note_left(note_renewal(self._service, target, held))

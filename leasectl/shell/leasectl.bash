@@ -13,13 +13,19 @@
 #   lease__property --handle=H KEY         a property of what H holds, one line for each
 #   lease__once     KEY [OPTION...] -- CMD [ARG...]
 #                                          one process runs CMD, and all get what it printed
+#   lease__use      --handle=H --name=N    mark a held resource as in use: no reclaim takes it
+#   lease__unuse    --handle=H --name=N    mark it as no longer in use
+#   lease__marks    --handle=H [--json]    show what a reclaim asks H to give back
+#   lease__answer   --handle=H --ready|--keep [--names=A,B] [--json]
+#                                          answer that, and print the names answered for
 #   lease__guard    H                      release H when this shell ends, however it ends
 #   lease__trap     COMMAND SIGNAL...      add COMMAND to whatever trap is set
 #   lease__untrap   COMMAND SIGNAL...      take it out again
 #   lease__install_lease_eligible          does this job's account have install leases, and aren't they off?
 #
-# They return 0, 2 (lease__acquire and lease__reacquire: no such type) or 1 (anything else); lease__once
-# what leasectl once exits with, which is what CMD did.
+# They return 0, 2 (lease__acquire and lease__reacquire: no such type) or 1 (anything else). lease__once
+# returns CMD's status, as leasectl once does; lease__use, lease__unuse, lease__marks and lease__answer
+# return the status of their command: 77 if a name can't be used, or can't be ready.
 # Errors go to stderr, so h=$(lease__acquire ...) never takes an error message for a handle.
 #
 # A trap may interrupt any of these functions, and then runs inside it. Therefore no function changes
@@ -738,7 +744,7 @@ _lease__read_names() { # <handle>
   builtin printf -v _lease__answer %s, "${_lease__names[@]}"
   # Not a range of characters, which the locale orders.
   case $_lease__answer in
-    *[!ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789._,-]*)
+    *[!ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789._:,-]*)
       _lease__answer=''
       builtin printf -v _lease__answer %q "$1"
       _lease__complain lease__cat "$_lease__answer is not a handle: it contains something other than resource names"
@@ -796,6 +802,51 @@ lease__once() { # KEY [OPTION...] -- CMD [ARG...]
   local _lease__cli=()
   _lease__find_cli lease__once || return 1
   \command "${_lease__cli[@]}" once "$@"
+}
+
+# The holder's side of a reclaim. A dry run holds nothing that could be asked for.
+lease__use() { # --handle=H --name=NAME
+  [[ $- != *T* ]] || { local - && builtin set +T; }
+  _lease__reclaim lease__use ' --handle --name ' "$@"
+}
+
+lease__unuse() { # --handle=H --name=NAME
+  [[ $- != *T* ]] || { local - && builtin set +T; }
+  _lease__reclaim lease__unuse ' --handle --name ' "$@"
+}
+
+lease__marks() { # --handle=H [--json]
+  [[ $- != *T* ]] || { local - && builtin set +T; }
+  _lease__reclaim lease__marks ' --handle ' "$@"
+}
+
+lease__answer() { # --handle=H --ready|--keep [--names=A,B] [--json]
+  [[ $- != *T* ]] || { local - && builtin set +T; }
+  _lease__reclaim lease__answer ' --handle -n --names ' "$@"
+}
+
+_lease__reclaim() { # <function> <options with a value, a space around each> <word>...
+  local _lease__function=$1 _lease__options=$2 _lease__what=() _lease__cli=() _lease__is_empty=''
+  local _lease__option _lease__value _lease__words
+  shift 2
+  while (($#)); do
+    case $1 in
+      --json | --ready | --keep)
+        _lease__what+=("$1")
+        shift
+        continue
+        ;;
+    esac
+    _lease__read_option "$_lease__function" "$_lease__options" "$@" || return 1
+    shift "$_lease__words"
+    _lease__what+=("$_lease__option" "$_lease__value")
+    # What an optional lease has for a handle when there was none.
+    [ "$_lease__option$_lease__value" != --handle ] || _lease__is_empty=yes
+  done
+  [ -z "$_lease__is_empty" ] || return 0
+  if _lease__dry_run; then return 0; fi
+  _lease__find_cli "$_lease__function" || return 1
+  \command "${_lease__cli[@]}" "${_lease__function#lease__}" "${_lease__what[@]}" </dev/null
 }
 
 # Releases H when this shell ends, however it ends.
@@ -1243,7 +1294,8 @@ builtin export -f _lease__complain lease__trap lease__untrap \
   _lease__trap_return _lease__trap_look_for_return \
   lease__acquire lease__reacquire lease__release \
   lease__release_stored lease__cat lease__property _lease__may_look _lease__read_names \
-  lease__once lease__install_lease_eligible lease__guard _lease__guard_release \
+  lease__once lease__use lease__unuse lease__marks lease__answer _lease__reclaim \
+  lease__install_lease_eligible lease__guard _lease__guard_release \
   _lease__release_soon _lease__dry_run _lease__read_option \
   _lease__check_variable _lease__check_priority _lease__check_acquire _lease__check_types _lease__check_release \
   _lease__check_duration _lease__find_cli _lease__obtain \

@@ -31,7 +31,7 @@ class Background:
         if self.is_child:
             self._answer_fd, self._confirm_fd = telling, confirmed
             os.setsid()
-            _close_all_but((telling, confirmed))
+            close_all_but((telling, confirmed))
         else:
             os.close(telling)
             os.close(confirmed)
@@ -81,7 +81,8 @@ class Background:
         return was_passed_on
 
 
-def _close_all_but(kept: tuple[int, ...]) -> None:
+def close_all_but(kept: tuple[int, ...]) -> None:
+    """Close all descriptors of this process but the first three and some others."""
     for fd in map(int, os.listdir("/proc/self/fd")):
         if fd > 2 and fd not in kept:
             with contextlib.suppress(OSError):

@@ -9,6 +9,8 @@ from leasectl.text.wording import printable
 
 LONGEST_TYPE = 200
 LONGEST_NAME = 253
+LONGEST_KEY = 200  # of a work
+_LONGEST_WORD = 12 * LONGEST_KEY  # each byte of UTF-8 becomes three characters
 MOST_AT_ONCE = 100_000  # resources, to make or take out by one command
 # Sets of characters: `re` takes as long to load as a tenth of a command.
 _DIGITS = "0123456789"
@@ -17,10 +19,11 @@ _OF_RESOURCES = f"{_OF_NAMES}:"  # a device's: a host and port, or a bus and por
 _NEVER_FIRST = "._-:"
 _RESERVED = "once."
 _OF_DIGESTS, _DIGEST_LENGTH = f"{_DIGITS}abcdef", 64
-_WORK_LABEL = "once"
 BUILD_LABEL = "build"  # its value is the address of the holder's build
 OWN_LABELS = "leasectl."  # begins those that mean something to us
 _SUPERSEDING_LABEL = f"{OWN_LABELS}supersede"
+_KEY_LABEL, _INPUTS_LABEL = f"{OWN_LABELS}once", f"{OWN_LABELS}inputs"
+_FOLLOWER_LABEL = f"{OWN_LABELS}follower"
 
 
 def is_name(text: str) -> bool:
@@ -63,8 +66,14 @@ def check_own_name(text: str) -> str:
 
 
 def check_key(text: str) -> str:
-    """Return what a work is called, or raise InvalidRequest when it isn't well-formed."""
-    return _check("key", text, LONGEST_TYPE)
+    """Return the key of a work, or raise InvalidRequest if it isn't printable text."""
+    if len(text) > LONGEST_KEY:
+        raise InvalidRequest(
+            f'key "{printable(text)}" has {len(text)} characters; at most {LONGEST_KEY} are allowed'
+        )
+    if not text or not text.isprintable():
+        raise InvalidRequest(f'invalid key "{printable(text)}"; use one line of printable text')
+    return text
 
 
 def check_label_key(text: str) -> str:
@@ -85,9 +94,15 @@ def reserved_type(digest: str) -> str:
     return f"{_RESERVED}{digest}"
 
 
-def work_label(key: str) -> tuple[str, str]:
-    """The label by which who does a work, or waits for it, says which one."""
-    return _WORK_LABEL, key
+def work_labels(key: str, inputs: str) -> tuple[tuple[str, str], ...]:
+    """Return the labels by which a request tells which work it is for.
+
+    Args:
+        key: Of the work.
+        inputs: Its inputs, shortened; empty for none.
+    """
+    labels = ((_KEY_LABEL, key),)
+    return (*labels, (_INPUTS_LABEL, inputs)) if inputs else labels
 
 
 def build_url_in(labels: Iterable[tuple[str, str]]) -> str:
@@ -106,15 +121,31 @@ def superseding_key(labels: Iterable[tuple[str, str]]) -> str:
     return next((key for name, key in labels if name == _SUPERSEDING_LABEL), "")
 
 
+def follower_label() -> tuple[str, str]:
+    """Return the label of a request that waits for the result of work, and never runs it."""
+    return _FOLLOWER_LABEL, "yes"
+
+
+def is_follower(labels: Iterable[tuple[str, str]]) -> bool:
+    """Tell whether labels have the `follower_label`."""
+    return any(name == _FOLLOWER_LABEL for name, _ in labels)
+
+
 def work_in(labels: Iterable[tuple[str, str]]) -> str:
     """What to call the work that labels tell of; nothing where they tell of none."""
-    key = key_in(labels)
-    return f"work {key}" if key else ""
+    key, inputs = key_and_inputs_in(labels)
+    return f"work {work_title(key, inputs)}" if key else ""
 
 
-def key_in(labels: Iterable[tuple[str, str]]) -> str:
-    """The key of the work that labels tell of; nothing where they tell of none."""
-    return next((key for name, key in labels if name == _WORK_LABEL), "")
+def key_and_inputs_in(labels: Iterable[tuple[str, str]]) -> tuple[str, str]:
+    """Return the key and the shortened inputs in `work_labels`; empty texts without them."""
+    found = dict(labels)
+    return found.get(_KEY_LABEL, ""), found.get(_INPUTS_LABEL, "")
+
+
+def work_title(key: str, inputs: str) -> str:
+    """Name a work for people: its key, and its shortened inputs if it has any."""
+    return f"{key} ({inputs})" if inputs else key
 
 
 def _check_own(what: str, text: str) -> str:
@@ -153,6 +184,16 @@ def check_pattern(text: str) -> str:
             '"_", "-" and ":", with "*" for any characters and "?" for one'
         )
     return text
+
+
+def is_word(text: str) -> bool:
+    """Tell whether text is a name, or could come from `escape_word`."""
+    return 0 < len(text) <= _LONGEST_WORD and _has_only(f"{_OF_RESOURCES}%~", text)
+
+
+def escape_name(text: str) -> str:
+    """Return a resource name as it is, and escape other text as `escape_word` does."""
+    return text if is_resource_name(text) else escape_word(text)
 
 
 def escape_word(text: str) -> str:

@@ -10,7 +10,7 @@ from typing import Any, NoReturn, TypeVar
 
 from leasectl.errors import InvalidRequest
 from leasectl.model import Where
-from leasectl.text.naming import LONGEST_NAME, is_name, is_resource_name
+from leasectl.text.naming import LONGEST_NAME, is_name, is_resource_name, is_word
 from leasectl.text.wording import printable
 
 # What comes of reading fields of what isn't what it should be.
@@ -103,6 +103,14 @@ def read_name(value: object) -> str:
     if not is_resource_name(name):
         raise Malformed("a name is not allowed")
     return name
+
+
+def read_word(value: object) -> str:
+    """Read a name, or free text that was escaped to one word."""
+    word = read_text(value)
+    if not is_word(word):
+        raise Malformed("a word is not allowed")
+    return word
 
 
 def read_optional(read: Callable[[Any], _Value], value: Any) -> _Value | None:

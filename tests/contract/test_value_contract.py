@@ -8,6 +8,8 @@ import pytest
 
 from leasectl.engines.values import Guard, ValueChange
 from leasectl.model import Lease, Request
+from leasectl.once.work import work_of
+from leasectl.state.event import Event
 from tests.contract.world import Client, World
 from tests.kit.waits import eventually
 
@@ -178,3 +180,14 @@ class TestAClaim:
         both = guard(client, lease, frees=True)
         assert not world.values.change([ValueChange(A, b"2", 0)], guard=both)
         assert client.renew() == (lease.name,)
+
+    def test_tells_of_work_whose_key_is_any_text(self, world: World) -> None:
+        client, lease = holding(world)
+        names = work_of("release:é/@ ,", [b"\x1b[31m, x"]).names
+        event = Event(0, 0.0, "work done", "T", names, (lease.fence,))
+        assert world.values.change([ValueChange(A, b"1")], guard=guard(client, lease), event=event)
+
+        def told() -> list[tuple[str, ...]]:
+            return [each.names for each in world.events.read() if each.kind == "work done"]
+
+        eventually(lambda: told() == [names])

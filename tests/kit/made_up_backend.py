@@ -5,8 +5,7 @@ Its server is this process's memory. Run as a program it is `leasectl` with one 
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
-from typing import Callable
+from collections.abc import Callable, Collection, Mapping, Sequence
 
 from leasectl.backends import kinds
 from leasectl.backends.contract import Opening
@@ -73,6 +72,7 @@ def open_renewals(
     settings: Settings,
     ttl_seconds: float,
     noted: NoteListener,
+    put_off: Callable[[], object] | None,
     clock: Clock,
 ) -> Renew:
     return lambda claim_key, names: (f"{claim_key} of {state_id} for {ttl_seconds:g}s at {url}",)

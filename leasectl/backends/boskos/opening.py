@@ -69,6 +69,7 @@ def open_renewals(
     settings: Settings,
     ttl_seconds: float,
     noted: NoteListener,
+    put_off: Callable[[], object] | None,
     clock: Clock,
 ) -> Renew:
     """As `ClaimServer` has it. No try takes longer than a sixth of the ttl."""

@@ -30,7 +30,7 @@ from leasectl.state.event import Event, EventFilter, Missed, number_of
 from leasectl.system.clock import boottime_seconds
 from leasectl.system.poll import READABLE, Interrupt, sleep
 from leasectl.system.signals import SignalTrap
-from leasectl.text.naming import check_name
+from leasectl.text.naming import check_key, check_name, escape_name, is_resource_name
 from leasectl.text.wording import counted, followed_by
 
 EXAMPLE = """\b
@@ -45,6 +45,13 @@ _SHOWN_BEFORE_FOLLOWING = 10
 _ASK_AGAIN_SECONDS = 2.0
 
 
+def _parse_name(text: str) -> str:
+    """Return a resource name, or the key of a work as events hold it."""
+    if is_resource_name(text) or text.startswith("--"):
+        return check_name(text)
+    return escape_name(check_key(text))
+
+
 @new_command(epilog=EXAMPLE, options_metavar="[POOL] [OPTIONS]")
 @options.one_type("Only this pool; -t itself may be omitted.", group=FILTERS)
 @option(
@@ -57,10 +64,10 @@ _ASK_AGAIN_SECONDS = 2.0
 @option(
     "--name",
     group=FILTERS,
-    type=check_name,
+    type=_parse_name,
     metavar="NAME",
     shell_complete=options.complete_name,
-    help="Only this resource.",
+    help="Only this resource, or the work with this key.",
 )
 @option(
     "--holder",

@@ -22,12 +22,12 @@ from leasectl.text.naming import check_name
 
 
 def complete_held_name(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
-    """Offer what a handle holds to a shell that completes a word."""
+    """Complete a word with names that a handle holds."""
     return held_names_like(incomplete, ctx)
 
 
 def complete_held_names(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
-    """The same of several with commas between them: the last."""
+    """Complete the last of several names with commas between them."""
     return last_in_list(incomplete, ctx, held_names_like)
 
 
@@ -37,16 +37,16 @@ held_name = option(
     type=check_name,
     metavar="NAME",
     shell_complete=complete_held_name,
-    help="Of what H holds.",
+    help="A resource that H holds.",
 )
 
 
 def held_handles(service: Service, path: str, done: str) -> list[Handle]:
-    """The handle that a path means; of a copy, those that hold here what it lists.
+    """Return the handle that a path means; for a copy, the handles that hold its names here.
 
     Args:
         service: On the state directory.
-        path: As it was given; an empty one means nothing.
+        path: As given; an empty one means no handle.
         done: What is to be done with it, for the error.
 
     Raises:
@@ -66,15 +66,15 @@ def held_handles(service: Service, path: str, done: str) -> list[Handle]:
 
 
 def handle_with(service: Service, path: str, name: str, done: str) -> Handle:
-    """The one of those that holds a name; the first if none does.
+    """Return the one of `held_handles` that holds a name; the first if none does.
 
     Raises:
         NotFound: As `held_handles`.
-        NotAllowed: There is none.
+        NotAllowed: There is no handle.
     """
     handles = held_handles(service, path, done)
     if not handles:
-        raise NotAllowed(f"an empty handle holds nothing that could be {done}")
+        raise NotAllowed(f"empty handle: nothing can be {done}")
     return next((each for each in handles if name in each.names), handles[0])
 
 
@@ -90,9 +90,9 @@ Example:
 def use_command(*, handle: str, name: str) -> None:
     """Mark a held resource as in use.
 
-    What is in use isn't given back when a reclaim asks for it; what was answered to be ready can't
-    be used (77) until it is taken or its mark has gone. No server is asked. It isn't counted: to
-    use it twice is to use it. Releases, timers, guards and force go on, and end the use.
+    A reclaim doesn't take a name in use. A name that was answered ready can't be used (77) until
+    its mark has gone. No server is asked. Uses aren't counted: one unuse ends them all. Releases,
+    timers, guards and force proceed, and end the use.
     """
     service = open_service(for_handles=True)
     use(service, whole(handle_with(service, handle, name, "used")), name)
@@ -133,8 +133,8 @@ _COLUMNS = (
 def marks_command(*, handle: str, as_json: bool) -> None:
     """Show the pending reclaim requests for a handle.
 
-    marked: it waits for an answer; ready: it can be taken, and not be used any more; keep: it
-    isn't taken. A mark ends by itself: what was ready can be used again then.
+    marked: waits for an answer; ready: can be taken, and can't be used; keep: isn't taken. A mark
+    ends by itself; a ready name can be used again then.
     """
     service = open_service(for_handles=True)
     asked = [
@@ -159,7 +159,7 @@ def marks_command(*, handle: str, as_json: bool) -> None:
     if rows:
         show(table(_COLUMNS, rows, output_width()).text)
     else:
-        note("nothing is asked back")
+        note("no reclaim asks for this handle's leases")
 
 
 def _facts(asked: Asked, now: float) -> dict[str, object]:
@@ -182,15 +182,15 @@ Example:
 
 @new_command(epilog=_ANSWER_EXAMPLE, options_metavar="H (--ready | --keep) [OPTIONS]")
 @options.handle
-@option("--ready", is_flag=True, help="It can be taken; from now on it can't be used.")
-@option("--keep", is_flag=True, help="It can't be taken; that is the last word on this mark.")
+@option("--ready", is_flag=True, help="Give the leases back; from now on they can't be used.")
+@option("--keep", is_flag=True, help="Keep the leases; this is final for this request.")
 @option(
     "-n",
     "--names",
     type=options.name_list,
     metavar="A,B",
     shell_complete=complete_held_names,
-    help="Of what; default: all that has no answer yet and isn't in use.",
+    help="Answer for these names. Default: all without an answer that aren't in use.",
 )
 @options.json_output
 def answer_command(
@@ -198,11 +198,11 @@ def answer_command(
 ) -> None:
     """Answer a reclaim request and print the names of its resources.
 
-    For scripts that decide for themselves: acquire with --on-reclaim answer, see what is asked for
-    with leasectl marks. What is in use can't be ready (77).
+    For scripts that decide for themselves: acquire with --on-reclaim answer, and look for requests
+    with leasectl marks. A name in use can't become ready (77).
     """
     if ready == keep:
-        raise InvalidRequest("say what to answer: one of --ready or --keep")
+        raise InvalidRequest("no answer; give one of --ready and --keep")
     said: Answered = "ready" if ready else "keep"
     service = open_service(for_handles=True)
     answered: list[str] = []
@@ -217,4 +217,4 @@ def answer_command(
     else:
         emit_lines(tuple(answered))
     if not answered:
-        note("nothing that isn't in use waits for an answer; see: leasectl marks --handle H")
+        note("no request waits for an answer; see: leasectl marks --handle H")

@@ -1,4 +1,4 @@
-"""``leasectl once``: have work done by one, and its result used by all."""
+"""``leasectl once``: run a command once and share its result."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ Examples:
 """
 
 _WITH_SEPARATOR = "leasectl once KEY -- CMD"
-# The options, beside those that any command has, that are heeded with what shows or ends results.
+# The options that go with --list, --show and --forget, beside those of every command.
 _WITH_RESULTS = {
     "lists": ("as_json",),
     "show": ("texts", "files", "as_json"),
@@ -46,7 +46,7 @@ _LONGEST_KEEP_SECONDS = 3650 * 86400.0
 
 
 class OnceCommand(Command):
-    """Takes the command line apart: options and KEY before ``--``, the command behind it."""
+    """Parse options and KEY before ``--``, and the command behind it."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         args, argv = divided(args)
@@ -56,7 +56,7 @@ class OnceCommand(Command):
 
 
 def divided(args: list[str]) -> tuple[list[str], list[str] | None]:
-    """The words up to the command, and the command; None where nothing says that it begins."""
+    """Split words into those before ``--`` and the command; None without ``--``."""
     if "--" not in args:
         return args, None
     separator = args.index("--")
@@ -64,13 +64,13 @@ def divided(args: list[str]) -> tuple[list[str], list[str] | None]:
 
 
 def words_of_command(args: list[str]) -> int | None:
-    """How many words of the command have been typed, to complete the next; None before it."""
+    """Count the typed words of the command, to complete the next; None before ``--``."""
     argv = divided(args)[1]
     return None if argv is None else len(argv)
 
 
 def _complete_keys(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
-    """Offer the keys of works of which a result is kept, to a shell that completes a word."""
+    """Complete a word with the keys of kept results."""
     from leasectl.cli.completion_values import work_keys_like
 
     return work_keys_like(incomplete, ctx)
@@ -84,8 +84,8 @@ def _complete_keys(ctx: click.Context, param: click.Parameter, incomplete: str) 
     group=WHAT,
     multiple=True,
     metavar="TEXT",
-    help="What the work depends on beside KEY: with another input it is other work. May be "
-    "repeated; the order counts.",
+    help="Part of the work's identity, beside KEY; shown to everybody. May be repeated; the order "
+    "counts.",
 )
 @option(
     "--input-file",
@@ -93,7 +93,7 @@ def _complete_keys(ctx: click.Context, param: click.Parameter, incomplete: str) 
     group=WHAT,
     multiple=True,
     metavar="F",
-    help="The same, the content of a file; they count after all --input.",
+    help="The same with a file's content; only its name is shown. Files count after all --input.",
 )
 @option(
     "--keep",
@@ -103,14 +103,13 @@ def _complete_keys(ctx: click.Context, param: click.Parameter, incomplete: str) 
     default="24h",
     show_default=True,
     metavar="D",
-    help="Whoever asks within this time after the end gets the result that there is.",
+    help="How long the result is kept for later callers.",
 )
 @option(
     "--verify",
     group=ENDING,
     metavar="CMD",
-    help="A shell command; if it fails, a result that was kept is forgotten, and the work is done "
-    "again.",
+    help="A shell command. If it fails, the kept result is forgotten and the work is done again.",
 )
 @option(
     "--attempts",
@@ -119,7 +118,7 @@ def _complete_keys(ctx: click.Context, param: click.Parameter, incomplete: str) 
     default=3,
     show_default=True,
     metavar="N",
-    help="How often CMD may fail, one who waits after the other, before the rest give up.",
+    help="Failed runs of CMD, over all waiters, before the rest give up.",
 )
 @option(
     "--on-failure",
@@ -127,7 +126,7 @@ def _complete_keys(ctx: click.Context, param: click.Parameter, incomplete: str) 
     type=click.Choice(["next", "share"]),
     default="next",
     show_default=True,
-    help="When CMD fails, the next who waits runs it; or all who wait exit as it did.",
+    help="When CMD fails, the next waiter runs it, or all waiters share its exit status.",
 )
 @option(
     "--run-limit",
@@ -135,7 +134,7 @@ def _complete_keys(ctx: click.Context, param: click.Parameter, incomplete: str) 
     group=ENDING,
     type=parse_duration,
     metavar="D",
-    help="CMD is ended after this long, and has failed (124). Default: no limit.",
+    help="End CMD after this time; it has failed then (124). Default: no limit.",
 )
 @options.wait
 @option(
@@ -144,30 +143,30 @@ def _complete_keys(ctx: click.Context, param: click.Parameter, incomplete: str) 
     group=ENDING,
     type=parse_duration,
     metavar="D",
-    help="How long after its last sign of life whoever runs CMD is taken for dead, where it isn't "
-    "seen to die. Default: the backend's.",
+    help="On etcd and Kubernetes, the time after which a runner that stopped renewing its lease "
+    "counts as dead. Default: the backend's.",
 )
 @option(
     "--result-file",
     group=WHAT,
     metavar="F",
-    help="CMD leaves its result in this file, which is removed before it begins, and must be no "
-    "symbolic link; what it prints goes to stderr.",
+    help="The file to which CMD writes its result. It is removed before CMD begins and must not be "
+    "a symbolic link. CMD's stdout goes to stderr.",
 )
-@option("--list", "lists", is_flag=True, group=OUTPUT, help="Show the results that are kept.")
+@option("--list", "lists", is_flag=True, group=OUTPUT, help="Show the kept results.")
 @option(
     "--show",
-    metavar="KEY",
+    metavar="KEY|ID",
     group=OUTPUT,
     shell_complete=_complete_keys,
-    help="Print the result that is kept of KEY.",
+    help="Print the kept result of KEY, or of an id that --list shows.",
 )
 @option(
     "--forget",
-    metavar="KEY",
+    metavar="KEY|ID",
     group=OUTPUT,
     shell_complete=_complete_keys,
-    help="Keep the result of KEY no longer; 77 while it runs.",
+    help="Forget the kept result of KEY, or of an id that --list shows; 77 while it runs.",
 )
 @options.json_output
 @options.quiet
@@ -195,28 +194,28 @@ def command(
 ) -> int:
     """Run a command once across many jobs and share its output.
 
-    Whoever comes first runs CMD. All others wait, and get what it printed: the same bytes on
-    stdout, once it has ended with 0; so does whoever asks within --keep. CMD's stderr is shown as
-    it comes, and its stdin is empty unless it is a terminal. If it fails, the next who waits runs
-    it; if whoever runs it is killed, CMD is ended, and the next who waits begins anew. Signals are
-    passed on; after one by which all is to end there is no result, however CMD ends.
+    The first caller runs CMD. All others wait. Once CMD exits 0, each prints what it wrote to
+    stdout, as does a caller within --keep. CMD's stderr is passed on; its stdin is empty unless
+    that is a terminal. If CMD fails, the next waiter runs it; waiters then show its last lines of
+    stderr, and the failed runner waits for the result of the next. If the runner is killed, CMD is
+    ended, and the next waiter begins anew. Signals are forwarded; after a terminating one there is
+    no result, however CMD ends.
 
-    CMD may ask for other work; for its own, also by way of another's command, it would wait for
-    itself, and is refused (64).
+    CMD may request other work. A request for its own, even by way of another's command, would wait
+    for itself, and is refused (64).
 
-    The work is KEY and all inputs; CMD and the environment are no part of it. A result may have
-    1 MiB, 180 KiB on kubernetes://, and is what CMD has written when it ends, not what it leaves
-    running. While work is under way, the options of who asked first count: --keep, --attempts,
-    --on-failure and --run-limit.
+    The work is KEY, any printable text of up to 200 characters, and all inputs. CMD and the
+    environment don't count. A result has at most 1 MiB, 180 KiB on kubernetes://. Running work uses
+    --keep, --attempts, --on-failure and --run-limit of its first caller.
 
-    The exit code is CMD's; of one that others ran and that failed, theirs. 75: not done within
+    The exit code is CMD's, of the last run if others ran it and failed. 75: not done within
     --wait; 79: the lease was lost, and CMD was ended; 65: the result is too large; 73: it would
     leave no room on the disk of the state directory.
     """
     wanted = [bool(words or argv), lists, show is not None, forget is not None]
     if sum(wanted) != 1:
         raise InvalidRequest(
-            f"say what to do: {_WITH_SEPARATOR}, or one of --list, --show KEY and --forget KEY"
+            f"nothing to do: give {_WITH_SEPARATOR}, or one of --list, --show KEY and --forget KEY"
         )
     if not words and not argv:
         _refuse_meaningless("lists" if lists else "forget" if show is None else "show")
@@ -231,7 +230,7 @@ def command(
     if as_json:
         raise InvalidRequest("--json goes with --list and --show")
     if not argv:
-        raise InvalidRequest(f"no command; put it behind --, like {_WITH_SEPARATOR}")
+        raise InvalidRequest(f"no command; put it after --, like {_WITH_SEPARATOR}")
     if len(words) != 1:
         raise InvalidRequest(f"give one KEY before --, like {_WITH_SEPARATOR}")
 
@@ -250,7 +249,7 @@ def command(
 
 
 def _refuse_meaningless(mode: str) -> None:
-    """Refuse options that are about having work done, where a result is only looked at."""
+    """Refuse the options of a run with --list, --show and --forget."""
     ctx = click.get_current_context()
     options = (each for each in ctx.command.params if isinstance(each, click.Option))
     said = {str(option.name): max(option.opts, key=len) for option in options}
@@ -258,21 +257,21 @@ def _refuse_meaningless(mode: str) -> None:
         source = ctx.get_parameter_source(name)
         means_something = name in (mode, "quiet", "backend", *_WITH_RESULTS[mode])
         if source is click.core.ParameterSource.COMMANDLINE and not means_something:
-            raise InvalidRequest(f"{written} means nothing with {said[mode]}; leave it out")
+            raise InvalidRequest(f"{written} doesn't go with {said[mode]}; omit it")
 
 
 def _work(key: str, texts: tuple[str, ...], files: tuple[str, ...]) -> Work:
     check_key(key)
-    inputs = [os.fsencode(each) for each in texts]
-    return work_of(key, [*inputs, *(read_bytes(each, "--input-file") for each in files)])
+    contents = [(os.path.basename(each), read_bytes(each, "--input-file")) for each in files]
+    return work_of(key, map(os.fsencode, texts), contents)
 
 
 def _check(asked: Asked) -> None:
     terms = asked.terms
     if not 1 <= terms.keep_seconds <= _LONGEST_KEEP_SECONDS:
-        raise InvalidRequest("--keep: give a time from 1s to 3650d")
+        raise InvalidRequest("invalid --keep; use a time from 1s to 3650d")
     if terms.run_limit_seconds is not None and terms.run_limit_seconds <= 0:
-        raise InvalidRequest("--run-limit 0 leaves no time; leave it out for no limit")
+        raise InvalidRequest("invalid --run-limit 0; omit it for no limit")
     if asked.result_file == "":
         raise InvalidRequest("--result-file is empty")
 
@@ -303,7 +302,9 @@ def _do(asked: Asked, wait_seconds: float | None, backend: str | None, *, quiet:
 def _say_failed(asked: Asked, outcome: Outcome, *, quiet: bool) -> int:
     if not quiet:
         note(
-            f"work {asked.work.key} has failed {counted(outcome.times, 'time')} while this waited, "
+            f"work {asked.work.title} failed {counted(outcome.times, 'time')} while this waited, "
             f"at last with exit code {outcome.status}"
         )
+        for each in outcome.lines.splitlines():
+            note(f"| {each}")
     return outcome.status or 1

@@ -26,11 +26,11 @@ from leasectl.pools.properties import PropertyChange
 from leasectl.pools.settings import NO_CHANGE, SettingsChange, changed, check_grace, describe
 from leasectl.pools.shown_json import pool_counts, pool_grants
 from leasectl.reclaim.plan import Wanted, check_wanted
-from leasectl.reclaim.removal import remove_when_ready
+from leasectl.reclaim.removal import Removed, remove_when_ready
 from leasectl.reclaim.taking_back import Listener, open_ground
 from leasectl.text.durations import format_duration, parse_duration
 from leasectl.text.naming import next_names
-from leasectl.text.wording import counted, listed
+from leasectl.text.wording import counted, listed, listed_as
 
 if TYPE_CHECKING:
     from leasectl.engines.membership import Pools
@@ -347,8 +347,9 @@ def remove(
     pool_options.warn_of_unmet(MembershipService(service), pool_type)
     if left:
         raise TooFewFreed(
-            f'still in pool "{pool_type}": {pool_options.described(left)}; in use, kept, or not '
-            f"answered for; see who holds them with: leasectl status -t {pool_type}"
+            f'still in pool "{pool_type}": '
+            f"{listed_as(left, lambda each: f'{each.name} ({each.reason})')}; "
+            f"see the holders with: leasectl status -t {pool_type}"
         )
 
 
@@ -366,7 +367,7 @@ def _remove_when_ready(
     delay_seconds: float,
     wait_seconds: float,
     quiet: bool,
-) -> tuple[tuple[str, ...], tuple[str, ...]]:
+) -> Removed:
     wanted = check_wanted(
         Wanted(names=frozenset(names), delay_seconds=delay_seconds, wait_seconds=wait_seconds)
     )

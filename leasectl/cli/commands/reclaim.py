@@ -1,4 +1,4 @@
-"""``leasectl reclaim``: take leases back from holders that are ready to give them."""
+"""``leasectl reclaim``: take leases back from holders that agree."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from leasectl.errors import InvalidRequest, TooFewFreed
 from leasectl.leases.service import Service
 from leasectl.reclaim.plan import Wanted, check_wanted
 from leasectl.reclaim.taking_back import Listener, Outcome, open_ground, take_back
-from leasectl.text.durations import format_duration, parse_duration
+from leasectl.text.durations import parse_duration
 from leasectl.text.naming import check_name
 from leasectl.text.wording import counted
 
@@ -33,7 +33,7 @@ Examples:
 def _complete_property_keys(
     ctx: click.Context, param: click.Parameter, incomplete: str
 ) -> list[str]:
-    """Offer the keys of what is so of resources, to a shell that completes a word."""
+    """Complete a word with property keys of resources."""
     return property_keys_like(incomplete, ctx)
 
 
@@ -47,15 +47,15 @@ def _complete_property_keys(
     group=WHAT,
     type=int,
     metavar="N",
-    help="N leases, whichever: of the handle with most unused names first, as many as it takes. "
-    "With --follow, N at a time.",
+    help="Take back N unused leases, first from the handle with most unused names. With --follow, "
+    "N at a time.",
 )
 @option(
     "--names",
     group=WHAT,
     metavar="A,B",
     shell_complete=options.complete_names,
-    help="What is held of these resources.",
+    help="Take back the leases of these resources.",
 )
 @option(
     "--held-longer-than",
@@ -63,7 +63,7 @@ def _complete_property_keys(
     group=WHAT,
     type=parse_duration,
     metavar="D",
-    help="What has been held for longer than this, like 6h.",
+    help="Take back leases held for longer than this, like 6h.",
 )
 @option(
     "--group-by",
@@ -71,7 +71,22 @@ def _complete_property_keys(
     type=check_name,
     metavar="K",
     shell_complete=_complete_property_keys,
-    help="With --excess: all resources with one value of the property K count as one handle.",
+    help="With --excess, count all resources with one value of the property K as one handle.",
+)
+@option(
+    "--until-free",
+    group=WHAT,
+    type=int,
+    metavar="N",
+    help="With --excess, ask only while fewer than N resources of the pool are free.",
+)
+@option(
+    "--leave-unused",
+    group=WHAT,
+    type=int,
+    default=0,
+    metavar="N",
+    help="With --excess, leave N unused names to each handle (or each value of --group-by).",
 )
 @pool_options.delay
 @pool_options.wait
@@ -80,11 +95,9 @@ def _complete_property_keys(
     "follows",
     group=WAITING,
     is_flag=True,
-    help="Go on, until interrupted, with what is in excess by then.",
+    help="Keep reclaiming until interrupted.",
 )
-@option(
-    "--dry-run", is_flag=True, group=OUTPUT, help="Say what would be asked for, and why; no more."
-)
+@option("--dry-run", is_flag=True, group=OUTPUT, help="Show what would be asked for, and why.")
 @options.json_output
 @options.quiet
 @options.backend
@@ -95,6 +108,8 @@ def command(
     names: str | None,
     longer_than_seconds: float | None,
     group_by: str | None,
+    until_free: int | None,
+    leave_unused: int,
     delay_seconds: float,
     wait_seconds: float | None,
     follows: bool,
@@ -105,16 +120,20 @@ def command(
 ) -> None:
     """Ask holders to return leases that they don't use.
 
-    What is in excess is marked once it has been so for --delay. Its holder answers: by itself, with
-    --on-reclaim of acquire and run, or with leasectl answer. A lease that is in use ("leasectl
-    use") can't become ready, and one that is ready can't be used. What is ready is freed, and its
-    name printed; no answer is none, and leaves the lease to its holder.
+    A lease is marked once it has been unused for --delay, as far as that can be seen from here. Its
+    holder answers as --on-reclaim of acquire and run says, or with leasectl answer. A lease in use
+    (leasectl use) can't become ready, and a ready one can't be used. Ready leases are freed, and
+    their names printed. Without an answer the lease stays with its holder.
 
-    If fewer come back than were to, the exit code is 75. The N of --excess counts from when this
-    starts, and names are printed as they are freed: whoever starts it again counts again. Marks
-    that are there already, of another reclaim or of one that was killed, are adopted with their
-    answers, but all delays begin anew. However this ends, its marks are taken off; if it is killed,
-    each ends by itself after --delay and -w together.
+    If fewer leases come back than wanted, the exit code is 75, and stderr gives the reason for each
+    name that wasn't freed. --excess counts from the start of this command, so a restart counts
+    again. --follow with --excess alone takes all that is unused in the end: say how far with
+    --until-free or --leave-unused.
+
+    A restart begins all delays anew. Marks of another reclaim, or of one that was killed, are
+    adopted with their answers; their delay counts from the time that the mark records. At its end
+    this command takes its marks off. If it is killed, each mark ends by itself after --delay plus
+    -w.
     """
     wanted = check_wanted(
         Wanted(
@@ -125,12 +144,14 @@ def command(
             wait_seconds=delay_seconds if wait_seconds is None else wait_seconds,
             group_by=group_by,
             follows=follows,
+            until_free=until_free,
+            leave_unused=leave_unused,
         )
     )
     if group_by is not None and excess is None:
-        raise InvalidRequest("--group-by says which come first, so it goes with --excess")
+        raise InvalidRequest("--group-by goes with --excess")
     if dry_run and follows:
-        raise InvalidRequest("--dry-run looks once: leave out --follow, or --dry-run")
+        raise InvalidRequest("--dry-run doesn't go with --follow")
     service = open_service(backend)
     _check_names(service, pool_type, wanted)
     if dry_run:
@@ -138,11 +159,17 @@ def command(
         return
     outcome = _take_back(service, pool_type, wanted, as_json=as_json, quiet=quiet)
     if as_json:
-        emit_json({"freed": list(outcome.freed), "missing": outcome.missing})
+        not_freed = [each._asdict() for each in outcome.not_freed]
+        emit_json(
+            {"freed": list(outcome.freed), "missing": outcome.missing, "not_freed": not_freed}
+        )
+    elif outcome.missing or not quiet:
+        for each in outcome.not_freed:
+            note(f"{each.name}: {each.reason}")
     if outcome.missing:
-        raise _too_few(pool_type, wanted, outcome)
+        raise _too_few(pool_type, outcome)
     if not outcome.freed and not as_json and not quiet:
-        note(f'nothing in pool "{pool_type}" was to be taken back')
+        note(f'no lease of pool "{pool_type}" had to be taken back')
 
 
 def _check_names(service: Service, pool_type: str, wanted: Wanted) -> None:
@@ -169,10 +196,9 @@ def _take_back(
     return run(take_back(open_ground(service, pool_type), wanted, listener), progress, prints=True)
 
 
-def _too_few(pool_type: str, wanted: Wanted, outcome: Outcome) -> TooFewFreed:
+def _too_few(pool_type: str, outcome: Outcome) -> TooFewFreed:
     all_of_them = outcome.missing + len(outcome.freed)
     return TooFewFreed(
-        f'{outcome.missing} of {counted(all_of_them, "lease")} in pool "{pool_type}" could not be '
-        f"taken back: in use, kept, or not answered for in {format_duration(wanted.wait_seconds)}; "
-        f"see who holds them with: leasectl status -t {pool_type}"
+        f'{outcome.missing} of {counted(all_of_them, "lease")} of pool "{pool_type}" not taken '
+        f"back; see the holders with: leasectl status -t {pool_type}"
     )

@@ -10,10 +10,11 @@ from leasectl.cli.shown.table import Column, output_width, table
 from leasectl.errors import NotFound
 from leasectl.once.results import Kept, Results
 from leasectl.once.results import forget as forget_kept
-from leasectl.once.work import Work
+from leasectl.once.work import Work, is_work_id
 from leasectl.system.clock import rfc3339
 from leasectl.text.durations import format_duration
 from leasectl.text.naming import as_given
+from leasectl.text.wording import listed_as
 
 
 def print_all(backend: str | None, *, as_json: bool) -> int:
@@ -26,8 +27,9 @@ def print_all(backend: str | None, *, as_json: bool) -> int:
         show_json([_facts(each) for each in found])
     elif found:
         columns = [
+            Column("ID"),
             Column("WORK", shrinks=2, at_least=16),
-            Column("INPUTS"),
+            Column("INPUTS", shrinks=2, at_least=16),
             Column("DONE", right=True),
         ]
         columns += [Column("KEPT FOR", right=True), Column("TOOK", right=True)]
@@ -40,13 +42,19 @@ def print_all(backend: str | None, *, as_json: bool) -> int:
 
 
 def print_one(work: Work, backend: str | None, *, as_json: bool, quiet: bool) -> int:
-    """Print the result that is kept of a work, or as JSON what is known of it.
+    """Print a kept result, or the facts about it as JSON.
+
+    Args:
+        work: The work, or one whose key is the id of another work (`find_named`).
+        backend: As ``--backend`` says.
+        as_json: Print facts instead of the result.
+        quiet: Print the result only.
 
     Raises:
-        NotFound: None is kept.
+        NotFound: No result is kept.
     """
     results = Results(open_service(backend, to_show=True).values)
-    kept = results.kept(work)
+    kept = find_named(results, work)
     content = None if kept is None else results.content(kept)
     if kept is None or content is None:
         raise not_kept(results, work)
@@ -60,18 +68,39 @@ def print_one(work: Work, backend: str | None, *, as_json: bool, quiet: bool) ->
 
 
 def forget(work: Work, backend: str | None, *, quiet: bool) -> int:
-    """Keep the result of a work no longer.
+    """Forget a kept result.
+
+    Args:
+        work: The work, or one whose key is the id of another work (`find_named`).
+        backend: As ``--backend`` says.
+        quiet: Print nothing.
 
     Raises:
-        NotFound: None is kept.
-        NotAllowed: The work is under way.
+        NotFound: No result is kept.
+        NotAllowed: The work is running.
     """
     service = open_service(backend)
-    if not forget_kept(service, work):
-        raise not_kept(Results(service.values), work)
+    results = Results(service.values)
+    kept = find_named(results, work)
+    named = work if kept is None else kept.work
+    if not forget_kept(service, named):
+        raise not_kept(results, work)
     if not quiet:
-        note(f"forgot the result of work {work.key}")
+        note(f"forgot the result of work {named.title}")
     return 0
+
+
+def find_named(results: Results, work: Work) -> Kept | None:
+    """Find the kept result that a command line means.
+
+    A result of exactly this key and these inputs comes first. Otherwise a key without inputs may be
+    an id as ``--list`` shows it, or a longer part of the digest.
+    """
+    kept = results.kept(work)
+    if kept is not None or work.inputs or not is_work_id(work.key):
+        return kept
+    found = [each for each in results.all_kept() if each.work.digest.startswith(work.key)]
+    return found[0] if len(found) == 1 else None
 
 
 def whose(kept: Kept) -> str:
@@ -79,26 +108,26 @@ def whose(kept: Kept) -> str:
     age = format_duration(max(0.0, time.time() - kept.written_at))
     took = format_duration(kept.seconds)
     holder = as_given(kept.holder_identity)
-    return f"work {kept.work.key} was done {age} ago by {holder}, in {took}"
+    return f"work {kept.work.title} was done {age} ago by {holder}, in {took}"
 
 
 def not_kept(results: Results, work: Work) -> NotFound:
-    """The error for a work of which no result is kept."""
-    others = sum(each.work.key == work.key for each in results.all_kept())
-    hint = (
-        f"; with other inputs there {'is' if others == 1 else 'are'} {others}, which takes the "
-        "same --input and --input-file"
-        if others
-        else "; see what is kept with: leasectl once --list"
-    )
-    return NotFound(f"no result of work {work.key} is kept with these inputs{hint}")
+    """Return the error for a work without a kept result; it names the results of other inputs."""
+    others = [each.work for each in results.all_kept() if each.work.key == work.key]
+    which = f"{work.title} is kept" if work.inputs else f"{work.title} is kept without inputs"
+    hint = "list all with: leasectl once --list"
+    if others:
+        known = listed_as(others, lambda each: f"{each.id} ({each.inputs or 'none'})")
+        hint = f"give the id of one with other inputs: {known}"
+    return NotFound(f"no result of work {which}; {hint}")
 
 
 def _row(kept: Kept, now: float) -> list[str]:
     left = kept.written_at + kept.keep_seconds - now
     return [
+        kept.work.id,
         kept.work.key,
-        kept.work.digest[:12],
+        kept.work.inputs or "-",
         f"{format_duration(max(0.0, now - kept.written_at))} ago",
         format_duration(max(0.0, left)),
         format_duration(kept.seconds),
@@ -110,6 +139,8 @@ def _row(kept: Kept, now: float) -> list[str]:
 def _facts(kept: Kept) -> dict[str, object]:
     return {
         "key": kept.work.key,
+        "inputs": kept.work.inputs,
+        "id": kept.work.id,
         "digest": kept.work.digest,
         "holder_identity": kept.holder_identity,
         "fence": kept.fence,

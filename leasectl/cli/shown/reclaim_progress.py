@@ -29,10 +29,10 @@ _COLUMNS = (
 
 def show_plan(ground: Ground, wanted: Wanted, *, as_json: bool) -> None:
     """Show what would be marked once the delay is over, if all stays as it is; nothing changes."""
-    held = look(ground, group_by=wanted.group_by)
+    held, free = look(ground, group_by=wanted.group_by)
     now = ground.clock.elapsed()
     at_once = wanted._replace(delay_seconds=0.0)
-    step = next_step(at_once, held, begin(at_once, held, now), now)
+    step = next_step(at_once, held, begin(at_once, held, now), now, free=free)
     adopted = [each for each in held if each.id in step.memory.asked]
     unused = Counter(each.group for each in held if not each.is_in_use)
     found = [(each, _why_adopted(each)) for each in adopted]
@@ -51,8 +51,8 @@ def show_plan(ground: Ground, wanted: Wanted, *, as_json: bool) -> None:
     if missing > 0 and not as_json:
         note(
             f"{f'only {len(found)}' if found else 'none'} could be asked for, of "
-            f"{counted(step.missing, 'lease')} wanted back: whatever else would do is in use, or "
-            "nobody holds it"
+            f"{counted(step.missing, 'lease')} wanted back; the rest is in use, left unused, or "
+            "not held"
         )
     if not found and not missing and not as_json:
         note("nothing is in excess")

@@ -11,7 +11,7 @@ from leasectl.cli.shown.table import FAINT, GREEN, RED, YELLOW, Colour, Column, 
 from leasectl.pools.statistics import Spread, Statistics
 from leasectl.state.event import Event, EventKind
 from leasectl.text.durations import format_seconds
-from leasectl.text.naming import as_given, is_reserved
+from leasectl.text.naming import as_given, is_reserved, work_title
 from leasectl.text.wording import cells, counted, listed, pad, printable, wrap
 
 DATE = "%Y-%m-%dT%H:%M:%SZ"
@@ -84,9 +84,11 @@ class EventLines:
 
 
 def _subject(event: Event) -> str:
-    """What an event is about: a pool, or a work, which is known by its key."""
-    is_of_work = is_reserved(event.type) and event.names
-    return printable(event.names[0] if is_of_work else event.type, longest=200)
+    """Name what an event is about: a pool, or a work with its inputs."""
+    if not is_reserved(event.type) or not event.names:
+        return printable(event.type, longest=200)
+    key, *inputs = map(as_given, event.names)
+    return work_title(key, ", ".join(inputs))
 
 
 def _of_work(event: Event, _: str) -> str:

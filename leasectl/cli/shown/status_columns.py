@@ -34,11 +34,12 @@ from leasectl.pools.shown import (
     ShownPool,
     ShownResource,
     ShownWaiter,
-    key_of_work,
     what_is_noted,
     why_closed,
+    work_of_pool,
 )
 from leasectl.text.durations import format_duration, format_seconds
+from leasectl.text.naming import work_title
 from leasectl.text.properties import described, written
 from leasectl.text.suggestions import NO_POOLS
 from leasectl.text.wording import Cut, printable, shorten
@@ -399,7 +400,7 @@ def overview_text(overview: Overview, look: Look) -> str:
             parts.append(f"\n{heading}{grants}{between}{section.text}")
             left_out |= section.left_out
     for pool in overview.works:
-        work = f"work {key_of_work(pool)}".rstrip()
+        work = f"work {work_title(*work_of_pool(pool))}".rstrip()
         section = _section(pool, overview, look, work=work)
         parts.append("\n" if parts else "")
         parts.append(f"{_line(work, look, BOLD)}{section.text}")

@@ -4,19 +4,24 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Union
+from typing import Any, Union
 
 import pytest
 
+from leasectl.engines.kubernetes.objects.objects import NOTE
 from tests.kit.hosts import Hosts, Script
+from tests.kit.kubernetes.history import LeaseHistory
 from tests.kit.kubernetes.hosts import KubernetesHosts
+from tests.kit.kubernetes.namespaces import Namespace
 from tests.kit.relay import Relay
 from tests.kit.support import Cli, Started
 from tests.kit.waits import eventually
 
 RECLAIM = ("reclaim", "T", "--delay", "0", "-w", "20s", "-q")
+ALL_SIX = ("reclaim", "T", "--delay", "0", "-q", "--excess", "6")
 TOO_FEW = 75
 # Servers are there on one Python only: see scripts/test.
 pytestmark = pytest.mark.once
@@ -165,3 +170,71 @@ class TestOfALeaseThatNobodyWatches:
             "reclaim", "T", "--delay", "0", "-w", "40s", "-q", "--excess", "1"
         )
         assert reclaim.finish().out == "a\n"
+
+
+def state_in(raw: dict[str, Any]) -> str:
+    """What the mark on a Lease says; empty without one."""
+    note = raw["metadata"]["annotations"].get(NOTE)
+    return "" if note is None else str(json.loads(json.loads(note)["text"])["state"])
+
+
+class TestWritesOnKubernetes:
+    """Each write of a Lease is an event for all who watch it."""
+
+    NAMES = tuple("abcdef")
+
+    def writes(self, history: LeaseHistory) -> dict[str, list[dict[str, Any]]]:
+        """All writes of each resource's Lease since the history began, as they left it."""
+        found: dict[str, list[dict[str, Any]]] = {}
+        for _, (name, raw) in history.upto_now():
+            if name in self.NAMES and raw is not None:
+                found.setdefault(name, []).append(raw)
+        return found
+
+    def test_a_run_that_answers_writes_each_lease_once(
+        self, namespace: Namespace, tmp_path: Path
+    ) -> None:
+        hosts = KubernetesHosts(namespace, tmp_path)
+        hosts.pool(*self.NAMES)
+        here = hosts.new()
+        script = Script(here.cwd, "say begin; await end")
+        run = here.start("run", "T", "-c", "6", "--ttl", "5m", "--", str(script.path))
+        script.wait_for("begin")
+        eventually(lambda: here.query("SELECT 1 FROM handle WHERE guard IS NOT NULL"))
+        history = LeaseHistory(namespace)
+        assert hosts.new()(*ALL_SIX, "-w", "3s").code == TOO_FEW
+        writes = self.writes(history)
+        for each in writes.values():
+            states = [state_in(raw) for raw in each]
+            assert 0 < states.count("keep") <= states.count("marked"), "an answer is one write"
+            assert len({raw["spec"]["renewTime"] for raw in each}) == 1, "nothing is renewed"
+        script.tell("end")
+        assert run.finish().code == 0
+        hosts.close()
+
+    def test_a_heartbeat_that_answers_writes_each_lease_once(
+        self, namespace: Namespace, tmp_path: Path
+    ) -> None:
+        hosts = KubernetesHosts(namespace, tmp_path)
+        hosts.pool(*self.NAMES)
+        here = hosts.new()
+        guarded = ("--guard-pid", str(os.getpid()), "--ttl", "30s")
+        here.ok("acquire", "T", "-c", "6", *guarded, "--on-reclaim", "keep")
+        history = LeaseHistory(namespace)
+        reclaim = hosts.new().start(*ALL_SIX, "-w", "30s")
+
+        def answers() -> list[bool]:
+            """Of each answer whether its write has also renewed."""
+            return [
+                before["spec"]["renewTime"] < raw["spec"]["renewTime"]
+                for each in self.writes(history).values()
+                for before, raw in zip(each, each[1:])
+                if state_in(raw) == "keep"
+            ]
+
+        eventually(lambda: len(answers()) >= len(self.NAMES), what="all are answered")
+        # Those that took a twelfth of the ttl came after a renewal.
+        assert any(answers())
+        reclaim.signal(signal.SIGTERM)
+        reclaim.finish()
+        hosts.close()

@@ -70,7 +70,7 @@ class TestAHandle:
             finished = cli(*command)
             assert (finished.code, finished.out) == (0, "")
             assert len(finished.err.splitlines()) == 1
-            what = "nothing is asked back" if command[0] == "marks" else "waits for an answer"
+            what = "no reclaim asks" if command[0] == "marks" else "waits for an answer"
             assert what in finished.err
 
     @pytest.mark.parametrize(

@@ -224,7 +224,7 @@ class TestOnAServer:
     @pytest.fixture
     def threads(self, monkeypatch: pytest.MonkeyPatch) -> Threads:
         threads = self.Threads()
-        monkeypatch.setattr(module, "RenewalThreads", lambda state, *, clock: threads)
+        monkeypatch.setattr(module, "RenewalThreads", lambda state, **_: threads)
         monkeypatch.setattr(kinds, "KINDS", (*kinds.KINDS, KIND))
         return threads
 

@@ -132,7 +132,7 @@ class TestAMark:
         ends_at = desk.time.clock.wall() + 100
         for passed, when in ((0, "in 1m40s at the latest"), (99, "in 1s at"), (0.5, "any moment")):
             desk.time.advance(passed)
-            with pytest.raises(NotAllowed, match=f"ops@desk asked for it back.*{when}") as refused:
+            with pytest.raises(NotAllowed, match=f"ops@desk asks for it.*{when}") as refused:
                 use(desk.service, whole(handle), "T--00")
             if when != "any moment":
                 ends = time.strftime("%H:%M:%S UTC", time.gmtime(ends_at))
@@ -143,7 +143,7 @@ class TestAMark:
         handle = desk.acquire(TWO)
         operator.mark(handle)
         use(desk.service, whole(handle), "T--00")
-        with pytest.raises(NotAllowed, match="T--00 can't be ready"):
+        with pytest.raises(NotAllowed, match="T--00: in use, so it can't be ready"):
             answer(desk.service, whole(handle), "ready", ["T--00", "T--01"])
         assert operator.states() == {"T--00": "marked", "T--01": "marked"}
         assert answer(desk.service, whole(handle), "ready") == ("T--01",)
@@ -201,10 +201,10 @@ class TestAMark:
         assert answer_unheard("keep", operator.take_off) == ("T--00",)
         use(desk.service, whole(handle), "T--00")
         unuse(desk.service, whole(handle), "T--00")
-        with pytest.raises(NotAllowed, match="the mark has changed"):
+        with pytest.raises(NotAllowed, match="the request has changed meanwhile"):
             answer_unheard("keep", ask_anew)
         operator.take_off()
-        with pytest.raises(NotAllowed, match="the mark has changed"):
+        with pytest.raises(NotAllowed, match="the request has changed meanwhile"):
             answer_unheard("ready", operator.take_off)
         assert answer_unheard("ready", operator.free) == ("T--00",)
         assert desk.names_file(handle) == "T--01"
@@ -215,7 +215,7 @@ class TestAMark:
         handle = desk.acquire(TWO)
         operator.mark(handle)
         just_before(monkeypatch, lambda: release(desk.service, whole(handle)))
-        with pytest.raises(NotAllowed, match="the mark has changed"):
+        with pytest.raises(NotAllowed, match="the request has changed meanwhile"):
             answer(desk.service, whole(handle), "keep", ["T--00"])
 
     def test_of_what_comes_into_use_just_before_it_is_answered_is_kept(
@@ -229,7 +229,7 @@ class TestAMark:
         unuse(desk.service, whole(handle), "T--00")
         operator.take_off()
         operator.mark(handle)
-        with pytest.raises(NotAllowed, match="T--00: the mark has changed"):
+        with pytest.raises(NotAllowed, match="T--00: the request has changed meanwhile"):
             answer(desk.service, whole(handle), "ready", ["T--00", "T--01"])
 
     def test_is_gone_with_what_was_released_just_before_it_was_answered(
@@ -454,7 +454,7 @@ class TestAnAnswerForTheHolder:
         (marks,) = asked_of(desk.service, whole(handle))
         assert marks.is_ready
         assert ready(desk, handle) == {"T--00"}
-        with pytest.raises(NotAllowed, match="asked for it back"):
+        with pytest.raises(NotAllowed, match="asks for it"):
             use(desk.service, whole(handle), "T--00")
 
     def test_that_says_ready_of_what_is_in_use_is_taken_back(

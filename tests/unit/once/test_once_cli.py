@@ -20,6 +20,8 @@ from tests.kit.waits import eventually
 # Says that it has begun, and waits until it may end.
 WAITS = "echo $$ >>began; until [ -e may ]; do sleep 0.02; done; echo $$ >>ended; {}"
 
+UNTIL_GO = "until [ -e go ]; do sleep 0.02; done"
+
 # Makes the pool of the work k, and waits for it only once others have come.
 SLOW_TO_QUEUE = """
 import os, time
@@ -98,6 +100,12 @@ def waiting(cli: Cli, number: int, *options: str, command: Sequence[str] = ()) -
 
 def waits(cli: Cli, number: int) -> bool:
     return len(cli.waiting()) >= number
+
+
+def follows(cli: Cli) -> bool:
+    """Whether somebody waits for the result of the next run, its own having failed."""
+    found = cli.query("SELECT labels FROM handle WHERE state = 'acquiring'")
+    return any("leasectl.follower" in str(labels) for (labels,) in found)
 
 
 def has_begun(cli: Cli, times: int) -> bool:
@@ -238,6 +246,36 @@ class TestResult:
         run = subprocess.run(argv, input=b"x", capture_output=True, env=cli.env, cwd=cli.cwd)
         assert run.stdout == b""
 
+    def test_leaves_all_of_stderr_written_before_the_end(self, cli: Cli) -> None:
+        argv = [*cli.command("once", "k", "--"), "sh", "-c", "seq 30000 >&2"]
+        with open(cli.cwd / "log", "w+b") as log:
+            subprocess.run(argv, stderr=log, env=cli.env, cwd=cli.cwd, check=True)
+            assert (cli.cwd / "log").read_text().splitlines() == [str(n) for n in range(1, 30001)]
+
+    def test_does_not_wait_for_a_stderr_that_nobody_reads(self, cli: Cli) -> None:
+        script = "(head -c 1000000 /dev/zero >&2; touch all) & echo 1"
+        argv = [*cli.command("once", "k", "--"), "sh", "-c", script]
+        with subprocess.Popen(
+            argv, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=cli.env, cwd=cli.cwd
+        ) as started:
+            assert started.stdout is not None and started.stderr is not None
+            assert started.stdout.read() == b"1\n"
+            assert started.wait() == 0
+            assert not (cli.cwd / "all").exists()
+            assert len(started.stderr.read()) == 1000000
+
+    def test_leaves_stderr_to_what_goes_on_in_the_background(self, cli: Cli) -> None:
+        script = "(until [ -e go ]; do sleep 0.02; done; echo late >&2; touch gone) >log & echo 1"
+        argv = [*cli.command("once", "k", "--"), "sh", "-c", script]
+        with subprocess.Popen(
+            argv, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=cli.env, cwd=cli.cwd
+        ) as started:
+            assert started.stdout is not None and started.stderr is not None
+            assert started.stdout.read() == b"1\n"
+            assert started.wait() == 0
+            (cli.cwd / "go").touch()
+            assert started.stderr.read() == b"late\n"
+
     def test_is_what_was_written_before_the_end(self, cli: Cli) -> None:
         script = "echo 1; (sleep 1000; echo 2) 2>/dev/null & echo $! >pid"
         assert cli.ok("once", "k", "--", "sh", "-c", script) == "1\n"
@@ -252,6 +290,73 @@ class TestFailure:
         assert [each.finish().code for each in (first, *others)] == [7, 8, 8]
         assert count(cli, "ran") == 1
         assert nothing_left(cli)
+
+    def test_of_a_runner_is_made_good_by_the_next_that_succeeds(self, cli: Cli) -> None:
+        first = doing(cli, "exit 7")
+        (failing,) = waiting(cli, 1, command=("sh", "-c", "exit 8"))
+        (other,) = waiting(cli, 1)
+        let_end(cli)
+        ends = [each.finish() for each in (first, failing, other)]
+        assert [(each.code, each.out) for each in ends] == [(0, "another\n")] * 3
+        assert "our run failed (exit code 7); waiting for the result of the next" in ends[0].err
+        assert nothing_left(cli)
+
+    def test_of_a_runner_is_made_good_by_one_who_came_later(self, cli: Cli) -> None:
+        first = doing(cli, "exit 7")
+        (failing,) = waiting(cli, 1, command=("sh", "-c", f"{UNTIL_GO}; exit 8"))
+        let_end(cli)
+        eventually(partial(follows, cli))
+        (late,) = waiting(cli, 1, command=("echo", "late"))
+        (cli.cwd / "go").touch()
+        assert [each.finish().out for each in (first, failing, late)] == ["late\n"] * 3
+        assert nothing_left(cli)
+
+    def test_is_the_runners_own_if_nobody_succeeds_within_its_wait(self, cli: Cli) -> None:
+        first = doing(cli, "exit 7", "-w", "1s")
+        (other,) = waiting(cli, 1, command=("sh", "-c", UNTIL_GO))
+        let_end(cli)
+        assert first.finish().code == 7
+        (cli.cwd / "go").touch()
+        assert other.finish().code == 0
+
+    def test_is_not_waited_for_by_a_runner_that_may_not_wait(self, cli: Cli) -> None:
+        first = doing(cli, "exit 7", "-w", "0")
+        (other,) = waiting(cli, 1)
+        let_end(cli)
+        finished = first.finish()
+        assert (finished.code, finished.err) == (7, "")
+        assert other.finish().out == "another\n"
+
+    def test_of_a_runner_that_is_signalled_meanwhile_ends_it_by_the_signal(self, cli: Cli) -> None:
+        first = doing(cli, "exit 7")
+        (other,) = waiting(cli, 1, command=("sh", "-c", UNTIL_GO))
+        let_end(cli)
+        eventually(partial(follows, cli))
+        first.signal(signal.SIGTERM)
+        assert first.finish().code == -signal.SIGTERM
+        (cli.cwd / "go").touch()
+        assert other.finish().code == 0
+        assert nothing_left(cli)
+
+    def test_shows_the_last_lines_of_stderr_to_who_shares_it(self, cli: Cli) -> None:
+        script = "for n in 1 2 3 4 5 6 7 8 9 10 11; do echo line $n >&2; done; exit 7"
+        first = doing(cli, script, "--on-failure", "share")
+        (other,) = waiting(cli, 1, "--on-failure", "share")
+        let_end(cli)
+        own, shared = first.finish(), other.finish()
+        assert own.err == "".join(f"line {n}\n" for n in range(1, 12))
+        assert [each for each in shared.err.splitlines() if "| " in each] == [
+            f"leasectl: | line {n}" for n in range(2, 12)
+        ]
+
+    def test_shows_them_to_who_runs_the_command_next(self, cli: Cli) -> None:
+        first = doing(cli, "printf 'no \\033[31mroom' >&2; exit 7")
+        (other,) = waiting(cli, 1)
+        let_end(cli)
+        assert first.finish().code == 0
+        err = other.finish().err
+        assert "work k: run 1 failed with exit code 7" in err
+        assert "leasectl: | no \\x1b[31mroom\n" in err
 
     def test_is_shared_if_that_was_asked_for(self, cli: Cli) -> None:
         first = doing(cli, "exit 7", "--on-failure", "share")
@@ -388,7 +493,7 @@ class TestDeath:
         for each in last:
             finished = each.finish()
             assert finished.code == 1
-            assert "5 who did it" in finished.err
+            assert "5 runners in a row died" in finished.err
 
 
 class TestWait:
@@ -480,13 +585,13 @@ class TestWait:
 class TestKept:
     def test_is_listed_shown_and_forgotten(self, cli: Cli) -> None:
         cli.ok("once", "k", "--input", "1", "--", "echo", "one")
-        assert cli.ok("once", "--list").split()[:4] == ["WORK", "INPUTS", "DONE", "KEPT"]
+        assert cli.ok("once", "--list").split()[:4] == ["ID", "WORK", "INPUTS", "DONE"]
         (found,) = json.loads(cli.ok("once", "--list", "--json"))
         assert (found["key"], found["bytes"]) == ("k", 4)
         assert cli.ok("once", "--show", "k", "--input", "1") == "one\n"
         missing = cli("once", "--show", "k")
         assert missing.code == 66
-        assert "with other inputs" in missing.err
+        assert "with other inputs: " in missing.err
         assert cli("once", "--forget", "k").code == 66
         cli.ok("once", "--forget", "k", "--input", "1")
         assert json.loads(cli.ok("once", "--list", "--json")) == []
@@ -530,8 +635,9 @@ class TestBadInput:
             (("k", "--"), 64),
             (("--", "true"), 64),
             (("k", "l", "--", "true"), 64),
-            (("../k", "--", "true"), 64),
             (("k\n", "--", "true"), 64),
+            (("k\x1b[31m", "--", "true"), 64),
+            (("\u202ek", "--", "true"), 64),
             (("-k", "--", "true"), 64),
             (("", "--", "true"), 64),
             (("k" * 201, "--", "true"), 64),
@@ -580,8 +686,127 @@ def test_its_wait_bounds_what_is_asked_before_there_is_a_queue(cli: Cli) -> None
     assert "no answer from etcd within 3s" in finished.err  # not 10, as it is without -w
 
 
-def test_a_key_may_be_as_long_as_a_type(cli: Cli) -> None:
-    assert cli.ok("once", "k" * 200, "--", "echo", "1") == "1\n"
+PULLSPECS = (
+    "registry.ci.openshift.org/ocp/release@sha256:" + "ab" * 32,
+    "registry.ci.openshift.org/ocp/release@sha256:" + "ab" * 15 + "ba" + "ab" * 16,
+)
+
+
+class TestKey:
+    @pytest.mark.parametrize(
+        "key",
+        [
+            *("release:initial", "stable-initial:cli", PULLSPECS[0], "a, b", "../../etc/x"),
+            *(
+                "100%41",
+                "é" * 200,
+                "k" * 200,
+                "$(touch hit) `touch hit` 'x' \"y\" ;|&",
+                "\U0001f600" * 200,
+            ),
+        ],
+    )
+    def test_may_be_any_printable_text(self, cli: Cli, key: str) -> None:
+        assert cli.ok("once", key, "--", "echo", "1") == "1\n"
+        assert cli("once", key, "--", "false").out == "1\n"
+        assert cli.ok("once", "--show", key, "-q") == "1\n"
+        (found,) = json.loads(cli.ok("once", "--list", "--json"))
+        assert (found["key"], found["inputs"]) == (key, "")
+        named = [
+            json.loads(each) for each in cli.ok("events", "--name", key, "--json").splitlines()
+        ]
+        assert [(each["kind"], each["names"]) for each in named] == [
+            ("work begun", [key]),
+            ("work done", [key]),
+        ]
+        assert key in cli.ok("events")
+        cli.ok("once", "--forget", key)
+        assert not list(cli.cwd.rglob("hit"))
+        assert nothing_left(cli)
+
+    def test_of_different_texts_is_different_work(self, cli: Cli) -> None:
+        keys = ["a/b", "a%2Fb", "a-b", "a:b", "a b", "é", "e\u0301"]
+        for number, key in enumerate(keys):
+            cli.ok("once", key, "--", "echo", str(number))
+        assert [cli.ok("once", "--show", key, "-q") for key in keys] == [
+            f"{number}\n" for number, _ in enumerate(keys)
+        ]
+
+
+class TestInputs:
+    def test_tell_two_pullspecs_apart_wherever_work_is_shown(self, cli: Cli) -> None:
+        started = []
+        for spec in PULLSPECS:
+            words = ("once", "import", "--input", spec, "--", "sh", "-c", WAITS.format("echo x"))
+            started.append(cli.start(*words))
+            eventually(partial(has_begun, cli, len(started)), what="begun")
+        works = json.loads(cli.ok("status", "--json"))["works"]
+        shown = {each["inputs"] for each in works}
+        assert len(shown) == 2
+        status, running = (
+            cli.ok("status"),
+            cli("once", "--forget", "import", "--input", PULLSPECS[0]),
+        )
+        assert all(f"work import ({each})" in status for each in shown)
+        assert any(f"work import ({each})" in running.err for each in shown)
+        let_end(cli)
+        assert [each.finish().code for each in started] == [0, 0]
+        listed = json.loads(cli.ok("once", "--list", "--json"))
+        assert {each["inputs"] for each in listed} == shown
+        events, table = cli.ok("events"), cli.ok("once", "--list")
+        assert all(each in events and each in table for each in shown)
+
+    def test_are_shown_whole_if_they_are_short(self, cli: Cli) -> None:
+        cli.ok("once", "k", "--input", "4.21.0", "--input", "amd64", "--", "true")
+        assert (
+            "work k (4.21.0, amd64) was done"
+            in cli("once", "k", "--input", "4.21.0", "--input", "amd64", "--", "false").err
+        )
+
+    def test_of_files_are_shown_by_their_names_alone(self, cli: Cli) -> None:
+        (cli.cwd / "pull.json").write_text("secret")
+        cli.ok("once", "k", "--input-file", "pull.json", "--", "true")
+        (found,) = json.loads(cli.ok("once", "--list", "--json"))
+        assert found["inputs"] == f"pull.json [{found['id']}]"
+        assert "secret" not in cli.ok("events")
+
+    def test_are_safe_to_show(self, cli: Cli) -> None:
+        cli.ok("once", "k", "--input", "\x1b[31m\n", "--input", "", "--", "true")
+        (found,) = json.loads(cli.ok("once", "--list", "--json"))
+        assert found["inputs"] == f'\\x1b[31m\\n, "" [{found["id"]}]'
+        assert "\x1b" not in cli.ok("once", "--list") + cli.ok("events")
+
+    def test_that_are_many_are_counted(self, cli: Cli) -> None:
+        words = [each for n in range(5) for each in ("--input", str(n))]
+        cli.ok("once", "k", *words, "--", "true")
+        (found,) = json.loads(cli.ok("once", "--list", "--json"))
+        assert found["inputs"] == f"0, 1, 2 and 2 more [{found['id']}]"
+
+
+class TestId:
+    def test_names_a_result_as_the_list_shows_it(self, cli: Cli) -> None:
+        for spec in PULLSPECS:
+            cli.ok("once", "import", "--input", spec, "--", "echo", spec)
+        ids = [line.split()[0] for line in cli.ok("once", "--list").splitlines()[1:]]
+        missing = cli("once", "--forget", "import")
+        assert missing.code == 66
+        assert all(each in missing.err for each in ids)
+        shown = {cli.ok("once", "--show", each, "-q").strip() for each in ids}
+        assert shown == set(PULLSPECS)
+        cli.ok("once", "--forget", ids[0])
+        (left,) = json.loads(cli.ok("once", "--list", "--json"))
+        assert left["id"] == ids[1]
+        cli.ok("once", "--forget", left["digest"])
+        assert nothing_left(cli)
+
+    def test_comes_after_a_key_that_is_the_same(self, cli: Cli) -> None:
+        cli.ok("once", "k", "--", "true")
+        (found,) = json.loads(cli.ok("once", "--list", "--json"))
+        cli.ok("once", found["id"], "--", "true")
+        cli.ok("once", "--forget", found["id"])
+        (left,) = json.loads(cli.ok("once", "--list", "--json"))
+        assert left["key"] == "k"
+        assert cli("once", "--forget", "0" * 12).code == 66
 
 
 def test_the_command_knows_its_fence(cli: Cli) -> None:

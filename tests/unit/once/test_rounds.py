@@ -53,6 +53,13 @@ class TestFailures:
         found = failed(failed(Round(), 3, 9, is_final=False), 4, 9, is_final=False)
         assert verdict(found, 1, attempts=2) == Verdict(4, 2)
 
+    def test_keep_the_last_lines_of_the_latest_alone(self) -> None:
+        found = failed(Round(), 3, 9, is_final=False, lines="first")
+        found = failed(found, 4, 9, is_final=False, lines="a\nb")
+        assert [each.lines for each in found.failures] == ["", "a\nb"]
+        assert parse_round(encode_round(found)) == found
+        assert verdict(found, 1, attempts=2) == Verdict(4, 2, "a\nb")
+
 
 class TestDeaths:
     def dying(self, times: int) -> Round:

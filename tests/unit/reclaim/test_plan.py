@@ -143,6 +143,38 @@ class TestChoice:
         assert (names(step.take_off), names(step.ask)) == ("a", "c")
 
 
+class TestLimits:
+    def test_unused_names_are_left_to_each_holder(self) -> None:
+        held = [lease("a", 1, "one"), lease("b", 2, "one"), lease("c", 3, "one"), lease("d", 4)]
+        looks = Looks(EXCESS._replace(excess=9, leave_unused=1), held)
+        looks.look(held, 0.0)
+        assert names(looks.look(held, DELAY).ask) == "ab"
+
+    def test_those_in_use_do_not_count_as_left(self) -> None:
+        held = [lease("a", 1), lease("b", 2, in_use=True), lease("c", 3)]
+        looks = Looks(EXCESS._replace(leave_unused=1), held)
+        looks.look(held, 0.0)
+        assert names(looks.look(held, DELAY).ask) == "a"
+
+    def test_no_more_are_asked_for_than_are_to_be_free(self) -> None:
+        wanted = EXCESS._replace(until_free=3)
+        held = [lease(name, at) for at, name in enumerate("abc")]
+        first = next_step(wanted, held, Memory(0.0), 0.0, free=2)
+        step = next_step(wanted, held, first.memory, DELAY, free=2)
+        assert (names(step.ask), step.missing) == ("a", 1)
+        assert next_step(wanted, held, first.memory, DELAY, free=3).is_over
+
+    def test_marks_go_once_enough_are_free(self) -> None:
+        wanted = EXCESS._replace(until_free=3, follows=True)
+        held = [lease(name, at) for at, name in enumerate("abc")]
+        looks = Looks(wanted, held)
+        marked = noted(held[0])
+        looks.put(marked, now=0.0)
+        step = next_step(wanted, [marked, *held[1:]], looks.memory, 1.0, free=3)
+        assert (names(step.take_off), step.free, step.is_over) == ("a", (), False)
+        assert step.look_at is not None
+
+
 class TestAnswers:
     def asked(self, wanted: Wanted = NAMED) -> tuple[Looks, list[Held]]:
         held = [lease("a"), lease("b", 2)]
@@ -224,14 +256,27 @@ class TestAnswers:
 class TestAdoption:
     def test_a_mark_that_is_there_is_adopted_with_its_answer(self) -> None:
         a, b = noted(lease("a"), "ready"), noted(lease("b", 2))
+        a = a._replace(marked_seconds=DELAY)
         step = next_step(EXCESS, [a, b, lease("c", 3)], Memory(50.0), 50.0)
         assert (names(step.free), step.ask, step.take_off) == ("a", (), ())
-        assert step.memory.asked[b.id] == Asked(b.mark.id if b.mark else "", 50.0)
+        assert step.memory.asked[b.id] == Asked(b.mark.id if b.mark else "", 50.0, 50.0 + DELAY)
         assert step.look_at == 50.0 + WAIT
+
+    def test_its_delay_counts_from_the_time_that_the_mark_records(self) -> None:
+        ready = noted(lease("a"), "ready")._replace(marked_seconds=DELAY - 20.0)
+        looks = Looks(NAMED, [ready])
+        step = looks.look([ready], 0.0)
+        assert (step.free, step.look_at, step.is_over) == ((), 20.0, False)
+        assert names(looks.look([ready._replace(marked_seconds=DELAY)], 20.0).free) == "a"
+
+    def test_its_delay_is_a_whole_one_if_the_recorded_time_lies_ahead(self) -> None:
+        ready = noted(lease("a"), "ready")
+        step = next_step(NAMED, [ready], begin(NAMED, [ready], 0.0), 0.0)
+        assert (step.free, step.look_at) == ((), DELAY)
 
     def test_no_more_are_adopted_than_are_missing_and_the_others_stay(self) -> None:
         marked = [noted(lease(name, at)) for at, name in enumerate("abc")]
-        ready = noted(lease("d", 9), "ready")
+        ready = noted(lease("d", 9), "ready")._replace(marked_seconds=DELAY)
         step = next_step(EXCESS, [*marked, ready], Memory(0.0), 0.0)
         assert (names(step.free), step.take_off) == ("d", ())
         assert step.memory.asked.keys() == {ready.id, marked[0].id}

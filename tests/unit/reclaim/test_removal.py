@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from leasectl.errors import InvalidRequest, NotFound
-from leasectl.reclaim.plan import Wanted
+from leasectl.reclaim.plan import NotFreed, Wanted
 from leasectl.reclaim.removal import Removed, remove_when_ready
 from leasectl.reclaim.taking_back import Listener
 from tests.unit.reclaim.world import DELAY, WAIT, World
@@ -50,7 +50,9 @@ def test_what_is_held_goes_when_its_holder_is_ready_and_nobody_gets_it(world: Wo
 
 def test_what_stays_takes_holders_again_unless_it_took_none_before(world: World) -> None:
     world.cordon("T--1")
-    assert remove(world, "T--0", "T--1", answer="keep") == Removed((), ("T--0", "T--1"))
+    removed = remove(world, "T--0", "T--1", answer="keep")
+    kept = "its holder keeps it"
+    assert removed == Removed((), (NotFreed("T--0", kept), NotFreed("T--1", kept)))
     assert in_pool(world) == {"T--0": False, "T--1": True, "T--2": False, "T--3": False}
     assert world.marks() == {}
 

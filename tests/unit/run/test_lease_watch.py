@@ -12,7 +12,7 @@ import pytest
 
 from leasectl.backends import kinds
 from leasectl.backends.contract import Patience
-from leasectl.engines.notes import Note
+from leasectl.engines.notes import ClaimNews, Note
 from leasectl.errors import BackendUnreachable, LockHeld
 from leasectl.leases.acquire import acquire
 from leasectl.leases.delay import announce
@@ -30,6 +30,7 @@ from leasectl.system.lock_wait import lock_limit
 from leasectl.system.poll import is_readable
 from leasectl.system.process import this_process
 from leasectl.system.request_threads import Outcome
+from leasectl.text.naming import work_labels
 from tests.kit.desk import Desk
 from tests.kit.made_up_backend import KIND
 from tests.kit.reclaiming import Operator
@@ -317,7 +318,7 @@ class TestLosing:
 
 @pytest.mark.parametrize(
     ("labels", "held", "subject"),
-    [((), "T--00", "T"), ((("once", "k"),), "work k", "work k")],
+    [((), "T--00", "T"), (work_labels("k", "4.21"), "work k (4.21)", "work k (4.21)")],
 )
 def test_people_know_it_by_its_names_or_its_work(
     desk: Desk, labels: tuple[tuple[str, str], ...], held: str, subject: str
@@ -421,10 +422,11 @@ class TestOnAServer:
             self.is_closed = False
             self.taken = 0
             self.reason = ""
+            self.notes: tuple[Note, ...] | None = None
 
-        def take(self) -> str:
+        def take(self) -> ClaimNews:
             self.taken += 1
-            return self.reason
+            return ClaimNews(self.reason, self.notes)
 
         def close(self) -> None:
             self.is_closed = True
@@ -474,6 +476,15 @@ class TestOnAServer:
         assert (claim_watch.taken, threads.sent) == (0, [])
         watch.look((claim_watch.fd,))
         assert (claim_watch.taken, threads.sent) == (1, [far])
+
+    def test_it_renews_nothing_when_told_of_notes_alone(
+        self, threads: Threads, claim_watch: ClaimWatch, watch: LeaseWatch
+    ) -> None:
+        claim_watch.notes = (Note("T", "far", 1, "?"),)
+        told: list[object] = []
+        watch.noted = told.append
+        watch.look((claim_watch.fd,))
+        assert (told, threads.sent) == ([claim_watch.notes], [])
 
     def test_told_of_a_change_while_a_renewal_is_under_way_it_renews_once_more_when_that_has_come(
         self,

@@ -32,7 +32,14 @@ from leasectl.engines.etcd.keys import Keys
 from leasectl.errors import CorruptState, LeaseError
 from leasectl.state.event import Event, number_of
 from leasectl.system.clock import Clock
-from leasectl.text.properties import MALFORMED, Malformed, read_name, read_text, refuse_constant
+from leasectl.text.properties import (
+    MALFORMED,
+    Malformed,
+    read_name,
+    read_text,
+    read_word,
+    refuse_constant,
+)
 
 # So large is none that we write, unpacked.
 _LONGEST_BYTES = 64 << 20
@@ -157,7 +164,7 @@ def _read_each(read: Callable[[Any], Any]) -> Callable[[list[Any]], list[Any]]:
 
 def _read_names(column: list[Any]) -> list[Any]:
     for name in set(chain.from_iterable(column)):
-        read_name(name)
+        read_word(name)
     return list(map(tuple, column))
 
 

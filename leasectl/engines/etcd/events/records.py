@@ -14,7 +14,14 @@ from leasectl.engines.etcd.gateway.requests import KeyValue
 from leasectl.engines.etcd.key_values import read_time, safe_text, unreadable
 from leasectl.engines.etcd.records import fence, revision_of
 from leasectl.state.event import Event, EventKind
-from leasectl.text.properties import MALFORMED, Malformed, read_name, read_optional, read_text
+from leasectl.text.properties import (
+    MALFORMED,
+    Malformed,
+    read_name,
+    read_optional,
+    read_text,
+    read_word,
+)
 
 _DECODER = json.JSONDecoder()  # asked as it is, for one that is read a hundred thousand times
 _INDEX_DIGITS = 2
@@ -47,7 +54,7 @@ def parse_event(kv: KeyValue) -> Event:
         *_, pool_type, token = kv.key.split("/")
         get = record.get
         kind = read_kind(record["kind"])
-        names = tuple(map(read_name, get("names", ())))
+        names = tuple(map(read_word, get("names", ())))
         return Event(
             number=_number_at(kv.create_revision, token),
             time=read_time(record["time"]),

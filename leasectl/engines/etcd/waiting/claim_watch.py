@@ -11,6 +11,7 @@ from leasectl.engines.etcd.gateway.gateway import Gateway
 from leasectl.engines.etcd.keys import Keys
 from leasectl.engines.etcd.waiting.own_watch import OwnWatch
 from leasectl.engines.etcd.waiting.targets import Watched
+from leasectl.engines.notes import ClaimNews
 
 _FROM_NOW = -1
 
@@ -33,10 +34,10 @@ class EtcdClaimWatch:
     def fd(self) -> int:
         return self._watch.fd
 
-    def take(self) -> str:
+    def take(self) -> ClaimNews:
         news = self._watch.take()
         self._watch.listen(max((kv.mod_revision for kv in news), default=_FROM_NOW))
-        return next(filter(None, map(reason_in, news)), "")
+        return ClaimNews(next(filter(None, map(reason_in, news)), ""))
 
     def close(self) -> None:
         self._watch.close()

@@ -33,6 +33,7 @@ from typing import TYPE_CHECKING, Literal
 
 from leasectl.engines.contract import LostListener
 from leasectl.engines.kubernetes.events.events import TAKEN_OVER, KubernetesEvents
+from leasectl.engines.kubernetes.objects.bodies import micro_time
 from leasectl.engines.kubernetes.objects.names import object_of_resource
 from leasectl.engines.kubernetes.objects.objects import Claim, ResourceObject
 from leasectl.engines.kubernetes.objects.reading import parse_object
@@ -229,6 +230,11 @@ class Claims:
             return True
         end = self._observed.claim_end(resource)
         return end is not None and end <= now
+
+    def renewal_of(self, claim: Claim) -> Claim:
+        """The same claim, with its full time again from now on."""
+        now = self._clock.wall()
+        return claim._replace(renewed=micro_time(now, after=claim.renewed), renew_time=now)
 
     # Ending them
 

@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from leasectl.engines.kubernetes.claims.claims import Claims
 from leasectl.engines.kubernetes.claims.notes_at import notes_in
 from leasectl.engines.kubernetes.objects.bodies import Body
-from leasectl.engines.kubernetes.objects.objects import NOTE, Json, ResourceObject
+from leasectl.engines.kubernetes.objects.objects import NOTE, Claim, Json, ResourceObject
 from leasectl.engines.kubernetes.objects.reading import annotations_of
 from leasectl.engines.kubernetes.objects.recognition import is_of, resource_in
 from leasectl.engines.kubernetes.objects.resource_bodies import noted
@@ -69,13 +69,20 @@ class KubernetesNotes:
             resource = self._claimed(change.name, change.fence, change.before)
             if resource is None:
                 return False
-            body = noted(resource, change.after)
+            body = noted(resource, change.after, renewal=self._renewal(resource, change))
             if self._store.change(body, _says_at(resource, body)).raw is not None:
                 self._events.noted(resource, change.told)
                 return True
         raise BackendUnreachable(
             f'resource "{change.name}" is changed faster than it is read; try again'
         )
+
+    def _renewal(self, resource: ResourceObject, change: NoteChange) -> Claim | None:
+        """The claim with its full time again, if that is written with the note."""
+        claim = resource.claim
+        if not change.renews or claim is None or claim.ttl_seconds is None:
+            return None
+        return self._claims.renewal_of(claim)
 
     def _claimed(self, name: str, fence: int, text: str | None) -> ResourceObject | None:
         """The resource of a claim that is good, and of which that is noted."""

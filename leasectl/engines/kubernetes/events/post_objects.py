@@ -21,6 +21,7 @@ from leasectl.engines.kubernetes.objects.objects import DOMAIN, KIND, POOL, Json
 from leasectl.engines.kubernetes.objects.reading import annotations_of, identity_of
 from leasectl.state.event import Event, EventKind
 from leasectl.text.durations import format_seconds
+from leasectl.text.naming import as_given
 from leasectl.text.properties import (
     MALFORMED,
     Malformed,
@@ -29,6 +30,7 @@ from leasectl.text.properties import (
     read_number,
     read_optional,
     read_text,
+    read_word,
 )
 from leasectl.text.wording import counted, printable
 
@@ -124,7 +126,7 @@ def _read(record: Json, number: int) -> Event:
         time=read_number(record["time"]),
         kind=_read_kind(record["kind"]),
         type=read_name(record["type"]),
-        names=tuple(map(read_name, get("names", ()))),
+        names=tuple(map(read_word, get("names", ()))),
         fences=tuple(map(int, get("fences", ()))),
         handle=safe_text(read_text(get("handle", ""))),
         acquisition=int(get("acquisition", 0)),
@@ -164,7 +166,7 @@ def _note(event: Event) -> str:
     """What happened, for people; of a resource of several it is the same."""
     who = f"{event.holder_identity or 'somebody'}"
     reason = f": {event.reason}" if event.reason else ""
-    names = ", ".join(event.names)
+    names = ", ".join(map(as_given, event.names))
     if event.kind == "queued":
         text = f"{who} waits for {names or counted(event.count, 'resource')} of {event.type}"
     elif event.kind == "granted":

@@ -110,9 +110,15 @@ def ended(resource: ResourceObject, reason: str) -> Body:
     return body
 
 
-def noted(resource: ResourceObject, text: str | None) -> Body:
-    """A resource of whose claim something else is noted; None for nothing."""
-    body = as_seen(resource.raw)
+def noted(resource: ResourceObject, text: str | None, *, renewal: Claim | None = None) -> Body:
+    """A resource of whose claim something else is noted.
+
+    Args:
+        resource: As it was seen.
+        text: What is noted; None for nothing.
+        renewal: The claim with its full time again; None to leave it as it is.
+    """
+    body = as_seen(resource.raw) if renewal is None else renewed(resource, renewal)
     body["metadata"]["annotations"].pop(NOTE, None)
     if text is not None and resource.claim is not None:
         # With a word that no other note has, by which its writer knows it again.

@@ -2,6 +2,9 @@
 
 Only a hint, as every watch is: whoever is woken renews, and so finds out what is left. If it says
 nothing, because the server hangs that it listens to, the next renewal finds out all the same.
+
+Of notes it tells by itself. A renewal for each note, and for each answer, which is a note as well,
+would write every Lease of the holder each time.
 """
 
 from __future__ import annotations
@@ -9,11 +12,13 @@ from __future__ import annotations
 import threading
 
 from leasectl.engines.kubernetes.api.watching import WatchEvent
+from leasectl.engines.kubernetes.claims.notes_at import notes_in
 from leasectl.engines.kubernetes.following import Following
-from leasectl.engines.kubernetes.objects.objects import Json
+from leasectl.engines.kubernetes.objects.objects import Json, ResourceObject
 from leasectl.engines.kubernetes.objects.reading import identity_of
 from leasectl.engines.kubernetes.objects.recognition import resource_in
 from leasectl.engines.kubernetes.objects.store import Store
+from leasectl.engines.notes import ClaimNews
 
 
 class KubernetesClaimWatch:
@@ -28,10 +33,12 @@ class KubernetesClaimWatch:
         self._store = store
         self._claim_key = claim_key
         self._lock = threading.Lock()
-        self._reason = ""  # under the lock
+        # Under the lock:
+        self._reason = ""
+        self._has_changed = False  # something beside notes, since the last `take`
+        self._seen: dict[str, ResourceObject] = {}  # what is held, by object
         # Of the thread:
         self._held: set[str] | None = None  # the objects that were seen to be held
-        self._notes: dict[str, str | None] = {}  # what was noted when it looked last
         # Where it can't look, renewals ask as well, and say so.
         self._following = Following(self._follow)
         self._following.start("claim-watch")
@@ -40,11 +47,13 @@ class KubernetesClaimWatch:
     def fd(self) -> int:
         return self._following.fd
 
-    def take(self) -> str:
+    def take(self) -> ClaimNews:
         self._following.clear()
         with self._lock:
             reason, self._reason = self._reason, ""
-        return reason
+            has_changed, self._has_changed = self._has_changed, False
+            notes = None if has_changed else notes_in(self._seen.values())
+        return ClaimNews(reason, notes)
 
     def close(self) -> None:
         self._following.close()
@@ -57,24 +66,32 @@ class KubernetesClaimWatch:
         for raw in seen.items:
             self._see(raw)
         if not self._held or (before is not None and not before <= self._held):
-            self._following.wake()
+            self._change()
         watch = self._store.watch_claim(self._claim_key, seen.version)
         self._following.take_all(watch, self._take)
 
     def _take(self, event: WatchEvent) -> None:
         if event.type == "DELETED":  # or it isn't found by that claim key any more
-            self._following.wake()
+            self._change(gone=identity_of(event.object).name)
         elif event.type != "BOOKMARK":
             self._see(event.object)
 
     def _see(self, raw: Json) -> None:
-        claim = None if (found := resource_in(raw)) is None else found.claim
-        if claim is None:
+        found = resource_in(raw)
+        if found is None or found.claim is None:
             return
-        name = identity_of(raw).name
+        claim, name = found.claim, identity_of(raw).name
+        with self._lock:
+            before, self._seen[name] = self._seen.get(name), found
+            self._reason = claim.ended or self._reason
         if claim.ended:
-            with self._lock:
-                self._reason = claim.ended
-        if claim.ended or claim.note != self._notes.get(name):
+            self._change()
+        elif claim.note != (before.claim.note if before and before.claim else None):
             self._following.wake()
-        self._notes[name] = claim.note
+
+    def _change(self, *, gone: str = "") -> None:
+        """Have the holder look what is left."""
+        with self._lock:
+            self._has_changed = True
+            self._seen.pop(gone, None)
+        self._following.wake()

@@ -44,7 +44,7 @@ def test_it_tells_of_each_that_is_taken_by_force_and_why(
     for name in NAMES[:2]:
         take_by_force(store, name)
         assert is_woken(watch)
-        assert watch.take() == "by an admin: stuck"
+        assert watch.take().reason == "by an admin: stuck"
 
 
 def test_it_tells_of_what_was_taken_before_it_began(store: Access, revision: int) -> None:
@@ -61,7 +61,7 @@ def test_what_others_hold_is_no_news(store: Access, watch: EtcdClaimWatch) -> No
     assert not is_woken(watch, 0.3)
     store.pools.delete_pool("T", force=True)
     assert is_woken(watch)
-    assert watch.take() == ""
+    assert watch.take().reason == ""
 
 
 def test_where_etcd_has_forgotten_the_past_it_goes_on_from_now(
@@ -73,9 +73,9 @@ def test_where_etcd_has_forgotten_the_past_it_goes_on_from_now(
     etcdctl(etcd.endpoints[0], "compaction", str(now))
     watch = EtcdClaimWatch(store.gateway, store.keys, "holder", revision)
     assert is_woken(watch)  # to have a look
-    assert watch.take() == ""
+    assert watch.take().reason == ""
     assert not is_woken(watch, 0.3)
     take_by_force(store, NAMES[1])
     assert is_woken(watch)
-    assert watch.take() == "by an admin: stuck"
+    assert watch.take().reason == "by an admin: stuck"
     watch.close()
