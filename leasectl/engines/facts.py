@@ -161,11 +161,11 @@ class Pool(NamedTuple):
         return sum(resource.lease is not None for resource in self.resources)
 
     @property
-    def closed(self) -> int:
+    def unavailable(self) -> int:
         """How many are free and nobody gets them, as far as that was asked."""
         return sum(resource.is_closed for resource in self.resources)
 
     @property
     def free(self) -> int:
         """How many somebody may get, likewise."""
-        return self.capacity - self.held - self.closed
+        return self.capacity - self.held - self.unavailable

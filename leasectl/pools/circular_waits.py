@@ -84,9 +84,9 @@ def circular_waits(overview: Overview) -> list[CircularWait]:
 
 def _can_be_granted(request: _Request, stuck: Sequence[_Request]) -> bool:
     usable = sum(
-        not resource.is_closed and (resource.lease is None or not _is_tied(resource.lease, stuck))
-        for resource in request.pool.resources
-        if request.wants(resource)
+        not each.is_unavailable and (each.lease is None or not _is_tied(each.lease, stuck))
+        for each in request.pool.resources
+        if request.wants(each)
     )
     return usable >= request.waiter.count
 

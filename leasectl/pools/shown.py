@@ -145,7 +145,7 @@ class ShownResource(NamedTuple):
     mark: ShownMark | None = None
 
     @property
-    def is_closed(self) -> bool:
+    def is_unavailable(self) -> bool:
         """Tell whether it is free and nobody gets it all the same."""
         return self.lease is None and not self.membership.takes_holders
 
@@ -212,14 +212,14 @@ class ShownPool(NamedTuple):
         return sum(resource.lease is not None for resource in self.resources)
 
     @property
-    def closed(self) -> int:
+    def unavailable(self) -> int:
         """How many are free and nobody gets them all the same."""
-        return sum(resource.is_closed for resource in self.resources)
+        return sum(resource.is_unavailable for resource in self.resources)
 
     @property
     def free(self) -> int:
         """How many somebody may get."""
-        return self.capacity - self.held - self.closed
+        return self.capacity - self.held - self.unavailable
 
 
 class Rows(NamedTuple):
@@ -336,9 +336,9 @@ def work_of_pool(pool: ShownPool) -> tuple[str, str]:
 CORDONED, HELD_BACK = "cordoned", "held back"
 
 
-def why_closed(resource: ShownResource) -> str | None:
+def why_unavailable(resource: ShownResource) -> str | None:
     """Why nobody gets a resource although it is free; None where somebody does, or has it."""
-    if not resource.is_closed:
+    if not resource.is_unavailable:
         return None
     return HELD_BACK if resource.membership.held_back_seconds is not None else CORDONED
 
@@ -353,7 +353,7 @@ def what_is_noted(resource: ShownResource, *, full: bool) -> Iterator[str]:
     membership = resource.membership
     if resource.mark is not None:
         yield _mark_text(resource.mark, full=full)
-    if membership.cordoned and why_closed(resource) != CORDONED:
+    if membership.cordoned and why_unavailable(resource) != CORDONED:
         yield CORDONED
     if membership.moves_to is not None:
         yield f"moves to {membership.moves_to}"

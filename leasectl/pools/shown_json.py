@@ -27,6 +27,7 @@ from leasectl.pools.shown import (
     ShownResource,
     ShownWaiter,
     parse_holder,
+    why_unavailable,
     work_of_pool,
 )
 from leasectl.system.clock import rfc3339
@@ -70,13 +71,13 @@ _MARK_STATES: dict[str, MarkState] = {each: each for each in get_args(MarkState)
 
 
 def pool_counts(pool: ShownPool) -> dict[str, int]:
-    """The numbers of a pool; closed is what is free and nobody gets all the same."""
+    """The numbers of a pool; unavailable is what nobody holds and nobody gets."""
     return {
         "capacity": pool.capacity,
         "free": pool.free,
         "held": pool.held,
         "waiting": len(pool.queue),
-        "closed": pool.closed,
+        "unavailable": pool.unavailable,
     }
 
 
@@ -133,6 +134,7 @@ def _resource_fields(resource: ShownResource) -> dict[str, object]:
         fields["properties"] = dict(resource.properties)
     if resource.membership is not NOTHING_SAID:
         fields["membership"] = _membership_fields(resource.membership)
+        fields["state"] = why_unavailable(resource) or fields["state"]
     if resource.mark is not None:
         fields["mark"] = resource.mark._asdict()
     return fields
@@ -281,7 +283,7 @@ def _resource(fields: Any) -> ShownResource:
     name = read_name(fields["name"])
     return ShownResource(
         name,
-        None if fields["state"] == "free" else _lease(name, fields),
+        None if fields["holder_identity"] is None else _lease(name, fields),
         _membership(fields.get("membership") or {}),
         _properties(fields.get("properties") or {}),
         read_optional(_mark, fields.get("mark")),

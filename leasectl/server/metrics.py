@@ -121,9 +121,9 @@ class Meter:
             *_gauge("resources_held", "Resources held", {p.type: p.held for p in pools}),
             *_gauge("resources_free", "Resources free", {p.type: p.free for p in pools}),
             *_gauge(
-                "resources_closed",
-                "Free resources that are not granted: cordoned, or in quarantine",
-                {p.type: p.closed for p in pools},
+                "resources_unavailable",
+                "Free resources that are not granted: cordoned, or held back",
+                {p.type: p.unavailable for p in pools},
             ),
             *_gauge("requests_waiting", "Requests waiting", {p.type: len(p.queue) for p in pools}),
             *_waiting_by_priority(pools),
@@ -143,7 +143,7 @@ class Meter:
             *_gauge("resources_held", "Resources held", {c.type: c.held for c in counts}),
             *_gauge("resources_free", "Resources free", {c.type: c.free for c in counts}),
             *_gauge(
-                "resources_closed",
+                "resources_unavailable",
                 "Resources that are neither: being cleaned, or put aside",
                 {c.type: c.capacity - c.held - c.free for c in counts},
             ),

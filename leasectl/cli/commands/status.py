@@ -75,8 +75,9 @@ def command(
     ASKS FOR  number of resources, or the one, that a waiter wants, with the
               properties of WHERE; suspended: the waiter is stopped or no
               resource matches, and later requests go first
-    CLOSED    free resources that aren't granted: cordoned, or new in the
-              default pool
+    UNAVAILABLE
+              resources without a holder that aren't granted: cordoned, or new
+              in the default pool
     NOTES     where a resource moves with its release, for how long it has
               joined, and the state of a reclaim
 

@@ -35,7 +35,7 @@ from leasectl.pools.shown import (
     ShownResource,
     ShownWaiter,
     what_is_noted,
-    why_closed,
+    why_unavailable,
     work_of_pool,
 )
 from leasectl.text.durations import format_duration, format_seconds
@@ -111,7 +111,7 @@ class Wording(NamedTuple):
         """For how long it is held, or why it isn't."""
         if resource.lease is not None:
             return self.since(resource.lease.lease.acquire_time)
-        return why_closed(resource) or _FREE
+        return why_unavailable(resource) or _FREE
 
     def notes(self, resource: ShownResource) -> str:
         """What becomes of a resource, or of its lease, beside what times tell."""
@@ -337,9 +337,9 @@ def _summary(pools: Sequence[ShownPool], look: Look, *, with_properties: bool = 
         for row, text in zip(rows, texts):
             row.append(text)
 
-    if any(pool.closed for pool in pools):
-        closed = Column("CLOSED", right=True, goes=3, colour=_yellow_if_any)
-        add(closed, [str(pool.closed) for pool in pools])
+    if any(pool.unavailable for pool in pools):
+        unavailable = Column("UNAVAILABLE", right=True, goes=3, colour=_yellow_if_any)
+        add(unavailable, [str(pool.unavailable) for pool in pools])
     if any(pool.settings != NO_SETTINGS for pool in pools):
         settings = zip(*(_settings_texts(pool.settings) for pool in pools))
         for title, goes, texts in zip(("PACE", "BURST", "AGING"), (2, 1, 1), settings):
@@ -440,7 +440,7 @@ def _section(pool: ShownPool, overview: Overview, look: Look, *, work: str = "")
     subject = work.replace("work ", "once-", 1) or pool.type
     wording = Wording(subject, overview.at, full=look.wide)
     resources, queue = overview.rows.resources(pool), overview.rows.queue(pool)
-    shown = [each for each in resources if each.lease or each.is_closed or look.free]
+    shown = [each for each in resources if each.lease or each.is_unavailable or look.free]
     shown.sort(key=lambda each: _by_number(each.name))
     held, waiting = resource_facts(shown, wording), waiter_facts(queue, wording)
     if work:  # there is nothing else to be had

@@ -18,7 +18,7 @@ from leasectl.pools.shown import (
     ShownWaiter,
     timeless,
     what_is_noted,
-    why_closed,
+    why_unavailable,
 )
 from leasectl.pools.statistics import Series
 from leasectl.server.page.document import Content, Markup, joined, since, tag, until
@@ -171,7 +171,7 @@ def free_list(resources: Sequence[ShownResource], pool_type: str) -> Markup:
     free = [each for each in resources if each.lease is None]
     if not free:
         return Markup()
-    closed = sum(each.is_closed for each in free)
+    closed = sum(each.is_unavailable for each in free)
     count = f"{len(free) - closed} free" + (f", {closed} cordoned or held back" if closed else "")
     shown = joined(tag("li", _free(each, pool_type)) for each in free[:MOST_FREE])
     return tag(
@@ -205,7 +205,7 @@ def _name(name: str, pool_type: str) -> Markup:
 
 def _free(resource: ShownResource, pool_type: str) -> Markup:
     """A resource that nobody holds: why nobody gets it, and what it is."""
-    why = why_closed(resource)
+    why = why_unavailable(resource)
     closed = _note(why, "Free, but not granted to anybody.") if why else None
     name = tag("bdi", _short(resource.name, pool_type))
     said = (name, closed, _membership(resource), _properties(resource))
@@ -450,7 +450,7 @@ def _counted(pool: ShownPool) -> object:
     has_to_wait = pool.next_grant_in_seconds > 0
     longest = min((each.since for each in pool.queue), default=0.0)
     return (
-        *(pool.type, pool.capacity, pool.held, pool.closed, len(pool.queue)),
+        *(pool.type, pool.capacity, pool.held, pool.unavailable, len(pool.queue)),
         *(longest, pool.settings, has_to_wait),
     )
 

@@ -254,7 +254,7 @@ def test_pools_are_listed_with_their_numbers(cli: Cli) -> None:
     ]
     plain: dict[str, Any] = {
         "waiting": 0,
-        "closed": 0,
+        "unavailable": 0,
         "pace_seconds": 0,
         "burst": 1,
         "aging_seconds": 0,

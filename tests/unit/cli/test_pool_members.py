@@ -347,7 +347,7 @@ def test_what_is_cordoned_and_free_is_counted_as_closed(pools: Cli) -> None:
     pools.ok("pool", "cordon", "--names", "b-1")
     for command in (("pool", "list"), ("status",)):
         found = {each["type"]: each for each in json.loads(pools.ok(*command, "--json"))["pools"]}
-        assert (found["B"]["free"], found["B"]["held"], found["B"]["closed"]) == (0, 0, 1)
+        assert (found["B"]["free"], found["B"]["held"], found["B"]["unavailable"]) == (0, 0, 1)
 
 
 def test_a_list_is_refused_where_an_expectation_contradicts_it(pools: Cli) -> None:

@@ -61,7 +61,7 @@ class TestJson:
         assert TIME.fullmatch(found["at"])
         assert found["backend"] == "local:"
         assert [*pool] == [
-            *("type", "capacity", "free", "held", "waiting", "closed"),
+            *("type", "capacity", "free", "held", "waiting", "unavailable"),
             *("pace_seconds", "burst", "aging_seconds", "next_grant_in_seconds"),
             *("default_grace_seconds", "resources", "queue"),
         ]

@@ -296,7 +296,7 @@ class TestMemberships:
         )
         heading, *rows = pools_table([MOVING, plain], Look(None)).splitlines()
         assert heading.split()[1:] == [
-            *("CAPACITY", "FREE", "HELD", "WAITING", "CLOSED", "DEFAULT", "PROPERTIES")
+            *("CAPACITY", "FREE", "HELD", "WAITING", "UNAVAILABLE", "DEFAULT", "PROPERTIES")
         ]
         assert [row.split()[1:] for row in rows] == [
             [*"72322", "grace", "2m", "region=eu-central-1|us", "size=big"],
@@ -305,7 +305,8 @@ class TestMemberships:
 
     def test_are_no_columns_where_there_are_none(self) -> None:
         text = shown(MIXED, width=None, free=True)
-        assert not [each for each in ("NOTES", "PROPERTIES", "WHERE", "CLOSED") if each in text]
+        some = ("NOTES", "PROPERTIES", "WHERE", "UNAVAILABLE")
+        assert not [each for each in some if each in text]
 
     def test_with_hostile_text_are_safe_to_show(self) -> None:
         hostile = (("k", "\x1b[2J\u202e" * 99),)

@@ -176,10 +176,9 @@ class TestJson:
         assert {each.membership for each in pool.resources} == {NOTHING_SAID}
         assert (pool.default_grace_seconds, pool.queue[2].where) == (None, ())
 
-    def test_a_program_of_before_finds_what_is_cordoned_free(self) -> None:
-        """It would take any other word for a lease."""
+    def test_the_state_of_what_nobody_gets_says_why(self) -> None:
         fields: Any = encode_overview(overview())["pools"][0]  # type: ignore[index]
-        assert [each["state"] for each in fields["resources"]][3:] == ["free", "free"]
+        assert [each["state"] for each in fields["resources"]][3:] == ["cordoned", "held back"]
         assert [fields[each] for each in ("capacity", "free", "held")] == [5, 1, 2]
 
     def test_what_a_newer_version_adds_is_ignored(self) -> None:
@@ -235,13 +234,13 @@ class TestMembership:
             moves_to="U", leaves=True, ttl_seconds=60.0, leaves_in_seconds=12.5, pid=4711
         )
         assert first.mark == ShownMark("keep", "me@there")
-        assert (second.membership, second.is_closed, other.mark) == (NOTHING_SAID, False, None)
-        assert (cordoned.properties, cordoned.is_closed) == ((("a", "b=c"), ("z", "")), True)
-        assert (held_back.membership.held_back_seconds, held_back.is_closed) == (3.0, True)
+        assert (second.membership, second.is_unavailable, other.mark) == (NOTHING_SAID, False, None)
+        assert (cordoned.properties, cordoned.is_unavailable) == ((("a", "b=c"), ("z", "")), True)
+        assert (held_back.membership.held_back_seconds, held_back.is_unavailable) == (3.0, True)
 
     def test_of_what_is_held_counts_as_held(self) -> None:
         pool = overview().pools[0]
-        assert (pool.capacity, pool.held, pool.closed) == (5, 2, 2)
+        assert (pool.capacity, pool.held, pool.unavailable) == (5, 2, 2)
 
 
 class TestWhatHasChanged:

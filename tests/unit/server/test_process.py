@@ -242,7 +242,7 @@ class TestMetrics:
             'leasectl_wait_seconds_bucket{type="T",le="+Inf"} 1',
             'leasectl_wait_seconds_count{type="T"} 1',
             'leasectl_resources_free{type="U"} 1',
-            'leasectl_resources_closed{type="U"} 1',
+            'leasectl_resources_unavailable{type="U"} 1',
         } <= set(lines)
         assert "# TYPE leasectl_wait_seconds histogram" in lines
         sample = re.compile(r'[a-z_]+\{type="[^"]+"(,(le|priority)="[^"]+")?\} [0-9.]+')
