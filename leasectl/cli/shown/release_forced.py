@@ -122,7 +122,7 @@ def _when_free(forced: Forced) -> str:
             "make sure that nothing uses it"
         )
     if left == 0:
-        return "it is free, and nobody ends what may still use it: only its fence tells"
+        return "it is free now; whatever may still use it has to be stopped by hand"
     at_latest = "" if left is None else f", at the latest {when_due(left)}"
     now = (
         f"; if its machine is gone, free it now with: leasectl release --names {forced.name} "
