@@ -143,13 +143,13 @@ class TooFewFreed(LeaseError):
 
 
 class NotAllowed(LeaseError):
-    """Somebody else holds it, or it needs ``--force``."""
+    """Another holder has it, or the operation needs ``--force``."""
 
     exit_code = 77
 
 
 class NotMade(NotAllowed):
-    """A pool was taken away, or made by somebody else, while it was being made."""
+    """Another process deleted or created the pool while this one created it."""
 
 
 class LeaseLost(LeaseError):

@@ -68,7 +68,7 @@ class Journal(Protocol):
         """The request is no longer in the queue and got nothing."""
 
     def to_undo(self) -> None:
-        """What a server may have granted couldn't be undone now; somebody has to go on."""
+        """A grant on a server couldn't be undone now; another process has to continue."""
 
 
 class RemoteJournal(Journal, Protocol):

@@ -83,7 +83,7 @@ def open_backend(url: str, opening: Opening) -> Backend:
 
 
 def _kept(state: State) -> Kept | None:
-    """Which events are kept; None where nobody has said other than usual."""
+    """Which events are kept; None for the default."""
     kept = Kept(state.events.kept_seconds, state.events.kept_number)
     return None if kept == Kept() else kept
 
@@ -98,7 +98,7 @@ def open_renewals(
     put_off: Callable[[], object] | None,
     clock: Clock,
 ) -> Renew:
-    """As `ClaimServer` has it. None is tried longer than a sixth of the ttl at one member."""
+    """Implements `ClaimServer`. A try at one member takes at most a sixth of the ttl."""
     gateway = open_gateway(
         url,
         settings,
@@ -116,7 +116,7 @@ def open_renewals(
 def open_claim_watch(
     url: str, *, state_id: str, settings: Settings, claim_key: str, fence: int, clock: Clock
 ) -> ClaimWatch:
-    """As `ClaimServer` has it."""
+    """Implements `ClaimServer`."""
     from leasectl.engines.etcd.waiting.claim_watch import EtcdClaimWatch
 
     gateway = open_gateway(url, settings, clock=clock)
@@ -125,7 +125,7 @@ def open_claim_watch(
 
 
 def open_probe(url: str, settings: Settings, *, clock: Clock) -> Callable[[], None]:
-    """As `ClaimServer` has it."""
+    """Implements `ClaimServer`."""
     from leasectl.engines.etcd.probe import probe
 
     address = parse_etcd_url(url)
@@ -143,7 +143,7 @@ def open_probe(url: str, settings: Settings, *, clock: Clock) -> Callable[[], No
 
 
 def pool_types(url: str, settings: Settings, *, seconds: float, clock: Clock) -> list[str]:
-    """As `PoolServer` has it."""
+    """Implements `PoolServer`."""
     return types_in(*_open_briefly(url, settings, seconds=seconds, clock=clock))
 
 
@@ -156,13 +156,13 @@ def resource_names(
     seconds: float,
     clock: Clock,
 ) -> list[str]:
-    """As `PoolServer` has it."""
+    """Implements `PoolServer`."""
     opened = _open_briefly(url, settings, seconds=seconds, clock=clock)
     return names_in(*opened, begin, types, most=_MOST_NAMES)
 
 
 def open_to_look(url: str, settings: Settings, *, seconds: float, clock: Clock) -> Sides:
-    """As `PoolServer` has it."""
+    """Implements `PoolServer`."""
     gateway, keys = _open_briefly(url, settings, seconds=seconds, clock=clock)
     return open_below(keys, gateway, lost=lambda claim_key, names: None, clock=clock)
 
@@ -170,7 +170,7 @@ def open_to_look(url: str, settings: Settings, *, seconds: float, clock: Clock) 
 def _open_briefly(
     url: str, settings: Settings, *, seconds: float, clock: Clock
 ) -> tuple[Gateway, Keys]:
-    """Open a cluster for a read that somebody waits for who is typing."""
+    """Open a cluster for a short read, such as shell completion."""
     gateway = open_gateway(
         url,
         settings,

@@ -53,13 +53,13 @@ def check_request(request: Request, wait_seconds: float | None) -> None:
 
 
 def locate(url: str, settings: Settings, environment: Mapping[str, str]) -> Settings:
-    """As `Locator` has it: which cluster, and as whom, with no secret of it."""
+    """Implements `Locator`: the cluster and the user, without secrets."""
     choice = choose(parse_kubernetes_url(url), environment)
     return settings._replace(cluster=encode_choice(choice))
 
 
 def place(url: str, settings: Settings) -> str:
-    """As `PlaceSource` has it: a namespace in a cluster, by whichever context it was chosen."""
+    """Implements `PlaceSource`: a namespace in a cluster, whatever context names it."""
     if settings.cluster is None:
         return url
     choice = _choice(settings)
@@ -121,7 +121,7 @@ def open_renewals(
     put_off: Callable[[], object] | None,
     clock: Clock,
 ) -> Renew:
-    """As `ClaimServer` has it. No try takes longer than a sixth of the ttl."""
+    """Implements `ClaimServer`. A try takes at most a sixth of the ttl."""
     choice = _choice(settings)
     api = open_api(
         choice,
@@ -146,7 +146,7 @@ def open_renewals(
 def open_claim_watch(
     url: str, *, state_id: str, settings: Settings, claim_key: str, fence: int, clock: Clock
 ) -> ClaimWatch:
-    """As `ClaimServer` has it."""
+    """Implements `ClaimServer`."""
     from leasectl.engines.kubernetes.waiting.claim_watch import KubernetesClaimWatch
 
     choice = _choice(settings)
@@ -155,7 +155,7 @@ def open_claim_watch(
 
 
 def open_probe(url: str, settings: Settings, *, clock: Clock) -> Callable[[], None]:
-    """As `ClaimServer` has it."""
+    """Implements `ClaimServer`."""
     choice = _choice(settings)
     api = open_api(choice, clock=clock, deadline_seconds=_PROBE_SECONDS)
     store = Store(api, leases(choice.namespace), "")
@@ -167,7 +167,7 @@ def open_probe(url: str, settings: Settings, *, clock: Clock) -> Callable[[], No
 
 
 def pool_types(url: str, settings: Settings, *, seconds: float, clock: Clock) -> list[str]:
-    """As `PoolServer` has it."""
+    """Implements `PoolServer`."""
     from leasectl.engines.kubernetes.pools.listing import pool_types as types_in
 
     return types_in(_open_briefly(settings, seconds=seconds, clock=clock).store)
@@ -182,19 +182,19 @@ def resource_names(
     seconds: float,
     clock: Clock,
 ) -> list[str]:
-    """As `PoolServer` has it."""
+    """Implements `PoolServer`."""
     from leasectl.engines.kubernetes.pools.listing import resource_names as names_in
 
     return names_in(_open_briefly(settings, seconds=seconds, clock=clock).store, begin, types)
 
 
 def open_to_look(url: str, settings: Settings, *, seconds: float, clock: Clock) -> Sides:
-    """As `PoolServer` has it."""
+    """Implements `PoolServer`."""
     return _open_briefly(settings, seconds=seconds, clock=clock)
 
 
 def _open_briefly(settings: Settings, *, seconds: float, clock: Clock) -> Opened:
-    """Open a namespace for a read that somebody waits for who is typing."""
+    """Open a namespace for a short read, such as shell completion."""
     choice = _choice(settings)
     api = open_api(choice, clock=clock, deadline_seconds=seconds)
     return open_kubernetes(

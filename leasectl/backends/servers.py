@@ -147,7 +147,7 @@ class TimingSource(Protocol):
     """The module that a kind's row names for how long its leases last."""
 
     def timing(self, url: str) -> Timing:
-        """As `opening.timing`."""
+        """Implements `opening.timing`."""
 
 
 class TypeCounts(NamedTuple):

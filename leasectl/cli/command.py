@@ -217,7 +217,7 @@ def new_command(
 
 
 def _param(described: Param | click.Parameter) -> click.Parameter:
-    """A description as click has it; what is click's is left as it is."""
+    """Turn a described option into click's; click's own are returned unchanged."""
     if not isinstance(described, Param):
         return described
     settings = dict(described.settings)

@@ -172,7 +172,7 @@ class _Fish(_WithCommands, FishComplete):
 
 
 def register() -> None:
-    """Have click complete by these, not by its own."""
+    """Register these completion scripts with click."""
     for each in (_Bash, _Zsh, _Fish):
         add_completion_class(each)
 

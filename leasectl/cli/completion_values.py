@@ -101,14 +101,14 @@ def properties_like(incomplete: str, ctx: click.Context) -> list[str]:
 
 
 def work_keys_like(incomplete: str, ctx: click.Context) -> list[str]:
-    """Keys of works of which a result is kept that begin like a word; none once one was named."""
+    """Keys of stored results that begin with a word; none after the first key."""
     if ctx.params.get("words") or ctx.params.get("lists"):
         return []
     return [each for each in _kept_work_keys(ctx) if each.startswith(incomplete)]
 
 
 def property_keys_like(incomplete: str, ctx: click.Context) -> list[str]:
-    """Keys of what is so of resources, in the pools that the command names so far, likewise."""
+    """Property keys in the pools that the command names so far, with the same beginning."""
     return [each for each in _property_keys(ctx) if each.startswith(incomplete)]
 
 

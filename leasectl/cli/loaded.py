@@ -11,7 +11,7 @@ _MOST_UNLOOKED_AT = 50_000
 
 
 def command_is_loaded() -> None:
-    """Have this process be as it is to be from here on."""
+    """Set up this process after its command is loaded."""
     # After `leasectl.__main__` turned it off. What was imported stays: nobody need look at it.
     gc.freeze()
     gc.enable()

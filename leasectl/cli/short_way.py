@@ -110,7 +110,7 @@ def _read(param: Param, text: str) -> Any:
 
 
 def _settle(param: Param, values: dict[str, Any], words: Sequence[str]) -> None:
-    """Have the option that a word may stand for be what was given."""
+    """Store a positional word as the option that it stands for."""
     variable, settings = param.settings["stands_for"], param.settings
     several = settings.get("nargs") == -1
     value = values[variable]

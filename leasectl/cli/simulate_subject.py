@@ -100,7 +100,7 @@ def subject_of(wanted: Wanted, sought: Sought | None) -> Subject:
 
 
 def _own(policies: tuple[Policy, ...], of_pool: tuple[Policy, ...]) -> Policy | None:
-    """The policy of the pool, if it is tried; where nobody knows the pool's, the first."""
+    """The pool's own policy if it is among the simulated ones, else the first one."""
     if not of_pool:
         return policies[0]
     wanted = of_pool[0]._replace(text="")

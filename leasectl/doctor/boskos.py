@@ -44,7 +44,7 @@ def checks_of_claims(service: Service, settings: Settings) -> list[Check]:
 
 
 def access(address: BoskosAddress, settings: Settings, environment: Mapping[str, str]) -> Finding:
-    """As whom do we come, and can the files that say it be used?"""
+    """Which credentials are used, and can their files be read?"""
     settings = with_login(settings, environment)
     login_headers(settings)
     parts = ["without a user"]

@@ -68,7 +68,7 @@ def _open(url: str, settings: Settings, state_id: str) -> Opened:
 
 
 def access(address: EtcdAddress, settings: Settings) -> Finding:
-    """As whom do we come, and can the files that say it be used?"""
+    """Which credentials are used, and can their files be read?"""
     parts = ["as no user"]
     if settings.user_file:
         parts = [f"as user {read_user(settings.user_file).name} of {settings.user_file}"]
@@ -115,7 +115,7 @@ def pools(opened: Opened) -> Finding:
 
 
 def names(opened: Opened) -> Finding:
-    """Does all agree that is written down of which name is in which pool?"""
+    """Do the records agree about which name is in which pool?"""
     check = opened.pools.members.check()
     found = check.find()
     if not any(found):

@@ -146,7 +146,7 @@ class Examination:
         yield from self._all(examiner.checks_of_claims(service, settings))
 
     def _examiner(self) -> Examiner | None:
-        """Who looks at the server of the chosen backend, if it is one."""
+        """The module with the checks of the chosen backend's server; None without a server."""
         with contextlib.suppress(InvalidRequest):
             module = kind_of(check_url(self._around.backend_url)).examined_by
             return None if module is None else cast("Examiner", importlib.import_module(module))

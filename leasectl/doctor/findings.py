@@ -76,7 +76,7 @@ def exit_code(findings: Iterable[Finding]) -> int:
 
 
 def left_here(service: Service) -> Finding:
-    """Which of the embedded pools that were made for work are there, although nobody does it?"""
+    """Which embedded pools of `once` are left, although no process uses them?"""
     return _left_behind(service, audit.unused_pools(service.state))
 
 

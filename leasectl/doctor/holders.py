@@ -46,7 +46,7 @@ def _release(service: Service, handles: Sequence[Handle]) -> str:
 
 
 def unguarded(service: Service) -> Finding:
-    """Which handles would nobody ever give back?"""
+    """Which handles are held until somebody releases them?"""
     served = reads.on_record_elsewhere(service.state)
     of_clients = ""
     if served:
@@ -132,7 +132,7 @@ def misplaced(service: Service, facts: Callable[[], Iterable[Member]]) -> Findin
 
 
 def misplaced_here(service: Service) -> Finding:
-    """The same of the embedded pools, without reading names of which nobody has said anything."""
+    """The same for embedded pools; names without an expectation aren't read."""
     state = service.state
     with snapshot(state):
         belonging, number = service.members.belonging(), member_rows.count_in_pools(state)

@@ -266,7 +266,7 @@ def kubectl(choice: ClusterChoice, environment: Mapping[str, str]) -> Finding:
 
 
 def user(api: Api) -> Finding:
-    """As whom do we come?"""
+    """Which user of the cluster are we?"""
     return Finding(OK, who_we_are(api))
 
 

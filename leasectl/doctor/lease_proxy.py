@@ -36,7 +36,7 @@ def checks_of_claims(service: Service, settings: Settings) -> list[Check]:
 
 
 def access(url: str, settings: Settings) -> Finding:
-    """As whom do we come, and can the files that say it be used?"""
+    """Which credentials are used, and can their files be read?"""
     parts = ["without a token"]
     if settings.token_file:
         read_token(settings.token_file)

@@ -265,7 +265,7 @@ _LATE_SECONDS = 60.0
 
 
 def ready_to_be_taken(service: Service) -> Finding:
-    """Is there anything that can't be used, since nobody has come for it in time?"""
+    """Which resources were answered ready, but not taken in time?"""
     ready = [
         (seen.target, seen.mark) for seen in Uses(service.state).all_seen() if seen.mark.is_ready
     ]

@@ -173,7 +173,7 @@ def _remove_stale(state: State, temporary: str) -> str:
 
 
 def _stale_files(state: State, temporary: str) -> Iterator[str]:
-    """Inside a transaction: nobody else is half-way through making a file."""
+    """List stale files inside a transaction, so that no other process is making one."""
     known = Handles(state).ids()
     names: set[str] = set()
     with contextlib.suppress(FileNotFoundError):  # it is made anew by the next who needs it

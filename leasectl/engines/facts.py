@@ -101,7 +101,7 @@ class Resource(NamedTuple):
 
     @property
     def is_closed(self) -> bool:
-        """Tell whether it is free and nobody gets it all the same."""
+        """Return whether it has no holder, but isn't granted."""
         takes_holders = self.member is None or self.member.takes_holders
         return self.lease is None and (self.held_back_seconds is not None or not takes_holders)
 

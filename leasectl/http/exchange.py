@@ -168,7 +168,7 @@ class Client:
         *,
         may_begin: bool,
     ) -> Generator[Sleep, set[int], bool]:
-        """Have an answer come; returns whether it has by then."""
+        """Wait for the answer until a deadline; return whether it has come."""
         begun_fd = exchange.begin() if may_begin else None
         if begun_fd is not None:
             if not (yield from self._wait(begun_fd, until, tick)):
@@ -231,11 +231,11 @@ class _Exchange:
         self._done: Wakeup | None = None  # for whoever waits for the thread
 
     def begin(self) -> int | None:
-        """As `Sending.begin`."""
+        """Implements `Sending.begin`."""
         return self.sending.begin() if isinstance(self.sending, Sending) else None
 
     def finish(self) -> bool:
-        """As `Sending.finish`; returns whether its answer is there."""
+        """Implements `Sending.finish`; returns whether the answer is complete."""
         assert isinstance(self.sending, Sending), "it has been begun"
         incoming = self.sending.finish()
         if incoming is not None:
@@ -248,7 +248,7 @@ class _Exchange:
         return self._done is not None
 
     def begin_to_wait(self) -> int:
-        """Have a thread get it; returns a descriptor that is readable when that is done."""
+        """Get the answer in a thread; return a descriptor that is readable when it is done."""
         self._done = Wakeup()
         return self._done.fd
 
@@ -288,7 +288,7 @@ class _Exchange:
         return self.answer
 
     def close(self) -> None:
-        """Have done with it."""
+        """Close the connection."""
         if self._done is not None:
             self._done.close()
         elif isinstance(self.sending, Sending):
@@ -334,11 +334,11 @@ class Stream:
         self._sending.cut()
 
     def send(self, data: bytes) -> bool:
-        """As `Sending.send_more`; from any thread."""
+        """Implements `Sending.send_more`; any thread may call it."""
         return isinstance(self._sending, Sending) and self._sending.send_more(data)
 
     def listen_on(self) -> None:
-        """As `Sending.listen_on`; for who reads its lines."""
+        """Implements `Sending.listen_on`, for the reader of its lines."""
         if isinstance(self._sending, Sending):
             self._sending.listen_on()
 

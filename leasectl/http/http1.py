@@ -30,7 +30,7 @@ class ProtocolError(Exception):
 
 
 class BadUrl(ValueError):
-    """A URL that leads nowhere, whoever goes there."""
+    """A URL that no client could reach."""
 
 
 class Target(NamedTuple):
@@ -426,7 +426,7 @@ class TcpConnection:
         return self._socket.recv(most)
 
     def put_aside(self) -> None:
-        """Nobody uses it from now on."""
+        """Mark the connection as unused."""
         self._idle_since = time.monotonic()
 
     def is_usable(self) -> bool:
@@ -439,16 +439,16 @@ class TcpConnection:
         shut(self._socket, socket.SHUT_WR)
 
     def cut(self) -> None:
-        """End it under whoever uses it."""
+        """Close the connection even while it is in use."""
         shut(self._socket, socket.SHUT_RDWR)
 
     def close(self) -> None:
-        """Have done with it; only for who uses it."""
+        """Close the connection; only its user may call this."""
         self._socket.close()
 
 
 def shut(connected: socket.socket, how: int) -> None:
-    """Shut a connection or one half of it, under whoever uses it; as `socket.shutdown` has it."""
+    """Shut down a connection or one half of it, even while it is in use."""
     with contextlib.suppress(OSError):
         # Of the plain connection below: a TLS layer would first want to say goodbye.
         socket.socket.shutdown(connected, how)

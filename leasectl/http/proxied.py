@@ -110,7 +110,7 @@ class ProxiedTransport:
             return self._sockets.get(server)
 
     def end_kept(self, url: str) -> None:
-        """Have the next request to a server make a connection of its own."""
+        """Drop the kept connection, so that the next request opens a new one."""
         connected = self.last(server_of(url))
         if connected is not None:
             shut(connected, socket.SHUT_RDWR)

@@ -105,7 +105,7 @@ def _show_text(context: ssl.SSLContext, certificate: Pem, key: Pem | None) -> No
 
 @contextlib.contextmanager
 def _nameless_file(content: bytes) -> Iterator[str]:
-    """A path at which this process, and nobody else, reads something that is on no disk."""
+    """A path that only this process can read, of data that is on no disk."""
     with _opened_nameless() as file:
         file.write(content)
         yield f"/proc/self/fd/{file.fileno()}"
@@ -269,7 +269,7 @@ class Trust:
 
 
 def trust_of(settings: Settings) -> Trust:
-    """What settings say of whom to trust, and what to show."""
+    """The certificates of the settings: which to trust, and which to show."""
 
     return Trust(lambda: client_context(settings), client_files(settings))
 

@@ -33,7 +33,7 @@ _PIECE_BYTES = 1 << 16
 
 
 class _NotAllThere(Exception):
-    """Of an answer that is still coming in."""
+    """The answer isn't complete yet."""
 
 
 class Transport:
@@ -64,7 +64,7 @@ class Transport:
 
     @property
     def is_plain(self) -> bool:
-        """Whether no file has to be looked at, and nobody be trusted."""
+        """Whether the connection needs no certificates."""
         return self._trust is None
 
     def new_sending(self, call: Call, *, own_connection: bool) -> Sending:
@@ -109,13 +109,13 @@ class Transport:
             left_over.close()
 
     def end_kept(self, url: str) -> None:
-        """Have the next request to a server make a connection of its own."""
+        """Drop the kept connection, so that the next request opens a new one."""
         with self._lock:
             for kept in [each for each in self._idle if each[0] == server_of(url)]:
                 self._idle.pop(kept).close()
 
     def close(self) -> None:
-        """End all connections that nobody uses, and those in use when they aren't any more."""
+        """Close all idle connections now, and the others when they become idle."""
         with self._lock:
             self._is_closed = True
             self._close_idle()
@@ -240,7 +240,7 @@ class Sending:
         return False
 
     def listen_on(self) -> None:
-        """Have it take any time from now on until more of its answer comes; for who reads that."""
+        """Remove the time limit, for a reader that waits for more of the answer."""
         self._begun().listen(None)
 
     def half_close(self) -> None:
@@ -293,12 +293,12 @@ class Sending:
         return connection
 
     def _begun(self) -> TcpConnection:
-        """That on which it has been begun."""
+        """The connection on which the request was begun."""
         assert self._connection is not None, "it has been begun, and not closed"
         return self._connection
 
     def _note(self, connection: TcpConnection) -> None:
-        """Have it be what is ended by whoever gives up."""
+        """Record the connection as the one to cut when the request is given up."""
         with self._lock:
             self._connection = connection
             if self._is_cut:  # nobody waits any more for what it was to be

@@ -28,9 +28,9 @@ class Worker:
             del work  # or what it has in hand would stay until there is more to do
 
     def assign(self, work: Callable[[], object]) -> None:
-        """Have something done, once what was assigned before is."""
+        """Assign a job, which begins after the one before."""
         self._assigned.put(work)
 
     def dismiss(self) -> None:
-        """Have it end once it is done."""
+        """End the thread after its current job."""
         self._assigned.put(None)

@@ -92,7 +92,7 @@ class Answers:
         return earliest(*times)
 
     def _let_go(self, keys: Sequence[Key]) -> None:
-        """See no longer to those whom nobody asks any more, if that was all that there was."""
+        """Stop watching handles that no reclaim asks any more, if nothing else needs it."""
         if not keys:
             return
         with self._service.state.transaction():
@@ -142,7 +142,7 @@ class Answers:
         return self._answer(handle)
 
     def _due(self, key: Key, seen: Iterable[SeenMark], now: float) -> float | None:
-        """When a mark ends, or whoever has decided that something is ready should have said so."""
+        """When a mark ends, or its answer is overdue."""
         checked = self._checked.setdefault(key, {})
         times = [mark.ends_at for mark in seen]
         for mark in seen:

@@ -51,7 +51,7 @@ class KeptHandles:
         return has_news
 
     def abandoned(self) -> list[ReleaseTarget]:
-        """What is to be released as nobody is left who could use what it holds or waits for."""
+        """Handles to release because all their processes have ended."""
         return [left(self._handles[each]) for each in self._abandoned]
 
     def take_changed(self) -> dict[str, Watched | None]:
@@ -60,7 +60,7 @@ class KeptHandles:
         return {each: self._handles.get(each) for each in changed}
 
     def to_renew(self, handle: Watched) -> bool:
-        """Tell whether a handle's ttl is the keeper's business: nobody else is there to renew."""
+        """Return whether the keeper has to renew a handle, because no other process does."""
         if handle.ttl_seconds is None or not handle.is_held:
             return False
         if handle.guard is not None and handle.guard.pid_namespace != own_pid_namespace():
@@ -68,7 +68,7 @@ class KeptHandles:
         return handle.runner is None or self._ends.has_ended(handle.runner)
 
     def trim(self) -> None:
-        """Have the records hold no more of what has changed than somebody may still read."""
+        """Trim the log of changes to what its readers still need."""
         self._records.trim()
 
     def _take(self) -> bool:

@@ -228,7 +228,7 @@ class _Loop:
         sleep(wake_fds=(self._signals.fd,), interrupts=(), until=until, now=self._clock.elapsed)
 
     def _missed_something(self) -> bool:
-        """Tell whether there may be work that nobody could wake this process for."""
+        """Return whether there may be work for which no wake-up could reach this process."""
         is_changed = self._state.data_version() != self._version_seen
         is_out_of_place = not self._pipe.is_in_place() or self._state.was_removed()
         return is_changed or is_out_of_place or self._ends.look()
@@ -280,7 +280,7 @@ class _Loop:
         self._log.write("the installed version can't be started; going on")
 
     def _end(self, why: str) -> None:
-        """Leave the rest to another keeper, which whoever needs one starts."""
+        """End; the next command that needs a keeper starts another."""
         # If that fails, the records have a dead keeper, which others replace as well.
         with contextlib.suppress(Exception), self._state.transaction():
             self._resign()

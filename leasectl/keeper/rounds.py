@@ -124,7 +124,7 @@ class Rounds:
         return [*times, timers.next_after(now)]
 
     def _note_changes(self) -> None:
-        """Have no part go by what isn't so any more."""
+        """Tell all parts about the changes."""
         for handle_id, handle in self._handles.take_changed().items():
             if handle is not None:
                 self._to_load.add(handle.backend)

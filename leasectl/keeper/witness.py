@@ -43,7 +43,7 @@ class Witness:
 
     @property
     def fd(self) -> int | None:
-        """A descriptor that can be read when somebody has called; None while that is known."""
+        """A descriptor that is readable after a call; None while a call is pending."""
         return None if self._is_called else self._pipe.fd
 
     @property
@@ -69,7 +69,7 @@ class Witness:
         return self._looks_at
 
     def processes(self) -> list[Process]:
-        """Whose end may let somebody claim who doesn't come."""
+        """Processes whose end may let a stopped waiter's successors claim."""
         return self._witness.guards()
 
     def _has_news(self) -> bool:

@@ -92,7 +92,7 @@ def announce(
 
 
 def released_before_use(handle: Handle) -> Cancelled:
-    """The error for a handle that somebody has released before it was of use to who acquired."""
+    """The error for a handle that was released before its acquirer could use it."""
     return Cancelled(f"handle {handle.id} was released before it could be used")
 
 

@@ -369,7 +369,7 @@ def by_request(on_reclaim: OnReclaim) -> Decide:
 
 
 def is_undecided(asked: Asked, now: float) -> bool:
-    """Tell whether a mark is to be answered, and nobody has decided that yet."""
+    """Return whether a mark still needs a decision."""
     is_open = asked.mark.state == "marked" and not asked.is_ready and not asked.is_in_use
     return is_open and now < asked.ends_at
 

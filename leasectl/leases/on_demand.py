@@ -90,12 +90,12 @@ class PoolOnDemand:
         self._needed = None
 
     def leave_to_keeper(self) -> None:
-        """Have the keeper see to that, once this process has ended: its store doesn't answer."""
+        """Leave the removal to the keeper, because the store doesn't answer."""
         self._needed = None
 
 
 def is_needed(pools: PoolAdmin, pool_type: str) -> bool:
-    """Tell whether somebody holds the resource of a reserved type, or waits for it."""
+    """Return whether the resource of a reserved pool is held or waited for."""
     try:
         (pool,) = pools.pools(pool_type)
     except (NotFound, NoNamespace):

@@ -237,7 +237,7 @@ class _Release:
         return Uses(self._state).ready(handle)
 
     def _note_death(self, handle: Handle) -> None:
-        """Who acquires tells itself what it has given up, if it can."""
+        """Record that a killed acquirer has given up."""
         if handle.waiter != this_process():
             from leasectl.engines.event_words import WAITER_DIED
 

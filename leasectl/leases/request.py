@@ -93,7 +93,7 @@ def check_ttl(ttl_seconds: float) -> None:
 
 
 def claimant_of(journal: RecordJournal) -> Claimant:
-    """Who stands in the queue for the acquisition of a journal."""
+    """The claimant of a journal's acquisition."""
     handle, acquisition = journal.handle, journal.next_acquisition
     if handle.acquisition != acquisition:
         handle = handle._replace(acquisition=acquisition)
@@ -173,7 +173,7 @@ def _check_name(request: Request) -> None:
 
 
 def _check_on_reclaim(backend_url: str) -> None:
-    """Refuse to answer what nobody can ask there."""
+    """Refuse --on-reclaim on a backend without reclaims."""
     kind = kind_of(backend_url)
     if not kind.has_pools and not kind.grants_nothing:
         raise no_pools(backend_url)

@@ -55,11 +55,11 @@ class Caller(NamedTuple):
 
     @property
     def identity(self) -> str:
-        """Who changes what nobody holds: ``<owner>/<host>``."""
+        """The identity for changes without a handle: ``<owner>/<host>``."""
         return f"{self.owner}/{self.host}"
 
     def identity_of(self, handle_id: str) -> str:
-        """What others see of whoever holds by a handle: ``<owner>/<host>/<handle>``."""
+        """The identity of a handle's holder: ``<owner>/<host>/<handle>``."""
         return f"{self.owner}/{self.host}/{handle_id}"
 
     def is_owner(self, owner: str) -> bool:
@@ -216,7 +216,7 @@ class Losses:
         self._state.wake(self._state.runner_pipe(handle.id))
 
     def _note_event(self, handle: Handle, names: Sequence[str]) -> None:
-        """Tell of it where nobody else does: that the leases ended, no pool of ours has seen."""
+        """Write an event of ended leases where no pool of ours writes one."""
         kind = kind_of_handle(handle)
         if kind.remote and not kind.has_pools:
             from leasectl.leases.record_events import IS_GONE, RecordEvents
@@ -321,7 +321,7 @@ class Service:
 
     @property
     def events(self) -> EventLog:
-        """What happened on the chosen backend; NotSupported when nobody writes that down."""
+        """The events of the backend; NotSupported if it records none."""
         return self.backend_at(self.backend_url, self.settings).events
 
     @property
@@ -331,7 +331,7 @@ class Service:
 
     @property
     def notes(self) -> Notes:
-        """What is noted at the claims in its pools; NotSupported likewise."""
+        """The notes at the claims in its pools; NotSupported if it has none."""
         return self.backend_at(self.backend_url, self.settings).notes
 
     @property
@@ -373,7 +373,7 @@ class Service:
 
     @contextmanager
     def withholding(self) -> Iterator[list[str]]:
-        """Have what backends tell people be a list meanwhile; what is in it in the end is told."""
+        """Collect the backends' warnings in a list, and print what is left in it at the end."""
         withheld: list[str] = []
         self._withheld = withheld
         try:

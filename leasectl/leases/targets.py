@@ -458,7 +458,7 @@ def _resources(service: Service, names: Collection[str]) -> list[Resource]:
 
 
 def _adopter(service: Service, claim_key: str, count: int) -> Handle:
-    """A handle for claims of somebody else's; of nobody knows whose, if that is empty."""
+    """A handle that adopts another holder's claims, or claims of an unknown holder."""
     handle_id = new_id(ADOPTED)
     return Handle(
         id=handle_id,

@@ -115,7 +115,7 @@ class ApiCluster:
         self._clock = clock
 
     def node(self, name: str) -> Json | None:
-        """As `Cluster`."""
+        """Implements `Cluster`."""
         return self._get(NODES, name)
 
     def nodes(self) -> tuple[Json, ...]:
@@ -124,7 +124,7 @@ class ApiCluster:
             return self.api.list(NODES).items
 
     def write_node(self, read: Json, write: NodeWrite) -> bool:
-        """As `Cluster`."""
+        """Implements `Cluster`."""
         name = read["metadata"]["name"]
         with self._asking():
             try:
@@ -149,7 +149,7 @@ class ApiCluster:
         return True
 
     def lease(self, name: str) -> Json | None:
-        """As `Cluster`."""
+        """Implements `Cluster`."""
         return self._get(self.lease_collection, name)
 
     def leases(self) -> tuple[Json, ...]:
@@ -160,7 +160,7 @@ class ApiCluster:
     def write_lease(
         self, name: str, read: Json | None, lease: Lease, *, node: str = ""
     ) -> Json | None:
-        """As `Cluster`."""
+        """Implements `Cluster`."""
         body = lease_body(read, name, lease, node=node)
         with self._asking():
             try:
@@ -171,7 +171,7 @@ class ApiCluster:
                 return None
 
     def pods(self, node: str) -> list[Pod]:
-        """As `Cluster`."""
+        """Implements `Cluster`."""
         with self._asking():
             listed = self.api.list(_PODS, fields=f"spec.nodeName={node}")
         return [parse_pod(each) for each in listed.items]

@@ -243,7 +243,7 @@ class Controller:
         return Seen(parse_node(said), wanted, lease, drain, self._clock.wall())
 
     def _set_drain(self, name: str, seen: Seen, step: Step) -> None:
-        """Have the drain of a node go on, until its time is over at most, or stop."""
+        """Start, continue or stop the drain of a node."""
         acquired_at = None if seen.lease is None else seen.lease.acquired_at
         if not step.drains or acquired_at is None or step.over_at is None:
             self._drains.pop(name, None)

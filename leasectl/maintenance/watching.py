@@ -72,7 +72,7 @@ class WatchedChanges:
             follower.begin(self._fail)
 
     def take(self) -> set[str]:
-        """As `Changes`; raises what nobody has expected to end a watch."""
+        """Implements `Changes`; raises an unexpected error that has ended a watch."""
         self._wakeup.clear()
         with self._lock:
             names, self._names = self._names, set()

@@ -254,7 +254,7 @@ class WorkCommand:
             self._child.kill_rest()
 
     def let_go(self) -> None:
-        """Have the guard be gone, once what has come of the command is on record."""
+        """End the guard process, after the result is on record."""
         if self._child is not None:
             self._child.let_go()
         if self._errors is not None:

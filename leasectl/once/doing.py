@@ -173,7 +173,7 @@ class Once:
             return own
 
     def _has_more_to_come(self, handle: Handle) -> bool:
-        """With a follower's lease: tell whether there is a result, or somebody may get one."""
+        """Return whether a follower finds a result, or another runner may produce one."""
         with self._leased(handle) as leased:
             kept = self._results.kept(self._asked.work)
             return (kept is not None and not self._is_bad(kept)) or leased.pass_on()
@@ -211,7 +211,7 @@ class Once:
     # ---- the lease
 
     def _tell_terms(self) -> None:
-        """Tell whoever joins a round by which terms it goes, if they aren't its own."""
+        """Warn a caller that joins a round with other terms than its own."""
         terms = self._results.round(self._asked.work).terms
         if terms is None or terms == self._asked.terms or self._has_announced_terms:
             return

@@ -394,14 +394,14 @@ def to_keep_content(kept: Kept, content: bytes) -> ValueChange:
 
 
 def to_point_at(kept: Kept) -> ValueChange:
-    """Have a result be that of its work."""
+    """The change that makes a stored result the current one of its work."""
     return ValueChange(
         POINTERS + kept.work.digest, encode_pointer(kept), keep_seconds=kept.keep_seconds
     )
 
 
 def to_forget(kept: Kept) -> list[ValueChange]:
-    """Have a result be none any more; nothing is changed if there is another by now."""
+    """The change that forgets a result, unless a newer one has replaced it."""
     pointer = ValueChange(POINTERS + kept.work.digest, None, kept.version)
     return [pointer, to_drop_content(kept.work, kept.fence)]
 

@@ -183,7 +183,7 @@ class UnderLease:
         return found
 
     def _tell_failure(self, failure: Failure, times: int) -> None:
-        """Tell whoever runs the command again how it failed before."""
+        """Report the earlier failures to the next runner."""
         title = self._asked.work.title
         self._warn(f"work {title}: run {times} failed with exit code {failure.status}; running it")
         for each in failure.lines.splitlines():

@@ -108,7 +108,7 @@ class PoolService:
     def _look(
         self, pool_type: str | None, *, is_snapshot: bool = False
     ) -> tuple[Overview, list[Pool]]:
-        """The same, and the pools that were made for work and that nobody needs."""
+        """Return the overview, and the pools of `once` that no work uses any more."""
         looking = self._service.pools.looking
         with contextlib.nullcontext() if is_snapshot else looking(pool_type):
             pools, handles = self._seen(pool_type)

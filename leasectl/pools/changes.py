@@ -24,7 +24,7 @@ from leasectl.text.naming import next_names
 
 
 class NewDefault(NamedTuple):
-    """Which pool is to take what nobody else claims, and for how long it holds that back."""
+    """The new default pool, and its grace time."""
 
     type: str | None
     grace_seconds: float
@@ -253,7 +253,7 @@ class _Plan:
         )
 
     def _check_belongs(self, pool_type: str, name: str) -> None:
-        """Refuse to have a name in a pool if somebody has said that it belongs to another."""
+        """Refuse a name in a pool if another pool expects it."""
         member = self._members.get(name, Member(name))
         expected = belongs_to(member, self._belonging)
         if expected not in (None, pool_type):
@@ -412,7 +412,7 @@ def _added(member: Member, pools: Pools, *, change: PoolChange) -> Member:
 
 
 def _as_it_is_to_be(member: Member, change: PoolChange) -> Member:
-    """A name that comes to a pool, with what it is to be there: nobody gets it before that."""
+    """Give a name that comes to a pool its properties, before it can be granted."""
     return member._replace(properties=change.properties.get(member.name, member.properties))
 
 

@@ -80,7 +80,7 @@ class CountedType(NamedTuple):
 
     @property
     def held(self) -> int:
-        """How many somebody has."""
+        """How many are held."""
         return sum(each.number for each in self.owners)
 
 

@@ -140,12 +140,12 @@ def _shares() -> Iterator[float]:
 
 
 def _at_share(known: Sequence[float], first: int, share: float) -> float:
-    """Of sorted values from one on, the one that so many are below."""
+    """The value at a share of sorted values, starting from a lower bound."""
     return known[first + int(share * (len(known) - first))]
 
 
 def _remaining(age: float, known: Sequence[float], share: float) -> float:
-    """How long whoever has held for a time holds on: as a share of those who held for longer."""
+    """The expected rest of a hold, from the longer holds that are known."""
     first = bisect_right(known, age)
     if first < len(known):
         return _at_share(known, first, share) - age

@@ -207,7 +207,7 @@ def join_again(
 def _give_back(
     service: Service, backend: Backend, journal: RecordJournal, reason: BaseException
 ) -> None:
-    """Leave nothing of a claim that a server may have made although nobody was told so."""
+    """Undo a claim that a server may have made without an answer."""
     was_refused = isinstance(reason, LeaseError) and not isinstance(reason, BackendUnreachable)
     if not was_refused:
         try:
@@ -231,14 +231,14 @@ def end_stay(members: Members, kept: Stay) -> bool:
 
 
 def forget_stay(service: Service, name: str) -> None:
-    """Have the keeper see no more to how long a name stays in its pool."""
+    """Stop the keeper's renewal of a membership."""
     if kind_of(service.backend_url).remote:
         with service.state.transaction():
             Stays(service.state).forget(service.backend_url, name)
 
 
 def _see_to_stay(service: Service, pool_type: str, name: str, lives: Lifetime | None) -> None:
-    """Have the keeper renew a membership on a server for as long as a process lives, if so."""
+    """Let the keeper renew a membership while its process lives, if it has one."""
     if not kind_of(service.backend_url).remote:
         if lives is not None:  # whoever looks at the pool sees when it is over; somebody is to
             with service.state.transaction():

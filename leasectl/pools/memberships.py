@@ -204,7 +204,7 @@ class MembershipService:
         return self._change_default(change)
 
     def set_no_default(self, pool_type: str) -> tuple[Pools, Pools]:
-        """Have a pool take no more what nobody else claims; returns as `set_default`."""
+        """Stop a pool from being the default pool; returns as `set_default`."""
 
         def change(pools: Pools) -> Pools:
             if pools.default != pool_type:

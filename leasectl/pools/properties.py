@@ -176,7 +176,7 @@ def add_resources(
 
 
 def _coming(member: Member, known: Pools, pool_type: str, change: PropertyChange) -> Member:
-    """What becomes of a name that somebody adds to a pool, and of its properties."""
+    """The change for a name that is added to a pool, with its properties."""
     added = add(member, pool_type, known)
     return added._replace(properties=change.of(member.name, added.properties))
 
@@ -218,7 +218,7 @@ def change_properties(
 
 
 def put_properties(members: Members, pool_type: str, properties: Mapping[str, Properties]) -> None:
-    """Have each of some names in a pool be that and nothing else; who has gone is left alone."""
+    """Set the properties of some names in a pool; names that are gone are skipped."""
 
     def decide(member: Member, _: Pools) -> Member:
         if member.pool != pool_type:

@@ -86,7 +86,7 @@ class Showing:
         return _unguarded(resource, lease)
 
     def _ended(self, resource: Resource, lease: Lease, handle: Handle | None) -> ShownLease:
-        """What was ended by force: whatever its holder goes on with, nobody renews it."""
+        """A lease that was ended by force, which isn't renewed any more."""
         guard: GuardPlace = "unknown" if self._shared else "none"
         shown = _without_record(resource, lease)
         if handle is not None:

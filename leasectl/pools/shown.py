@@ -107,7 +107,7 @@ class ShownMembership(NamedTuple):
 
     @property
     def takes_holders(self) -> bool:
-        """Tell whether somebody may get it now if it is free."""
+        """Return whether it can be granted when it is free."""
         closed = self.cordoned or self.moves_to is not None or self.leaves
         return not closed and self.held_back_seconds is None
 
@@ -146,7 +146,7 @@ class ShownResource(NamedTuple):
 
     @property
     def is_unavailable(self) -> bool:
-        """Tell whether it is free and nobody gets it all the same."""
+        """Return whether it has no holder, but isn't granted."""
         return self.lease is None and not self.membership.takes_holders
 
 
@@ -213,12 +213,12 @@ class ShownPool(NamedTuple):
 
     @property
     def unavailable(self) -> int:
-        """How many are free and nobody gets them all the same."""
+        """How many have no holder, but aren't granted."""
         return sum(resource.is_unavailable for resource in self.resources)
 
     @property
     def free(self) -> int:
-        """How many somebody may get."""
+        """How many can be granted."""
         return self.capacity - self.held - self.unavailable
 
 
@@ -337,7 +337,7 @@ CORDONED, HELD_BACK = "cordoned", "held back"
 
 
 def why_unavailable(resource: ShownResource) -> str | None:
-    """Why nobody gets a resource although it is free; None where somebody does, or has it."""
+    """Why a resource without a holder isn't granted; None if it can be, or is held."""
     if not resource.is_unavailable:
         return None
     return HELD_BACK if resource.membership.held_back_seconds is not None else CORDONED

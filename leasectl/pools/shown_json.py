@@ -71,7 +71,7 @@ _MARK_STATES: dict[str, MarkState] = {each: each for each in get_args(MarkState)
 
 
 def pool_counts(pool: ShownPool) -> dict[str, int]:
-    """The numbers of a pool; unavailable is what nobody holds and nobody gets."""
+    """The numbers of a pool; unavailable resources have no holder, but aren't granted."""
     return {
         "capacity": pool.capacity,
         "free": pool.free,
@@ -190,7 +190,7 @@ def _set_lease_fields(fields: dict[str, object], shown: ShownLease) -> None:
 
 
 def _free_fields() -> dict[str, object]:
-    """What is told of a resource that is free and of which nothing more is so."""
+    """The fields of a free resource without membership, properties or mark."""
     lease: dict[str, object] = {}
     nothing = Lease("", 0, 0, 0, "", 0.0, 0.0, None, 0)
     _set_lease_fields(lease, ShownLease(nothing, parse_holder("")))

@@ -392,7 +392,7 @@ def encode_statistics(found: Statistics) -> dict[str, Any]:
 
 
 def encode_series(series: Series) -> dict[str, Any]:
-    """How things went over time, as JSON has it: lists with a value for each step."""
+    """A series as JSON: lists with a value for each step."""
     return {
         **series._asdict(),
         "since": rfc3339(series.since),

@@ -156,7 +156,7 @@ class Timeline:
         yield from ((since, until) for since in self._open_holds.values() if since < until)
 
     def waiting_until(self, until: float) -> Iterator[tuple[float, float]]:
-        """Each wait, likewise."""
+        """Each wait up to a time."""
         yield from self.waiting
         yield from ((since, until) for _, since in self._open_waits.values() if since < until)
 
@@ -171,7 +171,7 @@ class Timeline:
         return []
 
     def _put_right(self, at: float) -> None:
-        """Have no change of the pool be later than what came after it, whatever its clock said."""
+        """Correct the times of pool changes that are later than the events after them."""
         n = len(self._changes)
         while n and self._changes[n - 1].time > at:
             n -= 1
@@ -194,7 +194,7 @@ class Timeline:
             self._gone.discard(name)
 
     def _end_wait(self, event: Event) -> float:
-        """Note how long somebody waited; the seconds."""
+        """Record the end of a wait; return its seconds."""
         at, told = event.time, event.wait_seconds
         queued = self._open_waits.pop(_waiter(event), None)
         begin = queued[1] if queued is not None else at - max(0.0, told or 0.0)
@@ -204,7 +204,7 @@ class Timeline:
         return max(0.0, at - begin if told is None else told)
 
     def _end_all(self, at: float) -> None:
-        """Nobody holds or waits in a pool that is gone, or new, whatever wasn't written of it."""
+        """End all holds and waits in a pool that was deleted or created."""
         for since in self._open_holds.values():
             self.held.add(since, at)
         for _, since in self._open_waits.values():

@@ -84,7 +84,7 @@ def whereabouts(service: Service, name: str) -> Whereabouts:
 
 
 def _held_back_seconds(service: Service, member: Member) -> float | None:
-    """For how long yet nobody gets a name, as its pool shows it."""
+    """How long a name is still held back, as its pool shows it."""
     if member.pool is None or member.holder is not None or not member.by_default:
         return None
     with suppress(NotFound):  # deleted by now
@@ -116,7 +116,7 @@ def expectations(service: Service, pool_type: str | None = None) -> tuple[Expect
 
 
 def whereabouts_fields(found: Whereabouts) -> dict[str, object]:
-    """What is known of a name, as JSON has it."""
+    """The whereabouts of a name as JSON."""
     member, lifetime = found.member, found.member.lifetime
     process = None if lifetime is None else lifetime.process
     return {
@@ -139,7 +139,7 @@ def whereabouts_fields(found: Whereabouts) -> dict[str, object]:
 
 
 def expectation_fields(each: Expectation) -> dict[str, object]:
-    """An expectation, as JSON has it."""
+    """An expectation as JSON."""
     return {
         "name": None if each.is_pattern else each.subject,
         "pattern": each.subject if each.is_pattern else None,

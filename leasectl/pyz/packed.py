@@ -95,7 +95,7 @@ class MemoryImporter(SourceLoader):
 
 
 def _stand_in(loader: zipimporter) -> None:
-    """Have all modules imported from memory from here on, first of all the package `leasectl`."""
+    """Import all modules from memory from here on, the package `leasectl` first."""
     sys.meta_path.insert(0, MemoryImporter(loader.archive, files_in(loader.get_data(MEMBER))))
     del sys.modules["leasectl"]
     importlib.import_module("leasectl")

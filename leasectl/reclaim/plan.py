@@ -45,12 +45,12 @@ class Wanted(NamedTuple):
 
     @property
     def mark_seconds(self) -> float:
-        """For how long a mark is good: it outlives whoever has put it by no more than that."""
+        """How long a mark lasts; it outlives its operator by at most this time."""
         return self.delay_seconds + self.wait_seconds
 
     @property
     def pause_seconds(self) -> float:
-        """How long whoever has said no, or nothing, is left alone."""
+        """How long to wait before asking a holder again."""
         return max(self.delay_seconds, LEAST_PAUSE_SECONDS)
 
 

@@ -83,7 +83,7 @@ class _Removal:
         return cordon(member, is_cordoned=True)
 
     def _remove(self, names: Sequence[str]) -> None:
-        """Take out of the pool which of them nobody holds."""
+        """Remove those names that aren't held from the pool."""
         after = self._members.update(tuple(names), self._out_if_free).after if names else ()
         removed = [each.name for each in after if each.pool != self._ground.pool_type]
         if removed:
@@ -92,7 +92,7 @@ class _Removal:
             self._listener.freed(removed)
 
     def _out_if_free(self, member: Member, _: Pools) -> Member:
-        """Out of the pool, unless somebody holds it, or somebody else was faster."""
+        """Remove a name from the pool, unless it is held or gone."""
         if member.pool != self._ground.pool_type or member.holder is not None:
             return member
         return remove(member, self._ground.pool_type, force=False)

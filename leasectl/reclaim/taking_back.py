@@ -153,7 +153,7 @@ def open_ground(service: Service, pool_type: str) -> Ground:
 
 
 def _settle(service: Service) -> None:
-    """Have somebody answer for the holders here, and take what was freed from their lists."""
+    """Clean up here: release for the dead, record what was taken, and update lists."""
     recover(service)
     with contextlib.suppress(LeaseError):  # then their next heartbeats find out
         _find_what_was_taken(service)
@@ -161,7 +161,7 @@ def _settle(service: Service) -> None:
 
 
 def _find_what_was_taken(service: Service) -> None:
-    """Have the handles here lose what was taken on a server, as they do at once on pools here."""
+    """Record the loss in handles here whose leases were taken on a server."""
     ready = (each.target for each in Uses(service.state).all_seen() if each.mark.is_ready)
     for target in {each.handle_id: each for each in ready}.values():
         handle = service.current(target)

@@ -86,16 +86,16 @@ class HolderAnswers:
     # ---- what the supervisor asks
 
     def fds(self) -> list[int]:
-        """As `Beside`."""
+        """Implements `Beside`."""
         child = None if self._child is None else self._child.end_fd
         return [fd for fd in (self._threads.fd, child) if fd is not None]
 
     def until(self, now: float) -> float | None:
-        """As `Beside`."""
+        """Implements `Beside`."""
         return self._look_at
 
     def look(self, woken: Collection[int]) -> None:
-        """As `Beside`."""
+        """Implements `Beside`."""
         try:
             self._look(woken)
         except BaseException:

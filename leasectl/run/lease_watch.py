@@ -82,7 +82,7 @@ class LeaseWatch:
 
     @property
     def reason(self) -> str:
-        """Who has taken the lease away by force, and why; empty where that isn't known."""
+        """Who took the lease by force, and why; empty if that isn't known."""
         if self._has_no_record:
             return f"state directory {self._service.state.directory} was removed or replaced"
         record = self._service.handles.load(self._handle.id)
@@ -90,7 +90,7 @@ class LeaseWatch:
 
     @property
     def held(self) -> str:
-        """What was leased, for people: its names, or of which work it is."""
+        """The leased names, or the work, for messages."""
         return work_in(self._handle.request.labels) or listed(self._handle.names)
 
     @property
@@ -207,7 +207,7 @@ class LeaseWatch:
         return earliest(self.last_moment, grace) or now + GRACE_AFTER_LOSS_SECONDS
 
     def go_on_without(self) -> None:
-        """Nobody ends the command for its lease; so that it isn't kept, where it has no ttl."""
+        """Continue without the lease; give it up now if it has no ttl."""
         self._give_up_lost_at = None
         if self._ttl is None:
             try:

@@ -80,7 +80,7 @@ _ORIGIN = re.compile("https?://[^/]*", re.IGNORECASE)  # RFC 9112, 3.2.2
 
 
 def _leave_out_origin(scope: Any) -> None:
-    """Have a whole URL, as a client sends it that takes us for its proxy, be a path as ever."""
+    """Reduce a whole URL, which a client sends to a proxy, to its path."""
     origin = _ORIGIN.match(scope.get("path", ""))
     if origin is not None:
         scope["path"] = scope["path"][origin.end() :] or "/"

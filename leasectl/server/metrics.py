@@ -97,7 +97,7 @@ class Meter:
 
     @property
     def types(self) -> Sequence[str]:
-        """The types of which anything was granted."""
+        """The pools that have granted anything."""
         return tuple(self._counts)
 
     def granted(self, pool_type: str, waited_seconds: float) -> None:

@@ -99,7 +99,7 @@ class ServedLeases:
         self._closing = False
 
     async def do(self, step: Callable[[Service], Result]) -> Result:
-        """Do something with what is served, where nobody is kept waiting who doesn't ask for it."""
+        """Run a step on the service, in a thread if the service is on another server."""
         if self._threads is None:
             return step(self.service)
         return await self._threads.run(step)
@@ -154,7 +154,7 @@ class ServedLeases:
         return handle
 
     def _give_back_unanswered(self, handle: Handle) -> None:
-        """Have what nobody can be told of go back, once that can be recorded."""
+        """Give back a grant that can't be delivered, as soon as that can be recorded."""
         try:
             current = self.service.handles.current(handle.id, handle.acquisition)
             if current is not None and current.waiter == this_process():  # nobody has asked again
@@ -320,7 +320,7 @@ class ServedLeases:
             loop.call_later(_TRY_AGAIN_SECONDS, self.answered, handle, delivered)
 
     def _give_back_soon(self, handle: Handle, seconds: float) -> None:
-        """Have the keeper give it back after so many seconds: it does so whatever becomes of us."""
+        """Arm a delayed release; the keeper carries it out even if this process is killed."""
         arm(self.service, whole(handle), seconds, again=False)
 
     # ---- release

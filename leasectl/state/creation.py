@@ -38,7 +38,7 @@ def create(path: str, *, fence: int) -> None:
 
 
 def _fill(path: str, fence: int) -> None:
-    """Make the database in a file that nobody knows yet, so there is no way back to be kept."""
+    """Create the database in a new file, without a journal."""
     db = sqlite3.connect(path, isolation_level=None)
     try:
         db.execute("PRAGMA page_size = 1024")  # rows are short, and whole pages are logged

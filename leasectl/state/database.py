@@ -83,7 +83,7 @@ def let_log_grow(db: sqlite3.Connection) -> None:
 
 
 def expect_to_read_all(db: sqlite3.Connection) -> None:
-    """Have room for what is read again, of thousands of records: up to 16 MiB instead of two."""
+    """Enlarge the cache to 16 MiB, for reading thousands of records twice."""
     db.execute("PRAGMA cache_size = -16384")
 
 

@@ -309,7 +309,7 @@ class State:
         self._wakers.append(fd)
 
     def stage_names(self, handle_id: str, names: Sequence[str] | None) -> None:
-        """Have the handle's names file say this when the transaction commits; None removes it."""
+        """Write the handle's names file when the transaction commits; None removes it."""
         self.names_files.stage(handle_id, names)
 
     def draw_fences(self, count: int, reserved: int | None = None) -> range:

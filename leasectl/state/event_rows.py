@@ -86,7 +86,7 @@ class EventRows:
         reason: str = "",
         build_url: str = "",
     ) -> None:
-        """Have an event be written; as `state.event.Event`, and the backend's URL, or none."""
+        """Stage an event, with the fields of `state.event.Event` and the backend's URL."""
         if not is_written(pool_type, kind):
             return
         # A NULL is left out: Python's sqlite3 takes long over a None.

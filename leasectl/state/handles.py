@@ -78,7 +78,7 @@ class Handles:
         return self._select("WHERE state <> 'released' ORDER BY id", with_leases=with_leases)
 
     def telling(self) -> list[Handle]:
-        """As `active` without leases, but for those that tell no more than that they hold some."""
+        """Like `active`, without leases where only their number matters."""
         return self._select(f"WHERE state <> 'released' AND ({_TELLS})", with_leases=False)
 
     def any_watched(self) -> bool:
@@ -135,7 +135,7 @@ class Handles:
         self.insert(handle_rows.new_row(handle, watched=watched), now=now)
 
     def insert(self, row: dict[str, object], *, now: float | None) -> None:
-        """As `create`, with a `new_row` that was made before others had to wait for it."""
+        """Like `create`, with a `new_row` that was prepared before the lock was taken."""
         rows.insert(self._state.db, "handle", row if now is None else {**row, "queued_at": now})
 
     def begin_again(

@@ -109,7 +109,7 @@ def _keeps_another(state: State, process: Process) -> bool:
 
 
 def call(state: State) -> None:
-    """Have a keeper that can't be woken make its pipe anew, and look once the lock is free."""
+    """Make a keeper without a pipe create it again, and look when the lock is free."""
     keeper = running(state)
     if keeper is not None:
         keeper_version.send(keeper, CALL)
@@ -135,7 +135,7 @@ def resign(state: State) -> None:
 
 
 def remove_dead(state: State) -> None:
-    """Take a killed keeper out of the database that nobody needs a successor of."""
+    """Remove the record of a killed keeper that needs no successor."""
     if registered(state) is not None:
         with state.transaction():
             if running(state) is None:
@@ -169,7 +169,7 @@ def ensure(state: State) -> None:
 
 
 def _register(state: State, candidate: Process) -> None:
-    """Inside a transaction: have a candidate be the keeper, instead of whoever was."""
+    """Register a candidate as the keeper, inside a transaction."""
     before = running(state)
     if before is not None and not _keeps_another(state, before):
         # It isn't in a transaction of its own, and what else it has begun the next one finishes.
@@ -211,7 +211,7 @@ def command(directory: str) -> list[str]:
 
 
 def environment() -> dict[str, str]:
-    """The keeper's environment: it outlives whoever started it and must not carry its secrets."""
+    """The keeper's environment, without the secrets of the process that started it."""
     kept = {name: os.environ[name] for name in _KEPT_ENVIRONMENT if name in os.environ}
     return {**kept, "PYTHONPATH": keeper_version.CODE_FOLDER, "PYTHONSAFEPATH": "1"}
 

@@ -73,7 +73,7 @@ class NamesFiles:
         return f"{self._directory}/handles/{handle_id}"
 
     def stage(self, handle_id: str, names: Sequence[str] | None) -> None:
-        """Have a file say this from the next commit on; None removes it, if it is there."""
+        """Stage a file's content for the next commit; None removes it."""
         if names is None and handle_id not in self._staged and not self.is_there(handle_id):
             return
         if not self.are_left:

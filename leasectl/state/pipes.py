@@ -54,7 +54,7 @@ def unused(state: State) -> Iterator[str]:
 
 
 def _on_record(state: State) -> set[str]:
-    """The paths of pipes that a record has as somebody's."""
+    """The paths of pipes that belong to a record."""
     used = {state.waiter_pipe(pipe) for (pipe,) in state.query("SELECT pipe FROM ticket")}
     for handle_id, acquisition, is_run, is_acquired in state.query(_LISTENING):
         if is_run:

@@ -165,7 +165,7 @@ class GivingBack:
                     self.stopped([name], other)
 
     def processes(self, name: str) -> list[Process]:
-        """Who is releasing, or died releasing, a name."""
+        """Processes that release a name, or died while they did."""
         rows = self._state.query(
             "SELECT process FROM giving_back WHERE backend = ? AND name = ?", self._backend, name
         )

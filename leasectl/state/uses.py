@@ -80,12 +80,12 @@ class Uses:
         return frozenset(row["name"] for row in rows)
 
     def begin(self, handle: Handle, name: str) -> None:
-        """Have a name be in use; it isn't ready."""
+        """Mark a name as in use, and not ready."""
         row = {"handle": handle.id, "acquisition": handle.acquisition, "name": name}
         insert(self._state.db, "name_in_use", row, replace=True)
 
     def end(self, handle_id: str, name: str, *, now: float) -> bool:
-        """Have a name be in use no more, from now on, CLOCK_BOOTTIME; returns whether it was."""
+        """Mark a name as unused from now on (CLOCK_BOOTTIME); return whether it was in use."""
         updated = self._state.db.execute(
             "UPDATE name_in_use SET until = ? WHERE handle = ? AND name = ? AND until IS NULL",
             (now, handle_id, name),
@@ -151,7 +151,7 @@ class Uses:
         )
 
     def have_watched(self, handle_ids: Iterable[str]) -> None:
-        """Have the keeper see to handles as long as they aren't released."""
+        """Mark handles as watched by the keeper until they are released."""
         self._state.db.executemany(
             "UPDATE handle SET watched = 1 WHERE id = ?", [(each,) for each in handle_ids]
         )
@@ -191,7 +191,7 @@ class Uses:
         return [row["handle"] for row in rows]
 
     def forget_of_nobody(self, handle_id: str) -> None:
-        """Forget what is in use of what a handle doesn't hold, and what somebody wants of that."""
+        """Forget uses and marks of names that a handle doesn't hold."""
         for table in ("name_in_use", "mark_seen"):
             self._state.db.execute(
                 f"DELETE FROM {table} AS said WHERE handle = ? AND NOT EXISTS (SELECT 1 FROM lease "

@@ -46,16 +46,16 @@ class Stays:
         self._state = state
 
     def keep(self, stay: Stay) -> None:
-        """Have one be there, instead of what was known of the same name."""
+        """Record a membership, in place of an earlier one of the same name."""
         row = {**stay._asdict(), "process": stay.process.encode()}
         insert(self._state.db, "stay", row, replace=True)
 
     def forget(self, backend: str, name: str) -> None:
-        """Have none be there of a name."""
+        """Remove the membership of a name."""
         self._state.db.execute("DELETE FROM stay WHERE backend = ? AND name = ?", (backend, name))
 
     def forget_this(self, stay: Stay) -> None:
-        """Have one not be there, unless it has become another."""
+        """Remove a membership, unless it has changed."""
         self._state.db.execute(
             "DELETE FROM stay WHERE backend = ? AND name = ? AND process = ?",
             (stay.backend, stay.name, stay.process.encode()),
@@ -104,12 +104,12 @@ class MadePools:
         self._state = state
 
     def keep(self, pool: MadePool) -> None:
-        """Have one be there."""
+        """Record a pool."""
         row = {**pool._asdict(), "process": pool.process.encode()}
         insert(self._state.db, "made_pool", row, replace=True)
 
     def forget(self, pool: MadePool) -> None:
-        """Have it not be there."""
+        """Remove the record of a pool."""
         self._state.db.execute(
             "DELETE FROM made_pool WHERE backend = ? AND type = ? AND process = ?",
             (pool.backend, pool.type, pool.process.encode()),
@@ -215,7 +215,7 @@ class WatchedHandles:
         return changes
 
     def read_all_again(self) -> None:
-        """Have the next call of `changes` return all: not all of the last could be used."""
+        """Make the next call of `changes` return everything again."""
         self._seen = None
 
     def all(self) -> list[Watched]:

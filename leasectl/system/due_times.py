@@ -22,7 +22,7 @@ class DueTimes(Generic[Key]):
         self._count = 0  # so that keys are never compared
 
     def put(self, key: Key, at: float | None) -> None:
-        """Have a key be due at a time, instead of at any other; None for not at all."""
+        """Set when a key is due; None removes it."""
         if at is None:
             self._times.pop(key, None)
         elif self._times.get(key) != at:

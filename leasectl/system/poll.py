@@ -135,7 +135,7 @@ class ReadableSet:
         self.fd = self._epoll.fileno()
 
     def add(self, fd: int) -> None:
-        """Have a descriptor be in it; it is to be taken out before it is closed."""
+        """Add a descriptor, which must be removed before it is closed."""
         self._epoll.register(fd, select.EPOLLIN)
 
     def remove(self, fd: int) -> None:

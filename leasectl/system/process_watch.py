@@ -70,7 +70,7 @@ class ProcessWatch:
         return False
 
     def update(self, processes: Sequence[Process]) -> bool:
-        """Watch exactly these; returns whether one has ended of which that wasn't known yet."""
+        """Watch exactly these; return whether one has newly ended."""
         wanted = set(processes)
         self._ended &= wanted
         for process in [p for p in self._pidfds if p not in wanted]:
@@ -99,7 +99,7 @@ class ProcessWatch:
 
     @property
     def ended(self) -> frozenset[Process]:
-        """Those of which that is so."""
+        """The processes that have ended."""
         return frozenset(self._ended)
 
     def fds(self) -> set[int]:
@@ -107,7 +107,7 @@ class ProcessWatch:
         return set(self._pidfds.values())
 
     def close(self) -> None:
-        """Watch nobody any more."""
+        """Stop watching."""
         self.update(())
 
     def _open(self, process: Process) -> int | None:
@@ -167,7 +167,7 @@ class ProcessEnds:
                 self._ended.discard(process)
 
     def take(self) -> list[Process]:
-        """Those of which it is known since the last call that they have ended."""
+        """Return the processes that were found ended since the last call."""
         while True:
             fds = self._readable.readable()
             if not fds:
@@ -185,7 +185,7 @@ class ProcessEnds:
         return bool(self._untaken)
 
     def close(self) -> None:
-        """Follow nobody any more."""
+        """Stop following."""
         for process in list(self._pidfds):
             self._close(process)
         self._readable.close()

@@ -132,7 +132,7 @@ class _Running:
         self._pid = pid
 
     def watch(self, opened: contextlib.ExitStack) -> int | None:
-        """A descriptor that can be read once it has ended; None where nobody knows it any more."""
+        """A descriptor that is readable when the process has ended; None if it is gone."""
         try:
             fd = os.pidfd_open(self._pid)
         except ProcessLookupError:

@@ -89,13 +89,13 @@ class SignalTrap:
 
 
 def raise_on_interrupt() -> None:
-    """Have INT raise KeyboardInterrupt, as Python has it from the start, unless it is ignored."""
+    """Make INT raise KeyboardInterrupt, Python's default, unless it is ignored."""
     if signal.getsignal(signal.SIGINT) is signal.SIG_DFL:
         signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def interrupt_at_once() -> None:
-    """Have INT end this process, where it would raise KeyboardInterrupt."""
+    """Make INT end this process instead of raising KeyboardInterrupt."""
     if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
         signal.signal(signal.SIGINT, signal.SIG_DFL)
 
@@ -190,7 +190,7 @@ def check_pending() -> None:
 
 
 def die_of(signum: int) -> None:
-    """End this process by a signal, as whoever sent it expects; no core is written."""
+    """End this process by a signal, without a core dump."""
     import resource
 
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))

@@ -28,7 +28,7 @@ class Wakeup:
         self._is_closed = False
 
     def set(self) -> None:
-        """End the sleep; from any thread, and also once it is closed, when nobody sleeps."""
+        """End the sleep. Any thread may call this, also after the close."""
         with self._lock, contextlib.suppress(BlockingIOError):  # it is full of wake-ups
             if not self._is_closed:  # or the number may be another file's by now
                 os.write(self._write_fd, _ONE)

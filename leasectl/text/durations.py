@@ -19,7 +19,7 @@ _RANGES = "20m or 18m-22m"
 
 
 class NoTime(InvalidRequest):
-    """A text isn't a valid time; the caller says of which option."""
+    """A text isn't a valid time; the caller adds the option's name."""
 
 
 def parse_duration(text: str, *, like: str = "90s, 20m or 1h30m") -> float:

@@ -184,7 +184,7 @@ def written(where: Where) -> tuple[str, ...]:
 
 
 def described(properties: Iterable[tuple[str, str]]) -> str:
-    """Properties in one line, for people; safe to show, whoever has written them."""
+    """Properties in one line for people, safe to show."""
     return " ".join(printable(f"{key}={value}", longest=LONGEST_VALUE) for key, value in properties)
 
 

@@ -192,7 +192,7 @@ class BoskosAcquisition:
 
     @property
     def _is_first_by_name(self) -> bool:
-        """Whether nobody has looked yet if there is that very resource."""
+        """Whether this is the first request for a resource by its name."""
         return self._request.name is not None and not self._outage.was_there
 
     def _call(self) -> Call:
@@ -265,7 +265,7 @@ class BoskosAcquisition:
             self._late = came
 
     def _keep_late(self, name: str) -> None:
-        """Record it: whoever has asked gives back what has arrived."""
+        """Record a late grant; its requester gives it back."""
         self._got[name] = self._clock.elapsed()
         with contextlib.suppress(LeaseError):
             if self._journal.arrived(name) is not None:

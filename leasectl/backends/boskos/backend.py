@@ -73,7 +73,7 @@ class BoskosBackend(WithoutPools):
     def release(
         self, claim_key: str, names: Sequence[str], *, by: ReleasedBy = "command"
     ) -> Iterator[str]:
-        """As `Backend.release`; of what the key may have been granted beside, it is only told."""
+        """Implements `Backend.release`; other grants of the key are only reported."""
         if not names:
             self._tell_of_more(claim_key)
         return self._tries.give_all_back(names, lambda name: self._holding.sender(claim_key, name))
@@ -99,7 +99,7 @@ class BoskosBackend(WithoutPools):
         self._tries.give_back(name, self._holding.sender(owner, name))
 
     def _tell_of_more(self, owner: str) -> None:
-        """Tell of what an owner has that nobody can name, once all else has been given back."""
+        """Warn of leases of an owner whose names are unknown, after the others are released."""
         pool_type = type_of(owner)
         steps = look(self._connection, pool_type, seconds=_LOOK_SECONDS)
         metric = sleep_through(steps, interrupts=(), now=self._clock.elapsed)

@@ -100,12 +100,12 @@ class LostNote(NamedTuple):
     wall: float
 
     def certain(self, number: int) -> str:
-        """That there are so many."""
+        """The warning that an owner has this many more."""
         verb = "is" if number == 1 else "are"
         return self._text(f"{counted(number, 'resource')} of {self.pool_type} {verb} leased")
 
     def possible(self) -> str:
-        """That there may be one."""
+        """The warning that an owner may have one more."""
         return self._text(f"a resource of {self.pool_type} may be leased")
 
     def _text(self, what: str) -> str:

@@ -30,18 +30,18 @@ def check_url(url: str) -> None:
 
 
 def check_request(request: Request, wait_seconds: float | None) -> None:
-    """As `limits.check_request`."""
+    """Implements `limits.check_request`."""
     requests.check_request(request)
 
 
 def timing(url: str) -> Timing:
-    """As `TimingSource` has it: what the reaper is said to be set to."""
+    """Implements `TimingSource`: the reaper's time, as the address gives it."""
     address = parse_boskos_url(url)
     return Timing(address.ttl_seconds, address.reaper_seconds, address.renew_seconds)
 
 
 def locate(url: str, settings: Settings, environment: Mapping[str, str]) -> Settings:
-    """As `Locator` has it: as whom we come, if something in front of Boskos wants to know."""
+    """Implements `Locator`: the user, if something in front of Boskos needs one."""
     return with_login(settings, environment)
 
 
@@ -72,7 +72,7 @@ def open_renewals(
     put_off: Callable[[], object] | None,
     clock: Clock,
 ) -> Renew:
-    """As `ClaimServer` has it. No try takes longer than a sixth of the ttl."""
+    """Implements `ClaimServer`. A try takes at most a sixth of the ttl."""
     holding = Holding(BoskosConnection(parse_boskos_url(url), settings, clock=clock), clock=clock)
     return lambda claim_key, names: holding.renew(claim_key, names, seconds=ttl_seconds / 3)
 
@@ -80,12 +80,12 @@ def open_renewals(
 def open_claim_watch(
     url: str, *, state_id: str, settings: Settings, claim_key: str, fence: int, clock: Clock
 ) -> ClaimWatch | None:
-    """None: Boskos tells nobody of what it takes away."""
+    """Return None: Boskos doesn't report leases that it takes back."""
     return None
 
 
 def open_probe(url: str, settings: Settings, *, clock: Clock) -> Callable[[], None]:
-    """As `ClaimServer` has it."""
+    """Implements `ClaimServer`."""
     connection = BoskosConnection(parse_boskos_url(url), settings, clock=clock)
     call = sign_of_life(connection.address)
     return lambda: check_is_boskos(connection.url, connection.ask(call, seconds=_PROBE_SECONDS))

@@ -182,7 +182,7 @@ def metric(address: BoskosAddress, pool_type: str) -> Call:
 
 
 def sign_of_life(address: BoskosAddress) -> Call:
-    """Ask for what Boskos refuses, and nobody else in these words: a metric of no type."""
+    """Ask for a metric without a type, which only Boskos refuses in these words."""
     return _call(address, "/metric", {}, method="GET")
 
 

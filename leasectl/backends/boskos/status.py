@@ -73,7 +73,7 @@ def ask_counts(
     interrupts: Sequence[Interrupt],
     clock: Clock,
 ) -> TypeCounts:
-    """As `CountServer` has it."""
+    """Implements `CountServer`."""
     connection = BoskosConnection(parse_boskos_url(url), settings, clock=clock)
     steps = metric_of(connection, pool_type, seconds=_SECONDS)
     told = sleep_through(steps, interrupts=interrupts, now=clock.elapsed)

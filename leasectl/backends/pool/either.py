@@ -71,7 +71,7 @@ class EitherWaiter:
         return any(place.waiter.has_place for place in places)
 
     def check(self) -> None:
-        """As `Waiter.check`; that a pool is there and can't meet it is borne if another can."""
+        """Implements `Waiter.check`; a pool may be too small if another one can meet it."""
         self._check(again=False)
 
     def enqueue(self, *, again: bool = False) -> None:

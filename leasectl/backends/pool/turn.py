@@ -239,7 +239,7 @@ class PoolTurn:
         return wanted and self._witness is None
 
     def _see_to_witness(self, outlook: Outlook) -> None:
-        """Behind others, have somebody be there who sees to it that they come."""
+        """Behind other waiters, start the keeper, which checks that they come."""
         now = self._clock.elapsed()
         if self._witness is not None and is_dead(self._witness):
             self._witness = None
@@ -290,7 +290,7 @@ class PoolTurn:
             raise
 
     def _leave(self, reason: BaseException) -> None:
-        """Leave nothing behind; where the store doesn't answer somebody else has to see to it."""
+        """Withdraw the request; if the store doesn't answer, the keeper does it later."""
         try:
             if isinstance(reason, BackendUnreachable) and not reason.asked:
                 pass  # there is nothing

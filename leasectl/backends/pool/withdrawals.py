@@ -56,7 +56,7 @@ def withdraw(
 
 
 def take_reason(values: Values, claimant: Claimant) -> str:
-    """Return why a claimant's request was withdrawn, and forget it; empty where nobody did that."""
+    """Return and forget why a request was withdrawn; empty if it wasn't."""
     with contextlib.suppress(LeaseError):
         key = _key(claimant.holder_identity, claimant.claim_key)
         found = values.get(key)

@@ -309,7 +309,7 @@ class Acquisition:
             self._journal.lost_reply()
 
     def _take_late(self, answer: Answer | None) -> None:
-        """Keep what was granted while we gave up: whoever has asked gives back what has arrived."""
+        """Record what was granted while the request was given up; its requester returns it."""
         names = names_in(answer) if answer is not None and is_success(answer) else None
         self._take_to_give_back(names or ())
         if answer is not None and heeds(answer, self._key):
@@ -348,7 +348,7 @@ class Acquisition:
                 self._journal.to_undo()
 
     def _undo_open(self) -> None:
-        """Have the server forget the request that was given up, which it may keep in its queue."""
+        """Tell the server to forget a request that was given up."""
         if self._heeds_keys and self._open_key is not None:
             with contextlib.suppress(BackendUnreachable):
                 self._releases.undo(self._open_key, seconds=UNDO_SECONDS)

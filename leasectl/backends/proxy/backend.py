@@ -100,5 +100,5 @@ class ProxyBackend(WithoutPools):
     def release(
         self, claim_key: str, names: Sequence[str], *, by: ReleasedBy = "command"
     ) -> Iterator[str]:
-        """As `Releases.release`."""
+        """Implements `Releases.release`."""
         return self._releases.release(claim_key, names)

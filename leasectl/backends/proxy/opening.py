@@ -33,7 +33,7 @@ def check_url(url: str) -> None:
 
 
 def check_request(request: Request, wait_seconds: float | None) -> None:
-    """As `limits.check_request`."""
+    """Implements `limits.check_request`."""
     backend.check_request(request, wait_seconds)
 
 

@@ -180,7 +180,7 @@ def _tell_how_it_ends(service: Service, handle: Handle) -> None:
 
 
 def _warn_of_no_answer(request: Request, backend: str | None) -> None:
-    """Tell whoever is ready to give something back that nobody will say so for them."""
+    """Warn that --on-reclaim has no effect, because no process would answer."""
     kind = kind_of(choose_backend(backend).url)
     if request.ttl_seconds is None or not (kind.remote and kind.has_pools):
         return  # the keeper answers, or whoever asks finds the records

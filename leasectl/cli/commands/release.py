@@ -251,7 +251,7 @@ def command(
 
 
 def _tell_person(text: str) -> None:
-    """Tell whoever sits at a terminal; scripts have asked for it and know."""
+    """Print a line only at a terminal; scripts have asked for the release and know."""
     if sys.stderr.isatty():
         note(text)
 

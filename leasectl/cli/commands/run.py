@@ -248,7 +248,7 @@ def command(
 
 
 def _answered_by_command(request: Request) -> Request:
-    """A request of which nobody answers but the command of this `run`."""
+    """The request of a `run` whose --on-reclaim-command answers reclaims."""
     source = click.get_current_context().get_parameter_source("on_reclaim")
     if source is click.core.ParameterSource.COMMANDLINE:
         raise InvalidRequest("use either --on-reclaim or --on-reclaim-command")

@@ -249,7 +249,7 @@ def _warn_of_strangers(host: str, *, is_local: bool, quiet: bool) -> None:
 
 
 def _let_go_of_stdout() -> None:
-    """Whoever reads the address waits for the end of it, not for the end of the server."""
+    """Close stdout, so that the reader of the address doesn't wait for the server's end."""
     null = os.open(os.devnull, os.O_WRONLY)
     os.dup2(null, sys.stdout.fileno())
     os.close(null)

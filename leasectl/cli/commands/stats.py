@@ -173,7 +173,7 @@ def _shown(found: Mapping[str, Statistics], rows: Sequence[PictureRow]) -> str:
 def _nothing_known(
     kind: Kind, pool_type: str | None, since: float | None, until: float | None
 ) -> str:
-    """That there is nothing to show, and what would make something."""
+    """The note that there is nothing to show, and how to get data."""
     if kind.grants_nothing:
         return NO_EVENTS_OF_DRY_RUN
     makes_some = "each acquire and release makes some"

@@ -109,7 +109,7 @@ ASCII = Charset(".:#", "|", "+", "-", "+")
 
 
 class PictureLook(NamedTuple):
-    """How pictures look: of which characters, and with colours or without."""
+    """How charts look: their characters, and whether they have colours."""
 
     charset: Charset = BLOCKS
     colour: bool = False

@@ -23,7 +23,7 @@ _PATIENCE_SECONDS = 1.0
 
 
 class ReaderGone(LeaseError):
-    """Whoever read our stdout has closed it."""
+    """The reader of stdout has closed it."""
 
 
 def emit(text: str) -> None:

@@ -436,7 +436,7 @@ def _grants(pool: ShownPool, look: Look, *, in_summary: bool) -> str:
 
 
 def _section(pool: ShownPool, overview: Overview, look: Look, *, work: str = "") -> _Section:
-    """Who holds what of a pool, and who waits for it; or who does a work, and who waits for it."""
+    """The tables of a pool or a work: its holders and its queue."""
     subject = work.replace("work ", "once-", 1) or pool.type
     wording = Wording(subject, overview.at, full=look.wide)
     resources, queue = overview.rows.resources(pool), overview.rows.queue(pool)

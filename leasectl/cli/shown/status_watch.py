@@ -56,7 +56,7 @@ _Ends = Sequence[Interrupt]
 
 
 class _Ended(Exception):
-    """Nobody looks any more."""
+    """The reader of the output is gone."""
 
 
 class _Pools:

@@ -1,4 +1,4 @@
-"""Wait: show progress, heed signals, notice that nobody listens."""
+"""Wait: show progress, heed signals, notice that stdout was closed."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ def reported(
 
 
 def _say_nothing(handle: Handle, start_delay_seconds: float) -> None:
-    """Of what was had, to whoever wants to hear nothing."""
+    """Report nothing, for --quiet."""
 
 
 class LiveLine:
@@ -260,7 +260,7 @@ def _stops_writers() -> bool:
 
 
 def interrupts(trap: SignalTrap, guard: Process | None) -> list[Interrupt]:
-    """What ends a wait: a signal, the end of the guard, and a stdout that nobody reads any more."""
+    """What ends a wait: a signal, the end of the guard, and a closed stdout."""
     found = [Interrupt(trap.fd, READABLE, trap.check), *guard_interrupts(guard)]
     if fcntl.fcntl(1, fcntl.F_GETFL) & os.O_ACCMODE == os.O_RDONLY:
         raise LeaseError("can't write to stdout: it is closed")

@@ -130,7 +130,7 @@ class WaitingFacts:
         return progress.position == 1 and is_free and is_any
 
     def _likely_seconds(self, progress: Progress) -> float | None:
-        """How long it is likely to wait yet; None where nobody can tell."""
+        """The likely rest of the wait, in seconds; None if it can't be estimated."""
         request = self._request
         if request.other_types or request.name is not None or request.where:
             return None

@@ -100,7 +100,7 @@ class VirtualTime:
             do()
 
     def sleep(self, sleeper: _Sleeper, wanted: Sleep) -> None:
-        """Have a turn woken by its waker, or when its time has come."""
+        """Sleep until a waker or the time wakes the turn."""
         self.sleeps += 1
         (number,) = wanted.fds
         self._sleeping[number] = sleeper

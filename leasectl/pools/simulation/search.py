@@ -141,7 +141,7 @@ def _pace_seconds(value: int) -> float:
 
 
 def _improved(sought: Sought, limits: Limits) -> Limits:
-    """Of the limits, those that a larger value makes easier to keep."""
+    """The limits that a larger value makes easier to keep."""
     if sought == "pace":
         return Limits(peak_starts=limits.peak_starts)
     return limits._replace(peak_starts=None)

@@ -273,7 +273,7 @@ class Editions:
         return self._edition
 
     def has_changed(self) -> bool:
-        """Tell whether somebody has changed the records since the last look."""
+        """Return whether the records have changed since the last look."""
         try:
             return self._opened().state.data_version() != self._version
         except LeaseError:

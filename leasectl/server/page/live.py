@@ -90,7 +90,7 @@ class Live:
         return await self._run(lambda: self._editions.news(after))
 
     def end(self) -> None:
-        """Have nobody wait any more."""
+        """End all waits."""
         self._is_closing = True
         self._wake()
 
@@ -125,7 +125,7 @@ class Live:
             self._following = asyncio.ensure_future(self._go_on_looking())
 
     async def _go_on_looking(self) -> None:
-        """Look whenever something has changed, until nobody has the page open any more."""
+        """Look after each change, until the last page is closed."""
         loop, fd = asyncio.get_running_loop(), None
         try:
             while self._is_watched():
@@ -157,7 +157,7 @@ class Live:
                 return
 
     async def _look(self) -> None:
-        """Look; whoever wants that while one looks shares what comes of it."""
+        """Look once; concurrent callers share the result."""
         if self._looking is None or self._looking.done():
             self._looking = asyncio.ensure_future(self._look_once())
         await asyncio.shield(self._looking)

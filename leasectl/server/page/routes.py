@@ -86,7 +86,7 @@ def _html(request: Request, body: Body) -> Response:
 
 
 def _answer(request: Request, body: Body, kind: str, more: Mapping[str, str]) -> Response:
-    """An answer, packed if whoever asks can unpack it."""
+    """Return a response, compressed if the client accepts that."""
     taken = {"Content-Type": kind, "Vary": "Accept-Encoding", **more}
     accepted = request.headers.get("accept-encoding", "")
     if "gzip" not in (each.partition(";")[0].strip() for each in accepted.split(",")):

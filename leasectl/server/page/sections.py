@@ -160,7 +160,7 @@ def holders_table(resources: Sequence[ShownResource], pool_type: str, now: float
 
 
 def queue_table(queue: Sequence[ShownWaiter], pool_type: str, now: float) -> Markup:
-    """Who waits, in the order in which they will be served."""
+    """The queue as a table, in its order."""
     with_priority = any(each.priority or each.effective_priority for each in queue)
     rows = [_waiting_row(each, pool_type, now, with_priority) for each in queue[:MOST_ROWS]]
     return table_of("queue", pool_type, f"Waiters for {pool_type}", rows, len(queue))
@@ -204,7 +204,7 @@ def _name(name: str, pool_type: str) -> Markup:
 
 
 def _free(resource: ShownResource, pool_type: str) -> Markup:
-    """A resource that nobody holds: why nobody gets it, and what it is."""
+    """A resource without a holder: why it isn't granted, and its properties."""
     why = why_unavailable(resource)
     closed = _note(why, "Free, but not granted to anybody.") if why else None
     name = tag("bdi", _short(resource.name, pool_type))
@@ -213,7 +213,7 @@ def _free(resource: ShownResource, pool_type: str) -> Markup:
 
 
 def _properties(resource: ShownResource) -> Markup | None:
-    """What a resource is, in small print below its name; nothing where nobody has said."""
+    """The properties of a resource in small print; None if it has none."""
     if not resource.properties:
         return None
     text = _text(described(resource.properties))
@@ -263,7 +263,7 @@ def _priority(waiter: ShownWaiter) -> Content:
 
 
 def _holder(holder: Holder, pool_type: str, guard: str = "", labels: Labels = ()) -> Markup:
-    """Who it is: the job or user first, then what tells several of its own apart."""
+    """A holder: the job or user, then the parts that tell its leases apart."""
     first = holder.job or holder.owner or holder.identity
     rest = [holder.build, holder.host, _without_type(holder.handle, pool_type), guard]
     lines = [tag("bdi", _text(first), class_="who")]
@@ -520,7 +520,7 @@ def _pool_section(pool: ShownPool, history: Series | None, at: float) -> Section
 
 
 def _end(shown: ShownLease, at: float) -> float | None:
-    """Roughly when a lease ends that nobody here renews: another time is a renewal."""
+    """The rough end of a lease that is renewed elsewhere; it changes with each renewal."""
     if shown.expires_in_seconds is None or shown.renewed_by in ("run", "keeper"):
         return None
     return round((at + shown.expires_in_seconds) / _SAME_SECONDS)

@@ -38,7 +38,7 @@ class SignIn:
         self._clock = clock
 
     def lets_in(self, request: Request) -> bool:
-        """Tell whether whoever asks may see the page."""
+        """Return whether a request may see the page."""
         if self._token is None or self._token.is_shown_by(request):
             return True
         return self._is_good(request.cookies.get(self._cookie, ""))

@@ -65,7 +65,7 @@ class Ends:
         return has_ended
 
     def close(self) -> None:
-        """Follow nobody any more."""
+        """Stop following."""
         self._asked.close()
         self._before.close()
 
