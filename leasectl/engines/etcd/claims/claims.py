@@ -157,7 +157,7 @@ class EtcdClaims:
     def free(
         self, claim_key: str, names: Sequence[str] | None = None, *, by: ReleasedBy
     ) -> tuple[str, ...]:
-        """As `Engine.free`."""
+        """Implements `Engine.free`."""
         freed = self._free_as_made(claim_key, frozenset(names or ()), by)
         if freed:
             return tuple(name for _, name in sorted(freed))

@@ -78,7 +78,7 @@ class EtcdRenewals:
         self._known: OrderedDict[str, tuple[ClaimId, ...]] = OrderedDict()
 
     def renew(self, claim_key: str) -> tuple[str, ...]:
-        """As `Engine.renew`."""
+        """Implements `Engine.renew`."""
         to_renew = deque(self._known.pop(claim_key, ()) or self._claims.index(claim_key))
         renewed: dict[ClaimId, Renewal] = {}
         while to_renew:

@@ -81,7 +81,7 @@ class EtcdEventLog:
         after: int = 0,
         missed: Callable[[Missed], None] | None = None,
     ) -> Iterator[Event]:
-        """As `EventLog.read`; what somebody else has written there is left out.
+        """Implements `EventLog.read`; what somebody else has written there is left out.
 
         Which buckets have none from ``since`` on, or none until ``until``, is told by the dates at
         which they were made, with room for clocks that are wrong by an hour. Nothing is yielded

@@ -251,11 +251,11 @@ class Gateway:
                 self._current = (member + 1) % len(self.endpoints)
 
     def client(self) -> Client:
-        """As `MemberAccess.client`."""
+        """Implements `MemberAccess.client`."""
         return self._access.client()
 
     def headers(self, client: Client, member: int, seconds: float) -> dict[str, str]:
-        """As `MemberAccess.headers`."""
+        """Implements `MemberAccess.headers`."""
         return self._access.headers(client, member, seconds)
 
     @contextlib.contextmanager

@@ -189,7 +189,7 @@ class ShownPools:
         expiries: bool = False,
         settle: Callable[[Sequence[str]], object] | None = None,
     ) -> tuple[Pool, ...]:
-        """As `PoolAdmin.pools`.
+        """Implements `PoolAdmin.pools`.
 
         Args:
             pool_type: Which; None for all.

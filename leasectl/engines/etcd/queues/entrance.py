@@ -47,7 +47,7 @@ class EtcdEntrance:
         self._rooms: dict[str, Room] = {}  # by type: as it was when it was last looked at
 
     def check(self, request: Request) -> None:
-        """As `Waiter.check`."""
+        """Implements `Waiter.check`."""
         self._rooms.pop(request.type, None)
         room = check_possible(self._gateway, self._keys, self._events, request)
         if room is not None:

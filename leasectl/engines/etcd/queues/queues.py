@@ -81,15 +81,15 @@ class EtcdQueues:
         self._paces = EtcdPaces(gateway, keys)
 
     def check(self, own: EtcdTicket) -> None:
-        """As `Waiter.check`."""
+        """Implements `Waiter.check`."""
         self._entrance.check(own.request)
 
     def enqueue(self, own: EtcdTicket, *, again: bool = False) -> None:
-        """As `Waiter.enqueue`."""
+        """Implements `Waiter.enqueue`."""
         self._entrance.enter(own, again=again)
 
     def claim(self, own: EtcdTicket) -> Outlook:
-        """As `Waiter.claim`."""
+        """Implements `Waiter.claim`."""
         leases = self._find_claim(own)
         if leases is None and (not own.is_head or own.priority_due is not None):
             view = own.take_entry() or self._glance(own) or self._look(own)
@@ -102,13 +102,13 @@ class EtcdQueues:
         return self._claim(own) if leases is None else Outlook(leases)
 
     def standing(self, own: EtcdTicket) -> Standing:
-        """As `Waiter.standing`."""
+        """Implements `Waiter.standing`."""
         return self._standings.standing(
             own.request, own.ticket.number, passes=own.needs.may_change, left=own.left
         )
 
     def dequeue(self, own: EtcdTicket, why: str) -> None:
-        """As `Waiter.dequeue`."""
+        """Implements `Waiter.dequeue`."""
         claim_key, now = own.claimant.claim_key, self._clock.wall()
         if not own.is_put:
             self.withdraw(claim_key, why)  # it may be there, and nobody told us
@@ -121,7 +121,7 @@ class EtcdQueues:
             self._claims.give_back(own.claim_id, by="command")
 
     def withdraw(self, claim_key: str, why: str) -> None:
-        """As `Engine.withdraw`."""
+        """Implements `Engine.withdraw`."""
         self._withdrawals.withdraw(claim_key, why)
 
     # Claiming at the head

@@ -41,7 +41,7 @@ class EtcdStandings:
     def standing(
         self, request: Request, ticket: int, *, passes: bool, left: Callable[[Owed], float]
     ) -> Standing:
-        """As `Waiter.standing`, of any ticket.
+        """Like `Waiter.standing`, for any ticket.
 
         Args:
             request: What it waits for.

@@ -64,7 +64,7 @@ class EtcdWithdrawals:
         self._clock = clock
 
     def withdraw(self, claim_key: str, why: str) -> None:
-        """As `Engine.withdraw`."""
+        """Implements `Engine.withdraw`."""
         waiting = self._keys.all_waiting(claim_key)
         found, now = self._gateway.read(read_all(waiting), self._events.read_now()).answers
         self._events.note_now(now.first)

@@ -19,7 +19,7 @@ _LONGEST_SILENCE_SECONDS = 900.0
 
 
 class EtcdChangeWatch:
-    """As `EventWatch`, and as `NoteWatch`; its thread ends soon after it is closed.
+    """Implements `EventWatch` and `NoteWatch`; its thread ends soon after it is closed.
 
     Args:
         gateway: The cluster.

@@ -17,7 +17,7 @@ _FROM_NOW = -1
 
 
 class EtcdClaimWatch:
-    """As `ClaimWatch`; its thread ends soon after it is closed.
+    """Implements `ClaimWatch`; its thread ends soon after it is closed.
 
     Args:
         gateway: The cluster.

@@ -88,7 +88,7 @@ class EtcdWatch:
             self._begin_anew()
 
     def listen(self, listener: Listener, target: WatchTarget) -> bool:
-        """As `Listeners.put`.
+        """Implements `Listeners.put`.
 
         Returns:
             Whether to all of its target; else it has to be completed, a little later. So it is
@@ -108,7 +108,7 @@ class EtcdWatch:
                 self._put(listener, target.whole)
 
     def _put(self, listener: Listener, target: WatchTarget) -> None:
-        """As `Listeners.put`, with the lock held."""
+        """Like `Listeners.put`, with the lock held."""
         if self._listeners.put(listener, target) and not self._go_on():
             self._begin_anew()
 

@@ -101,7 +101,7 @@ class Asking:
 
     @contextlib.contextmanager
     def limited(self, until: float | None, *, is_strict: bool = False) -> Iterator[None]:
-        """As `Api.limited`."""
+        """Implements `Api.limited`."""
         limits = self._limits
         before = getattr(limits, "until", _UNLIMITED), getattr(limits, "least", _LEAST_SECONDS)
         limits.until, limits.least = until, 0.0 if is_strict else _LEAST_SECONDS

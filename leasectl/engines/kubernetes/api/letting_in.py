@@ -44,7 +44,7 @@ def current_access(login: Login, seconds: float) -> Access:
 
 
 def renewed_access(login: Login, refused: Access, seconds: float) -> Access | None:
-    """As `Login.renewed`; otherwise as `current_access`."""
+    """Implements `Login.renewed`; otherwise as `current_access`."""
     try:
         return login.renewed(refused, seconds)
     except (CorruptState, InvalidRequest, NotAllowed) as reason:

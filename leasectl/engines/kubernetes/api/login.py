@@ -43,12 +43,12 @@ class FileLogin:
         self._trusted: tuple[PemTls, Trust] | None = None
 
     def current(self, seconds: float) -> Access:
-        """As `Login.current`."""
+        """Implements `Login.current`."""
         with self._lock:
             return self._access(self._current_files(), seconds)
 
     def renewed(self, refused: Access, seconds: float) -> Access | None:
-        """As `Login.renewed`."""
+        """Implements `Login.renewed`."""
         with self._lock:
             if self._access(self._current_files(), seconds) == refused:
                 self._found = self._read()

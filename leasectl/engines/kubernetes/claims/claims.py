@@ -241,7 +241,7 @@ class Claims:
     def free(
         self, claim_key: str, names: Sequence[str] | None, *, by: ReleasedBy
     ) -> tuple[str, ...]:
-        """As `Engine.free`."""
+        """Implements `Engine.free`."""
         if names is None:
             held = self.of_key(claim_key)
         else:  # what was ended by force is given up with all the rest

@@ -39,7 +39,7 @@ class ForcedEnds:
     def end(
         self, claim_key: str, names: Sequence[str], reason: str, *, at_once: bool
     ) -> tuple[str, ...]:
-        """As `PoolAdmin.end_early`; a guard can't be seen from here.
+        """Implements `PoolAdmin.end_early`; a guard can't be seen from here.
 
         What is to be free at once is said to have ended first: that tells its holder. Killed in
         between, this leaves it kept, and who asks once more frees it.

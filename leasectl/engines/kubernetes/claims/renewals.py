@@ -84,7 +84,7 @@ class Renewals:
         self._put_off: dict[str, _PutOff] = {}  # by claim key
 
     def renew(self, claim_key: str, ttl_seconds: float | None = None) -> tuple[str, ...]:
-        """As `Engine.renew`."""
+        """Implements `Engine.renew`."""
         before = self._put_off.pop(claim_key, None)
         if before is not None and self._clock.elapsed() < before.good_until:
             return self._renew_the_rest(claim_key, before)

@@ -21,7 +21,7 @@ _OURS = f"{KIND}={EVENT}"
 
 
 class KubernetesEventWatch:
-    """As `EventWatch`; its thread ends soon after it is closed.
+    """Implements `EventWatch`; its thread ends soon after it is closed.
 
     Args:
         api: Of the cluster.

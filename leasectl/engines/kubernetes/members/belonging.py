@@ -47,7 +47,7 @@ class Belonging:
         raise _too_fast()
 
     def change(self, change: Callable[[Pools], Pools]) -> tuple[Pools, Pools]:
-        """As `Members.change_belonging`; returns what was so before, and is now."""
+        """Implements `Members.change_belonging`; returns what was so before, and is now."""
         for _ in range(_MOST_TRIES):
             known = self.settled()
             wanted = change(known.pools)

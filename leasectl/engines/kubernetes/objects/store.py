@@ -265,7 +265,7 @@ class Store:
     def take_away(
         self, id_: Identity, *, as_seen: bool
     ) -> Literal["done", "gone before", "changed"]:
-        """As `delete`; returns also whether this did it, as far as that can be told."""
+        """Like `delete`; also returns whether this call did it, if that is known."""
         version = str(id_.version) if as_seen else None
         try:
             self._api.delete(

@@ -78,7 +78,7 @@ class Deletions:
     def delete(
         self, pool_type: str, *, force: bool, reaped: Callable[[PoolView], PoolView]
     ) -> None:
-        """As `PoolAdmin.delete_pool`; what somebody else has begun is ended.
+        """Implements `PoolAdmin.delete_pool`; what somebody else has begun is ended.
 
         Args:
             pool_type: Which.

@@ -14,7 +14,7 @@ from leasectl.errors import LeaseError
 
 
 class ChangeWatch:
-    """As `NoteWatch`; its thread ends soon after it is closed.
+    """Implements `NoteWatch`; its thread ends soon after it is closed.
 
     Args:
         store: Where the pool is.

@@ -22,7 +22,7 @@ from leasectl.engines.notes import ClaimNews
 
 
 class KubernetesClaimWatch:
-    """As `ClaimWatch`; its thread ends soon after it is closed.
+    """Implements `ClaimWatch`; its thread ends soon after it is closed.
 
     Args:
         store: Where the claims are.
