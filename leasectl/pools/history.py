@@ -96,21 +96,27 @@ def follow(
         Those that have come, as they come.
     """
 
+    went_back = False
+
     def pass_over(gone: Missed) -> None:
-        nonlocal after
+        nonlocal after, went_back
         after = gone.last_number if gone.is_restored else max(after, gone.last_number)
+        went_back = went_back or gone.is_restored
         missed(gone)
 
     watch = log.watch()
     try:
         while True:
-            last = log.last_number()
+            last, went_back = log.last_number(), False
             for piece in in_pieces(log.read(wanted, after=after, missed=pass_over)):
                 after = max(after, *map(number_of, piece))
                 yield piece
-            after = max(after, last)  # those that aren't wanted needn't be looked at again
+            if not went_back:  # else the last number may be of the time before the restore
+                after = max(after, last)  # those that aren't wanted needn't be looked at again
             sleep(watch.fd, after)
-            after = max(after, watch.clear())
+            told = watch.clear()
+            if not went_back:
+                after = max(after, told)
     finally:
         watch.close()
 

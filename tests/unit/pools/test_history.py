@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from itertools import islice
+from types import SimpleNamespace
+from typing import Any, cast
+
 import pytest
 
 from leasectl.errors import BackendUnreachable, LeaseError, NotSupported
 from leasectl.leases.service import Service
-from leasectl.pools.history import put_right
+from leasectl.pools.history import follow, put_right
+from leasectl.state.event import ALL_EVENTS, Event, EventFilter, Missed
 from tests.kit.desk import Desk
 from tests.kit.desk import desk as desk
 
@@ -31,3 +37,38 @@ def test_events_are_told_also_where_nothing_can_be_put_right(
 ) -> None:
     refuse(monkeypatch, NotSupported("no pools"))
     put_right(desk.service)
+
+
+class RestoredMeanwhile:
+    """An `EventLog` that is restored from an older copy right after its last number was asked."""
+
+    def __init__(self) -> None:
+        self.numbers = [90]
+        self.is_restored = False
+
+    def last_number(self) -> int:
+        last = self.numbers[-1]
+        if not self.is_restored:
+            self.is_restored, self.numbers = True, [9]
+        return last
+
+    def read(self, wanted: EventFilter, *, after: int, missed: Any) -> Iterator[Event]:
+        if after > self.numbers[-1]:
+            missed(Missed(None, None, self.numbers[-1], is_restored=True))
+            return
+        yield from (Event(each, 0.0, "queued", "T") for each in list(self.numbers) if each > after)
+
+    def watch(self) -> Any:
+        return SimpleNamespace(fd=-1, clear=lambda: 0, close=lambda: None)
+
+
+def test_a_restore_between_two_looks_is_told_once_and_no_event_after_it_is_left_out() -> None:
+    log, missed = RestoredMeanwhile(), list[Missed]()
+
+    def sleep(fd: int, read_up_to: int) -> None:
+        assert log.numbers[-1] < 12, "all was read"
+        log.numbers.append(log.numbers[-1] + 1)
+
+    events = follow(cast(Any, log), ALL_EVENTS, after=90, sleep=sleep, missed=missed.append)
+    assert [event.number for piece in islice(events, 3) for event in piece] == [10, 11, 12]
+    assert [each.last_number for each in missed] == [9]

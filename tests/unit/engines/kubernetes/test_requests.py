@@ -311,7 +311,7 @@ class TestAForeignHand:
     def test_a_lease_that_isnt_ours_is_named_and_left_alone(self, world: World) -> None:
         foreign = {"metadata": {"name": "d", "labels": {}}, "spec": {"holderIdentity": "x"}}
         world.api.create(world.process().opened.store.collection, foreign)
-        with pytest.raises(LeaseError, match=r'Lease "d" .* isn\'t of leasectl'):
+        with pytest.raises(LeaseError, match=r'Lease "d" .* was not made by leasectl'):
             world.process().pools.add_resources("T", ["d"])
         assert world.api.objects["d"]["spec"] == {"holderIdentity": "x"}
         assert world.is_clean()

@@ -19,7 +19,9 @@ from tests.kit.etcd.access import Access, keys_left
 class TestSizes:
     def test_more_than_a_transaction_can_do_is_refused(self, store: Access) -> None:
         store.pools.add_resources("T", [f"U--{n:03d}" for n in range(100)])
-        with pytest.raises(InvalidRequest, match=f"--count 61.*{MOST_AT_ONCE} at most"):
+        with pytest.raises(
+            InvalidRequest, match=f"--count 61: etcd grants at most {MOST_AT_ONCE} "
+        ):
             store.acquire("me", Request("T", count=61))
         assert len(store.acquire("me", Request("T", count=MOST_AT_ONCE))) == MOST_AT_ONCE
         assert len(store.engine.free("me")) == MOST_AT_ONCE

@@ -72,7 +72,7 @@ class TestWhatIsRemembered:
     ) -> None:
         store.pools.add_resources("T", [f"T--more-{n}" for n in range(MOST_AT_ONCE)])
         again.acquire("me", ONE, wait=0)
-        with pytest.raises(InvalidRequest, match=f"{MOST_AT_ONCE} at most"):
+        with pytest.raises(InvalidRequest, match=f"at most {MOST_AT_ONCE} at once"):
             again.acquire("me", Request("T", count=MOST_AT_ONCE + 1), wait=0)
 
 
