@@ -51,6 +51,7 @@ PAGES = (
             "limits",
             "local-limits",
             "maintenance",
+            "maintenance-states",
             "membership",
             "mounting",
             "once",
