@@ -32,7 +32,7 @@ class TestTheEnd:
             waiter.close()
             assert got.status == 500
             assert "context canceled: the server is shutting down" in got.text
-        assert waiting(cli, "T") == 0
+        eventually(lambda: waiting(cli, "T") == 0)
         assert states(cli, "T") == ["held"]
         with serve().connect() as client:
             assert client.release("only").status == 204

@@ -145,7 +145,7 @@ def test_waiting_ends_with_the_proxys_words_when_its_time_is_over(cli: Cli, serv
         got = client.acquire("T")
     assert got.status == 500
     assert got.text.startswith('Failed to acquire lease "T": context deadline exceeded')
-    assert waiting(cli, "T") == 0
+    eventually(lambda: waiting(cli, "T") == 0)
 
 
 def test_a_wait_that_is_released_here_ends(shared: Serving, single: str) -> None:
