@@ -244,8 +244,8 @@ def test_what_is_no_credential_is_said_and_not_shown(script: str, line: str, mak
 
 def test_one_that_hangs_has_its_time(make: Make) -> None:
     with pytest.raises(BackendUnreachable) as raised:
-        ask(make("echo waiting for somebody >&2; sleep 1000"), seconds=1.5)
-    assert "printed no credential within 1.5s (waiting for somebody); try it by hand" in str(
+        ask(make("echo waiting for somebody >&2; sleep 1000"), seconds=5.0)
+    assert "printed no credential within 5s (waiting for somebody); try it by hand" in str(
         raised.value
     )
 
