@@ -101,15 +101,14 @@ def encode_overview(overview: Overview, *, as_list: _AsList = list) -> dict[str,
         "backend": overview.backend,
         "at": rfc3339(overview.at),
         "pools": [_pool_fields(pool, overview.rows, as_list) for pool in overview.pools],
-        "works": [
-            {
-                **dict(zip(("work", "inputs"), work_of_pool(pool))),
-                **_pool_fields(pool, overview.rows, as_list),
-            }
-            for pool in overview.works
-        ],
+        "works": [_work_fields(pool, overview.rows, as_list) for pool in overview.works],
         "circular_waits": [each._asdict() for each in circular_waits(overview)],
     }
+
+
+def _work_fields(pool: ShownPool, rows: Rows, as_list: _AsList) -> dict[str, object]:
+    key, inputs = work_of_pool(pool)
+    return {"work": key, "inputs": inputs, **_pool_fields(pool, rows, as_list)}
 
 
 def _pool_fields(pool: ShownPool, rows: Rows, as_list: _AsList) -> dict[str, object]:

@@ -116,13 +116,14 @@ def command(
         request = without_vain_priority(request, backend, quiet=quiet)
     if as_json:
         output = as_json_only("output", "--output", output)
-    is_guarded = guard_pid is not None or not kind_of(choose_backend(backend).url).outlives_steps
     pid = step_pid if guard_pid is None else guard_pid
     if scope == "test" and pid is not None:
         raise InvalidRequest("--guard-pid doesn't go with --scope test, which outlives the step")
     try:
-        script = None if pid is None else process_named_by("--guard-pid", pid)
-        guard = script if is_guarded else None
+        guard = script = None if pid is None else process_named_by("--guard-pid", pid)
+        is_step = guard_pid is None and step_pid is not None
+        if is_step and kind_of(choose_backend(backend).url).outlives_steps:
+            guard = None
         if request.on_reclaim == "release" and guard is None and not quiet:
             _warn_of_no_answer(request, backend)
         if optional:

@@ -437,8 +437,7 @@ def _grants(pool: ShownPool, look: Look, *, in_summary: bool) -> str:
 
 def _section(pool: ShownPool, overview: Overview, look: Look, *, work: str = "") -> _Section:
     """The tables of a pool or a work: its holders and its queue."""
-    subject = work.replace("work ", "once-", 1) or pool.type
-    wording = Wording(subject, overview.at, full=look.wide)
+    wording = Wording(pool.type, overview.at, full=look.wide)
     resources, queue = overview.rows.resources(pool), overview.rows.queue(pool)
     shown = [each for each in resources if each.lease or each.is_unavailable or look.free]
     shown.sort(key=lambda each: _by_number(each.name))
