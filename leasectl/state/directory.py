@@ -57,11 +57,18 @@ class State:
         on_close: Called by `close`.
     """
 
-    def __init__(self, directory: str, dir_fd: int, lock_fd: int, db: sqlite3.Connection) -> None:
+    def __init__(
+        self,
+        directory: str,
+        dir_fd: int,
+        lock_fd: int,
+        db: sqlite3.Connection,
+        db_file: os.stat_result,
+    ) -> None:
         self.directory = directory
         self.db = db
         self._db_path = os.path.join(directory, "state.db")
-        self._db_file = os.stat(self._db_path)
+        self._db_file = db_file
         self._dir_fd, self._lock_fd = dir_fd, lock_fd
         self._removal_watch: FileWatch | None = None
         self.is_changing = False
@@ -105,7 +112,7 @@ class State:
                     _create(path, lock_fd)
                 db = (connect_to_show if to_show else connect)(path, dir_fd=dir_fd)
                 opened.callback(db.close)
-                state = cls(directory, dir_fd, lock_fd, db)
+                state = cls(directory, dir_fd, lock_fd, db, os.stat(path))
             with contextlib.suppress(StateUnwritable) if to_show else contextlib.nullcontext():
                 state._note_boot()
                 state._remove_lock_of_earlier_namespace()
