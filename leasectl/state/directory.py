@@ -43,6 +43,7 @@ from leasectl.system.process import (
 
 if TYPE_CHECKING:
     from leasectl.system.file_watch import FileWatch
+    from leasectl.system.named_pipe import NamedPipe
 
 
 class State:
@@ -266,6 +267,12 @@ class State:
     def has_lock_file(self, found: os.stat_result) -> bool:
         """Tell whether that is the ``state.lock`` which was opened here."""
         return os.path.samestat(found, os.fstat(self._lock_fd))
+
+    def listen(self, pipe: str) -> NamedPipe:
+        """Make a named pipe of a waiter or follower, and read it; as `pipes.listen`."""
+        from leasectl.state.pipes import listen  # which only those need who wait
+
+        return listen(pipe)
 
     def wake(self, pipe: str) -> bool:
         """Wake whoever sleeps on a named pipe once this transaction has ended.

@@ -13,10 +13,6 @@ from leasectl.backends.kinds import Kind, no_backend
 from leasectl.backends.pool.backend import PoolBackend
 from leasectl.backends.servers import ClaimWatch, Renew
 from leasectl.doctor.findings import OK, Check, Finding
-from leasectl.engines.memory.engine import MemoryEngine
-from leasectl.engines.memory.pools import MemoryPools
-from leasectl.engines.memory.sides import MemorySides
-from leasectl.engines.memory.store import MemoryStore
 from leasectl.engines.notes import NoteListener
 from leasectl.engines.pool_admin import Sides
 from leasectl.errors import NotSupported
@@ -24,6 +20,7 @@ from leasectl.http.settings import Settings
 from leasectl.leases.service import Service
 from leasectl.model import Request
 from leasectl.system.clock import Clock
+from tests.kit.made_up_store import MadeUpEngine, MadeUpStore
 
 KIND = Kind(
     schemes=("madeup",),
@@ -52,14 +49,13 @@ def check_request(request: Request, wait_seconds: float | None) -> None:
 
 
 def open_backend(url: str, opening: Opening) -> PoolBackend:
-    store = MemoryStore(clock=opening.clock, lost=opening.lost)
-    pools = MemoryPools(store)
+    store = MadeUpStore(opening.clock, opening.lost)
     for each in TYPES:
-        pools.create_pool(each, [f"{each}--00"])
+        store.pools.create_pool(each, [f"{each}--00"])
     return PoolBackend(
         url,
-        MemoryEngine(store),
-        MemorySides(store),
+        MadeUpEngine(store),
+        store.sides,
         clock=opening.clock,
         remote=True,
     )

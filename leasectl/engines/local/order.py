@@ -215,9 +215,7 @@ class LocalOrder(Generic[Found]):
     def _priorities(self) -> list[int]:
         return [row["priority"] for row in self._state.query(_PRIORITIES, type=self._type)]
 
-    def _ascending(
-        self, priority: int, since: float, place: Rank | None = None
-    ) -> Iterator[Found]:
+    def _ascending(self, priority: int, since: float, place: Rank | None = None) -> Iterator[Found]:
         """The tickets of one priority that were queued since a time, and are behind a place."""
 
         def passed(found: Found) -> int | None:

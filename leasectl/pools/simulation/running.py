@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from leasectl.backends.contract import Patience, Turn
 from leasectl.backends.pool.backend import PoolBackend
-from leasectl.engines.local.in_memory import MemoryEngine, MemoryState, record
+from leasectl.engines.local.engine import LocalEngine
 from leasectl.engines.local.sides import LocalSides
 from leasectl.errors import InvalidRequest, LeaseError
 from leasectl.model import Claimant, Lease, Request
@@ -21,6 +21,7 @@ from leasectl.pools.simulation.policies import Policy
 from leasectl.pools.statistics import PictureRow, Spread, Window, spread, starts_within
 from leasectl.pools.timeline import Timeline
 from leasectl.state.event import Event
+from leasectl.state.in_memory import MemoryState, record
 from leasectl.system.clock import Clock
 from leasectl.system.poll import Sleep
 from leasectl.text.wording import printable
@@ -209,7 +210,10 @@ def run(
         done: Called as each job ends.
     """
     running = _Running(tuple(jobs), pool, policy, Random(f"{seed} {policy.text}"), done)
-    return running.run()
+    try:
+        return running.run()
+    finally:
+        running.close()
 
 
 class _Running:
@@ -235,7 +239,7 @@ class _Running:
         self._time = VirtualTime(epoch=pool.epoch)
         clock = self._time.clock
         self._state = MemoryState(self._time.new_waker)
-        engine = MemoryEngine(self._state, lost=lambda key, names: None, clock=clock)
+        engine = LocalEngine(self._state, lost=lambda key, names: None, clock=clock)
         sides = LocalSides(self._state, lost=lambda key, names: None, clock=clock)
         sides.pools.create_pool(pool.type, pool.names, settings=policy.settings)
         self._backend = PoolBackend("local:", engine, sides, clock=clock)
@@ -261,6 +265,9 @@ class _Running:
             begin=self._jobs[0].at,
             end=self._end,
         )
+
+    def close(self) -> None:
+        self._state.close()
 
     def _request(self, number: int, job: Job) -> None:
         handle = f"{self._pool_type}-{number + 1:06d}"
