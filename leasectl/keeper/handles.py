@@ -1,8 +1,8 @@
-"""The handles to look after, and whose processes have ended.
+"""The handles that the keeper looks after, and those whose processes have ended.
 
-They are kept from one look to the next: a look takes who has ended since the last one, and then
-what has changed on record. In that order: what a process has written before it ended is in what is
-read afterwards, so nothing is taken for abandoned that somebody has just announced.
+They are kept from one look to the next. A look first takes the processes that have ended since the
+last one, and then the changes on record. In this order it reads everything that a process wrote
+before it ended, so it never takes a handle for abandoned that was announced just now.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Sleep until there is work; heed signals.
 
-- TERM: release at once what was to be released later, then end;
-- URG: somebody couldn't wake it: make the named pipe anew, and look.
+- TERM: do the delayed releases at once, then end;
+- URG: a process had no pipe to wake the keeper by: create the pipe again, and look.
 """
 
 from __future__ import annotations
@@ -113,7 +113,7 @@ class _Loop:
     Args:
         state: The opened state directory, which has this process for its keeper.
         signals: Those that it heeds.
-        ends: Of processes, which follows nobody yet.
+        ends: Of processes; it follows none yet.
         clock: Where times come from.
     """
 
@@ -190,10 +190,10 @@ class _Loop:
         return True
 
     def _begin(self) -> bool:
-        """Tell whether this is the keeper, which it says in the records as soon as it can.
+        """Return whether this is the keeper, and record that it is as soon as it can.
 
-        Whoever registered something with the keeper before then has woken nobody, so the first
-        round comes after this.
+        A process that registered something with the keeper before then could wake no process, so
+        the first round comes after this.
         """
         self._has_begun = self._has_begun or keeper_process.begin(self._state, this_process())
         return self._has_begun
@@ -237,7 +237,8 @@ class _Loop:
         """See that this process can be woken, and miss nothing that it couldn't be woken for.
 
         Args:
-            is_called: Somebody has found no pipe, who holds the lock until there is work.
+            is_called: A process that holds the lock has found no pipe; there is work once it lets
+                go.
         """
         if not self._pipe.is_in_place():
             with contextlib.suppress(OSError):  # a full disk: it looks again after some seconds

@@ -23,7 +23,7 @@ _loaded: set[str] = set()  # packages, with all that is below them
 
 
 class Server(NamedTuple):
-    """Who is asked, and as whom; each has a thread of its own.
+    """A server with the settings to talk to it; each has a thread of its own.
 
     Args:
         url: Of the backend.

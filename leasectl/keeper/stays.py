@@ -31,7 +31,7 @@ class KeptStays:
     Args:
         service: On the state directory that is kept.
         open_service: What a thread asks servers with.
-        ends: Of the processes, which somebody else follows.
+        ends: Of the processes, which the caller follows.
         clock: Where times come from.
         log: Where events are written.
     """

@@ -23,12 +23,12 @@ _MAKING_SECONDS = 6.0
 
 
 class UnusedPools:
-    """Removes a pool once the process has ended that was to see to it, unless others use it.
+    """Removes a pool once the process that was responsible for it has ended, unless others use it.
 
     Args:
         service: On the state directory that is kept.
         open_service: What a thread asks servers with.
-        ends: Of the processes, which somebody else follows.
+        ends: Of the processes, which the caller follows.
         clock: Where times come from.
         log: Where events are written.
     """

@@ -1,8 +1,8 @@
-"""Let others pass waiters that don't come.
+"""Let others pass waiters that don't claim when it is their turn.
 
-It is called whenever somebody may claim, as often as leases change hands. So it doesn't look at
-once, when it would only be in the way of who is about to claim, but a moment later, and doesn't
-listen until then: what happens meanwhile costs it nothing.
+A waiter calls it whenever it may claim, as often as leases change hands. So it doesn't look at
+once, when it would only be in the waiter's way, but a moment later. It doesn't listen until then,
+so what happens meanwhile costs it nothing.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ _REST_SECONDS = 1.0
 
 
 class Witness:
-    """Looks when somebody has called, and when somebody's time is over.
+    """Looks when a waiter has called, and when a waiter's time is over.
 
     Args:
         service: On the state directory that is kept.
-        ends: Of the processes, which somebody else follows.
+        ends: Of the processes, which the caller follows.
         clock: Where times come from.
         log: Where events are written.
     """

@@ -313,11 +313,11 @@ def status_of(ending: Ending) -> int:
 
 
 def _remove_left(filename: str | None) -> None:
-    """Remove what an earlier command has left as its result: it isn't that of the next.
+    """Remove the result file that an earlier command has left: it isn't the next command's.
 
     Raises:
-        StateUnwritable: It can't be removed, or is a symbolic link, which stays: it may be
-            somebody else's, like ``/dev/stdout``.
+        StateUnwritable: It can't be removed, or is a symbolic link, which stays: it may point to a
+            file of another owner, like ``/dev/stdout``.
     """
     if filename is None:
         return

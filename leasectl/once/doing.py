@@ -41,11 +41,11 @@ _TIDY_SECONDS = 1.0
 
 
 class Once:
-    """Has one work be done, by us if nobody else does it.
+    """Gets one work done: by another waiter, or else by us.
 
     Args:
         service: Where its lease comes from, and its result is kept.
-        asked: What is to be done.
+        asked: The work, and how to do it.
         warn: Called with a line for people.
         clock: Where times come from.
     """
@@ -74,18 +74,18 @@ class Once:
         self._is_tried_again = False  # likewise: it failed, and the next waiter runs it
 
     def result(self, patience: Patience) -> Outcome:
-        """The result of the work, or how it has failed.
+        """Return the result of the work, or how it has failed.
 
         Args:
             patience: How long to wait for those who do it.
 
         Raises:
-            NoLease: Nobody has done it in time.
+            NoLease: It wasn't done in time.
             LeaseLost: We did it, and the lease was lost meanwhile; nothing was recorded. A lease
                 that is lost before the command begins is acquired again.
             CommandNotFound, CannotExecute: There is no result, and we couldn't do the work.
-            Interrupted: A signal has come that ends us.
-            LeaseError: The result can't be kept, or whoever did it has died again and again.
+            Interrupted: A signal has asked this process to end.
+            LeaseError: The result can't be kept, or too many runners have died.
         """
         try:
             with adopting_orphans():  # of a warden that is killed
@@ -141,8 +141,8 @@ class Once:
     def _follow(self, own: Outcome, patience: Patience, give_up_at: float | None) -> Outcome:
         """Wait for the result of the waiters that run the command after us.
 
-        We queue again, behind them, as a follower. Whenever it is our turn there is a result, or
-        nobody is left who could get one, or others have come since, behind whom we queue.
+        We queue again, behind them, as a follower. Whenever it is our turn, there is a result, or
+        no waiter is left who could get one, or others have come since, behind whom we queue.
 
         Args:
             own: How our own run has failed: the outcome, if no other run succeeds.

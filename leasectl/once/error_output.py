@@ -1,8 +1,8 @@
 """Pass a command's stderr on, and keep its last lines for the waiters.
 
-A process of its own does this. So a stderr that nobody reads blocks the command, as it would
-without `leasectl`, and never the process that renews the lease. Processes that the command leaves
-running can write on after `leasectl` has ended: this process ends with the last of them.
+A process of its own does this. So a stderr without a reader blocks the command, as it would without
+`leasectl`, and never the process that renews the lease. Processes that the command leaves running
+can write on after `leasectl` has ended: this process ends with the last of them.
 """
 
 from __future__ import annotations

@@ -52,11 +52,11 @@ class Terms(NamedTuple):
 
 
 class Failure(NamedTuple):
-    """That a runner's command has failed.
+    """A failure of a runner's command.
 
     Args:
         up_to: The number of the last ticket that was waiting then.
-        status: The command's.
+        status: The command's exit status.
         is_final: It is shared at once with all who waited, and not tried again for them.
         lines: The last that the command wrote to stderr; only of the latest failure.
     """
@@ -68,14 +68,14 @@ class Failure(NamedTuple):
 
 
 class Round(NamedTuple):
-    """What has become of a work since its last result.
+    """What has happened to a work since its last result.
 
     Args:
         failures: In their order.
         deaths: For each runner that died since the last failure, the last ticket that waited then.
-        running: The fence of who runs, or died doing it; None for nobody.
-        last_ticket: That belongs to it, as far as that was looked at.
-        terms: What is agreed on; None where nobody has begun.
+        running: The fence of the runner, also of one that died; None for no runner.
+        last_ticket: The last ticket of this round, as far as it was looked at.
+        terms: The retry rules that the waiters agreed on; None before the first runner.
         key: Of the work, for people.
     """
 
@@ -88,11 +88,11 @@ class Round(NamedTuple):
 
 
 class Verdict(NamedTuple):
-    """What whoever has its turn is to do, if not run.
+    """What the waiter whose turn it is has to do, other than run the command.
 
     Args:
-        status: To exit with as the command did; None where too many have died.
-        times: How often it has failed, or how many have died.
+        status: The failed command's, to exit with; None where too many runners have died.
+        times: How often the command has failed, or how many runners have died.
         lines: The last that the failed command wrote to stderr.
     """
 
@@ -190,10 +190,10 @@ def terms_text(terms: Terms) -> str:
 
 
 def of_ticket(found: Round, ticket: int) -> Round:
-    """The round that a ticket belongs to: what was found, or a new one.
+    """Return the round that a ticket belongs to: the round that was found, or a new one.
 
-    Whoever comes after all is over that the others waited for begins a new one. Where a runner
-    has died, nobody knows when: all who come to know of it belong to its round.
+    A ticket that is drawn after the end of the round that the others waited for begins a new one.
+    When a runner died isn't known: all waiters who see its death belong to its round.
     """
     is_over = found.running is None and ticket > found.last_ticket
     return Round() if is_over else found
@@ -215,10 +215,10 @@ def verdict(found: Round, ticket: int, *, attempts: int) -> Verdict | None:
 
 
 def died(found: Round, last_ticket: int) -> Round:
-    """What has become of it when somebody has its turn; a runner that left no word has died.
+    """Return the round at the start of a turn; a runner that left no outcome has died.
 
     Args:
-        found: What was there.
+        found: The round as it was stored.
         last_ticket: The last that waits, or has its turn.
     """
     if found.running is None:
@@ -255,14 +255,14 @@ def stopped(found: Round, last_ticket: int) -> Round:
 
 
 def of_those_who_wait(found: Round, first_ticket: int | None) -> Round | None:
-    """What of it concerns anybody; the rest needn't be kept.
+    """Return the part of a round that still concerns a waiter; the rest can be forgotten.
 
     Args:
-        found: What has become of the work.
-        first_ticket: The first that waits; None when nobody does.
+        found: The round.
+        first_ticket: The first that waits; None when none waits.
 
     Returns:
-        None where nothing needs to be kept.
+        None where nothing has to be kept.
     """
     if first_ticket is None:
         return None if found.running is None else found._replace(failures=(), deaths=())
@@ -491,7 +491,7 @@ def forget(service: Service, work: Work) -> bool:
         Whether there was one.
 
     Raises:
-        NotAllowed: Somebody does the work, or waits for it.
+        NotAllowed: A command does the work, or waits for it.
     """
     results = Results(service.values)
     if results.kept(work) is None:

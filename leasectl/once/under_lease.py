@@ -61,20 +61,20 @@ _LONGEST_REASON = 300
 
 
 class UnderLease:
-    """One who holds the lease of a work.
+    """The holder of a work's lease.
 
     Args:
         service: Where it comes from.
-        asked: What is to be done.
+        asked: The work, and how to do it.
         handle: By which it is held.
-        results: Where what comes of it is kept.
-        pool: The work's, which goes when it is given back.
-        over: What was known of the work when there was nobody, before we made its pool: that
-            concerns nobody who has come since. None if others have made it.
+        results: Where its outcome is kept.
+        pool: The work's own pool, which is removed when the lease is given back.
+        over: The stored round from before we created the work's pool, which concerns no later
+            waiter. None if others have created it.
         warn: Called with a line for people.
 
     Attributes:
-        has_given_back: The lease was given back, in the step that said what has come of it.
+        has_given_back: The lease was given back, in the step that stored the outcome.
         is_left: It is left to the keeper, since its server doesn't answer.
         is_tried_again: Our command has failed, and the next waiter runs it.
     """

@@ -113,11 +113,11 @@ def refuse_waiting_for_itself(pools: PoolAdmin, work: Work, environ: Mapping[str
 
     Args:
         pools: Where works are under way.
-        work: Which is asked for.
-        environ: Of whoever asks.
+        work: The work that we ask for.
+        environ: Our environment.
 
     Raises:
-        InvalidRequest: Whoever asks would wait for itself.
+        InvalidRequest: We would wait for ourselves.
     """
     around = handles_around(environ)
     if not around:

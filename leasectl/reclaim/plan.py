@@ -17,19 +17,19 @@ LEAST_PAUSE_SECONDS = 1.0
 
 
 class Wanted(NamedTuple):
-    """What is to be taken back; of the first three one.
+    """What to take back: exactly one of the first three is set.
 
     Args:
-        excess: So many leases too many are held, whichever; None where it is said otherwise.
-        names: What is held of these resources; None likewise.
-        longer_than_seconds: What is held for longer than this; None likewise.
-        delay_seconds: For so long a lease has to be in excess before its holder is asked.
-        wait_seconds: For so long an answer is waited for.
-        group_by: The property that says what counts as one holder when the one with most unused
+        excess: So many leases too many are held, whichever they are.
+        names: The leases of these resources.
+        longer_than_seconds: The leases that are held for longer than this.
+        delay_seconds: A lease has to be in excess for so long before its holder is asked.
+        wait_seconds: How long to wait for an answer.
+        group_by: The property that says what counts as one holder when the holder with most unused
             names comes first; None for a handle.
-        follows: It goes on for as long as it runs; else it is done once.
-        until_free: With an excess: ask only while fewer resources of the pool are free; None to
-            ask however many are.
+        follows: The reclaim goes on for as long as it runs; else it is done once.
+        until_free: With an excess: ask only while fewer resources of the pool are free; None to ask
+            however many are.
         leave_unused: With an excess: so many unused names stay with each handle, or each group.
     """
 
@@ -91,19 +91,20 @@ LeaseId = tuple[str, int]
 
 
 class Held(NamedTuple):
-    """A lease, and what is noted at it.
+    """A lease, and the note at it.
 
     Args:
         name: The resource.
         fence: Of the lease.
-        group: Whose it counts as when those with most unused names come first.
+        group: The holder or group that it counts for when those with most unused names come first.
         holder_identity: For people.
-        held_seconds: For how long it has been held, as far as that is known.
+        held_seconds: How long it has been held, as far as that is known.
         is_in_use: It is in use now, as far as that can be seen.
-        used_at: When a use of it ended last, likewise, on the elapsed clock; None for never.
-        note: What is noted at it; None for nothing.
+        used_at: When a use of it ended last, as far as that can be seen, on the elapsed clock; None
+            for never.
+        note: The note at it; None for none.
         marked_seconds: How long ago the mark was made, by the time that it records; 0 where that
-            lies ahead, by the clock of whoever looks.
+            time lies ahead of our clock.
     """
 
     name: str

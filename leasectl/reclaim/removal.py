@@ -1,8 +1,8 @@
 """Reclaim resources that are to leave their pool.
 
-First they take no new holder, so that nobody gets in between what is freed and its going. Whoever
-is killed here leaves them so, for all to see, and another run goes on; whoever gives up lets them
-take holders again, but for those that took none before.
+First they are cordoned, so that no new holder gets in between their release and their removal. If
+this process is killed here, they stay cordoned, for all to see, and another run goes on. If it
+gives up, it uncordons them, except those that were cordoned before.
 """
 
 from __future__ import annotations

@@ -51,13 +51,13 @@ class Ground(NamedTuple):
 
     Args:
         pool_type: The pool.
-        pools: Its store's.
-        notes: Likewise.
+        pools: The pools of its store.
+        notes: The notes of its store.
         atomic: Makes one change of several, where the store can do that.
-        uses: When what is held was in use last, as far as that can be seen.
+        uses: When each lease was last in use, as far as that can be seen.
         clock: Where times come from.
         asked_by: Who takes back, for people.
-        settle: Called when something was changed: sees to those who answer in this state directory.
+        settle: Called after a change: wakes the holders in this state directory, who answer.
     """
 
     pool_type: str
@@ -266,7 +266,7 @@ class Progress(NamedTuple):
 
 
 class Listener(NamedTuple):
-    """Who is told of a reclaim as it goes.
+    """The callbacks of a reclaim.
 
     Args:
         freed: Called with the names that were freed, each once.

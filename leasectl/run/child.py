@@ -198,10 +198,12 @@ class Child:
         tree.reap(tree.own_children() - others - _awaited)
 
     def kill_at(self, deadline: float | None) -> None:
-        """Have one that ends with us be killed at some time, also if we are stopped by then.
+        """Kill the command at a time, also if this process is stopped by then.
+
+        Only for a command that ends with this process.
 
         Args:
-            deadline: When, CLOCK_BOOTTIME; None for never.
+            deadline: CLOCK_BOOTTIME; None for never.
         """
         if self._life != -1 and deadline != self._deadline:
             self._deadline = deadline
@@ -307,16 +309,16 @@ def find_command(name: str, search_path: str) -> str:
 def become(
     path: str, argv: Sequence[str], environ: Mapping[str, str], signals: SignalDescriptor
 ) -> NoReturn:
-    """Have this process become a command, where the end of none is told.
+    """Replace this process by a command whose end is reported to no process.
 
     Args:
         path: The file to execute.
         argv: The command.
-        environ: What it is started with.
-        signals: This process's.
+        environ: Its environment.
+        signals: This process's signals.
 
     Raises:
-        CommandNotFound, CannotExecute: It can't.
+        CommandNotFound, CannotExecute: The command can't be started.
     """
     tree.become_subreaper(is_one=False)  # which execve(2) would keep
     try:

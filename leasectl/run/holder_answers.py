@@ -175,15 +175,15 @@ class HolderAnswers:
 def start_asking(
     command: str, names: Sequence[str], environ: Mapping[str, str], signals: SignalDescriptor
 ) -> Child:
-    """Fork what decides whether names can be given back; it isn't started yet.
+    """Fork the command that decides whether names can be given back; it isn't started yet.
 
-    It ends with this process, reads nothing, and what it writes goes to stderr.
+    It ends with this process, reads nothing, and writes to stderr.
 
     Args:
         command: A shell command, which gets the names as its arguments.
-        names: What somebody wants back.
+        names: The names that are wanted back.
         environ: Its environment.
-        signals: As `Child` has it.
+        signals: This process's signals, as for `Child`.
     """
     shell = ("/bin/sh", "-c", f"exec </dev/null\n{command}", "sh", *names)
     return Child(shell[0], shell, environ, signals, ends_with_us=True, stdout=2)

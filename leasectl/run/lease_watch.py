@@ -38,7 +38,7 @@ class LeaseWatch:
     """Looks after a lease while the command runs: renews it, notices its loss and the keeper's end.
 
     The deadline counts from the *sending* of the last renewal that succeeded: whatever became of
-    later ones, nobody else can have been granted the lease before it.
+    later renewals, no other handle can have been granted the lease before it.
 
     Args:
         service: Where the lease comes from.
@@ -47,8 +47,8 @@ class LeaseWatch:
         clock: Where times come from.
 
     Attributes:
-        noted: Told what is noted at what is leased, as renewals read it; None where somebody may
-            have noted something, or taken some of it back.
+        noted: Called with the notes at the leases, as renewals read them; with None where notes may
+            have been added or removed.
     """
 
     def __init__(
@@ -82,7 +82,7 @@ class LeaseWatch:
 
     @property
     def reason(self) -> str:
-        """Who took the lease by force, and why; empty if that isn't known."""
+        """The holder that took the lease by force, and its reason; empty if that isn't known."""
         if self._has_no_record:
             return f"state directory {self._service.state.directory} was removed or replaced"
         record = self._service.handles.load(self._handle.id)
@@ -249,10 +249,10 @@ class LeaseWatch:
     # ---- renewals
 
     def look_at_record(self) -> None:
-        """See whether the lease was taken, by the last of those who came before we listened.
+        """See whether the lease was taken by force before this process listened on its pipe.
 
-        One that is at it may have found no pipe, or an older one, and wakes nobody: so with the
-        lock, or again.
+        A process that takes it right now may have found no pipe, or an older one, and then it wakes
+        no reader. So look with the lock, or look again.
         """
         self._look_at_record_at = self._clock.elapsed() + _TRY_AGAIN_SECONDS
         has_waited = False

@@ -130,7 +130,7 @@ class LeasedCommand:
             raise
 
     def _have_it_follow(self, guard: Process, name: str) -> LeaseWatch:
-        """Have the lease follow its guard from now on, and watch it.
+        """Tie the lease to its guard from now on, and watch it.
 
         Raises:
             Cancelled: The handle was released meanwhile.

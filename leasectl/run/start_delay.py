@@ -1,8 +1,8 @@
 """Spread the starts of commands that were granted at once.
 
-Meanwhile the lease is looked after as while the command runs: it is renewed, and its loss, a signal
-or the end of the guard ends the wait. Whoever is killed in it leaves nothing: the grant hasn't been
-announced, or what follows it has ended too.
+During the delay the lease is looked after as while the command runs: it is renewed, and its loss, a
+signal or the end of the guard ends the delay. If this process is killed in it, nothing is left: the
+grant wasn't announced yet, or the process that the lease follows has ended too.
 """
 
 from __future__ import annotations

@@ -96,13 +96,13 @@ class Supervisor:
     """Follows one command after the other.
 
     Args:
-        plan: What is to be done when a lease is lost.
-        signals: Those that this process gets.
+        plan: What to do when a lease is lost.
+        signals: This process's signals.
         warn: Called with a line for people.
         clock: Where times come from.
 
     Attributes:
-        asked_by: The first signal that has come by which somebody wants all of it to end; or None.
+        asked_by: The first signal that asked `run` itself to end; None before it.
     """
 
     def __init__(

@@ -1,7 +1,7 @@
-"""Start a process that goes on in the background.
+"""Start a process that goes on in the background, as ssh-agent does.
 
-As ssh-agent does it: the starter waits until the process works, passes on what that has to say, and
-ends. Whoever hears of the process can end it; one that nobody can hear of ends by itself.
+The starter waits until the process works, prints what that has to say, and ends. A process whose
+message was printed can be ended by its reader; one whose message could not be printed ends itself.
 """
 
 from __future__ import annotations
@@ -60,10 +60,10 @@ class Background:
     # ---- in the child
 
     def tell(self, text: str) -> bool:
-        """Leave the starter's terminal and folder, and say what it passes on.
+        """Leave the starter's terminal and folder, and give it the message that it prints.
 
         Returns:
-            Whether it was passed on: else nobody knows of this process.
+            Whether it was printed: else no reader knows of this process.
         """
         null = os.open(os.devnull, os.O_RDWR)
         for fd in range(3):

@@ -1,8 +1,8 @@
 """Pauses between retries.
 
-Pauses double, so that whoever is down isn't kept down by those who ask; some of each is left to
-chance, so that those who failed together don't come back together. Where a loop is about more than
-one thing (which member is next, what else is due), it has the schedule alone.
+Pauses double, so that the retries don't keep a server down. A part of each is random, so that
+clients that failed together don't come back together. A loop that has more to decide (which member
+is next, what else is due) uses the schedule alone.
 """
 
 from __future__ import annotations

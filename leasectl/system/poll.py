@@ -33,10 +33,10 @@ class Interrupt(NamedTuple):
 
 
 class Sleep(NamedTuple):
-    """A sleep that somebody else is asked to do: until a descriptor can be read, or until a time.
+    """A request to sleep until a descriptor can be read, or until a time.
 
-    What waits is written as a generator of sleeps that gets sent the descriptors which ended each,
-    so that it waits as well in a process of its own as beside thousands of others in one.
+    A wait is a generator of these; its driver sends the descriptors that ended each sleep. So the
+    same wait works in a process of its own and beside thousands of others in one.
     """
 
     fds: frozenset[int]

@@ -16,9 +16,9 @@ _MOST_IDLE = 8
 
 
 class IdlePidfds:
-    """pidfds that nobody waits on any more, of processes that may soon be waited for again.
+    """pidfds that aren't waited on any more, of processes that may soon be waited for again.
 
-    To open one takes two files of /proc. In a queue it is often the same one that is before.
+    To open one takes two files of /proc. In a queue it is often the same process that is ahead.
     """
 
     def __init__(self) -> None:
@@ -41,12 +41,12 @@ class IdlePidfds:
 
 
 class ProcessWatch:
-    """pidfds of the processes somebody waits for, kept from one wait to the next.
+    """pidfds of the processes that are waited for, kept from one wait to the next.
 
-    An end is told once: whoever goes on to wait for a dead process can't change that it is dead.
+    An end is reported once: a caller that goes on to wait for a dead process isn't told again.
 
     Args:
-        idle: Where to look for them first, and to leave them; None where none are kept.
+        idle: Where to look for pidfds first, and to leave them; None where none are kept.
     """
 
     def __init__(self, idle: IdlePidfds | None = None) -> None:
@@ -122,7 +122,7 @@ class ProcessWatch:
 
 
 class ProcessEnds:
-    """Processes that somebody follows, and which of them have ended.
+    """Processes that are followed, and which of them have ended.
 
     Each has a pidfd for as long as it is followed. `look` checks those without one: there was no
     room for it, or they are in another pid namespace.
@@ -131,7 +131,7 @@ class ProcessEnds:
         most: How many pidfds there may be.
 
     Attributes:
-        fd: Readable when one of those has ended and `take` hasn't told it yet.
+        fd: Readable when one of those has ended and `take` hasn't returned it yet.
     """
 
     def __init__(self, most: int) -> None:

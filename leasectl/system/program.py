@@ -43,21 +43,21 @@ def run_program(
     seconds: float,
     longest_bytes: int,
 ) -> Ended:
-    """Run a program until it ends; nobody can be asked anything by it.
+    """Run a program until it ends; it can't ask the user anything.
 
-    It has a session of its own, and no signal is blocked or ignored in it. What else it has started
-    goes on when it ends by itself, and ends with it when it is ended.
+    It has a session of its own, and no signal is blocked or ignored in it. The processes that it
+    started go on when it ends by itself, and end with it when it is ended.
 
     Args:
         path: Of the program.
-        argv: Its name, and what it is given.
+        argv: Its name and arguments.
         environment: Its variables.
         seconds: How long it may take, suspend included.
         longest_bytes: How much it may print.
 
     Raises:
         OSError: It can't be started.
-        Unanswered: A signal has arrived meanwhile, as `signals.pause` has it.
+        Unanswered: A signal has arrived meanwhile, see `signals.pause`.
     """
     with contextlib.ExitStack() as opened:
         output, error = _Pipe(opened, longest_bytes), _Pipe(opened, None)
@@ -141,9 +141,10 @@ class _Running:
         return fd
 
     def end(self) -> int:
-        """End it, if it hasn't, with all of its session; returns its status.
+        """End it, if it hasn't, with all of its session; return its exit status.
 
-        That is 0 where nobody knows: where children are ignored, as they were on entry.
+        Returns:
+            0 where the status is unknown: where this process began with children ignored.
         """
         try:
             if os.waitid(os.P_PID, self._pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is None:

@@ -71,9 +71,9 @@ class RequestThreads(Generic[Server, Job, Result]):
         return None if self._wakeup is None else self._wakeup.fd
 
     def send(self, server: Server, job: Job) -> None:
-        """Have a job done, unless the same is under way.
+        """Send a job to its thread, unless the same job is under way.
 
-        Where no thread can be started, its outcome says so: it is tried again as after any failure.
+        Where no thread can be started, the outcome says so: it is tried again as after any failure.
 
         Raises:
             LeaseError: No outcome can be waited for, as no descriptor is left.

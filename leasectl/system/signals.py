@@ -1,9 +1,9 @@
 """Signals as descriptors, so that none strikes between a commit and its record.
 
-A handler that raises wherever Python happens to be can strike between a commit and the line
-that remembers it. So while a `SignalTrap` is set, a signal is only noted and wakes whoever
-polls. Three places can block without polling: the wait for `state.lock` (`lock_wait`) and what is
-written for whoever asked let the signal raise there, and the `pause` before a server that doesn't
+A handler that raises wherever Python happens to be can strike between a commit and the line that
+remembers it. So while a `SignalTrap` is set, a signal is only noted, and wakes the process from
+poll(2). Three places can block without polling. The wait for `state.lock` (`lock_wait`) and the
+writing of a command's output let the signal raise there. The `pause` before a server that doesn't
 answer is asked again looks for it.
 """
 
