@@ -99,7 +99,7 @@ class KeptStays:
         try:
             is_as_joined = outcome.result()
         except ImportError:
-            raise  # the code is gone, for all that there is to do
+            raise  # the code is gone, for every job
         except Exception as error:
             text = f"can't see to {stay.name} in {stay.type}: {described(error)}"
             self._retries.failed(_key(stay), text, longest_seconds=stay.ttl_seconds / 6)

@@ -38,7 +38,7 @@ class Witness:
         self._witness = LocalWitness(
             state, lost=service.losses.tell, clock=clock, has_ended=ends.has_ended
         )
-        self._looks_at: float | None = clock.elapsed()  # it may have been called before it was here
+        self._looks_at: float | None = clock.elapsed()  # a waiter may have called before
         self._is_called = True
 
     @property
@@ -78,7 +78,7 @@ class Witness:
 
     def _look(self) -> None:
         with errors_of(self._pipe.path):
-            self._pipe.renew()  # before it looks, so that nothing is missed
+            self._pipe.renew()  # before the look, to miss no call
         self._is_called = False
         for pool_type, ticket, _ in self._witness.look():
             pid = ticket.waiter.pid if ticket.waiter else "unknown"

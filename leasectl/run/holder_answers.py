@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from leasectl.leases.marks import Answered
     from leasectl.system.signals import SignalDescriptor
 
-# Starts what decides whether names can be given back.
+# Starts the command that decides whether names can be given back.
 Ask = Callable[[Sequence[str]], Child]
 
 _TRY_AGAIN_SECONDS = 2.0
@@ -62,7 +62,7 @@ class HolderAnswers:
         )
         self._asked: tuple[str, ...] = ()
         self._child: Child | None = None
-        self._has_seen = False  # that something was noted
+        self._has_seen = False  # a note at one of the leases
         self._looks_again = False
         self._look_at: float | None = None
 
@@ -83,7 +83,7 @@ class HolderAnswers:
         if needs_answer(notes, seen, self._clock.elapsed(), is_answered_here=is_ours):
             self._look_at = self._clock.elapsed()
 
-    # ---- what the supervisor asks
+    # ---- called by the supervisor
 
     def fds(self) -> list[int]:
         """Implements `Beside`."""
@@ -117,7 +117,7 @@ class HolderAnswers:
             _end(self._child)
         self._threads.close()
 
-    # ---- what threads do
+    # ---- in threads
 
     def _send(self, said: Mapping[str, Answered] | None) -> None:
         is_busy = self._child is not None or self._threads.under_way

@@ -28,8 +28,8 @@ if TYPE_CHECKING:
     from leasectl.engines.notes import Note
 
 GRACE_AFTER_LOSS_SECONDS = 10.0
-# How long a lock is waited for at a time: the command, its signals and its deadline need looking
-# after meanwhile, and a ttl can be short.
+# How long to wait for a lock at a time: the command, its signals and its deadline need attention
+# meanwhile, and a ttl can be short.
 LOCK_PATIENCE_SECONDS = 0.3
 _TRY_AGAIN_SECONDS = 1.0
 
@@ -71,12 +71,12 @@ class LeaseWatch:
         self._is_stale = False  # something has changed since the last renewal was sent
         if self._ttl is not None and kind_of_handle(handle).remote:
             self._threads = RenewalThreads(service.state, clock=clock)
-            self._threads.open(handle)  # the command may leave no process for a thread
+            self._threads.open(handle)  # the command may use up the processes
             state_id = service.state.state_id()
             self._claim_watch = open_claim_watch(handle, state_id=state_id, clock=clock)
         self._pipe = listen(service.state.runner_pipe(handle.id))
         self._removal = service.state.removal_watch()
-        self.look_at_record()  # nobody could tell us before
+        self.look_at_record()  # a loss before now has woken no process
         self._look_at_directory()
         self._keeper = KeeperPidfd(service, lock_patience=self._lock_patience, clock=clock)
 
@@ -110,7 +110,7 @@ class LeaseWatch:
             return None
         return self._deadline - self._margin / 4
 
-    # ---- what the supervisor asks
+    # ---- called by the supervisor
 
     def fds(self) -> list[int]:
         """What becomes readable when there is something to look at."""
@@ -140,7 +140,7 @@ class LeaseWatch:
         ):
             try:
                 part(woken)
-            except Exception as error:  # no part keeps another from a renewal
+            except Exception as error:  # a part that fails must not delay a renewal
                 failed = failed or error
         if failed is not None:
             raise failed
@@ -305,7 +305,7 @@ class LeaseWatch:
             except Exception:  # no thread or descriptor is left for it
                 self._renew_again()
                 raise
-            self._renew_at = None  # its outcome says when next
+            self._renew_at = None  # its outcome sets the next time
             return
         sent_at = self._clock.elapsed()
         self._note_renewal(sent_at, lambda: renew(self._service, whole(self._handle)))
