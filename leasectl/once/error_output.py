@@ -17,9 +17,9 @@ from leasectl.system.poll import is_readable
 from leasectl.text.wording import printable
 
 _MOST_LINES, _LONGEST_LINE = 10, 200
-_LONGEST_BYTES = 4096  # which a pipe takes in one write
+_LONGEST_BYTES = 4096  # a pipe takes so much in one write
 _READ_BYTES = 1 << 16
-# For the rest of the output to be passed on, once the command has ended.
+# How long to wait for the rest of the output, once the command has ended.
 _PASS_ON_SECONDS = 2.0
 
 
@@ -96,7 +96,7 @@ def _pass_on(source: int, asked: int, answer: int) -> NoReturn:
         answer: Where these are written then, once nothing is left to be copied.
     """
     try:
-        os.setsid()  # what ends the command's process group would end it before its last words
+        os.setsid()  # a signal to the command's process group must not end it before the last lines
         close_all_but((source, asked, answer))
         null = os.open(os.devnull, os.O_RDWR)
         os.dup2(null, 0)

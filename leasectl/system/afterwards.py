@@ -15,7 +15,7 @@ from queue import SimpleQueue
 from leasectl.errors import Interrupted
 from leasectl.system.threads import NoThread, start_thread
 
-# For a request and its answer, of a server that has answered just before.
+# Enough for a request to a server that has just answered another.
 LONGEST_SECONDS = 3.0
 
 _left: Callable[[], object] | None = None
@@ -47,20 +47,20 @@ def begin(work: Callable[[], object]) -> None:
     """
     global _begun
     with _lock, contextlib.suppress(NoThread):
-        if _begun is None or not _begun[0].is_alive():  # it doesn't outlive a fork
+        if _begun is None or not _begun[0].is_alive():  # a forked child has no threads
             works: SimpleQueue[Callable[[], object]] = SimpleQueue()
             _begun = start_thread("afterwards", lambda: _do_all(works)), works
         _begun[1].put(work)
 
 
 def go_on() -> None:
-    """This process answers many, one after the other: threads do what is left from now on."""
+    """Let threads do the work from now on: this process doesn't end after one answer."""
     global _goes_on
     _goes_on = True
 
 
 def finish() -> None:
-    """Do what was left; all that this process had to say has been said."""
+    """Do the work that was left, after all output of this process."""
     global _left
     work, _left = _left, None
     if work is not None:

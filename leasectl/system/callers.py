@@ -88,7 +88,7 @@ def _is_of_our_session(pid: int) -> bool:
 
 
 def _stands_in(pid: int, parent: int) -> bool:
-    """Tell whether a process stands in for its parent: a subshell, or a program that waits."""
+    """Return whether a process stands in for its parent: a subshell, or a program that waits."""
     if _read(pid, "comm").strip() in _WRAPPERS:
         return True
     command = _read(pid, "cmdline")

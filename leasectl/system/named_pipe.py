@@ -35,7 +35,7 @@ class NamedPipe:
             try:
                 return self._open()
             except FileNotFoundError:
-                continue  # it had no reader yet, and somebody took it for a dead one's
+                continue  # removed by a process that took it for a dead one's: it had no reader yet
 
     def _open(self) -> int:
         return os.open(self.path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)

@@ -15,18 +15,18 @@ from leasectl.system.clock import boottime_seconds
 from leasectl.system.poll import READABLE, Interrupt, sleep
 
 _PIECE_BYTES = 1 << 16
-# Of what it says for people, the end counts: a traceback has the error there.
+# The last part of stderr is kept: a traceback has the error at its end.
 _LONGEST_WORDS_BYTES = 1 << 14
 
 
 class Ended(NamedTuple):
-    """What came of a program.
+    """How a program ended.
 
     Args:
-        why: It exited, was ended by a signal, had no more time, or printed too much.
-        number: The exit code, or the signal's; 0 otherwise.
+        why: It exited, was ended by a signal, took too long, or printed too much.
+        number: The exit code, or the signal's number; else 0.
         printed: On its standard output.
-        said: On its standard error, the last of it.
+        said: On its standard error, the last part.
     """
 
     why: Literal["exit", "signal", "time", "length"]
@@ -89,7 +89,7 @@ def run_program(
 
 
 class _Pipe:
-    """What is printed, as far as it has been read."""
+    """A pipe for a program's output, with what has been read."""
 
     def __init__(self, opened: contextlib.ExitStack, longest_bytes: int | None) -> None:
         self.read = bytearray()
@@ -102,12 +102,12 @@ class _Pipe:
         self.is_over = False
 
     def take_write_fd(self) -> int:
-        """The other end, which is the caller's from here on."""
+        """Return the write end, which the caller owns from here on."""
         self._opened.pop_all()
         return self.write_fd
 
     def drain(self) -> bool:
-        """Read what is there; returns whether it is too much."""
+        """Read what has come; return whether it is too much."""
         with contextlib.suppress(BlockingIOError):
             while True:
                 piece = os.read(self.fd, _PIECE_BYTES)
@@ -132,7 +132,7 @@ class _Running:
         self._pid = pid
 
     def watch(self, opened: contextlib.ExitStack) -> int | None:
-        """A descriptor that is readable when the process has ended; None if it is gone."""
+        """Return a descriptor that is readable when the process has ended; None if it is gone."""
         try:
             fd = os.pidfd_open(self._pid)
         except ProcessLookupError:
@@ -178,9 +178,9 @@ def _follow(
 
 @contextlib.contextmanager
 def _interrupts() -> Iterator[Sequence[Interrupt]]:
-    """What ends the wait: a signal, unless one came before, on whose account this is done.
+    """Yield the interrupts of the wait: a signal, unless one came before, which is why we clean up.
 
-    Only in the thread that the signals are for.
+    Only the main thread has any, since signals are for it.
     """
     is_main = threading.current_thread() is threading.main_thread()
     current = signals.current() if is_main else None
