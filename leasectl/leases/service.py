@@ -3,14 +3,25 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
+from functools import cached_property
 from typing import TYPE_CHECKING, NamedTuple
 
-from leasectl.backends.contract import Backend
-from leasectl.backends.kinds import claim_key_of, kind_of_handle, release_key_of
-from leasectl.backends.opening import open_backend
-from leasectl.errors import InvalidRequest, LeaseError, LeaseLost, NotAllowed, NotSupported
+from leasectl.backends.contract import Caller, Context
+from leasectl.backends.kinds import (
+    Backend,
+    HasSides,
+    Kind,
+    check_url,
+    claim_key_of,
+    kind_of,
+    kind_of_handle,
+    place_of,
+    release_key_of,
+)
+from leasectl.errors import LeaseError, LeaseLost, NotAllowed, NotSupported
+from leasectl.http.settings import encode_settings, parse_settings
 from leasectl.model import Handle, Lease, ReleaseTarget
 from leasectl.state import shared_leases
 from leasectl.state.directory import State
@@ -21,10 +32,7 @@ from leasectl.system.process import is_dead
 from leasectl.text.naming import as_given
 
 if TYPE_CHECKING:
-    from leasectl.engines.event_log import EventLog
-    from leasectl.engines.notes import Notes
-    from leasectl.engines.pool_admin import Members, PoolAdmin
-    from leasectl.engines.values import Values
+    from leasectl.engines.pool_admin import Sides
 
 
 # By it `run` and `once` tell their command which handles' commands it runs under.
@@ -34,48 +42,6 @@ AROUND = "LEASECTL_AROUND"
 def handles_around(environ: Mapping[str, str]) -> tuple[str, ...]:
     """The ids of the handles whose commands a process runs under, outermost first."""
     return tuple(environ.get(AROUND, "").split())
-
-
-class Caller(NamedTuple):
-    """On whose behalf requests are made.
-
-    Args:
-        owner: ``<job>/<build>`` in a job, else ``<user>@<host>``.
-        host: This machine's name.
-        shared_dir: Where names of scope ``test`` are listed, or None.
-        around: The ids of the handles whose commands this process runs under.
-        build_url: The address of the build, for people; empty for none.
-    """
-
-    owner: str
-    host: str
-    shared_dir: str | None = None
-    around: tuple[str, ...] = ()
-    build_url: str = ""
-
-    @property
-    def identity(self) -> str:
-        """The identity for changes without a handle: ``<owner>/<host>``."""
-        return f"{self.owner}/{self.host}"
-
-    def identity_of(self, handle_id: str) -> str:
-        """The identity of a handle's holder: ``<owner>/<host>/<handle>``."""
-        return f"{self.owner}/{self.host}/{handle_id}"
-
-    def is_owner(self, owner: str) -> bool:
-        """Tell whether a lease's job and build are the caller's.
-
-        Outside a job the state directory, private to one user, and the host say as much. The
-        user's name may have changed: scripts give an arbitrary uid a passwd entry half-way.
-        """
-        outside = f"@{self.host}"
-        return owner == self.owner or (owner.endswith(outside) and self.owner.endswith(outside))
-
-    def require_shared_dir(self) -> str:
-        """The path of ``SHARED_DIR``, or InvalidRequest."""
-        if not self.shared_dir:
-            raise InvalidRequest("scope test needs SHARED_DIR, which is not set; or use scope step")
-        return self.shared_dir
 
 
 class Expected(NamedTuple):
@@ -240,48 +206,29 @@ class Losses:
             self._handles.release(handle, now=self._clock.elapsed())
 
 
-class Service:
+class Service(HasSides):
     """The ground that the verbs stand on; each is a function in a module of its name.
 
     Args:
         state: The opened state directory.
-        backend_url: Where new leases come from; a handle remembers its own.
-        caller: On whose behalf.
-        settings: How to talk to that backend, if it is a server.
-        release_seconds: How long a release may take in all, on a server; None for as long as is
-            usual there.
-        rest_seconds: For how long a server isn't asked again that hasn't answered.
-        warn: Called with a line for people, about what should be known of although it goes on.
-        clock: Where times come from.
+        context: Where new leases come from, on whose behalf, and how; a handle remembers its own
+            backend and settings.
 
     Attributes:
+        context: As given.
         handles: The records of the state directory.
         losses: Keeps them in step with what was lost.
-        release_seconds: As given.
     """
 
-    def __init__(
-        self,
-        state: State,
-        *,
-        backend_url: str,
-        caller: Caller,
-        settings: str = "",
-        release_seconds: float | None = None,
-        rest_seconds: float = 0.0,
-        warn: Callable[[str], None] = lambda _: None,
-        clock: Clock | None = None,
-    ) -> None:
+    def __init__(self, state: State, context: Context) -> None:
         self.state = state
+        self.context = context
+        self.backend_url = context.url
+        self.caller = context.caller
+        self.clock = context.clock
         self.handles = Handles(state)
-        self.backend_url = backend_url
-        self.caller = caller
-        self.settings = settings
-        self.clock = clock or Clock()
         self.losses = Losses(state, clock=self.clock)
-        self.release_seconds = release_seconds
-        self._rest_seconds = rest_seconds
-        self._warn = state.events.warn = warn
+        state.events.warn = context.warn
         self._withheld: list[str] | None = None
         self._backends: dict[tuple[str, str], Backend] = {}
 
@@ -290,62 +237,39 @@ class Service:
         state, events = self.state.open_again(), self.state.events
         state.events.kept_seconds = events.kept_seconds
         state.events.kept_number = events.kept_number
-        return Service(
-            state,
-            backend_url=self.backend_url,
-            caller=self.caller,
-            settings=self.settings,
-            release_seconds=self.release_seconds,
-            rest_seconds=self._rest_seconds,
-            warn=self._warn,
-            clock=self.clock,
-        )
+        return Service(state, self.context)
 
     def at_backend_of(self, handle: Handle) -> Service:
         """The same, on the backend that a handle's leases come from."""
-        return Service(
-            self.state,
-            backend_url=handle.backend,
-            caller=self.caller,
-            settings=handle.settings,
-            release_seconds=self.release_seconds,
-            rest_seconds=self._rest_seconds,
-            warn=self.warn,
-            clock=self.clock,
-        )
+        return Service(self.state, self.context_at(handle.backend, handle.settings))
+
+    @cached_property
+    def kind(self) -> Kind:
+        """The class of the chosen backend."""
+        return kind_of(self.context.url)
 
     @property
-    def pools(self) -> PoolAdmin:
-        """The pools of the chosen backend; NotSupported when it has none."""
-        return self.backend_at(self.backend_url, self.settings).pools
+    def settings(self) -> str:
+        """How to talk to the chosen backend, as records have it."""
+        return encode_settings(self.context.settings)
 
     @property
-    def events(self) -> EventLog:
-        """The events of the backend; NotSupported if it records none."""
-        return self.backend_at(self.backend_url, self.settings).events
+    def sides(self) -> Sides:
+        """The sides of the chosen backend."""
+        return self.backend
 
     @property
-    def members(self) -> Members:
-        """In which pool each name is, and may be; NotSupported where it has no pools."""
-        return self.backend_at(self.backend_url, self.settings).members
-
-    @property
-    def notes(self) -> Notes:
-        """The notes at the claims in its pools; NotSupported if it has none."""
-        return self.backend_at(self.backend_url, self.settings).notes
-
-    @property
-    def values(self) -> Values:
-        """What is kept beside the pools of the chosen backend; NotSupported when it has none."""
-        return self.backend_at(self.backend_url, self.settings).values
+    def backend(self) -> Backend:
+        """The chosen backend, opened."""
+        return self.backend_at(self.backend_url, self.settings)
 
     def atomic(self) -> AbstractContextManager[object]:
         """Steps inside happen at once, as far as the chosen backend can do that."""
-        return self.backend_at(self.backend_url, self.settings).atomic()
+        return self.backend.atomic()
 
     def limited(self, until: float | None) -> AbstractContextManager[object]:
         """The chosen backend isn't waited for much longer than that, for what is asked inside."""
-        return self.backend_at(self.backend_url, self.settings).limited(until)
+        return self.backend.limited(until)
 
     def backend_of(self, handle: Handle) -> Backend:
         """The backend that a handle's leases come from, whichever is chosen now."""
@@ -357,17 +281,13 @@ class Service:
         Raises:
             CorruptState: Its record doesn't say so in any way that is known.
         """
-        if kind_of_handle(handle).placed_by is None:
-            return handle.backend == self.backend_url
-        from leasectl.backends.places import place_of
-
         place = place_of(handle.backend, handle.settings)
         return place == place_of(self.backend_url, self.settings)
 
     def warn(self, line: str) -> None:
         """Tell people what they should know of although it goes on."""
         if self._withheld is None:
-            self._warn(line)
+            self.context.warn(line)
         else:
             self._withheld.append(line)
 
@@ -391,15 +311,11 @@ class Service:
         """The backend of a URL, with settings as `encode_settings` wrote them."""
         key = (url, settings)
         if key not in self._backends:
-            self._backends[key] = open_backend(
-                url,
-                self.state,
-                settings=settings,
-                release_seconds=self.release_seconds,
-                rest_seconds=self._rest_seconds,
-                lost=self.losses.tell,
-                warn=self.warn,
-                clock=self.clock,
-                caller=self.caller.identity,
-            )
+            check_url(url)
+            context = self.context_at(url, settings)
+            self._backends[key] = kind_of(url).open(context, self.state, self.losses.tell)
         return self._backends[key]
+
+    def context_at(self, url: str, settings: str) -> Context:
+        """The same context for another backend, with settings as `encode_settings` wrote them."""
+        return self.context._replace(url=url, settings=parse_settings(settings), warn=self.warn)
