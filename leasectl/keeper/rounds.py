@@ -7,6 +7,7 @@ import functools
 import os
 from collections.abc import Callable, Sequence
 
+from leasectl.backends.contract import Caller, Context
 from leasectl.backends.kinds import LOCAL
 from leasectl.keeper.answers import Answers
 from leasectl.keeper.handles import KeptHandles
@@ -19,7 +20,7 @@ from leasectl.keeper.stays import KeptStays
 from leasectl.keeper.unused_pools import UnusedPools
 from leasectl.keeper.witness import Witness
 from leasectl.leases.release import release
-from leasectl.leases.service import Caller, Service
+from leasectl.leases.service import Service
 from leasectl.model import Process, ReleaseTarget
 from leasectl.state.directory import State
 from leasectl.system.clock import Clock, earliest
@@ -173,4 +174,4 @@ class Rounds:
 def open_service(state: State, clock: Clock, log: Log) -> Service:
     """What the keeper does things with; each handle remembers its own backend."""
     caller = Caller(owner="keeper", host=os.uname().nodename)
-    return Service(state, backend_url=LOCAL, caller=caller, warn=log.write, clock=clock)
+    return Service(state, Context(LOCAL, caller=caller, warn=log.write, clock=clock))

@@ -12,8 +12,8 @@ import os
 from collections.abc import Generator, Sequence
 from typing import TYPE_CHECKING
 
-from leasectl.backends.contract import Backend, Patience
-from leasectl.backends.kinds import kind_of
+from leasectl.backends.contract import Patience
+from leasectl.backends.kinds import Backend
 from leasectl.errors import InvalidRequest, LeaseError, NotFound
 from leasectl.leases import recovery, scope_test
 from leasectl.leases.journal import RecordJournal
@@ -108,7 +108,7 @@ def refuse_to_wait_for_callers(
     around = frozenset(service.caller.around) - {but}
     if not around or patience.wait_seconds == 0 or is_reserved(request.type):
         return
-    if not kind_of(service.backend_url).has_pools:
+    if not service.kind.has_pools:
         return
     from leasectl.engines.possible import want_of
 

@@ -6,8 +6,8 @@ back, at once or by the keeper.
 
 from __future__ import annotations
 
-from leasectl.backends.contract import Backend, Patience, Withdrawn, why_given_up
-from leasectl.backends.kinds import either
+from leasectl.backends.contract import Patience, Withdrawn, why_given_up
+from leasectl.backends.kinds import Backend, either
 from leasectl.errors import BackendUnreachable, Cancelled, Interrupted, LeaseError
 from leasectl.leases import scope_test
 from leasectl.leases.journal import RecordJournal

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
-from leasectl.backends.kinds import kind_of_handle, release_key_of
+from leasectl.backends.kinds import kind_of_handle, place_of, release_key_of
 from leasectl.leases.record_events import RecordEvents
 from leasectl.leases.service import Service
 from leasectl.model import Handle, Lease, Process, whole
@@ -204,8 +204,6 @@ class RecordJournal:
         A pool grants nothing that is held, so a larger fence says that those ran out unnoticed. The
         same URL may mean another pool: ``kubernetes://`` is in the namespace of a kubeconfig.
         """
-        from leasectl.backends.places import place_of
-
         backend = self.handle.backend
         place = place_of(backend, self.handle.settings)
         for lease in leases:

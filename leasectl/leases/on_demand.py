@@ -28,7 +28,7 @@ from leasectl.system.lock_wait import lock_limit
 from leasectl.system.process import this_process
 
 if TYPE_CHECKING:
-    from leasectl.backends.contract import Backend
+    from leasectl.backends.kinds import Backend
     from leasectl.engines.pool_admin import PoolAdmin
 
 # A process that has its result waits this long for a stopped process that holds the lock.
@@ -85,7 +85,7 @@ class PoolOnDemand:
             return
         service = self._service
         with contextlib.suppress(LeaseError), lock_limit(_LEAVE_SECONDS), service.atomic():
-            remove_unused(service.backend_at(service.backend_url, service.settings), self._type)
+            remove_unused(service.backend, self._type)
             with service.state.transaction():
                 MadePools(service.state).forget(self._needed)
         self._needed = None

@@ -10,7 +10,8 @@ from __future__ import annotations
 
 import math
 
-from leasectl.backends.contract import Backend, Patience
+from leasectl.backends.contract import Patience
+from leasectl.backends.kinds import Backend
 from leasectl.errors import Cancelled, NoLease, NotAllowed, NotFound
 from leasectl.leases.acquire import acquire_here, refuse_to_wait_for_callers
 from leasectl.leases.journal import RecordJournal

@@ -9,8 +9,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Collection
 
-from leasectl.backends.contract import Backend
-from leasectl.backends.kinds import claim_key_of, kind_of_handle
+from leasectl.backends.kinds import Backend, claim_key_of, kind_of_handle
 from leasectl.errors import InvalidRequest, LeaseError, NotAllowed
 from leasectl.leases.request import check_ttl
 from leasectl.leases.service import Service, has_lost

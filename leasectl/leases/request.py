@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import os
 
-from leasectl.backends import opening
-from leasectl.backends.kinds import claim_key_of, kind_of, no_pools, one_type_only, only_ttl
+from leasectl.backends.contract import Caller
+from leasectl.backends.kinds import check_url, choosing, claim_key_of, kind_of, no_pools, only_ttl
 from leasectl.errors import InvalidRequest, StateUnwritable
 from leasectl.leases.journal import RecordJournal
 from leasectl.leases.release import release
-from leasectl.leases.service import Caller, Service
+from leasectl.leases.service import Service
 from leasectl.model import Claimant, Handle, Request, whole
 from leasectl.system.process import this_process
 from leasectl.text.durations import format_duration
@@ -35,7 +35,7 @@ def check_request(
         InvalidRequest: It is invalid, or not possible on this backend.
     """
     _effective(request, backend_url, caller)
-    opening.check_request(backend_url, request, wait_seconds)
+    kind_of(check_url(backend_url)).check_request(request, wait_seconds)
 
 
 def new_handle(service: Service, request: Request, handle_id: str) -> Handle:
@@ -147,10 +147,10 @@ def _effective(request: Request, backend_url: str, caller: Caller) -> Request:
 
 def _with_ttl(request: Request, backend_url: str) -> Request:
     """Return a request with the ttl that it has on a backend."""
-    ttl, default_ttl = request.ttl_seconds, kind_of(backend_url).default_ttl_seconds
-    if default_ttl is None:
+    kind, ttl = kind_of(backend_url), request.ttl_seconds
+    if kind.default_ttl_seconds is None:
         return request
-    known = opening.timing(backend_url)
+    known = kind.timing(backend_url)
     if ttl is None and request.scope == "test":
         wanted = "" if known is None else f" {format_duration(known.said_seconds)}"
         raise InvalidRequest(
@@ -161,7 +161,7 @@ def _with_ttl(request: Request, backend_url: str) -> Request:
         if ttl not in (None, known.said_seconds):
             raise only_ttl(backend_url, known.said_seconds)
         return request._replace(ttl_seconds=known.ttl_seconds)
-    return request if ttl is not None else request._replace(ttl_seconds=default_ttl)
+    return request if ttl is not None else request._replace(ttl_seconds=kind.default_ttl_seconds)
 
 
 def _check_name(request: Request) -> None:
@@ -183,7 +183,9 @@ def _check_types(backend_url: str, request: Request) -> None:
     """Refuse an invalid request for several pools, or one that isn't possible on this backend."""
     kind = kind_of(backend_url)
     if not kind.has_pools and not kind.grants_nothing:
-        raise one_type_only(backend_url)
+        raise choosing(
+            f"{backend_url} takes one pool per request; give -t once, or another backend"
+        )
     several = " ".join(f"-t {each}" for each in request.types[:MOST_TYPES])
     if len(request.types) > MOST_TYPES:
         raise InvalidRequest(f"{len(request.types)} pools: give -t at most {MOST_TYPES} times")

@@ -9,7 +9,7 @@ from collections.abc import Collection, Sequence
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, NamedTuple
 
-from leasectl.backends.kinds import claim_key_of, kind_of, kind_of_handle
+from leasectl.backends.kinds import claim_key_of, kind_of_handle
 from leasectl.errors import (
     BackendUnreachable,
     CorruptState,
@@ -121,7 +121,7 @@ class Targets:
         """Explain how the record of some names may have been lost, and what to do about it."""
         service = self._service
 
-        is_ours = not kind_of(service.backend_url).remote
+        is_ours = not service.kind.remote
         if is_ours and not any(is_resource(service, name) for name in names):
             return (
                 ", nor of any such resource: the database was lost, and its pools with it; if no "
@@ -156,7 +156,7 @@ class Targets:
 
     def _alone(self) -> AbstractContextManager[object]:
         """Let one process at a time adopt names: two handles for one name would both release it."""
-        kind = kind_of(self._service.backend_url)
+        kind = self._service.kind
         asks = kind.has_pools and kind.remote
         return contextlib.nullcontext() if asks else self._service.state.transaction()
 
@@ -264,7 +264,7 @@ class Targets:
 
     def _may_be_released(self, name: str) -> bool:
         """Return whether a backend may take back a name that no handle here holds."""
-        kind = kind_of(self._service.backend_url)
+        kind = self._service.kind
 
         return not kind.claims_by_identity and is_resource(self._service, name)
 
@@ -389,7 +389,7 @@ def adopt(
             adopted.
         NotSupported: Something is expected of a lease whose holder the backend doesn't tell.
     """
-    kind = kind_of(service.backend_url)
+    kind = service.kind
     if not kind.remote:
         return ()  # only our handles can hold anything
     if kind.claims_by_identity:
@@ -437,7 +437,7 @@ def disown(service: Service, target: ReleaseTarget) -> None:
 
 def unknown_here(service: Service, names: Sequence[str]) -> LeaseError:
     """Return the error for names that no handle here holds and that the backend can't take back."""
-    if kind_of(service.backend_url).claims_by_identity:
+    if service.kind.claims_by_identity:
         return NotAllowed(
             f"no handle in {service.state.directory} holds "
             f"{printable(listed(names))}, and {service.backend_url} needs the handle; "
@@ -451,7 +451,7 @@ def unknown_here(service: Service, names: Sequence[str]) -> LeaseError:
 
 def is_resource(service: Service, name: str) -> bool:
     """Return whether a backend may have a resource of that name; one without pools might."""
-    return not kind_of(service.backend_url).has_pools or bool(_resources(service, [name]))
+    return not service.kind.has_pools or bool(_resources(service, [name]))
 
 
 def _resources(service: Service, names: Collection[str]) -> list[Resource]:

@@ -6,8 +6,7 @@ import contextlib
 from collections.abc import Callable, Collection, Sequence
 from typing import TYPE_CHECKING, Any
 
-from leasectl.backends.kinds import kind_of_handle
-from leasectl.backends.opening import open_claim_watch, renew_seconds
+from leasectl.backends.kinds import claim_key_of, kind_of_handle, renew_seconds
 from leasectl.errors import Interrupted, LeaseError, LeaseLost, NotAllowed
 from leasectl.leases.release import give_up_lost
 from leasectl.leases.renew import note_renewal, renew
@@ -72,8 +71,12 @@ class LeaseWatch:
         if self._ttl is not None and kind_of_handle(handle).remote:
             self._threads = RenewalThreads(service.state, clock=clock)
             self._threads.open(handle)  # the command may use up the processes
-            state_id = service.state.state_id()
-            self._claim_watch = open_claim_watch(handle, state_id=state_id, clock=clock)
+            self._claim_watch = kind_of_handle(handle).open_claim_watch(
+                service.context_at(handle.backend, handle.settings),
+                state_id=service.state.state_id(),
+                claim_key=claim_key_of(handle),
+                fence=min((lease.fence for lease in handle.leases), default=0),
+            )
         self._pipe = listen(service.state.runner_pipe(handle.id))
         self._removal = service.state.removal_watch()
         self.look_at_record()  # a loss before now has woken no process
