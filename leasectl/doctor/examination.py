@@ -93,13 +93,13 @@ _EXAMINERS: Mapping[Kind, Examiner] = {
 
 
 class Examination:
-    """All checks, in an order in which each may count on those before it.
+    """All checks, in an order in which each may rely on those before it.
 
     Args:
         around: Where to look.
         fix: Mend what can be mended safely, and say so in the finding.
-        flock: Takes and frees locks; tests put one here that doesn't exclude.
-        pidfd_open: Likewise.
+        flock: Takes and frees locks; tests give a broken one that excludes no process.
+        pidfd_open: Opens a pidfd; tests give a broken one.
     """
 
     def __init__(

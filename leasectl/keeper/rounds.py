@@ -26,7 +26,7 @@ from leasectl.state.directory import State
 from leasectl.system.clock import Clock, earliest
 from leasectl.system.process_watch import ProcessEnds
 
-# A part of a round that fails can hold up whoever waits; there are few of them.
+# A part of a round that fails can delay waiters, so the pauses stay short.
 _LONGEST_PAUSE_SECONDS = 10.0
 
 
@@ -53,7 +53,7 @@ class Rounds:
         self._stays = KeptStays(service, opens, ends, clock=clock, log=log)
         self._unused = UnusedPools(service, opens, ends, clock=clock, log=log)
         self._witness = Witness(service, ends, clock=clock, log=log)
-        self._followed: frozenset[Process] = frozenset()  # beside those of handles
+        self._followed: frozenset[Process] = frozenset()  # without those of handles
         self._retries = Retries(clock=clock, log=log)  # of the parts of a round
         self._to_load: set[str] = set()  # URLs of backends
 
@@ -81,7 +81,7 @@ class Rounds:
         times += part("unused pools", self._unused.go)
         times += part("answers", lambda: self._answers.go(self._handles))
         times += part("waiters", self._witness.go)
-        # What this round has changed itself nobody wakes it for, nor for who has ended meanwhile.
+        # No process wakes it for its own changes, nor for those that ended during the round.
         times += part("processes", self._follow)
         times += part("handles", lambda: self._look_again(abandoned))
         times += part("handles", self._handles.trim)

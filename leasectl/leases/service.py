@@ -1,4 +1,4 @@
-"""What verbs work on: state directory, backend, caller; losses."""
+"""What the verbs need: state directory, backend and caller; and what to do about lost leases."""
 
 from __future__ import annotations
 
@@ -35,12 +35,12 @@ if TYPE_CHECKING:
     from leasectl.engines.pool_admin import Sides
 
 
-# By it `run` and `once` tell their command which handles' commands it runs under.
+# `run` and `once` set it for their command: the handles whose commands it runs under.
 AROUND = "LEASECTL_AROUND"
 
 
 def handles_around(environ: Mapping[str, str]) -> tuple[str, ...]:
-    """The ids of the handles whose commands a process runs under, outermost first."""
+    """Return the ids of the handles whose commands a process runs under, outermost first."""
     return tuple(environ.get(AROUND, "").split())
 
 
@@ -81,7 +81,7 @@ ANY_LEASE = Expected()
 
 
 def not_ours(name: str, holder_identity: str, caller: Caller) -> NotAllowed:
-    """The error for a name that another job or build holds."""
+    """Return the error for a name that another job or build holds."""
     return NotAllowed(
         f'"{name}" is held by {as_given(holder_identity)}, which is another job or build than '
         f"{as_given(caller.owner)}; to end its lease all the same: "
@@ -90,7 +90,7 @@ def not_ours(name: str, holder_identity: str, caller: Caller) -> NotAllowed:
 
 
 def has_lost(handle: Handle, state: State) -> LeaseLost:
-    """The error for a handle that lost a lease which it held."""
+    """Return the error for a handle that lost a lease which it held."""
     why = f" ({handle.lost_reason})" if handle.lost_reason else ""
     return LeaseLost(
         f"handle {handle.id} has lost its lease{why}; get a new one with: "
@@ -99,7 +99,7 @@ def has_lost(handle: Handle, state: State) -> LeaseLost:
 
 
 class Losses:
-    """Keeps the handles of one state directory in step with what was lost.
+    """Updates the handles of one state directory after leases were lost.
 
     Args:
         state: The opened state directory.
@@ -113,7 +113,7 @@ class Losses:
         self._to_unlist: list[tuple[str, frozenset[str]]] = []
 
     def tell(self, owner: str, names: Sequence[str]) -> None:
-        """Told by a store of claims that went away, and of tickets of the dead."""
+        """Record that a store has removed claims, or the tickets of a dead process."""
         with self._state.transaction():
             handle = self._handles.load(owner.partition("/")[0])
             if handle is None or claim_key_of(handle) != owner:
@@ -124,12 +124,12 @@ class Losses:
                 self._forget_dead_waiter(handle)
 
     def note_gone(self, handle: Handle, names: Sequence[str]) -> None:
-        """Note, in a transaction, that a handle doesn't hold some names any more.
+        """Record, in a transaction, that a handle no longer holds some names.
 
-        They have been lost, unless they are just being given back, or somebody has tried that and
-        doesn't know what came of it.
+        A name is lost, unless a process is just releasing it, or has tried to and doesn't know the
+        outcome.
         """
-        names = [name for name in names if name in handle.names]  # others may have noticed first
+        names = [name for name in names if name in handle.names]  # or recorded already
         giving_back = GivingBack(self._state, release_key_of(handle))
         releasing = {name: giving_back.processes(name) for name in names}
         self._drop_lost(handle, [name for name in names if not releasing[name]])
@@ -140,7 +140,7 @@ class Losses:
         giving_back.forget_dead(returned)
         if left is None or not returned:
             return
-        if left.lost_reason:  # somebody has taken it by force meanwhile, as is on record already
+        if left.lost_reason:  # taken by force meanwhile, as the record says
             self._drop_lost(left, returned)
             return
         from leasectl.leases.record_events import RecordEvents
@@ -149,16 +149,16 @@ class Losses:
         self._handles.drop(left, returned, now=self._clock.elapsed())
 
     def note_there(self, handle: Handle, names: Sequence[str]) -> None:
-        """Note, in a transaction, that a handle holds some names still, as its server says.
+        """Record, in a transaction, that a handle still holds some names, as its server says.
 
-        What somebody has tried to give back, and nobody knew whether that worked, is lost if it
-        goes away after all.
+        An earlier release with an unknown outcome is forgotten. If the name goes away later, it is
+        lost.
         """
         if kind_of_handle(handle).remote:
             GivingBack(self._state, release_key_of(handle)).forget_dead(names)
 
     def unlist(self) -> None:
-        """Take what was taken back out of its list of scope ``test``; outside of a transaction."""
+        """Remove taken back names from their list of scope ``test``; outside a transaction."""
         while self._to_unlist and not self._state.is_changing:
             self._unlist(*self._to_unlist.pop())
 
@@ -167,7 +167,7 @@ class Losses:
             holder = self._handles.holding(name, prefer=lambda _: True)
             return holder is not None and holder.shared_dir == shared_dir
 
-        with contextlib.suppress(LeaseError):  # it is known then to be out of date
+        with contextlib.suppress(LeaseError):  # it will be recognised as out of date
             shared_leases.remove(shared_dir, names, unless=is_held)
 
     def _drop_lost(self, handle: Handle, names: Sequence[str]) -> None:
@@ -182,7 +182,7 @@ class Losses:
         self._state.wake(self._state.runner_pipe(handle.id))
 
     def _note_event(self, handle: Handle, names: Sequence[str]) -> None:
-        """Write an event of ended leases where no pool of ours writes one."""
+        """Write an event of lost leases, on a backend whose pools write none."""
         kind = kind_of_handle(handle)
         if kind.remote and not kind.has_pools:
             from leasectl.leases.record_events import IS_GONE, RecordEvents
@@ -190,7 +190,7 @@ class Losses:
             RecordEvents(self._state, self._clock).lost(handle, names, reason=IS_GONE)
 
     def _drop_taken_back(self, handle: Handle, names: Sequence[str]) -> frozenset[str]:
-        """Drop what was ready to be taken back, which is no loss; returns which."""
+        """Drop the names that were ready to be taken back, which is no loss; return them."""
         from leasectl.state.uses import Uses
 
         taken_back = Uses(self._state).ready(handle).intersection(names)
@@ -201,23 +201,23 @@ class Losses:
 
     def _forget_dead_waiter(self, handle: Handle) -> None:
         if handle.acquisition == 1:
-            self._handles.forget(handle.id, 1)  # nobody has ever heard of it
+            self._handles.forget(handle.id, 1)  # its path was never printed
         else:
             self._handles.release(handle, now=self._clock.elapsed())
 
 
 class Service(HasSides):
-    """The ground that the verbs stand on; each is a function in a module of its name.
+    """The context of the verbs; each verb is a function in a module of its name.
 
     Args:
         state: The opened state directory.
-        context: Where new leases come from, on whose behalf, and how; a handle remembers its own
-            backend and settings.
+        context: Where new leases come from, who asks, and how; a handle remembers its own backend
+            and settings.
 
     Attributes:
         context: As given.
         handles: The records of the state directory.
-        losses: Keeps them in step with what was lost.
+        losses: Updates the records after leases were lost.
     """
 
     def __init__(self, state: State, context: Context) -> None:
@@ -233,59 +233,58 @@ class Service(HasSides):
         self._backends: dict[tuple[str, str], Backend] = {}
 
     def for_another_thread(self) -> Service:
-        """The same, with the state directory opened by the thread that calls this and uses it."""
+        """Return a copy for the thread that calls this, which opens the state directory again."""
         state, events = self.state.open_again(), self.state.events
         state.events.kept_seconds = events.kept_seconds
         state.events.kept_number = events.kept_number
         return Service(state, self.context)
 
     def at_backend_of(self, handle: Handle) -> Service:
-        """The same, on the backend that a handle's leases come from."""
+        """Return a copy for the backend that a handle's leases come from."""
         return Service(self.state, self.context_at(handle.backend, handle.settings))
 
     @cached_property
     def kind(self) -> Kind:
-        """The class of the chosen backend."""
+        """Return the class of the chosen backend."""
         return kind_of(self.context.url)
 
     @property
     def settings(self) -> str:
-        """How to talk to the chosen backend, as records have it."""
+        """Return how to talk to the chosen backend, as records have it."""
         return encode_settings(self.context.settings)
 
     @property
     def sides(self) -> Sides:
-        """The sides of the chosen backend."""
         return self.backend
 
     @property
     def backend(self) -> Backend:
-        """The chosen backend, opened."""
+        """Return the chosen backend, opened."""
         return self.backend_at(self.backend_url, self.settings)
 
     def atomic(self) -> AbstractContextManager[object]:
-        """Steps inside happen at once, as far as the chosen backend can do that."""
+        """Do the steps inside at once, as far as the chosen backend can."""
         return self.backend.atomic()
 
     def limited(self, until: float | None) -> AbstractContextManager[object]:
-        """The chosen backend isn't waited for much longer than that, for what is asked inside."""
+        """Limit how long the requests inside wait for the chosen backend."""
         return self.backend.limited(until)
 
     def backend_of(self, handle: Handle) -> Backend:
-        """The backend that a handle's leases come from, whichever is chosen now."""
+        """Return the backend that a handle's leases come from, whichever is chosen now."""
         return self.backend_at(handle.backend, handle.settings)
 
     def is_here(self, handle: Handle) -> bool:
-        """Tell whether a handle's leases are where the chosen backend has its own.
+        """Return whether a handle's leases come from the chosen backend.
 
         Raises:
-            CorruptState: Its record doesn't say so in any way that is known.
+            CorruptState: Its record names a backend that doesn't exist.
         """
         place = place_of(handle.backend, handle.settings)
         return place == place_of(self.backend_url, self.settings)
 
     def warn(self, line: str) -> None:
-        """Tell people what they should know of although it goes on."""
+        """Print a line about a problem that stops nothing."""
         if self._withheld is None:
             self.context.warn(line)
         else:
@@ -293,7 +292,7 @@ class Service(HasSides):
 
     @contextmanager
     def withholding(self) -> Iterator[list[str]]:
-        """Collect the backends' warnings in a list, and print what is left in it at the end."""
+        """Collect the backends' warnings in a list, and print those that are left at the end."""
         withheld: list[str] = []
         self._withheld = withheld
         try:
@@ -304,11 +303,11 @@ class Service(HasSides):
                 self.warn(line)
 
     def current(self, target: ReleaseTarget) -> Handle | None:
-        """The handle that is meant, if it hasn't been released nor has moved on since."""
+        """Return the handle of a target, unless it was released or acquired again since."""
         return self.handles.current(target.handle_id, target.acquisition)
 
     def backend_at(self, url: str, settings: str) -> Backend:
-        """The backend of a URL, with settings as `encode_settings` wrote them."""
+        """Return the backend of a URL, with settings as `encode_settings` wrote them."""
         key = (url, settings)
         if key not in self._backends:
             check_url(url)
