@@ -6,9 +6,7 @@ from collections.abc import Callable, Generator, Sequence
 from typing import NamedTuple, Protocol
 
 from leasectl.errors import Cancelled, Interrupted, InvalidRequest, LeaseError, NoLease
-from leasectl.http.settings import Settings
 from leasectl.model import Lease, Process
-from leasectl.system.clock import Clock
 from leasectl.system.poll import Interrupt, Sleep
 
 # A turn: one acquisition as a generator: it yields each sleep it needs and is sent what woke it.
@@ -194,25 +192,3 @@ class Caller(NamedTuple):
 
 
 NOBODY = Caller("", "")
-
-
-class Context(NamedTuple):
-    """What a command or a client has resolved before it asks a backend for anything.
-
-    Args:
-        url: Names the backend.
-        settings: How to talk to its server.
-        caller: On whose behalf; pools' events name it.
-        release_seconds: Time limit of a release on a server; None for the server's usual one.
-        rest_seconds: How long a server that hasn't answered isn't asked again.
-        warn: Called with a line for people, about a problem that ends nothing.
-        clock: Where times come from.
-    """
-
-    url: str
-    settings: Settings = Settings()
-    caller: Caller = NOBODY
-    release_seconds: float | None = None
-    rest_seconds: float = 0.0
-    warn: Callable[[str], None] = lambda _: None
-    clock: Clock = Clock()

@@ -8,20 +8,19 @@ from contextlib import AbstractContextManager, contextmanager
 from functools import cached_property
 from typing import TYPE_CHECKING, NamedTuple
 
-from leasectl.backends.contract import Caller, Context
+from leasectl.backends.contract import Caller
 from leasectl.backends.kinds import (
     Backend,
+    Context,
     HasSides,
     Kind,
-    check_url,
     claim_key_of,
-    kind_of,
     kind_of_handle,
     place_of,
     release_key_of,
 )
 from leasectl.errors import LeaseError, LeaseLost, NotAllowed, NotSupported
-from leasectl.http.settings import encode_settings, parse_settings
+from leasectl.http.settings import encode_settings
 from leasectl.model import Handle, Lease, ReleaseTarget
 from leasectl.state import shared_leases
 from leasectl.state.directory import State
@@ -241,12 +240,14 @@ class Service(HasSides):
 
     def at_backend_of(self, handle: Handle) -> Service:
         """Return a copy for the backend that a handle's leases come from."""
-        return Service(self.state, self.context_at(handle.backend, handle.settings))
+        return Service(
+            self.state, self.context.at(handle.backend, handle.settings)._replace(warn=self.warn)
+        )
 
     @cached_property
     def kind(self) -> Kind:
         """Return the class of the chosen backend."""
-        return kind_of(self.context.url)
+        return self.context.kind
 
     @property
     def settings(self) -> str:
@@ -273,6 +274,10 @@ class Service(HasSides):
     def backend_of(self, handle: Handle) -> Backend:
         """Return the backend that a handle's leases come from, whichever is chosen now."""
         return self.backend_at(handle.backend, handle.settings)
+
+    def kind_of(self, handle: Handle) -> Kind:
+        """Return the class of a handle's backend."""
+        return self.kind if handle.backend == self.backend_url else kind_of_handle(handle)
 
     def is_here(self, handle: Handle) -> bool:
         """Return whether a handle's leases come from the chosen backend.
@@ -310,11 +315,7 @@ class Service(HasSides):
         """Return the backend of a URL, with settings as `encode_settings` wrote them."""
         key = (url, settings)
         if key not in self._backends:
-            check_url(url)
-            context = self.context_at(url, settings)
-            self._backends[key] = kind_of(url).open(context, self.state, self.losses.tell)
+            context = self.context.at(url, settings)._replace(warn=self.warn)
+            context.kind.check_url(url)
+            self._backends[key] = context.kind.open(context, self.state, self.losses.tell)
         return self._backends[key]
-
-    def context_at(self, url: str, settings: str) -> Context:
-        """The same context for another backend, with settings as `encode_settings` wrote them."""
-        return self.context._replace(url=url, settings=parse_settings(settings), warn=self.warn)

@@ -72,7 +72,7 @@ class LeaseWatch:
             self._threads = RenewalThreads(service.state, clock=clock)
             self._threads.open(handle)  # the command may use up the processes
             self._claim_watch = kind_of_handle(handle).open_claim_watch(
-                service.context_at(handle.backend, handle.settings),
+                service.context.at(handle.backend, handle.settings),
                 state_id=service.state.state_id(),
                 claim_key=claim_key_of(handle),
                 fence=min((lease.fence for lease in handle.leases), default=0),
