@@ -383,7 +383,7 @@ class _Plan:
         return missing
 
     def _own(self, missing: int) -> list[Held]:
-        """Return the leases with our marks, or if they are too few, others' too; ready ones first."""
+        """Return the leases with our marks, and others' if they are too few; ready ones first."""
         refused = {each.id for each in self._no}
         marked = [each for each in self._meant if each.mark is not None and each.id not in refused]
         own = [each for each in marked if each.id in self._asked]
