@@ -11,7 +11,6 @@ import os
 import sys
 from typing import NoReturn
 
-from leasectl.cli.described import note_said
 from leasectl.cli.loaded import command_is_loaded, little_is_garbage
 from leasectl.errors import (
     BackendUnreachable,
@@ -125,8 +124,7 @@ def _do(args: list[str]) -> int:
         if parsed is not None:
             command_is_loaded()
             little_is_garbage()
-            note_said(parsed.said)
-            result = command.function(**parsed.values)
+            result = command.function(**parsed)
             return result if isinstance(result, int) else 0
     from leasectl.cli.root import run
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 from leasectl.cli.described import Param, PlainCommand
 from leasectl.errors import LeaseError
@@ -20,19 +20,7 @@ class _NotPlain(Exception):
     """Not to be read here."""
 
 
-class Parsed(NamedTuple):
-    """What a command line says.
-
-    Args:
-        values: Of all variables.
-        said: Those of options that the command line itself gives a value.
-    """
-
-    values: dict[str, Any]
-    said: frozenset[str]
-
-
-def parse(command: PlainCommand, args: Sequence[str]) -> Parsed | None:
+def parse(command: PlainCommand, args: Sequence[str]) -> dict[str, Any] | None:
     """Read a command line.
 
     Args:
@@ -40,7 +28,7 @@ def parse(command: PlainCommand, args: Sequence[str]) -> Parsed | None:
         args: What follows its name.
 
     Returns:
-        What it says; None where it is for click to read, or to refuse.
+        The values of all variables; None where it is for click to read, or to refuse.
     """
     try:
         return _parse(command.params, args)
@@ -48,7 +36,7 @@ def parse(command: PlainCommand, args: Sequence[str]) -> Parsed | None:
         return None
 
 
-def _parse(params: Sequence[Param], args: Sequence[str]) -> Parsed:
+def _parse(params: Sequence[Param], args: Sequence[str]) -> dict[str, Any]:
     if any(os.environ.get(each.settings.get("envvar", "")) for each in params):
         raise _NotPlain
     texts, words = _sort(params, args)
@@ -61,7 +49,7 @@ def _parse(params: Sequence[Param], args: Sequence[str]) -> Parsed:
     for each in params:
         if each.is_word:
             _settle(each, values, words)
-    return Parsed(values, frozenset(texts))
+    return values
 
 
 def _sort(params: Sequence[Param], args: Sequence[str]) -> tuple[dict[str, list[str]], list[str]]:
