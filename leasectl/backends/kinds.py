@@ -16,8 +16,7 @@ from leasectl.errors import InvalidRequest, NotSupported
 from leasectl.http.settings import Settings, parse_settings
 from leasectl.system.clock import Clock
 from leasectl.text.durations import format_duration
-from leasectl.text.suggestions import nearest
-from leasectl.text.wording import printable_url
+from leasectl.text.wording import nearest, printable_url
 
 if TYPE_CHECKING:
     from leasectl.backends.contract import Patience, RemoteJournal, Turn

@@ -10,9 +10,7 @@ from leasectl.leases.record_events import RecordEvents
 from leasectl.leases.service import Service
 from leasectl.model import Handle, Lease, Process, whole
 from leasectl.state import keeper_process
-from leasectl.state.amendments import count_lost_replies
-from leasectl.state.handle_rows import new_row
-from leasectl.state.handles import is_watched, purge
+from leasectl.state.handles import count_lost_replies, is_watched, new_row, purge
 from leasectl.state.timers import GivingBack
 from leasectl.system.process import is_dead, liveness, this_process
 

@@ -1,9 +1,9 @@
-"""What the verbs need: state directory, backend and caller; and what to do about lost leases."""
+"""What the verbs need: state directory, backend, caller; lost leases; lists of scope ``test``."""
 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from functools import cached_property
 from typing import TYPE_CHECKING, NamedTuple
@@ -32,7 +32,6 @@ from leasectl.text.naming import as_given
 
 if TYPE_CHECKING:
     from leasectl.engines.pool_admin import Sides
-
 
 # `run` and `once` set it for their command: the handles whose commands it runs under.
 AROUND = "LEASECTL_AROUND"
@@ -159,15 +158,8 @@ class Losses:
     def unlist(self) -> None:
         """Remove taken back names from their list of scope ``test``; outside a transaction."""
         while self._to_unlist and not self._state.is_changing:
-            self._unlist(*self._to_unlist.pop())
-
-    def _unlist(self, shared_dir: str, names: frozenset[str]) -> None:
-        def is_held(name: str) -> bool:
-            holder = self._handles.holding(name, prefer=lambda _: True)
-            return holder is not None and holder.shared_dir == shared_dir
-
-        with contextlib.suppress(LeaseError):  # it will be recognised as out of date
-            shared_leases.remove(shared_dir, names, unless=is_held)
+            with contextlib.suppress(LeaseError):  # the next release finds the list out of date
+                _take_out(self._handles, *self._to_unlist.pop(), prefer=lambda _: True)
 
     def _drop_lost(self, handle: Handle, names: Sequence[str]) -> None:
         if not names:
@@ -319,3 +311,50 @@ class Service(HasSides):
             context.kind.check_url(url)
             self._backends[key] = context.kind.open(context, self.state, self.losses.tell)
         return self._backends[key]
+
+
+# Scope ``test``: ``$SHARED_DIR/leases`` lists leases for later steps. The list only says what a
+# later step should release. A name that is granted again under the same list stays in it. A name
+# that couldn't be removed from it is recognised as out of date at the next release.
+
+
+def enlist(handle: Handle) -> None:
+    """List the names of a handle, if it has scope ``test``.
+
+    Raises:
+        StateUnwritable: The list can't be written.
+    """
+    if handle.shared_dir is not None:
+        shared_leases.add(handle.shared_dir, handle.names)
+
+
+def unlist(service: Service, handle: Handle, names: Collection[str]) -> None:
+    """Remove names that a handle has given back from its list, if that can be written."""
+    if handle.shared_dir is not None and names:
+        with contextlib.suppress(LeaseError):
+            _take_out(service.handles, handle.shared_dir, names, prefer=service.is_here)
+
+
+def unlist_stale(service: Service, names: Collection[str]) -> None:
+    """Remove names that are out of date from the caller's list.
+
+    Raises:
+        StateUnwritable: The list can't be written.
+    """
+    if names:
+        shared_dir = service.caller.require_shared_dir()
+        _take_out(service.handles, shared_dir, names, prefer=service.is_here)
+
+
+def _take_out(
+    handles: Handles,
+    shared_dir: str,
+    names: Collection[str],
+    *,
+    prefer: Callable[[Handle], bool],
+) -> None:
+    def is_held(name: str) -> bool:
+        holder = handles.holding(name, prefer=prefer)
+        return holder is not None and holder.shared_dir == shared_dir
+
+    shared_leases.remove(shared_dir, names, unless=is_held)

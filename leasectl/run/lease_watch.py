@@ -14,7 +14,7 @@ from leasectl.leases.renewal_threads import RenewalThreads, Renewed
 from leasectl.leases.service import Service
 from leasectl.model import Handle, ReleaseTarget, whole
 from leasectl.run.keeper_pidfd import KeeperPidfd
-from leasectl.state.amendments import explain_loss
+from leasectl.state.handles import explain_loss
 from leasectl.state.pipes import listen
 from leasectl.system.clock import Clock, earliest
 from leasectl.system.lock_wait import lock_limit

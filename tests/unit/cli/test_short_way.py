@@ -9,10 +9,9 @@ from typing import Any
 
 import pytest
 
-from leasectl.cli.app import SHORT
+from leasectl.cli.app import SHORT, parse
 from leasectl.cli.command import command_for_click
 from leasectl.cli.described import PlainCommand
-from leasectl.cli.short_way import parse
 
 LINES = 500
 VALUES = (
