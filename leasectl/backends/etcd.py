@@ -20,7 +20,7 @@ from leasectl.state.event import Kept
 from leasectl.system import signals
 
 if TYPE_CHECKING:
-    from leasectl.backends.contract import Context
+    from leasectl.backends.kinds import Context
     from leasectl.backends.servers import ClaimWatch, Renew
     from leasectl.engines.contract import LostListener
     from leasectl.engines.etcd.gateway.gateway import Gateway

@@ -15,14 +15,14 @@ from typing import TYPE_CHECKING
 from leasectl.backends.contract import Patience
 from leasectl.backends.kinds import Backend
 from leasectl.errors import InvalidRequest, LeaseError, NotFound
-from leasectl.leases import recovery, scope_test
+from leasectl.leases import recovery
 from leasectl.leases.journal import RecordJournal
 from leasectl.leases.request import (
     claimant_of,
     give_up_unlisted,
     new_handle,
 )
-from leasectl.leases.service import Service
+from leasectl.leases.service import Service, enlist, unlist
 from leasectl.model import Handle, Process, Request
 from leasectl.state import keeper_process
 from leasectl.state.handles import new_id
@@ -166,9 +166,9 @@ def acquire_here(
         heeding = heeding._replace(at_first_sleep=service.state.until_removed)
         backend.acquire(claimant_of(journal), journal, heeding)
     finally:
-        scope_test.unlist(service, before, before.names)  # given back by this acquisition
+        unlist(service, before, before.names)  # given back by this acquisition
     try:
-        scope_test.enlist(journal.handle)
+        enlist(journal.handle)
     except LeaseError:
         give_up_unlisted(service, journal)
         raise

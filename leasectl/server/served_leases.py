@@ -34,7 +34,7 @@ from leasectl.server.sleeps import sleep_through_async
 from leasectl.server.threads import ServiceThreads
 from leasectl.server.waits import ClientWait
 from leasectl.server.withdrawn_keys import WithdrawnKeys
-from leasectl.state.amendments import note_answer
+from leasectl.state.handles import note_answer
 from leasectl.system.clock import Clock
 from leasectl.system.process import is_dead, this_process
 from leasectl.system.wakeup import Wakeup

@@ -41,8 +41,7 @@ from leasectl.pools.shown import (
 from leasectl.text.durations import format_duration, format_seconds
 from leasectl.text.naming import work_title
 from leasectl.text.properties import described, written
-from leasectl.text.suggestions import NO_POOLS
-from leasectl.text.wording import Cut, printable, shorten
+from leasectl.text.wording import NO_POOLS, Cut, printable, shorten
 
 NOTHING = "-"
 NO_MATCH = "no lease or request matches"

@@ -25,8 +25,7 @@ from leasectl.server.page.document import Content, Markup, joined, since, tag, u
 from leasectl.text.durations import format_duration
 from leasectl.text.naming import as_given, build_url_in
 from leasectl.text.properties import described, written
-from leasectl.text.suggestions import NO_POOLS
-from leasectl.text.wording import printable
+from leasectl.text.wording import NO_POOLS, printable
 
 _HEIGHT = 40
 # No line at the very edge, where half of it would be cut off.

@@ -13,7 +13,8 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from leasectl.backends.contract import Caller, Context
+from leasectl.backends.contract import Caller
+from leasectl.backends.kinds import Context
 from leasectl.leases.service import Service
 from leasectl.model import Lease
 from leasectl.pools.shown import (
