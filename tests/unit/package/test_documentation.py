@@ -17,7 +17,7 @@ import pytest
 from leasectl.cli.root import COMMANDS, ENVIRONMENT
 from leasectl.cli.root import command as root
 from leasectl.errors import EXIT_CODES
-from tests.kit.etcd.server import EtcdServer
+from tests.kit.etcd.server import EtcdServer, reserve_port
 from tests.kit.faults.fixture import StartFaultProxy
 from tests.kit.kubernetes.namespaces import Namespace
 from tests.kit.kubernetes.nodes import NODES, make_node
@@ -214,6 +214,15 @@ def write_program(path: Path, text: str) -> None:
     path.chmod(0o755)
 
 
+def with_own_ports(text: str) -> str:
+    """A block that starts an etcd: on ports that nobody else has, until the block ends."""
+    peers = f"http://127.0.0.1:{reserve_port()}"
+    member = f"--listen-peer-urls={peers} --initial-advertise-peer-urls={peers}"
+    start = f"etcd {member} --initial-cluster=default={peers}"
+    text = text.replace("etcd --data-dir", f"{start} --data-dir")
+    return text.replace("127.0.0.1:2379", f"127.0.0.1:{reserve_port()}") + "kill $!\n"
+
+
 def run_bash(cli: Cli, text: str) -> None:
     # Some build what they then try.
     finished = cli.spawn(["bash", "-euo", "pipefail", "-c", text]).finish()
@@ -233,6 +242,8 @@ class TestPages:
         elif page.stem in ("README", "kubernetes"):
             have_cluster(shell, request)
         for text in [text for reason, text in blocks(page) if reason is None]:
+            if "etcd --data-dir" in text:
+                text = with_own_ports(text)
             text = text.replace(CLUSTER, f"{etcd.endpoints[0].replace('http', 'etcd')}/")
             if BOSKOS in text:
                 server = request.getfixturevalue("boskos")("lab=2")
