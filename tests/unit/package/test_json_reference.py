@@ -20,7 +20,7 @@ from tests.kit.waits import eventually
 pytestmark = pytest.mark.once
 
 DOCS = Path(__file__).parents[3] / "docs"
-PAGES = ("json.md", "json-status.md", "json-reports.md")
+PAGES = ("json.md", "json-status.md", "json-reports.md", "events.md")
 TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z")
 
 
@@ -146,8 +146,10 @@ def test_pools(cli: Cli) -> None:
     check("`leasectl pool expect --list`", said(cli, "pool", "expect", "--list"))
 
 
-def test_statistics_and_simulation(cli: Cli) -> None:
+def test_events_statistics_and_simulation(cli: Cli) -> None:
     cli.ok("run", "lab", "--", "true")
+    events = cli.ok("events", "--json").splitlines()
+    check("JSON fields", *map(json.loads, events))
     stats = said(cli, "stats")
     check("`leasectl stats`", stats)
     check("A series", stats["pools"][0]["series"])

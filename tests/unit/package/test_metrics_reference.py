@@ -80,13 +80,13 @@ def test_promtool_accepts_alerts_and_the_queries_of_the_dashboard(tmp_path: Path
 
 
 def test_dashboard_has_the_shape_that_grafana_documents() -> None:
-    assert OF_DASHBOARD <= set(DASHBOARD)
+    assert set(DASHBOARD) >= OF_DASHBOARD
     assert DASHBOARD["id"] is None and 8 <= len(DASHBOARD["uid"]) <= 40
     panels: list[dict[str, Any]] = DASHBOARD["panels"]
     assert len({panel["id"] for panel in panels}) == len(panels)
     taken: set[tuple[int, int]] = set()
     for panel in panels:
-        assert OF_PANEL <= set(panel)
+        assert set(panel) >= OF_PANEL
         x, y, w, h = (panel["gridPos"][side] for side in "xywh")
         cells = {(column, row) for column in range(x, x + w) for row in range(y, y + h)}
         assert x + w <= COLUMNS and not cells & taken
