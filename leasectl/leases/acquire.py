@@ -19,6 +19,7 @@ from leasectl.leases import recovery
 from leasectl.leases.journal import RecordJournal
 from leasectl.leases.request import (
     claimant_of,
+    count_whole_pool,
     give_up_unlisted,
     new_handle,
 )
@@ -67,6 +68,7 @@ def acquire(
     Raises:
         LeaseError: No lease was acquired, and nothing has changed.
     """
+    request = count_whole_pool(service, request)
     refuse_to_wait_for_callers(service, request, patience)
     handle = new_handle(service, request, new_id(called or request.type))
     runner = this_process() if followed or start_delay_seconds else None
@@ -110,20 +112,15 @@ def refuse_to_wait_for_callers(
         return
     if not service.kind.has_pools:
         return
-    from leasectl.engines.possible import want_of
+    from leasectl.engines.possible import usable_in
 
-    want = want_of(request)
     blocking: list[Resource] = []
     for pool_type in request.types:
         try:
             (pool,) = service.pools.pools(pool_type)
         except NotFound:
             return  # refused elsewhere with its own message
-        usable = [
-            each
-            for each in pool.resources
-            if want.could_use(each.name, each.member.properties if each.member else ())
-        ]
+        usable = usable_in(pool, request)
         held = [each for each in usable if _is_kept_by(service, each, around)]
         if not len(usable) - len(held) < request.count <= len(usable):
             return

@@ -12,7 +12,7 @@ from leasectl.leases.service import Service
 from leasectl.model import Claimant, Handle, Request, whole
 from leasectl.system.process import this_process
 from leasectl.text.durations import format_duration
-from leasectl.text.naming import BUILD_LABEL, superseding_key
+from leasectl.text.naming import BUILD_LABEL, superseding_key, wants_whole_pool
 
 SHORTEST_TTL_SECONDS = 2.0  # etcd prolongs a shorter one
 LARGEST_COUNT = 1_000_000  # far more than any pool has
@@ -62,6 +62,23 @@ def new_handle(service: Service, request: Request, handle_id: str) -> Handle:
         settings=service.settings,
         explicit_ttl=explicit_ttl,
     )
+
+
+def count_whole_pool(service: Service, request: Request) -> Request:
+    """Set the count of a request for all resources of its pool, as the pool is now.
+
+    Cordoned resources count: they may still have a holder, and may be uncordoned during the lease.
+
+    Raises:
+        NotFound: There is no such pool.
+        NotSupported: The backend has no pools.
+    """
+    if not wants_whole_pool(request.labels) or service.kind.grants_nothing:
+        return request
+    from leasectl.engines.possible import usable_in
+
+    (pool,) = service.pools.pools(request.type)
+    return request._replace(count=max(1, len(usable_in(pool, request))))
 
 
 def drawn(request: Request) -> Request:
