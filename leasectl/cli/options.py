@@ -141,7 +141,7 @@ jitter = option(
     type=parse_duration,
     metavar="D",
     default="0",
-    help="Sleep for a random time of up to D before queueing, so the place in the queue is later. "
+    help="Sleep for a random time of up to D before queueing, so the queue position is later. "
     "To spread out starts, use --start-jitter or a pool's --pace.",
 )
 start_jitter = option(

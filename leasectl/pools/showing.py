@@ -55,7 +55,7 @@ class Showing:
         return ShownPool(
             pool.type,
             tuple(map(self._resource, pool.resources)),
-            tuple(_waiter(place, entry) for place, entry in enumerate(pool.queue, start=1)),
+            tuple(_waiter(position, entry) for position, entry in enumerate(pool.queue, start=1)),
             pool.settings,
             pool.next_grant_in_seconds,
             pool.default_grace_seconds,
@@ -141,6 +141,7 @@ def membership_of(resource: Resource) -> ShownMembership:
         ttl_seconds=None if lifetime is None else lifetime.ttl_seconds,
         leaves_in_seconds=resource.leaves_in_seconds,
         pid=None if process is None else process.pid,
+        cordon=member.cordon,
     )
 
 
@@ -183,9 +184,9 @@ def _nobody(lease: Lease) -> Renewer | None:
     return None if lease.lease_duration_seconds is None else "nobody"
 
 
-def _waiter(place: int, entry: QueueEntry) -> ShownWaiter:
+def _waiter(position: int, entry: QueueEntry) -> ShownWaiter:
     return ShownWaiter(
-        place=place,
+        position=position,
         ticket=entry.ticket,
         holder=parse_holder(entry.holder_identity),
         count=entry.count,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
@@ -12,7 +13,7 @@ from leasectl.text.naming import as_given, key_and_inputs_in
 from leasectl.text.wording import printable
 
 if TYPE_CHECKING:
-    from leasectl.engines.membership import Properties
+    from leasectl.engines.membership import Cordon, Properties
     from leasectl.leases.marks import MarkState
 
 
@@ -93,6 +94,7 @@ class ShownMembership(NamedTuple):
         ttl_seconds: It stays for so long after it has joined; None where no ttl tells that.
         leaves_in_seconds: How much of that is left; None likewise, and where it isn't known.
         pid: Of the process with which it leaves; None for none.
+        cordon: Who cordoned it, when and why; None where that isn't known.
     """
 
     cordoned: bool = False
@@ -104,6 +106,7 @@ class ShownMembership(NamedTuple):
     ttl_seconds: float | None = None
     leaves_in_seconds: float | None = None
     pid: int | None = None
+    cordon: Cordon | None = None
 
     @property
     def takes_holders(self) -> bool:
@@ -154,7 +157,7 @@ class ShownWaiter(NamedTuple):
     """A place in a pool's queue.
 
     Args:
-        place: 1 at the head.
+        position: 1 at the head.
         ticket: Its number.
         holder: Who waits.
         count: For how many resources.
@@ -169,7 +172,7 @@ class ShownWaiter(NamedTuple):
         where: What has to be so of each resource.
     """
 
-    place: int
+    position: int
     ticket: int
     holder: Holder
     count: int  # type: ignore[assignment]  # as in Request
@@ -353,8 +356,11 @@ def what_is_noted(resource: ShownResource, *, full: bool) -> Iterator[str]:
     membership = resource.membership
     if resource.mark is not None:
         yield _mark_text(resource.mark, full=full)
-    if membership.cordoned and why_unavailable(resource) != CORDONED:
-        yield CORDONED
+    why = [cordon_text(membership.cordon, full=full)] if membership.cordon else []
+    if why_unavailable(resource) == CORDONED:
+        yield from why
+    elif membership.cordoned:
+        yield ": ".join([CORDONED, *why])
     if membership.moves_to is not None:
         yield f"moves to {membership.moves_to}"
     if membership.leaves:
@@ -365,6 +371,15 @@ def what_is_noted(resource: ShownResource, *, full: bool) -> Iterator[str]:
         yield _ttl_text(membership, membership.ttl_seconds, full=full)
     if membership.by_default:
         yield "by default"
+
+
+def cordon_text(cordon: Cordon, *, full: bool) -> str:
+    """Return the reason of a cordon, who cordoned, and since when."""
+    who = parse_holder(f"{cordon.by}/")
+    name = as_given(cordon.by) if full else who.job or who.owner
+    since = time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime(cordon.at))
+    by = f"by {printable(name, longest=200)} since {since}"
+    return f"{printable(cordon.reason, longest=500)}, {by}" if cordon.reason else by
 
 
 def _mark_text(mark: ShownMark, *, full: bool) -> str:

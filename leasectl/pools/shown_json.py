@@ -7,7 +7,7 @@ from typing import Any, get_args
 
 from leasectl.backends.kinds import kind_of
 from leasectl.engines.facts import NO_SETTINGS, PoolSettings
-from leasectl.engines.membership import Properties
+from leasectl.engines.membership import Cordon, Properties
 from leasectl.errors import CorruptState, InvalidRequest
 from leasectl.leases.marks import MarkState
 from leasectl.model import Labels, Lease
@@ -140,8 +140,14 @@ def _resource_fields(resource: ShownResource) -> dict[str, object]:
 
 
 def _membership_fields(membership: ShownMembership) -> dict[str, object]:
-    fields = membership._asdict()
-    return {key: round(n, 3) if isinstance(n, float) else n for key, n in fields.items()}
+    fields = membership._replace(cordon=None)._asdict()
+    found = {key: round(n, 3) if isinstance(n, float) else n for key, n in fields.items()}
+    return {**found, "cordon": cordon_fields(membership.cordon)}
+
+
+def cordon_fields(cordon: Cordon | None) -> dict[str, object] | None:
+    """Encode a cordon as JSON."""
+    return None if cordon is None else {**cordon._asdict(), "at": rfc3339(cordon.at)}
 
 
 def _state(shown: ShownLease) -> str:
@@ -222,7 +228,7 @@ def _waiter_fields(waiter: ShownWaiter) -> dict[str, object]:
         "holder_identity": waiter.holder.identity,
         "count": waiter.count,
         "since": rfc3339(waiter.since),
-        "place": waiter.place,
+        "position": waiter.position,
         "host": waiter.holder.host or None,
         **_holder_fields(waiter.holder),
         "pid": waiter.pid,
@@ -301,7 +307,12 @@ def _membership(fields: Any) -> ShownMembership:
         ttl_seconds=read_optional(read_number, fields.get("ttl_seconds")),
         leaves_in_seconds=read_optional(read_number, fields.get("leaves_in_seconds")),
         pid=read_optional(read_integer, fields.get("pid")),
+        cordon=read_optional(_cordon, fields.get("cordon")),
     )
+
+
+def _cordon(fields: Any) -> Cordon:
+    return Cordon(read_shown(fields["by"]), read_time(fields["at"]), read_shown(fields["reason"]))
 
 
 def _mark(fields: Any) -> ShownMark:
@@ -342,7 +353,7 @@ def _lease(name: str, fields: Any) -> ShownLease:
 
 def _waiter(fields: Any) -> ShownWaiter:
     return ShownWaiter(
-        place=read_integer(fields["place"]),
+        position=read_integer(fields["position"]),
         ticket=read_integer(fields["ticket"]),
         holder=parse_holder(read_shown(fields["holder_identity"])),
         count=read_integer(fields["count"]),

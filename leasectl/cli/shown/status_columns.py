@@ -170,7 +170,7 @@ def waiter_facts(waiters: Sequence[ShownWaiter], wording: Wording) -> list[Facts
     priorities = facts(_PRIORITY, _priority_text)
     wheres = facts(_WHERE, lambda waiter: _shown(" ".join(written(waiter.where))))
     return [
-        facts(_PLACE, _place_text),
+        facts(_POSITION, _position_text),
         facts(_WAITED, lambda waiter: wording.since(waiter.since)),
         *([priorities] if set(priorities.texts) != {"0"} else []),
         facts(
@@ -213,8 +213,8 @@ def _properties(resource: ShownResource) -> str:
     return described(resource.properties)
 
 
-def _place_text(waiter: ShownWaiter) -> str:
-    return f"{waiter.place} suspended" if waiter.suspended else str(waiter.place)
+def _position_text(waiter: ShownWaiter) -> str:
+    return f"{waiter.position} suspended" if waiter.suspended else str(waiter.position)
 
 
 def _priority_text(waiter: ShownWaiter) -> str:
@@ -258,7 +258,7 @@ _HELD_FOR = Column("HELD FOR", right=True, colour=_colour_of_free)
 _ENDS = Column("ENDS", shrinks=6, at_least=8, cut="end")
 _NOTES = Column("NOTES", shrinks=4, at_least=10, cut="end", goes=7)
 _PROPERTIES = Column("PROPERTIES", shrinks=2, at_least=12, cut="end", goes=6)
-_PLACE = Column("PLACE", right=True, colour=lambda text: None if text.isdecimal() else YELLOW)
+_POSITION = Column("POSITION", right=True, colour=lambda text: None if text.isdecimal() else YELLOW)
 _WAITED = Column("WAITED", right=True)
 _PRIORITY = Column("PRIORITY", right=True)
 _ASKS_FOR = Column("ASKS FOR", shrinks=7, at_least=NAME_AT_LEAST)

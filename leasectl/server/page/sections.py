@@ -236,7 +236,7 @@ def _waiting_row(
     particular = tag("bdi", where, class_="where", title=where) if where else None
     note = _note("suspended", "This waiter is stopped; requests behind it may go first.")
     cells: list[tuple[str, Content]] = [
-        ("Place", str(waiter.place)),
+        ("Position", str(waiter.position)),
         (
             "Holder",
             joined(

@@ -558,7 +558,7 @@ class TestWaiting:
         cli.ok("release", "--handle", first)
         finished = waiter.finish()
         start, end = finished.err.splitlines()
-        assert re.search(r"waiting for T: place 1, 2/2 held, .*gives up in 1h", start)
+        assert re.search(r"waiting for T: position 1, 2/2 held, .*gives up in 1h", start)
         assert re.fullmatch(r"leasectl: got T--00 after \d+s", end)
 
     def test_what_will_happen_by_itself_is_said(self, cli: Cli) -> None:
@@ -599,7 +599,7 @@ class TestWaiting:
         eventually(lambda: len(cli.waiting()) == 2)
         cli.ok("release", held)
         assert first.finish().code == 0
-        assert "place 2, 1/2 held, waited 0s, first come, first served, " in second.finish().err
+        assert "position 2, 1/2 held, waited 0s, first come, first served, " in second.finish().err
 
     def test_a_quiet_waiter_says_nothing(self, cli: Cli) -> None:
         first = cli("acquire", "-t", "T", "-c", "2").handle

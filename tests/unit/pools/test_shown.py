@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from leasectl.engines.facts import Pool, QueueEntry, Resource
-from leasectl.engines.membership import Lifetime, Member
+from leasectl.engines.membership import Cordon, Lifetime, Member
 from leasectl.errors import CorruptState
 from leasectl.leases.marks import encode_mark, new_mark
 from leasectl.model import Handle, Lease, Process, Request
@@ -124,7 +124,14 @@ WAITING = (
     QueueEntry(8, "me@laptop/laptop/T-zzzzzz", 1, NOW - 1.25, "l", None, "T--00"),
     QueueEntry(9, "me@laptop/laptop/T-yyyyyy", 1, NOW, "m", where=(("a", "b=c", True),)),
 )
-CORDONED = Member("T--02", "T", cordoned=True, expected="T", properties=(("a", "b=c"), ("z", "")))
+CORDONED = Member(
+    "T--02",
+    "T",
+    cordoned=True,
+    expected="T",
+    properties=(("a", "b=c"), ("z", "")),
+    cordon=Cordon("me@laptop/laptop", NOW - 60, "disk full"),
+)
 LEAVING = Member(
     "T--00",
     "T",
