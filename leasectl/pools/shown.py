@@ -394,3 +394,9 @@ def _ttl_text(membership: ShownMembership, ttl_seconds: float, *, full: bool) ->
     if not full or membership.leaves_in_seconds is None:
         return said
     return f"{said}: {format_duration(max(0.0, membership.leaves_in_seconds))} left"
+
+
+def by_number(name: str) -> tuple[str, int, str]:
+    """Order names as people count: ``--9`` before ``--10``."""
+    stem, dashes, number = name.rpartition("--")
+    return (stem, int(number), name) if dashes and number.isdecimal() else (name, -1, name)

@@ -34,12 +34,13 @@ from leasectl.pools.shown import (
     ShownPool,
     ShownResource,
     ShownWaiter,
+    by_number,
     what_is_noted,
     why_unavailable,
     work_of_pool,
 )
 from leasectl.text.durations import format_duration, format_seconds
-from leasectl.text.naming import work_title
+from leasectl.text.naming import short_handle, short_name, work_title
 from leasectl.text.properties import described, written
 from leasectl.text.suggestions import NO_POOLS
 from leasectl.text.wording import Cut, printable, shorten
@@ -72,17 +73,12 @@ class Wording(NamedTuple):
     full: bool
 
     def name(self, name: str) -> str:
-        """A resource's name: ``--00`` of ``<type>--00``."""
-        return self._without_type(name, "--", skipped=0)
+        """Return a resource's name, whole or short."""
+        return name if self.full else short_name(name, self.pool_type)
 
     def handle(self, handle: str) -> str:
-        """A handle's id: ``aB3xYz`` of ``<type>-aB3xYz``."""
-        return self._without_type(handle, "-", skipped=1)
-
-    def _without_type(self, text: str, separator: str, *, skipped: int) -> str:
-        begin = f"{self.pool_type}{separator}"
-        short = not self.full and text.startswith(begin) and len(text) > len(begin)
-        return text[len(self.pool_type) + skipped :] if short else text
+        """Return a handle's id, whole or short."""
+        return handle if self.full else short_handle(handle, self.pool_type)
 
     def since(self, earlier: float) -> str:
         """How long ago a time was."""
@@ -440,7 +436,7 @@ def _section(pool: ShownPool, overview: Overview, look: Look, *, work: str = "")
     wording = Wording(pool.type, overview.at, full=look.wide)
     resources, queue = overview.rows.resources(pool), overview.rows.queue(pool)
     shown = [each for each in resources if each.lease or each.is_unavailable or look.free]
-    shown.sort(key=lambda each: _by_number(each.name))
+    shown.sort(key=lambda each: by_number(each.name))
     held, waiting = resource_facts(shown, wording), waiter_facts(queue, wording)
     if work:  # there is nothing else to be had
         held, waiting = _without(held, _SAME_IN_WORKS), _without(waiting, _SAME_IN_WORKS)
@@ -488,12 +484,6 @@ def _without(facts: Sequence[Facts], titles: Collection[str]) -> list[Facts]:
 
 def _line(text: str, look: Look, colour: Colour | None = None, *, cut: Cut = "middle") -> str:
     return painted(shorten(text, look.room, cut=cut), colour if look.colour else None) + "\n"
-
-
-def _by_number(name: str) -> tuple[str, int, str]:
-    """Order names as people count: ``--9`` before ``--10``."""
-    stem, dashes, number = name.rpartition("--")
-    return (stem, int(number), name) if dashes and number.isdecimal() else (name, -1, name)
 
 
 def note_no_pools(backend: str | None) -> None:

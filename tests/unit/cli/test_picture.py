@@ -13,8 +13,8 @@ from leasectl.cli.shown.charts import (
     PictureLook,
     look_of_pictures,
     picture,
-    time_ticks,
 )
+from leasectl.pools.chart_axes import time_ticks
 from leasectl.pools.statistics import PictureRow, Window
 from leasectl.pools.timeline import Timeline, timelines
 from leasectl.state.event import Event
