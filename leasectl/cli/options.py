@@ -83,8 +83,11 @@ def complete_where(ctx: click.Context, param: click.Parameter, incomplete: str) 
 
 
 def name_list(text: str) -> tuple[str, ...]:
-    """Read a comma-separated list of resources."""
-    return tuple(check_name(name) for name in text.split(",") if name)
+    """Read a comma-separated list of resources, whole or as status shortens them: ``--00``."""
+    names = tuple(name for name in text.split(",") if name)
+    for name in names:
+        check_name(name.removeprefix("--"))
+    return names
 
 
 backend = option(

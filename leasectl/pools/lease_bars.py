@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
+from leasectl.backends.kinds import kind_of
+from leasectl.errors import NotFound
+from leasectl.leases.service import Service
 from leasectl.model import Lease
 from leasectl.pools.shown import parse_holder
-from leasectl.state.event import Event
+from leasectl.state.event import Event, EventFilter
 from leasectl.text.naming import as_given, build_url_in, http_url
 
 
@@ -85,3 +89,22 @@ class LeaseBars:
         bar = self._held.pop(name, None)
         if bar is not None:
             self._ended.append(bar._replace(end=max(at, bar.begin)))
+
+
+def lease_bars(service: Service, pool_type: str, since: float, until: float) -> Sequence[LeaseBar]:
+    """Return the leases of a pool in a stretch of time, the oldest first.
+
+    Args:
+        service: On the pool's backend.
+        pool_type: The pool.
+        since: When the stretch begins, wall clock.
+        until: When it ends.
+    """
+    found = LeaseBars()
+    for event in service.events.read(EventFilter(type=pool_type)):
+        found.add(event)
+    if kind_of(service.backend_url).has_pools:
+        with contextlib.suppress(NotFound):
+            (pool,) = service.pools.pools(pool_type)
+            found.settle(each.lease for each in pool.resources if each.lease)
+    return found.within(since, until)

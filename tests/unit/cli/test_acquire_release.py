@@ -331,6 +331,20 @@ class TestReleaseForms:
         assert cli.ok("release", "--names", "T--01,T--00") == "T--01\nT--00\n"
         assert Path(first).read_text() == Path(second).read_text() == ""
 
+    def test_by_what_status_shows_of_names_and_handles(self, cli: Cli) -> None:
+        cli.pool("U", 2)
+        short = cli.hold("T").id.rpartition("-")[2]
+        assert cli.ok("cat", short) == "T--00"
+        assert cli.ok("release", short) == "T--00\n"
+        cli.hold("T")
+        (held,) = re.findall(r"--\d\d", cli.ok("status", "T"))
+        assert cli.ok("release", "--names", held) == f"T{held}\n"
+        assert cli("release", "--names", held).code == NOT_FOUND
+        cli.ok("acquire", "T", "-c", "2"), cli.ok("acquire", "U", "-c", "2")
+        several = cli("release", "--names", "--01")
+        assert (several.code, "T--01, U--01" in several.err) == (USAGE, True)
+        assert cli("release", "--names", "--01", "--force").code == USAGE
+
     def test_by_a_copy_of_the_names_file(self, cli: Cli, tmp_path: Path) -> None:
         handle = cli("acquire", "-t", "T").handle
         copy = tmp_path / "copy"

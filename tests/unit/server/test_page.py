@@ -9,10 +9,11 @@ import socket
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlsplit
+from urllib.parse import parse_qsl, urlsplit
 
 import pytest
 
+from leasectl.engines.membership import Cordon
 from leasectl.leases.service import Caller, Service
 from leasectl.model import Lease
 from leasectl.pools.shown import (
@@ -27,7 +28,7 @@ from leasectl.pools.shown import (
 )
 from leasectl.server.page.editions import Edition, Editions
 from leasectl.server.page.sections import sections_of
-from leasectl.server.page.view import View
+from leasectl.server.page.view import View, parse_view
 from leasectl.state.directory import State
 from tests.kit.etcd.server import EtcdServer
 from tests.kit.faults.raw_client import Got, RawClient
@@ -273,6 +274,55 @@ def test_the_page_links_a_holder_to_its_build_by_http_only(url: str, is_link: bo
     link = '<a href="https://ci/1?a=&lt;b&gt;" rel="noopener noreferrer">'
     assert (link in page) is is_link
     assert "javascript:" not in page
+
+
+class TestView:
+    def test_a_query_says_what_is_wanted_and_a_link_says_it_again(self) -> None:
+        view = parse_view({"pool": "T", "text": " é&b ", "sort": "-held-for", "range": "6h"})
+        assert view == View("T", "é&b", "-held-for", "6h")
+        query = dict(parse_qsl(view.link().removeprefix("?")))
+        assert parse_view(query) == view
+        assert view.link(pool="", text="", sort="", range="1h") == "./"
+
+    def test_what_a_query_says_wrongly_is_as_usual(self) -> None:
+        assert parse_view({"range": "../../etc", "other": "x", "text": "x" * 999}) == View(
+            text="x" * 300
+        )
+
+    def shown(self, view: View) -> list[str]:
+        leases = [
+            Lease(f"T--{n:02d}", 1, 1, 1, f"{job}/1/host/T-{n}", float(n), 0.0, None, 0)
+            for n, job in enumerate(("b-job", "a-job", "größe"))
+        ]
+        held = [
+            ShownResource(each.name, ShownLease(each, parse_holder(each.holder_identity)))
+            for each in leases
+        ]
+        pools = (ShownPool("T", tuple(held), ()), ShownPool("U", (ShownResource("U--0"),), ()))
+        sections = sections_of(Overview("local:", 0.0, pools), {})
+        page = "".join(each.write(1.0, view) for each in sections if each.is_in(view))
+        return re.findall('<bdi class="who">([^<]*)<|<h2 id="name-(U)', page)
+
+    def test_rows_are_those_that_are_searched_for_in_the_order_that_is_wanted(self) -> None:
+        jobs = [first for first, _ in self.shown(View())]
+        assert jobs == ["b-job", "a-job", "größe"]
+        by_holder = [first for first, _ in self.shown(View(sort="holder"))]
+        assert by_holder == ["a-job", "b-job", "größe"]
+        assert [first for first, _ in self.shown(View(sort="-resource"))] == jobs[::-1]
+        assert self.shown(View(text="GRÖSSE")) == [("größe", "")]
+        assert self.shown(View(text="T--01")) == [("a-job", "")]
+        assert self.shown(View(text="nobody")) == []
+        assert self.shown(View(pool="U")) == [("", "U")]  # which is in the summary only
+        assert self.shown(View(pool="U", text="b-job")) == [("", "U")]
+
+    def test_a_pool_that_takes_no_holder_says_so_and_why(self) -> None:
+        why = Cordon("me@host/host", 0.0, "disk <full>")
+        resource = ShownResource("T--0", None, ShownMembership(cordoned=True, cordon=why))
+        sections = sections_of(Overview("local:", 0.0, (ShownPool("T", (resource,), ()),)), {})
+        summary, section = (each.write(0.0, View(pool="T")) for each in sections)
+        assert '<span class="note">cordoned</span>' in summary
+        assert '<span class="note">cordoned</span>' in section
+        assert "disk &lt;full&gt;, by me@host since 1970-01-01 00:00 UTC" in section
 
 
 class TestEditions:
