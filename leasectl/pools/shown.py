@@ -139,6 +139,7 @@ class ShownResource(NamedTuple):
         membership: What is so of it in its pool.
         properties: What it is, sorted by their keys.
         mark: That its lease is wanted back; None where nobody has asked.
+        in_use: Its holder, in the state directory that was asked, has marked it as in use.
     """
 
     name: str
@@ -146,6 +147,7 @@ class ShownResource(NamedTuple):
     membership: ShownMembership = NOTHING_SAID
     properties: Properties = ()
     mark: ShownMark | None = None
+    in_use: bool = False
 
     @property
     def is_unavailable(self) -> bool:
@@ -354,6 +356,8 @@ def what_is_noted(resource: ShownResource, *, full: bool) -> Iterator[str]:
         full: With who asks, and what is left of a time as it was when it was asked.
     """
     membership = resource.membership
+    if resource.in_use:
+        yield "in use"
     if resource.mark is not None:
         yield _mark_text(resource.mark, full=full)
     why = [cordon_text(membership.cordon, full=full)] if membership.cordon else []

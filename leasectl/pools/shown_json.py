@@ -136,6 +136,8 @@ def _resource_fields(resource: ShownResource) -> dict[str, object]:
         fields["state"] = why_unavailable(resource) or fields["state"]
     if resource.mark is not None:
         fields["mark"] = resource.mark._asdict()
+    if resource.in_use:
+        fields["in_use"] = True
     return fields
 
 
@@ -207,6 +209,7 @@ def _free_fields() -> dict[str, object]:
         "properties": {},
         "membership": _membership_fields(NOTHING_SAID),
         "mark": None,
+        "in_use": False,
     }
 
 
@@ -292,6 +295,7 @@ def _resource(fields: Any) -> ShownResource:
         _membership(fields.get("membership") or {}),
         _properties(fields.get("properties") or {}),
         read_optional(_mark, fields.get("mark")),
+        bool(fields.get("in_use")),
     )
 
 

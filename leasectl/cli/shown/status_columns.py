@@ -43,7 +43,7 @@ from leasectl.text.durations import format_duration, format_seconds
 from leasectl.text.naming import short_handle, short_name, work_title
 from leasectl.text.properties import described, written
 from leasectl.text.suggestions import NO_POOLS
-from leasectl.text.wording import Cut, printable, shorten
+from leasectl.text.wording import Cut, cells, printable, shorten
 
 NOTHING = "-"
 NO_MATCH = "no lease or request matches"
@@ -272,6 +272,7 @@ _LABELS = Column("LABELS", shrinks=1, at_least=12, cut="end", goes=1)
 _SAME_IN_WORKS = ("RESOURCE", "ASKS FOR", "LABELS")
 _INDENT = "  "
 _MOST_VALUES = 4  # of a property in a pool
+_WIDEST_NAMES = 19  # cells that the names of one lease may take: four short ones
 
 
 class Look(NamedTuple):
@@ -438,6 +439,8 @@ def _section(pool: ShownPool, overview: Overview, look: Look, *, work: str = "")
     shown = [each for each in resources if each.lease or each.is_unavailable or look.free]
     shown.sort(key=lambda each: by_number(each.name))
     held, waiting = resource_facts(shown, wording), waiter_facts(queue, wording)
+    if not look.wide:
+        held = _one_line_a_lease(held)
     if work:  # there is nothing else to be had
         held, waiting = _without(held, _SAME_IN_WORKS), _without(waiting, _SAME_IN_WORKS)
     section = _tables(held, waiting, look)
@@ -447,6 +450,23 @@ def _section(pool: ShownPool, overview: Overview, look: Look, *, work: str = "")
     lines = [_line(f"{_INDENT}{title} of all: {text}", look) for title, text in same.items()]
     section = _tables(_without(held, same), _without(waiting, same), look)
     return section._replace(text="".join(lines) + section.text)
+
+
+def _one_line_a_lease(facts: Sequence[Facts]) -> list[Facts]:
+    """Put the resources of one lease into one line where they fit: ``--00,--01``."""
+    names, others = facts[0].texts, list(zip(*(each.texts for each in facts[1:])))
+    (handles,) = (each.texts for each in facts if each.column is _HANDLE)
+    groups: list[list[int]] = []
+    for n, row in enumerate(others):
+        if groups and handles[n] and row == others[groups[-1][0]]:
+            joined = ",".join(names[each] for each in (*groups[-1], n))
+            if cells(joined) <= _WIDEST_NAMES:
+                groups[-1].append(n)
+                continue
+        groups.append([n])
+    joined_names = tuple(",".join(names[n] for n in group) for group in groups)
+    rest = [each._replace(texts=tuple(each.texts[g[0]] for g in groups)) for each in facts[1:]]
+    return [facts[0]._replace(texts=joined_names), *rest]
 
 
 def _tables(held: Sequence[Facts], queue: Sequence[Facts], look: Look) -> _Section:

@@ -196,7 +196,7 @@ def _summary(pools: Sequence[ShownPool], at: float, now: float, view: View) -> M
         pools=[(pool, _oldest(pool), is_cordoned(pool), _facts(pool)) for pool in found],
         with_pace=any(each.settings.pace_seconds for each in found),
         with_unavailable=any(each.unavailable for each in found),
-        none=NO_POOLS if not pools else "No pool, lease or request matches.",
+        nothing=NO_POOLS if not pools else "No pool, lease or request matches.",
         at=at,
         now=now,
         view=view,

@@ -332,7 +332,7 @@ class TestReleaseForms:
         assert Path(first).read_text() == Path(second).read_text() == ""
 
     def test_by_what_status_shows_of_names_and_handles(self, cli: Cli) -> None:
-        cli.pool("U", 2)
+        cli.pool("U")
         short = cli.hold("T").id.rpartition("-")[2]
         assert cli.ok("cat", short) == "T--00"
         assert cli.ok("release", short) == "T--00\n"

@@ -47,7 +47,7 @@ HANDLE = Handle(
 
 def shown(resource: Resource, handle: Handle | None = None, *, shared: bool = True) -> ShownLease:
     handles = {} if handle is None else {resource.claim_key or "": handle}
-    pool = Showing(handles, {}, shared=shared, clock=CLOCK).pool(Pool("T", (resource,), ()))
+    pool = Showing(handles, {}, {}, shared=shared, clock=CLOCK).pool(Pool("T", (resource,), ()))
     lease = pool.resources[0].lease
     assert lease is not None
     return lease
@@ -152,7 +152,7 @@ def overview() -> Overview:
         Resource("T--03", member=Member("T--03", "T", by_default=True), held_back_seconds=3.0),
     )
     handle = HANDLE._replace(release_at=BOOTTIME + 90, guard=GUARD, served=True, unconfirmed=True)
-    pool = Showing({"mine": handle}, {}, shared=True, clock=CLOCK).pool(
+    pool = Showing({"mine": handle}, {}, {}, shared=True, clock=CLOCK).pool(
         Pool("T", resources, WAITING, default_grace_seconds=120.0)
     )
     return Overview("etcd://x", NOW, (pool,))
