@@ -87,6 +87,7 @@ class Notices:
 
 
 _BUCKETS = (0.01, 0.1, 1.0, 10.0, 60.0, 300.0, 900.0, 1800.0, 3600.0, 7200.0)
+_NO_GRANTS = (0,) * (len(_BUCKETS) + 1)
 
 
 class Meter:
@@ -132,7 +133,7 @@ class Meter:
 
     def granted(self, pool_type: str, waited_seconds: float) -> None:
         """Count a grant."""
-        counts = self._counts.setdefault(pool_type, [0] * (len(_BUCKETS) + 1))
+        counts = self._counts.setdefault(pool_type, list(_NO_GRANTS))
         bucket = next((n for n, most in enumerate(_BUCKETS) if waited_seconds <= most), -1)
         counts[bucket] += 1
         self._seconds[pool_type] = self._seconds.get(pool_type, 0.0) + waited_seconds
@@ -196,18 +197,19 @@ class Meter:
         for pool_type in dict.fromkeys((*types, *self._lost)):
             yield f"leasectl_leases_lost_total{{{_type(pool_type)}}} {self._lost[pool_type]}"
         yield from _head("grants_total", "Grants by anybody since this server started", "counter")
-        for pool_type, counts in self._counts.items():
+        known = {**dict.fromkeys(types, _NO_GRANTS), **self._counts}
+        for pool_type, counts in known.items():
             yield f"leasectl_grants_total{{{_type(pool_type)}}} {sum(counts)}"
         yield from _head("wait_seconds", "How long these grants were waited for", "histogram")
-        yield from self._histogram()
+        yield from self._histogram(known)
 
-    def _histogram(self) -> Iterable[str]:
-        for pool_type, counts in self._counts.items():
+    def _histogram(self, known: Mapping[str, Sequence[int]]) -> Iterable[str]:
+        for pool_type, counts in known.items():
             label, total = _type(pool_type), 0
             for most, count in zip([*map("{:g}".format, _BUCKETS), "+Inf"], counts):
                 total += count
                 yield f'leasectl_wait_seconds_bucket{{{label},le="{most}"}} {total}'
-            yield f"leasectl_wait_seconds_sum{{{label}}} {self._seconds[pool_type]:.6f}"
+            yield f"leasectl_wait_seconds_sum{{{label}}} {self._seconds.get(pool_type, 0.0):.6f}"
             yield f"leasectl_wait_seconds_count{{{label}}} {total}"
 
 
