@@ -1,4 +1,4 @@
-"""Who held what when: a bar for each lease, with the wait before it."""
+"""Leases over time: a bar for each, with the wait before it."""
 
 from __future__ import annotations
 
