@@ -22,7 +22,7 @@ sys.path.insert(0, str(ROOT))
 
 from leasectl import __version__  # noqa: E402
 from leasectl.cli.command import Command  # noqa: E402
-from leasectl.cli.root import ENVIRONMENT, TOLD  # noqa: E402
+from leasectl.cli.root import TOLD, environment  # noqa: E402
 from leasectl.cli.root import command as root  # noqa: E402
 from leasectl.errors import EXIT_CODES  # noqa: E402
 
@@ -88,7 +88,7 @@ def page(ctx: click.Context) -> str:
     if isinstance(command, click.Group):
         lines += [".SH COMMANDS", *commands_of(ctx)]
     if command is root:
-        lines += [".SH ENVIRONMENT", *definitions(ENVIRONMENT)]
+        lines += [".SH ENVIRONMENT", *definitions(environment())]
         lines += [".SS Told to the command under run, and by acquire \\-\\-output env"]
         lines += definitions(TOLD)
     else:

@@ -60,11 +60,25 @@ class Option(click.Option):
 
     Args:
         group: The heading, one of those above.
+        help: As click has it, or what makes it when help is shown.
     """
 
-    def __init__(self, *args: Any, group: str = OTHERS, **kwargs: Any) -> None:
-        super().__init__(*args, **kwargs)
+    def __init__(
+        self,
+        names: Sequence[str],
+        *,
+        group: str = OTHERS,
+        help: str | Callable[[], str] | None = None,
+        **kwargs: Any,
+    ) -> None:
+        self._late_help = help if callable(help) else None
+        super().__init__(names, help=None if callable(help) else help, **kwargs)
         self.group = group
+
+    def get_help_record(self, ctx: click.Context) -> tuple[str, str] | None:
+        if self._late_help is not None:
+            self.help = self._late_help()
+        return super().get_help_record(ctx)
 
     def type_cast_value(self, ctx: click.Context, value: Any) -> Any:
         try:
@@ -120,7 +134,15 @@ def _is_given(value: object) -> bool:
 
 
 class Command(HelpShown):
-    """A command, as the module's story has it."""
+    """A command, as the module's story has it. Its help may be what makes it when it is shown."""
+
+    @property
+    def help(self) -> str | None:
+        return self._help() if callable(self._help) else self._help
+
+    @help.setter
+    def help(self, help: str | Callable[[], str] | None) -> None:
+        self._help = help
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         is_unclear = args != ["-h"] and any(arg.startswith("-h") for arg in args)

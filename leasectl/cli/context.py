@@ -7,13 +7,13 @@ import os
 from collections.abc import Callable
 from typing import NamedTuple
 
-from leasectl.backends.kinds import LOCAL, kind_of
-from leasectl.backends.opening import check_url, located
+from leasectl.backends.contract import Caller, Context
+from leasectl.backends.kinds import LOCAL, check_url, kind_of
 from leasectl.cli.shown.output import note
 from leasectl.errors import InvalidRequest, LeaseError, NotFound
-from leasectl.http.settings import Settings, encode_settings
+from leasectl.http.settings import Settings
 from leasectl.leases.recovery import recover
-from leasectl.leases.service import Caller, Service, handles_around
+from leasectl.leases.service import Service, handles_around
 from leasectl.model import Process, Request
 from leasectl.state.directory import State
 from leasectl.system.process import identify, process_of_thread
@@ -172,10 +172,7 @@ def settings(url: str | None = None) -> Settings:
         key_file=_path("LEASECTL_KEY_FILE"),
         user_file=_path("LEASECTL_USER_FILE"),
     )
-    if url is None or kind_of(url).located_by is None:
-        return common
-
-    return located(url, common, os.environ)
+    return common if url is None else kind_of(url).locate(url, common, os.environ)
 
 
 def release_seconds(default: float | None = None) -> float | None:
@@ -265,15 +262,15 @@ def open_service(
     kept = os.environ.get("LEASECTL_KEEP_EVENTS")
     if kept:
         _keep_events(state, kept)
-    service = Service(
-        state,
-        backend_url=url,
-        caller=caller(),
-        settings=encode_settings(_settings(url, must_be=not for_handles or bool(backend))),
-        release_seconds=release_seconds(_SHORT_SECONDS if for_many else None),
-        rest_seconds=_REST_SECONDS if for_many else 0.0,
-        warn=warn,
+    context = Context(
+        url,
+        _settings(url, must_be=not for_handles or bool(backend)),
+        caller(),
+        release_seconds(_SHORT_SECONDS if for_many else None),
+        _REST_SECONDS if for_many else 0.0,
+        warn,
     )
+    service = Service(state, context)
     recover(service)
     return service
 

@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from leasectl.backends.kinds import KINDS, LOCAL
+from leasectl.backends.kinds import LOCAL, all_kinds
 from leasectl.cli.described import (
     ENDING,
     FILTERS,
@@ -178,13 +178,18 @@ class _Priority(Between):
         return Priority()
 
 
-def _default_ttls() -> str:
-    ttls = {
-        kind.title: "from its URL" if kind.timed_by else f"{kind.default_ttl_seconds:g}s"
-        for kind in KINDS
+def _ttl_help() -> str:
+    ttls = [
+        f"{kind.title}: "
+        + ("from its URL" if kind.is_ttl_in_url else f"{kind.default_ttl_seconds:g}s")
+        for kind in all_kinds()
         if kind.default_ttl_seconds is not None
-    }
-    return "; ".join(f"{title}: {ttl}" for title, ttl in ttls.items())
+    ]
+    return (
+        "Let the lease expire this long after its last renewal. run renews it, as does the keeper "
+        "if the lease has a guard; otherwise use leasectl renew. Default: no expiry; "
+        f"{'; '.join(ttls)}."
+    )
 
 
 _request_options = (
@@ -277,9 +282,7 @@ _request_options = (
         group=ENDING,
         type=parse_duration,
         metavar="D",
-        help="Let the lease expire this long after its last renewal. run renews it, as does the "
-        "keeper if the lease has a guard; otherwise use leasectl renew. Default: no expiry; "
-        f"{_default_ttls()}.",
+        help=_ttl_help,
     ),
     option(
         "--on-reclaim",

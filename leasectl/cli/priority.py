@@ -6,7 +6,7 @@ from typing import Any
 
 import click
 
-from leasectl.backends.kinds import kind_of, pool_prefixes
+from leasectl.backends.kinds import kind_of, prefixes
 from leasectl.cli.context import choose_backend
 from leasectl.cli.described import is_said
 from leasectl.cli.shown.output import note
@@ -54,6 +54,6 @@ def without_vain_priority(request: Request, backend: str | None, *, quiet: bool)
     if not quiet:
         note(
             f"LEASECTL_PRIORITY is ignored: {url} has a queue of its own; only "
-            f"{pool_prefixes('and')} know priorities"
+            f"{prefixes('and')} know priorities"
         )
     return request._replace(priority=0)

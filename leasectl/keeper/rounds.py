@@ -7,6 +7,7 @@ import functools
 import os
 from collections.abc import Callable, Sequence
 
+from leasectl.backends.contract import Caller, Context
 from leasectl.backends.kinds import LOCAL
 from leasectl.keeper.answers import Answers
 from leasectl.keeper.handles import KeptHandles
@@ -19,13 +20,13 @@ from leasectl.keeper.stays import KeptStays
 from leasectl.keeper.unused_pools import UnusedPools
 from leasectl.keeper.witness import Witness
 from leasectl.leases.release import release
-from leasectl.leases.service import Caller, Service
+from leasectl.leases.service import Service
 from leasectl.model import Process, ReleaseTarget
 from leasectl.state.directory import State
 from leasectl.system.clock import Clock, earliest
 from leasectl.system.process_watch import ProcessEnds
 
-# A part of a round that fails can hold up whoever waits; there are few of them.
+# A part of a round that fails can delay waiters, so the pauses stay short.
 _LONGEST_PAUSE_SECONDS = 10.0
 
 
@@ -52,7 +53,7 @@ class Rounds:
         self._stays = KeptStays(service, opens, ends, clock=clock, log=log)
         self._unused = UnusedPools(service, opens, ends, clock=clock, log=log)
         self._witness = Witness(service, ends, clock=clock, log=log)
-        self._followed: frozenset[Process] = frozenset()  # beside those of handles
+        self._followed: frozenset[Process] = frozenset()  # without those of handles
         self._retries = Retries(clock=clock, log=log)  # of the parts of a round
         self._to_load: set[str] = set()  # URLs of backends
 
@@ -80,7 +81,7 @@ class Rounds:
         times += part("unused pools", self._unused.go)
         times += part("answers", lambda: self._answers.go(self._handles))
         times += part("waiters", self._witness.go)
-        # What this round has changed itself nobody wakes it for, nor for who has ended meanwhile.
+        # No process wakes it for its own changes, nor for those that ended during the round.
         times += part("processes", self._follow)
         times += part("handles", lambda: self._look_again(abandoned))
         times += part("handles", self._handles.trim)
@@ -173,4 +174,4 @@ class Rounds:
 def open_service(state: State, clock: Clock, log: Log) -> Service:
     """What the keeper does things with; each handle remembers its own backend."""
     caller = Caller(owner="keeper", host=os.uname().nodename)
-    return Service(state, backend_url=LOCAL, caller=caller, warn=log.write, clock=clock)
+    return Service(state, Context(LOCAL, caller=caller, warn=log.write, clock=clock))

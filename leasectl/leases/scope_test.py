@@ -1,7 +1,8 @@
 """Scope ``test``: ``$SHARED_DIR/leases`` lists leases for later steps.
 
-The list only says what there is to release. What is held anew under the very list stays in it,
-and what can't be taken out of it is known to be out of date by whoever next releases it.
+The list only says what a later step should release. A name that is granted again under the same
+list stays in it. A name that couldn't be removed from it is recognised as out of date at the next
+release.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from leasectl.state import shared_leases
 
 
 def enlist(handle: Handle) -> None:
-    """List what a handle has got, if it is one whose names are listed.
+    """List the names of a handle, if it has scope ``test``.
 
     Raises:
         StateUnwritable: The list can't be written.
@@ -26,14 +27,14 @@ def enlist(handle: Handle) -> None:
 
 
 def unlist(service: Service, handle: Handle, names: Collection[str]) -> None:
-    """Take names that a handle has given back out of its list, if that can be written."""
+    """Remove names that a handle has given back from its list, if that can be written."""
     if handle.shared_dir is not None and names:
         with contextlib.suppress(LeaseError):
             _take_out(service, handle.shared_dir, names)
 
 
 def unlist_stale(service: Service, names: Collection[str]) -> None:
-    """Take names that are out of date out of the caller's list.
+    """Remove names that are out of date from the caller's list.
 
     Raises:
         StateUnwritable: The list can't be written.

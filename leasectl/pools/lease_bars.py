@@ -7,7 +7,6 @@ import math
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
-from leasectl.backends.kinds import kind_of
 from leasectl.errors import NotFound
 from leasectl.leases.service import Service
 from leasectl.model import Lease
@@ -103,7 +102,7 @@ def lease_bars(service: Service, pool_type: str, since: float, until: float) -> 
     found = LeaseBars()
     for event in service.events.read(EventFilter(type=pool_type)):
         found.add(event)
-    if kind_of(service.backend_url).has_pools:
+    if service.kind.has_pools:
         with contextlib.suppress(NotFound):
             (pool,) = service.pools.pools(pool_type)
             found.settle(each.lease for each in pool.resources if each.lease)

@@ -410,7 +410,7 @@ def _type_fields(counted: CountedType) -> dict[str, object]:
 def are_counts(fields: Any) -> bool:
     """Tell whether what a server has told of its pools is what another one has counted."""
     try:
-        return kind_of(read_text(fields["backend"])).counted_by is not None
+        return kind_of(read_text(fields["backend"])).counts_types
     except (*MALFORMED, InvalidRequest):
         return False
 

@@ -28,7 +28,7 @@ from leasectl.system.poll import Interrupt, check
 from leasectl.system.signals import SignalDescriptor
 from leasectl.text.wording import followed_by
 
-# What says how an attempt itself ended, so that how the one before ended no longer counts.
+# Errors of the attempt itself, so that the exit status of the attempt before no longer counts.
 _OF_THIS_ATTEMPT = (LeaseLost, CommandNotFound, CannotExecute)
 
 
@@ -127,7 +127,7 @@ class Runner:
         child: Child | None = None
         try:
             got(handle, start_delay)
-            check(patience.interrupts)  # of a lease that was free, none was looked at
+            check(patience.interrupts)  # a lease that was free was granted without a look at them
             names_path = self._service.state.names_path(handle.id)
             properties = self._properties(handle)
             environ = self._plan.environ_under(handle, names_path, attempt, properties)
@@ -156,7 +156,7 @@ class Runner:
         except LeaseError as error:
             if not self._plan.optional:
                 raise
-            # Whose end can't be told is no child of ours; for its lease it isn't to fail.
+            # Without a lease to look after, the command doesn't need a parent that can follow it.
             self._warn(followed_by(error, f"{self._plan.name} takes the place of this run"))
             become(path, self._plan.command, environ, self._signals)
         return self._supervisor.supervise(child)

@@ -19,7 +19,6 @@ from starlette.responses import JSONResponse, PlainTextResponse, Response
 from starlette.routing import Route, Router
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from leasectl.backends.kinds import kind_of
 from leasectl.backends.proxy.protocol import COUNT_IN_ALL
 from leasectl.backends.proxy.status import ERROR, LONGEST_STATUS_BYTES, STATUS
 from leasectl.errors import InvalidRequest, LeaseError, NoLease, NotFound
@@ -241,7 +240,7 @@ class _Api:
 
     def _metrics(self, service: Service) -> str:
         self._meter.read(service.events)
-        if kind_of(service.backend_url).counted_by:
+        if service.kind.counts_types:
             return self._meter.text_of_counts(count(service, None, others=self._meter.types).types)
         return self._meter.text(PoolService(service).look())
 
@@ -259,7 +258,7 @@ class _Api:
         return answer
 
     def _status(self, service: Service, pool_type: str | None) -> dict[str, object]:
-        if kind_of(service.backend_url).counted_by:
+        if service.kind.counts_types:
             return encode_counts(count(service, pool_type, others=self._meter.types))
         return encode_overview(PoolService(service).look(pool_type))
 

@@ -13,7 +13,6 @@ from functools import partial
 from typing import Any, TypeVar
 
 from leasectl.backends.contract import Patience
-from leasectl.backends.kinds import kind_of
 from leasectl.engines.refusals import too_few
 from leasectl.errors import Cancelled, InvalidRequest, LeaseError, NotFound
 from leasectl.leases.acquire import turn
@@ -305,7 +304,7 @@ class ServedLeases:
                     note_answer(self.service.state, current, confirmed=True)
                     return
             has_key = key_in(current.request) is not None
-            if has_key or kind_of(self.service.backend_url).remote:  # which may not answer now
+            if has_key or self.service.kind.remote:  # which may not answer now
                 self._give_back_soon(current, CONFIRM_SECONDS if has_key else 0.0)
             else:
                 finish(self.service, current)

@@ -15,7 +15,6 @@ from typing import Any
 import uvicorn
 from starlette.types import ASGIApp
 
-from leasectl.backends.kinds import kind_of
 from leasectl.errors import CantListen, LeaseError
 from leasectl.leases.service import Service
 from leasectl.model import Process
@@ -124,7 +123,7 @@ def serve(
     clock, meter = Clock(), Meter()
     notices = Notices(warn, clock=clock)
     watch = KeeperWatch(service, notices)
-    kind = kind_of(service.backend_url)
+    kind = service.kind
     threads, losses = None, None
     if kind.remote:
         most_waits = 0 if kind.has_pools else _most_waits()

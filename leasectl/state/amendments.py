@@ -1,8 +1,6 @@
-"""Changes of a held handle: ttl, renewal, answer, loss.
+"""Changes of a held handle: ttl, renewal, answer, loss; and how long it has gone on.
 
-And how long it has gone on.
-
-Each of these belongs inside `State.transaction`.
+Each change belongs inside `State.transaction`.
 """
 
 from __future__ import annotations
@@ -16,15 +14,15 @@ from leasectl.state.handles import Handles, is_watched
 
 
 def count_lost_replies(state: State, handle: Handle, number: int) -> None:
-    """Record how many answers of a server are missing that may have carried a grant."""
+    """Record how many answers of a server were lost that may have carried a grant."""
     state.db.execute("UPDATE handle SET lost_replies = ? WHERE id = ?", (number, handle.id))
 
 
 def note_answer(state: State, handle: Handle, *, confirmed: bool) -> bool:
-    """Record that an answer is about to tell of a grant, or that it has arrived.
+    """Record that a grant is about to be reported, or that the report has arrived.
 
-    From the first on somebody may know of the grant, so it outlives the process that got it.
-    With either, nothing is armed any more that was to give it back for want of a listener.
+    The caller may know of the grant from the first on, so the grant outlives this process. Either
+    disarms the timer that would give it back if no caller heard of it.
 
     Returns:
         Whether the acquisition still is the current one, and held.
@@ -44,9 +42,9 @@ def remember_release_after(
 
     Args:
         state: The opened state directory.
-        handle: Whose.
-        seconds: After how long.
-        between: As `Request.release_between_seconds`.
+        handle: The handle.
+        seconds: The delay.
+        between: The range that it was drawn from, see `Request.release_between_seconds`.
     """
     state.db.execute(
         "UPDATE handle SET release_after_seconds = ?, release_between = ? WHERE id = ?",
@@ -55,13 +53,13 @@ def remember_release_after(
 
 
 def change_ttl(state: State, handle: Handle, seconds: float, *, explicit: bool) -> None:
-    """Record another ttl, and whether that one was asked for.
+    """Record another ttl, and whether the user asked for that one.
 
     Args:
         state: The opened state directory.
-        handle: As just loaded; nothing happens when it has moved on from that acquisition.
+        handle: As just loaded; nothing happens if it was acquired again since.
         seconds: The ttl.
-        explicit: As `Handle.explicit_ttl`.
+        explicit: See `Handle.explicit_ttl`.
     """
     changed = handle._replace(
         request=handle.request._replace(ttl_seconds=seconds), explicit_ttl=explicit
@@ -79,11 +77,11 @@ def record_renewal(state: State, handle: Handle, wall: float) -> None:
 
 
 def explain_loss(state: State, handle: Handle, reason: str) -> None:
-    """Record who has taken a lease of a handle away by force, and why.
+    """Record who has taken a lease of a handle by force, and why.
 
     Args:
         state: The opened state directory.
-        handle: Nothing happens when it has moved on from that acquisition.
+        handle: Nothing happens if it was acquired again since.
         reason: For people.
     """
     state.db.execute(
@@ -95,12 +93,12 @@ def explain_loss(state: State, handle: Handle, reason: str) -> None:
 def seconds_since(
     state: State, handle_id: str, what: Literal["queued", "granted"], *, now: float
 ) -> float | None:
-    """How long ago a handle's request was made, or granted; None where nobody knows.
+    """Return how long ago a handle's request was sent, or granted; None if that isn't known.
 
     Args:
         state: The opened state directory.
-        handle_id: Which.
-        what: Which of that.
+        handle_id: The handle.
+        what: Which of the two.
         now: CLOCK_BOOTTIME, seconds.
     """
     rows = state.query(

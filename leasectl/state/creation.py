@@ -11,13 +11,13 @@ from leasectl.system.process import boot_id
 
 
 def create(path: str, *, fence: int) -> None:
-    """Make the folders, then the database beside its place, and move it there whole.
+    """Create the folders, then the database under another name, and rename it when it is complete.
 
-    So empty means damaged. ``state.lock`` is to be held meanwhile.
+    So an empty database means a damaged one. The caller holds ``state.lock``.
 
     Args:
-        path: Its place.
-        fence: Up to where fences are reserved.
+        path: Of the database.
+        fence: The last reserved fence.
 
     Raises:
         CorruptState: The database is gone, but its log is there.
@@ -33,7 +33,7 @@ def create(path: str, *, fence: int) -> None:
         _fill(temporary, fence)
         os.fsync(fd)
     finally:
-        os.close(fd)  # after SQLite's, whose locks would go with it
+        os.close(fd)  # after SQLite's close: this close drops SQLite's locks too
     os.rename(temporary, path)
 
 

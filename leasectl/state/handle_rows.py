@@ -28,8 +28,8 @@ from leasectl.state.rows import (
 if TYPE_CHECKING:
     import sqlite3
 
-# What has the keeper see to a handle besides what that says itself: its timers, and whoever asks
-# for what it holds. CROSS: few of thousands of resources have a note, and SQLite can't know.
+# The keeper also looks after a handle that has timers, or marks at its leases. CROSS: few of
+# thousands of resources have a note, and SQLite can't know that.
 IS_SEEN_TO = (
     "(EXISTS (SELECT 1 FROM timer WHERE timer.handle = handle.id) OR "
     "watched AND (EXISTS (SELECT 1 FROM mark_seen WHERE mark_seen.handle = handle.id) OR "
@@ -40,21 +40,21 @@ _LEASE_COLUMNS = (
     "handle, name, position, fence, ticket, grant_number, acquire_time, renew_time, "
     "lease_transitions"
 )
-# In the order in which `parse_handle` takes them.
+# In the order that `parse_handle` expects.
 HANDLE_COLUMNS = (
     "id, backend, type, types, count, name, ttl_seconds, release_after_seconds, scope, labels, "
     "owner, holder_identity, state, acquisition, guard, waiter, runner, shared_dir, lost, "
     "settings, lost_replies, cancelled, adopted_claim, served, unconfirmed, explicit_ttl, "
     "priority, release_between, where_properties, on_reclaim, lost_reason, joined"
 )
-_HANDLES_AT_ONCE = 500  # older SQLite takes 999 values in a statement
+_HANDLES_AT_ONCE = 500  # older SQLite allows 999 values in a statement
 _SCOPES: dict[str, Scope] = {each: each for each in get_args(Scope)}
 _ON_RECLAIM: dict[str, OnReclaim] = {each: each for each in get_args(OnReclaim)}
 _STATES: dict[str, HandleState] = {each: each for each in get_args(HandleState)}
 
 
 def encode_handle(handle: Handle) -> dict[str, object]:
-    """Write a handle as a row, but for what is in other tables and whether it is watched."""
+    """Write a handle as a row, without what is in other tables and whether it is watched."""
     request = handle.request
     return {
         "id": handle.id,
@@ -92,9 +92,9 @@ def encode_handle(handle: Handle) -> dict[str, object]:
 
 
 def new_row(handle: Handle, *, watched: bool) -> dict[str, object]:
-    """The row of a new request; of a watched one the keeper has something to do for it."""
+    """Return the row of a new request; for a watched one, the keeper has work to do."""
     row = {**encode_handle(handle), "watched": int(watched)}
-    # NULL is the default, and Python's sqlite3 takes long over a None.
+    # NULL is the default, and Python's sqlite3 is slow with None.
     return {column: value for column, value in row.items() if value is not None}
 
 
@@ -102,13 +102,13 @@ def parse_handle(row: Iterable[Any], leases: Sequence[sqlite3.Row]) -> Handle:
     """Read a handle.
 
     Args:
-        row: `HANDLE_COLUMNS`, and when it is to be released.
-        leases: Rows of what it holds, in order.
+        row: `HANDLE_COLUMNS`, and when it will be released.
+        leases: Rows of its leases, in order.
 
     Raises:
-        ValueError: There is something in it that leasectl doesn't write.
+        ValueError: It holds a value that leasectl doesn't write.
     """
-    # By their places: there may be thousands, and names are looked up one after the other.
+    # By position: there may be thousands, and a look-up by name is slow.
     (
         handle_id, backend, pool_type, types, count, name, ttl_seconds, release_after_seconds,
         scope, label_text, owner, holder_identity, state, acquisition, guard, waiter, runner,
@@ -151,13 +151,13 @@ def parse_handle(row: Iterable[Any], leases: Sequence[sqlite3.Row]) -> Handle:
         served=bool(served),
         unconfirmed=bool(unconfirmed),
         explicit_ttl=bool(explicit_ttl),
-        granted_type=pool_type if types and not is_first else None,  # of the last grant
+        granted_type=pool_type if types and not is_first else None,  # by the last grant
         lost_reason=lost_reason,
         joined=joined is not None,
     )
 
 
-@lru_cache(maxsize=64)  # of thousands of handles most ask for the same
+@lru_cache(maxsize=64)  # most of thousands of handles have the same request
 def _request(
     types: str,
     count: int,
@@ -194,7 +194,7 @@ def encode_lease(handle_id: str, position: int, lease: Lease) -> dict[str, objec
     Args:
         handle_id: The handle.
         position: In the order of the grant.
-        lease: What it holds.
+        lease: The lease.
     """
     return {
         "handle": handle_id,
@@ -212,11 +212,11 @@ def encode_lease(handle_id: str, position: int, lease: Lease) -> dict[str, objec
 def leases_of(
     handle_ids: Sequence[str], query: Callable[..., list[sqlite3.Row]]
 ) -> dict[str, list[sqlite3.Row]]:
-    """The rows of leases that some handles hold, in the order of the grant, by the handle's id.
+    """Return the rows of handles' leases by the handle's id, in the order of the grant.
 
     Args:
-        handle_ids: Which.
-        query: Reads from the database, as `State.query`.
+        handle_ids: Of the handles.
+        query: Reads from the database, like `State.query`.
     """
     found: dict[str, list[sqlite3.Row]] = {}
     for start in range(0, len(handle_ids), _HANDLES_AT_ONCE):

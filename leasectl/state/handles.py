@@ -26,7 +26,7 @@ _ALPHABET = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"
 
 
 def new_id(pool_type: str) -> str:
-    """Make up a handle's id, ``<type>-XXXXXX``."""
+    """Return a new random handle id, ``<type>-XXXXXX``."""
     # 256 isn't a multiple of 62; the small bias doesn't matter, the record's key is unique.
     return f"{pool_type}-" + "".join([_ALPHABET[byte % 62] for byte in os.urandom(6)])
 
@@ -38,7 +38,7 @@ class Handles:
         state: The opened state directory.
 
     Attributes:
-        timers: What the keeper is to release later.
+        timers: The delayed releases that the keeper will do.
     """
 
     def __init__(self, state: State) -> None:
@@ -48,7 +48,7 @@ class Handles:
     def load(self, handle_id: str) -> Handle | None:
         """Read one record; None when there is none."""
         if not is_name(handle_id):
-            return None  # might not even be text that a database takes
+            return None  # a database may not even accept the text
         found = self._select("WHERE id = ?", handle_id)
         return found[0] if found else None
 
@@ -66,26 +66,26 @@ class Handles:
         return handle
 
     def current(self, handle_id: str, acquisition: int) -> Handle | None:
-        """Read one record; None when it is released or has moved on from that acquisition."""
+        """Read one record; None if it was released or acquired again since."""
         handle = self.load(handle_id)
         if handle is None or handle.state == "released" or handle.acquisition != acquisition:
             return None
         return handle
 
     def ids(self) -> set[str]:
-        """All ids that there are records of."""
+        """Return the ids of all records."""
         return {handle_id for (handle_id,) in self._state.read("SELECT id FROM handle")}
 
     def active(self, *, with_leases: bool = True) -> list[Handle]:
-        """All that aren't released, by their ids; if that isn't asked for, as if they held none."""
+        """Return the handles that aren't released, by id; without their leases unless asked for."""
         return self._select("WHERE state <> 'released' ORDER BY id", with_leases=with_leases)
 
     def telling(self) -> list[Handle]:
-        """Like `active`, without leases where only their number matters."""
+        """Return the same as `active`, without leases where only their number matters."""
         return self._select(f"WHERE state <> 'released' AND ({_TELLS})", with_leases=False)
 
     def any_watched(self) -> bool:
-        """Tell whether the keeper has anything to see to, `Stay`s and `MadePool`s too."""
+        """Return whether the keeper has anything to look after, `Stay`s and `MadePool`s too."""
         return bool(
             self._state.query(
                 "SELECT 1 FROM handle WHERE watched = 1 AND state <> 'released' UNION ALL "
@@ -94,10 +94,10 @@ class Handles:
         )
 
     def unannounced(self, *pool_types: str) -> list[Handle]:
-        """Those that were granted while the process that asked has not yet told anybody.
+        """Return handles with a grant that the acquiring process hasn't reported yet.
 
         Args:
-            *pool_types: Of which types; none for all.
+            *pool_types: Of these types; none for all.
         """
         where = "WHERE waiter IS NOT NULL AND state = 'held' AND cancelled = 0"
         if not pool_types:
@@ -106,21 +106,21 @@ class Handles:
         return self._select(f"{where} AND type IN ({marks})", *pool_types)
 
     def types_at(self, backend: str) -> list[str]:
-        """The types that were asked for at a backend, in order, as far as that is on record."""
+        """Return the recorded types that were asked for at a backend, sorted."""
         rows = self._state.query(
             "SELECT DISTINCT type FROM handle WHERE backend = ? ORDER BY type", backend
         )
         return [row["type"] for row in rows]
 
     def holding(self, name: str, *, prefer: Callable[[Handle], bool]) -> Handle | None:
-        """The first of the handles that hold a resource, as `holders` has them."""
+        """Return the first of `holders`."""
         return next(iter(self.holders(name, prefer=prefer)), None)
 
     def holders(self, name: str, *, prefer: Callable[[Handle], bool]) -> list[Handle]:
-        """The handles that hold a resource, as far as the records say.
+        """Return the handles that hold a resource, as far as the records say.
 
-        There may be one at each of several backends, and where `leasectl serve` and its clients
-        share a state directory at both ends; and those whose ttl ran out unnoticed. Preferred ones
+        Each of several backends may have one; so may both ends where `leasectl serve` and its
+        clients share a state directory; and a ttl may have run out unnoticed. Preferred handles
         come first, adopted ones last.
         """
         found = self._select("WHERE id IN (SELECT handle FROM lease WHERE name = ?)", name)
@@ -131,14 +131,14 @@ class Handles:
 
         Args:
             handle: The request.
-            remote: What it gets lives on a server.
-            now: CLOCK_BOOTTIME, seconds, where it is queued now; None where it isn't.
+            remote: Its leases come from a server.
+            now: CLOCK_BOOTTIME, seconds, if it is queued now; else None.
         """
         watched = is_watched(handle, remote=remote)
         self.insert(handle_rows.new_row(handle, watched=watched), now=now)
 
     def insert(self, row: dict[str, object], *, now: float | None) -> None:
-        """Like `create`, with a `new_row` that was prepared before the lock was taken."""
+        """Record a new request with a `new_row` that was prepared before the lock was taken."""
         rows.insert(self._state.db, "handle", row if now is None else {**row, "queued_at": now})
 
     def begin_again(
@@ -150,13 +150,13 @@ class Handles:
         remote: bool,
         now: float,
     ) -> Handle:
-        """Start the next acquisition of a handle: nothing that was armed before applies to it.
+        """Start the next acquisition of a handle: earlier delayed releases don't apply to it.
 
         Args:
             handle: As just loaded, in this transaction; its delayed release may be another.
             waiter: The process that acquires.
             runner: That process, if it renews until it announces.
-            remote: What it gets lives on a server.
+            remote: Its leases come from a server.
             now: CLOCK_BOOTTIME, seconds.
         """
         self._clear(handle.id)
@@ -192,11 +192,11 @@ class Handles:
         return begun
 
     def grant(self, handle: Handle, leases: Sequence[Lease], *, now: float) -> None:
-        """Record what the current acquisition got; the names file comes with `announce`, at last.
+        """Record the leases of the current acquisition; `announce` writes the names file.
 
         Args:
-            handle: As just loaded, or made, in this transaction.
-            leases: All that it got, in order, what had arrived before included.
+            handle: As just loaded, or created, in this transaction.
+            leases: All of them, in order, including those that had arrived before.
             now: CLOCK_BOOTTIME, seconds.
 
         Raises:
@@ -217,14 +217,14 @@ class Handles:
         self._record(handle, [lease], first=self._state.query(last, handle.id)[0][0] + 1)
 
     def returned(self, handle: Handle, name: str) -> None:
-        """Take one lease out of the record, of a handle that goes on."""
+        """Remove one lease from the record of a handle that goes on."""
         self._remove(handle.id, [name])
         if handle.state == "held":
             left = [each for each in handle.names if each != name]
             self._state.stage_names(handle.id, left)
 
     def cancel(self, handle: Handle) -> None:
-        """Ask the process that acquires to give up, and wake it."""
+        """Ask the acquiring process to give up, and wake it."""
         self._state.db.execute("UPDATE handle SET cancelled = 1 WHERE id = ?", (handle.id,))
         self._state.wake(self._state.cancel_pipe(handle.id, handle.acquisition))
 
@@ -251,11 +251,11 @@ class Handles:
         return updated.rowcount == 1
 
     def drop(self, handle: Handle, names: Sequence[str], *, now: float, lost: bool = False) -> None:
-        """Take names out of a record; with the last one the handle is released.
+        """Remove names from a record; with the last one the handle is released.
 
         Args:
             handle: As just loaded, in this transaction.
-            names: What it holds no more.
+            names: The names that it no longer holds.
             now: CLOCK_BOOTTIME, seconds.
             lost: The names went away without having been given back.
         """
@@ -270,10 +270,10 @@ class Handles:
         self._state.stage_names(handle.id, left)
 
     def release(self, handle: Handle, *, now: float, lost: bool = False) -> None:
-        """Record that a handle holds nothing and waits for nothing; its runner is woken.
+        """Record that a handle holds nothing and waits for nothing; wake its runner.
 
-        With a loss the runner stays on record: it may still be ending its command, which others
-        wait for.
+        After a loss the runner stays on record: it may still be ending its command, which other
+        waiters wait for.
         """
         self._clear(handle.id)
         if handle.runner is not None:
@@ -288,7 +288,7 @@ class Handles:
     def forget(self, handle_id: str, acquisition: int) -> None:
         """Remove the record, its names file, and the pipe that a killed `run` may have left.
 
-        Nothing happens when the handle has moved on from that acquisition.
+        Nothing happens if the handle was acquired again since.
         """
         deleted = self._state.db.execute(
             "DELETE FROM handle WHERE id = ? AND acquisition = ?", (handle_id, acquisition)
@@ -300,7 +300,8 @@ class Handles:
             self._state.stage_names(handle_id, None)
 
     def _unlink_pipes_of_the_dead(self, handle: Handle) -> None:
-        # One that lives takes it away, and may be told of a loss; of who just dies tidying does it.
+        # A living runner removes its pipe, and may still be told of a loss by it. If it dies right
+        # after this, `tidy` removes the pipe.
         if is_dead(handle.runner):
             unlink(self._state.runner_pipe(handle.id))
         if is_dead(handle.waiter):
@@ -337,14 +338,14 @@ class Handles:
 
 
 def is_watched(handle: Handle, *, remote: bool) -> bool:
-    """Tell whether the keeper has something to do for this handle while it isn't released.
+    """Return whether the keeper has work to do for a handle while it isn't released.
 
-    An acquisition from a server needs it from the start: should its process be killed, no other
-    waiter of ours watches it.
+    An acquisition from a server needs it from the start: if its process is killed, no other waiter
+    here notices.
 
     Args:
         handle: As it is, or is about to be.
-        remote: Its leases live on a server; counts only while it is acquired.
+        remote: Its leases come from a server; counts only while it is being acquired.
     """
     request, under_way = handle.request, remote and handle.waiter is not None
     delayed, expires = request.release_after_seconds is not None, request.ttl_seconds is not None
@@ -353,7 +354,7 @@ def is_watched(handle: Handle, *, remote: bool) -> bool:
 
 
 def renews_itself(handle: Handle) -> bool:
-    """Tell whether a ttl is renewed without the holder's doing, as `rows.is_renewed` says."""
+    """Return whether its ttl is renewed without the holder's doing, see `rows.is_renewed`."""
     request, is_followed = handle.request, handle.guard is not None or handle.runner is not None
     ttl, is_explicit = request.ttl_seconds, handle.explicit_ttl
     return rows.is_renewed(ttl, request.scope, is_explicit=is_explicit, is_followed=is_followed)
@@ -371,11 +372,11 @@ _IS_PLAIN = (
 
 
 def purge(state: State, *, now: float, limit: int) -> None:
-    """Forget released records that nobody can want any more; inside a transaction.
+    """Forget released records that no command can use any more; inside a transaction.
 
     A released record stays as long as its guard lives, so that `reacquire` works; without a guard
-    it stays for a day. It also stays while its `run` ends the command of a lost lease, as the end
-    of that is what others wait for.
+    it stays for a day. It also stays while its `run` ends the command of a lost lease, since
+    waiters wait for that.
 
     Args:
         state: The opened state directory.
@@ -400,10 +401,9 @@ def purge(state: State, *, now: float, limit: int) -> None:
 
 
 def is_plain(state: State, handle: Handle) -> bool:
-    """Tell whether a handle holds nothing but what it was granted, and all of that.
+    """Return whether a handle still holds exactly what it was granted, and nothing depends on it.
 
-    Then nobody else has to do with it: there is no guard, no `run`, no delayed release, and it has
-    lost nothing.
+    There is no guard, no `run` and no delayed release, and it has lost nothing.
 
     Args:
         state: The opened state directory.
@@ -413,8 +413,8 @@ def is_plain(state: State, handle: Handle) -> bool:
 
 
 def forget_plain(state: State, handle: Handle) -> None:
-    """Forget a handle that `is_plain`, in the same transaction: its record and its names file."""
+    """Forget a handle that `is_plain` in the same transaction: its record and its names file."""
     state.db.execute("DELETE FROM handle WHERE id = ?", (handle.id,))
-    for name in handle.names:  # with the name it takes half as long
+    for name in handle.names:  # the full key takes half the time
         state.db.execute("DELETE FROM lease WHERE handle = ? AND name = ?", (handle.id, name))
     state.stage_names(handle.id, None)

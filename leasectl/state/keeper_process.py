@@ -1,9 +1,9 @@
 """Find, start and wake the keeper.
 
-There is one keeper per state directory (and pid namespace: it can only watch processes that it
-can see). Who it is stands in the database. It decides to end in a transaction, and whatever
-needs it is registered in one, in which a keeper that has just left gets a successor: so at no
-instant is there something to keep and nobody who does, whoever is killed then.
+There is one keeper per state directory (and pid namespace: it can only watch processes that it can
+see). The database names it. It decides to end in a transaction. A command that needs it registers
+that in a transaction too, and starts a successor there if the keeper has just ended. So there is a
+keeper whenever there is something to keep, whichever process is killed.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from leasectl.state.database import errors_of
 from leasectl.state.directory import State, removed
 from leasectl.system.process import identify, open_files, own_pid_namespace
 
-# What an interpreter may need to start, and what later backends read paths from; no secrets.
+# Variables that an interpreter may need to start, or backends for paths; no secrets.
 _KEPT_ENVIRONMENT = (
     "PATH",
     "LANG",
@@ -33,34 +33,34 @@ _KEPT_ENVIRONMENT = (
     "LEASECTL_KEEP_EVENTS",
 )
 
-# Blocked from before the keeper's first instruction until it can heed them: at its defaults, one
-# that comes while it starts would end it with nothing done.
+# Blocked from before the keeper's first instruction until it handles them: with the default action,
+# a signal that comes while it starts would end it before it has done anything.
 KEEPER_SIGNALS = (signal.SIGTERM,)
-# For a keeper whose pipe was removed. One that begins ignores it.
+# Wakes a keeper whose pipe was removed. One that is just starting ignores it.
 CALL = signal.SIGURG
 
 _RESET = (*KEEPER_SIGNALS, signal.SIGINT, signal.SIGHUP, signal.SIGPIPE, signal.SIGCHLD)
 
 
 def pipe_path(state: State) -> str:
-    """The named pipe that wakes this pid namespace's keeper."""
+    """Return the named pipe that wakes this pid namespace's keeper."""
     return state.path(f"keeper.{own_pid_namespace()}")
 
 
 def registered(state: State) -> Process | None:
-    """The keeper of this pid namespace, dead or alive; None when it ended of its own accord."""
+    """Return the keeper of this pid namespace, dead or alive; None if it ended by itself."""
     keeper = _look(state)
     return None if keeper is None else keeper.process
 
 
 def running(state: State) -> Process | None:
-    """The keeper of this pid namespace, if it lives."""
+    """Return the keeper of this pid namespace, if it lives."""
     keeper = _look(state)
     return keeper.process if keeper is not None and keeper.is_alive else None
 
 
 def is_kept(state: State) -> bool:
-    """Tell whether a keeper lives that can go on; one of an older version can't."""
+    """Return whether a keeper lives that can go on; one of an older version can't."""
     keeper = _look(state)
     if keeper is None or not keeper.is_alive or keeper_version.is_older(keeper.version):
         return False
@@ -73,7 +73,7 @@ def _look(state: State) -> keeper_version.Registered | None:
 
 
 def wake(state: State) -> None:
-    """Inside a transaction: have the keeper look again once it has ended, or start one with it.
+    """Let the keeper look again after this transaction, or start a keeper with it.
 
     Raises:
         LeaseError: No process could be started.
@@ -88,10 +88,10 @@ def wake(state: State) -> None:
 
 
 def _disown(state: State) -> None:
-    """Inside a transaction: forget a keeper that keeps another state directory, if it does.
+    """Forget the registered keeper if it keeps another state directory; inside a transaction.
 
-    This one is a copy of that, or came back from a backup, and says of its keeper what was so of
-    the other. What keeps this one can be woken, or is about to be.
+    This directory is then a copy of the other, or was restored from a backup, and its record of the
+    keeper is the other's. A keeper of this directory can be woken, or is about to be.
     """
     keeper = running(state)
     if keeper is not None and _keeps_another(state, keeper):
@@ -99,7 +99,7 @@ def _disown(state: State) -> None:
 
 
 def _keeps_another(state: State, process: Process) -> bool:
-    """Tell whether a process has another directory's ``state.lock`` open, and not this one's."""
+    """Return whether a process has another directory's ``state.lock`` open, and not this one's."""
     try:
         found = list(open_files(process.pid))
     except OSError:
@@ -116,7 +116,7 @@ def call(state: State) -> None:
 
 
 def begin(state: State, process: Process) -> bool:
-    """In a keeper that can be woken: begin to keep, with all that was registered before this.
+    """In a keeper that can be woken: begin to keep all that was registered before.
 
     Returns:
         Whether that process is the keeper; another candidate may have been faster.
@@ -125,12 +125,14 @@ def begin(state: State, process: Process) -> bool:
         is_chosen = registered(state) == process
         if is_chosen:
             keeper_version.note(db, process)
-            timers.begin_anew(state, process)  # it may have handed over to itself
+            timers.begin_anew(
+                state, process
+            )  # it may have been another program with this pid before
     return is_chosen
 
 
 def resign(state: State) -> None:
-    """Inside the keeper's last transaction: from here on there is no keeper."""
+    """Record, inside the keeper's last transaction, that there is no keeper from here on."""
     state.db.execute("DELETE FROM keeper WHERE pid_namespace = ?", (own_pid_namespace(),))
 
 
@@ -145,12 +147,12 @@ def remove_dead(state: State) -> None:
 def ensure(state: State) -> None:
     """Start a keeper unless one lives that can go on; inside a transaction, with its commit.
 
-    A candidate is forked first and then entered in the database; it becomes the keeper only when
-    it finds itself there. So two starters at once make one keeper, and a starter that is killed
+    A candidate is forked first and then entered in the database; it becomes the keeper only when it
+    finds itself there. So two starters at once make one keeper, and a starter that is killed
     half-way makes either one or none.
 
-    Whoever will need one calls this first, as it takes long, and again in the transaction in which
-    that is registered: meanwhile the keeper may have found nothing to keep, and ended.
+    A command that will need a keeper calls this first, as it takes long, and again in the
+    transaction that registers its work: meanwhile an idle keeper may have ended.
 
     Raises:
         LeaseError: No process could be started.
@@ -172,15 +174,15 @@ def _register(state: State, candidate: Process) -> None:
     """Register a candidate as the keeper, inside a transaction."""
     before = running(state)
     if before is not None and not _keeps_another(state, before):
-        # It isn't in a transaction of its own, and what else it has begun the next one finishes.
+        # It is in no transaction, since we are; the next keeper finishes its other work.
         keeper_version.send(before, signal.SIGKILL)
     keeper_version.note(state.db, candidate)
 
 
 def _wake_heads(state: State) -> None:
-    """Have those whose turn it is watch the new keeper too: without it, who would tell them?
+    """Make the waiters at the heads of the queues watch the new keeper too.
 
-    It may be that of anybody who waits for a name, as far as the first who takes any.
+    A waiter for a named resource can be at the head for that name, so they count as well.
     """
     rows = state.query(
         "SELECT pipe FROM ticket WHERE number <= coalesce((SELECT MIN(first.number) "
@@ -194,7 +196,7 @@ def _wake_heads(state: State) -> None:
 
 
 def command(directory: str) -> list[str]:
-    """What runs as the keeper of a state directory.
+    """Return the command line of a state directory's keeper.
 
     Raises:
         LeaseError: Python doesn't know its own path, or the code is gone.
@@ -211,7 +213,7 @@ def command(directory: str) -> list[str]:
 
 
 def environment() -> dict[str, str]:
-    """The keeper's environment, without the secrets of the process that started it."""
+    """Return the keeper's environment, without the secrets of the process that started it."""
     kept = {name: os.environ[name] for name in _KEPT_ENVIRONMENT if name in os.environ}
     return {**kept, "PYTHONPATH": keeper_version.CODE_FOLDER, "PYTHONSAFEPATH": "1"}
 
@@ -219,9 +221,9 @@ def environment() -> dict[str, str]:
 def _fork_candidate(argv: Sequence[str]) -> tuple[int, int]:
     """Fork a process of its own session that runs the command once a descriptor is closed.
 
-    It is forked twice, so that it is nobody's child and leaves no zombie. It runs a fresh
-    interpreter: its command line is its own (a ``pkill -f`` for the caller's command must not
-    hit it), and so is its environment.
+    It is forked twice, so that it isn't our child and leaves no zombie. It runs a fresh
+    interpreter: its command line is its own (a ``pkill -f`` for the caller's command must not hit
+    it), and so is its environment.
 
     Returns:
         Its pid, and the descriptor whose closing (or this process's death) lets it start.
@@ -262,7 +264,7 @@ def _fork_candidate(argv: Sequence[str]) -> tuple[int, int]:
 
 
 def _become(argv: Sequence[str], env: dict[str, str], go: int) -> None:
-    """In the forked process: let go of everything that was the caller's, wait, run."""
+    """In the forked process: drop everything that was the caller's, wait, run."""
     os.chdir("/")
     null = os.open(os.devnull, os.O_RDWR)
     for fd in (0, 1, 2):

@@ -1,10 +1,10 @@
 """Whether a keeper has to be replaced.
 
 A keeper loads most of its code as it starts, and the rest when it first needs it. After an upgrade
-it can't do that for long, so a process that needs a keeper stops an older one and starts its own.
-Only a newer version replaces an older one, as numbers: two processes of two versions that use one
-directory can't replace each other's keeper for ever. Nothing gets lost: what a keeper has to do is
-in the database.
+that soon fails, so a process that needs a keeper stops an older one and starts its own. Only a
+higher version number replaces a lower one: two processes of two versions that use one directory
+can't replace each other's keeper for ever. Nothing gets lost, since a keeper's work is recorded in
+the database.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from leasectl.system.process import (
 if TYPE_CHECKING:
     import sqlite3
 
-# The limits that can stop a keeper at its work, as /proc names them.
+# The limits that can stop a keeper's work, by their names in /proc.
 LIMITS = (
     "Max cpu time",
     "Max file size",
@@ -40,7 +40,7 @@ LIMITS = (
 CODE_FOLDER = os.path.dirname(os.path.dirname(os.path.abspath(leasectl.__file__)))
 
 
-# A command asks several times, and each time would take half a millisecond on a busy machine.
+# A command asks several times, and each look takes half a millisecond on a busy machine.
 _LOOK_AGAIN_SECONDS = 1.0
 _fit_until: dict[Process, float] = {}
 
@@ -49,8 +49,8 @@ class Registered(NamedTuple):
     """The keeper of this pid namespace, dead or alive.
 
     Args:
-        process: It.
-        version: Of leasectl, as it runs there.
+        process: The keeper.
+        version: The version of leasectl that it runs.
     """
 
     process: Process
@@ -62,7 +62,7 @@ class Registered(NamedTuple):
 
 
 def registered(db: sqlite3.Connection) -> Registered | None:
-    """Return the registered keeper; None when the last one ended of its own accord."""
+    """Return the registered keeper; None if the last one ended by itself."""
     row = db.execute(
         "SELECT process, version FROM keeper WHERE pid_namespace = ?", (own_pid_namespace(),)
     ).fetchone()
@@ -70,7 +70,7 @@ def registered(db: sqlite3.Connection) -> Registered | None:
 
 
 def is_older(version: str) -> bool:
-    """Tell whether a version comes before this one, by the numbers that it begins with."""
+    """Return whether a version comes before this one, by the numbers that it begins with."""
     return version != leasectl.__version__ and _numbers(version) < _numbers(leasectl.__version__)
 
 
@@ -86,11 +86,11 @@ def _numbers(version: str) -> list[int]:
 
 
 def is_fit(process: Process) -> bool:
-    """Tell whether a keeper that lives can do its work as well as one that this process starts.
+    """Return whether a living keeper can do its work as well as one that this process starts.
 
-    Its installation may have been deleted, as a virtual environment in a workspace is. And it has
-    the limits of its starter for as long as it lives: with a file size limit, it can't write its
-    records. It makes way only for one that is better in all, so no two replace each other for ever.
+    Its installation may have been deleted, as a virtual environment in a workspace is. And it keeps
+    the limits of its starter for life: with a file size limit, it can't write its records. It makes
+    way only for a keeper that is better in every respect, so no two replace each other for ever.
     """
     now = time.monotonic()
     if process == this_process() or now < _fit_until.get(process, 0.0):
@@ -105,28 +105,28 @@ def is_fit(process: Process) -> bool:
 
 
 def missing_code(process: Process) -> str | None:
-    """Where a keeper's code was, if it is gone; None if it is there, or that can't be told."""
+    """Return where a keeper's code was, if it is gone; None if it exists, or that isn't known."""
     folder = _code_folder_of(process)
     return None if folder is None or has_code(folder) else folder
 
 
 def has_code(folder: str) -> bool:
-    """Tell whether a keeper can be started from a folder, or from an archive."""
+    """Return whether a keeper can be started from a folder, or from an archive."""
     return os.path.isdir(os.path.join(folder, "leasectl", "keeper")) or os.path.isfile(folder)
 
 
 def _is_limited(process: Process) -> bool:
-    """Tell whether a process may use less than this one of something, and more of nothing."""
+    """Return whether a process has some lower limit than this one, and no higher limit."""
     try:
         its, own = _hard_limits(process.pid), _hard_limits(os.getpid())
-    except (OSError, ValueError):  # it has ended, or a security module keeps it to itself
+    except (OSError, ValueError):  # it has ended, or a security module hides it
         return False
     pairs = [(its[name], own[name]) for name in LIMITS]
     return any(each < ours for each, ours in pairs) and all(each <= ours for each, ours in pairs)
 
 
 def _hard_limits(pid: int) -> dict[str, float]:
-    """The most that a process may use of what; `resource` would take longer to load."""
+    """Return the hard limits of a process; `resource` would take longer to load."""
     with open(f"/proc/{pid}/limits", encoding="ascii") as file:
         return {
             line[:26].rstrip(): _number(line[47:68].rstrip()) for line in file if line[0] == "M"
@@ -161,7 +161,7 @@ def send(process: Process, signum: int) -> None:
 
 
 def _code_folder_of(process: Process) -> str | None:
-    """Where a keeper's code is, as its starter told it; None while that can't be told."""
+    """Return where a keeper's code is, as its starter told it; None while that isn't known."""
     try:
         with open(f"/proc/{process.pid}/environ", "rb") as file:
             variables = file.read().split(b"\0")

@@ -268,5 +268,5 @@ CREATE TABLE keeper (
 
 
 def new_state_id() -> str:
-    """Make up what tells a state directory from all others, on whatever machine."""
+    """Return a new id for a state directory, unique among all machines."""
     return os.urandom(8).hex()

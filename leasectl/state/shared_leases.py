@@ -1,7 +1,7 @@
-"""``$SHARED_DIR/leases``: what later steps give back.
+"""``$SHARED_DIR/leases``: the leases that later steps give back.
 
-Other tools read and grep the file. It is changed under a flock of the opened directory itself,
-which works also where the directory can't be written, and put in place whole.
+Other tools read and grep the file. It is changed under a flock of the folder itself, which also
+works if the folder can't be written, and it is replaced as a whole.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from leasectl.system.own_files import write_new
 from leasectl.text.naming import is_resource_name
 
 FILE_NAME = "leases"
-# SHARED_DIR is carried as a flat Secret: no sub-folders, 1 MiB, names of letters, digits, ".-_".
+# SHARED_DIR is stored as a flat Secret: no folders, 1 MiB, names of letters, digits and ".-_".
 _NEW_NAME = ".leases.new"
 _LONGEST_BYTES = 1 << 20
 
@@ -49,12 +49,12 @@ def add(shared_dir: str, names: Sequence[str]) -> None:
 def remove(
     shared_dir: str, names: Collection[str], *, unless: Callable[[str], bool] = lambda name: False
 ) -> None:
-    """Take names out of the list, if they are in it.
+    """Remove names from the list, if they are in it.
 
     Args:
         shared_dir: The folder.
-        names: What to take out.
-        unless: Asked about each, under the lock: whether it has to stay all the same.
+        names: The names.
+        unless: Called with each under the lock: whether it has to stay all the same.
 
     Raises:
         StateUnwritable: The list can't be written.
@@ -88,7 +88,7 @@ def _locked(shared_dir: str) -> Iterator[int]:
 def _read(shared_dir: str, folder: int) -> list[str]:
     path = os.path.join(shared_dir, FILE_NAME)
     try:
-        # It may be a link, as in a mounted Secret. A FIFO must not be waited for.
+        # It may be a link, as in a mounted Secret. The opening of a FIFO must not block.
         fd = os.open(FILE_NAME, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=folder)
     except FileNotFoundError:
         return []

@@ -1,12 +1,12 @@
 """The processes whose end ends a wait.
 
-That is the parent process, as a rule the script. Some parents only stand in for the script: a
-subshell of it, or a program such as timeout(1) that waits for another. Of those, the parent counts
-as well, and so on.
+A caller is the parent process, as a rule the script. Some parents only stand in for the script: a
+subshell of it, or a program such as timeout(1) that waits for another. Their parents are callers
+too, and so on.
 
-A process is *detached* if it was started with nohup(1), that is, ignores SIGHUP, or with setsid(1),
-that is, leads its session. Such a process has no callers; nor has one whose parent is process 1 of
-its pid namespace, or lives in another one.
+A process is *detached* if it was started with nohup(1), so that it ignores SIGHUP, or with
+setsid(1), so that it leads its session. Such a process has no callers; nor has one whose parent is
+process 1 of its pid namespace, or lives in another one.
 
 A parent that ends is noticed whenever it ends:
 
@@ -88,7 +88,7 @@ def _is_of_our_session(pid: int) -> bool:
 
 
 def _stands_in(pid: int, parent: int) -> bool:
-    """Tell whether a process stands in for its parent: a subshell, or a program that waits."""
+    """Return whether a process stands in for its parent: a subshell, or a program that waits."""
     if _read(pid, "comm").strip() in _WRAPPERS:
         return True
     command = _read(pid, "cmdline")

@@ -50,9 +50,8 @@ _limit: _Limit | None = None
 def flock_exclusive(fd: int) -> None:
     """Wait for an exclusive flock in the kernel's queue.
 
-    Beside a `SignalTrap` that has ended something already, what is cleaned up may still take the
-    lock, but not wait for long: whoever holds it may be stopped, and a signal is to end this
-    process.
+    After a signal has asked this process to end, a `SignalTrap` lets its cleanup still take the
+    lock, but not wait long for it: the process that holds the lock may be stopped.
 
     Raises:
         Interrupted: A signal arrived while a `SignalTrap` is set, or one that ends a process waits
@@ -88,10 +87,10 @@ def flock_within(fd: int, seconds: float) -> bool:
 
 @contextmanager
 def lock_limit(seconds: float | None, *, each_seconds: float = 0.0) -> Iterator[None]:
-    """Have waits for locks inside fail once so many seconds are over; in the main thread.
+    """Let waits for locks inside fail after so many seconds; in the main thread.
 
-    Whoever holds a lock may be stopped: then neither a command that is to wait for so long and no
-    longer can wait for it, nor what has another to look after.
+    The process that holds a lock may be stopped. A command with a time limit can't wait for that,
+    nor can a process that has a lease to look after.
 
     Args:
         seconds: From now on; None for no limit.

@@ -9,16 +9,17 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from leasectl.backends.contract import Patience
+from leasectl.backends.contract import Caller, Context, Patience
 from leasectl.engines.etcd.gateway.gateway import Gateway
 from leasectl.engines.facts import Pool
 from leasectl.engines.kubernetes.objects.store import Store
 from leasectl.engines.notes import Note, NoteChange, NoteWatch
 from leasectl.errors import LeaseError
+from leasectl.http.settings import parse_settings
 from leasectl.leases.acquire import acquire
 from leasectl.leases.delay import announce
 from leasectl.leases.marks import answer_for_holder, encode_mark, parse_mark, unuse, use
-from leasectl.leases.service import Caller, Service
+from leasectl.leases.service import Service
 from leasectl.model import Handle, Lease, ReleasedBy, Request, whole
 from leasectl.reclaim.plan import Wanted
 from leasectl.reclaim.taking_back import Ground, LastUses, Listener, open_ground, take_back
@@ -51,7 +52,9 @@ class Place(NamedTuple):
     def service(self) -> Service:
         state = State.open(str(self.directory))
         caller = Caller(CAMPAIGN, "host")
-        return Service(state, backend_url=self.backend, settings=self.settings, caller=caller)
+        return Service(
+            state, Context(self.backend, settings=parse_settings(self.settings), caller=caller)
+        )
 
 
 class Holders:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Literal
 
-from leasectl.backends.kinds import kind_of
 from leasectl.cli import options
 from leasectl.cli.context import open_service
 from leasectl.cli.described import OneOf, as_json_only, option, plain_command
@@ -91,7 +90,7 @@ def _values(handle: str, key: str) -> tuple[str, ...]:
     else:
         names = tuple(read_names(handle)) if handle else ()
         properties = dict.fromkeys(names, ())
-        if names and kind_of(service.backend_url).has_pools:
+        if names and service.kind.has_pools:
             properties = properties_by_name(service.members, names)
     if not properties:
         raise NotFound(

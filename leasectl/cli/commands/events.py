@@ -14,7 +14,6 @@ from functools import partial
 
 import click
 
-from leasectl.backends.kinds import kind_of
 from leasectl.cli import options
 from leasectl.cli.command import new_command
 from leasectl.cli.context import open_service
@@ -147,7 +146,7 @@ def command(
         note(log.remark)
     if not is_any and last != 0:
         _require_pool(service, pool_type)
-        if kind_of(service.backend_url).grants_nothing:
+        if service.kind.grants_nothing:
             note(NO_EVENTS_OF_DRY_RUN)
         else:
             note("no events" if wanted == EventFilter() else _NONE_LIKE_THAT)

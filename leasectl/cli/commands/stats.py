@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping, Sequence
 
-from leasectl.backends.kinds import Kind, kind_of
+from leasectl.backends.kinds import Kind
 from leasectl.cli import options
 from leasectl.cli.command import new_command
 from leasectl.cli.context import open_service
@@ -94,7 +94,7 @@ def command(
     if log.remark:
         note(log.remark)
     if not rows:
-        note(_nothing_known(kind_of(service.backend_url), pool_type, since, until))
+        note(_nothing_known(service.kind, pool_type, since, until))
     elif not as_json:
         show(_shown(found, [] if no_picture else drawn))
     if plot_file is not None and drawn:

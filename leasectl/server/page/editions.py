@@ -13,7 +13,6 @@ from typing import NamedTuple, TypeVar
 from markupsafe import Markup
 
 from leasectl import __version__
-from leasectl.backends.kinds import kind_of
 from leasectl.engines.event_log import EventLog, EventWatch
 from leasectl.errors import LeaseError
 from leasectl.leases.service import Service
@@ -336,7 +335,7 @@ class Editions:
 
     def _see(self, service: Service) -> Edition:
         self._version = service.state.data_version()  # before: what comes meanwhile is seen later
-        if kind_of(service.backend_url).counted_by:
+        if service.kind.counts_types:
             return self._see_counts(count(service, None))
         overview = PoolService(service).look()
         return self._edition.succeeded_by(
@@ -380,7 +379,7 @@ class Editions:
         """
         with contextlib.suppress(LeaseError):
             service = self._opened()
-            if kind_of(service.backend_url).remote:
+            if service.kind.remote:
                 self._watch = service.events.watch()
                 return self._watch.fd
         return None

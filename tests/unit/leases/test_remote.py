@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from leasectl.backends.contract import Patience, Withdrawn
+from leasectl.backends.contract import Caller, Patience, Withdrawn
 from leasectl.backends.kinds import claim_key_of, release_key_of
 from leasectl.backends.pool.backend import PoolBackend
 from leasectl.errors import (
@@ -36,7 +36,7 @@ from leasectl.leases.recovery import due
 from leasectl.leases.release import finish, release
 from leasectl.leases.renew import note_renewal, renew
 from leasectl.leases.request import new_handle
-from leasectl.leases.service import Caller, Service
+from leasectl.leases.service import Service
 from leasectl.model import (
     Claimant,
     Handle,
@@ -706,7 +706,7 @@ class TestRelease:
     ) -> None:
         change_kind(monkeypatch, releases_by_name=True)
         start_giving_back(service, handle, "T--01", alive)
-        service.release_seconds = 0.0
+        service.context = service.context._replace(release_seconds=0.0)
         assert release(service, whole(handle)) == ("T--00", "T--02", "T--01")
         assert held(server) == []
 

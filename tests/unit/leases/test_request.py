@@ -6,16 +6,16 @@ from pathlib import Path
 
 import pytest
 
-from leasectl.backends import kinds
+from leasectl.backends.contract import Caller
 from leasectl.errors import InvalidRequest, NotSupported, StateUnwritable
 from leasectl.leases.journal import RecordJournal
 from leasectl.leases.request import check_request, claimant_of, draw_start_delay, new_handle
-from leasectl.leases.service import Caller, Service
+from leasectl.leases.service import Service
 from leasectl.model import Request
 from leasectl.state.handles import renews_itself
 from leasectl.system.process import this_process
 from tests.kit.desk import Desk
-from tests.kit.made_up_backend import KIND
+from tests.kit.made_up_backend import register_made_up
 
 OURS = Caller("job/1", "host")
 
@@ -76,7 +76,7 @@ class TestWhereEveryLeaseRunsOut:
 
     @pytest.fixture
     def service(self, desk: Desk, shared_dir: Path, monkeypatch: pytest.MonkeyPatch) -> Service:
-        monkeypatch.setattr(kinds, "KINDS", (*kinds.KINDS, KIND))
+        register_made_up(monkeypatch)
         return desk.as_caller(OURS._replace(shared_dir=str(shared_dir)), "madeup://here")
 
     def test_scope_test_needs_a_ttl_for_nobody_renews_it(self, service: Service) -> None:

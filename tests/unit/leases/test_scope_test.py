@@ -8,13 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from leasectl.backends.contract import Patience
+from leasectl.backends.contract import Caller, Patience
 from leasectl.errors import Cancelled, InvalidRequest, NoLease, StateUnwritable
 from leasectl.leases.acquire import acquire
 from leasectl.leases.delay import announce
 from leasectl.leases.release import finish, release
 from leasectl.leases.scope_test import unlist_stale
-from leasectl.leases.service import Caller, Service
+from leasectl.leases.service import Service
 from leasectl.leases.targets import Targets
 from leasectl.model import Handle, Request, whole
 from leasectl.state import shared_leases

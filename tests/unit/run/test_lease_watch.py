@@ -10,7 +10,6 @@ from typing import Any
 
 import pytest
 
-from leasectl.backends import kinds
 from leasectl.backends.contract import Patience
 from leasectl.engines.notes import ClaimNews, Note
 from leasectl.errors import BackendUnreachable, LockHeld
@@ -32,7 +31,7 @@ from leasectl.system.process import this_process
 from leasectl.system.request_threads import Outcome
 from leasectl.text.naming import work_labels
 from tests.kit.desk import Desk
-from tests.kit.made_up_backend import KIND
+from tests.kit.made_up_backend import MadeUpBackend, register_made_up
 from tests.kit.reclaiming import Operator
 
 TTL = 30.0
@@ -437,7 +436,7 @@ class TestOnAServer:
     def threads(self, monkeypatch: pytest.MonkeyPatch) -> Threads:
         threads = self.Threads()
         monkeypatch.setattr(module, "RenewalThreads", lambda state, *, clock: threads)
-        monkeypatch.setattr(kinds, "KINDS", (*kinds.KINDS, KIND))
+        register_made_up(monkeypatch)
         return threads
 
     @pytest.fixture
@@ -458,7 +457,7 @@ class TestOnAServer:
     def claim_watch(self, monkeypatch: pytest.MonkeyPatch) -> ClaimWatch:
         """What tells of changes to a watch that comes after it."""
         claim_watch = self.ClaimWatch()
-        monkeypatch.setattr(module, "open_claim_watch", lambda handle, **_: claim_watch)
+        monkeypatch.setattr(MadeUpBackend, "open_claim_watch", lambda context, **_: claim_watch)
         return claim_watch
 
     def test_who_renews_and_who_tells_of_changes_end_with_it(

@@ -13,8 +13,9 @@ from urllib.parse import parse_qsl, urlsplit
 
 import pytest
 
+from leasectl.backends.contract import Caller, Context
 from leasectl.engines.membership import Cordon
-from leasectl.leases.service import Caller, Service
+from leasectl.leases.service import Service
 from leasectl.model import Lease
 from leasectl.pools.shown import (
     Overview,
@@ -332,7 +333,7 @@ class TestEditions:
         def open_service() -> Service:
             caller = Caller("job/1", "host")
             state = State.open(str(state_dir))
-            return Service(state, backend_url="local:", caller=caller, clock=manual_clock.clock)
+            return Service(state, Context("local:", caller=caller, clock=manual_clock.clock))
 
         editions = Editions(open_service, needs_token=False)
         editions.look()
