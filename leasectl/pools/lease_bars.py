@@ -12,7 +12,7 @@ from leasectl.leases.service import Service
 from leasectl.model import Lease
 from leasectl.pools.shown import parse_holder
 from leasectl.state.event import Event, EventFilter
-from leasectl.text.naming import as_given, build_url_in, http_url
+from leasectl.text.naming import build_url_in, http_url
 
 
 class LeaseBar(NamedTuple):
@@ -36,9 +36,8 @@ class LeaseBar(NamedTuple):
 
     @property
     def who(self) -> str:
-        """The job, or the user, as people know it."""
-        holder = parse_holder(self.holder_identity)
-        return holder.job or holder.owner or as_given(self.holder_identity)
+        """The job, or the user outside a job."""
+        return parse_holder(self.holder_identity).name
 
 
 class LeaseBars:

@@ -40,6 +40,11 @@ class Holder(NamedTuple):
     host: str
     handle: str
 
+    @property
+    def name(self) -> str:
+        """The job, or the user outside a job."""
+        return self.job or self.owner or as_given(self.identity)
+
 
 def parse_holder(identity: str) -> Holder:
     """Split an identity into its parts, as they were given; a foreign one leaves some empty."""
@@ -379,8 +384,7 @@ def what_is_noted(resource: ShownResource, *, full: bool) -> Iterator[str]:
 
 def cordon_text(cordon: Cordon, *, full: bool) -> str:
     """Return the reason of a cordon, who cordoned, and since when."""
-    who = parse_holder(f"{cordon.by}/")
-    name = as_given(cordon.by) if full else who.job or who.owner
+    name = as_given(cordon.by) if full else parse_holder(f"{cordon.by}/").name
     since = time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime(cordon.at))
     by = f"by {printable(name, longest=200)} since {since}"
     return f"{printable(cordon.reason, longest=500)}, {by}" if cordon.reason else by

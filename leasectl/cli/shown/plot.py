@@ -220,11 +220,9 @@ def _draw(place: Any, chart: Chart, series: Series, colour: str) -> None:
 
 def _draw_capacity(place: Any, series: Series) -> None:
     """Draw how many resources there were, from when on there were any."""
-    known = [
-        (n * series.step_seconds, each) for n, each in enumerate(series.capacity or ()) if each
-    ]
+    known = series.capacity_once_made
     if known:
-        times, values = zip(*known)
+        times, values = [n * series.step_seconds for n in known], list(known.values())
         place.step(times, values, where="post", color="#1c2128", linewidth=1.2, linestyle="--")
         place.set_ylim(0, max(values) * 1.08)
 

@@ -66,7 +66,7 @@ def charts_of(series: Series, pool: ShownPool) -> tuple[Chart, ...]:
     of = f"{capacity:.0f}" if capacity >= 10 else f"{capacity:.1f}".replace(".0", "")
     held = _chart("held", f"{pool.held} now, at most {most_held} of {of}", series.held, capacity)
     return (
-        held._replace(title=f"Held: {held.title}", capacity=_line(series.capacity, capacity)),
+        held._replace(title=f"Held: {held.title}", capacity=_line(series, capacity)),
         _chart(
             "waiting",
             f"Waiting: {waiting} now, at most {most_waiting}",
@@ -90,13 +90,12 @@ def _chart(kind: str, title: str, values: Sequence[float], top: float) -> Chart:
     return Chart(kind, title, "".join([*parts, f"H{WIDTH}V{HEIGHT}Z"]), ticks)
 
 
-def _line(values: Sequence[float] | None, top: float) -> str:
+def _line(series: Series, top: float) -> str:
     """Return the line of the capacity, from when on there was any."""
-    step = WIDTH / len(values or (0,))
+    step = WIDTH / len(series.held)
     return " ".join(
         f"{_short(n * step)},{_y(value, top)} {_short((n + 1) * step)},{_y(value, top)}"
-        for n, value in enumerate(values or ())
-        if value or (n and any((values or ())[:n]))
+        for n, value in series.capacity_once_made.items()
     )
 
 
@@ -114,7 +113,7 @@ def _percent(part: float, whole: float) -> float:
 
 # More make a page that takes long to load; so narrow ones can't be told apart.
 _MOST_BARS, _MOST_ROWS, _MOST_WAITS = 1500, 100, 20
-_LEAST_PERCENT, _WRITTEN_PERCENT = 0.15, 3.0
+_LEAST_PERCENT, _GAP_PERCENT, _WRITTEN_PERCENT = 0.3, 0.1, 3.0
 ROW, WAIT = 20, 6  # pixels
 
 
@@ -126,7 +125,6 @@ class Bar(NamedTuple):
     text: str
     title: str
     url: str = ""
-    is_held: bool = False
 
 
 class Lane(NamedTuple):
@@ -196,7 +194,7 @@ def lanes_of(bars: Sequence[LeaseBar], pool: ShownPool, since: float, until: flo
         for n, (name, found) in enumerate(of.items())
     ]
     waiting = [
-        scale.bar(each.since, until, "", f"{shown(_who(each.holder))} waits")
+        scale.bar(each.since, until, "", f"{shown(each.holder.name)} waits")
         for each in pool.queue[:_MOST_WAITS]
     ]
     y = len(lanes) * ROW
@@ -218,10 +216,6 @@ def _left_out(leases: int, resources: int, waits: int) -> str:
     return f"not drawn: {', '.join(found)}" if found else ""
 
 
-def _who(holder: object) -> str:
-    return str(getattr(holder, "job", None) or getattr(holder, "owner", ""))
-
-
 class _Scale(NamedTuple):
     since: float
     until: float
@@ -239,7 +233,7 @@ class _Scale(NamedTuple):
         ended = "held for" if each.end > self.until else f"to {_clock(end)},"
         title = f"{each.name}: {who}, {_clock(each.begin)} {ended} {lasted}"
         bar = self.bar(each.begin, end, who, title, each.url)
-        return bar._replace(is_held=each.end > self.until)
+        return bar._replace(width=max(_LEAST_PERCENT, round(bar.width - _GAP_PERCENT, 2)))
 
     def wait(self, each: LeaseBar) -> Bar:
         waited = format_duration(each.begin - each.queued)

@@ -342,7 +342,7 @@ def _who(holder: Holder, pool_type: str, labels: Labels, guard: str = "") -> dic
     rest = [holder.build, holder.host, short_handle(holder.handle, pool_type), guard]
     rest += [f"{key}={value}" for key, value in labels if key != BUILD_LABEL]
     return {
-        "first": shown(holder.job or holder.owner or holder.identity),
+        "first": shown(holder.name),
         "rest": [shown(each) for each in rest if each],
         "title": shown(as_given(holder.identity)),
         "url": build_url_in(labels),
