@@ -91,7 +91,9 @@ def page(ctx: click.Context) -> str:
         lines += [".SH ENVIRONMENT", *definitions(environment())]
         lines += [".SS Told to the command under run, and by acquire \\-\\-output env"]
         lines += definitions(TOLD)
-        lines += [".SH EXIT STATUS", *definitions(EXIT_CODES)]
+    else:
+        lines += [".SH ENVIRONMENT", "See ENVIRONMENT in", ".BR leasectl (1)."]
+    lines += [".SH EXIT STATUS", *definitions(EXIT_CODES)]
     example = _EXAMPLE.split(command.epilog or "")[1:]
     if example:
         lines += [".SH EXAMPLES", *as_it_is(example[0])]

@@ -12,19 +12,8 @@ from typing import Any
 import click
 
 from leasectl.cli.described import (
-    ATTEMPTS,
-    CLUSTER,
-    ENDING,
-    EVICTED,
-    FILTERS,
+    GROUPS,
     OTHERS,
-    OUTPUT,
-    POLICIES,
-    RELEASED,
-    SIMULATED,
-    SOUGHT,
-    WAITING,
-    WHAT,
     Between,
     OneOf,
     Param,
@@ -34,21 +23,6 @@ from leasectl.cli.groups import HelpShown
 from leasectl.errors import InvalidRequest
 from leasectl.text.durations import NoTime
 
-_GROUPS = (
-    WHAT,
-    FILTERS,
-    RELEASED,
-    WAITING,
-    ENDING,
-    ATTEMPTS,
-    SIMULATED,
-    POLICIES,
-    SOUGHT,
-    EVICTED,
-    CLUSTER,
-    OUTPUT,
-    OTHERS,
-)
 _MANY = 9
 # Where a context keeps what was given as --backend before the command.
 BACKEND = "leasectl.backend"
@@ -59,7 +33,7 @@ class Option(click.Option):
     """An option that is shown under a heading.
 
     Args:
-        group: The heading, one of those above.
+        group: The heading, one of `GROUPS`.
         help: As click has it, or what makes it when help is shown.
     """
 
@@ -198,7 +172,7 @@ class Command(HelpShown):
         titles = [getattr(param, "group", OTHERS) for param in shown]
         if len(shown) <= _MANY or len(set(titles)) == 1:
             return [("Options", shown)]
-        groups: dict[str, list[click.Option]] = {title: [] for title in _GROUPS}
+        groups: dict[str, list[click.Option]] = {title: [] for title in GROUPS}
         for title, param in zip(titles, shown):
             groups[title].append(param)
         return [(title, params) for title, params in groups.items() if params]

@@ -14,6 +14,8 @@ from leasectl.errors import InvalidRequest
 
 # The headings under which help shows the options of commands that have many, in this order.
 WHAT = "Lease"
+RECLAIMED = "Leases to reclaim"
+WORK = "Work"
 FILTERS = "Filters"
 RELEASED = "Leases to release"
 WAITING = "Waiting"
@@ -26,6 +28,10 @@ EVICTED = "Evictions"
 CLUSTER = "Cluster"
 OUTPUT = "Output"
 OTHERS = "Other options"
+GROUPS = (
+    *(WHAT, FILTERS, RELEASED, RECLAIMED, WORK, WAITING, ENDING, ATTEMPTS),
+    *(SIMULATED, POLICIES, SOUGHT, EVICTED, CLUSTER, OUTPUT, OTHERS),
+)
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 

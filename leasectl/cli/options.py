@@ -84,8 +84,11 @@ def complete_where(ctx: click.Context, param: click.Parameter, incomplete: str) 
 
 
 def name_list(text: str) -> tuple[str, ...]:
-    """Read a comma-separated list of resources."""
-    return tuple(check_name(name) for name in text.split(",") if name)
+    """Read a comma-separated list of resources, whole or as status shortens them: ``--00``."""
+    names = tuple(name for name in text.split(",") if name)
+    for name in names:
+        check_name(name.removeprefix("--"))
+    return names
 
 
 backend = option(
@@ -142,7 +145,7 @@ jitter = option(
     type=parse_duration,
     metavar="D",
     default="0",
-    help="Sleep for a random time of up to D before queueing, so the place in the queue is later. "
+    help="Sleep for a random time of up to D before queueing, so the queue position is later. "
     "To spread out starts, use --start-jitter or a pool's --pace.",
 )
 start_jitter = option(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import stat
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -13,6 +13,7 @@ from leasectl.backends.kinds import claim_key_of, kind_of_handle
 from leasectl.errors import (
     BackendUnreachable,
     CorruptState,
+    InvalidRequest,
     LeaseError,
     NotAllowed,
     NotFound,
@@ -24,7 +25,7 @@ from leasectl.model import Handle, Lease, Process, ReleaseTarget, Request, whole
 from leasectl.state import shared_leases
 from leasectl.state.handles import new_id
 from leasectl.system.process import is_dead
-from leasectl.text.naming import is_name, is_reserved
+from leasectl.text.naming import is_name, is_reserved, short_name
 from leasectl.text.wording import listed, printable
 
 if TYPE_CHECKING:
@@ -49,6 +50,40 @@ class Listed(NamedTuple):
     stale: list[str]
     foreign: list[str]
     unknown: list[str]
+
+
+def whole_names(service: Service, names: Sequence[str]) -> list[str]:
+    """Return names of held resources; a short one (``--00``) stands for the only one that is held.
+
+    Raises:
+        NotFound: None that is held has that short name.
+        InvalidRequest: Several have.
+    """
+    if not any(name.startswith("--") for name in names):
+        return list(names)
+    held: dict[str, set[str]] = {}
+    if service.kind.has_pools:
+        for pool in service.pools.pools():
+            for each in pool.resources:
+                if each.lease is not None:
+                    held.setdefault(short_name(each.name, pool.type), set()).add(each.name)
+    else:
+        for handle in service.handles.active():
+            for name in handle.names:
+                held.setdefault(short_name(name, handle.request.type), set()).add(name)
+    return [name if not name.startswith("--") else _only(held, name) for name in names]
+
+
+def _only(held: Mapping[str, Collection[str]], short: str) -> str:
+    found = sorted(held.get(short, ()))
+    if not found:
+        raise NotFound(f'no resource "{short}" is held; see the whole names with: {_WIDE}')
+    if len(found) > 1:
+        raise InvalidRequest(f'"{short}" can be {listed(found)}; give the whole name')
+    return found[0]
+
+
+_WIDE = "leasectl status --wide"
 
 
 class Targets:

@@ -27,6 +27,7 @@ from leasectl.pools.showing import Showing
 from leasectl.pools.shown import Overview, ShownPool
 from leasectl.pools.shown_json import parse_overview
 from leasectl.state.reads import snapshot
+from leasectl.state.uses import Uses
 from leasectl.text.naming import is_reserved, next_names
 
 # Of pools that nobody needs, by who only looks.
@@ -50,7 +51,7 @@ class PoolService:
 
     def listed(self) -> tuple[ShownPool, ...]:
         """All pools as they are shown, but for what the records of the holders tell."""
-        showing = Showing({}, {}, shared=True, clock=self._service.clock)
+        showing = Showing({}, {}, {}, shared=True, clock=self._service.clock)
         return tuple(showing.pool(self._with_what_is_held_back(pool)) for pool in self.show())
 
     def _with_what_is_held_back(self, pool: Pool) -> Pool:
@@ -111,8 +112,9 @@ class PoolService:
         with contextlib.nullcontext() if is_snapshot else looking(pool_type):
             pools, handles = self._seen(pool_type)
             releases = self._service.handles.timers.of_names()
+            uses = Uses(self._service.state).last()
         url, clock = self._service.backend_url, self._service.clock
-        showing = Showing(handles, releases, shared=self._service.kind.remote, clock=clock)
+        showing = Showing(handles, releases, uses, shared=self._service.kind.remote, clock=clock)
         own, works = _own(pools), [each for each in pools if is_reserved(each.type)]
         in_use = [each for each in works if each.held or each.queue]
         overview = Overview(

@@ -44,7 +44,7 @@ from leasectl.server.responses import (
 )
 from leasectl.server.served_leases import ServedLeases
 from leasectl.server.threads import TooManyWait
-from leasectl.text.naming import LONGEST_TYPE, is_name, is_reserved
+from leasectl.text.naming import LONGEST_TYPE, is_name
 from leasectl.text.wording import printable
 
 IDEMPOTENCY_KEY = "Idempotency-Key"
@@ -239,10 +239,10 @@ class _Api:
         return PlainTextResponse(text, media_type="text/plain; version=0.0.4")
 
     def _metrics(self, service: Service) -> str:
+        self._meter.read(service.events)
         if service.kind.counts_types:
             return self._meter.text_of_counts(count(service, None, others=self._meter.types).types)
-        pools = service.pools.pools()
-        return self._meter.text([each for each in pools if not is_reserved(each.type)])
+        return self._meter.text(PoolService(service).look())
 
     async def status(self, request: Request) -> Response:
         pool_type = request.query_params.get("type")

@@ -29,7 +29,7 @@ from leasectl.server.give_backs import (
     served_id,
     served_request,
 )
-from leasectl.server.metrics import KeeperWatch, LossWatch, Meter, Notices
+from leasectl.server.metrics import KeeperWatch, LossWatch, Notices
 from leasectl.server.sleeps import sleep_through_async
 from leasectl.server.threads import ServiceThreads
 from leasectl.server.waits import ClientWait
@@ -62,7 +62,6 @@ class ServedLeases:
         token: What all clients show; None: nothing.
         guard: The process whose death releases what is granted here; None for none.
         clock: Where times come from.
-        meter: Told of grants.
         notices: What the server's operator is told by.
         keeper_watch: Told when there is more to be kept.
     """
@@ -78,7 +77,6 @@ class ServedLeases:
         token: str | None = None,
         guard: Process | None = None,
         clock: Clock,
-        meter: Meter,
         notices: Notices,
         keeper_watch: KeeperWatch,
     ) -> None:
@@ -90,7 +88,6 @@ class ServedLeases:
         self._token = token
         self._guard = guard
         self._clock = clock
-        self._meter = meter
         self._notices = notices
         self._keeper_watch = keeper_watch
         self._waits: dict[str, ClientWait] = {}
@@ -241,7 +238,6 @@ class ServedLeases:
         self, handle_id: str, pool_type: str, count: int, client: str, key: str | None
     ) -> ClientWait:
         request = served_request(pool_type, count, client=client, key=key)
-        since = self._clock.elapsed()
         wait = ClientWait(request)
         acquisition, give_up = self._acquisition(request, handle_id)
 
@@ -255,7 +251,6 @@ class ServedLeases:
             if wait.is_over:  # it came just when nobody wanted it any more
                 self._give_back_unanswered(handle)
                 raise asyncio.CancelledError
-            self._meter.granted(pool_type, self._clock.elapsed() - since)
             return handle
 
         def forget(task: asyncio.Task[Handle]) -> None:

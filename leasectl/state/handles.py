@@ -316,8 +316,11 @@ class Handles:
         return found[0] if found else None
 
     def require(self, handle_id: str) -> Handle:
-        """Read one record; NotFound when there is none."""
+        """Read one record, by its id or the end of it that status shows; NotFound for none."""
         handle = self.load(handle_id)
+        if handle is None:
+            found = [each for each in self.ids() if handle_id and each.endswith(f"-{handle_id}")]
+            handle = self.load(found[0]) if len(found) == 1 else None
         if handle is None:
             raise NotFound(
                 f'no handle "{printable(handle_id, longest=200)}" in {self._state.directory}; list '

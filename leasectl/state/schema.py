@@ -172,7 +172,8 @@ CREATE TABLE member (              -- what is so of a name beside its row in res
   ends_at REAL,                    -- that is, CLOCK_BOOTTIME
   joined INTEGER NOT NULL,
   held_back_until REAL,            -- CLOCK_BOOTTIME; NULL for not at all
-  properties TEXT NOT NULL         -- JSON
+  properties TEXT NOT NULL,        -- JSON
+  cordon TEXT                      -- JSON: who cordoned it, when, and why; NULL where not known
 ) WITHOUT ROWID;
 CREATE INDEX member_special ON member (name) WHERE cordoned OR leaves OR moves_to IS NOT NULL
   OR process IS NOT NULL OR ends_at IS NOT NULL OR held_back_until IS NOT NULL;

@@ -7,7 +7,7 @@ method that changes something belongs inside `State.transaction`.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, NamedTuple
 
 from leasectl.model import Handle, ReleaseTarget
@@ -46,6 +46,22 @@ class LastUse(NamedTuple):
 
     acquisition: int
     until: float | None
+
+
+LastUses = Mapping[tuple[str, str], LastUse]
+
+
+def last_use(uses: LastUses, claim_key: str | None, name: str) -> LastUse | None:
+    """Return when a claimed name was in use last; None for never, and of an earlier claim.
+
+    Args:
+        uses: As `Uses.last` returns them.
+        claim_key: Of the claim.
+        name: The name.
+    """
+    handle_id, _, acquisition = (claim_key or "").partition("/")
+    use = uses.get((handle_id, name))
+    return use if use is None or acquisition in ("", str(use.acquisition)) else None
 
 
 class SeenName(NamedTuple):

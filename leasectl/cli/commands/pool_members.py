@@ -22,6 +22,7 @@ from leasectl.model import Process
 from leasectl.pools import joining
 from leasectl.pools.joining import forget_stay
 from leasectl.pools.memberships import MembershipService
+from leasectl.pools.shown import cordon_text
 from leasectl.pools.whereabouts import (
     Whereabouts,
     expectation_fields,
@@ -87,24 +88,26 @@ def move(*, names: str, to: str, when_free: bool, quiet: bool, backend: str | No
 
 _CORDON_EXAMPLE = """\b
 Examples:
-  leasectl pool cordon --names azure--install--00,azure--install--01
+  leasectl pool cordon --names azure--install--00 --reason "quota exceeded"
   leasectl pool uncordon --names azure--install--01
 """
 
 
 @new_command(epilog=_CORDON_EXAMPLE, options_metavar="--names A,B [OPTIONS]")
 @pool_options.needed_names
+@option("--reason", default="", metavar="TEXT", help="The reason, which leasectl status shows.")
 @pool_options.quiet
 @options.backend
-def cordon(*, names: str, quiet: bool, backend: str | None) -> None:
+def cordon(*, names: str, reason: str, quiet: bool, backend: str | None) -> None:
     """Cordon resources, so that they take no new holder.
 
     Holders keep their leases. Cordoned resources stay in their pool, and stay cordoned when they
-    are moved. Undo it with: leasectl pool uncordon
+    are moved. leasectl status shows who cordoned them, when and why. To change the reason, cordon
+    them again with another one. Undo it with: leasectl pool uncordon
     """
     wanted = pool_options.distinct_names(names)
     memberships = MembershipService(open_service(backend))
-    before, after, _ = memberships.cordon(wanted, is_cordoned=True)
+    before, after, _ = memberships.cordon(wanted, is_cordoned=True, reason=reason)
     pool_options.say_cordoned("cordoned", before, quiet=quiet, is_cordoned=True)
     pool_options.warn_of_unmet(memberships, *(each.pool for each in after))
 
@@ -439,7 +442,9 @@ def _belongs(found: Whereabouts) -> str:
 def _state(found: Whereabouts) -> str:
     if found.state == "expected":
         return ""
+    cordon = found.member.cordon
     cordoned = ", cordoned" if found.member.cordoned and found.state != "cordoned" else ""
+    cordoned += f": {cordon_text(cordon, full=True)}" if cordon else ""
     by = f" by {found.member.holder}" if found.member.holder else ""
     left = found.held_back_seconds
     until = "" if left is None else f" as somebody may claim it, which ends {when_due(left)}"

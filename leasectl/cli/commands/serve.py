@@ -152,7 +152,7 @@ def command(
     backend: str | None,
 ) -> int:
     """Serve as `_help` tells."""
-    require_extra("serve", ("starlette", "uvicorn"), of="serve")
+    require_extra("serve", ("jinja2", "starlette", "uvicorn"), of="serve")
     if print_env and token_file is not None:
         _check_path(token_file)
     if no_token and token_file is not None:
