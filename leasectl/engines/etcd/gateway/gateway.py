@@ -313,5 +313,7 @@ class Gateway:
                         failures.note(self.endpoints[member], reason)
                         self.leave(member)
                 if lasting and not client.is_outdated:
-                    raise BackendUnreachable(failures.text())
+                    error = BackendUnreachable(failures.text())
+                    error.lasting = True
+                    raise error
                 self._pause(min(pauses.next(), max(0.0, deadline - self._clock.elapsed())))
