@@ -45,7 +45,8 @@ from leasectl.text.wording import printable
 ATTEMPT_SECONDS = 2.0
 # etcd tells what is left of a lease in whole seconds, without the rest.
 ROUNDED_SECONDS = 1
-_BACKOFF = Backoff(first_seconds=0.1, longest_seconds=0.1)  # between two rounds of all members
+# Between two rounds of all members.
+_BACKOFF = Backoff(first_seconds=0.1, longest_seconds=1.0, chance=0.5)
 # However little time is left, an answer that takes no longer is waited for.
 _LEAST_SECONDS = 3.0
 
@@ -111,7 +112,12 @@ class Gateway:
         self._rest = (0.0, "")  # until when on the elapsed clock, and why
         self._pause = pause
         self._access = MemberAccess(
-            self.endpoints, clock=clock, trust=trust, user_file=user_file, prefix=prefix
+            self.endpoints,
+            clock=clock,
+            trust=trust,
+            user_file=user_file,
+            prefix=prefix,
+            pause=pause,
         )
         self._limits = threading.local()  # `until`: see `limited`
         self._lock = threading.Lock()
@@ -298,15 +304,18 @@ class Gateway:
         with self._idle_client() as client:
             while True:
                 lasting = True
-                for _ in self.endpoints:
-                    member = self._current
-                    seconds = min(attempt_seconds, deadline - self._clock.elapsed())
+                for turns in range(len(self.endpoints), 0, -1):
+                    member, left = self._current, deadline - self._clock.elapsed()
+                    seconds = min(attempt_seconds, left)
                     if seconds <= 0:
                         why = failures.text(deadline - start)
                         self._rest = (self._clock.elapsed() + self._rest_seconds, why)
                         raise BackendUnreachable(why)
                     try:
-                        return self._access.ask(client, member, path, body, seconds), repeated
+                        answer = self._access.ask(
+                            client, member, path, body, seconds, login_seconds=left / turns
+                        )
+                        return answer, repeated
                     except NoAnswer as reason:
                         repeated = repeated or reason.sent
                         lasting = lasting and reason.lasting
