@@ -12,7 +12,6 @@ from leasectl.backends.contract import Backend, Opening
 from leasectl.backends.pool.backend import PoolBackend
 from leasectl.engines.etcd.address import parse_etcd_url
 from leasectl.engines.etcd.gateway.gateway import ATTEMPT_SECONDS
-from leasectl.engines.etcd.gateway.tokens import keep_in
 from leasectl.engines.etcd.keys import Keys
 from leasectl.engines.etcd.opening import open_below, open_etcd, open_gateway
 from leasectl.engines.etcd.pools.listing import pool_types as types_in
@@ -55,10 +54,14 @@ def check_request(request: Request, wait_seconds: float | None) -> None:
 def open_backend(url: str, opening: Opening) -> Backend:
     """Open the pools in a cluster; nothing is asked of it yet."""
     seconds = opening.release_seconds
-    keep_in(opening.state.directory)
+    settings = parse_settings(opening.settings)
+    if settings.user_file is not None:
+        from leasectl.engines.etcd.gateway.tokens import keep_in
+
+        keep_in(opening.state.directory)
     gateway = open_gateway(
         url,
-        parse_settings(opening.settings),
+        settings,
         clock=opening.clock,
         deadline_seconds=_REQUEST_SECONDS if seconds is None else seconds,
         rest_seconds=opening.rest_seconds,

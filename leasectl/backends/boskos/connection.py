@@ -13,8 +13,7 @@ from leasectl.errors import AccessRefused, BackendUnreachable, CanNeverBeMet, No
 from leasectl.http.exchange import Client
 from leasectl.http.messages import Answer, Call
 from leasectl.http.no_answer import NoAnswer, NotInTime
-from leasectl.http.settings import Settings
-from leasectl.http.tls import trust_of
+from leasectl.http.settings import Settings, trust_for
 from leasectl.system.clock import Clock
 from leasectl.system.poll import sleep_through
 from leasectl.text.naming import is_resource_name
@@ -211,7 +210,7 @@ class BoskosConnection:
         self.address = address
         self._settings = settings
         self._clock = clock
-        self._trust = trust_of(settings) if address.server.startswith("https:") else None
+        self._trust = trust_for(address.server, settings)
         self._idle: list[Client] = []
 
     @property

@@ -11,6 +11,7 @@ import contextlib
 import json
 import time
 from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
 
 from leasectl.engines.etcd.gateway.answers import (
     CommonNameRefused,
@@ -21,14 +22,16 @@ from leasectl.engines.etcd.gateway.answers import (
     parse_answer,
 )
 from leasectl.engines.etcd.gateway.requests import Json
-from leasectl.engines.etcd.gateway.tokens import TokenStore
 from leasectl.engines.etcd.gateway.user import read_user
 from leasectl.errors import NotAllowed
 from leasectl.http.exchange import Client
 from leasectl.http.messages import Call
 from leasectl.http.no_answer import NOT_IN_TIME, NoAnswer
-from leasectl.http.tls import Trust
 from leasectl.system.clock import Clock
+
+if TYPE_CHECKING:
+    from leasectl.engines.etcd.gateway.tokens import TokenStore
+    from leasectl.http.tls import Trust
 
 KEEP_ALIVE = "/v3/lease/keepalive"
 _CONNECT_SECONDS = 1.0
@@ -68,7 +71,11 @@ class MemberAccess:
         self._user_file = user_file
         self._prefix = prefix
         self._pause = pause
-        self._tokens = None if user_file is None else TokenStore(endpoints, user_file)
+        self._tokens: TokenStore | None = None
+        if user_file is not None:
+            from leasectl.engines.etcd.gateway.tokens import TokenStore
+
+            self._tokens = TokenStore(endpoints, user_file)
         # Of any thread: each is as good as the others.
         self._token: str | None = None  # None: not asked for; empty: etcd wants none
 

@@ -9,11 +9,11 @@ succeeds. Which one did is read back (`Outcome.answers` of one that failed), nev
 from __future__ import annotations
 
 import contextlib
-import secrets
+import os
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from leasectl.engines.etcd.gateway.access import KEEP_ALIVE, MemberAccess
 from leasectl.engines.etcd.gateway.answers import (
@@ -36,11 +36,13 @@ from leasectl.errors import (
 )
 from leasectl.http.exchange import Client
 from leasectl.http.no_answer import NoAnswer
-from leasectl.http.tls import Trust
 from leasectl.system.backoff import Backoff, Pauses
 from leasectl.system.clock import Clock
 from leasectl.text.properties import MALFORMED, read_number
 from leasectl.text.wording import printable
+
+if TYPE_CHECKING:
+    from leasectl.http.tls import Trust
 
 ATTEMPT_SECONDS = 2.0
 # etcd tells what is left of a lease in whole seconds, without the rest.
@@ -71,7 +73,8 @@ class MemberStatus(NamedTuple):
 
 def new_etcd_lease_id() -> int:
     """An id for an etcd lease that nobody else would choose."""
-    return secrets.randbelow((1 << 63) - 1) + 1  # signed in etcd, and 0 is none
+    # Signed in etcd, and 0 is none.
+    return (int.from_bytes(os.urandom(8), "big") >> 1) or 1
 
 
 class Gateway:
