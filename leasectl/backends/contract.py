@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Generator, Sequence
 from typing import NamedTuple, Protocol
 
@@ -126,6 +127,7 @@ class Patience(NamedTuple):
 
     Args:
         wait_seconds: None for no limit, 0 for not at all.
+        connect_seconds: For how long a server may fail to answer, as `server_seconds` has it.
         interrupts: Descriptors that end the wait.
         at_first_sleep: Makes further ones, where a wait in this process is seldom needed.
         report: Called with the progress at the start and then every ``report_seconds``.
@@ -139,6 +141,7 @@ class Patience(NamedTuple):
     """
 
     wait_seconds: float | None = None
+    connect_seconds: float | None = None
     interrupts: tuple[Interrupt, ...] = ()
     at_first_sleep: Callable[[], Sequence[Interrupt]] = tuple
     report: Callable[[Progress], None] | None = None
@@ -147,6 +150,18 @@ class Patience(NamedTuple):
     watched: Callable[[], Sequence[Process]] = tuple
     recover: Callable[[], None] = lambda: None
     see_to_witness: Callable[[], Process | None] | None = None
+
+    def server_seconds(self, without_limits: float) -> float:
+        """Return for how long a server may fail to answer before the request fails.
+
+        That is ``--connect-timeout``, else as long as the request waits.
+
+        Args:
+            without_limits: The same for a request that has neither limit.
+        """
+        if self.connect_seconds is not None:
+            return self.connect_seconds
+        return without_limits if self.wait_seconds is None else math.inf
 
 
 class Caller(NamedTuple):

@@ -129,6 +129,15 @@ wait = option(
     metavar="WAIT",
     help="Wait at most this long, like 90s or 1h30m; 0: don't wait. Default: no limit.",
 )
+connect_timeout = option(
+    "--connect-timeout",
+    "connect_seconds",
+    group=WAITING,
+    type=parse_duration,
+    metavar="D",
+    help="Fail (69) once a server has been away for this long. Default: as long as -w; without -w, "
+    "some 10s.",
+)
 conflict_exit_code = option(
     "-E",
     "--conflict-exit-code",

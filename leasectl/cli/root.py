@@ -25,11 +25,13 @@ SECTIONS = {
     "Pools": ("pool",),
     "Coordination": ("once", "reclaim", "use", "unuse", "marks", "answer", "maintenance"),
     "Insight": ("status", "events", "stats", "simulate"),
-    "Server": ("serve", "kubernetes"),
+    "Server": ("serve", "backup", "restore", "kubernetes"),
     "Setup": ("doctor", "init", "completion", "help"),
 }
 COMMANDS = (*(name for names in SECTIONS.values() for name in names), "version")
 _MODULES = {
+    "backup": "backup",
+    "restore": "backup",
     "use": "marks",
     "unuse": "marks",
     "marks": "marks",

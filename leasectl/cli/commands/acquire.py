@@ -49,6 +49,7 @@ Example:
 @plain_command(epilog=EXAMPLE, options_metavar="POOL [OPTIONS]")
 @options.request_options
 @options.wait
+@options.connect_timeout
 @options.conflict_exit_code
 @options.optional
 @options.jitter
@@ -88,6 +89,7 @@ Example:
 def command(
     *,
     wait_seconds: float | None,
+    connect_seconds: float | None,
     conflict_code: int | None,
     jitter_seconds: float,
     start_jitter_seconds: float,
@@ -134,7 +136,12 @@ def command(
             start_delay = draw_start_delay(start_jitter_seconds)
             with wait_limit(wait_seconds):
                 with reported(
-                    request, wait_seconds, ends, service=lambda: service, quiet=quiet
+                    request,
+                    wait_seconds,
+                    ends,
+                    service=lambda: service,
+                    quiet=quiet,
+                    connect_seconds=connect_seconds,
                 ) as waiting:
                     handle = acquire(
                         service,
