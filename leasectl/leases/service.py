@@ -202,8 +202,8 @@ class Service(HasSides):
 
     Args:
         state: The opened state directory.
-        context: Where new leases come from, who asks, and how; a handle remembers its own backend
-            and settings.
+        context: The backend of new leases, its settings and the caller; a handle remembers its own
+            backend and settings.
 
     Attributes:
         context: As given.
