@@ -474,8 +474,8 @@ def removed(directory: str) -> StateUnwritable:
 
 
 def _create(path: str, lock_fd: int, limit: LockLimit) -> None:
-    from leasectl.state.creation import create
     from leasectl.state.fences import BLOCK
+    from leasectl.state.schema import create
 
     flock_exclusive(lock_fd, limit)
     try:
