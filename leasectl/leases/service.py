@@ -21,6 +21,7 @@ from leasectl.backends.kinds import (
 )
 from leasectl.errors import LeaseError, LeaseLost, NotAllowed, NotSupported
 from leasectl.http.settings import encode_settings
+from leasectl.leases.record_events import IS_GONE, RecordEvents
 from leasectl.model import Handle, Lease, ReleaseTarget
 from leasectl.state import shared_leases
 from leasectl.state.directory import State
@@ -141,8 +142,6 @@ class Losses:
         if left.lost_reason:  # taken by force meanwhile, as the record says
             self._drop_lost(left, returned)
             return
-        from leasectl.leases.record_events import RecordEvents
-
         RecordEvents(self._state, self._clock).released(left, returned, by="command")
         self._handles.drop(left, returned, now=self._clock.elapsed())
 
@@ -176,8 +175,6 @@ class Losses:
         """Write an event of lost leases, on a backend whose pools write none."""
         kind = kind_of_handle(handle)
         if kind.remote and not kind.has_pools:
-            from leasectl.leases.record_events import IS_GONE, RecordEvents
-
             RecordEvents(self._state, self._clock).lost(handle, names, reason=IS_GONE)
 
     def _drop_taken_back(self, handle: Handle, names: Sequence[str]) -> frozenset[str]:
