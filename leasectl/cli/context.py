@@ -16,6 +16,7 @@ from leasectl.leases.recovery import recover
 from leasectl.leases.service import Service, handles_around
 from leasectl.model import Process, Request
 from leasectl.state.directory import State
+from leasectl.system.lock_wait import LockLimit
 from leasectl.system.process import identify, process_of_thread
 from leasectl.text.durations import NoTime, parse_duration
 from leasectl.text.naming import escape_word
@@ -235,6 +236,7 @@ def open_service(
     for_many: bool = False,
     to_show: bool = False,
     warn: Callable[[str], None] = note,
+    wait_seconds: float | None = None,
 ) -> Service:
     """Open the state directory and put right what killed commands left in it.
 
@@ -245,6 +247,7 @@ def open_service(
         for_many: One thread of this process serves many, so none may take long.
         to_show: How things stand now is only to be shown, as far as a full disk allows.
         warn: Called with a line for people, about what should be known of although it goes on.
+        wait_seconds: How long a lease may be waited for, and so a lock; None for no limit.
 
     Raises:
         InvalidRequest: There is no such backend; no state directory has been made.
@@ -259,22 +262,24 @@ def open_service(
             from leasectl.cli.serve_env import check_served
 
             check_served(url, settings())
-    state = State.open(state_directory(), to_show=to_show)
-    _opened.append(state)
-    kept = os.environ.get("LEASECTL_KEEP_EVENTS")
-    if kept:
-        _keep_events(state, kept)
-    context = Context(
-        url,
-        _settings(url, kind),
-        caller(),
-        release_seconds(_SHORT_SECONDS if for_many else None),
-        _REST_SECONDS if for_many else 0.0,
-        warn,
-        known_kind=kind,
-    )
-    service = Service(state, context)
-    recover(service)
+    limit = LockLimit()
+    with limit.within_wait(wait_seconds):
+        state = State.open(state_directory(), to_show=to_show, lock_limit=limit)
+        _opened.append(state)
+        kept = os.environ.get("LEASECTL_KEEP_EVENTS")
+        if kept:
+            _keep_events(state, kept)
+        context = Context(
+            url,
+            _settings(url, kind),
+            caller(),
+            release_seconds(_SHORT_SECONDS if for_many else None),
+            _REST_SECONDS if for_many else 0.0,
+            warn,
+            known_kind=kind,
+        )
+        service = Service(state, context)
+        recover(service)
     return service
 
 

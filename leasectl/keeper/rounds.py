@@ -44,8 +44,7 @@ class Rounds:
         self._service = service
         self._ends = ends
         self._clock = clock
-        self._log = log
-        opens = self._open_service
+        opens = service.for_another_thread
         self._handles = KeptHandles(service.state, ends)
         self._releases = Releases(service, self._open_release, clock=clock, log=log)
         self._answers = Answers(service, opens, clock=clock, log=log)
@@ -161,14 +160,7 @@ class Rounds:
                 self._releases.release_here(timer.target)
 
     def _open_release(self) -> Callable[[ReleaseTarget], tuple[str, ...]]:
-        return functools.partial(release, self._open_service())
-
-    def _open_service(self) -> Service:
-        """What a thread does things with: it has records of its own."""
-        state, events = self._service.state.open_again(), self._service.state.events
-        state.events.kept_seconds = events.kept_seconds
-        state.events.kept_number = events.kept_number
-        return open_service(state, self._clock, self._log)
+        return functools.partial(release, self._service.for_another_thread())
 
 
 def open_service(state: State, clock: Clock, log: Log) -> Service:

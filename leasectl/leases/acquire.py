@@ -165,7 +165,7 @@ def acquire_here(
     finally:
         unlist(service, before, before.names)  # given back by this acquisition
     try:
-        enlist(journal.handle)
+        enlist(service, journal.handle)
     except LeaseError:
         give_up_unlisted(service, journal)
         raise

@@ -46,7 +46,7 @@ def acquire_remote(
         if held.request.ttl_seconds is not None and not renews_itself(held):
             # It counts from the last sign of life in the queue, and no process renews it.
             held = renew(service, whole(held))
-        enlist(held)
+        enlist(service, held)
     except LeaseError:
         give_up_unlisted(service, journal)
         raise

@@ -24,7 +24,6 @@ from leasectl.errors import (
 from leasectl.leases.service import Service
 from leasectl.state import keeper_process
 from leasectl.state.watched import MadePool, MadePools
-from leasectl.system.lock_wait import lock_limit
 from leasectl.system.process import this_process
 
 if TYPE_CHECKING:
@@ -84,7 +83,8 @@ class PoolOnDemand:
         if self._needed is None:
             return
         service = self._service
-        with contextlib.suppress(LeaseError), lock_limit(_LEAVE_SECONDS), service.atomic():
+        limit = service.state.lock_limit.within(_LEAVE_SECONDS)
+        with contextlib.suppress(LeaseError), limit, service.atomic():
             remove_unused(service.backend, self._type)
             with service.state.transaction():
                 MadePools(service.state).forget(self._needed)

@@ -21,6 +21,7 @@ from leasectl.backends.kinds import (
 )
 from leasectl.errors import LeaseError, LeaseLost, NotAllowed, NotSupported
 from leasectl.http.settings import encode_settings
+from leasectl.leases.record_events import IS_GONE, RecordEvents
 from leasectl.model import Handle, Lease, ReleaseTarget
 from leasectl.state import shared_leases
 from leasectl.state.directory import State
@@ -141,8 +142,6 @@ class Losses:
         if left.lost_reason:  # taken by force meanwhile, as the record says
             self._drop_lost(left, returned)
             return
-        from leasectl.leases.record_events import RecordEvents
-
         RecordEvents(self._state, self._clock).released(left, returned, by="command")
         self._handles.drop(left, returned, now=self._clock.elapsed())
 
@@ -159,7 +158,7 @@ class Losses:
         """Remove taken back names from their list of scope ``test``; outside a transaction."""
         while self._to_unlist and not self._state.is_changing:
             with contextlib.suppress(LeaseError):  # the next release finds the list out of date
-                _take_out(self._handles, *self._to_unlist.pop(), prefer=lambda _: True)
+                _take_out(self._state, *self._to_unlist.pop(), prefer=lambda _: True)
 
     def _drop_lost(self, handle: Handle, names: Sequence[str]) -> None:
         if not names:
@@ -176,8 +175,6 @@ class Losses:
         """Write an event of lost leases, on a backend whose pools write none."""
         kind = kind_of_handle(handle)
         if kind.remote and not kind.has_pools:
-            from leasectl.leases.record_events import IS_GONE, RecordEvents
-
             RecordEvents(self._state, self._clock).lost(handle, names, reason=IS_GONE)
 
     def _drop_taken_back(self, handle: Handle, names: Sequence[str]) -> frozenset[str]:
@@ -202,8 +199,8 @@ class Service(HasSides):
 
     Args:
         state: The opened state directory.
-        context: Where new leases come from, who asks, and how; a handle remembers its own backend
-            and settings.
+        context: The backend of new leases, its settings and the caller; a handle remembers its own
+            backend and settings.
 
     Attributes:
         context: As given.
@@ -318,21 +315,22 @@ class Service(HasSides):
 # that couldn't be removed from it is recognised as out of date at the next release.
 
 
-def enlist(handle: Handle) -> None:
+def enlist(service: Service, handle: Handle) -> None:
     """List the names of a handle, if it has scope ``test``.
 
     Raises:
         StateUnwritable: The list can't be written.
     """
     if handle.shared_dir is not None:
-        shared_leases.add(handle.shared_dir, handle.names)
+        limit = service.state.lock_limit
+        shared_leases.add(handle.shared_dir, handle.names, limit=limit)
 
 
 def unlist(service: Service, handle: Handle, names: Collection[str]) -> None:
     """Remove names that a handle has given back from its list, if that can be written."""
     if handle.shared_dir is not None and names:
         with contextlib.suppress(LeaseError):
-            _take_out(service.handles, handle.shared_dir, names, prefer=service.is_here)
+            _take_out(service.state, handle.shared_dir, names, prefer=service.is_here)
 
 
 def unlist_stale(service: Service, names: Collection[str]) -> None:
@@ -343,18 +341,18 @@ def unlist_stale(service: Service, names: Collection[str]) -> None:
     """
     if names:
         shared_dir = service.caller.require_shared_dir()
-        _take_out(service.handles, shared_dir, names, prefer=service.is_here)
+        _take_out(service.state, shared_dir, names, prefer=service.is_here)
 
 
 def _take_out(
-    handles: Handles,
+    state: State,
     shared_dir: str,
     names: Collection[str],
     *,
     prefer: Callable[[Handle], bool],
 ) -> None:
     def is_held(name: str) -> bool:
-        holder = handles.holding(name, prefer=prefer)
+        holder = Handles(state).holding(name, prefer=prefer)
         return holder is not None and holder.shared_dir == shared_dir
 
-    shared_leases.remove(shared_dir, names, unless=is_held)
+    shared_leases.remove(shared_dir, names, unless=is_held, limit=state.lock_limit)

@@ -223,7 +223,7 @@ class Targets:
         was acquired with scope ``test`` under this ``SHARED_DIR``.
         """
         shared_dir = self._service.caller.require_shared_dir()
-        names = shared_leases.listed(shared_dir)
+        names = shared_leases.listed(shared_dir, limit=self._service.state.lock_limit)
         with self._alone():
             return self._of_list(shared_dir, names)
 

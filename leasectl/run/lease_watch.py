@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Collection, Sequence
+from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any
 
 from leasectl.backends.kinds import claim_key_of, kind_of_handle, renew_seconds
@@ -17,7 +18,6 @@ from leasectl.run.keeper_pidfd import KeeperPidfd
 from leasectl.state.handles import explain_loss
 from leasectl.state.pipes import listen
 from leasectl.system.clock import Clock, earliest
-from leasectl.system.lock_wait import lock_limit
 from leasectl.system.request_threads import Outcome
 from leasectl.text.naming import work_in
 from leasectl.text.wording import listed
@@ -214,7 +214,7 @@ class LeaseWatch:
         self._give_up_lost_at = None
         if self._ttl is None:
             try:
-                with lock_limit(self._lock_patience()):
+                with self._lock_limit():
                     give_up_lost(self._service, whole(self._handle))
             except (LeaseError, Interrupted):
                 self._give_up_lost_at = self._clock.elapsed() + _TRY_AGAIN_SECONDS
@@ -244,6 +244,9 @@ class LeaseWatch:
             return LOCK_PATIENCE_SECONDS
         return min(LOCK_PATIENCE_SECONDS, max(0.0, self._give_up_at - self._clock.elapsed()))
 
+    def _lock_limit(self) -> AbstractContextManager[None]:
+        return self._service.state.lock_limit.within(self._lock_patience())
+
     def _extend(self, sent_at: float) -> None:
         assert self._ttl is not None
         self._deadline = sent_at + self._ttl
@@ -260,7 +263,7 @@ class LeaseWatch:
         self._look_at_record_at = self._clock.elapsed() + _TRY_AGAIN_SECONDS
         has_waited = False
         with contextlib.suppress(LeaseError, Interrupted):
-            with lock_limit(self._lock_patience()), self._service.state.transaction():
+            with self._lock_limit(), self._service.state.transaction():
                 pass
             has_waited = True
         record = self._service.handles.load(self._handle.id)
@@ -294,8 +297,11 @@ class LeaseWatch:
         self._is_stale = True
         if reason:
             handle, state = self._handle, self._service.state
-            limit = lock_limit(self._lock_patience())
-            with contextlib.suppress(LeaseError, Interrupted), limit, state.transaction():
+            with (
+                contextlib.suppress(LeaseError, Interrupted),
+                self._lock_limit(),
+                state.transaction(),
+            ):
                 explain_loss(state, handle, reason)
         if self._renew_at is not None:
             self._renew_at = self._clock.elapsed()
@@ -327,7 +333,7 @@ class LeaseWatch:
 
     def _note_renewal(self, sent_at: float, renewed: Callable[[], object]) -> None:
         try:
-            with lock_limit(self._lock_patience()):
+            with self._lock_limit():
                 renewed()
         except NotAllowed:
             # It was given back on purpose; the command goes on without.

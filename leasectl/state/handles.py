@@ -19,7 +19,7 @@ from leasectl.model import (
     Request,
     Scope,
 )
-from leasectl.state import handles, rows
+from leasectl.state import rows
 from leasectl.state.database import corrupt, unlink
 from leasectl.state.directory import State
 from leasectl.state.rows import (
@@ -736,7 +736,7 @@ def change_ttl(state: State, handle: Handle, seconds: float, *, explicit: bool) 
     )
     state.db.execute(
         "UPDATE handle SET ttl_seconds = ?, explicit_ttl = ?, "
-        f"watched = ? OR {handles.IS_SEEN_TO} WHERE id = ? AND acquisition = ?",
+        f"watched = ? OR {IS_SEEN_TO} WHERE id = ? AND acquisition = ?",
         (seconds, explicit, is_watched(changed, remote=False), handle.id, handle.acquisition),
     )
 

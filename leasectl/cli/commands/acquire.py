@@ -33,7 +33,6 @@ from leasectl.leases.acquire import acquire
 from leasectl.leases.request import draw_start_delay
 from leasectl.leases.service import Service
 from leasectl.model import Handle, Request, Scope
-from leasectl.system.lock_wait import wait_limit
 from leasectl.system.signals import SignalTrap
 from leasectl.text.wording import followed_by
 
@@ -129,12 +128,11 @@ def command(
             check_request(request, wait_seconds, backend)
             warn_of_endless_wait(wait_seconds, quiet=quiet)
         with SignalTrap() as trap:
-            with wait_limit(wait_seconds):
-                service = open_service(backend)
+            service = open_service(backend, wait_seconds=wait_seconds)
             ends = interrupts(trap, script)
             sleep_jitter(jitter_seconds, ends, quiet=quiet)
             start_delay = draw_start_delay(start_jitter_seconds)
-            with wait_limit(wait_seconds):
+            with service.state.lock_limit.within_wait(wait_seconds):
                 with reported(
                     request,
                     wait_seconds,

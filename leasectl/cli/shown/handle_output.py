@@ -13,7 +13,6 @@ from leasectl.leases.delay import announce, take_back
 from leasectl.leases.service import Service
 from leasectl.model import Handle
 from leasectl.system.clock import boottime_seconds, earliest, rfc3339
-from leasectl.system.lock_wait import wait_limit
 from leasectl.system.signals import SignalTrap
 from leasectl.text.wording import followed_by
 
@@ -60,7 +59,7 @@ def print_later(
     except BaseException:
         take_back(service, handle)
         raise
-    with wait_limit(wait_seconds):  # that of the wait is over
+    with service.state.lock_limit.within_wait(wait_seconds):  # that of the wait is over
         print_and_announce(service, handle._replace(runner=None), trap, form)
 
 

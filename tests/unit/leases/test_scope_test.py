@@ -136,7 +136,7 @@ def test_a_lease_that_can_not_be_listed_goes_back(
 ) -> None:
     desk.pool(1)
 
-    def read_only(shared_dir: str, names: Sequence[str]) -> None:
+    def read_only(shared_dir: str, names: Sequence[str], **_: object) -> None:
         raise StateUnwritable(f"{shared_dir}: Read-only file system")
 
     monkeypatch.setattr(shared_leases, "add", read_only)
@@ -153,7 +153,7 @@ def test_a_reacquired_lease_that_can_not_be_listed_goes_back(
     desk.pool(1)
     handle = desk.acquire(TEST)
 
-    def read_only(shared_dir: str, names: Sequence[str]) -> None:
+    def read_only(shared_dir: str, names: Sequence[str], **_: object) -> None:
         raise StateUnwritable(f"{shared_dir}: Read-only file system")
 
     with monkeypatch.context() as patch:
