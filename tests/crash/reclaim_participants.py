@@ -22,8 +22,9 @@ from leasectl.leases.marks import answer_for_holder, encode_mark, parse_mark, un
 from leasectl.leases.service import Service
 from leasectl.model import Handle, Lease, ReleasedBy, Request, whole
 from leasectl.reclaim.plan import Wanted
-from leasectl.reclaim.taking_back import Ground, LastUses, Listener, open_ground, take_back
+from leasectl.reclaim.taking_back import Ground, Listener, open_ground, take_back
 from leasectl.state.directory import State
+from leasectl.state.uses import LastUses
 from leasectl.system.clock import boottime_seconds
 from leasectl.system.poll import sleep_through
 from leasectl.system.process import this_process

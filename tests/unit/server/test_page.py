@@ -290,7 +290,7 @@ class TestView:
             text="x" * 300
         )
 
-    def shown(self, view: View) -> list[str]:
+    def shown(self, view: View) -> list[tuple[str, str]]:
         leases = [
             Lease(f"T--{n:02d}", 1, 1, 1, f"{job}/1/host/T-{n}", float(n), 0.0, None, 0)
             for n, job in enumerate(("b-job", "a-job", "größe"))
@@ -302,7 +302,10 @@ class TestView:
         pools = (ShownPool("T", tuple(held), ()), ShownPool("U", (ShownResource("U--0"),), ()))
         sections = sections_of(Overview("local:", 0.0, pools), {})
         page = "".join(each.write(1.0, view) for each in sections if each.is_in(view))
-        return re.findall('<bdi class="who">([^<]*)<|<h2 id="name-(U)', page)
+        found: list[tuple[str, str]] = re.findall(
+            '<bdi class="who">([^<]*)<|<h2 id="name-(U)', page
+        )
+        return found
 
     def test_rows_are_those_that_are_searched_for_in_the_order_that_is_wanted(self) -> None:
         jobs = [first for first, _ in self.shown(View())]
