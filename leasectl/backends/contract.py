@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Generator, Sequence
 from typing import NamedTuple, Protocol
 
 from leasectl.errors import Cancelled, Interrupted, InvalidRequest, LeaseError, NoLease
-from leasectl.http.settings import Settings
 from leasectl.model import Lease, Process
-from leasectl.system.clock import Clock
 from leasectl.system.poll import Interrupt, Sleep
 
 # A turn: one acquisition as a generator: it yields each sleep it needs and is sent what woke it.
@@ -128,6 +127,7 @@ class Patience(NamedTuple):
 
     Args:
         wait_seconds: None for no limit, 0 for not at all.
+        connect_seconds: For how long a server may fail to answer, as `server_seconds` has it.
         interrupts: Descriptors that end the wait.
         at_first_sleep: Makes further ones, where a wait in this process is seldom needed.
         report: Called with the progress at the start and then every ``report_seconds``.
@@ -141,6 +141,7 @@ class Patience(NamedTuple):
     """
 
     wait_seconds: float | None = None
+    connect_seconds: float | None = None
     interrupts: tuple[Interrupt, ...] = ()
     at_first_sleep: Callable[[], Sequence[Interrupt]] = tuple
     report: Callable[[Progress], None] | None = None
@@ -150,14 +151,26 @@ class Patience(NamedTuple):
     recover: Callable[[], None] = lambda: None
     see_to_witness: Callable[[], Process | None] | None = None
 
+    def server_seconds(self, without_limits: float) -> float:
+        """Return for how long a server may fail to answer before the request fails.
+
+        That is ``--connect-timeout``, else as long as the request waits.
+
+        Args:
+            without_limits: The same for a request that has neither limit.
+        """
+        if self.connect_seconds is not None:
+            return self.connect_seconds
+        return without_limits if self.wait_seconds is None else math.inf
+
 
 class Caller(NamedTuple):
-    """On whose behalf requests are made.
+    """The job and process that make requests.
 
     Args:
         owner: ``<job>/<build>`` in a job, else ``<user>@<host>``.
         host: This machine's name.
-        shared_dir: Where names of scope ``test`` are listed, or None.
+        shared_dir: The folder that lists names of scope ``test``; None if it isn't set.
         around: The ids of the handles whose commands this process runs under.
         build_url: The address of the build, for people; empty for none.
     """
@@ -170,18 +183,18 @@ class Caller(NamedTuple):
 
     @property
     def identity(self) -> str:
-        """The identity for changes without a handle: ``<owner>/<host>``."""
+        """Return the identity for changes without a handle: ``<owner>/<host>``."""
         return f"{self.owner}/{self.host}"
 
     def identity_of(self, handle_id: str) -> str:
-        """The identity of a handle's holder: ``<owner>/<host>/<handle>``."""
+        """Return the identity of a handle's holder: ``<owner>/<host>/<handle>``."""
         return f"{self.owner}/{self.host}/{handle_id}"
 
     def is_owner(self, owner: str) -> bool:
-        """Return whether a lease's job and build are the caller's.
+        """Return whether a lease belongs to the caller's job and build.
 
-        Outside a job the state directory, private to one user, and the host say as much. The
-        user's name may have changed: scripts give an arbitrary uid a passwd entry half-way.
+        Outside a job, the host has to be the same: the state directory is private to one user. The
+        user's name may differ, since scripts give an arbitrary uid a passwd entry while they run.
         """
         outside = f"@{self.host}"
         return owner == self.owner or (owner.endswith(outside) and self.owner.endswith(outside))
@@ -194,25 +207,3 @@ class Caller(NamedTuple):
 
 
 NOBODY = Caller("", "")
-
-
-class Context(NamedTuple):
-    """What a command or a client has resolved before it asks a backend for anything.
-
-    Args:
-        url: Names the backend.
-        settings: How to talk to its server.
-        caller: On whose behalf; pools' events name it.
-        release_seconds: Time limit of a release on a server; None for the server's usual one.
-        rest_seconds: How long a server that hasn't answered isn't asked again.
-        warn: Called with a line for people, about a problem that ends nothing.
-        clock: Where times come from.
-    """
-
-    url: str
-    settings: Settings = Settings()
-    caller: Caller = NOBODY
-    release_seconds: float | None = None
-    rest_seconds: float = 0.0
-    warn: Callable[[str], None] = lambda _: None
-    clock: Clock = Clock()

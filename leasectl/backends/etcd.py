@@ -20,7 +20,7 @@ from leasectl.state.event import Kept
 from leasectl.system import signals
 
 if TYPE_CHECKING:
-    from leasectl.backends.contract import Context
+    from leasectl.backends.kinds import Context
     from leasectl.backends.servers import ClaimWatch, Renew
     from leasectl.engines.contract import LostListener
     from leasectl.engines.etcd.gateway.gateway import Gateway
@@ -60,6 +60,10 @@ class EtcdBackend(PoolBackend):
     @classmethod
     def open(cls, context: Context, state: State, lost: LostListener) -> EtcdBackend:
         seconds = context.release_seconds
+        if context.settings.user_file is not None:
+            from leasectl.engines.etcd.gateway.tokens import keep_in
+
+            keep_in(state.directory)
         gateway = open_gateway(
             context.url,
             context.settings,

@@ -9,28 +9,63 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from functools import lru_cache
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
+from leasectl.backends.contract import NOBODY, Caller
 from leasectl.errors import InvalidRequest, NotSupported
+from leasectl.http.settings import Settings, parse_settings
+from leasectl.system.clock import Clock
 from leasectl.text.durations import format_duration
-from leasectl.text.suggestions import nearest
-from leasectl.text.wording import printable_url
+from leasectl.text.wording import nearest, printable_url
 
 if TYPE_CHECKING:
-    from leasectl.backends.contract import Context, Patience, RemoteJournal, Turn
+    from leasectl.backends.contract import Patience, RemoteJournal, Turn
     from leasectl.backends.servers import ClaimWatch, Renew, Timing, TypeCounts
     from leasectl.engines.contract import LostListener
     from leasectl.engines.event_log import EventLog
     from leasectl.engines.notes import NoteListener, Notes
     from leasectl.engines.pool_admin import Members, PoolAdmin, Sides
     from leasectl.engines.values import Values
-    from leasectl.http.settings import Settings
     from leasectl.model import Claimant, Handle, ReleasedBy, Request
     from leasectl.state.directory import State
     from leasectl.system.poll import Interrupt
 
 # The embedded pool's URL, which is also the default.
 LOCAL = "local:"
+
+
+class Context(NamedTuple):
+    """What a command or a client has resolved before it asks a backend for anything.
+
+    Args:
+        url: Names the backend.
+        settings: How to talk to its server.
+        caller: On whose behalf; pools' events name it.
+        release_seconds: Time limit of a release on a server; None for the server's usual one.
+        rest_seconds: How long a server that hasn't answered isn't asked again.
+        warn: Called with a line for people, about a problem that ends nothing.
+        clock: Where times come from.
+        known_kind: The class of the URL's scheme, where it has been looked up.
+    """
+
+    url: str
+    settings: Settings = Settings()
+    caller: Caller = NOBODY
+    release_seconds: float | None = None
+    rest_seconds: float = 0.0
+    warn: Callable[[str], None] = lambda _: None
+    clock: Clock = Clock()
+    known_kind: Kind | None = None
+
+    @property
+    def kind(self) -> Kind:
+        """Return the class of the URL's scheme, or raise InvalidRequest if there is none."""
+        return self.known_kind or kind_of(self.url)
+
+    def at(self, url: str, settings: str) -> Context:
+        """Return the same for another backend, with settings as `encode_settings` wrote them."""
+        kind = self.known_kind if url == self.url else None
+        return self._replace(url=url, settings=parse_settings(settings), known_kind=kind)
 
 
 class HasSides:
@@ -166,6 +201,17 @@ class Backend(HasSides):
             InvalidRequest: It can't be right.
         """
         return None
+
+    @classmethod
+    def claim_key(cls, handle: Handle) -> str:
+        """Implements `claim_key_of`."""
+        if not cls.remote:
+            return handle.id
+        if handle.adopted_claim is not None:
+            return handle.adopted_claim
+        if cls.claims_by_identity:
+            return f"{handle.holder_identity}/{handle.acquisition}"
+        return handle.key
 
     @classmethod
     def open(cls, context: Context, state: State, lost: LostListener) -> Backend:
@@ -445,14 +491,7 @@ def claim_key_of(handle: Handle) -> str:
     Where a claim and its record don't change together it says which acquisition, so that what
     is late for one never meets the next.
     """
-    kind = kind_of_handle(handle)
-    if not kind.remote:
-        return handle.id
-    if handle.adopted_claim is not None:
-        return handle.adopted_claim
-    if kind.claims_by_identity:
-        return f"{handle.holder_identity}/{handle.acquisition}"
-    return handle.key
+    return kind_of_handle(handle).claim_key(handle)
 
 
 def release_key_of(handle: Handle) -> str:

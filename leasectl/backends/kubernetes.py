@@ -25,7 +25,7 @@ from leasectl.http.settings import parse_settings
 from leasectl.system import signals
 
 if TYPE_CHECKING:
-    from leasectl.backends.contract import Context
+    from leasectl.backends.kinds import Context
     from leasectl.backends.servers import ClaimWatch, Renew
     from leasectl.engines.contract import LostListener
     from leasectl.engines.kubernetes.api.choice import ClusterChoice

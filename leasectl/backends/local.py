@@ -12,7 +12,8 @@ from leasectl.engines.local.engine import LocalEngine
 from leasectl.engines.local.sides import LocalSides
 
 if TYPE_CHECKING:
-    from leasectl.backends.contract import Context, Journal, Patience, Turn
+    from leasectl.backends.contract import Journal, Patience, Turn
+    from leasectl.backends.kinds import Context
     from leasectl.engines.contract import LostListener
     from leasectl.model import Claimant, ReleasedBy, Request
     from leasectl.state.directory import State

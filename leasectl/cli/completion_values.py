@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING
 import click
 from click.shell_completion import CompletionItem
 
-from leasectl.backends.contract import Context
-from leasectl.backends.kinds import kind_of
+from leasectl.backends.kinds import Context, kind_of
 from leasectl.cli.command import Word
 from leasectl.cli.context import choose_backend, settings, state_directory
 from leasectl.engines.values import Value

@@ -7,8 +7,8 @@ import os
 from collections.abc import Callable
 from typing import NamedTuple
 
-from leasectl.backends.contract import Caller, Context
-from leasectl.backends.kinds import LOCAL, check_url, kind_of
+from leasectl.backends.contract import Caller
+from leasectl.backends.kinds import LOCAL, Context, Kind, kind_of
 from leasectl.cli.shown.output import note
 from leasectl.errors import InvalidRequest, LeaseError, NotFound
 from leasectl.http.settings import Settings
@@ -213,7 +213,7 @@ def check_request(request: Request, wait_seconds: float | None, backend: str | N
     from leasectl.leases import request as requests
 
     url = choose_backend(backend).url
-    requests.check_request(request, wait_seconds, backend_url=url, caller=caller())
+    requests.check_request(request, wait_seconds, Context(url, caller=caller()))
     release_seconds()
     settings(url)
 
@@ -251,8 +251,10 @@ def open_service(
         BackendUnreachable: It was a server that is gone.
     """
     url, chosen_by = choose_backend(backend)
+    kind = None
     if not for_handles or backend:
-        check_url(url)
+        kind = kind_of(url)
+        kind.check_url(url)
         if chosen_by == _SERVER_URL and "LEASECTL_SERVE_PID" in os.environ:
             from leasectl.cli.serve_env import check_served
 
@@ -264,25 +266,31 @@ def open_service(
         _keep_events(state, kept)
     context = Context(
         url,
-        _settings(url, must_be=not for_handles or bool(backend)),
+        _settings(url, kind),
         caller(),
         release_seconds(_SHORT_SECONDS if for_many else None),
         _REST_SECONDS if for_many else 0.0,
         warn,
+        known_kind=kind,
     )
     service = Service(state, context)
     recover(service)
     return service
 
 
-def _settings(url: str, *, must_be: bool) -> Settings:
-    """The settings for a backend; without which server it is where that can't be found out now."""
-    if must_be:
-        return settings(url)
-    try:
-        return settings(url)
-    except LeaseError:
-        return settings()
+def _settings(url: str, kind: Kind | None) -> Settings:
+    """Return the settings for a backend; without its server where that can't be found out now.
+
+    Args:
+        url: Of it.
+        kind: Its class, if it is to be used in any case.
+    """
+    common = settings()
+    if kind is not None:
+        return kind.locate(url, common, os.environ)
+    with contextlib.suppress(LeaseError):
+        return kind_of(url).locate(url, common, os.environ)
+    return common
 
 
 def _keep_events(state: State, text: str) -> None:

@@ -33,6 +33,7 @@ from leasectl.text.naming import (
     check_name,
     check_own_type,
     superseding_label,
+    whole_pool_label,
 )
 
 if TYPE_CHECKING:
@@ -128,6 +129,15 @@ wait = option(
     metavar="WAIT",
     help="Wait at most this long, like 90s or 1h30m; 0: don't wait. Default: no limit.",
 )
+connect_timeout = option(
+    "--connect-timeout",
+    "connect_seconds",
+    group=WAITING,
+    type=parse_duration,
+    metavar="D",
+    help="Fail (69) once a server has been away for this long. Default: as long as -w; without -w, "
+    "some 10s.",
+)
 conflict_exit_code = option(
     "-E",
     "--conflict-exit-code",
@@ -178,6 +188,16 @@ class _Priority(Between):
         return Priority()
 
 
+def _count(text: str) -> int | None:
+    """Read a number of resources; None for all."""
+    if text == "all":
+        return None
+    try:
+        return int(text)
+    except ValueError:
+        raise InvalidRequest(f'--count: "{text}" is neither a number nor "all"') from None
+
+
 def _ttl_help() -> str:
     ttls = [
         f"{kind.title}: "
@@ -218,11 +238,12 @@ _request_options = (
         "-c",
         "--count",
         group=WHAT,
-        type=int,
+        type=_count,
         default=1,
         show_default=True,
-        metavar="N",
-        help="The number of resources; all or none are leased.",
+        metavar="N|all",
+        help="The number of resources; all or none are leased. all: every resource of the pool, "
+        "so that nobody else has one.",
     ),
     option(
         "--priority",
@@ -355,7 +376,7 @@ def _conditions(texts: tuple[str, ...]) -> Where:
 def make_request(
     *,
     pool_types: tuple[str, ...],
-    count: int,
+    count: int | None,
     name: str | None,
     where: tuple[str, ...],
     release_after: DurationRange | None,
@@ -367,10 +388,14 @@ def make_request(
     scope: Scope = "step",
 ) -> Request:
     """Make a `Request` from the values of `request_options`."""
+    if count is None and (name is not None or len(pool_types) > 1):
+        raise InvalidRequest("--count all means one whole pool; leave out --name, and give one -t")
     own = () if supersede is None else (superseding_label(_check_supersede(supersede)),)
+    if count is None:
+        own = (*own, whole_pool_label())
     return Request(
         type=pool_types[0],
-        count=count,
+        count=1 if count is None else count,  # counted when the request is made
         name=name,
         ttl_seconds=ttl_seconds,
         release_after_seconds=None if release_after is None else release_after.shortest,

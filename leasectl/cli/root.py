@@ -16,7 +16,7 @@ from leasectl.cli.groups import CommandGroup
 from leasectl.cli.loaded import command_is_loaded
 from leasectl.cli.shown.output import show
 from leasectl.errors import EXIT_CODES, InvalidRequest, LeaseError
-from leasectl.text.suggestions import option_meant
+from leasectl.text.wording import option_meant
 
 # As `leasectl --help` shows them. A command is `command` in the module of its name, or
 # NAME_command in a module that `_MODULES` names.
@@ -25,11 +25,13 @@ SECTIONS = {
     "Pools": ("pool",),
     "Coordination": ("once", "reclaim", "use", "unuse", "marks", "answer", "maintenance"),
     "Insight": ("status", "events", "stats", "simulate"),
-    "Server": ("serve", "kubernetes"),
+    "Server": ("serve", "backup", "restore", "kubernetes"),
     "Setup": ("doctor", "init", "completion", "help"),
 }
 COMMANDS = (*(name for names in SECTIONS.values() for name in names), "version")
 _MODULES = {
+    "backup": "backup",
+    "restore": "backup",
     "use": "marks",
     "unuse": "marks",
     "marks": "marks",

@@ -13,9 +13,8 @@ from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
 from typing import Protocol
 
 from leasectl.backends.boskos.backend import BoskosBackend
-from leasectl.backends.contract import Context
 from leasectl.backends.etcd import EtcdBackend
-from leasectl.backends.kinds import LOCAL, Kind, check_url, kind_of
+from leasectl.backends.kinds import LOCAL, Context, Kind, check_url, kind_of
 from leasectl.backends.kubernetes import KubernetesBackend
 from leasectl.backends.proxy.backend import ProxyBackend
 from leasectl.doctor import (

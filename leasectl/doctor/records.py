@@ -8,8 +8,7 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from typing import NamedTuple
 
-from leasectl.backends.contract import Context
-from leasectl.backends.kinds import LOCAL, Backend
+from leasectl.backends.kinds import LOCAL, Backend, Context
 from leasectl.backends.local import LocalBackend
 from leasectl.doctor.findings import FAIL, OK, WARN, Finding
 from leasectl.engines.local import audit, member_rows

@@ -7,8 +7,8 @@ import functools
 import os
 from collections.abc import Callable, Sequence
 
-from leasectl.backends.contract import Caller, Context
-from leasectl.backends.kinds import LOCAL
+from leasectl.backends.contract import Caller
+from leasectl.backends.kinds import LOCAL, Context
 from leasectl.keeper.answers import Answers
 from leasectl.keeper.handles import KeptHandles
 from leasectl.keeper.log import Log, described

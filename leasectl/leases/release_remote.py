@@ -16,8 +16,7 @@ from leasectl.backends.kinds import Backend, claim_key_of, kind_of_handle, relea
 from leasectl.backends.release_tries import SLOW_ANSWER_SECONDS, Unaccounted
 from leasectl.errors import BackendUnreachable
 from leasectl.leases.record_events import IS_GONE, RecordEvents
-from leasectl.leases.scope_test import unlist
-from leasectl.leases.service import Service
+from leasectl.leases.service import Service, unlist
 from leasectl.model import Handle, Process, ReleaseTarget
 from leasectl.state.timers import GivingBack
 from leasectl.system.process import is_dead, this_process

@@ -15,7 +15,7 @@ from leasectl.leases.request import check_ttl
 from leasectl.leases.service import Service, has_lost
 from leasectl.model import Handle, ReleaseTarget
 from leasectl.state import keeper_process
-from leasectl.state.amendments import change_ttl, explain_loss, record_renewal
+from leasectl.state.handles import change_ttl, explain_loss, record_renewal
 from leasectl.system.process import is_dead
 
 

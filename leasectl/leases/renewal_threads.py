@@ -8,8 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, NamedTuple
 
-from leasectl.backends.contract import Context
-from leasectl.backends.kinds import claim_key_of, kind_of
+from leasectl.backends.kinds import Context, claim_key_of, kind_of
 from leasectl.http.settings import parse_settings
 from leasectl.model import Handle, ReleaseTarget, whole
 from leasectl.state.directory import State

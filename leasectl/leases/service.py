@@ -1,27 +1,26 @@
-"""What the verbs need: state directory, backend and caller; and what to do about lost leases."""
+"""What the verbs need: state directory, backend, caller; lost leases; lists of scope ``test``."""
 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from functools import cached_property
 from typing import TYPE_CHECKING, NamedTuple
 
-from leasectl.backends.contract import Caller, Context
+from leasectl.backends.contract import Caller
 from leasectl.backends.kinds import (
     Backend,
+    Context,
     HasSides,
     Kind,
-    check_url,
     claim_key_of,
-    kind_of,
     kind_of_handle,
     place_of,
     release_key_of,
 )
 from leasectl.errors import LeaseError, LeaseLost, NotAllowed, NotSupported
-from leasectl.http.settings import encode_settings, parse_settings
+from leasectl.http.settings import encode_settings
 from leasectl.model import Handle, Lease, ReleaseTarget
 from leasectl.state import shared_leases
 from leasectl.state.directory import State
@@ -33,7 +32,6 @@ from leasectl.text.naming import as_given
 
 if TYPE_CHECKING:
     from leasectl.engines.pool_admin import Sides
-
 
 # `run` and `once` set it for their command: the handles whose commands it runs under.
 AROUND = "LEASECTL_AROUND"
@@ -160,15 +158,8 @@ class Losses:
     def unlist(self) -> None:
         """Remove taken back names from their list of scope ``test``; outside a transaction."""
         while self._to_unlist and not self._state.is_changing:
-            self._unlist(*self._to_unlist.pop())
-
-    def _unlist(self, shared_dir: str, names: frozenset[str]) -> None:
-        def is_held(name: str) -> bool:
-            holder = self._handles.holding(name, prefer=lambda _: True)
-            return holder is not None and holder.shared_dir == shared_dir
-
-        with contextlib.suppress(LeaseError):  # it will be recognised as out of date
-            shared_leases.remove(shared_dir, names, unless=is_held)
+            with contextlib.suppress(LeaseError):  # the next release finds the list out of date
+                _take_out(self._handles, *self._to_unlist.pop(), prefer=lambda _: True)
 
     def _drop_lost(self, handle: Handle, names: Sequence[str]) -> None:
         if not names:
@@ -211,8 +202,8 @@ class Service(HasSides):
 
     Args:
         state: The opened state directory.
-        context: The backend of new leases, its settings and the caller; a handle remembers its own
-            backend and settings.
+        context: Where new leases come from, who asks, and how; a handle remembers its own backend
+            and settings.
 
     Attributes:
         context: As given.
@@ -241,26 +232,27 @@ class Service(HasSides):
 
     def at_backend_of(self, handle: Handle) -> Service:
         """Return a copy for the backend that a handle's leases come from."""
-        return Service(self.state, self.context_at(handle.backend, handle.settings))
+        return Service(
+            self.state, self.context.at(handle.backend, handle.settings)._replace(warn=self.warn)
+        )
 
     @cached_property
     def kind(self) -> Kind:
-        """The class of the chosen backend."""
-        return kind_of(self.context.url)
+        """Return the class of the chosen backend."""
+        return self.context.kind
 
     @property
     def settings(self) -> str:
-        """How to talk to the chosen backend, as in records."""
+        """Return how to talk to the chosen backend, as records have it."""
         return encode_settings(self.context.settings)
 
     @property
     def sides(self) -> Sides:
-        """The sides of the chosen backend."""
         return self.backend
 
     @property
     def backend(self) -> Backend:
-        """The chosen backend, opened."""
+        """Return the chosen backend, opened."""
         return self.backend_at(self.backend_url, self.settings)
 
     def atomic(self) -> AbstractContextManager[object]:
@@ -274,6 +266,10 @@ class Service(HasSides):
     def backend_of(self, handle: Handle) -> Backend:
         """Return the backend that a handle's leases come from, whichever is chosen now."""
         return self.backend_at(handle.backend, handle.settings)
+
+    def kind_of(self, handle: Handle) -> Kind:
+        """Return the class of a handle's backend."""
+        return self.kind if handle.backend == self.backend_url else kind_of_handle(handle)
 
     def is_here(self, handle: Handle) -> bool:
         """Return whether a handle's leases come from the chosen backend.
@@ -311,11 +307,54 @@ class Service(HasSides):
         """Return the backend of a URL, with settings as `encode_settings` wrote them."""
         key = (url, settings)
         if key not in self._backends:
-            check_url(url)
-            context = self.context_at(url, settings)
-            self._backends[key] = kind_of(url).open(context, self.state, self.losses.tell)
+            context = self.context.at(url, settings)._replace(warn=self.warn)
+            context.kind.check_url(url)
+            self._backends[key] = context.kind.open(context, self.state, self.losses.tell)
         return self._backends[key]
 
-    def context_at(self, url: str, settings: str) -> Context:
-        """Return the context for another backend, with settings as `encode_settings` wrote them."""
-        return self.context._replace(url=url, settings=parse_settings(settings), warn=self.warn)
+
+# Scope ``test``: ``$SHARED_DIR/leases`` lists leases for later steps. The list only says what a
+# later step should release. A name that is granted again under the same list stays in it. A name
+# that couldn't be removed from it is recognised as out of date at the next release.
+
+
+def enlist(handle: Handle) -> None:
+    """List the names of a handle, if it has scope ``test``.
+
+    Raises:
+        StateUnwritable: The list can't be written.
+    """
+    if handle.shared_dir is not None:
+        shared_leases.add(handle.shared_dir, handle.names)
+
+
+def unlist(service: Service, handle: Handle, names: Collection[str]) -> None:
+    """Remove names that a handle has given back from its list, if that can be written."""
+    if handle.shared_dir is not None and names:
+        with contextlib.suppress(LeaseError):
+            _take_out(service.handles, handle.shared_dir, names, prefer=service.is_here)
+
+
+def unlist_stale(service: Service, names: Collection[str]) -> None:
+    """Remove names that are out of date from the caller's list.
+
+    Raises:
+        StateUnwritable: The list can't be written.
+    """
+    if names:
+        shared_dir = service.caller.require_shared_dir()
+        _take_out(service.handles, shared_dir, names, prefer=service.is_here)
+
+
+def _take_out(
+    handles: Handles,
+    shared_dir: str,
+    names: Collection[str],
+    *,
+    prefer: Callable[[Handle], bool],
+) -> None:
+    def is_held(name: str) -> bool:
+        holder = handles.holding(name, prefer=prefer)
+        return holder is not None and holder.shared_dir == shared_dir
+
+    shared_leases.remove(shared_dir, names, unless=is_held)

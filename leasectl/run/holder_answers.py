@@ -11,8 +11,7 @@ import signal
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
-from leasectl.backends.contract import Context
-from leasectl.backends.kinds import kind_of_handle
+from leasectl.backends.kinds import Context, kind_of_handle
 from leasectl.leases.service import Service
 from leasectl.model import Handle, ReleaseTarget, whole
 from leasectl.run.child import Child

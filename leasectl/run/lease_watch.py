@@ -14,7 +14,7 @@ from leasectl.leases.renewal_threads import RenewalThreads, Renewed
 from leasectl.leases.service import Service
 from leasectl.model import Handle, ReleaseTarget, whole
 from leasectl.run.keeper_pidfd import KeeperPidfd
-from leasectl.state.amendments import explain_loss
+from leasectl.state.handles import explain_loss
 from leasectl.state.pipes import listen
 from leasectl.system.clock import Clock, earliest
 from leasectl.system.lock_wait import lock_limit
@@ -72,7 +72,7 @@ class LeaseWatch:
             self._threads = RenewalThreads(service.state, clock=clock)
             self._threads.open(handle)  # the command may use up the processes
             self._claim_watch = kind_of_handle(handle).open_claim_watch(
-                service.context_at(handle.backend, handle.settings),
+                service.context.at(handle.backend, handle.settings),
                 state_id=service.state.state_id(),
                 claim_key=claim_key_of(handle),
                 fence=min((lease.fence for lease in handle.leases), default=0),

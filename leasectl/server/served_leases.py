@@ -29,12 +29,13 @@ from leasectl.server.give_backs import (
     served_id,
     served_request,
 )
+from leasectl.server.kept_places import NOTED_AFTER_SECONDS, KeptPlaces
 from leasectl.server.metrics import KeeperWatch, LossWatch, Notices
 from leasectl.server.sleeps import sleep_through_async
 from leasectl.server.threads import ServiceThreads
 from leasectl.server.waits import ClientWait
 from leasectl.server.withdrawn_keys import WithdrawnKeys
-from leasectl.state.amendments import note_answer
+from leasectl.state.handles import note_answer
 from leasectl.system.clock import Clock
 from leasectl.system.process import is_dead, this_process
 from leasectl.system.wakeup import Wakeup
@@ -92,6 +93,7 @@ class ServedLeases:
         self._keeper_watch = keeper_watch
         self._waits: dict[str, ClientWait] = {}
         self._withdrawn = WithdrawnKeys(clock=clock)
+        self._places = KeptPlaces(service.state, clock=clock)
         self._closing = False
 
     async def do(self, step: Callable[[Service], Result]) -> Result:
@@ -243,6 +245,11 @@ class ServedLeases:
 
         async def acquire() -> Handle:
             try:
+                await self._places.wait_for_turn(handle_id, pool_type)
+            except asyncio.CancelledError:
+                acquisition.close()
+                raise
+            try:
                 handle = await acquisition
             except Cancelled:
                 if wait.is_over:
@@ -255,10 +262,18 @@ class ServedLeases:
 
         def forget(task: asyncio.Task[Handle]) -> None:
             del self._waits[handle_id]
+            if not self._closing:
+                noting.cancel()
+                self._places.forget(handle_id)
             if not task.cancelled():
                 task.exception()  # there may be nobody left who would ask for it
 
         wait.begin(acquire(), give_up)
+        noting = asyncio.get_running_loop().call_later(
+            NOTED_AFTER_SECONDS, self._places.note, handle_id, pool_type
+        )
+        if key is None:
+            noting.cancel()
         wait.task.add_done_callback(forget)
         self._waits[handle_id] = wait
         return wait
@@ -363,6 +378,7 @@ class ServedLeases:
     def close(self) -> None:
         """End all waits; whatever has been granted stays as it is."""
         self._closing = True
+        self._places.close()
         for wait in list(self._waits.values()):
             wait.end()
 

@@ -16,7 +16,7 @@ from leasectl.errors import CorruptState, LeaseError, StateUnwritable, is_out_of
 from leasectl.system.lock_wait import flock_exclusive
 from leasectl.system.own_files import open_own
 
-# docs/files.md describes the format.
+# docs/dev/state-format.md describes the format.
 FORMAT = 1
 APPLICATION_ID = 0x6C734331  # "lsC1"
 EARLIER_APPLICATION_ID = 0x6C656173  # "leas", before format 1

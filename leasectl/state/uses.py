@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, NamedTuple
 
 from leasectl.model import Handle, ReleaseTarget
-from leasectl.state import handle_rows
+from leasectl.state import handles
 from leasectl.state.directory import State
 from leasectl.state.handles import is_watched
 from leasectl.state.rows import insert
@@ -181,7 +181,7 @@ class Uses:
         if is_watched(handle, remote=True):
             return
         self._state.db.execute(
-            f"UPDATE handle SET watched = 0 WHERE id = ? AND NOT {handle_rows.IS_SEEN_TO}",
+            f"UPDATE handle SET watched = 0 WHERE id = ? AND NOT {handles.IS_SEEN_TO}",
             (handle.id,),
         )
 

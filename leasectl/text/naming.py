@@ -22,6 +22,7 @@ _OF_DIGESTS, _DIGEST_LENGTH = f"{_DIGITS}abcdef", 64
 BUILD_LABEL = "build"  # its value is the address of the holder's build
 OWN_LABELS = "leasectl."  # begins those that mean something to us
 _SUPERSEDING_LABEL = f"{OWN_LABELS}supersede"
+_WHOLE_POOL = (f"{OWN_LABELS}count", "all")
 _KEY_LABEL, _INPUTS_LABEL = f"{OWN_LABELS}once", f"{OWN_LABELS}inputs"
 _FOLLOWER_LABEL = f"{OWN_LABELS}follower"
 
@@ -123,6 +124,16 @@ def superseding_label(key: str) -> tuple[str, str]:
 def superseding_key(labels: Iterable[tuple[str, str]]) -> str:
     """The key with which a request withdraws older ones; empty for none."""
     return next((key for name, key in labels if name == _SUPERSEDING_LABEL), "")
+
+
+def whole_pool_label() -> tuple[str, str]:
+    """Return the label of a request for all resources of its pool."""
+    return _WHOLE_POOL
+
+
+def wants_whole_pool(labels: Iterable[tuple[str, str]]) -> bool:
+    """Tell whether a request asks for all resources of its pool."""
+    return _WHOLE_POOL in labels
 
 
 def follower_label() -> tuple[str, str]:

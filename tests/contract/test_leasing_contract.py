@@ -14,8 +14,7 @@ from typing import Any, Callable
 
 import pytest
 
-from leasectl.backends.contract import Context
-from leasectl.backends.kinds import Backend, Kind, all_kinds, prefixes
+from leasectl.backends.kinds import Backend, Context, Kind, all_kinds, prefixes
 from leasectl.errors import NotSupported
 from leasectl.model import Request
 from leasectl.state.directory import State

@@ -10,7 +10,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Callable, NamedTuple
 
-from leasectl.backends.contract import Caller, Context
+from leasectl.backends.contract import Caller
+from leasectl.backends.kinds import Context
 from leasectl.backends.kubernetes import KubernetesBackend
 from leasectl.errors import BackendUnreachable, LeaseError
 from leasectl.http.settings import parse_settings

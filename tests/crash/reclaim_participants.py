@@ -9,7 +9,8 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from leasectl.backends.contract import Caller, Context, Patience
+from leasectl.backends.contract import Caller, Patience
+from leasectl.backends.kinds import Context
 from leasectl.engines.etcd.gateway.gateway import Gateway
 from leasectl.engines.facts import Pool
 from leasectl.engines.kubernetes.objects.store import Store

@@ -16,7 +16,8 @@ from typing import NamedTuple
 
 import pytest
 
-from leasectl.backends.contract import Caller, Context, Patience
+from leasectl.backends.contract import Caller, Patience
+from leasectl.backends.kinds import Context
 from leasectl.backends.kubernetes import KubernetesBackend
 from leasectl.http.settings import Settings
 from leasectl.leases.acquire import acquire

@@ -14,7 +14,8 @@ from typing import Any, Callable, TypeVar
 
 import pytest
 
-from leasectl.backends.contract import Caller, Context, Patience
+from leasectl.backends.contract import Caller, Patience
+from leasectl.backends.kinds import Context
 from leasectl.leases.acquire import acquire
 from leasectl.leases.delay import announce
 from leasectl.leases.reacquire import reacquire

@@ -9,8 +9,7 @@ from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING, Any, Callable
 
 from leasectl.backends import kinds
-from leasectl.backends.contract import Context
-from leasectl.backends.kinds import lacking, no_backend
+from leasectl.backends.kinds import Context, lacking, no_backend
 from leasectl.backends.pool.backend import PoolBackend
 from leasectl.backends.servers import Renew
 from leasectl.engines.contract import LostListener

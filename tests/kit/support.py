@@ -16,7 +16,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from leasectl.backends.contract import Caller, Context, Patience
+from leasectl.backends.contract import Caller, Patience
+from leasectl.backends.kinds import Context
 from leasectl.http.settings import parse_settings
 from leasectl.leases.acquire import acquire
 from leasectl.leases.delay import announce

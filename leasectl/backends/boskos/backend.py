@@ -21,7 +21,8 @@ from leasectl.system.clock import Clock
 from leasectl.system.poll import sleep_through
 
 if TYPE_CHECKING:
-    from leasectl.backends.contract import Context, Patience, RemoteJournal, Turn
+    from leasectl.backends.contract import Patience, RemoteJournal, Turn
+    from leasectl.backends.kinds import Context
     from leasectl.backends.servers import Renew
     from leasectl.engines.contract import LostListener
     from leasectl.engines.notes import NoteListener

@@ -7,14 +7,14 @@ from typing import Literal, NamedTuple
 
 from leasectl.backends.boskos import requests
 from leasectl.backends.boskos.requests import BoskosAddress, login_headers
+from leasectl.backends.contract import Patience
 from leasectl.backends.one_by_one import Steps
 from leasectl.backends.unanswered import Loss, Refused, failure, trying_again, words_of
 from leasectl.errors import AccessRefused, BackendUnreachable, CanNeverBeMet, NotAllowed, NotFound
 from leasectl.http.exchange import Client
 from leasectl.http.messages import Answer, Call
 from leasectl.http.no_answer import NoAnswer, NotInTime
-from leasectl.http.settings import Settings
-from leasectl.http.tls import trust_of
+from leasectl.http.settings import Settings, trust_for
 from leasectl.model import Request
 from leasectl.system.clock import Clock
 from leasectl.system.poll import sleep_through
@@ -213,7 +213,7 @@ class BoskosConnection:
         self.address = address
         self._settings = settings
         self._clock = clock
-        self._trust = trust_of(settings) if address.server.startswith("https:") else None
+        self._trust = trust_for(address.server, settings)
         self._idle: list[Client] = []
 
     @property
@@ -322,7 +322,7 @@ class Outage:
 
     Args:
         url: Of the server.
-        warn: Called with a line for people.
+        patience: How long to wait; warns people.
         clock: Where times come from.
 
     Attributes:
@@ -330,31 +330,27 @@ class Outage:
         failure: What failed last; None as long as it works.
     """
 
-    def __init__(self, url: str, warn: Callable[[str], None], *, clock: Clock) -> None:
+    def __init__(self, url: str, patience: Patience, *, clock: Clock) -> None:
         self.was_there = False
         self.failure: BackendUnreachable | None = None
         self._url = url
-        self._warn = warn
+        self._patience = patience
         self._clock = clock
         self._since: float | None = None
 
-    def note(self, failure: BackendUnreachable, until: float | None) -> None:
+    def note(self, failure: BackendUnreachable) -> None:
         """Note a failure.
 
-        Args:
-            failure: What it is.
-            until: Who asks goes on until then; None for as long as there is hope.
-
         Raises:
-            BackendUnreachable: The same, when there is none.
+            BackendUnreachable: The same, when the server has been away for too long.
         """
         now = self._clock.elapsed()
         if self._since is None:
             self._since = now
-            self._warn(trying_again(failure))
+            self._patience.warn(trying_again(failure))
         self.failure = failure
         longest = _AWAY_SECONDS if self.was_there else _NEVER_THERE_SECONDS
-        if until is None and now >= self._since + longest:
+        if now >= self._since + self._patience.server_seconds(longest):
             raise failure
 
     def is_over(self) -> None:

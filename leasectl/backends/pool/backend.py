@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from leasectl.backends.contract import Journal, Patience, Turn
 from leasectl.backends.kinds import Backend, HasSides
 from leasectl.engines.contract import Engine
-from leasectl.model import Claimant, ReleasedBy
+from leasectl.model import Claimant, ReleasedBy, Request
 from leasectl.system.clock import Clock
 from leasectl.system.poll import sleep_through
 
@@ -110,6 +110,7 @@ class PoolBackend(Backend):
             closed=self._why_closed,
             withdrawn=self._why_withdrawn,
             supersede=self._supersede,
+            count_whole=self._count_whole,
         )
         return turn.take()
 
@@ -122,6 +123,12 @@ class PoolBackend(Backend):
         from leasectl.backends.pool.withdrawals import supersede
 
         supersede(self, claimant, granted=granted)
+
+    def _count_whole(self, request: Request) -> int:
+        from leasectl.engines.possible import usable_in
+
+        (pool,) = self.pools.pools(request.type)
+        return len(usable_in(pool, request))
 
     def _why_closed(self, types: Sequence[str]) -> str:
         from leasectl.backends.pool.closed import why_closed

@@ -23,7 +23,8 @@ from leasectl.errors import InvalidRequest, NotSupported
 from leasectl.system.clock import Clock
 
 if TYPE_CHECKING:
-    from leasectl.backends.contract import Context, Patience, RemoteJournal
+    from leasectl.backends.contract import Patience, RemoteJournal
+    from leasectl.backends.kinds import Context
     from leasectl.engines.contract import LostListener
     from leasectl.model import Claimant, ReleasedBy, Request
     from leasectl.state.directory import State

@@ -9,7 +9,7 @@ import click
 from leasectl.cli import options, pool_options
 from leasectl.cli.command import new_command
 from leasectl.cli.context import open_service, process_named_by
-from leasectl.cli.described import OUTPUT, as_json_only, option
+from leasectl.cli.described import OUTPUT, form_of, option
 from leasectl.cli.shown.handle_output import print_and_announce, print_handle
 from leasectl.cli.shown.output import note, show, show_json, when_due
 from leasectl.cli.shown.table import Column, output_width, table
@@ -397,25 +397,22 @@ Examples:
     "form",
     group=OUTPUT,
     type=click.Choice(["plain", "type", "json"]),
-    default="plain",
-    show_default=True,
     metavar="FORM",
-    help="plain: all facts, one per line; type: the pool only; json.",
+    help="plain, the default: all facts, one per line; type: the pool only; json.",
 )
 @options.json_output
 @options.backend
-def of(*, name: str, form: Form, as_json: bool, backend: str | None) -> None:
+def of(*, name: str, form: Form | None, as_json: bool, backend: str | None) -> None:
     """Show which pool a resource is in or belongs to.
 
     A resource may belong to a pool before it exists (leasectl pool expect). Exits with 66 if no
     pool has or expects it.
     """
-    if as_json:
-        form = as_json_only("form", "--format", form)
+    wanted: Form = form_of("--format", form, "plain", as_json=as_json)
     found = whereabouts(open_service(backend), name)
-    if form == "json":
+    if wanted == "json":
         show_json(whereabouts_fields(found))
-    elif form == "type":
+    elif wanted == "type":
         show(f"{found.type}\n")
     else:
         lines = [f"{title:<11}{text}\n" for title, text in _facts(found) if text]

@@ -30,6 +30,7 @@ Example:
 @plain_command(epilog=EXAMPLE, options_metavar="H [OPTIONS]")
 @options.handle
 @options.wait
+@options.connect_timeout
 @options.conflict_exit_code
 @options.optional
 @options.jitter
@@ -41,6 +42,7 @@ def command(
     handle: str,
     as_json: bool,
     wait_seconds: float | None,
+    connect_seconds: float | None,
     conflict_code: int | None,
     optional: bool,
     jitter_seconds: float,
@@ -75,6 +77,7 @@ def command(
                     ends,
                     service=lambda: service.at_backend_of(record),
                     quiet=quiet,
+                    connect_seconds=connect_seconds,
                 ) as waiting:
                     held = reacquire(
                         service,

@@ -12,8 +12,7 @@ from leasectl.cli.described import ENDING, OUTPUT, RELEASED, OneOf, option, plai
 from leasectl.cli.shown.output import ReleasedForm, emit_lines, emit_released, note, when_due
 from leasectl.errors import BackendUnreachable, InvalidRequest, LeaseError
 from leasectl.leases.release import release
-from leasectl.leases.scope_test import unlist_stale
-from leasectl.leases.service import Expected, Service
+from leasectl.leases.service import Expected, Service, unlist_stale
 from leasectl.leases.targets import Listed, Targets, unknown_here, whole_names
 from leasectl.model import ReleaseTarget
 from leasectl.text.durations import DurationRange, parse_duration_range

@@ -165,6 +165,7 @@ def command(
     from leasectl.server.origins import is_loopback
     from leasectl.server.responses import make_token_file
     from leasectl.server.serving import listen, serve, url_of
+    from leasectl.state.backup import take_notice, unknown_since
 
     token = None if token_file is None else read_token(token_file, named_by="--token-file")
     # Not LEASE_PROXY_SERVER_URL: that is what a shell that uses this server has exported.
@@ -176,6 +177,9 @@ def command(
     service = open_service(served, for_many=True, warn=lambda line: warn(line))
     if background is not None:  # only now is there a state directory
         warn = Log(service.state.path("serve.log"), Clock()).write
+    restored_from = take_notice(service.state)
+    if restored_from is not None:
+        warn(unknown_since(restored_from))
     if kind_of(served).has_pools:
         service.pools.pools()  # a server that isn't there is no use
     bound = listen(*address)

@@ -7,7 +7,6 @@ import time
 from collections.abc import Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Literal
 
-from leasectl.backends.kinds import kind_of_handle
 from leasectl.cli.shown.output import emit, emit_json, emit_lines, note
 from leasectl.errors import LeaseError
 from leasectl.leases.delay import announce, take_back
@@ -34,7 +33,7 @@ def print_and_announce(
     """Print what was had, and only then let it outlive this process; else give it back."""
     try:
         trap.check()
-        if kind_of_handle(handle).grants_nothing:
+        if service.kind_of(handle).grants_nothing:
             note(f"dry run (backend {handle.backend}): nothing is leased")
         print_handle(service, handle, form)
         announce(service, handle)

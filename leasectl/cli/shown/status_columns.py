@@ -42,8 +42,7 @@ from leasectl.pools.shown import (
 from leasectl.text.durations import format_duration, format_seconds
 from leasectl.text.naming import short_handle, short_name, work_title
 from leasectl.text.properties import described, written
-from leasectl.text.suggestions import NO_POOLS
-from leasectl.text.wording import Cut, cells, printable, shorten
+from leasectl.text.wording import NO_POOLS, Cut, cells, printable, shorten
 
 NOTHING = "-"
 NO_MATCH = "no lease or request matches"

@@ -31,7 +31,7 @@ from leasectl.server.page.view import View
 from leasectl.text.durations import format_duration
 from leasectl.text.naming import BUILD_LABEL, as_given, build_url_in, short_handle, short_name
 from leasectl.text.properties import described, written
-from leasectl.text.suggestions import NO_POOLS
+from leasectl.text.wording import NO_POOLS
 
 # What stands open among all pools, and on a pool's own page; what can be opened; what is counted.
 FIRST_ROWS, FIRST_ROWS_ALONE = 5, 20

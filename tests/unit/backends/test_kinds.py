@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from leasectl.backends.contract import Context
 from leasectl.backends.kinds import (
     LOADERS,
+    Context,
     all_kinds,
     check_url,
     claim_key_of,

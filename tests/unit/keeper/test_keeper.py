@@ -14,7 +14,8 @@ from pathlib import Path
 
 import pytest
 
-from leasectl.backends.contract import Caller, Context, Patience
+from leasectl.backends.contract import Caller, Patience
+from leasectl.backends.kinds import Context
 from leasectl.errors import StateUnwritable
 from leasectl.keeper import loop
 from leasectl.keeper.log import Log

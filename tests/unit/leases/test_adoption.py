@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from leasectl.backends.contract import Caller, Context, Patience
+from leasectl.backends.contract import Caller, Patience
+from leasectl.backends.kinds import Context
 from leasectl.errors import BackendUnreachable, CorruptState, LeaseError, NotAllowed, NotFound
 from leasectl.leases.acquire import acquire
 from leasectl.leases.delay import arm

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from leasectl.backends.contract import Caller, Context, Patience, Progress
-from leasectl.backends.kinds import Backend, claim_key_of, release_key_of
+from leasectl.backends.contract import Caller, Patience, Progress
+from leasectl.backends.kinds import Backend, Context, claim_key_of, release_key_of
 from leasectl.errors import BackendUnreachable, Cancelled, InvalidRequest, LeaseLost
 from leasectl.leases.acquire import acquire, turn
 from leasectl.leases.delay import announce

@@ -48,10 +48,9 @@ from leasectl.model import (
     whole,
 )
 from leasectl.state import keeper_process, shared_leases
-from leasectl.state.amendments import count_lost_replies, explain_loss
 from leasectl.state.directory import State
 from leasectl.state.event_log import StateEventLog
-from leasectl.state.handles import new_id, renews_itself
+from leasectl.state.handles import count_lost_replies, explain_loss, new_id, renews_itself
 from leasectl.state.timers import GivingBack
 from leasectl.state.uses import SeenMark, Uses
 from leasectl.system.named_pipe import is_read
@@ -648,7 +647,7 @@ class TestRelease:
                     service.handles.returned(service.handles.require(handle.id), "T--01")
 
         told: list[str] = []
-        monkeypatch.setattr(service, "_warn", told.append)
+        service.context = service.context._replace(warn=told.append)
         start_giving_back(service, handle, "T--02", alive)
         server.before_release = look
         release(service, whole(handle))

@@ -7,7 +7,8 @@ from collections.abc import Sequence
 
 import pytest
 
-from leasectl.backends.contract import Context, Patience
+from leasectl.backends.contract import Patience
+from leasectl.backends.kinds import Context
 from leasectl.backends.servers import Renew
 from leasectl.engines.notes import Note, NoteListener
 from leasectl.leases.acquire import acquire

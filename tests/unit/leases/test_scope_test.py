@@ -13,8 +13,7 @@ from leasectl.errors import Cancelled, InvalidRequest, NoLease, StateUnwritable
 from leasectl.leases.acquire import acquire
 from leasectl.leases.delay import announce
 from leasectl.leases.release import finish, release
-from leasectl.leases.scope_test import unlist_stale
-from leasectl.leases.service import Service
+from leasectl.leases.service import Service, unlist_stale
 from leasectl.leases.targets import Targets
 from leasectl.model import Handle, Request, whole
 from leasectl.state import shared_leases

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import pytest
 
-from leasectl.backends.contract import Context
+from leasectl.backends.kinds import Context
 from leasectl.backends.pool.backend import PoolBackend
 from leasectl.engines.contract import LostListener
 from leasectl.engines.memory.pools import MemoryPools

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from leasectl.backends.contract import Caller, Context
-from leasectl.backends.kinds import LOCAL
+from leasectl.backends.contract import Caller
+from leasectl.backends.kinds import LOCAL, Context
 from leasectl.backends.pool.backend import PoolBackend
 from leasectl.engines.memory.engine import MemoryEngine
 from leasectl.engines.memory.sides import MemorySides

@@ -13,7 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from leasectl.backends.contract import Context, Patience
+from leasectl.backends.contract import Patience
+from leasectl.backends.kinds import Context
 from leasectl.errors import LeaseError, LeaseLost
 from leasectl.leases.acquire import acquire
 from leasectl.leases.delay import announce

@@ -13,7 +13,8 @@ from urllib.parse import parse_qsl, urlsplit
 
 import pytest
 
-from leasectl.backends.contract import Caller, Context
+from leasectl.backends.contract import Caller
+from leasectl.backends.kinds import Context
 from leasectl.engines.membership import Cordon
 from leasectl.leases.service import Service
 from leasectl.model import Lease

@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from leasectl.backends.contract import Caller, Context, Patience
+from leasectl.backends.contract import Caller, Patience
+from leasectl.backends.kinds import Context
 from leasectl.engines.contract import TicketGone
 from leasectl.engines.local.wait_pipes import WaitPipes
 from leasectl.errors import NoLease

@@ -12,8 +12,8 @@ from typing import Callable
 import httpx
 import pytest
 
-from leasectl.backends.contract import Context
 from leasectl.backends.etcd import EtcdBackend
+from leasectl.backends.kinds import Context
 from leasectl.engines.etcd.gateway.gateway import Gateway
 from leasectl.engines.etcd.gateway.requests import encode, put, read
 from leasectl.errors import (
