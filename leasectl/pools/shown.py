@@ -45,6 +45,11 @@ class Holder(NamedTuple):
         """The job, or the user outside a job."""
         return self.job or self.owner or as_given(self.identity)
 
+    def has(self, text: str) -> bool:
+        """Return whether a text is in the identity, as it is or as it was given, in any case."""
+        wanted = text.casefold()
+        return any(wanted in e.casefold() for e in (self.identity, as_given(self.identity)))
+
 
 def parse_holder(identity: str) -> Holder:
     """Split an identity into its parts, as they were given; a foreign one leaves some empty."""
@@ -252,21 +257,18 @@ class Rows(NamedTuple):
         if self.waiting and not self.held:
             return ()
         return tuple(
-            each for each in pool.resources if each.lease and self._names(each.lease.holder)
+            each for each in pool.resources if each.lease and each.lease.holder.has(self.holder)
         )
 
     def queue(self, pool: ShownPool) -> tuple[ShownWaiter, ...]:
         """The requests in a pool's queue that are listed."""
         if self.held and not self.waiting:
             return ()
-        return tuple(each for each in pool.queue if self._names(each.holder))
+        return tuple(each for each in pool.queue if each.holder.has(self.holder))
 
     def has_any(self, pool: ShownPool) -> bool:
         """Tell whether a pool is listed at all."""
         return self == ALL_ROWS or bool(self.resources(pool) or self.queue(pool))
-
-    def _names(self, holder: Holder) -> bool:
-        return self.holder in holder.identity or self.holder in f"{holder.owner}/{holder.host}"
 
 
 ALL_ROWS = Rows()

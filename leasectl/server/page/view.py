@@ -7,7 +7,6 @@ from typing import NamedTuple
 from urllib.parse import urlencode
 
 from leasectl.pools.shown import Holder
-from leasectl.text.naming import as_given
 
 RANGES: Mapping[str, tuple[str, float]] = {
     "15m": ("15 min", 900.0),
@@ -45,7 +44,7 @@ class View(NamedTuple):
 
     def has_holder(self, holder: Holder, *texts: str) -> bool:
         """Return whether it is in a holder's identity, or in one of some texts."""
-        return not self.text or self.has(as_given(holder.identity), *texts)
+        return holder.has(self.text) or self.has(*texts)
 
     def link(self, **changes: str) -> str:
         """Return the address, relative to the page's, of a view that differs in some fields."""

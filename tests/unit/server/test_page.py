@@ -303,7 +303,10 @@ class TestView:
         pools = (ShownPool("T", tuple(held), ()), ShownPool("U", (ShownResource("U--0"),), ()))
         sections = sections_of(Overview("local:", 0.0, pools), {})
         page = "".join(each.write(1.0, view) for each in sections if each.is_in(view))
-        return re.findall('<bdi class="who">([^<]*)<|<h2 id="name-(U)', page)
+        found: list[tuple[str, str]] = re.findall(
+            '<bdi class="who">([^<]*)<|<h2 id="name-(U)', page
+        )
+        return found
 
     def test_rows_are_those_that_are_searched_for_in_the_order_that_is_wanted(self) -> None:
         jobs = [first for first, _ in self.shown(View())]
