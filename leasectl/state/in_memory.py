@@ -13,10 +13,11 @@ from collections.abc import Callable
 from typing import Protocol
 
 from leasectl.model import Claimant, Handle
-from leasectl.state.creation import fill
 from leasectl.state.directory import State
-from leasectl.state.handle_rows import new_row
+from leasectl.state.handles import new_row
 from leasectl.state.rows import insert
+from leasectl.state.schema import fill
+from leasectl.system.lock_wait import LockLimit
 from leasectl.system.named_pipe import NamedPipe
 from leasectl.system.wakeup import Wakeup
 
@@ -55,7 +56,8 @@ class MemoryState(State):
         db = sqlite3.connect(":memory:", isolation_level=None, check_same_thread=False)
         fill(db, fence=0)
         db.row_factory = sqlite3.Row
-        super().__init__(_NOWHERE, os.dup(lock_fd), lock_fd, db, os.fstat(lock_fd))
+        limit = LockLimit()
+        super().__init__(_NOWHERE, os.dup(lock_fd), lock_fd, db, limit, os.fstat(lock_fd))
         self.events.kept_seconds, self.events.kept_number = float("inf"), 1 << 62
         self._new_waker = new_waker
         self._listening: dict[str, Waker] = {}

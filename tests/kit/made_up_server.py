@@ -7,12 +7,10 @@ from typing import Callable
 
 import pytest
 
-from leasectl.backends import kinds
 from leasectl.backends.pool.backend import PoolBackend
 from leasectl.model import ReleasedBy
-from tests.kit import made_up_backend
 from tests.kit.desk import Desk
-from tests.kit.made_up_backend import KIND
+from tests.kit.made_up_backend import MadeUpBackend, register_made_up
 from tests.kit.made_up_store import MadeUpEngine, MadeUpStore
 
 URL = "madeup://here"
@@ -31,7 +29,8 @@ class Server(PoolBackend):
     """
 
     def __init__(self, store: MadeUpStore, desk: Desk) -> None:
-        super().__init__(URL, MadeUpEngine(store), store.sides, clock=desk.time.clock, remote=True)
+        engine, sides = MadeUpEngine(store), store.sides
+        super().__init__(URL, engine, sides, clock=desk.time.clock, remote=True)
         self.before_release: Look = lambda names: None
         self.after_release: Look = lambda names: None
         self.withdrawn: list[str] = []
@@ -56,10 +55,9 @@ class Server(PoolBackend):
 
 
 def change_kind(monkeypatch: pytest.MonkeyPatch, **facts: bool) -> None:
-    """Have something else be so of the made-up server than its row says."""
-    changed = KIND._replace(**facts)  # type: ignore[arg-type]
-    known = [changed if each is KIND else each for each in kinds.KINDS]
-    monkeypatch.setattr(kinds, "KINDS", tuple(known))
+    """Change facts of the made-up server's class."""
+    for name, value in facts.items():
+        monkeypatch.setattr(MadeUpBackend, name, value)
 
 
 @pytest.fixture
@@ -68,6 +66,6 @@ def server(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> Server:
     store = MadeUpStore(desk.time.clock)
     store.pools.create_pool("T", NAMES)
     server = Server(store, desk)
-    monkeypatch.setattr(kinds, "KINDS", (*kinds.KINDS, KIND))
-    monkeypatch.setattr(made_up_backend, "open_backend", lambda url, opening: server)
+    register_made_up(monkeypatch)
+    monkeypatch.setattr(MadeUpBackend, "open", lambda context, state, lost: server)
     return server

@@ -7,8 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from leasectl.backends.kinds import LOCAL
-from leasectl.leases.service import Caller, Service
+from leasectl.backends.contract import Caller
+from leasectl.backends.kinds import LOCAL, Context
+from leasectl.leases.service import Service
 from leasectl.state.directory import State
 from tests.kit.support import ManualClock
 
@@ -16,8 +17,8 @@ from tests.kit.support import ManualClock
 @pytest.fixture
 def service(state_dir: Path, manual_clock: ManualClock) -> Iterator[Service]:
     state = State.open(str(state_dir))
-    caller = Caller("test@host", "host")
-    service = Service(state, backend_url=LOCAL, caller=caller, clock=manual_clock.clock)
+    context = Context(LOCAL, caller=Caller("test@host", "host"), clock=manual_clock.clock)
+    service = Service(state, context)
     service.pools.create_pool("A", ["a-1", "a-2"])
     service.pools.create_pool("B", ["b-1"])
     yield service

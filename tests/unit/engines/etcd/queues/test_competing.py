@@ -102,7 +102,7 @@ def check_same(chance: random.Random, embedded: Embedded) -> None:
     assert (competition.before is None) == (claimable is not None)
     if competition.before is None:
         has = leave(want_of(own), competition.others, supply).has
-        assert claimable == {each for each in open_names if has(each)}
+        assert claimable == frozenset(filter(has, open_names))
         assert competition.passes == any(
             each not in possible and each.name is None for each in better
         )
