@@ -3,6 +3,7 @@
 A change is one transaction under one file lock. Names files and wake-ups follow the commit.
 
 - `directory`: the state directory and its transactions
+- `in_memory`: the same tables in memory, for simulations and tests
 - `database`: open the directory, the lock file and the database
 - `refusals`: explain why a folder can't be the state directory
 - `schema`: the tables, format 1, and how a database with them is created
