@@ -13,7 +13,7 @@ A change is one transaction under one file lock. Names files and wake-ups follow
 - `fences`: fences, reserved in blocks, so that none is given twice
 - `names_files`: the names files that scripts read
 - `shared_leases`: ``$SHARED_DIR/leases``: what later steps give back
-- `pipes`: named pipes of waiters, and files of killed processes
+- `pipes`: named pipes, by which another process ends a sleep; what killed waiters left
 - `watched`: what the keeper looks after
 - `keeper_process`: find, start, wake and replace the keeper
 - `event`: the kinds of events
