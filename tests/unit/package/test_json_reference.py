@@ -52,7 +52,7 @@ class Key(NamedTuple):
 
 def sections() -> dict[str, str]:
     """The text under each heading of the pages."""
-    found = {}
+    found: dict[str, str] = {}
     for page in PAGES:
         parts = re.split(r"^#+ (.+)\n", (DOCS / page).read_text(), flags=re.MULTILINE)
         found.update(zip(parts[1::2], parts[2::2]))
