@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from leasectl.backends.kinds import KINDS, LOCAL
+from leasectl.backends.kinds import LOCAL, all_kinds
 from leasectl.cli.described import (
     ENDING,
     FILTERS,
@@ -84,8 +84,11 @@ def complete_where(ctx: click.Context, param: click.Parameter, incomplete: str) 
 
 
 def name_list(text: str) -> tuple[str, ...]:
-    """Read a comma-separated list of resources."""
-    return tuple(check_name(name) for name in text.split(",") if name)
+    """Read a comma-separated list of resources, whole or as status shortens them: ``--00``."""
+    names = tuple(name for name in text.split(",") if name)
+    for name in names:
+        check_name(name.removeprefix("--"))
+    return names
 
 
 backend = option(
@@ -126,6 +129,15 @@ wait = option(
     metavar="WAIT",
     help="Wait at most this long, like 90s or 1h30m; 0: don't wait. Default: no limit.",
 )
+connect_timeout = option(
+    "--connect-timeout",
+    "connect_seconds",
+    group=WAITING,
+    type=parse_duration,
+    metavar="D",
+    help="Fail (69) once a server has been away for this long. Default: as long as -w; without -w, "
+    "some 10s.",
+)
 conflict_exit_code = option(
     "-E",
     "--conflict-exit-code",
@@ -142,7 +154,7 @@ jitter = option(
     type=parse_duration,
     metavar="D",
     default="0",
-    help="Sleep for a random time of up to D before queueing, so the place in the queue is later. "
+    help="Sleep for a random time of up to D before queueing, so the queue position is later. "
     "To spread out starts, use --start-jitter or a pool's --pace.",
 )
 start_jitter = option(
@@ -186,13 +198,18 @@ def _count(text: str) -> int | None:
         raise InvalidRequest(f'--count: "{text}" is neither a number nor "all"') from None
 
 
-def _default_ttls() -> str:
-    ttls = {
-        kind.title: "from its URL" if kind.timed_by else f"{kind.default_ttl_seconds:g}s"
-        for kind in KINDS
+def _ttl_help() -> str:
+    ttls = [
+        f"{kind.title}: "
+        + ("from its URL" if kind.is_ttl_in_url else f"{kind.default_ttl_seconds:g}s")
+        for kind in all_kinds()
         if kind.default_ttl_seconds is not None
-    }
-    return "; ".join(f"{title}: {ttl}" for title, ttl in ttls.items())
+    ]
+    return (
+        "Let the lease expire this long after its last renewal. run renews it, as does the keeper "
+        "if the lease has a guard; otherwise use leasectl renew. Default: no expiry; "
+        f"{'; '.join(ttls)}."
+    )
 
 
 _request_options = (
@@ -286,9 +303,7 @@ _request_options = (
         group=ENDING,
         type=parse_duration,
         metavar="D",
-        help="Let the lease expire this long after its last renewal. run renews it, as does the "
-        "keeper if the lease has a guard; otherwise use leasectl renew. Default: no expiry; "
-        f"{_default_ttls()}.",
+        help=_ttl_help,
     ),
     option(
         "--on-reclaim",

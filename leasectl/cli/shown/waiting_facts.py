@@ -57,7 +57,7 @@ class WaitingFacts:
             parts = [Said(f"waiting for {types}: {waited}")]
         else:
             parts = [
-                Said(f"waiting for {types}: place {progress.position}"),
+                Said(f"waiting for {types}: position {progress.position}"),
                 Said(f"{progress.held}/{progress.capacity} held", goes=3),
                 Said(waited),
                 *self._why(progress),

@@ -6,8 +6,7 @@ import os
 from collections.abc import Callable
 
 from leasectl.state.directory import State
-from leasectl.state.pipes import listen
-from leasectl.system.named_pipe import NamedPipe
+from leasectl.state.pipes import NamedPipe, listen
 from leasectl.system.poll import is_readable
 
 _MOST_IDLE = 32

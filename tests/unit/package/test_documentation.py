@@ -14,7 +14,7 @@ from pathlib import Path
 import click
 import pytest
 
-from leasectl.cli.root import COMMANDS, ENVIRONMENT
+from leasectl.cli.root import COMMANDS, environment
 from leasectl.cli.root import command as root
 from leasectl.errors import EXIT_CODES
 from tests.kit.etcd.server import EtcdServer, reserve_port
@@ -335,7 +335,7 @@ class TestPages:
 
     def test_every_variable_that_is_read_is_in_its_page(self) -> None:
         text = read(README.parent / "docs" / "files.md")
-        for names, _ in ENVIRONMENT:
+        for names, _ in environment():
             for name in names.split(", "):
                 assert f"`{name}`" in text
 
@@ -385,7 +385,7 @@ class TestHelp:
         assert len(text.splitlines()) <= 45
 
     def test_topics_have_the_exit_codes_and_the_variables(self, shell: Cli) -> None:
-        for topic, rows in (("exit-codes", EXIT_CODES), ("environment", ENVIRONMENT)):
+        for topic, rows in (("exit-codes", EXIT_CODES), ("environment", environment())):
             text = " ".join(shell.ok("help", topic, COLUMNS="200").split())
             for term, meaning in rows:
                 assert f"{term} {meaning}" in text
