@@ -13,7 +13,8 @@ A change is one transaction under one file lock. Names files and wake-ups follow
 - `fences`: fences, reserved in blocks, so that none is given twice
 - `names_files`: the names files that scripts read
 - `shared_leases`: ``$SHARED_DIR/leases``: what later steps give back
-- `pipes`: named pipes, by which another process ends a sleep; what killed waiters left
+- `named_pipe`: a pipe by which another process ends a sleep
+- `pipes`: the files that killed waiters left, and the handles of dead processes
 - `watched`: what the keeper looks after
 - `keeper_process`: find, start, wake and replace the keeper
 - `event`: the kinds of events

@@ -42,7 +42,7 @@ from leasectl.system.process import (
 )
 
 if TYPE_CHECKING:
-    from leasectl.state.pipes import NamedPipe
+    from leasectl.state.named_pipe import NamedPipe
     from leasectl.system.file_watch import FileWatch
 
 
@@ -281,8 +281,8 @@ class State:
         return os.path.samestat(found, os.fstat(self._lock_fd))
 
     def listen(self, pipe: str) -> NamedPipe:
-        """Create the named pipe of a waiter or follower; see `pipes.listen`."""
-        from leasectl.state.pipes import listen  # only waiters need it
+        """Create the named pipe of a waiter or follower; see `named_pipe.listen`."""
+        from leasectl.state.named_pipe import listen  # only waiters need it
 
         return listen(pipe)
 
