@@ -54,14 +54,9 @@ def check_request(request: Request, wait_seconds: float | None) -> None:
 def open_backend(url: str, opening: Opening) -> Backend:
     """Open the pools in a cluster; nothing is asked of it yet."""
     seconds = opening.release_seconds
-    settings = parse_settings(opening.settings)
-    if settings.user_file is not None:
-        from leasectl.engines.etcd.gateway.tokens import keep_in
-
-        keep_in(opening.state.directory)
     gateway = open_gateway(
         url,
-        settings,
+        parse_settings(opening.settings),
         clock=opening.clock,
         deadline_seconds=_REQUEST_SECONDS if seconds is None else seconds,
         rest_seconds=opening.rest_seconds,
