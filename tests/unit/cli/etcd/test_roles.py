@@ -13,7 +13,7 @@ import pytest
 from tests.kit.etcd.server import EtcdServer, etcd_server
 from tests.kit.support import Cli
 
-DOCUMENT = Path(__file__).parents[4] / "docs" / "etcd.md"
+DOCUMENT = Path(__file__).parents[4] / "docs" / "etcd-users.md"
 
 
 def etcdctl(server: EtcdServer, *args: str) -> None:
