@@ -16,13 +16,13 @@ from leasectl.errors import InvalidRequest, LeaseError, StateUnwritable
 from leasectl.keeper.log import Log, described
 from leasectl.keeper.namespace_lock import NamespaceLock
 from leasectl.keeper.rounds import Rounds, open_service
-from leasectl.state import keeper_process, keeper_version
+from leasectl.state import keeper_process
 from leasectl.state.directory import State
 from leasectl.state.event import parse_kept
+from leasectl.state.pipes import NamedPipe
 from leasectl.system import afterwards, threads
 from leasectl.system.backoff import Backoff
 from leasectl.system.clock import Clock, earliest
-from leasectl.system.named_pipe import NamedPipe
 from leasectl.system.poll import sleep
 from leasectl.system.process import this_process
 from leasectl.system.process_watch import ProcessEnds
@@ -151,7 +151,7 @@ class _Loop:
                 # The code was replaced in place, and no command of the new version has come yet. Or
                 # it is gone, and a command from another installation starts another keeper.
                 self._log.write(f"{error}; the installation was replaced or deleted")
-                if not keeper_version.has_code(keeper_version.CODE_FOLDER):
+                if not keeper_process.has_code(keeper_process.CODE_FOLDER):
                     self._end("ended: the code of this keeper is gone")
                     return
                 self._hand_over()

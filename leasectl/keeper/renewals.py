@@ -7,8 +7,7 @@ import math
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from leasectl.backends.kinds import kind_of_handle
-from leasectl.backends.opening import renew_seconds
+from leasectl.backends.kinds import kind_of_handle, renew_seconds
 from leasectl.keeper.log import Log, described
 from leasectl.keeper.retries import FIRST_PAUSE_SECONDS, Key, Retries, key_meant, key_of
 from leasectl.leases.renew import note_renewal, renew

@@ -43,10 +43,10 @@ def load_own_code() -> None:
 def load_code_for(url: str) -> None:
     """Load what a backend may need, as soon as the keeper has something to do with it."""
     try:
-        opener = kind_of(url).opener
+        module = kind_of(url).__module__
     except InvalidRequest:  # a damaged record; another job reports it
         return
-    name = opener.split(".")[2]
+    name = "".join(module.split(".")[2:3])
     if f"leasectl.backends.{name}" not in _OWN_PACKAGES:
         for each in ("leasectl.http", f"leasectl.backends.{name}", f"leasectl.engines.{name}"):
             _load(each)

@@ -12,21 +12,22 @@ import os
 from collections.abc import Generator, Sequence
 from typing import TYPE_CHECKING
 
-from leasectl.backends.contract import Backend, Patience
-from leasectl.backends.kinds import kind_of
+from leasectl.backends.contract import Patience
+from leasectl.backends.kinds import Backend
 from leasectl.errors import InvalidRequest, LeaseError, NotFound
-from leasectl.leases import recovery, scope_test
+from leasectl.leases import recovery
 from leasectl.leases.journal import RecordJournal
 from leasectl.leases.request import (
     claimant_of,
+    count_whole_pool,
     give_up_unlisted,
     new_handle,
 )
-from leasectl.leases.service import Service
+from leasectl.leases.service import Service, enlist, unlist
 from leasectl.model import Handle, Process, Request
 from leasectl.state import keeper_process
 from leasectl.state.handles import new_id
-from leasectl.system.named_pipe import is_read
+from leasectl.state.pipes import is_read
 from leasectl.system.process import this_process
 from leasectl.text.naming import is_reserved
 from leasectl.text.wording import listed
@@ -67,6 +68,7 @@ def acquire(
     Raises:
         LeaseError: No lease was acquired, and nothing has changed.
     """
+    request = count_whole_pool(service, request)
     refuse_to_wait_for_callers(service, request, patience)
     handle = new_handle(service, request, new_id(called or request.type))
     runner = this_process() if followed or start_delay_seconds else None
@@ -108,22 +110,17 @@ def refuse_to_wait_for_callers(
     around = frozenset(service.caller.around) - {but}
     if not around or patience.wait_seconds == 0 or is_reserved(request.type):
         return
-    if not kind_of(service.backend_url).has_pools:
+    if not service.kind.has_pools:
         return
-    from leasectl.engines.possible import want_of
+    from leasectl.engines.possible import usable_in
 
-    want = want_of(request)
     blocking: list[Resource] = []
     for pool_type in request.types:
         try:
             (pool,) = service.pools.pools(pool_type)
         except NotFound:
             return  # refused elsewhere with its own message
-        usable = [
-            each
-            for each in pool.resources
-            if want.could_use(each.name, each.member.properties if each.member else ())
-        ]
+        usable = usable_in(pool, request)
         held = [each for each in usable if _is_kept_by(service, each, around)]
         if not len(usable) - len(held) < request.count <= len(usable):
             return
@@ -166,9 +163,9 @@ def acquire_here(
         heeding = heeding._replace(at_first_sleep=service.state.until_removed)
         backend.acquire(claimant_of(journal), journal, heeding)
     finally:
-        scope_test.unlist(service, before, before.names)  # given back by this acquisition
+        unlist(service, before, before.names)  # given back by this acquisition
     try:
-        scope_test.enlist(journal.handle)
+        enlist(service, journal.handle)
     except LeaseError:
         give_up_unlisted(service, journal)
         raise

@@ -6,15 +6,14 @@ back, at once or by the keeper.
 
 from __future__ import annotations
 
-from leasectl.backends.contract import Backend, Patience, Withdrawn, why_given_up
-from leasectl.backends.kinds import either
+from leasectl.backends.contract import Patience, Withdrawn, why_given_up
+from leasectl.backends.kinds import Backend, either
 from leasectl.errors import BackendUnreachable, Cancelled, Interrupted, LeaseError
-from leasectl.leases import scope_test
 from leasectl.leases.journal import RecordJournal
 from leasectl.leases.release import release
 from leasectl.leases.renew import renew
 from leasectl.leases.request import claimant_of, give_up_unlisted
-from leasectl.leases.service import Service
+from leasectl.leases.service import Service, enlist, unlist
 from leasectl.model import Handle, whole
 from leasectl.state.handles import renews_itself
 from leasectl.state.pipes import listen, tidy
@@ -41,13 +40,13 @@ def acquire_remote(
     try:
         _wait_for_grant(service, backend, journal, patience)
     finally:
-        scope_test.unlist(service, before, before.names)  # given back before this acquisition
+        unlist(service, before, before.names)  # given back before this acquisition
     held = journal.handle
     try:
         if held.request.ttl_seconds is not None and not renews_itself(held):
             # It counts from the last sign of life in the queue, and no process renews it.
             held = renew(service, whole(held))
-        scope_test.enlist(held)
+        enlist(service, held)
     except LeaseError:
         give_up_unlisted(service, journal)
         raise

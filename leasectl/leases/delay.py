@@ -7,8 +7,7 @@ from leasectl.leases.release import finish, release
 from leasectl.leases.service import Service
 from leasectl.model import Handle, Process, ReleaseTarget, whole
 from leasectl.state import keeper_process
-from leasectl.state.amendments import remember_release_after
-from leasectl.state.handles import renews_itself
+from leasectl.state.handles import remember_release_after, renews_itself
 
 
 def arm(

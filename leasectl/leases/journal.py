@@ -5,14 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
-from leasectl.backends.kinds import kind_of_handle, release_key_of
+from leasectl.backends.kinds import place_of, release_key_of
 from leasectl.leases.record_events import RecordEvents
 from leasectl.leases.service import Service
 from leasectl.model import Handle, Lease, Process, whole
 from leasectl.state import keeper_process
-from leasectl.state.amendments import count_lost_replies
-from leasectl.state.handle_rows import new_row
-from leasectl.state.handles import is_watched, purge
+from leasectl.state.handles import count_lost_replies, is_watched, new_row, purge
 from leasectl.state.timers import GivingBack
 from leasectl.system.process import is_dead, liveness, this_process
 
@@ -41,6 +39,7 @@ class RecordJournal:
 
     Attributes:
         handle: The record as this acquisition has made it.
+        kind: The class of its backend.
         unsettled: The store may have granted something that couldn't be undone yet.
         was_cancelled: The acquisition had been cancelled by the time it was given up.
     """
@@ -65,7 +64,7 @@ class RecordJournal:
         self._clock = service.clock
         self._again = again
         self._listed = listed
-        kind = kind_of_handle(handle)
+        self.kind = kind = service.kind_of(handle)
         self._remote = kind.remote
         self._events: RecordEvents | None = None
         if kind.remote and not kind.has_pools:
@@ -204,8 +203,6 @@ class RecordJournal:
         A pool grants nothing that is held, so a larger fence says that those ran out unnoticed. The
         same URL may mean another pool: ``kubernetes://`` is in the namespace of a kubeconfig.
         """
-        from leasectl.backends.places import place_of
-
         backend = self.handle.backend
         place = place_of(backend, self.handle.settings)
         for lease in leases:

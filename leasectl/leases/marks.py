@@ -28,7 +28,7 @@ from leasectl.text.properties import (
 from leasectl.text.wording import listed, printable
 
 if TYPE_CHECKING:
-    from leasectl.backends.contract import Backend
+    from leasectl.backends.kinds import Backend
     from leasectl.engines.notes import Note
 
 

@@ -24,11 +24,10 @@ from leasectl.errors import (
 from leasectl.leases.service import Service
 from leasectl.state import keeper_process
 from leasectl.state.watched import MadePool, MadePools
-from leasectl.system.lock_wait import lock_limit
 from leasectl.system.process import this_process
 
 if TYPE_CHECKING:
-    from leasectl.backends.contract import Backend
+    from leasectl.backends.kinds import Backend
     from leasectl.engines.pool_admin import PoolAdmin
 
 # A process that has its result waits this long for a stopped process that holds the lock.
@@ -84,8 +83,9 @@ class PoolOnDemand:
         if self._needed is None:
             return
         service = self._service
-        with contextlib.suppress(LeaseError), lock_limit(_LEAVE_SECONDS), service.atomic():
-            remove_unused(service.backend_at(service.backend_url, service.settings), self._type)
+        limit = service.state.lock_limit.within(_LEAVE_SECONDS)
+        with contextlib.suppress(LeaseError), limit, service.atomic():
+            remove_unused(service.backend, self._type)
             with service.state.transaction():
                 MadePools(service.state).forget(self._needed)
         self._needed = None

@@ -10,12 +10,13 @@ from __future__ import annotations
 
 import math
 
-from leasectl.backends.contract import Backend, Patience
+from leasectl.backends.contract import Patience
+from leasectl.backends.kinds import Backend
 from leasectl.errors import Cancelled, NoLease, NotAllowed, NotFound
 from leasectl.leases.acquire import acquire_here, refuse_to_wait_for_callers
 from leasectl.leases.journal import RecordJournal
 from leasectl.leases.release import release
-from leasectl.leases.request import drawn
+from leasectl.leases.request import count_whole_pool, drawn
 from leasectl.leases.service import Service
 from leasectl.model import Handle, whole
 from leasectl.state import keeper_process
@@ -48,12 +49,11 @@ def reacquire(
         raise NotAllowed(
             f"handle {handle_id} belongs to leasectl once; run leasectl once again instead"
         )
-    handle = handle._replace(request=drawn(handle.request))
     if is_dead(handle.guard):
         raise NotFound(f"handle {handle_id}: its guard has ended, so it can't hold anything")
-    refuse_to_wait_for_callers(
-        service.at_backend_of(handle), handle.request, patience, but=handle_id
-    )
+    there = service.at_backend_of(handle)
+    handle = handle._replace(request=drawn(count_whole_pool(there, handle.request)))
+    refuse_to_wait_for_callers(there, handle.request, patience, but=handle_id)
     backend = service.backend_of(handle)
     if backend.remote:
         return _reacquire_remote(service, backend, handle, patience, start_delay_seconds)

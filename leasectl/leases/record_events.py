@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from leasectl.backends.kinds import kind_of_handle
 from leasectl.model import Handle, Lease, ReleasedBy
-from leasectl.state.amendments import seconds_since
 from leasectl.state.directory import State
+from leasectl.state.handles import seconds_since
 from leasectl.system.clock import Clock
 from leasectl.text.naming import build_url_in
 

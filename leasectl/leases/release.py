@@ -9,10 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from leasectl.backends.contract import Backend
-from leasectl.backends.kinds import claim_key_of
-from leasectl.leases.scope_test import unlist
-from leasectl.leases.service import Service
+from leasectl.backends.kinds import Backend, claim_key_of
+from leasectl.leases.service import Service, unlist
 from leasectl.model import Handle, ReleasedBy, ReleaseTarget, whole
 from leasectl.state.handles import forget_plain, is_plain
 

@@ -10,14 +10,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from leasectl.backends.kinds import claim_key_of, kind_of, kind_of_handle
+from leasectl.backends.kinds import claim_key_of, kind_of_handle
 from leasectl.engines.facts import QueueEntry, Resource
 from leasectl.errors import InvalidRequest, NotAllowed, NotFound, NotSupported
 from leasectl.leases.release import release
 from leasectl.leases.service import ANY_LEASE, Expected, Service
 from leasectl.model import Handle, Process, whole
-from leasectl.state.amendments import explain_loss
-from leasectl.system.named_pipe import is_read
+from leasectl.state.handles import explain_loss
+from leasectl.state.pipes import is_read
 from leasectl.system.process import liveness
 from leasectl.text.wording import printable
 
@@ -85,7 +85,7 @@ def release_by_force(
             none is released.
         NotSupported: The backend has no pools of its own.
     """
-    kind = kind_of(service.backend_url)
+    kind = service.kind
     if not kind.has_pools:
         why = (
             "knows nothing of holders; leave it out, and choose the names well"
@@ -175,7 +175,7 @@ def withdraw_waiting(
             )
     why = f"withdrawn by {service.caller.owner}"
     why = f"{why}: {reason}" if reason else why
-    backend = service.backend_at(service.backend_url, service.settings)
+    backend = service.backend
     for each in found:
         with service.atomic():
             withdraw(each, why, values=service.values, take_away=backend.withdraw)
@@ -192,7 +192,7 @@ def release_kept(service: Service, *, reason: str) -> list[Forced]:
     Returns:
         See `release_by_force`.
     """
-    if not kind_of(service.backend_url).has_pools:
+    if not service.kind.has_pools:
         return []
     text, forced = _told(service, reason), list[Forced]()
     with service.atomic():

@@ -12,13 +12,11 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Sequence
 
-from leasectl.backends.contract import Backend
-from leasectl.backends.kinds import claim_key_of, kind_of_handle, release_key_of
+from leasectl.backends.kinds import Backend, claim_key_of, kind_of_handle, release_key_of
 from leasectl.backends.release_tries import SLOW_ANSWER_SECONDS, Unaccounted
 from leasectl.errors import BackendUnreachable
 from leasectl.leases.record_events import IS_GONE, RecordEvents
-from leasectl.leases.scope_test import unlist
-from leasectl.leases.service import Service
+from leasectl.leases.service import Service, unlist
 from leasectl.model import Handle, Process, ReleaseTarget
 from leasectl.state.timers import GivingBack
 from leasectl.system.process import is_dead, this_process
@@ -150,7 +148,7 @@ class _Release:
 
     def _send_for_others(self, names: Sequence[str]) -> tuple[str, ...]:
         """Release names that other processes were releasing, once those gave up or are too slow."""
-        seconds, clock = self._service.release_seconds, self._service.clock
+        seconds, clock = self._service.context.release_seconds, self._service.clock
         most = SLOW_ANSWER_SECONDS if seconds is None else min(seconds, SLOW_ANSWER_SECONDS)
         until = clock.elapsed() + most
         while self._at_others(names) and clock.elapsed() < until:

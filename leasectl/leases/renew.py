@@ -9,14 +9,13 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Collection
 
-from leasectl.backends.contract import Backend
-from leasectl.backends.kinds import claim_key_of, kind_of_handle
+from leasectl.backends.kinds import Backend, claim_key_of, kind_of_handle
 from leasectl.errors import InvalidRequest, LeaseError, NotAllowed
 from leasectl.leases.request import check_ttl
 from leasectl.leases.service import Service, has_lost
 from leasectl.model import Handle, ReleaseTarget
 from leasectl.state import keeper_process
-from leasectl.state.amendments import change_ttl, explain_loss, record_renewal
+from leasectl.state.handles import change_ttl, explain_loss, record_renewal
 from leasectl.system.process import is_dead
 
 

@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, NamedTuple
 
-from leasectl.backends.kinds import claim_key_of
-from leasectl.backends.opening import open_renewals
+from leasectl.backends.kinds import Context, claim_key_of, kind_of
+from leasectl.http.settings import parse_settings
 from leasectl.model import Handle, ReleaseTarget, whole
 from leasectl.state.directory import State
 from leasectl.system.clock import Clock
@@ -93,14 +93,13 @@ class RenewalThreads:
     def _begin(self, server: _Server) -> Callable[[_Renewal], Renewed]:
         noted: list[Note] = []
         put_off: list[bool] = []
-        renew = open_renewals(
-            server.url,
+        context = Context(server.url, parse_settings(server.settings), clock=self._clock)
+        renew = kind_of(server.url).open_renewals(
+            context,
             state_id=self._state_id,
-            settings=server.settings,
             ttl_seconds=server.ttl_seconds,
             noted=noted.extend,
             put_off=(lambda: put_off.append(True)) if self._puts_off else None,
-            clock=self._clock,
         )
 
         def renew_and_note(renewal: _Renewal) -> Renewed:

@@ -1,16 +1,27 @@
-"""What the verbs need: state directory, backend and caller; and what to do about lost leases."""
+"""What the verbs need: state directory, backend, caller; lost leases; lists of scope ``test``."""
 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
+from functools import cached_property
 from typing import TYPE_CHECKING, NamedTuple
 
-from leasectl.backends.contract import Backend
-from leasectl.backends.kinds import claim_key_of, kind_of_handle, release_key_of
-from leasectl.backends.opening import open_backend
-from leasectl.errors import InvalidRequest, LeaseError, LeaseLost, NotAllowed, NotSupported
+from leasectl.backends.contract import Caller
+from leasectl.backends.kinds import (
+    Backend,
+    Context,
+    HasSides,
+    Kind,
+    claim_key_of,
+    kind_of_handle,
+    place_of,
+    release_key_of,
+)
+from leasectl.errors import LeaseError, LeaseLost, NotAllowed, NotSupported
+from leasectl.http.settings import encode_settings
+from leasectl.leases.record_events import IS_GONE, RecordEvents
 from leasectl.model import Handle, Lease, ReleaseTarget
 from leasectl.state import shared_leases
 from leasectl.state.directory import State
@@ -21,11 +32,7 @@ from leasectl.system.process import is_dead
 from leasectl.text.naming import as_given
 
 if TYPE_CHECKING:
-    from leasectl.engines.event_log import EventLog
-    from leasectl.engines.notes import Notes
-    from leasectl.engines.pool_admin import Members, PoolAdmin
-    from leasectl.engines.values import Values
-
+    from leasectl.engines.pool_admin import Sides
 
 # `run` and `once` set it for their command: the handles whose commands it runs under.
 AROUND = "LEASECTL_AROUND"
@@ -34,48 +41,6 @@ AROUND = "LEASECTL_AROUND"
 def handles_around(environ: Mapping[str, str]) -> tuple[str, ...]:
     """Return the ids of the handles whose commands a process runs under, outermost first."""
     return tuple(environ.get(AROUND, "").split())
-
-
-class Caller(NamedTuple):
-    """The job and process that make requests.
-
-    Args:
-        owner: ``<job>/<build>`` in a job, else ``<user>@<host>``.
-        host: This machine's name.
-        shared_dir: The folder that lists names of scope ``test``; None if it isn't set.
-        around: The ids of the handles whose commands this process runs under.
-        build_url: The address of the build, for people; empty for none.
-    """
-
-    owner: str
-    host: str
-    shared_dir: str | None = None
-    around: tuple[str, ...] = ()
-    build_url: str = ""
-
-    @property
-    def identity(self) -> str:
-        """Return the identity for changes without a handle: ``<owner>/<host>``."""
-        return f"{self.owner}/{self.host}"
-
-    def identity_of(self, handle_id: str) -> str:
-        """Return the identity of a handle's holder: ``<owner>/<host>/<handle>``."""
-        return f"{self.owner}/{self.host}/{handle_id}"
-
-    def is_owner(self, owner: str) -> bool:
-        """Return whether a lease belongs to the caller's job and build.
-
-        Outside a job, the host has to be the same: the state directory is private to one user. The
-        user's name may differ, since scripts give an arbitrary uid a passwd entry while they run.
-        """
-        outside = f"@{self.host}"
-        return owner == self.owner or (owner.endswith(outside) and self.owner.endswith(outside))
-
-    def require_shared_dir(self) -> str:
-        """Return the path of ``SHARED_DIR``, or raise InvalidRequest."""
-        if not self.shared_dir:
-            raise InvalidRequest("scope test needs SHARED_DIR, which is not set; or use scope step")
-        return self.shared_dir
 
 
 class Expected(NamedTuple):
@@ -177,8 +142,6 @@ class Losses:
         if left.lost_reason:  # taken by force meanwhile, as the record says
             self._drop_lost(left, returned)
             return
-        from leasectl.leases.record_events import RecordEvents
-
         RecordEvents(self._state, self._clock).released(left, returned, by="command")
         self._handles.drop(left, returned, now=self._clock.elapsed())
 
@@ -194,15 +157,8 @@ class Losses:
     def unlist(self) -> None:
         """Remove taken back names from their list of scope ``test``; outside a transaction."""
         while self._to_unlist and not self._state.is_changing:
-            self._unlist(*self._to_unlist.pop())
-
-    def _unlist(self, shared_dir: str, names: frozenset[str]) -> None:
-        def is_held(name: str) -> bool:
-            holder = self._handles.holding(name, prefer=lambda _: True)
-            return holder is not None and holder.shared_dir == shared_dir
-
-        with contextlib.suppress(LeaseError):  # it will be recognised as out of date
-            shared_leases.remove(shared_dir, names, unless=is_held)
+            with contextlib.suppress(LeaseError):  # the next release finds the list out of date
+                _take_out(self._state, *self._to_unlist.pop(), prefer=lambda _: True)
 
     def _drop_lost(self, handle: Handle, names: Sequence[str]) -> None:
         if not names:
@@ -219,8 +175,6 @@ class Losses:
         """Write an event of lost leases, on a backend whose pools write none."""
         kind = kind_of_handle(handle)
         if kind.remote and not kind.has_pools:
-            from leasectl.leases.record_events import IS_GONE, RecordEvents
-
             RecordEvents(self._state, self._clock).lost(handle, names, reason=IS_GONE)
 
     def _drop_taken_back(self, handle: Handle, names: Sequence[str]) -> frozenset[str]:
@@ -240,48 +194,29 @@ class Losses:
             self._handles.release(handle, now=self._clock.elapsed())
 
 
-class Service:
+class Service(HasSides):
     """The context of the verbs; each verb is a function in a module of its name.
 
     Args:
         state: The opened state directory.
-        backend_url: Where new leases come from; a handle remembers its own.
-        caller: Who makes the requests.
-        settings: How to talk to that backend, if it is a server.
-        release_seconds: How long a release may take in all, on a server; None for the server's
-            usual limit.
-        rest_seconds: How long to leave a server alone that hasn't answered.
-        warn: Called with a line for people about a problem that stops nothing.
-        clock: Where times come from.
+        context: The backend of new leases, its settings and the caller; a handle remembers its own
+            backend and settings.
 
     Attributes:
+        context: As given.
         handles: The records of the state directory.
         losses: Updates the records after leases were lost.
-        release_seconds: As given.
     """
 
-    def __init__(
-        self,
-        state: State,
-        *,
-        backend_url: str,
-        caller: Caller,
-        settings: str = "",
-        release_seconds: float | None = None,
-        rest_seconds: float = 0.0,
-        warn: Callable[[str], None] = lambda _: None,
-        clock: Clock | None = None,
-    ) -> None:
+    def __init__(self, state: State, context: Context) -> None:
         self.state = state
+        self.context = context
+        self.backend_url = context.url
+        self.caller = context.caller
+        self.clock = context.clock
         self.handles = Handles(state)
-        self.backend_url = backend_url
-        self.caller = caller
-        self.settings = settings
-        self.clock = clock or Clock()
         self.losses = Losses(state, clock=self.clock)
-        self.release_seconds = release_seconds
-        self._rest_seconds = rest_seconds
-        self._warn = state.events.warn = warn
+        state.events.warn = context.warn
         self._withheld: list[str] | None = None
         self._backends: dict[tuple[str, str], Backend] = {}
 
@@ -290,66 +225,48 @@ class Service:
         state, events = self.state.open_again(), self.state.events
         state.events.kept_seconds = events.kept_seconds
         state.events.kept_number = events.kept_number
-        return Service(
-            state,
-            backend_url=self.backend_url,
-            caller=self.caller,
-            settings=self.settings,
-            release_seconds=self.release_seconds,
-            rest_seconds=self._rest_seconds,
-            warn=self._warn,
-            clock=self.clock,
-        )
+        return Service(state, self.context)
 
     def at_backend_of(self, handle: Handle) -> Service:
         """Return a copy for the backend that a handle's leases come from."""
         return Service(
-            self.state,
-            backend_url=handle.backend,
-            caller=self.caller,
-            settings=handle.settings,
-            release_seconds=self.release_seconds,
-            rest_seconds=self._rest_seconds,
-            warn=self.warn,
-            clock=self.clock,
+            self.state, self.context.at(handle.backend, handle.settings)._replace(warn=self.warn)
         )
 
-    @property
-    def pools(self) -> PoolAdmin:
-        """Return the pools of the chosen backend; NotSupported if it has none."""
-        return self.backend_at(self.backend_url, self.settings).pools
+    @cached_property
+    def kind(self) -> Kind:
+        """Return the class of the chosen backend."""
+        return self.context.kind
 
     @property
-    def events(self) -> EventLog:
-        """Return the events of the backend; NotSupported if it records none."""
-        return self.backend_at(self.backend_url, self.settings).events
+    def settings(self) -> str:
+        """Return how to talk to the chosen backend, as records have it."""
+        return encode_settings(self.context.settings)
 
     @property
-    def members(self) -> Members:
-        """Return the membership of names in pools; NotSupported if the backend has no pools."""
-        return self.backend_at(self.backend_url, self.settings).members
+    def sides(self) -> Sides:
+        return self.backend
 
     @property
-    def notes(self) -> Notes:
-        """Return the notes at the claims in its pools; NotSupported if it has none."""
-        return self.backend_at(self.backend_url, self.settings).notes
-
-    @property
-    def values(self) -> Values:
-        """Return the values beside the pools of the chosen backend; NotSupported if it has none."""
-        return self.backend_at(self.backend_url, self.settings).values
+    def backend(self) -> Backend:
+        """Return the chosen backend, opened."""
+        return self.backend_at(self.backend_url, self.settings)
 
     def atomic(self) -> AbstractContextManager[object]:
         """Do the steps inside at once, as far as the chosen backend can."""
-        return self.backend_at(self.backend_url, self.settings).atomic()
+        return self.backend.atomic()
 
     def limited(self, until: float | None) -> AbstractContextManager[object]:
         """Limit how long the requests inside wait for the chosen backend."""
-        return self.backend_at(self.backend_url, self.settings).limited(until)
+        return self.backend.limited(until)
 
     def backend_of(self, handle: Handle) -> Backend:
         """Return the backend that a handle's leases come from, whichever is chosen now."""
         return self.backend_at(handle.backend, handle.settings)
+
+    def kind_of(self, handle: Handle) -> Kind:
+        """Return the class of a handle's backend."""
+        return self.kind if handle.backend == self.backend_url else kind_of_handle(handle)
 
     def is_here(self, handle: Handle) -> bool:
         """Return whether a handle's leases come from the chosen backend.
@@ -357,17 +274,13 @@ class Service:
         Raises:
             CorruptState: Its record names a backend that doesn't exist.
         """
-        if kind_of_handle(handle).placed_by is None:
-            return handle.backend == self.backend_url
-        from leasectl.backends.places import place_of
-
         place = place_of(handle.backend, handle.settings)
         return place == place_of(self.backend_url, self.settings)
 
     def warn(self, line: str) -> None:
         """Print a line about a problem that stops nothing."""
         if self._withheld is None:
-            self._warn(line)
+            self.context.warn(line)
         else:
             self._withheld.append(line)
 
@@ -391,15 +304,55 @@ class Service:
         """Return the backend of a URL, with settings as `encode_settings` wrote them."""
         key = (url, settings)
         if key not in self._backends:
-            self._backends[key] = open_backend(
-                url,
-                self.state,
-                settings=settings,
-                release_seconds=self.release_seconds,
-                rest_seconds=self._rest_seconds,
-                lost=self.losses.tell,
-                warn=self.warn,
-                clock=self.clock,
-                caller=self.caller.identity,
-            )
+            context = self.context.at(url, settings)._replace(warn=self.warn)
+            context.kind.check_url(url)
+            self._backends[key] = context.kind.open(context, self.state, self.losses.tell)
         return self._backends[key]
+
+
+# Scope ``test``: ``$SHARED_DIR/leases`` lists leases for later steps. The list only says what a
+# later step should release. A name that is granted again under the same list stays in it. A name
+# that couldn't be removed from it is recognised as out of date at the next release.
+
+
+def enlist(service: Service, handle: Handle) -> None:
+    """List the names of a handle, if it has scope ``test``.
+
+    Raises:
+        StateUnwritable: The list can't be written.
+    """
+    if handle.shared_dir is not None:
+        limit = service.state.lock_limit
+        shared_leases.add(handle.shared_dir, handle.names, limit=limit)
+
+
+def unlist(service: Service, handle: Handle, names: Collection[str]) -> None:
+    """Remove names that a handle has given back from its list, if that can be written."""
+    if handle.shared_dir is not None and names:
+        with contextlib.suppress(LeaseError):
+            _take_out(service.state, handle.shared_dir, names, prefer=service.is_here)
+
+
+def unlist_stale(service: Service, names: Collection[str]) -> None:
+    """Remove names that are out of date from the caller's list.
+
+    Raises:
+        StateUnwritable: The list can't be written.
+    """
+    if names:
+        shared_dir = service.caller.require_shared_dir()
+        _take_out(service.state, shared_dir, names, prefer=service.is_here)
+
+
+def _take_out(
+    state: State,
+    shared_dir: str,
+    names: Collection[str],
+    *,
+    prefer: Callable[[Handle], bool],
+) -> None:
+    def is_held(name: str) -> bool:
+        holder = Handles(state).holding(name, prefer=prefer)
+        return holder is not None and holder.shared_dir == shared_dir
+
+    shared_leases.remove(shared_dir, names, unless=is_held, limit=state.lock_limit)

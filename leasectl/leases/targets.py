@@ -5,14 +5,15 @@ from __future__ import annotations
 import contextlib
 import os
 import stat
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, NamedTuple
 
-from leasectl.backends.kinds import claim_key_of, kind_of, kind_of_handle
+from leasectl.backends.kinds import claim_key_of, kind_of_handle
 from leasectl.errors import (
     BackendUnreachable,
     CorruptState,
+    InvalidRequest,
     LeaseError,
     NotAllowed,
     NotFound,
@@ -24,7 +25,7 @@ from leasectl.model import Handle, Lease, Process, ReleaseTarget, Request, whole
 from leasectl.state import shared_leases
 from leasectl.state.handles import new_id
 from leasectl.system.process import is_dead
-from leasectl.text.naming import is_name, is_reserved
+from leasectl.text.naming import is_name, is_reserved, short_name
 from leasectl.text.wording import listed, printable
 
 if TYPE_CHECKING:
@@ -49,6 +50,40 @@ class Listed(NamedTuple):
     stale: list[str]
     foreign: list[str]
     unknown: list[str]
+
+
+def whole_names(service: Service, names: Sequence[str]) -> list[str]:
+    """Return names of held resources; a short one (``--00``) stands for the only one that is held.
+
+    Raises:
+        NotFound: None that is held has that short name.
+        InvalidRequest: Several have.
+    """
+    if not any(name.startswith("--") for name in names):
+        return list(names)
+    held: dict[str, set[str]] = {}
+    if service.kind.has_pools:
+        for pool in service.pools.pools():
+            for each in pool.resources:
+                if each.lease is not None:
+                    held.setdefault(short_name(each.name, pool.type), set()).add(each.name)
+    else:
+        for handle in service.handles.active():
+            for name in handle.names:
+                held.setdefault(short_name(name, handle.request.type), set()).add(name)
+    return [name if not name.startswith("--") else _only(held, name) for name in names]
+
+
+def _only(held: Mapping[str, Collection[str]], short: str) -> str:
+    found = sorted(held.get(short, ()))
+    if not found:
+        raise NotFound(f'no resource "{short}" is held; see the whole names with: {_WIDE}')
+    if len(found) > 1:
+        raise InvalidRequest(f'"{short}" can be {listed(found)}; give the whole name')
+    return found[0]
+
+
+_WIDE = "leasectl status --wide"
 
 
 class Targets:
@@ -121,7 +156,7 @@ class Targets:
         """Explain how the record of some names may have been lost, and what to do about it."""
         service = self._service
 
-        is_ours = not kind_of(service.backend_url).remote
+        is_ours = not service.kind.remote
         if is_ours and not any(is_resource(service, name) for name in names):
             return (
                 ", nor of any such resource: the database was lost, and its pools with it; if no "
@@ -156,7 +191,7 @@ class Targets:
 
     def _alone(self) -> AbstractContextManager[object]:
         """Let one process at a time adopt names: two handles for one name would both release it."""
-        kind = kind_of(self._service.backend_url)
+        kind = self._service.kind
         asks = kind.has_pools and kind.remote
         return contextlib.nullcontext() if asks else self._service.state.transaction()
 
@@ -188,7 +223,7 @@ class Targets:
         was acquired with scope ``test`` under this ``SHARED_DIR``.
         """
         shared_dir = self._service.caller.require_shared_dir()
-        names = shared_leases.listed(shared_dir)
+        names = shared_leases.listed(shared_dir, limit=self._service.state.lock_limit)
         with self._alone():
             return self._of_list(shared_dir, names)
 
@@ -264,7 +299,7 @@ class Targets:
 
     def _may_be_released(self, name: str) -> bool:
         """Return whether a backend may take back a name that no handle here holds."""
-        kind = kind_of(self._service.backend_url)
+        kind = self._service.kind
 
         return not kind.claims_by_identity and is_resource(self._service, name)
 
@@ -389,7 +424,7 @@ def adopt(
             adopted.
         NotSupported: Something is expected of a lease whose holder the backend doesn't tell.
     """
-    kind = kind_of(service.backend_url)
+    kind = service.kind
     if not kind.remote:
         return ()  # only our handles can hold anything
     if kind.claims_by_identity:
@@ -437,7 +472,7 @@ def disown(service: Service, target: ReleaseTarget) -> None:
 
 def unknown_here(service: Service, names: Sequence[str]) -> LeaseError:
     """Return the error for names that no handle here holds and that the backend can't take back."""
-    if kind_of(service.backend_url).claims_by_identity:
+    if service.kind.claims_by_identity:
         return NotAllowed(
             f"no handle in {service.state.directory} holds "
             f"{printable(listed(names))}, and {service.backend_url} needs the handle; "
@@ -451,7 +486,7 @@ def unknown_here(service: Service, names: Sequence[str]) -> LeaseError:
 
 def is_resource(service: Service, name: str) -> bool:
     """Return whether a backend may have a resource of that name; one without pools might."""
-    return not kind_of(service.backend_url).has_pools or bool(_resources(service, [name]))
+    return not service.kind.has_pools or bool(_resources(service, [name]))
 
 
 def _resources(service: Service, names: Collection[str]) -> list[Resource]:

@@ -31,7 +31,6 @@ from leasectl.run.supervision import READ, Supervisor
 from leasectl.run.tree import adopting_orphans
 from leasectl.system.callers import CallerEnded
 from leasectl.system.clock import Clock
-from leasectl.system.lock_wait import wait_limit
 from leasectl.system.poll import check, sleep
 from leasectl.system.signals import SignalDescriptor
 
@@ -250,7 +249,7 @@ class Once:
         left = None if give_up_at is None else max(0.0, give_up_at - self._clock.elapsed())
         interrupts = (*patience.interrupts, self._supervisor.interrupt())
         try:
-            with wait_limit(left):
+            with self._service.state.lock_limit.within_wait(left):
                 self._pool.need()
                 return acquire(
                     self._service,

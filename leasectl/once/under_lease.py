@@ -51,7 +51,6 @@ from leasectl.once.results import (
     verdict,
 )
 from leasectl.state.event import Event, EventKind
-from leasectl.system.lock_wait import lock_limit
 from leasectl.text.naming import is_follower
 from leasectl.text.wording import followed_by
 
@@ -221,7 +220,8 @@ class UnderLease:
     def stop(self, found: Round) -> None:
         """Give up, and leave the work to the next; the keeper does what can't be done now."""
         try:
-            with lock_limit(_STOP_SECONDS), self._service.atomic():
+            limit = self._service.state.lock_limit.within(_STOP_SECONDS)
+            with limit, self._service.atomic():
                 first, last = self._tickets()
                 left = of_those_who_wait(stopped(found, last or self._lease.ticket), first)
                 self._change([to_keep_round(self._asked.work, left)], frees=True)

@@ -11,7 +11,7 @@ from collections.abc import Generator, Sequence
 from typing import NamedTuple
 
 from leasectl.engines import refusals
-from leasectl.engines.membership import Member, Pools, cordon, remove
+from leasectl.engines.membership import Cordon, Member, Pools, cordon, remove
 from leasectl.engines.pool_admin import Members
 from leasectl.errors import LeaseError
 from leasectl.reclaim.plan import CHANGED, NotFreed, Wanted
@@ -56,6 +56,7 @@ class _Removal:
     ) -> None:
         self._ground = ground
         self._members = members
+        self._cordon = Cordon(ground.asked_by, ground.clock.wall(), "to be removed")
         self._left = list(names)
         self._removed: list[str] = []
         self._listener = listener
@@ -80,7 +81,9 @@ class _Removal:
     def _close(self, member: Member, _: Pools) -> Member:
         if member.pool != self._ground.pool_type:
             raise refusals.no_resource(self._ground.pool_type, member.name)
-        return cordon(member, is_cordoned=True)
+        if member.cordoned:
+            return member  # with the reason that it has
+        return cordon(member, is_cordoned=True, why=self._cordon)
 
     def _remove(self, names: Sequence[str]) -> None:
         """Remove those names that aren't held from the pool."""

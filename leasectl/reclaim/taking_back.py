@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Callable, Generator, Sequence
 from contextlib import AbstractContextManager
 from typing import NamedTuple
 
@@ -37,13 +37,12 @@ from leasectl.reclaim.plan import (
     last_step,
     next_step,
 )
-from leasectl.state.uses import LastUse, Uses
+from leasectl.state.uses import LastUses, Uses, last_use
 from leasectl.system.clock import Clock
 from leasectl.system.poll import Sleep
 from leasectl.text.wording import followed_by
 
 # By handle and name.
-LastUses = Mapping[tuple[str, str], LastUse]
 
 
 class Ground(NamedTuple):
@@ -101,7 +100,7 @@ def look(ground: Ground, *, group_by: str | None = None) -> View:
         lease = resource.lease
         if lease is None or resource.ended is not None:
             continue
-        use = _last_use(resource, uses)
+        use = last_use(uses, resource.claim_key, resource.name)
         note = notes.get((lease.name, lease.fence))
         mark = None if note is None else parse_mark(note)
         held.append(
@@ -126,12 +125,6 @@ def _group(resource: Resource, group_by: str | None) -> str:
         return resource.claim_key or ""
     properties = dict(resource.member.properties) if resource.member is not None else {}
     return properties.get(group_by, "")
-
-
-def _last_use(resource: Resource, uses: LastUses) -> LastUse | None:
-    handle_id, _, acquisition = (resource.claim_key or "").partition("/")
-    use = uses.get((handle_id, resource.name))
-    return use if use is None or acquisition in ("", str(use.acquisition)) else None
 
 
 def open_ground(service: Service, pool_type: str) -> Ground:

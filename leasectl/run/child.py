@@ -15,7 +15,7 @@ from typing import NoReturn
 from leasectl.errors import LeaseError
 from leasectl.run import tree
 from leasectl.run.warden import CONTINUE, FOR_GOOD, KILL, LET_GO
-from leasectl.system import inherited
+from leasectl.system import callers
 from leasectl.system.clock import boottime_seconds
 from leasectl.system.process import pidfd_of
 from leasectl.system.signals import SignalDescriptor
@@ -334,7 +334,7 @@ def _become(
     # raise as soon as the mask is lifted, and keep the command from starting.
     if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
         signal.signal(signal.SIGINT, signal.SIG_DFL)
-    inherited.restore()
+    callers.restore()
     signal.pthread_sigmask(signal.SIG_SETMASK, mask)
     try:
         os.execve(path, list(argv), environ)

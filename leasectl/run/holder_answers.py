@@ -11,7 +11,7 @@ import signal
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
-from leasectl.backends.kinds import kind_of_handle
+from leasectl.backends.kinds import Context, kind_of_handle
 from leasectl.leases.service import Service
 from leasectl.model import Handle, ReleaseTarget, whole
 from leasectl.run.child import Child
@@ -128,13 +128,9 @@ class HolderAnswers:
         self._threads.send("", job)
 
     def _begin(self) -> Callable[[_Job], tuple[str, ...]]:
-        service = Service(
-            self._service.state.open_again(),
-            backend_url=self._service.backend_url,
-            caller=self._service.caller,
-            settings=self._service.settings,
-            clock=self._clock,
-        )
+        context = self._service.context
+        context = Context(context.url, context.settings, context.caller, clock=self._clock)
+        service = Service(self._service.state.open_again(), context)
         return lambda job: self._answer(service, job)
 
     def _answer(self, service: Service, job: _Job) -> tuple[str, ...]:

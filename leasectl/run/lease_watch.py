@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Collection, Sequence
+from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any
 
-from leasectl.backends.kinds import kind_of_handle
-from leasectl.backends.opening import open_claim_watch, renew_seconds
+from leasectl.backends.kinds import claim_key_of, kind_of_handle, renew_seconds
 from leasectl.errors import Interrupted, LeaseError, LeaseLost, NotAllowed
 from leasectl.leases.release import give_up_lost
 from leasectl.leases.renew import note_renewal, renew
@@ -15,10 +15,9 @@ from leasectl.leases.renewal_threads import RenewalThreads, Renewed
 from leasectl.leases.service import Service
 from leasectl.model import Handle, ReleaseTarget, whole
 from leasectl.run.keeper_pidfd import KeeperPidfd
-from leasectl.state.amendments import explain_loss
+from leasectl.state.handles import explain_loss
 from leasectl.state.pipes import listen
 from leasectl.system.clock import Clock, earliest
-from leasectl.system.lock_wait import lock_limit
 from leasectl.system.request_threads import Outcome
 from leasectl.text.naming import work_in
 from leasectl.text.wording import listed
@@ -72,8 +71,12 @@ class LeaseWatch:
         if self._ttl is not None and kind_of_handle(handle).remote:
             self._threads = RenewalThreads(service.state, clock=clock)
             self._threads.open(handle)  # the command may use up the processes
-            state_id = service.state.state_id()
-            self._claim_watch = open_claim_watch(handle, state_id=state_id, clock=clock)
+            self._claim_watch = kind_of_handle(handle).open_claim_watch(
+                service.context.at(handle.backend, handle.settings),
+                state_id=service.state.state_id(),
+                claim_key=claim_key_of(handle),
+                fence=min((lease.fence for lease in handle.leases), default=0),
+            )
         self._pipe = listen(service.state.runner_pipe(handle.id))
         self._removal = service.state.removal_watch()
         self.look_at_record()  # a loss before now has woken no process
@@ -211,7 +214,7 @@ class LeaseWatch:
         self._give_up_lost_at = None
         if self._ttl is None:
             try:
-                with lock_limit(self._lock_patience()):
+                with self._lock_limit():
                     give_up_lost(self._service, whole(self._handle))
             except (LeaseError, Interrupted):
                 self._give_up_lost_at = self._clock.elapsed() + _TRY_AGAIN_SECONDS
@@ -241,6 +244,9 @@ class LeaseWatch:
             return LOCK_PATIENCE_SECONDS
         return min(LOCK_PATIENCE_SECONDS, max(0.0, self._give_up_at - self._clock.elapsed()))
 
+    def _lock_limit(self) -> AbstractContextManager[None]:
+        return self._service.state.lock_limit.within(self._lock_patience())
+
     def _extend(self, sent_at: float) -> None:
         assert self._ttl is not None
         self._deadline = sent_at + self._ttl
@@ -257,7 +263,7 @@ class LeaseWatch:
         self._look_at_record_at = self._clock.elapsed() + _TRY_AGAIN_SECONDS
         has_waited = False
         with contextlib.suppress(LeaseError, Interrupted):
-            with lock_limit(self._lock_patience()), self._service.state.transaction():
+            with self._lock_limit(), self._service.state.transaction():
                 pass
             has_waited = True
         record = self._service.handles.load(self._handle.id)
@@ -291,8 +297,11 @@ class LeaseWatch:
         self._is_stale = True
         if reason:
             handle, state = self._handle, self._service.state
-            limit = lock_limit(self._lock_patience())
-            with contextlib.suppress(LeaseError, Interrupted), limit, state.transaction():
+            with (
+                contextlib.suppress(LeaseError, Interrupted),
+                self._lock_limit(),
+                state.transaction(),
+            ):
                 explain_loss(state, handle, reason)
         if self._renew_at is not None:
             self._renew_at = self._clock.elapsed()
@@ -324,7 +333,7 @@ class LeaseWatch:
 
     def _note_renewal(self, sent_at: float, renewed: Callable[[], object]) -> None:
         try:
-            with lock_limit(self._lock_patience()):
+            with self._lock_limit():
                 renewed()
         except NotAllowed:
             # It was given back on purpose; the command goes on without.

@@ -21,7 +21,6 @@ from leasectl.run.lease_watch import LeaseWatch
 from leasectl.run.start_delay import wait_to_start
 from leasectl.run.supervision import Beside, Supervisor
 from leasectl.system.clock import Clock
-from leasectl.system.lock_wait import lock_limit, wait_limit
 from leasectl.system.poll import Interrupt
 from leasectl.system.process import identify, this_process
 from leasectl.text.wording import followed_by
@@ -89,7 +88,7 @@ class LeasedCommand:
         except NotFound:
             return self._supervisor.supervise(child)  # killed already; its ending says so
         try:
-            with wait_limit(wait_seconds):
+            with self._service.state.lock_limit.within_wait(wait_seconds):
                 watch = self._tie_to(guard, name)
         except BaseException:
             child.abandon()
@@ -162,7 +161,7 @@ def give_back(service: Service, handle: Handle, *, warn: Callable[[str], None]) 
         warn: Called with a line for people, if it can't be done now.
     """
     try:
-        with lock_limit(_GIVE_BACK_SECONDS):
+        with service.state.lock_limit.within(_GIVE_BACK_SECONDS):
             finish(service, handle, by="run")
     except Exception as error:
         # The command's exit status counts more; the keeper has seen its end too.

@@ -23,7 +23,6 @@ from leasectl.run.plan import Plan
 from leasectl.run.supervision import READ, Supervisor
 from leasectl.run.tree import adopting_orphans
 from leasectl.system.clock import Clock
-from leasectl.system.lock_wait import wait_limit
 from leasectl.system.poll import Interrupt, check
 from leasectl.system.signals import SignalDescriptor
 from leasectl.text.wording import followed_by
@@ -173,7 +172,7 @@ class Runner:
         try:
             self._supervisor.check()
             self._before_acquire([interrupt])
-            with wait_limit(patience.wait_seconds):
+            with self._service.state.lock_limit.within_wait(patience.wait_seconds):
                 return acquire(
                     self._service,
                     self._plan.request,

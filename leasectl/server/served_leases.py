@@ -13,7 +13,6 @@ from functools import partial
 from typing import Any, TypeVar
 
 from leasectl.backends.contract import Patience
-from leasectl.backends.kinds import kind_of
 from leasectl.engines.refusals import too_few
 from leasectl.errors import Cancelled, InvalidRequest, LeaseError, NotFound
 from leasectl.leases.acquire import turn
@@ -31,12 +30,12 @@ from leasectl.server.give_backs import (
     served_request,
 )
 from leasectl.server.kept_places import NOTED_AFTER_SECONDS, KeptPlaces
-from leasectl.server.metrics import KeeperWatch, LossWatch, Meter, Notices
+from leasectl.server.metrics import KeeperWatch, LossWatch, Notices
 from leasectl.server.sleeps import sleep_through_async
 from leasectl.server.threads import ServiceThreads
 from leasectl.server.waits import ClientWait
 from leasectl.server.withdrawn_keys import WithdrawnKeys
-from leasectl.state.amendments import note_answer
+from leasectl.state.handles import note_answer
 from leasectl.system.clock import Clock
 from leasectl.system.process import is_dead, this_process
 from leasectl.system.wakeup import Wakeup
@@ -64,7 +63,6 @@ class ServedLeases:
         token: What all clients show; None: nothing.
         guard: The process whose death releases what is granted here; None for none.
         clock: Where times come from.
-        meter: Told of grants.
         notices: What the server's operator is told by.
         keeper_watch: Told when there is more to be kept.
     """
@@ -80,7 +78,6 @@ class ServedLeases:
         token: str | None = None,
         guard: Process | None = None,
         clock: Clock,
-        meter: Meter,
         notices: Notices,
         keeper_watch: KeeperWatch,
     ) -> None:
@@ -92,7 +89,6 @@ class ServedLeases:
         self._token = token
         self._guard = guard
         self._clock = clock
-        self._meter = meter
         self._notices = notices
         self._keeper_watch = keeper_watch
         self._waits: dict[str, ClientWait] = {}
@@ -244,7 +240,6 @@ class ServedLeases:
         self, handle_id: str, pool_type: str, count: int, client: str, key: str | None
     ) -> ClientWait:
         request = served_request(pool_type, count, client=client, key=key)
-        since = self._clock.elapsed()
         wait = ClientWait(request)
         acquisition, give_up = self._acquisition(request, handle_id)
 
@@ -263,7 +258,6 @@ class ServedLeases:
             if wait.is_over:  # it came just when nobody wanted it any more
                 self._give_back_unanswered(handle)
                 raise asyncio.CancelledError
-            self._meter.granted(pool_type, self._clock.elapsed() - since)
             return handle
 
         def forget(task: asyncio.Task[Handle]) -> None:
@@ -329,7 +323,7 @@ class ServedLeases:
                     note_answer(self.service.state, current, confirmed=True)
                     return
             has_key = key_in(current.request) is not None
-            if has_key or kind_of(self.service.backend_url).remote:  # which may not answer now
+            if has_key or self.service.kind.remote:  # which may not answer now
                 self._give_back_soon(current, CONFIRM_SECONDS if has_key else 0.0)
             else:
                 finish(self.service, current)

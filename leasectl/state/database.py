@@ -13,10 +13,10 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
 from leasectl.errors import CorruptState, LeaseError, StateUnwritable, is_out_of_files, out_of_files
-from leasectl.system.lock_wait import flock_exclusive
+from leasectl.system.lock_wait import LockLimit, flock_exclusive
 from leasectl.system.own_files import open_own
 
-# docs/files.md describes the format.
+# docs/dev/state-format.md describes the format.
 FORMAT = 1
 APPLICATION_ID = 0x6C734331  # "lsC1"
 EARLIER_APPLICATION_ID = 0x6C656173  # "leas", before format 1
@@ -339,12 +339,13 @@ _FENCES_MARK = b"fences 1"
 _LARGEST_FENCE = 1 << 62
 
 
-def open_lock(directory: str, dir_fd: int, *, create: bool = True) -> int:
+def open_lock(directory: str, dir_fd: int, limit: LockLimit, *, create: bool = True) -> int:
     """Open ``state.lock`` with all its space allocated: a write must not need space on a full disk.
 
     Args:
         directory: The state directory.
         dir_fd: The same, as it was checked.
+        limit: How long to wait for it.
         create: Create the file if there is none.
     """
     with errors_of(os.path.join(directory, "state.lock")):
@@ -352,7 +353,7 @@ def open_lock(directory: str, dir_fd: int, *, create: bool = True) -> int:
         fd = open_own("state.lock", flags, dir_fd=dir_fd)
         try:
             if os.fstat(fd).st_size < _LOCK_BYTES:
-                flock_exclusive(fd)
+                flock_exclusive(fd, limit)
                 size = os.fstat(fd).st_size
                 if size < _LOCK_BYTES:  # keep a note that is there
                     os.pwrite(fd, bytes(_LOCK_BYTES - size), size)

@@ -32,7 +32,7 @@ from leasectl.state.database import (
 )
 from leasectl.state.event_rows import EventRows, leaves_room
 from leasectl.state.names_files import NamesFiles
-from leasectl.system.lock_wait import flock_exclusive
+from leasectl.system.lock_wait import LockLimit, flock_exclusive
 from leasectl.system.poll import READABLE, Interrupt
 from leasectl.system.process import (
     boot_id,
@@ -42,6 +42,7 @@ from leasectl.system.process import (
 )
 
 if TYPE_CHECKING:
+    from leasectl.state.pipes import NamedPipe
     from leasectl.system.file_watch import FileWatch
 
 
@@ -55,13 +56,23 @@ class State:
         is_changing: This is inside a transaction, the last of so many `transactions`.
         names_files: The names files, which are staged by `stage_names`.
         on_close: Called by `close`.
+        lock_limit: How long this process waits for locks.
     """
 
-    def __init__(self, directory: str, dir_fd: int, lock_fd: int, db: sqlite3.Connection) -> None:
+    def __init__(
+        self,
+        directory: str,
+        dir_fd: int,
+        lock_fd: int,
+        db: sqlite3.Connection,
+        limit: LockLimit,
+        db_file: os.stat_result,
+    ) -> None:
         self.directory = directory
+        self.lock_limit = limit
         self.db = db
         self._db_path = os.path.join(directory, "state.db")
-        self._db_file = os.stat(self._db_path)
+        self._db_file = db_file
         self._dir_fd, self._lock_fd = dir_fd, lock_fd
         self._removal_watch: FileWatch | None = None
         self.is_changing = False
@@ -77,18 +88,27 @@ class State:
         self.on_close: list[Callable[[], None]] = []
 
     @classmethod
-    def open(cls, directory: str, *, to_show: bool = False, create: bool = True) -> State:
+    def open(
+        cls,
+        directory: str,
+        *,
+        to_show: bool = False,
+        create: bool = True,
+        lock_limit: LockLimit | None = None,
+    ) -> State:
         """Open the state directory, and create it if there is none.
 
         Args:
             directory: Its path.
             to_show: Only to show its content, as far as a full disk allows.
             create: Create what is missing, as a fresh command does; else it must exist.
+            lock_limit: How long to wait for locks; None for a limit of its own.
 
         Raises:
             StateUnwritable: It can't be created or written, isn't ours, or isn't private.
             CorruptState: Its database is damaged or in an unknown format.
         """
+        limit = lock_limit or LockLimit()
         directory = absolute(directory)
         path = os.path.join(directory, "state.db")
         if not create and not os.path.exists(os.path.join(directory, "state.lock")):
@@ -96,16 +116,16 @@ class State:
         with contextlib.ExitStack() as opened:
             dir_fd = open_directory(directory, create=create)
             opened.callback(os.close, dir_fd)
-            lock_fd = open_lock(directory, dir_fd, create=create)
+            lock_fd = open_lock(directory, dir_fd, limit, create=create)
             opened.callback(os.close, lock_fd)
             with errors_of(path):
                 if not os.path.exists(path):
                     if not create:
                         raise removed(directory)
-                    _create(path, lock_fd)
+                    _create(path, lock_fd, limit)
                 db = (connect_to_show if to_show else connect)(path, dir_fd=dir_fd)
                 opened.callback(db.close)
-                state = cls(directory, dir_fd, lock_fd, db)
+                state = cls(directory, dir_fd, lock_fd, db, limit, os.stat(path))
             with contextlib.suppress(StateUnwritable) if to_show else contextlib.nullcontext():
                 state._note_boot()
                 state._remove_lock_of_earlier_namespace()
@@ -182,7 +202,7 @@ class State:
         self.transactions += 1
         if self.transactions == TRANSACTIONS_OF_MANY:
             let_log_grow(self.db)
-        flock_exclusive(self._lock_fd)
+        flock_exclusive(self._lock_fd, self.lock_limit)
         self.names_files.finish_for_the_dead()
         self.db.execute("BEGIN IMMEDIATE")
 
@@ -259,6 +279,12 @@ class State:
     def has_lock_file(self, found: os.stat_result) -> bool:
         """Return whether a file is the ``state.lock`` that was opened here."""
         return os.path.samestat(found, os.fstat(self._lock_fd))
+
+    def listen(self, pipe: str) -> NamedPipe:
+        """Create the named pipe of a waiter or follower; see `pipes.listen`."""
+        from leasectl.state.pipes import listen  # only waiters need it
+
+        return listen(pipe)
 
     def wake(self, pipe: str) -> bool:
         """Wake the process that sleeps on a named pipe once this transaction has ended.
@@ -460,11 +486,11 @@ def removed(directory: str) -> StateUnwritable:
     )
 
 
-def _create(path: str, lock_fd: int) -> None:
-    from leasectl.state.creation import create
+def _create(path: str, lock_fd: int, limit: LockLimit) -> None:
     from leasectl.state.fences import BLOCK
+    from leasectl.state.schema import create
 
-    flock_exclusive(lock_fd)
+    flock_exclusive(lock_fd, limit)
     try:
         if not os.path.exists(path):
             last = max(drawn(lock_fd))  # of an earlier database in this place

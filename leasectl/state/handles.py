@@ -1,23 +1,286 @@
-"""Records of handles: read, write, purge."""
+"""Records of handles: rows, reads, writes, changes of a held handle, purge."""
 
 from __future__ import annotations
 
 import os
 import sqlite3
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any, Literal, get_args
 
 from leasectl.errors import Cancelled, NotFound
-from leasectl.model import Handle, Lease, Process
-from leasectl.state import handle_rows, rows
+from leasectl.model import (
+    Handle,
+    HandleState,
+    Labels,
+    Lease,
+    OnReclaim,
+    Process,
+    Request,
+    Scope,
+)
+from leasectl.state import rows
 from leasectl.state.database import corrupt, unlink
 from leasectl.state.directory import State
-from leasectl.state.rows import parse_optional_process
+from leasectl.state.rows import (
+    encode_labels,
+    encode_process,
+    encode_range,
+    encode_where,
+    parse_labels,
+    parse_optional_process,
+    parse_where,
+)
 from leasectl.state.timers import RELEASE_AT, Timers
 from leasectl.system.process import is_dead
 from leasectl.text.naming import is_name
 from leasectl.text.wording import printable
 
-_SELECT = f"SELECT {handle_rows.HANDLE_COLUMNS}, {RELEASE_AT} FROM handle"
+if TYPE_CHECKING:
+    import sqlite3
+
+# The keeper also looks after a handle that has timers, or marks at its leases. CROSS: few of
+# thousands of resources have a note, and SQLite can't know that.
+IS_SEEN_TO = (
+    "(EXISTS (SELECT 1 FROM timer WHERE timer.handle = handle.id) OR "
+    "watched AND (EXISTS (SELECT 1 FROM mark_seen WHERE mark_seen.handle = handle.id) OR "
+    "EXISTS (SELECT 1 FROM note CROSS JOIN resource USING (name, fence) "
+    "WHERE owner = handle.id AND NOT is_ended)))"
+)
+_LEASE_COLUMNS = (
+    "handle, name, position, fence, ticket, grant_number, acquire_time, renew_time, "
+    "lease_transitions"
+)
+# In the order that `parse_handle` expects.
+HANDLE_COLUMNS = (
+    "id, backend, type, types, count, name, ttl_seconds, release_after_seconds, scope, labels, "
+    "owner, holder_identity, state, acquisition, guard, waiter, runner, shared_dir, lost, "
+    "settings, lost_replies, cancelled, adopted_claim, served, unconfirmed, explicit_ttl, "
+    "priority, release_between, where_properties, on_reclaim, lost_reason, joined"
+)
+_HANDLES_AT_ONCE = 500  # older SQLite allows 999 values in a statement
+_SCOPES: dict[str, Scope] = {each: each for each in get_args(Scope)}
+_ON_RECLAIM: dict[str, OnReclaim] = {each: each for each in get_args(OnReclaim)}
+_STATES: dict[str, HandleState] = {each: each for each in get_args(HandleState)}
+
+
+def encode_handle(handle: Handle) -> dict[str, object]:
+    """Write a handle as a row, without what is in other tables and whether it is watched."""
+    request = handle.request
+    return {
+        "id": handle.id,
+        "backend": handle.backend,
+        "type": handle.granted_type or request.type,
+        "types": ",".join(request.types) if request.other_types else None,
+        "count": request.count,
+        "name": request.name,
+        "ttl_seconds": request.ttl_seconds,
+        "release_after_seconds": request.release_after_seconds,
+        "scope": request.scope,
+        "labels": encode_labels(request.labels),
+        "owner": handle.owner,
+        "holder_identity": handle.holder_identity,
+        "state": handle.state,
+        "acquisition": handle.acquisition,
+        "guard": encode_process(handle.guard),
+        "waiter": encode_process(handle.waiter),
+        "runner": encode_process(handle.runner),
+        "shared_dir": handle.shared_dir,
+        "lost": int(handle.lost),
+        "settings": handle.settings,
+        "lost_replies": handle.lost_replies,
+        "cancelled": int(handle.cancelled),
+        "adopted_claim": handle.adopted_claim,
+        "served": int(handle.served),
+        "unconfirmed": int(handle.unconfirmed),
+        "explicit_ttl": int(handle.explicit_ttl),
+        "priority": request.priority,
+        "release_between": encode_range(request.release_between_seconds),
+        "where_properties": encode_where(request.where),
+        "on_reclaim": request.on_reclaim,
+        "joined": 1 if handle.joined else None,
+    }
+
+
+def new_row(handle: Handle, *, watched: bool) -> dict[str, object]:
+    """Return the row of a new request; for a watched one, the keeper has work to do."""
+    row = {**encode_handle(handle), "watched": int(watched)}
+    # NULL is the default, and Python's sqlite3 is slow with None.
+    return {column: value for column, value in row.items() if value is not None}
+
+
+def parse_handle(row: Iterable[Any], leases: Sequence[sqlite3.Row]) -> Handle:
+    """Read a handle.
+
+    Args:
+        row: `HANDLE_COLUMNS`, and when it will be released.
+        leases: Rows of its leases, in order.
+
+    Raises:
+        ValueError: It holds a value that leasectl doesn't write.
+    """
+    # By position: there may be thousands, and a look-up by name is slow.
+    (
+        handle_id, backend, pool_type, types, count, name, ttl_seconds, release_after_seconds,
+        scope, label_text, owner, holder_identity, state, acquisition, guard, waiter, runner,
+        shared_dir, lost, settings, lost_replies, cancelled, adopted_claim, served, unconfirmed,
+        explicit_ttl, priority, release_between, where, on_reclaim, lost_reason, joined, release_at,
+    ) = row  # fmt: skip
+    request = _request(
+        types or pool_type,
+        count,
+        name,
+        ttl_seconds,
+        release_after_seconds,
+        scope,
+        parse_labels(label_text),
+        priority,
+        release_between,
+        where,
+        on_reclaim,
+    )
+    is_first = state == "acquiring" and acquisition == 1
+    return Handle(
+        id=handle_id,
+        backend=backend,
+        request=request,
+        owner=owner,
+        holder_identity=holder_identity,
+        state=_state(state),
+        acquisition=acquisition,
+        leases=tuple([_lease(each, holder_identity, request) for each in leases]),
+        guard=parse_optional_process(guard),
+        waiter=parse_optional_process(waiter),
+        runner=parse_optional_process(runner),
+        shared_dir=shared_dir,
+        release_at=release_at,
+        lost=bool(lost),
+        settings=settings,
+        lost_replies=lost_replies,
+        cancelled=bool(cancelled),
+        adopted_claim=adopted_claim,
+        served=bool(served),
+        unconfirmed=bool(unconfirmed),
+        explicit_ttl=bool(explicit_ttl),
+        granted_type=pool_type if types and not is_first else None,  # by the last grant
+        lost_reason=lost_reason,
+        joined=joined is not None,
+    )
+
+
+@lru_cache(maxsize=64)  # most of thousands of handles have the same request
+def _request(
+    types: str,
+    count: int,
+    name: str | None,
+    ttl_seconds: float | None,
+    release_after_seconds: float | None,
+    scope: str,
+    labels: Labels,
+    priority: int,
+    release_between: str | None,
+    where: str,
+    on_reclaim: str,
+) -> Request:
+    pool_type, *other_types = types.split(",")
+    return Request(
+        type=pool_type,
+        count=count,
+        name=name,
+        ttl_seconds=ttl_seconds,
+        release_after_seconds=release_after_seconds,
+        scope=_scope(scope),
+        labels=labels,
+        other_types=tuple(other_types),
+        priority=priority,
+        release_between_seconds=_parse_range(release_between),
+        where=parse_where(where),
+        on_reclaim=_on_reclaim(on_reclaim),
+    )
+
+
+def encode_lease(handle_id: str, position: int, lease: Lease) -> dict[str, object]:
+    """Write a lease of a handle as a row.
+
+    Args:
+        handle_id: The handle.
+        position: In the order of the grant.
+        lease: The lease.
+    """
+    return {
+        "handle": handle_id,
+        "name": lease.name,
+        "position": position,
+        "fence": lease.fence,
+        "ticket": lease.ticket,
+        "grant_number": lease.grant,
+        "acquire_time": lease.acquire_time,
+        "renew_time": lease.renew_time,
+        "lease_transitions": lease.lease_transitions,
+    }
+
+
+def leases_of(
+    handle_ids: Sequence[str], query: Callable[..., list[sqlite3.Row]]
+) -> dict[str, list[sqlite3.Row]]:
+    """Return the rows of handles' leases by the handle's id, in the order of the grant.
+
+    Args:
+        handle_ids: Of the handles.
+        query: Reads from the database, like `State.query`.
+    """
+    found: dict[str, list[sqlite3.Row]] = {}
+    for start in range(0, len(handle_ids), _HANDLES_AT_ONCE):
+        some = handle_ids[start : start + _HANDLES_AT_ONCE]
+        marks = ", ".join("?" * len(some))
+        sql = f"SELECT {_LEASE_COLUMNS} FROM lease WHERE handle IN ({marks}) ORDER BY position"
+        for row in query(sql, *some):
+            found.setdefault(row[0], []).append(row)
+    return found
+
+
+def _lease(row: sqlite3.Row, holder_identity: str, request: Request) -> Lease:
+    _, name, _, fence, ticket, grant, acquire_time, renew_time, transitions = row
+    return Lease(
+        name,
+        fence,
+        ticket,
+        grant,
+        holder_identity,
+        acquire_time,
+        renew_time,
+        request.ttl_seconds,
+        transitions,
+        request.labels,
+    )
+
+
+def _parse_range(text: str | None) -> tuple[float, float] | None:
+    if text is None:
+        return None
+    shortest, longest = map(float, text.split(","))
+    return shortest, longest
+
+
+def _scope(text: str) -> Scope:
+    if text not in _SCOPES:
+        raise ValueError(f'scope "{text}"')
+    return _SCOPES[text]
+
+
+def _on_reclaim(text: str) -> OnReclaim:
+    if text not in _ON_RECLAIM:
+        raise ValueError(f'on_reclaim "{text}"')
+    return _ON_RECLAIM[text]
+
+
+def _state(text: str) -> HandleState:
+    if text not in _STATES:
+        raise ValueError(f'state "{text}"')
+    return _STATES[text]
+
+
+_SELECT = f"SELECT {HANDLE_COLUMNS}, {RELEASE_AT} FROM handle"
 _TELLS = (
     "guard IS NOT NULL OR runner IS NOT NULL OR ttl_seconds IS NOT NULL OR served OR unconfirmed "
     "OR labels <> '' OR id IN (SELECT handle FROM timer)"
@@ -53,8 +316,11 @@ class Handles:
         return found[0] if found else None
 
     def require(self, handle_id: str) -> Handle:
-        """Read one record; NotFound when there is none."""
+        """Read one record, by its id or the end of it that status shows; NotFound for none."""
         handle = self.load(handle_id)
+        if handle is None:
+            found = [each for each in self.ids() if handle_id and each.endswith(f"-{handle_id}")]
+            handle = self.load(found[0]) if len(found) == 1 else None
         if handle is None:
             raise NotFound(
                 f'no handle "{printable(handle_id, longest=200)}" in {self._state.directory}; list '
@@ -132,7 +398,7 @@ class Handles:
             now: CLOCK_BOOTTIME, seconds, if it is queued now; else None.
         """
         watched = is_watched(handle, remote=remote)
-        self.insert(handle_rows.new_row(handle, watched=watched), now=now)
+        self.insert(new_row(handle, watched=watched), now=now)
 
     def insert(self, row: dict[str, object], *, now: float | None) -> None:
         """Record a new request with a `new_row` that was prepared before the lock was taken."""
@@ -233,7 +499,7 @@ class Handles:
         """
         updated = self._state.db.execute(
             "UPDATE handle SET waiter = NULL, guard = ?, runner = ?, "
-            f"watched = ? OR {handle_rows.IS_SEEN_TO} "
+            f"watched = ? OR {IS_SEEN_TO} "
             "WHERE id = ? AND acquisition = ? AND state = 'held' AND cancelled = 0",
             (
                 rows.encode_process(guard),
@@ -306,7 +572,7 @@ class Handles:
 
     def _record(self, handle: Handle, leases: Sequence[Lease], *, first: int) -> None:
         for position, lease in enumerate(leases, start=first):
-            row = handle_rows.encode_lease(handle.id, position, lease)
+            row = encode_lease(handle.id, position, lease)
             rows.insert(self._state.db, "lease", row, replace=True)
 
     def _remove(self, handle_id: str, names: Collection[str]) -> None:
@@ -322,12 +588,12 @@ class Handles:
     def _select(self, where: str, *values: object, with_leases: bool = True) -> list[Handle]:
         found = self._state.query(f"{_SELECT} {where}", *values)
         ids = tuple([row[0] for row in found]) if with_leases else ()
-        leases = handle_rows.leases_of(ids, self._state.query)
+        leases = leases_of(ids, self._state.query)
         return [self._handle(row, leases.get(row[0], ())) for row in found]
 
     def _handle(self, row: sqlite3.Row, leases: Sequence[sqlite3.Row]) -> Handle:
         try:
-            return handle_rows.parse_handle(row, leases)
+            return parse_handle(row, leases)
         except ValueError as error:
             raise corrupt(
                 self._state.path("state.db"), f'holds a bad record of "{row[0]}": {error}'
@@ -415,3 +681,97 @@ def forget_plain(state: State, handle: Handle) -> None:
     for name in handle.names:  # the full key takes half the time
         state.db.execute("DELETE FROM lease WHERE handle = ? AND name = ?", (handle.id, name))
     state.stage_names(handle.id, None)
+
+
+def count_lost_replies(state: State, handle: Handle, number: int) -> None:
+    """Record how many answers of a server were lost that may have carried a grant."""
+    state.db.execute("UPDATE handle SET lost_replies = ? WHERE id = ?", (number, handle.id))
+
+
+def note_answer(state: State, handle: Handle, *, confirmed: bool) -> bool:
+    """Record that a grant is about to be reported, or that the report has arrived.
+
+    The caller may know of the grant from the first on, so the grant outlives this process. Either
+    disarms the timer that would give it back if no caller heard of it.
+
+    Returns:
+        Whether the acquisition still is the current one, and held.
+    """
+    handles = Handles(state)
+    handles.timers.disarm(handle.id)
+    state.db.execute("UPDATE handle SET unconfirmed = ? WHERE id = ?", (not confirmed, handle.id))
+    if confirmed:
+        count_lost_replies(state, handle, 0)
+    return handles.announce(handle, guard=handle.guard, runner=None)
+
+
+def remember_release_after(
+    state: State, handle: Handle, seconds: float, between: tuple[float, float] | None
+) -> None:
+    """Make a delayed release part of the request, so that `reacquire` arms it again.
+
+    Args:
+        state: The opened state directory.
+        handle: The handle.
+        seconds: The delay.
+        between: The range that it was drawn from, see `Request.release_between_seconds`.
+    """
+    state.db.execute(
+        "UPDATE handle SET release_after_seconds = ?, release_between = ? WHERE id = ?",
+        (seconds, rows.encode_range(between), handle.id),
+    )
+
+
+def change_ttl(state: State, handle: Handle, seconds: float, *, explicit: bool) -> None:
+    """Record another ttl, and whether the user asked for that one.
+
+    Args:
+        state: The opened state directory.
+        handle: As just loaded; nothing happens if it was acquired again since.
+        seconds: The ttl.
+        explicit: See `Handle.explicit_ttl`.
+    """
+    changed = handle._replace(
+        request=handle.request._replace(ttl_seconds=seconds), explicit_ttl=explicit
+    )
+    state.db.execute(
+        "UPDATE handle SET ttl_seconds = ?, explicit_ttl = ?, "
+        f"watched = ? OR {IS_SEEN_TO} WHERE id = ? AND acquisition = ?",
+        (seconds, explicit, is_watched(changed, remote=False), handle.id, handle.acquisition),
+    )
+
+
+def record_renewal(state: State, handle: Handle, wall: float) -> None:
+    """Record when its leases were renewed; wall clock, in seconds."""
+    state.db.execute("UPDATE lease SET renew_time = ? WHERE handle = ?", (wall, handle.id))
+
+
+def explain_loss(state: State, handle: Handle, reason: str) -> None:
+    """Record who has taken a lease of a handle by force, and why.
+
+    Args:
+        state: The opened state directory.
+        handle: Nothing happens if it was acquired again since.
+        reason: For people.
+    """
+    state.db.execute(
+        "UPDATE handle SET lost_reason = ? WHERE id = ? AND acquisition = ?",
+        (reason, handle.id, handle.acquisition),
+    )
+
+
+def seconds_since(
+    state: State, handle_id: str, what: Literal["queued", "granted"], *, now: float
+) -> float | None:
+    """Return how long ago a handle's request was sent, or granted; None if that isn't known.
+
+    Args:
+        state: The opened state directory.
+        handle_id: The handle.
+        what: Which of the two.
+        now: CLOCK_BOOTTIME, seconds.
+    """
+    rows = state.query(
+        "SELECT queued_at AS queued, granted_at AS granted FROM handle WHERE id = ?", handle_id
+    )
+    return next((now - row[what] for row in rows if row[what]), None)

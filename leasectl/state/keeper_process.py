@@ -4,22 +4,43 @@ There is one keeper per state directory (and pid namespace: it can only watch pr
 see). The database names it. It decides to end in a transaction. A command that needs it registers
 that in a transaction too, and starts a successor there if the keeper has just ended. So there is a
 keeper whenever there is something to keep, whichever process is killed.
+
+A keeper loads most of its code as it starts, and the rest when it first needs it. After an upgrade
+that soon fails, so a process that needs a keeper stops an older one and starts its own. Only a
+higher version number replaces a lower one: two processes of two versions that use one directory
+can't replace each other's keeper for ever. Nothing gets lost, since a keeper's work is recorded in
+the database.
 """
 
 from __future__ import annotations
 
 import contextlib
+import math
 import os
 import signal
 import sys
+import time
 from collections.abc import Sequence
+from typing import TYPE_CHECKING, NamedTuple
 
+import leasectl
 from leasectl.errors import LeaseError, NotFound
-from leasectl.model import Process
-from leasectl.state import keeper_version, timers
+from leasectl.model import Process, parse_process
+from leasectl.state import timers
 from leasectl.state.database import errors_of
 from leasectl.state.directory import State, removed
-from leasectl.system.process import identify, open_files, own_pid_namespace
+from leasectl.state.rows import insert
+from leasectl.system.process import (
+    identify,
+    liveness,
+    open_files,
+    open_pidfd,
+    own_pid_namespace,
+    this_process,
+)
+
+if TYPE_CHECKING:
+    import sqlite3
 
 # Variables that an interpreter may need to start, or backends for paths; no secrets.
 _KEPT_ENVIRONMENT = (
@@ -62,14 +83,14 @@ def running(state: State) -> Process | None:
 def is_kept(state: State) -> bool:
     """Return whether a keeper lives that can go on; one of an older version can't."""
     keeper = _look(state)
-    if keeper is None or not keeper.is_alive or keeper_version.is_older(keeper.version):
+    if keeper is None or not keeper.is_alive or is_older(keeper.version):
         return False
-    return keeper_version.is_fit(keeper.process)
+    return is_fit(keeper.process)
 
 
-def _look(state: State) -> keeper_version.Registered | None:
+def _look(state: State) -> Registered | None:
     with errors_of(state.path("state.db")):
-        return keeper_version.registered(state.db)
+        return registration(state.db)
 
 
 def wake(state: State) -> None:
@@ -112,7 +133,7 @@ def call(state: State) -> None:
     """Make a keeper without a pipe create it again, and look when the lock is free."""
     keeper = running(state)
     if keeper is not None:
-        keeper_version.send(keeper, CALL)
+        send(keeper, CALL)
 
 
 def begin(state: State, process: Process) -> bool:
@@ -124,7 +145,7 @@ def begin(state: State, process: Process) -> bool:
     with state.transaction() as db:
         is_chosen = registered(state) == process
         if is_chosen:
-            keeper_version.note(db, process)
+            note(db, process)
             timers.begin_anew(
                 state, process
             )  # it may have been another program with this pid before
@@ -175,8 +196,8 @@ def _register(state: State, candidate: Process) -> None:
     before = running(state)
     if before is not None and not _keeps_another(state, before):
         # It is in no transaction, since we are; the next keeper finishes its other work.
-        keeper_version.send(before, signal.SIGKILL)
-    keeper_version.note(state.db, candidate)
+        send(before, signal.SIGKILL)
+    note(state.db, candidate)
 
 
 def _wake_heads(state: State) -> None:
@@ -203,7 +224,7 @@ def command(directory: str) -> list[str]:
     """
     if not sys.executable:
         raise LeaseError("can't start the keeper: the path of the Python interpreter is not known")
-    for path in (sys.executable, keeper_version.CODE_FOLDER):
+    for path in (sys.executable, CODE_FOLDER):
         if not os.path.exists(path):
             raise LeaseError(
                 f"can't start the keeper: {path}, which this process was started from, is gone; "
@@ -215,7 +236,7 @@ def command(directory: str) -> list[str]:
 def environment() -> dict[str, str]:
     """Return the keeper's environment, without the secrets of the process that started it."""
     kept = {name: os.environ[name] for name in _KEPT_ENVIRONMENT if name in os.environ}
-    return {**kept, "PYTHONPATH": keeper_version.CODE_FOLDER, "PYTHONSAFEPATH": "1"}
+    return {**kept, "PYTHONPATH": CODE_FOLDER, "PYTHONSAFEPATH": "1"}
 
 
 def _fork_candidate(argv: Sequence[str]) -> tuple[int, int]:
@@ -279,3 +300,149 @@ def _become(argv: Sequence[str], env: dict[str, str], go: int) -> None:
     os.read(go, 1)
     os.close(go)
     os.execve(argv[0], list(argv), env)
+
+
+# The limits that can stop a keeper's work, by their names in /proc.
+LIMITS = (
+    "Max cpu time",
+    "Max file size",
+    "Max data size",
+    "Max processes",
+    "Max open files",
+    "Max address space",
+)
+CODE_FOLDER = os.path.dirname(os.path.dirname(os.path.abspath(leasectl.__file__)))
+
+
+# A command asks several times, and each look takes half a millisecond on a busy machine.
+_LOOK_AGAIN_SECONDS = 1.0
+_fit_until: dict[Process, float] = {}
+
+
+class Registered(NamedTuple):
+    """The keeper of this pid namespace, dead or alive.
+
+    Args:
+        process: The keeper.
+        version: The version of leasectl that it runs.
+    """
+
+    process: Process
+    version: str
+
+    @property
+    def is_alive(self) -> bool:
+        return liveness(self.process) == "alive"
+
+
+def registration(db: sqlite3.Connection) -> Registered | None:
+    """Return the registered keeper; None if the last one ended by itself."""
+    row = db.execute(
+        "SELECT process, version FROM keeper WHERE pid_namespace = ?", (own_pid_namespace(),)
+    ).fetchone()
+    return None if row is None else Registered(parse_process(row["process"]), row["version"])
+
+
+def is_older(version: str) -> bool:
+    """Return whether a version comes before this one, by the numbers that it begins with."""
+    return version != leasectl.__version__ and _numbers(version) < _numbers(leasectl.__version__)
+
+
+def _numbers(version: str) -> list[int]:
+    numbers = []
+    for part in version.split("."):
+        if not (part.isascii() and part.isdecimal()):
+            break
+        numbers.append(int(part))
+    while numbers and numbers[-1] == 0:
+        numbers.pop()
+    return numbers
+
+
+def is_fit(process: Process) -> bool:
+    """Return whether a living keeper can do its work as well as one that this process starts.
+
+    Its installation may have been deleted, as a virtual environment in a workspace is. And it keeps
+    the limits of its starter for life: with a file size limit, it can't write its records. It makes
+    way only for a keeper that is better in every respect, so no two replace each other for ever.
+    """
+    now = time.monotonic()
+    if process == this_process() or now < _fit_until.get(process, 0.0):
+        return True
+    is_fit = (missing_code(process) is None or not has_code(CODE_FOLDER)) and not _is_limited(
+        process
+    )
+    if is_fit:
+        _fit_until.clear()
+        _fit_until[process] = now + _LOOK_AGAIN_SECONDS
+    return is_fit
+
+
+def missing_code(process: Process) -> str | None:
+    """Return where a keeper's code was, if it is gone; None if it exists, or that isn't known."""
+    folder = _code_folder_of(process)
+    return None if folder is None or has_code(folder) else folder
+
+
+def has_code(folder: str) -> bool:
+    """Return whether a keeper can be started from a folder, or from an archive."""
+    return os.path.isdir(os.path.join(folder, "leasectl", "keeper")) or os.path.isfile(folder)
+
+
+def _is_limited(process: Process) -> bool:
+    """Return whether a process has some lower limit than this one, and no higher limit."""
+    try:
+        its, own = _hard_limits(process.pid), _hard_limits(os.getpid())
+    except (OSError, ValueError):  # it has ended, or a security module hides it
+        return False
+    pairs = [(its[name], own[name]) for name in LIMITS]
+    return any(each < ours for each, ours in pairs) and all(each <= ours for each, ours in pairs)
+
+
+def _hard_limits(pid: int) -> dict[str, float]:
+    """Return the hard limits of a process; `resource` would take longer to load."""
+    with open(f"/proc/{pid}/limits", encoding="ascii") as file:
+        return {
+            line[:26].rstrip(): _number(line[47:68].rstrip()) for line in file if line[0] == "M"
+        }
+
+
+def _number(text: str) -> float:
+    return math.inf if text == "unlimited" else float(text)
+
+
+def note(db: sqlite3.Connection, process: Process) -> None:
+    """Register a keeper that runs this version; inside a transaction."""
+    row = {
+        "pid_namespace": own_pid_namespace(),
+        "process": process.encode(),
+        "version": leasectl.__version__,
+    }
+    insert(db, "keeper", row, replace=True)
+
+
+def send(process: Process, signum: int) -> None:
+    """Send a signal to that very process; nothing happens if it has ended."""
+    pidfd = open_pidfd(process)
+    if pidfd is None:
+        return
+    try:
+        signal.pidfd_send_signal(pidfd, signum)
+    except ProcessLookupError:
+        pass
+    finally:
+        os.close(pidfd)
+
+
+def _code_folder_of(process: Process) -> str | None:
+    """Return where a keeper's code is, as its starter told it; None while that isn't known."""
+    try:
+        with open(f"/proc/{process.pid}/environ", "rb") as file:
+            variables = file.read().split(b"\0")
+    except OSError:
+        return None
+    for each in variables:
+        name, _, value = each.partition(b"=")
+        if name == b"PYTHONPATH":
+            return os.path.realpath(os.fsdecode(value))
+    return None

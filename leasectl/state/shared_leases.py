@@ -14,7 +14,7 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 
 from leasectl.errors import CorruptState, StateUnwritable
-from leasectl.system.lock_wait import flock_exclusive
+from leasectl.system.lock_wait import LockLimit, flock_exclusive
 from leasectl.system.own_files import write_new
 from leasectl.text.naming import is_resource_name
 
@@ -24,30 +24,39 @@ _NEW_NAME = ".leases.new"
 _LONGEST_BYTES = 1 << 20
 
 
-def listed(shared_dir: str) -> list[str]:
+def listed(shared_dir: str, *, limit: LockLimit | None = None) -> list[str]:
     """Read the names; none when there is no such file.
 
     Raises:
         StateUnwritable: It can't be read.
         CorruptState: It holds something else than names.
     """
-    with _locked(shared_dir) as folder:
+    with _locked(shared_dir, limit) as folder:
         return _read(shared_dir, folder)
 
 
-def add(shared_dir: str, names: Sequence[str]) -> None:
+def add(shared_dir: str, names: Sequence[str], *, limit: LockLimit | None = None) -> None:
     """List names, each once.
+
+    Args:
+        shared_dir: The folder.
+        names: The names.
+        limit: How long to wait for the lock.
 
     Raises:
         StateUnwritable: The list can't be written.
     """
-    with _locked(shared_dir) as folder:
+    with _locked(shared_dir, limit) as folder:
         before = _read(shared_dir, folder)
         _write(folder, [*before, *(name for name in names if name not in before)])
 
 
 def remove(
-    shared_dir: str, names: Collection[str], *, unless: Callable[[str], bool] = lambda name: False
+    shared_dir: str,
+    names: Collection[str],
+    *,
+    unless: Callable[[str], bool] = lambda name: False,
+    limit: LockLimit | None = None,
 ) -> None:
     """Remove names from the list, if they are in it.
 
@@ -55,11 +64,12 @@ def remove(
         shared_dir: The folder.
         names: The names.
         unless: Called with each under the lock: whether it has to stay all the same.
+        limit: How long to wait for the lock.
 
     Raises:
         StateUnwritable: The list can't be written.
     """
-    with _locked(shared_dir) as folder:
+    with _locked(shared_dir, limit) as folder:
         before = _read(shared_dir, folder)
         left = [name for name in before if name not in names or unless(name)]
         if left != before:
@@ -67,13 +77,13 @@ def remove(
 
 
 @contextmanager
-def _locked(shared_dir: str) -> Iterator[int]:
+def _locked(shared_dir: str, limit: LockLimit | None) -> Iterator[int]:
     try:
         fd = os.open(shared_dir, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     except OSError as error:
         raise StateUnwritable(f"SHARED_DIR {shared_dir}: {error.strerror}") from error
     try:
-        flock_exclusive(fd)
+        flock_exclusive(fd, limit)
         yield fd
     except OSError as error:
         raise StateUnwritable(

@@ -7,11 +7,11 @@ method that changes something belongs inside `State.transaction`.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, NamedTuple
 
 from leasectl.model import Handle, ReleaseTarget
-from leasectl.state import handle_rows
+from leasectl.state import handles
 from leasectl.state.directory import State
 from leasectl.state.handles import is_watched
 from leasectl.state.rows import insert
@@ -46,6 +46,22 @@ class LastUse(NamedTuple):
 
     acquisition: int
     until: float | None
+
+
+LastUses = Mapping[tuple[str, str], LastUse]
+
+
+def last_use(uses: LastUses, claim_key: str | None, name: str) -> LastUse | None:
+    """Return when a claimed name was in use last; None for never, and of an earlier claim.
+
+    Args:
+        uses: As `Uses.last` returns them.
+        claim_key: Of the claim.
+        name: The name.
+    """
+    handle_id, _, acquisition = (claim_key or "").partition("/")
+    use = uses.get((handle_id, name))
+    return use if use is None or acquisition in ("", str(use.acquisition)) else None
 
 
 class SeenName(NamedTuple):
@@ -165,7 +181,7 @@ class Uses:
         if is_watched(handle, remote=True):
             return
         self._state.db.execute(
-            f"UPDATE handle SET watched = 0 WHERE id = ? AND NOT {handle_rows.IS_SEEN_TO}",
+            f"UPDATE handle SET watched = 0 WHERE id = ? AND NOT {handles.IS_SEEN_TO}",
             (handle.id,),
         )
 

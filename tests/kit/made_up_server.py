@@ -7,16 +7,11 @@ from typing import Callable
 
 import pytest
 
-from leasectl.backends import kinds
 from leasectl.backends.pool.backend import PoolBackend
-from leasectl.engines.memory.engine import MemoryEngine
-from leasectl.engines.memory.pools import MemoryPools
-from leasectl.engines.memory.sides import MemorySides
-from leasectl.engines.memory.store import MemoryStore
 from leasectl.model import ReleasedBy
-from tests.kit import made_up_backend
 from tests.kit.desk import Desk
-from tests.kit.made_up_backend import KIND
+from tests.kit.made_up_backend import MadeUpBackend, register_made_up
+from tests.kit.made_up_store import MadeUpEngine, MadeUpStore
 
 URL = "madeup://here"
 NAMES = ("T--00", "T--01", "T--02")
@@ -33,8 +28,8 @@ class Server(PoolBackend):
         asked: The releases that came, each by claim key and names.
     """
 
-    def __init__(self, store: MemoryStore, desk: Desk) -> None:
-        engine, sides = MemoryEngine(store), MemorySides(store)
+    def __init__(self, store: MadeUpStore, desk: Desk) -> None:
+        engine, sides = MadeUpEngine(store), store.sides
         super().__init__(URL, engine, sides, clock=desk.time.clock, remote=True)
         self.before_release: Look = lambda names: None
         self.after_release: Look = lambda names: None
@@ -60,19 +55,17 @@ class Server(PoolBackend):
 
 
 def change_kind(monkeypatch: pytest.MonkeyPatch, **facts: bool) -> None:
-    """Have something else be so of the made-up server than its row says."""
-    changed = KIND._replace(**facts)  # type: ignore[arg-type]
-    known = [changed if each is KIND else each for each in kinds.KINDS]
-    monkeypatch.setattr(kinds, "KINDS", tuple(known))
+    """Change facts of the made-up server's class."""
+    for name, value in facts.items():
+        monkeypatch.setattr(MadeUpBackend, name, value)
 
 
 @pytest.fixture
 def server(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> Server:
     """A server with a pool T of three."""
-    store = MemoryStore(clock=desk.time.clock, lost=lambda owner, names: None)
-    pools = MemoryPools(store)
-    pools.create_pool("T", NAMES)
+    store = MadeUpStore(desk.time.clock)
+    store.pools.create_pool("T", NAMES)
     server = Server(store, desk)
-    monkeypatch.setattr(kinds, "KINDS", (*kinds.KINDS, KIND))
-    monkeypatch.setattr(made_up_backend, "open_backend", lambda url, opening: server)
+    register_made_up(monkeypatch)
+    monkeypatch.setattr(MadeUpBackend, "open", lambda context, state, lost: server)
     return server

@@ -16,10 +16,10 @@ from leasectl.backends.boskos.connection import (
     Granted,
     Outage,
     check_allowed,
+    check_there_is,
     granted,
 )
 from leasectl.backends.boskos.holding import Holding, LostGrants, LostNote, look
-from leasectl.backends.boskos.status import check_there_is
 from leasectl.backends.contract import Patience, Progress, RemoteJournal
 from leasectl.backends.one_by_one import Steps, acquire_one_by_one, short_wait_hint
 from leasectl.backends.unanswered import Loss, NotSent, Refused

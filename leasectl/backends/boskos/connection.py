@@ -1,25 +1,28 @@
-"""Send requests, and judge answers and outages."""
+"""Send requests, and judge answers and outages; what there is of a type."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from typing import Literal, NamedTuple
 
+from leasectl.backends.boskos import requests
 from leasectl.backends.boskos.requests import BoskosAddress, login_headers
 from leasectl.backends.contract import Patience
 from leasectl.backends.one_by_one import Steps
 from leasectl.backends.unanswered import Loss, Refused, failure, trying_again, words_of
 from leasectl.errors import AccessRefused, BackendUnreachable, CanNeverBeMet, NotAllowed, NotFound
-from leasectl.http.exchange import Client
+from leasectl.http.exchange import Client, trust_for
 from leasectl.http.messages import Answer, Call
 from leasectl.http.no_answer import NoAnswer, NotInTime
-from leasectl.http.settings import Settings, trust_for
+from leasectl.http.settings import Settings
+from leasectl.model import Request
 from leasectl.system.clock import Clock
 from leasectl.system.poll import sleep_through
 from leasectl.text.naming import is_resource_name
 from leasectl.text.properties import read_json
 from leasectl.text.wording import printable
 
+_MISSING_SECONDS = 5.0
 _UNAVAILABLE = ("available", "try again")
 # In what Boskos says of another owner: "owner mismatch request by A, currently owned by B".
 _OWNER = "owner"
@@ -275,6 +278,43 @@ class BoskosConnection:
 _NEVER_THERE_SECONDS = 10.0
 # One that has answered comes back, as a rule: its pod was moved, or its own server was away.
 _AWAY_SECONDS = 60.0
+
+
+def check_there_is(connection: BoskosConnection, request: Request, owner: str) -> Steps[None]:
+    """Look whether there is any resource of a type, and that very one if one is named.
+
+    An update by who isn't its owner changes nothing, and is answered otherwise for what there is.
+
+    Raises:
+        NotFound: There is none.
+        BackendUnreachable: It can't be told now, or it isn't Boskos that answers there.
+    """
+    yield from metric_of(connection, request.type, seconds=_MISSING_SECONDS)
+    if request.name is not None:
+        call = requests.update(connection.address, request.name, owner)
+        answer = yield from connection.asking(call, seconds=_MISSING_SECONDS)
+        if verdict(connection.url, answer) == "gone":
+            raise NotFound(f'no resource "{printable(request.name)}" at {connection.url}')
+
+
+def metric_of(connection: BoskosConnection, pool_type: str, *, seconds: float) -> Steps[Metric]:
+    """Ask what there is of a type.
+
+    Args:
+        connection: To Boskos.
+        pool_type: The type.
+        seconds: How long each request may take.
+
+    Raises:
+        NotFound: The type doesn't exist.
+        BackendUnreachable: It can't be told now, or it isn't Boskos that answers there.
+    """
+    call = requests.metric(connection.address, pool_type)
+    answer = yield from connection.asking(call, seconds=seconds)
+    if answer.status == 404:  # which whatever else is at a wrong address says, too
+        call = requests.sign_of_life(connection.address)
+        check_is_boskos(connection.url, (yield from connection.asking(call, seconds=seconds)))
+    return metric(connection.url, pool_type, answer)
 
 
 class Outage:

@@ -25,13 +25,13 @@ from leasectl.errors import (
     NoLease,
     Unanswered,
 )
-from leasectl.model import Claimant, Process
+from leasectl.model import Claimant, Process, Request
 from leasectl.system.backoff import Backoff, Restarts
 from leasectl.system.clock import Clock, earliest
 from leasectl.system.poll import Sleep
 from leasectl.system.process import is_dead
 from leasectl.text.durations import format_duration
-from leasectl.text.naming import superseding_key
+from leasectl.text.naming import superseding_key, wants_whole_pool
 from leasectl.text.wording import counted
 
 if TYPE_CHECKING:
@@ -56,6 +56,7 @@ class PoolTurn:
         journal: Keeps the record in step.
         patience: How long to wait.
         closed: Called with types, for why what is free there can't be had, in words.
+        count_whole: Returns how many resources a request for a whole pool has to get now.
     """
 
     def __init__(
@@ -69,6 +70,7 @@ class PoolTurn:
         closed: Callable[[Sequence[str]], str],
         withdrawn: Callable[[Claimant], str],
         supersede: Callable[[Claimant, tuple[str, int] | None], None],
+        count_whole: Callable[[Request], int],
     ) -> None:
         self._engine = engine
         self._clock = clock
@@ -78,6 +80,7 @@ class PoolTurn:
         self._closed = closed
         self._withdrawn = withdrawn
         self._supersede = supersede
+        self._count_whole = count_whole
         self._start = clock.elapsed()
         wait = patience.wait_seconds
         self._deadline = None if wait is None else self._start + wait
@@ -279,12 +282,28 @@ class PoolTurn:
 
     def _claim(self) -> Outlook:
         """Claim, if it is this ticket's turn and there is enough, and have it recorded."""
+        self._check_whole_pool()
         outlook = self._waiter.claim()
         self._outage, self._has_looked = None, True
         if outlook.leases is not None:
             self._journal.granted(outlook.leases, pool_type=outlook.pool_type)
         self._watched = tuple(self._patience.watched()) if outlook.is_head else ()
         return outlook
+
+    def _check_whole_pool(self) -> None:
+        """End a request for a whole pool that was counted before the pool changed.
+
+        It would get less than the whole pool, or wait for resources that have gone.
+        """
+        request = self._claimant.request
+        if not wants_whole_pool(request.labels):
+            return
+        count = self._count_whole(request)
+        if count != request.count:
+            raise NoLease(
+                f'pool "{request.type}" changed while the request waited: --count all counted '
+                f"{counted(request.count, 'resource')}, and now there {_are(count)}; try again"
+            )
 
     def _outlast(self, reason: BackendUnreachable, *, has_place: bool) -> None:
         """Note that the store doesn't answer.
@@ -434,6 +453,10 @@ class PoolTurn:
             pace_seconds=now.pace_seconds,
             closed=self._why_closed(now),
         )
+
+
+def _are(count: int) -> str:
+    return "is 1" if count == 1 else f"are {count}"
 
 
 def _is_outage(reason: BaseException) -> bool:

@@ -10,7 +10,7 @@ import click
 from leasectl.cli import options
 from leasectl.cli.command import Command, new_command
 from leasectl.cli.context import check_request, given_environment, open_service
-from leasectl.cli.described import ATTEMPTS, ENDING, OUTPUT, WHAT, option
+from leasectl.cli.described import ATTEMPTS, ENDING, OUTPUT, WORK, option
 from leasectl.cli.input_file import read_bytes
 from leasectl.cli.shown.output import emit_bytes, note
 from leasectl.cli.shown.waiting import reported
@@ -81,7 +81,7 @@ def _complete_keys(ctx: click.Context, param: click.Parameter, incomplete: str) 
 @option(
     "--input",
     "texts",
-    group=WHAT,
+    group=WORK,
     multiple=True,
     metavar="TEXT",
     help="Part of the work's identity, beside KEY; shown to everybody. May be repeated; the order "
@@ -90,7 +90,7 @@ def _complete_keys(ctx: click.Context, param: click.Parameter, incomplete: str) 
 @option(
     "--input-file",
     "files",
-    group=WHAT,
+    group=WORK,
     multiple=True,
     metavar="F",
     help="The same with a file's content; only its name is shown. Files count after all --input.",
@@ -149,7 +149,7 @@ def _complete_keys(ctx: click.Context, param: click.Parameter, incomplete: str) 
 )
 @option(
     "--result-file",
-    group=WHAT,
+    group=WORK,
     metavar="F",
     help="The file to which CMD writes its result. It is removed before CMD begins and must not be "
     "a symbolic link. CMD's stdout goes to stderr.",

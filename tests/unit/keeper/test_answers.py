@@ -6,13 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from leasectl.backends import kinds
 from leasectl.backends.contract import Patience
 from leasectl.backends.kinds import claim_key_of
 from leasectl.backends.pool.backend import PoolBackend
-from leasectl.engines.memory.engine import MemoryEngine
-from leasectl.engines.memory.sides import MemorySides
-from leasectl.engines.memory.store import MemoryStore
 from leasectl.errors import BackendUnreachable, StateUnwritable
 from leasectl.keeper.answers import Answers
 from leasectl.keeper.log import Log
@@ -24,9 +20,9 @@ from leasectl.leases.service import Service
 from leasectl.model import Handle, OnReclaim, Request, whole
 from leasectl.state.uses import Uses
 from leasectl.system.process import this_process
-from tests.kit import made_up_backend
 from tests.kit.desk import Desk
-from tests.kit.made_up_backend import KIND
+from tests.kit.made_up_backend import MadeUpBackend, register_made_up
+from tests.kit.made_up_store import MadeUpEngine, MadeUpStore
 from tests.kit.reclaiming import Operator
 from tests.kit.waits import wait_readable
 from tests.kit.watching import watched
@@ -272,16 +268,16 @@ class TestOnAServer:
 
     @pytest.fixture
     def service(self, desk: Desk, monkeypatch: pytest.MonkeyPatch) -> Service:
-        monkeypatch.setattr(kinds, "KINDS", (*kinds.KINDS, KIND))
-        store = MemoryStore(clock=desk.time.clock, lost=lambda owner, names: None)
+        register_made_up(monkeypatch)
+        store = MadeUpStore(desk.time.clock)
         backend = PoolBackend(
             "madeup://here",
-            MemoryEngine(store),
-            MemorySides(store),
+            MadeUpEngine(store),
+            store.sides,
             clock=desk.time.clock,
             remote=True,
         )
-        monkeypatch.setattr(made_up_backend, "open_backend", lambda url, opening: backend)
+        monkeypatch.setattr(MadeUpBackend, "open", lambda context, state, lost: backend)
         service = desk.as_caller(desk.caller, "madeup://here")
         service.pools.create_pool("T", ["T--00"])
         return service

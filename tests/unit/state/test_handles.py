@@ -12,18 +12,20 @@ import pytest
 
 from leasectl.errors import CorruptState, NotFound
 from leasectl.model import Handle, Lease, Process, ReleaseTarget, Request, Timer, whole
-from leasectl.state.amendments import explain_loss, seconds_since
 from leasectl.state.directory import State
 from leasectl.state.handles import (
     _NEXT,
     Handles,
+    explain_loss,
     forget_plain,
     is_plain,
     is_watched,
     new_id,
     purge,
     renews_itself,
+    seconds_since,
 )
+from leasectl.state.pipes import NamedPipe
 from leasectl.state.rows import (
     SERVED_KEY_LABEL,
     encode_labels,
@@ -31,7 +33,6 @@ from leasectl.state.rows import (
     parse_labels,
 )
 from leasectl.state.uses import Uses
-from leasectl.system.named_pipe import NamedPipe
 from leasectl.system.poll import is_readable
 from leasectl.system.process import identify, this_process
 from tests.kit.waits import wait_readable
