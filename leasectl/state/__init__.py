@@ -4,7 +4,6 @@ A change is one transaction under one file lock. Names files and wake-ups follow
 
 - `directory`: the state directory and its transactions
 - `database`: open the directory, the lock file and the database
-- `refusals`: explain why a folder can't be the state directory
 - `schema`: the tables, format 1, and how a database with them is created
 - `rows`: read and write rows, and the facts in them
 - `handles`: records of handles: read, write, change, purge

@@ -283,8 +283,6 @@ def open_directory(directory: str, *, create: bool) -> int:
         found = os.fstat(fd)
         is_ours = stat.S_ISDIR(found.st_mode) and found.st_uid == os.geteuid()
         if not is_ours or found.st_mode & 0o077:
-            from leasectl.state.refusals import unfit
-
             raise unfit(directory, found)
         with contextlib.suppress(PermissionError):
             check_parent(directory, os.stat("..", dir_fd=fd))
@@ -297,8 +295,6 @@ def open_directory(directory: str, *, create: bool) -> int:
 def check_parent(directory: str, parent: os.stat_result) -> None:
     """Check that no other user can replace a state directory, given the status of its parent."""
     if parent.st_mode & stat.S_IWOTH and not parent.st_mode & stat.S_ISVTX:
-        from leasectl.state.refusals import replaceable
-
         raise replaceable(directory, parent)
 
 
@@ -311,8 +307,6 @@ def _make_directory(directory: str) -> None:
     except FileNotFoundError:
         if os.path.isdir(os.path.dirname(directory)):
             raise  # as in /proc, where no process can create a folder
-        from leasectl.state.refusals import no_parent
-
         raise no_parent(directory) from None
 
 
@@ -325,8 +319,6 @@ def absolute(directory: str) -> str:
     try:
         return os.path.abspath(directory)
     except FileNotFoundError:
-        from leasectl.state.refusals import nowhere
-
         raise nowhere(directory) from None
 
 
@@ -379,3 +371,60 @@ def drawn(lock_fd: int) -> tuple[int, int]:
 
 def note_drawn(lock_fd: int, last: int, end: int) -> None:
     os.pwrite(lock_fd, _FENCES.pack(_FENCES_MARK, last, end), _FENCES_AT)
+
+
+def unfit(directory: str, found: os.stat_result) -> StateUnwritable:
+    """Return the error for a path that isn't a private folder of ours.
+
+    Args:
+        directory: The path.
+        found: The status of what is there.
+    """
+    where = f"state directory {directory}"
+    other = "or choose another with LEASECTL_STATE_DIR"
+    if stat.S_ISLNK(found.st_mode):
+        return StateUnwritable(f"{where} is a symbolic link; remove it {other}")
+    if not stat.S_ISDIR(found.st_mode):
+        return StateUnwritable(f"{where} is not a directory; remove it {other}")
+    if found.st_uid != os.geteuid():
+        return StateUnwritable(f"{where} belongs to user {found.st_uid}; choose {other[10:]}")
+    mode = stat.S_IMODE(found.st_mode)
+    return StateUnwritable(
+        f"{where} is open to others (mode {mode:04o}); run: chmod 700 {directory}"
+    )
+
+
+def replaceable(directory: str, parent: os.stat_result) -> StateUnwritable:
+    """Return the error for a state directory that any user can replace by another.
+
+    Args:
+        directory: Its path.
+        parent: The folder that it is in.
+    """
+    import shlex
+
+    where = os.path.dirname(directory)
+    return StateUnwritable(
+        f"state directory {directory} can be replaced by any user, as {where} is writable for all "
+        f"without the sticky bit (mode {stat.S_IMODE(parent.st_mode):04o}); run: chmod +t "
+        f"{shlex.quote(where)}, or choose another with LEASECTL_STATE_DIR"
+    )
+
+
+def nowhere(directory: str) -> StateUnwritable:
+    """Return the error for a path that is relative to a deleted folder."""
+    return StateUnwritable(
+        f"state directory {directory} is to be in the current folder, which is gone; "
+        "go to another, or name it by an absolute path in LEASECTL_STATE_DIR"
+    )
+
+
+def no_parent(directory: str) -> StateUnwritable:
+    """Return the error for a path whose parent is missing: only its last part is created."""
+    import shlex
+
+    parent = os.path.dirname(directory)
+    return StateUnwritable(
+        f"can't create state directory {directory}: no directory {parent}; create it with: mkdir "
+        f"-p {shlex.quote(parent)}, or choose another with LEASECTL_STATE_DIR"
+    )
