@@ -1,4 +1,7 @@
-"""Open the directory, the lock file and the database."""
+"""Open the directory, the lock file and the database; reserve fences in blocks.
+
+A block is noted in the lock file and in the database, so that no fence is given twice.
+"""
 
 from __future__ import annotations
 
@@ -15,6 +18,7 @@ from contextlib import contextmanager
 from leasectl.errors import CorruptState, LeaseError, StateUnwritable, is_out_of_files, out_of_files
 from leasectl.system.lock_wait import LockLimit, flock_exclusive
 from leasectl.system.own_files import open_own
+from leasectl.system.process import boot_id
 
 # docs/dev/state-format.md describes the format.
 FORMAT = 1
@@ -428,3 +432,70 @@ def no_parent(directory: str) -> StateUnwritable:
         f"can't create state directory {directory}: no directory {parent}; create it with: mkdir "
         f"-p {shlex.quote(parent)}, or choose another with LEASECTL_STATE_DIR"
     )
+
+
+# Writing back takes as long as about ten grants, or a hundred on a slow disk.
+FENCE_BLOCK = 1000
+_WRITE_BACK_PATIENCE_MS = 100
+
+
+def reserve_first_fences(lock_fd: int) -> int:
+    """Reserve a block of fences for a new database, and return the last one."""
+    last = max(drawn(lock_fd))  # of an earlier database in this place
+    note_drawn(lock_fd, last, last + FENCE_BLOCK)
+    return last + FENCE_BLOCK
+
+
+def reserve_fences(db: sqlite3.Connection, last: int) -> int:
+    """Reserve a block of fences, inside a transaction after which `write_back` is called.
+
+    Returns:
+        The last fence of the block.
+    """
+    end = last + FENCE_BLOCK
+    db.execute("UPDATE meta SET fence = ?", (end,))
+    return end
+
+
+def write_back(db: sqlite3.Connection) -> bool:
+    """Write all that is committed to the database's main file; outside any transaction.
+
+    Returns:
+        Whether that worked: a long reader or a full disk may prevent it.
+    """
+    try:
+        ((before,),) = db.execute("PRAGMA busy_timeout").fetchall()
+        db.execute(f"PRAGMA busy_timeout = {_WRITE_BACK_PATIENCE_MS}")
+        try:
+            ((busy, _, _),) = db.execute("PRAGMA wal_checkpoint(FULL)").fetchall()
+        finally:
+            db.execute(f"PRAGMA busy_timeout = {before}")
+    except sqlite3.Error:
+        return False
+    return not busy
+
+
+_FORGET = (
+    "UPDATE timer SET due = 0",
+    "UPDATE resource SET expires_at = 0 WHERE expires_at IS NOT NULL",
+    "UPDATE handle SET released_at = 0 WHERE released_at IS NOT NULL",
+    "UPDATE handle SET queued_at = NULL WHERE queued_at IS NOT NULL",
+    "UPDATE handle SET granted_at = NULL WHERE granted_at IS NOT NULL",
+    "UPDATE pool_setting SET paid_until = 0",
+    "DELETE FROM ranked_ticket",
+    "UPDATE member SET ends_at = 0 WHERE ends_at IS NOT NULL",
+    "UPDATE mark_seen SET ends_at = 0",
+    "UPDATE name_in_use SET until = 0 WHERE until IS NOT NULL",
+    "UPDATE member SET held_back_until = 0 WHERE held_back_until IS NOT NULL",
+)
+
+
+def note_boot(db: sqlite3.Connection) -> None:
+    """After a reboot, let everything be due at once that was due at some uptime; in a transaction.
+
+    No waiter and no holder of a lease with a ttl has survived the reboot, and a pool owes no time
+    for its earlier grants.
+    """
+    db.execute("UPDATE meta SET boot_id = ?", (boot_id(),))
+    for statement in _FORGET:
+        db.execute(statement)
