@@ -46,6 +46,7 @@ from leasectl.system.process import (
 )
 
 if TYPE_CHECKING:
+    from leasectl.state.pipes import NamedPipe
     from leasectl.system.file_watch import FileWatch
 
 
@@ -63,13 +64,19 @@ class State:
     """
 
     def __init__(
-        self, directory: str, dir_fd: int, lock_fd: int, db: sqlite3.Connection, limit: LockLimit
+        self,
+        directory: str,
+        dir_fd: int,
+        lock_fd: int,
+        db: sqlite3.Connection,
+        limit: LockLimit,
+        db_file: os.stat_result,
     ) -> None:
         self.directory = directory
         self.lock_limit = limit
         self.db = db
         self._db_path = os.path.join(directory, "state.db")
-        self._db_file = os.stat(self._db_path)
+        self._db_file = db_file
         self._dir_fd, self._lock_fd = dir_fd, lock_fd
         self._removal_watch: FileWatch | None = None
         self.is_changing = False
@@ -122,7 +129,7 @@ class State:
                     _create(path, lock_fd, limit)
                 db = (connect_to_show if to_show else connect)(path, dir_fd=dir_fd)
                 opened.callback(db.close)
-                state = cls(directory, dir_fd, lock_fd, db, limit)
+                state = cls(directory, dir_fd, lock_fd, db, limit, os.stat(path))
             with contextlib.suppress(StateUnwritable) if to_show else contextlib.nullcontext():
                 state._note_boot()
                 state._remove_lock_of_earlier_namespace()
@@ -276,6 +283,12 @@ class State:
     def has_lock_file(self, found: os.stat_result) -> bool:
         """Return whether a file is the ``state.lock`` that was opened here."""
         return os.path.samestat(found, os.fstat(self._lock_fd))
+
+    def listen(self, pipe: str) -> NamedPipe:
+        """Create the named pipe of a waiter or follower; see `pipes.listen`."""
+        from leasectl.state.pipes import listen  # only waiters need it
+
+        return listen(pipe)
 
     def wake(self, pipe: str) -> bool:
         """Wake the process that sleeps on a named pipe once this transaction has ended.
