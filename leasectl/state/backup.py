@@ -36,15 +36,15 @@ from leasectl.state.database import (
     drawn,
     errors_of,
     make_folder,
+    note_boot,
     note_drawn,
     open_directory,
     open_lock,
     unlink,
 )
 from leasectl.state.directory import State
-from leasectl.state.fences import note_boot
 from leasectl.system.clock import Clock, rfc3339
-from leasectl.system.lock_wait import flock_exclusive
+from leasectl.system.lock_wait import LockLimit, flock_exclusive
 from leasectl.system.own_files import read_own, write_new
 from leasectl.system.process import boot_id
 
@@ -143,7 +143,8 @@ def restore(directory: str, path: str, *, clock: Clock) -> Restored:
     with contextlib.ExitStack() as opened:
         dir_fd = open_directory(directory, create=True)
         opened.callback(os.close, dir_fd)
-        lock_fd = open_lock(directory, dir_fd)
+        limit = LockLimit()
+        lock_fd = open_lock(directory, dir_fd, limit)
         opened.callback(os.close, lock_fd)
         database = os.path.join(directory, "state.db")
         with errors_of(database):
@@ -153,7 +154,7 @@ def restore(directory: str, path: str, *, clock: Clock) -> Restored:
             unlink(temporary)
             opened.callback(unlink, temporary)
             _copy(path, temporary)
-            flock_exclusive(lock_fd)
+            flock_exclusive(lock_fd, limit)
             replaced, earlier = _end_earlier(database, dir_fd, lock_fd)
             restored = _adapt(path, temporary, dir_fd, earlier, clock)
             os.replace(temporary, database)

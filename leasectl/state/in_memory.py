@@ -15,10 +15,10 @@ from typing import Protocol
 from leasectl.model import Claimant, Handle
 from leasectl.state.directory import State
 from leasectl.state.handles import new_row
+from leasectl.state.named_pipe import NamedPipe
 from leasectl.state.rows import insert
 from leasectl.state.schema import fill
 from leasectl.system.lock_wait import LockLimit
-from leasectl.system.named_pipe import NamedPipe
 from leasectl.system.wakeup import Wakeup
 
 # No process can make a file there, so each search for one finds nothing.
