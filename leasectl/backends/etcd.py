@@ -61,10 +61,6 @@ class EtcdBackend(PoolBackend):
     @classmethod
     def open(cls, context: Context, state: State, lost: LostListener) -> EtcdBackend:
         seconds = context.release_seconds
-        if context.settings.user_file is not None:
-            from leasectl.engines.etcd.gateway.tokens import keep_in
-
-            keep_in(state.directory)
         gateway = open_gateway(
             context.url,
             context.settings,
