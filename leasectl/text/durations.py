@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime
 from functools import lru_cache
 from typing import NamedTuple
 
@@ -136,8 +137,6 @@ def parse_moment(text: str, now: float) -> float:
         NoTime: It is neither.
     """
     if len(text) >= _LEAST_OF_A_DATE and text[:4].isdecimal() and text[4] == "-":
-        import datetime  # a third of a MiB, which a process that waits would keep
-
         written = text[:-1] + "+00:00" if text[-1] in "Zz" else text  # Python 3.9 reads no Z
         try:
             date = datetime.datetime.fromisoformat(written)
