@@ -15,7 +15,7 @@ from typing import Protocol
 from leasectl.model import Claimant, Handle
 from leasectl.state.directory import State
 from leasectl.state.handles import new_row
-from leasectl.state.pipes import NamedPipe
+from leasectl.state.named_pipe import NamedPipe
 from leasectl.state.rows import insert
 from leasectl.state.schema import fill
 from leasectl.system.lock_wait import LockLimit

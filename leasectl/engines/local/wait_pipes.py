@@ -10,7 +10,7 @@ from leasectl.state.directory import State
 from leasectl.system.poll import is_readable
 
 if TYPE_CHECKING:
-    from leasectl.state.pipes import NamedPipe
+    from leasectl.state.named_pipe import NamedPipe
 
 _MOST_IDLE = 32
 

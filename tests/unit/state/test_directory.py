@@ -20,7 +20,7 @@ from leasectl.errors import CorruptState, Interrupted, LeaseError, StateUnwritab
 from leasectl.state import names_files
 from leasectl.state.database import check_directory
 from leasectl.state.directory import State
-from leasectl.state.pipes import NamedPipe
+from leasectl.state.named_pipe import NamedPipe
 from leasectl.state.rows import insert
 from leasectl.system.lock_wait import LockLimit, flock_exclusive
 from tests.kit.forking import ending, fork

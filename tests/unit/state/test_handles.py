@@ -25,7 +25,7 @@ from leasectl.state.handles import (
     renews_itself,
     seconds_since,
 )
-from leasectl.state.pipes import NamedPipe
+from leasectl.state.named_pipe import NamedPipe
 from leasectl.state.rows import (
     SERVED_KEY_LABEL,
     encode_labels,

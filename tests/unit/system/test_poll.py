@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from leasectl.errors import Interrupted
-from leasectl.state.pipes import NamedPipe
+from leasectl.state.named_pipe import NamedPipe
 from leasectl.system.clock import boottime_seconds
 from leasectl.system.poll import (
     READABLE,

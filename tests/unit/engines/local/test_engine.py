@@ -19,7 +19,7 @@ from leasectl.leases.service import Service
 from leasectl.model import Claimant, Request, whole
 from leasectl.pools.admin import PoolService
 from leasectl.state.directory import State
-from leasectl.state.pipes import is_read
+from leasectl.state.named_pipe import is_read
 from leasectl.system.clock import boottime_seconds
 from leasectl.system.poll import sleep
 from tests.kit.desk import Desk

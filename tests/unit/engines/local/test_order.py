@@ -19,8 +19,8 @@ from leasectl.engines.local.queues import LocalQueues, Waiting
 from leasectl.engines.local.waiter import LocalWaiter
 from leasectl.engines.pacing import effective_priority
 from leasectl.model import Request
+from leasectl.state.database import note_boot
 from leasectl.state.directory import State
-from leasectl.state.fences import note_boot
 from leasectl.system.process import this_process
 from tests.kit import recorded
 from tests.kit.support import ManualClock
