@@ -15,11 +15,11 @@ from pathlib import Path
 import pytest
 
 from leasectl.system import signals
-from tests.kit.boskos.fixture import any_boskos as any_boskos
-from tests.kit.boskos.fixture import boskos as boskos
-from tests.kit.boskos.fixture import shared_boskos as shared_boskos
+from tests.kit.boskos.any_boskos import any_boskos as any_boskos
+from tests.kit.boskos.any_boskos import shared_boskos as shared_boskos
+from tests.kit.boskos.process import boskos as boskos
 from tests.kit.etcd.server import EtcdServer, etcd_server
-from tests.kit.faults.fixture import fault_proxy as fault_proxy
+from tests.kit.faults.process import fault_proxy as fault_proxy
 from tests.kit.kubernetes.namespaces import Namespace, new_namespace
 from tests.kit.kubernetes.servers import Kubernetes, kubernetes_servers
 from tests.kit.relay import Relay, relay

@@ -14,8 +14,10 @@ import atexit
 import contextlib
 import functools
 import gc
+import importlib
 import json
 import os
+import pkgutil
 import runpy
 import select
 import signal
@@ -28,9 +30,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Callable, NoReturn, TextIO
 
+import leasectl
 from leasectl.state import keeper_process
 from tests.kit.forked_command import Command
-from tests.kit.loading import load_everything
 
 _ROOT = Path(__file__).parents[2]
 # The last in the path: what is installed goes before the source.
@@ -282,3 +284,20 @@ def _run(request: dict[str, Any]) -> None:
 
     sys.argv = [str(command.__file__), *request["args"]]
     command.main()
+
+
+# What modules of leasectl, or of those they import, load when they first need it.
+_LATE = ("certifi", "ctypes", "difflib", "encodings.idna", "httpcore", "json", "pwd", "random")
+
+
+def load_everything() -> None:
+    """Import every module of leasectl, and what some import only when they need it.
+
+    Else a process that is killed at each of its calls into the system is also killed while it
+    imports, where nothing is at stake.
+    """
+    for module in pkgutil.walk_packages(leasectl.__path__, "leasectl."):
+        if not module.name.endswith("__main__"):
+            importlib.import_module(module.name)
+    for name in _LATE:
+        importlib.import_module(name)

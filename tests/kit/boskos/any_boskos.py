@@ -15,6 +15,8 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
+import pytest
+
 from tests.kit.boskos.process import Boskos
 from tests.kit.boskos.ranch import OTHER_JOB
 from tests.kit.boskos.raw_boskos import RawBoskos
@@ -143,9 +145,9 @@ class SharedBoskos:
         return AnyBoskos(self.url, next(self._types_of_four))
 
 
-@contextlib.contextmanager
+@pytest.fixture(scope="session")
 def shared_boskos() -> Iterator[SharedBoskos]:
-    """A server for as long as the block lasts."""
+    """One for all tests that need no faults, no reaper and no restart of it."""
     real = os.environ.get("LEASECTL_TEST_BOSKOS")
     if real:
         yield SharedBoskos(real.rstrip("/"))
@@ -161,6 +163,14 @@ def shared_boskos() -> Iterator[SharedBoskos]:
             assert server.history().problems() == []
         finally:
             server.close()
+
+
+@pytest.fixture
+def any_boskos(shared_boskos: SharedBoskos) -> Iterator[AnyBoskos]:
+    """A type of one's own, of a real Boskos if `LEASECTL_TEST_BOSKOS` names one."""
+    found = shared_boskos.one()
+    yield found
+    found.close()
 
 
 if __name__ == "__main__":

@@ -15,11 +15,10 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
 from tests.kit.faults.answers import names_answer, quoted, refusal
-from tests.kit.faults.exchange import Exchange
+from tests.kit.faults.connection import Exchange
 from tests.kit.faults.http1 import Answer
-from tests.kit.faults.ledger import Ledger, NotReleased
+from tests.kit.faults.ledger import Ledger, NotReleased, Places
 from tests.kit.faults.log import Log
-from tests.kit.faults.places import Places
 from tests.kit.faults.script import Fault
 
 ACQUIRE = "/lease/acquire"

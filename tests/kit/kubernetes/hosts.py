@@ -10,9 +10,9 @@ import pytest
 from leasectl.engines.kubernetes.api.address import KubernetesAddress
 from leasectl.engines.kubernetes.api.choice import choose, encode_choice
 from leasectl.http.settings import Settings, encode_settings
+from tests.kit.fork_server import load_everything
 from tests.kit.kubernetes.access import Access
 from tests.kit.kubernetes.namespaces import Namespace
-from tests.kit.loading import load_everything
 from tests.kit.relay import Relay
 from tests.kit.support import Cli
 

@@ -10,10 +10,14 @@ from pathlib import Path
 from typing import NamedTuple
 from unittest import SkipTest
 
-from tests.kit.kubernetes.api import Api
-from tests.kit.kubernetes.assets import Programs, find_programs, how_to_have_one
-from tests.kit.kubernetes.control_plane import ControlPlane, control_plane
-from tests.kit.kubernetes.kubeconfigs import api_of
+from tests.kit.kubernetes.api import Api, api_of
+from tests.kit.kubernetes.control_plane import (
+    ControlPlane,
+    Programs,
+    control_plane,
+    find_programs,
+    how_to_have_one,
+)
 
 
 class Kubernetes(NamedTuple):

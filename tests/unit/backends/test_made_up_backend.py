@@ -26,8 +26,8 @@ from leasectl.system.clock import Clock
 from tests.kit import made_up_backend
 from tests.kit.desk import Desk
 from tests.kit.made_up_backend import KIND, TYPES
+from tests.kit.recorded import watched
 from tests.kit.support import Cli, Finished, ManualClock
-from tests.kit.watching import watched
 
 URL = "madeup://here"
 

@@ -21,8 +21,8 @@ from leasectl.engines.memory.waiter import MemoryWaiter
 from leasectl.errors import BackendUnreachable, Interrupted, NoLease, NotFound
 from leasectl.model import Claimant, Lease, Process, Request
 from leasectl.system.wakeup import Wakeup
-from tests.kit.children import child as child
-from tests.kit.journal import NoJournal
+from tests.kit.forking import child as child
+from tests.kit.recorded import NoJournal
 from tests.kit.support import ManualClock
 
 EITHER = Request("A", other_types=("B",))

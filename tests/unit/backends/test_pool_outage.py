@@ -28,7 +28,7 @@ from leasectl.errors import (
 from leasectl.model import Claimant, Request
 from leasectl.system.poll import Sleep
 from leasectl.system.wakeup import Wakeup
-from tests.kit.journal import NoJournal
+from tests.kit.recorded import NoJournal
 from tests.kit.support import ManualClock
 
 START = 1000.0  # of a manual clock

@@ -15,7 +15,7 @@ from leasectl.engines.memory.store import MemoryStore
 from leasectl.engines.memory.waiter import MemoryWaiter
 from leasectl.errors import Cancelled, NotFound, StateUnwritable
 from leasectl.model import Claimant, Lease, Request
-from tests.kit.journal import NoJournal
+from tests.kit.recorded import NoJournal
 from tests.kit.support import ManualClock
 
 

@@ -22,7 +22,7 @@ from leasectl.errors import NoLease
 from leasectl.model import Claimant, Process, Request
 from leasectl.system.process import identify, this_process
 from tests.kit.forking import ending, fork
-from tests.kit.journal import NoJournal
+from tests.kit.recorded import NoJournal
 from tests.kit.support import ManualClock
 
 

@@ -28,8 +28,8 @@ from tests.kit import made_up_backend
 from tests.kit.desk import Desk
 from tests.kit.made_up_backend import KIND
 from tests.kit.reclaiming import Operator
+from tests.kit.recorded import watched
 from tests.kit.waits import wait_readable
-from tests.kit.watching import watched
 
 START = 1000.0  # of a manual clock
 GOOD_FOR = 100.0

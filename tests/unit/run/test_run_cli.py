@@ -19,7 +19,7 @@ import pytest
 from leasectl.model import parse_process
 from leasectl.run.tree import is_keeper
 from leasectl.system.clock import boottime_seconds
-from tests.kit.sizes import FULL_SIZE
+from tests.kit.killing import FULL_SIZE
 from tests.kit.support import Cli, Started
 from tests.kit.terminal import CTRL_BACKSLASH, CTRL_C, terminal
 from tests.kit.waits import eventually

@@ -34,8 +34,8 @@ from leasectl.state.uses import Uses
 from leasectl.system.named_pipe import NamedPipe
 from leasectl.system.poll import is_readable
 from leasectl.system.process import identify, this_process
+from tests.kit.recorded import watched
 from tests.kit.waits import wait_readable
-from tests.kit.watching import watched
 
 
 @pytest.fixture

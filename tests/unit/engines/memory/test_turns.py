@@ -17,7 +17,7 @@ from leasectl.engines.memory.sides import MemorySides
 from leasectl.engines.memory.store import MemoryStore
 from leasectl.model import Claimant, Request
 from leasectl.pools.simulation.running import VirtualTime
-from tests.kit.journal import NoJournal
+from tests.kit.recorded import NoJournal
 
 ONE = Request("T")
 LONG = 100_000.0

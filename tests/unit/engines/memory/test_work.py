@@ -23,7 +23,7 @@ from leasectl.engines.memory.store import MemoryStore
 from leasectl.errors import NoLease
 from leasectl.model import Claimant, Request
 from leasectl.pools.simulation.running import VirtualTime
-from tests.kit.journal import NoJournal
+from tests.kit.recorded import NoJournal
 
 # It is counted, so it is the same on every Python.
 pytestmark = pytest.mark.once
