@@ -45,8 +45,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         fixtures = set(getattr(item, "fixturenames", ()))
         if fixtures & {"cli", "other_user"}:
             item.add_marker(pytest.mark.commands)
-            if zlib.crc32(item.nodeid.encode()) % 3 == 0:
-                item.add_marker(pytest.mark.third)
+        if zlib.crc32(item.nodeid.encode()) % 3 == 0:
+            item.add_marker(pytest.mark.third)
         if fixtures & SERVERS:
             item.add_marker(pytest.mark.once)
 
