@@ -12,7 +12,6 @@ import pytest
 from leasectl.errors import StateUnwritable
 from leasectl.model import Request
 from leasectl.state import names_files
-from leasectl.state.names_files import NamesFiles
 from tests.kit.desk import Desk
 from tests.kit.desk import desk as desk
 from tests.kit.support import Cli
@@ -132,21 +131,6 @@ def test_where_they_are_to_be_left_alone_only_the_records_change(desk: Desk, nam
     assert desk.state.query("SELECT purge_cursor FROM meta")[0][0] == "x"
     assert os.listdir(names.parent) == [names.name]
     assert names.read_text() == SOUND
-
-
-def test_to_remove_one_that_is_not_there_notes_nothing(
-    desk: Desk, names: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    noted: list[None] = []
-    monkeypatch.setattr(NamesFiles, "_note", lambda *_: noted.append(None))
-    with desk.state.transaction():
-        desk.state.stage_names("T-other", None)
-    assert noted == []
-    with desk.state.transaction():
-        desk.state.stage_names("T-other", ["first"])
-        desk.state.stage_names("T-other", None)
-    assert noted == [None]
-    assert os.listdir(names.parent) == [names.name]
 
 
 @pytest.mark.parametrize("said", [["another"], [], None])
