@@ -790,6 +790,19 @@ class TestTheDirectory:
             State.open(str(state_dir))
         assert not (tmp_path / "elsewhere").exists()
 
+    def test_closing_it_leaves_nothing_open_and_tells_who_wants_to_know(
+        self, state_dir: Path
+    ) -> None:
+        before = os.listdir("/proc/self/fd")
+        state = State.open(str(state_dir))
+        told: list[str] = []
+        state.on_close += [lambda: told.append("first"), lambda: told.append("second")]
+        state.close()
+        assert os.listdir("/proc/self/fd") == before
+        assert told == ["first", "second"]
+        with pytest.raises(sqlite3.ProgrammingError, match="closed"):
+            state.db.execute("SELECT 1")
+
 
 class TestAReboot:
     def test_it_is_noted_once(self, state: State) -> None:

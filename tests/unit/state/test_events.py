@@ -268,6 +268,21 @@ class TestKeeping:
         with pytest.raises(InvalidRequest, match="LEASECTL_KEEP_EVENTS"):
             parse_kept(text)
 
+    def test_what_is_too_much_is_looked_for_now_and_then(
+        self, state: State, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        looks: list[None] = []
+        monkeypatch.setattr(event_rows, "finish_writing", lambda *_, **__: looks.append(None))
+        write(state, event_rows._EVENTS_PER_TRIMMING - 1)
+        assert len(looks) == 0
+        write(state, 2)
+        assert len(looks) == 1
+        for _ in range(event_rows._EVENTS_PER_TRIMMING - 2):
+            write(state)
+        assert len(looks) == 1
+        write(state)
+        assert len(looks) == 2
+
 
 class TestFollowing:
     def test_each_who_follows_is_woken(self, state: State) -> None:

@@ -50,6 +50,10 @@ def dead() -> Process:
     return name
 
 
+def names_file(state: State) -> str:
+    return Path(state.names_path("T-abcdef")).read_text()
+
+
 def a_handle(handle_id: str = "T-abcdef", **fields: object) -> Handle:
     plain = Handle(
         id=handle_id,
@@ -371,6 +375,23 @@ class TestAcquisitions:
         assert handles.require(asked.id) == again
         assert (again.type, again.request.types) == ("U", ("T", "U", "V"))
 
+    @pytest.mark.parametrize("what", ["released", "acquired again", "forgotten", "cancelled"])
+    def test_what_is_no_longer_current_can_not_be_told(
+        self, state: State, handles: Handles, what: str
+    ) -> None:
+        handle = held(state, handles, a_handle(waiter=this_process()), a_lease())
+        with state.transaction():
+            if what == "released":
+                handles.release(handle, now=0)
+            elif what == "acquired again":
+                handles.begin_again(handle, this_process(), remote=False, now=1.0)
+            elif what == "cancelled":
+                handles.cancel(handle)
+            else:
+                handles.forget(handle.id, handle.acquisition)
+            assert not handles.announce(handle, guard=None, runner=None)
+        assert not os.path.exists(state.names_path(handle.id)) or names_file(state) == ""
+
 
 class TestDropping:
     def test_with_the_last_name_the_handle_is_released(
@@ -677,3 +698,10 @@ def test_a_client_with_records_of_its_own_says_so_to_who_serves_it(
     fields: dict[str, Any], so: bool
 ) -> None:
     assert is_on_record_elsewhere(a_handle("T-abcdef", **fields)) is so
+
+
+def test_a_keeper_is_needed_for_an_acquisition_from_a_server_until_it_is_announced() -> None:
+    under_way = a_handle(waiter=Process("b", 1, 1, 1))
+    assert is_watched(under_way, remote=True)
+    assert not is_watched(under_way, remote=False)
+    assert not is_watched(a_handle(), remote=True)

@@ -12,6 +12,7 @@ import pytest
 from leasectl.errors import StateUnwritable
 from leasectl.model import Request
 from leasectl.state import names_files
+from leasectl.state.names_files import NamesFiles
 from tests.kit.desk import Desk
 from tests.kit.desk import desk as desk
 from tests.kit.support import Cli
@@ -342,3 +343,18 @@ def test_numbers_in_a_lock_that_are_damaged_draw_fences_all_the_same(desk: Desk)
         lock.seek(8192 - 64 + 8)
         lock.write(b"\xff" * 16)
     assert first < desk.acquire().leases[0].fence < first + 10_000
+
+
+def test_to_remove_one_that_is_not_there_notes_nothing(
+    desk: Desk, names: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    noted: list[None] = []
+    monkeypatch.setattr(NamesFiles, "_note", lambda *_: noted.append(None))
+    with desk.state.transaction():
+        desk.state.stage_names("T-other", None)
+    assert noted == []
+    with desk.state.transaction():
+        desk.state.stage_names("T-other", ["first"])
+        desk.state.stage_names("T-other", None)
+    assert noted == [None]
+    assert os.listdir(names.parent) == [names.name]

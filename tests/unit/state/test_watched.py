@@ -1,16 +1,19 @@
-"""leasectl.state.watched: what a keeper reads of handles that have changed."""
+"""leasectl.state.watched, .stays and .timers: what the keeper sees to."""
 
 from __future__ import annotations
+
+from collections.abc import Iterator
 
 import pytest
 
 from leasectl.errors import CorruptState
-from leasectl.model import Handle, Request, whole
+from leasectl.model import Handle, ReleaseTarget, Request, whole
 from leasectl.state import watched
 from leasectl.state.directory import State
 from leasectl.state.handles import Handles
-from leasectl.state.watched import Changes, WatchedHandles
-from leasectl.system.process import this_process
+from leasectl.state.timers import GivingBack, Timers, begin_anew
+from leasectl.state.watched import Changes, MadePool, MadePools, Stay, Stays, WatchedHandles
+from leasectl.system.process import identify, is_dead, this_process
 
 US = this_process()
 
@@ -190,3 +193,213 @@ def test_what_could_not_be_read_is_read_with_the_next(
     with state.transaction() as db:
         db.execute("UPDATE handle SET guard = NULL WHERE id = 'T-1'")
     assert keeper.changes() == Changes({"T-1": keeper.one("T-1")}, are_all=False)
+
+
+def target(handle_id: str, *names: str, acquisition: int = 1) -> ReleaseTarget:
+    return ReleaseTarget(handle_id, acquisition, names or None, by="delay")
+
+
+@pytest.fixture
+def timers(changing: State) -> Timers:
+    timers = Timers(changing)
+    timers.arm(target("T-2", "b", "a", acquisition=3), 9.0)
+    timers.arm(target("T-1"), 5.0)
+    timers.arm(target("T-3"), 7.5)
+    return timers
+
+
+def test_those_are_due_whose_time_has_come(timers: Timers) -> None:
+    assert timers.due(4.9) == []
+    assert timers.due(5.0) == [target("T-1")]
+    assert timers.due(8.0) == [target("T-1"), target("T-3")]
+    assert len(timers.due(9.0)) == 4
+
+
+def test_the_next_is_the_first_that_is_not_due(timers: Timers) -> None:
+    assert timers.next_after(0.0) == 5.0
+    assert timers.next_after(5.0) == 7.5
+    assert timers.next_after(9.0) is None
+
+
+def test_those_of_no_handle_are_found(timers: Timers) -> None:
+    assert sorted(timers.of_nobody()) == ["T-1", "T-2", "T-3"]
+
+
+INIT = identify(1)
+
+
+DEAD = US._replace(start_time=1)
+
+
+@pytest.fixture
+def under_way(state: State) -> Iterator[GivingBack]:
+    with state.transaction():
+        yield GivingBack(state, "etcd://here:1 T-1/1")
+
+
+def test_each_process_is_on_record_for_each_name_once(under_way: GivingBack) -> None:
+    for process in (US, INIT, US):
+        under_way.start(["a", "b"], process)
+    assert (
+        sorted(under_way.processes("a")) == sorted(under_way.processes("b")) == sorted([US, INIT])
+    )
+    assert under_way.processes("c") == []
+
+
+def test_that_one_is_certain_says_nothing_of_those_who_are_at_it_still(
+    under_way: GivingBack,
+) -> None:
+    for process in (US, INIT, DEAD):
+        under_way.start(["a", "b"], process)
+    under_way.settled("a", US)
+    assert under_way.processes("a") == [INIT]
+    assert sorted(under_way.processes("b")) == sorted([US, INIT, DEAD])
+
+
+def test_who_stops_trying_leaves_what_others_try(under_way: GivingBack) -> None:
+    for process in (US, DEAD):
+        under_way.start(["a", "b", "c"], process)
+    under_way.stopped(["a", "b"], US)
+    assert under_way.processes("a") == under_way.processes("b") == [DEAD]
+    assert sorted(under_way.processes("c")) == sorted([US, DEAD])
+
+
+def test_what_is_released_elsewhere_is_another_lease(state: State, under_way: GivingBack) -> None:
+    elsewhere = GivingBack(state, "etcd://here:1 T-1/2")
+    under_way.start(["a"], US)
+    assert elsewhere.processes("a") == []
+    elsewhere.start(["a"], US)
+    elsewhere.stopped(["a"], US)
+    assert under_way.processes("a") == [US]
+
+
+def test_who_has_become_another_program_releases_nothing_anywhere(
+    state: State, under_way: GivingBack
+) -> None:
+    elsewhere = GivingBack(state, "http://there")
+    for releases in (under_way, elsewhere):
+        for process in (US, INIT):
+            releases.start(["a", "b"], process)
+    begin_anew(state, US)
+    for releases in (under_way, elsewhere):
+        assert releases.processes("a") == releases.processes("b") == [INIT]
+
+
+def test_who_gives_up_is_as_if_dead(under_way: GivingBack) -> None:
+    under_way.start(["a", "b"], US)
+    under_way.given_up(["a"], US)
+    (process,) = under_way.processes("a")
+    assert process != US and is_dead(process)
+    assert under_way.processes("b") == [US]
+
+
+def test_of_what_is_known_the_dead_are_forgotten(under_way: GivingBack) -> None:
+    under_way.start(["a", "b"], DEAD)
+    under_way.start(["a"], INIT)
+    under_way.given_up(["a"], US)
+    under_way.forget_dead(["a"])
+    assert [under_way.processes(name) for name in "ab"] == [[INIT], [DEAD]]
+
+
+OTHER = US._replace(pid=US.pid + 1)
+
+
+POOL = MadePool("etcd://here:1", '{"user": "ci"}', "once.1", US)
+
+
+STAY = Stay("etcd://here:1", '{"user": "ci"}', "node-1", "nodes", US, 60.0)
+
+
+class TestMadePools:
+    OTHERS = (
+        POOL._replace(backend="local:"),
+        POOL._replace(type="once.2"),
+        POOL._replace(process=OTHER),
+    )
+
+    @pytest.fixture
+    def pools(self, state: State) -> MadePools:
+        return MadePools(state)
+
+    def test_are_kept_each_for_its_process(self, state: State, pools: MadePools) -> None:
+        assert not Handles(state).any_watched()
+        with state.transaction():
+            for each in (POOL, *self.OTHERS, POOL):
+                pools.keep(each)
+        assert sorted(pools.all()) == sorted((POOL, *self.OTHERS))
+        assert Handles(state).any_watched()
+
+    def test_are_forgotten_one_by_one(self, state: State, pools: MadePools) -> None:
+        with state.transaction():
+            for each in (POOL, *self.OTHERS):
+                pools.keep(each)
+            pools.forget(POOL)
+        assert sorted(pools.all()) == sorted(self.OTHERS)
+
+    def test_know_the_settings_that_were_said_last(self, state: State, pools: MadePools) -> None:
+        with state.transaction():
+            pools.keep(POOL)
+            pools.keep(POOL._replace(settings="{}"))
+        assert pools.all() == [POOL._replace(settings="{}")]
+
+    @pytest.mark.parametrize("made_of", ["same", "another type", "another backend"])
+    def test_are_asked_for_as_long_as_a_handle_holds_or_wants_something_there(
+        self, state: State, pools: MadePools, made_of: str
+    ) -> None:
+        asked = Handle(
+            id="once.1-abcdef",
+            backend="local:" if made_of == "another backend" else POOL.backend,
+            request=Request("once.2" if made_of == "another type" else POOL.type),
+            owner="job/1",
+            holder_identity="job/1/host/once.1-abcdef",
+            state="acquiring",
+            acquisition=1,
+        )
+        handles = Handles(state)
+        assert not pools.is_asked_for(POOL)
+        with state.transaction():
+            handles.create(asked, remote=True)
+        assert pools.is_asked_for(POOL) is (made_of == "same")
+        with state.transaction():
+            handles.grant(asked, (), now=1.0)
+        assert pools.is_asked_for(POOL) is (made_of == "same")
+        with state.transaction():
+            handles.release(asked, now=2.0)
+        assert not pools.is_asked_for(POOL)
+
+
+class TestStays:
+    @pytest.fixture
+    def stays(self, state: State) -> Stays:
+        return Stays(state)
+
+    def test_are_kept_one_for_each_name_of_a_server(self, state: State, stays: Stays) -> None:
+        assert not Handles(state).any_watched()
+        others = (STAY._replace(backend="etcd://there:1"), STAY._replace(name="node-2"))
+        again = STAY._replace(type="others", process=OTHER, ttl_seconds=5.0, settings="{}")
+        with state.transaction():
+            for each in (STAY, *others, again):
+                stays.keep(each)
+        assert sorted(stays.all()) == sorted((again, *others))
+        assert Handles(state).any_watched()
+
+    def test_are_forgotten_by_name(self, state: State, stays: Stays) -> None:
+        others = [STAY._replace(backend="etcd://there:1"), STAY._replace(name="node-2")]
+        with state.transaction():
+            for each in (STAY, *others):
+                stays.keep(each)
+            stays.forget(STAY.backend, STAY.name)
+        assert sorted(stays.all()) == sorted(others)
+
+    def test_that_have_become_another_are_not_forgotten_by_who_means_the_old(
+        self, state: State, stays: Stays
+    ) -> None:
+        with state.transaction():
+            stays.keep(STAY)
+            stays.forget_this(STAY._replace(process=OTHER))
+            stays.forget_this(STAY._replace(name="node-2"))
+            stays.forget_this(STAY._replace(backend="etcd://there:1"))
+        assert stays.all() == [STAY]
+        with state.transaction():
+            stays.forget_this(STAY._replace(ttl_seconds=5.0))
+        assert stays.all() == []
