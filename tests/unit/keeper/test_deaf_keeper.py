@@ -26,6 +26,8 @@ from tests.kit.forking import nothing_runs_on as nothing_runs_on
 from tests.kit.support import Cli, Started
 from tests.kit.waits import eventually
 
+pytestmark = pytest.mark.once
+
 HOUR = Request("T", release_after_seconds=3600.0)
 
 

@@ -105,6 +105,7 @@ def test_worker_behind_a_shell_is_gone_when_its_lease_is_granted_again(
         end(pid)
 
 
+@pytest.mark.once
 def test_worker_that_ignores_term_is_killed_within_its_ttl(
     cli: Cli, pool: str, deaf_worker: Path, tmp_path: Path
 ) -> None:
