@@ -96,7 +96,7 @@ def start_program(program: Path, args: Sequence[str]) -> Command:
 
 
 def _forked(request: Mapping[str, object], out: int, err: int) -> tuple[int, TextIO]:
-    """Have a process forked; returns its pid, and where it is said how it ended."""
+    """Have the server fork a process; returns its pid and the descriptor of its exit status."""
     words = json.dumps(request).encode()
     assert len(words) <= 2 * _LONGEST_REQUEST, "it would arrive in part"
     status, status_end = os.pipe()
@@ -136,7 +136,7 @@ def _server() -> socket.socket:
 
 
 def serve(fd: int) -> None:
-    """Fork a command for each request that comes, until whoever asks is gone.
+    """Fork a command for each request, until the client is gone.
 
     Args:
         fd: Of the socket.
@@ -258,7 +258,7 @@ def _become_keeper(request: dict[str, Any], fds: Sequence[int]) -> NoReturn:
 
 
 def _take_over(env: Mapping[str, str]) -> None:
-    """Have that environment."""
+    """Replace the environment of this process."""
     os.environ.clear()
     os.environ.update(env)
     time.tzset()

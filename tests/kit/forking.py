@@ -94,7 +94,7 @@ def leasectl(directory: Path, output: Path, *args: str) -> None:
 
 @pytest.fixture(autouse=True)
 def nothing_runs_on() -> Iterator[None]:
-    """Of a test that failed half-way, no process is left, wherever this name is imported."""
+    """End the processes of a failed test, in each module that imports this name."""
     yield
     end_all()
 

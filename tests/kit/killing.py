@@ -48,7 +48,7 @@ def at_each_event(
     generation: int = 0,
     before_poll: Callable[[FrameType], object] | None = None,
 ) -> None:
-    """Have something be done at each event of this process, which is given its number.
+    """Call a function at each event of this process, with its number.
 
     Args:
         act: What; its own calls into the system are no events.

@@ -60,7 +60,7 @@ class Server(PoolBackend):
 
 
 def change_kind(monkeypatch: pytest.MonkeyPatch, **facts: bool) -> None:
-    """Have something else be so of the made-up server than its row says."""
+    """Change a property of the made-up server from what its row says."""
     changed = KIND._replace(**facts)  # type: ignore[arg-type]
     known = [changed if each is KIND else each for each in kinds.KINDS]
     monkeypatch.setattr(kinds, "KINDS", tuple(known))

@@ -13,12 +13,12 @@ from leasectl.state.event import Event
 def too_fast(
     times: Sequence[float], *, pace: float, burst: int = 1, slack: float = 0.02
 ) -> list[str]:
-    """Say which stretches of time had more grants than ``burst + T / pace``.
+    """List stretches of time with more grants than ``burst + T / pace``.
 
     Args:
         times: Of the grants, in seconds of one clock, in any order.
         pace: Of the pool, in seconds.
-        burst: Likewise.
+        burst: Of the pool.
         slack: How much later than it was decided a grant may be dated, in seconds.
     """
     ordered = sorted(times)
@@ -77,7 +77,7 @@ def unfair(
     killed: Mapping[str, float] | None = None,
     slack: float = 0.0,
 ) -> list[str]:
-    """Say which grants somebody better was passed by.
+    """List grants that passed a better waiter.
 
     Args:
         events: Of one pool, in their order, from the first on.

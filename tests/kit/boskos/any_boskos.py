@@ -67,7 +67,7 @@ class AnyBoskos:
         self._free_all()
 
     def client(self, owner: str) -> RawBoskos:
-        """A connection of somebody's."""
+        """A connection of one client."""
         made = RawBoskos(self.url, owner, pool_type=self.type)
         return self._clients.enter_context(made)
 
@@ -78,7 +78,7 @@ class AnyBoskos:
 
     @property
     def owners(self) -> dict[str, str]:
-        """Of all that somebody has."""
+        """The owner of each resource that has one."""
         with self._nobody() as client:
             owners = {name: client.owner_of(name) for name in self.names}
         return {name: owner for name, owner in owners.items() if owner}
@@ -125,7 +125,7 @@ class AnyBoskos:
 
 
 class SharedBoskos:
-    """The server, and the types that nobody has had yet.
+    """The server, and its unused types.
 
     Args:
         url: Of the server.

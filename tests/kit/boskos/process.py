@@ -47,7 +47,7 @@ class Boskos(FaultServer):
 
     @property
     def owners(self) -> dict[str, str]:
-        """Of all that somebody has."""
+        """The owner of each resource that has one."""
         owners = self.state()["owners"]
         assert isinstance(owners, dict)
         return owners

@@ -37,7 +37,7 @@ class Resource(NamedTuple):
 
 
 class Asked(NamedTuple):
-    """Who asks for what: the parameters of an acquire."""
+    """The parameters of an acquire."""
 
     type: str
     state: str
@@ -84,7 +84,7 @@ class Ranch:
     # ---- what there is
 
     def restore(self, events: Iterable[Mapping[str, Any]], *, with_queues: bool = False) -> None:
-        """Have what an earlier process had, as its log says."""
+        """Restore what an earlier process had from its log."""
         for event in events:
             if event["event"] == "gone":
                 del self.resources[event["name"]]
@@ -98,14 +98,14 @@ class Ranch:
                     self.ranks.leave(queue, event["request_id"])
 
     def make(self, resources: Mapping[str, Sequence[str]], state: str = "free") -> None:
-        """Have these resources, by type; those that are there already stay as they are."""
+        """Make these resources, by type; those that are there already stay as they are."""
         for pool_type, names in resources.items():
             for name in names:
                 if name not in self.resources:
                     self._change("made", Resource(pool_type, name, state))
 
     def list_only(self, resources: Mapping[str, Sequence[str]]) -> None:
-        """Have what a changed file lists: others go, those that somebody has once they are free."""
+        """Keep what a changed file lists: others go, owned ones once they are free."""
         self.make(resources)
         self._listed = {name for names in resources.values() for name in names}
         self.drop_unlisted()
@@ -218,7 +218,7 @@ class Ranch:
         }
 
     def metric(self, pool_type: str) -> dict[str, object]:
-        """How many are in which state, and of whom; nobody's are counted too.
+        """Count resources by state and owner, those without an owner included.
 
         Raises:
             Refused: There are none.
@@ -243,12 +243,12 @@ class Ranch:
         return [each.name for each in free[:count]]
 
     def reap(self, names: Iterable[str], dest: str) -> list[str]:
-        """Take these away now, whatever their age; returns those that somebody had."""
+        """Take these away now, whatever their age; returns those that had an owner."""
         owned = [each for each in map(self.resources.__getitem__, names) if each.owner]
         return [each.name for each in owned if self._take_away(each, dest, "reap")]
 
     def clean(self) -> None:
-        """Do a janitor's work: what is dirty and nobody's becomes free."""
+        """Do a janitor's work: what is dirty and has no owner becomes free."""
         for each in list(self.resources.values()):
             if each.state == "dirty" and not each.owner:
                 self._change("clean", each._replace(state="free"), touch=True)
@@ -348,7 +348,7 @@ class Ranks:
         return rank
 
     def knows(self, queue: Queue, request_id: str) -> bool:
-        """Whether somebody has asked with this id already."""
+        """Whether an earlier request had this id."""
         return request_id in self._queues.get(queue, {})
 
     def leave(self, queue: Queue, request_id: str) -> None:
@@ -366,7 +366,7 @@ class Ranks:
         ]
 
     def restore(self, queue: Queue, request_id: str, asked_at: float) -> None:
-        """Have a place as it was before a restart, as no Boskos has it."""
+        """Restore a place as it was before a restart, which no real Boskos does."""
         self._queues.setdefault(queue, {})[request_id] = asked_at + self._ttl_seconds
 
     def _clear(self, now: float) -> None:

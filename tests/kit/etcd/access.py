@@ -112,7 +112,7 @@ class Access:
         return int(found.first.value) if found.first else 0
 
     def etcd_lease_ids(self) -> list[int]:
-        """Of the claims in the pool, in their order."""
+        """The etcd leases of the claims in the pool, in their order."""
         (found,) = self.gateway.read(read_all(self.keys.helds("T"), keys_only=True)).answers
         return [etcd_lease_id_in(kv) for kv in found.items]
 
@@ -126,7 +126,7 @@ def begin_listening(
     request: Request,
     patience: Patience | None = None,
 ) -> Future[tuple[Lease, ...]]:
-    """Have a waiter begin that has to wait, and come back when it listens.
+    """Start a waiter that has to wait, and return when it listens.
 
     Args:
         access: Its own, through the relay; nobody has waited there before.

@@ -153,7 +153,7 @@ class Listener:
         self._accepting = asyncio.ensure_future(self._accept(self._socket))
 
     def close(self) -> None:
-        """Refuse connections, those included that the kernel took and nobody has seen yet."""
+        """Refuse connections, those included that the kernel took and that are not accepted yet."""
         if self._socket is not None and self._accepting is not None:
             self._accepting.cancel()
             asyncio.get_running_loop().remove_reader(self._socket)
@@ -172,7 +172,7 @@ class Listener:
 
 
 def bind(port: int) -> socket.socket:
-    """Have a port of loopback, 0 for one that is free; who wants to listen there binds it too."""
+    """Reserve a port of loopback, 0 for a free one; a listener there binds it too."""
     bound = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
     bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     bound.setblocking(False)

@@ -37,7 +37,7 @@ class _NotAcquired(Exception):
 
 
 class LeaseApi:
-    """What the two paths do.
+    """The two paths of the protocol.
 
     Args:
         ledger: The resources.
@@ -106,7 +106,7 @@ class LeaseApi:
         return vacated
 
     def reap(self, names: Sequence[str]) -> list[str]:
-        """Let Boskos take back these leases, as its reaper does; nobody here is told."""
+        """Take these leases back as Boskos' reaper does, without telling the proxy."""
         taken = self._ledger.reap(names)
         self._log.write("reap", names=taken)
         self._stir()

@@ -79,7 +79,7 @@ class Ledger:
         return given
 
     def reap(self, names: Iterable[str]) -> list[str]:
-        """Let Boskos take back leases, of which it tells nobody."""
+        """Take leases back in Boskos, without telling their holders."""
         taken = sorted(self._leased.intersection(names))
         self._leased.difference_update(taken)
         self._reaped.update(taken)

@@ -76,7 +76,7 @@ class FaultServer(Control):
 
     @property
     def waiting(self) -> list[dict[str, object]]:
-        """Who waits for a resource."""
+        """The clients that wait for a resource."""
         return self._list("waiting")
 
     @property
@@ -85,7 +85,7 @@ class FaultServer(Control):
         return self._list("hanging")
 
     def pause(self) -> None:
-        """STOP it: the kernel still takes connections, and nobody answers."""
+        """STOP it: the kernel still takes connections, and no answer comes."""
         os.kill(self.process.pid, signal.SIGSTOP)
         eventually(lambda: is_stopped(self.process.pid), what="it is stopped")
 

@@ -55,7 +55,7 @@ _REVIEWS = "/apis/authorization.k8s.io/v1/subjectaccessreviews"
 
 
 class Rights:
-    """Those that one account has in one place, none at first.
+    """The rights of one account in one place, none at first.
 
     Args:
         administrators: Access to each API server, as somebody who may do everything.

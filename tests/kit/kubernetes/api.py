@@ -21,14 +21,14 @@ Query = Mapping[str, Union[str, int]]
 
 
 class Credentials(NamedTuple):
-    """Who asks: by a client certificate, by a token, or nobody in particular."""
+    """Credentials of a client: a certificate, a token, or none."""
 
     certificate: Certificate | None = None
     token: str | None = None
 
 
 class Api:
-    """One API server as somebody sees it.
+    """One API server, with credentials for it.
 
     Args:
         server: Its address.
@@ -141,7 +141,7 @@ def write_kubeconfig(
 
 
 def api_of(kubeconfig: str, folder: Path) -> Api:
-    """What the current context of somebody's kubeconfig gives access to.
+    """The API server of the current context of a kubeconfig.
 
     Args:
         kubeconfig: The path of the file. Its user has a client certificate or a token.

@@ -53,7 +53,7 @@ def find_programs() -> Programs | None:
 
 
 def how_to_have_one() -> str:
-    """What somebody who misses it can do, in a line."""
+    """Return one line that says how to get a kube-apiserver."""
     build = _BUILD.relative_to(Path(__file__).parents[3])
     return (
         f"no kube-apiserver: build it with {build} (some 5 minutes, once), "
@@ -120,7 +120,7 @@ class ControlPlane:
             api.close()
 
     def administrator(self, number: int = 0) -> Api:
-        """Access as somebody who may do everything: for what tests set up, never for clients."""
+        """Access with all rights: for what tests set up, never for clients."""
         certificate = Credentials(certificate=self._administrator)
         return Api(self.endpoints[number], self.certificates.ca.file, certificate)
 
@@ -241,7 +241,7 @@ class Asked(NamedTuple):
 
 
 def audit_options(folder: Path, log: Path) -> dict[str, str]:
-    """Have a server write its log, as it takes options."""
+    """Return the options of a server that writes an audit log."""
     policy = folder / "audit.json"
     policy.write_text(json.dumps(_POLICY), encoding="utf-8")
     return {"audit-policy-file": str(policy), "audit-log-path": str(log)}

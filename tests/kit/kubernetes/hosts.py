@@ -61,7 +61,7 @@ class KubernetesHosts:
         return cli
 
     def is_free(self, pool_type: str = "T") -> bool:
-        """Whether nobody holds anything and nobody waits."""
+        """Whether there are no holders and no waiters."""
         (pool,) = self.access.pools.pools(pool_type)
         return not pool.held and not pool.queue
 

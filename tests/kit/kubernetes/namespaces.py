@@ -69,7 +69,7 @@ class Namespace:
 
     @property
     def servers(self) -> ControlPlane:
-        """The servers that have it; the test is skipped if they are somebody else's."""
+        """The servers that have it; the test is skipped if they are not the tests' own."""
         return self._kubernetes.own
 
     def asked(self) -> list[Asked]:

@@ -1,4 +1,4 @@
-"""The API servers that tests make namespaces on: somebody's, or our own, so many as it takes."""
+"""The API servers that tests make namespaces on: a given cluster's, or the tests' own."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Kubernetes(NamedTuple):
 
     Args:
         administrators: Access to each, as somebody who may do everything.
-        control_plane: The servers themselves; None if they are somebody else's.
+        control_plane: The servers themselves; None for a given cluster.
     """
 
     administrators: Sequence[Api]
@@ -33,7 +33,7 @@ class Kubernetes(NamedTuple):
 
     @property
     def own(self) -> ControlPlane:
-        """The servers themselves; the test is skipped if they are somebody else's."""
+        """The servers themselves; the test is skipped on a given cluster."""
         if self.control_plane is None:
             raise SkipTest("needs an API server of its own")
         return self.control_plane
