@@ -5,36 +5,39 @@ from __future__ import annotations
 import contextlib
 import os
 from collections.abc import Iterator, Sequence
-from typing import Any, Callable
+from typing import Any, Callable, NamedTuple
 
 import pytest
 
-from leasectl.backends.contract import Opening, Patience
+from leasectl.backends.contract import Caller, Patience
+from leasectl.backends.kinds import Context
 from leasectl.backends.pool.backend import PoolBackend
+from leasectl.engines.contract import LostListener
 from leasectl.engines.memory.pools import MemoryPools
 from leasectl.engines.memory.sides import MemoryMembers, MemoryNotes, MemoryValues
 from leasectl.errors import LeaseError, NoLease
+from leasectl.http.settings import Settings
 from leasectl.leases.acquire import acquire, acquire_served, heedful, turn
 from leasectl.leases.delay import announce, arm, leave_to_keeper
 from leasectl.leases.journal import RecordJournal
 from leasectl.leases.recovery import due
 from leasectl.leases.release import release
 from leasectl.leases.request import new_handle
-from leasectl.leases.service import Caller, Service
+from leasectl.leases.service import Service
 from leasectl.model import Claimant, Handle, Process, Request, whole
 from leasectl.state import keeper_process
 from leasectl.state.directory import State
 from leasectl.system.named_pipe import NamedPipe
 from leasectl.system.poll import is_readable
 from leasectl.system.process import own_pid_namespace, this_process
-from tests.kit import made_up_backend
 from tests.kit.desk import Desk
+from tests.kit.made_up_backend import MadeUpBackend
 from tests.kit.made_up_server import URL, Server
 
 
 def test_what_is_withheld_is_told_in_the_end(desk: Desk) -> None:
     told: list[str] = []
-    service = Service(desk.state, backend_url="local:", caller=desk.caller, warn=told.append)
+    service = Service(desk.state, Context("local:", caller=desk.caller, warn=told.append))
     service.warn("at once")
     with service.withholding() as withheld:
         service.warn("forgotten")
@@ -44,33 +47,32 @@ def test_what_is_withheld_is_told_in_the_end(desk: Desk) -> None:
     assert told == ["at once", "later"]
 
 
+class _Opened(NamedTuple):
+    context: Context
+    state: State
+    lost: LostListener
+
+
 class TestItsBackend:
     """On a made-up server, of which it is seen what it is opened with."""
 
-    @pytest.fixture
-    def opened(
-        self, server: Server, monkeypatch: pytest.MonkeyPatch
-    ) -> list[tuple[str, str, Opening]]:
-        opened: list[tuple[str, str, Opening]] = []
+    SETTINGS = Settings(token_file="/t")
 
-        def open_backend(url: str, opening: Opening) -> PoolBackend:
-            opened.append((url, opening.settings, opening))
+    @pytest.fixture
+    def opened(self, server: Server, monkeypatch: pytest.MonkeyPatch) -> list[_Opened]:
+        opened: list[_Opened] = []
+
+        def open_one(context: Context, state: State, lost: LostListener) -> PoolBackend:
+            opened.append(_Opened(context, state, lost))
             return server
 
-        monkeypatch.setattr(made_up_backend, "open_backend", open_backend)
+        monkeypatch.setattr(MadeUpBackend, "open", open_one)
         return opened
 
     @pytest.fixture
     def service(self, desk: Desk) -> Service:
-        return Service(
-            desk.state,
-            backend_url=URL,
-            caller=desk.caller,
-            settings="{}",
-            release_seconds=3.0,
-            rest_seconds=7.0,
-            clock=desk.time.clock,
-        )
+        caller, clock = desk.caller, desk.time.clock
+        return Service(desk.state, Context(URL, self.SETTINGS, caller, 3.0, 7.0, clock=clock))
 
     def test_has_all_its_sides(self, server: Server, service: Service) -> None:
         assert isinstance(service.pools, MemoryPools)
@@ -78,6 +80,14 @@ class TestItsBackend:
         assert isinstance(service.notes, MemoryNotes)
         assert isinstance(service.values, MemoryValues)
         assert service.events is server.events
+
+    def test_is_opened_once_with_its_context(
+        self, desk: Desk, service: Service, opened: list[_Opened]
+    ) -> None:
+        assert service.pools.pools("T")
+        service.backend_of(new_handle(service, Request("T"), "T-1"))
+        context = service.context._replace(warn=service.warn)
+        assert opened == [_Opened(context, desk.state, service.losses.tell)]
 
     def test_is_waited_for_as_long_as_is_said(
         self, server: Server, service: Service, monkeypatch: pytest.MonkeyPatch
@@ -96,7 +106,7 @@ class TestItsBackend:
 
 def test_who_writes_down_what_happens_warns_as_the_service_does(desk: Desk) -> None:
     warn = list[str]().append
-    service = Service(desk.state, backend_url="local:", caller=desk.caller, warn=warn)
+    service = Service(desk.state, Context("local:", caller=desk.caller, warn=warn))
     with contextlib.closing(service.for_another_thread().state) as state:
         assert service.state.events.warn is state.events.warn is warn
 

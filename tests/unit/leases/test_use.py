@@ -9,6 +9,7 @@ from typing import Any, Callable
 
 import pytest
 
+from leasectl.backends.contract import Caller
 from leasectl.engines.local.notes import LocalNotes
 from leasectl.engines.notes import Note, NoteChange
 from leasectl.errors import LeaseLost, NotAllowed, NotFound
@@ -31,7 +32,6 @@ from leasectl.leases.marks import (
 )
 from leasectl.leases.release import finish, release
 from leasectl.leases.release_forced import release_by_force
-from leasectl.leases.service import Caller
 from leasectl.model import Handle, OnReclaim, ReleaseTarget, Request, whole
 from leasectl.state import keeper_process
 from leasectl.state.uses import SeenMark, Uses

@@ -7,7 +7,9 @@ from collections.abc import Iterator
 import pytest
 
 from leasectl.model import Handle, ReleaseTarget, Request
-from leasectl.state.amendments import (
+from leasectl.state.directory import State
+from leasectl.state.handles import (
+    Handles,
     change_ttl,
     count_lost_replies,
     note_answer,
@@ -15,8 +17,6 @@ from leasectl.state.amendments import (
     remember_release_after,
     seconds_since,
 )
-from leasectl.state.directory import State
-from leasectl.state.handles import Handles
 from leasectl.state.timers import Timers
 from tests.unit.state.held import made
 

@@ -224,6 +224,21 @@ class TestKeeping:
         latest = StateEventLog(state).latest(ALL_EVENTS, 4000)
         assert [each.number for each in latest] == list(range(4500, 500, -1))
 
+    def test_what_is_too_much_is_looked_for_now_and_then(
+        self, state: State, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        looks: list[None] = []
+        monkeypatch.setattr(event_rows, "finish_writing", lambda *_, **__: looks.append(None))
+        write(state, event_rows._EVENTS_PER_TRIMMING - 1)
+        assert len(looks) == 0
+        write(state, 2)
+        assert len(looks) == 1
+        for _ in range(event_rows._EVENTS_PER_TRIMMING - 2):
+            write(state)
+        assert len(looks) == 1
+        write(state)
+        assert len(looks) == 2
+
     def test_old_ones_go_a_few_at_a_time(self, state: State) -> None:
         write(state, 5000, at=1000.0)
         state.events.kept_seconds = 3600.0
@@ -267,21 +282,6 @@ class TestKeeping:
     def test_what_can_not_be_meant_is_refused(self, text: str) -> None:
         with pytest.raises(InvalidRequest, match="LEASECTL_KEEP_EVENTS"):
             parse_kept(text)
-
-    def test_what_is_too_much_is_looked_for_now_and_then(
-        self, state: State, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        looks: list[None] = []
-        monkeypatch.setattr(event_rows, "finish_writing", lambda *_, **__: looks.append(None))
-        write(state, event_rows._EVENTS_PER_TRIMMING - 1)
-        assert len(looks) == 0
-        write(state, 2)
-        assert len(looks) == 1
-        for _ in range(event_rows._EVENTS_PER_TRIMMING - 2):
-            write(state)
-        assert len(looks) == 1
-        write(state)
-        assert len(looks) == 2
 
 
 class TestFollowing:

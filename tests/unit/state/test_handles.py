@@ -12,17 +12,18 @@ import pytest
 
 from leasectl.errors import CorruptState, NotFound
 from leasectl.model import Handle, Lease, Process, ReleaseTarget, Request, whole
-from leasectl.state.amendments import explain_loss, seconds_since
 from leasectl.state.directory import State
 from leasectl.state.handles import (
     _NEXT,
     Handles,
+    explain_loss,
     forget_plain,
     is_plain,
     is_watched,
     new_id,
     purge,
     renews_itself,
+    seconds_since,
 )
 from leasectl.state.rows import (
     SERVED_KEY_LABEL,
@@ -48,10 +49,6 @@ def dead() -> Process:
         name = identify(process.pid)
         process.kill()
     return name
-
-
-def names_file(state: State) -> str:
-    return Path(state.names_path("T-abcdef")).read_text()
 
 
 def a_handle(handle_id: str = "T-abcdef", **fields: object) -> Handle:
@@ -98,6 +95,10 @@ def released(state: State, handles: Handles, handle: Handle, *, now: float) -> N
 
 def part(handle: Handle, *names: str) -> ReleaseTarget:
     return ReleaseTarget(handle.id, handle.acquisition, names)
+
+
+def names_file(state: State) -> str:
+    return Path(state.names_path("T-abcdef")).read_text()
 
 
 def files(state: State) -> list[str]:
@@ -646,6 +647,13 @@ def test_a_ttl_of_ones_own_is_renewed_while_somebody_follows(
     assert is_watched(own, remote=False) is is_needed
 
 
+def test_a_keeper_is_needed_for_an_acquisition_from_a_server_until_it_is_announced() -> None:
+    under_way = a_handle(waiter=Process("b", 1, 1, 1))
+    assert is_watched(under_way, remote=True)
+    assert not is_watched(under_way, remote=False)
+    assert not is_watched(a_handle(), remote=True)
+
+
 @pytest.mark.parametrize(
     ("column", "value"),
     [
@@ -698,10 +706,3 @@ def test_a_client_with_records_of_its_own_says_so_to_who_serves_it(
     fields: dict[str, Any], so: bool
 ) -> None:
     assert is_on_record_elsewhere(a_handle("T-abcdef", **fields)) is so
-
-
-def test_a_keeper_is_needed_for_an_acquisition_from_a_server_until_it_is_announced() -> None:
-    under_way = a_handle(waiter=Process("b", 1, 1, 1))
-    assert is_watched(under_way, remote=True)
-    assert not is_watched(under_way, remote=False)
-    assert not is_watched(a_handle(), remote=True)

@@ -134,6 +134,21 @@ def test_where_they_are_to_be_left_alone_only_the_records_change(desk: Desk, nam
     assert names.read_text() == SOUND
 
 
+def test_to_remove_one_that_is_not_there_notes_nothing(
+    desk: Desk, names: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    noted: list[None] = []
+    monkeypatch.setattr(NamesFiles, "_note", lambda *_: noted.append(None))
+    with desk.state.transaction():
+        desk.state.stage_names("T-other", None)
+    assert noted == []
+    with desk.state.transaction():
+        desk.state.stage_names("T-other", ["first"])
+        desk.state.stage_names("T-other", None)
+    assert noted == [None]
+    assert os.listdir(names.parent) == [names.name]
+
+
 @pytest.mark.parametrize("said", [["another"], [], None])
 def test_to_write_them_leaves_no_descriptor_open(
     desk: Desk, names: Path, said: list[str] | None
@@ -343,18 +358,3 @@ def test_numbers_in_a_lock_that_are_damaged_draw_fences_all_the_same(desk: Desk)
         lock.seek(8192 - 64 + 8)
         lock.write(b"\xff" * 16)
     assert first < desk.acquire().leases[0].fence < first + 10_000
-
-
-def test_to_remove_one_that_is_not_there_notes_nothing(
-    desk: Desk, names: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    noted: list[None] = []
-    monkeypatch.setattr(NamesFiles, "_note", lambda *_: noted.append(None))
-    with desk.state.transaction():
-        desk.state.stage_names("T-other", None)
-    assert noted == []
-    with desk.state.transaction():
-        desk.state.stage_names("T-other", ["first"])
-        desk.state.stage_names("T-other", None)
-    assert noted == [None]
-    assert os.listdir(names.parent) == [names.name]

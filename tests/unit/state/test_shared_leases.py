@@ -46,6 +46,13 @@ def test_a_list_longer_than_a_secret_is_refused(shared_dir: Path) -> None:
         shared_leases.listed(str(shared_dir))
 
 
+def test_a_list_that_does_not_change_is_not_written(shared_dir: Path) -> None:
+    shared_leases.add(str(shared_dir), ["a"])
+    before = (shared_dir / "leases").stat().st_ino
+    shared_leases.remove(str(shared_dir), ["b"])
+    assert (shared_dir / "leases").stat().st_ino == before
+
+
 def test_a_reader_never_sees_half_a_list(shared_dir: Path) -> None:
     shared_leases.add(str(shared_dir), ["a", "b"])
     with open(shared_dir / "leases") as old:
@@ -153,10 +160,3 @@ def test_a_fifo_in_its_place_is_refused_at_once(shared_dir: Path, has_writer: bo
             ask()
     if other_end is not None:
         os.close(other_end)
-
-
-def test_a_list_that_does_not_change_is_not_written(shared_dir: Path) -> None:
-    shared_leases.add(str(shared_dir), ["a"])
-    before = (shared_dir / "leases").stat().st_ino
-    shared_leases.remove(str(shared_dir), ["b"])
-    assert (shared_dir / "leases").stat().st_ino == before

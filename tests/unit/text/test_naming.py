@@ -9,7 +9,7 @@ import pytest
 
 from leasectl.errors import InvalidRequest
 from leasectl.text.naming import as_given, check_name, check_type, escape_word, is_name, is_reserved
-from leasectl.text.suggestions import NO_POOLS, did_you_mean, option_meant
+from leasectl.text.wording import NO_POOLS, did_you_mean, option_meant
 
 BAD = ["", " ", ".", "..", "-a", "_a", ".a", "a/b", "/a", "a b", "a\n", "\na", "$(id)", "a;b"]
 

@@ -61,7 +61,7 @@ from leasectl.engines.kubernetes.objects.objects import (
     TicketObject,
     Unreadable,
 )
-from leasectl.engines.membership import Lifetime, Member, Pools, Properties
+from leasectl.engines.membership import Lifetime, Member, Pools, Properties, read_cordon
 from leasectl.engines.pool_format import FORMAT
 from leasectl.engines.possible import Want
 from leasectl.model import parse_process
@@ -324,6 +324,7 @@ def _read_member(name: str, pool: str | None, record: Json) -> Member:
         lifetime=read_optional(_read_lifetime, record.get("lifetime")),
         joined=read_natural(record.get("joined", 0)),
         properties=_read_properties(record.get("properties", ())),
+        cordon=read_cordon(record.get("cordon")),
     )
 
 

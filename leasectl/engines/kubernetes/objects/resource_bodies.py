@@ -205,7 +205,7 @@ def _with_member(body: Body, member: Member, before: ResourceObject, grace: floa
     record: dict[str, Any] = {}
     if member.expected is not None:
         record["expected"] = member.expected
-    for field in ("by_default", "cordoned", "moves_to", "leaves", "joined"):
+    for field in ("by_default", "cordoned", "cordon", "moves_to", "leaves", "joined"):
         if getattr(member, field):
             record[field] = getattr(member, field)
     if member.lifetime is not None:
