@@ -20,6 +20,7 @@ from leasectl.engines.kubernetes.events.posting import Posting
 from leasectl.engines.kubernetes.objects.names import object_of_pool
 from leasectl.engines.kubernetes.objects.store import Store
 from leasectl.engines.kubernetes.opening import open_kubernetes
+from leasectl.engines.kubernetes.queues.ticket import check_count
 from leasectl.errors import CorruptState
 from leasectl.http.settings import parse_settings
 from leasectl.system import signals
@@ -59,8 +60,6 @@ class KubernetesBackend(PoolBackend):
     @classmethod
     def check_request(cls, request: Request, wait_seconds: float | None) -> None:
         """Refuse a request for more than is claimed one after the other."""
-        from leasectl.engines.kubernetes.queues.ticket import check_count
-
         check_count(request)
 
     @classmethod

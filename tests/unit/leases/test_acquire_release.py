@@ -1,4 +1,4 @@
-"""Acquiring, announcing, releasing and renewing, and what killed processes leave."""
+"""Acquiring, releasing and renewing, and what killed processes leave."""
 
 from __future__ import annotations
 
@@ -13,17 +13,14 @@ from leasectl.backends.contract import Patience
 from leasectl.errors import (
     Cancelled,
     InvalidRequest,
-    LeaseLost,
     NotFound,
 )
 from leasectl.leases.acquire import acquire
-from leasectl.leases.delay import announce, take_back
-from leasectl.leases.reacquire import reacquire
+from leasectl.leases.delay import announce
 from leasectl.leases.recovery import due, recover
 from leasectl.leases.release import finish, release
-from leasectl.leases.release_forced import release_by_force
 from leasectl.leases.service import Service
-from leasectl.model import Handle, Process, ReleaseTarget, Request, whole
+from leasectl.model import Process, ReleaseTarget, Request, whole
 from leasectl.pools.admin import PoolService
 from leasectl.state.directory import State
 from leasectl.state.handles import KEEP_UNGUARDED_SECONDS
@@ -333,109 +330,3 @@ def test_of_clients_that_are_killed_at_any_time_nothing_is_left(desk: Desk) -> N
 
 def has_granted(desk: Desk, count: int) -> bool:
     return int(desk.state.query("SELECT MAX(fence) FROM resource")[0][0]) >= count
-
-
-NO_WAIT = Patience(wait_seconds=0)
-
-
-@pytest.fixture
-def granted(desk: Desk) -> Handle:
-    desk.pool(2)
-    return acquire(desk.service, Request("T", ttl_seconds=60.0), patience=NO_WAIT)
-
-
-@pytest.mark.parametrize("is_forgotten", [False, True])
-def test_what_somebody_has_released_is_cancelled(
-    desk: Desk, granted: Handle, is_forgotten: bool
-) -> None:
-    (finish if is_forgotten else release)(
-        desk.service,
-        granted if is_forgotten else whole(granted),  # type: ignore[arg-type]
-    )
-    with pytest.raises(Cancelled, match=rf"^handle {granted.id} was released before it could be"):
-        announce(desk.service, granted)
-
-
-def test_what_a_later_acquisition_has_lost_was_released_by_that(
-    desk: Desk, granted: Handle
-) -> None:
-    again = reacquire(desk.service, granted.id, patience=NO_WAIT)
-    release_by_force(desk.service, again.names, reason="stuck")
-    with pytest.raises(Cancelled):
-        announce(desk.service, granted)
-    with pytest.raises(LeaseLost, match=r"\(released by force by job/1: stuck\)"):
-        announce(desk.service, again)
-
-
-def test_what_is_taken_back_is_forgotten_if_nobody_has_ever_known_the_handle(
-    desk: Desk, granted: Handle
-) -> None:
-    take_back(desk.service, granted)
-    assert desk.held() == {}
-    assert desk.service.handles.load(granted.id) is None
-
-
-def test_else_it_is_released_and_can_be_reacquired(desk: Desk, granted: Handle) -> None:
-    announce(desk.service, granted)
-    take_back(desk.service, reacquire(desk.service, granted.id, patience=NO_WAIT))
-    assert desk.held() == {}
-    assert desk.record(granted).state == "released"
-    assert desk.reacquire(granted).acquisition == 3
-
-
-FEW, MANY = 10, 1000
-
-
-HELD = 500
-
-
-def steps(desk: Desk, act: Callable[[], object]) -> int:
-    """How many instructions SQLite takes for an act; to find a row by an index is one of them."""
-    taken = 0
-
-    def one_more() -> None:
-        nonlocal taken
-        taken += 1
-
-    desk.state.db.set_progress_handler(one_more, 1)
-    try:
-        act()
-    finally:
-        desk.state.db.set_progress_handler(None, 0)
-    return taken
-
-
-def costs(desk: Desk, request: Request) -> dict[str, int]:
-    """What each step of a pair takes, the least of some: now and then one looks for what is old."""
-    rounds = [_costs(desk, request) for _ in range(3)]
-    return {verb: min(each[verb] for each in rounds) for verb in rounds[0]}
-
-
-def _costs(desk: Desk, request: Request) -> dict[str, int]:
-    granted: list[Handle] = []
-
-    def take() -> None:
-        patience = Patience(wait_seconds=0)
-        granted.append(acquire(desk.service, request, patience=patience))
-
-    def give_back() -> None:
-        release(desk.service, whole(granted[-1]))
-
-    return {
-        "acquire": steps(desk, take),
-        "announce": steps(desk, lambda: announce(desk.service, granted[-1])),
-        "release": steps(desk, give_back),
-        "acquire again": steps(desk, take),
-        "finish": steps(desk, lambda: finish(desk.service, granted[-1])),
-    }
-
-
-def test_a_large_pool_and_many_holders_cost_a_verb_nothing(desk: Desk) -> None:
-    desk.pool(FEW, "F")
-    few = costs(desk, Request("F"))
-    desk.pool(MANY, "M")
-    for _ in range(HELD):
-        desk.acquire(Request("M"), guard=this_process())
-    many = costs(desk, Request("M"))
-    dearer = {verb: (few[verb], many[verb]) for verb in few if many[verb] > few[verb] * 1.25}
-    assert dearer == {}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -13,21 +13,17 @@ import pytest
 
 from leasectl.backends.contract import Caller, Patience
 from leasectl.backends.kinds import Context
-from leasectl.errors import BackendUnreachable, CorruptState, LeaseError, NotAllowed, NotFound
+from leasectl.errors import CorruptState, NotAllowed, NotFound
 from leasectl.leases.acquire import acquire
-from leasectl.leases.delay import announce, arm
+from leasectl.leases.delay import announce
 from leasectl.leases.release import release
 from leasectl.leases.request import new_handle
 from leasectl.leases.service import Service
-from leasectl.leases.targets import Targets, adopt, is_resource, read_names, unknown_here
+from leasectl.leases.targets import Targets, read_names
 from leasectl.model import Handle, Process, ReleaseTarget, Request, whole
-from leasectl.state import shared_leases
 from leasectl.state.directory import State
 from leasectl.system.process import identify, this_process
 from leasectl.text.naming import reserved_type
-from tests.kit.desk import Desk
-from tests.kit.faults.process import StartFaultProxy
-from tests.kit.made_up_server import URL, Server, change_kind
 from tests.kit.support import Cli
 
 CALLER = Caller("job/1", "host")
@@ -333,211 +329,3 @@ class TestNamesFiles:
             with pytest.raises(NotFound):
                 read_names(str(path))
         assert set(os.listdir("/proc/self/fd")) == before
-
-
-NAMES = ["T--00", "T--01", "T--02"]
-
-
-def taken_by(desk: Desk, caller: Caller, count: int = 1) -> Handle:
-    """What somebody holds on the server, of whom no record here tells."""
-    service = desk.as_caller(caller, URL)
-    handle = acquire(service, Request("T", count), patience=Patience(wait_seconds=0))
-    with desk.state.transaction():
-        service.handles.forget(handle.id, 1)  # it was another state directory's
-    return handle
-
-
-@pytest.fixture
-def service(desk: Desk, server: Server) -> Service:
-    return desk.as_caller(desk.caller, URL)
-
-
-def test_on_the_embedded_pool_there_is_nothing_that_no_handle_holds(desk: Desk) -> None:
-    desk.pool(1)
-    assert adopt(desk.service, ["T--00"], foreign=None) == ()
-    assert is_resource(desk.service, "T--00")
-    assert not is_resource(desk.service, "T--01")
-
-
-def test_who_releases_by_name_alone_is_not_asked_whose_it_is(desk: Desk) -> None:
-    service = desk.as_caller(desk.caller, "http://127.0.0.1:1")
-    (handle,) = adopt(service, ["a", "b"], foreign=None)
-    assert service.handles.require(handle.id) == handle
-    assert (handle.names, handle.request.count, handle.adopted_claim) == (("a", "b"), 2, "")
-    assert (handle.state, handle.backend) == ("held", "http://127.0.0.1:1")
-    assert is_resource(service, "whatever")
-
-
-def test_who_releases_to_holders_alone_takes_nothing_back_from_others(
-    desk: Desk, server: Server, service: Service, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    change_kind(monkeypatch, claims_by_identity=True)
-    with pytest.raises(NotAllowed, match=r"^no handle in \S+ holds T--00, and madeup://here needs"):
-        adopt(service, ["T--00"], foreign=None)
-
-
-@pytest.mark.parametrize(
-    ("is_only_its_holders", "error", "told"),
-    [
-        (False, NotFound, "no resource a, b; it stays listed in SHARED_DIR"),
-        (True, NotAllowed, "holds a, b, and madeup://here needs the handle"),
-    ],
-)
-def test_what_nobody_here_knows_is_another_backends_or_another_handles(
-    service: Service,
-    monkeypatch: pytest.MonkeyPatch,
-    is_only_its_holders: bool,
-    error: type[LeaseError],
-    told: str,
-) -> None:
-    change_kind(monkeypatch, claims_by_identity=is_only_its_holders)
-    found = unknown_here(service, ["a", "b"])
-    assert type(found) is error
-    assert told in str(found)
-
-
-def test_of_a_pool_that_is_shared_a_name_comes_from_who_is_of_the_same_job(
-    desk: Desk, service: Service
-) -> None:
-    two, one = taken_by(desk, desk.caller, 2), taken_by(desk, desk.caller)
-    adopted = adopt(service, NAMES, foreign=None)
-    assert [each.names for each in adopted] == [("T--00", "T--01"), ("T--02",)]
-    assert [each.adopted_claim for each in adopted] == [two.key, one.key]
-    assert [(each.request.count, each.acquisition) for each in adopted] == [(2, 1), (1, 1)]
-    assert [release(service, whole(each)) for each in adopted] == [("T--00", "T--01"), ("T--02",)]
-    assert adopt(service, NAMES, foreign=None) == []
-
-
-def test_a_release_by_name_means_what_is_adopted(desk: Desk, service: Service) -> None:
-    handle = acquire(service, Request("T"), patience=Patience(wait_seconds=0))
-    targets = Targets(service)
-    assert targets.of_names(["T--00"]) == [whole(handle)]
-    with service.state.transaction():
-        service.handles.forget(handle.id, 1)
-    (target,) = targets.of_names(["T--00"])
-    assert release(service, target) == ("T--00",)
-
-
-def test_a_release_of_the_scope_means_what_is_adopted_and_tells_what_is_not(
-    desk: Desk, server: Server, tmp_path: Path
-) -> None:
-    service = desk.as_caller(desk.caller._replace(shared_dir=str(tmp_path)), URL)
-    taken_by(desk, Caller("another/2", "host"))
-    taken_by(desk, desk.caller)
-    shared_leases.add(str(tmp_path), [*NAMES, "gone"])
-    found = Targets(service).of_scope_test()
-    (target,) = found.targets
-    assert sorted(found.stale) == ["T--00", "T--02"]
-    assert (found.foreign, found.unknown) == (["T--00"], ["gone"])
-    assert release(service, target) == ("T--01",)
-    assert shared_leases.listed(str(tmp_path)) == ["T--00", "T--02", "gone"]
-
-
-def test_of_a_lost_record_of_what_its_server_has_not_the_pools_are_not_made_anew(
-    service: Service,
-) -> None:
-    path = Path(service.state.names_path("T-lost"))
-    path.write_text("gone--00")
-    with pytest.raises(CorruptState, match="its log was lost, or somebody put a copy there"):
-        Targets(service).of_path(str(path))
-
-
-def test_where_only_the_handle_can_release_it_a_listed_name_stays_unknown(
-    desk: Desk, server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    service = desk.as_caller(desk.caller._replace(shared_dir=str(tmp_path)), URL)
-    taken_by(desk, desk.caller)
-    shared_leases.add(str(tmp_path), ["T--00"])
-    change_kind(monkeypatch, claims_by_identity=True)
-    assert Targets(service).of_scope_test() == ([], [], [], ["T--00"])
-
-
-def test_what_nobody_holds_is_left_out(desk: Desk, service: Service) -> None:
-    first, second = taken_by(desk, desk.caller), taken_by(desk, desk.caller)
-    (handle,) = adopt(service, ["T--00", "T--02", "gone"], foreign=None)
-    assert (handle.names, handle.adopted_claim) == (("T--00",), first.key)
-    release(service, whole(handle))
-    (handle,) = adopt(service, NAMES, foreign=None)
-    assert (handle.names, handle.adopted_claim) == (("T--01",), second.key)
-
-
-def test_what_is_another_jobs_is_an_error_or_told(desk: Desk, service: Service) -> None:
-    taken_by(desk, Caller("another/2", "host"))
-    taken_by(desk, desk.caller)
-    with pytest.raises(NotAllowed, match=r"T--00. is held by another/2/"):
-        adopt(service, NAMES, foreign=None)
-    assert service.handles.active() == []
-    foreign: list[str] = []
-    (handle,) = adopt(service, NAMES, foreign=foreign)
-    assert (foreign, handle.names) == (["T--00"], ("T--01",))
-
-
-class TestWhatIsNotGivenBack:
-    """It was never leased here, so that nothing of it is to stay."""
-
-    @pytest.fixture
-    def away(self, server: Server) -> None:
-        def fail(names: Sequence[str]) -> None:
-            if names != ["T--00"]:
-                raise BackendUnreachable("away")
-
-        server.before_release = fail
-
-    def test_is_forgotten(self, desk: Desk, service: Service, away: None) -> None:
-        taken_by(desk, desk.caller, count=2)
-        (target,) = Targets(service).of_names(["T--00", "T--01"])
-        with pytest.raises(BackendUnreachable) as raised:
-            release(service, target)
-        assert raised.value.released == ("T--00",)
-        assert service.handles.active() == []
-
-    def test_stays_where_the_keeper_is_to_give_it_back(
-        self, desk: Desk, service: Service, away: None
-    ) -> None:
-        taken_by(desk, desk.caller, count=2)
-        (target,) = Targets(service).of_names(["T--00", "T--01"])
-        arm(service, target, 60.0)
-        with pytest.raises(BackendUnreachable):
-            release(service, target._replace(by="delay"))
-        with pytest.raises(BackendUnreachable):
-            release(service, target)
-        (left,) = service.handles.active()
-        assert left.names == ("T--01",)
-
-    def test_is_not_among_all_that_is_held_here(self, desk: Desk, service: Service) -> None:
-        taken_by(desk, desk.caller)
-        adopt(service, ["T--00"], foreign=None)
-        assert Targets(service).of_everything() == ([], [])
-
-    def test_comes_after_whoever_holds_a_name_of_the_same_kind(
-        self, desk: Desk, service: Service
-    ) -> None:
-        taken_by(desk, desk.caller)
-        adopt(service, ["T--00"], foreign=None)
-        desk.pool(1)
-        held = desk.acquire()
-        assert Targets(service).of_names(["T--00"]) == [whole(held)]
-        (target,) = Targets(service).of_names(["T--00"], only_here=True)
-        assert service.handles.require(target.handle_id).adopted_claim is not None
-
-
-def test_of_what_a_lease_proxy_had_not_leased_at_all_nothing_is_told_but_that(
-    desk: Desk, fault_proxy: StartFaultProxy
-) -> None:
-    told: list[str] = []
-    service = Service(
-        desk.state, Context(fault_proxy("T=1").url, caller=desk.caller, warn=told.append)
-    )
-    handle = acquire(service, Request("T"), patience=Patience())
-    with desk.state.transaction() as db:
-        service.handles.forget(handle.id, 1)
-        db.execute("DELETE FROM event")
-    for released in (handle.names, ()):
-        (target,) = Targets(service).of_names(handle.names)
-        assert release(service, target) == released
-        assert service.handles.active() == []
-    assert [each.partition(":")[0] for each in told] == [
-        f"{handle.names[0]} isn't known to the lease proxy; "
-        "Boskos may keep it leased for half an hour"
-    ]
-    assert desk.state.query("SELECT * FROM event") == []

@@ -25,12 +25,12 @@ from leasectl.state.handles import (
     renews_itself,
     seconds_since,
 )
+from leasectl.state.named_pipe import NamedPipe
 from leasectl.state.rows import (
     SERVED_KEY_LABEL,
     is_on_record_elsewhere,
 )
 from leasectl.state.uses import Uses
-from leasectl.system.named_pipe import NamedPipe
 from leasectl.system.poll import is_readable
 from leasectl.system.process import identify, this_process
 from tests.kit.recorded import watched

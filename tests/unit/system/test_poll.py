@@ -1,4 +1,4 @@
-"""Sleeping in one poll(2), and the pipes and wakeups that end it."""
+"""Sleeping in one poll(2)."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from leasectl.errors import Interrupted
+from leasectl.state.named_pipe import NamedPipe
 from leasectl.system.clock import boottime_seconds
-from leasectl.system.named_pipe import NamedPipe
 from leasectl.system.poll import (
     READABLE,
     Alarm,
@@ -20,7 +20,6 @@ from leasectl.system.poll import (
     milliseconds,
     sleep,
 )
-from leasectl.system.wakeup import Wakeup
 
 
 @pytest.fixture
@@ -131,78 +130,3 @@ def test_a_wait_of_any_length_can_be_ended(pipe: NamedPipe, seconds: float) -> N
     assert is_readable(pipe.fd, seconds)
     with open(os.devnull, "wb") as file:
         assert is_writable(file.fileno(), seconds)
-
-
-def woken(pipe: NamedPipe, *, seconds: float = 0) -> set[int]:
-    until = boottime_seconds() + seconds
-    return sleep(wake_fds={pipe.fd}, interrupts=(), until=until, now=boottime_seconds)
-
-
-def open_files() -> set[str]:
-    return set(os.listdir("/proc/self/fd"))
-
-
-class TestNamedPipe:
-    def test_a_renewed_one_keeps_its_number_and_is_not_inherited(self, pipe: NamedPipe) -> None:
-        before = pipe.fd
-        knock(pipe)
-        pipe.renew()
-        assert (pipe.fd, os.get_inheritable(pipe.fd)) == (before, False)
-        assert woken(pipe) == set()
-
-    def test_opening_and_closing_it_wakes_the_reader(self, pipe: NamedPipe) -> None:
-        assert woken(pipe) == set()
-        knock(pipe)
-        assert woken(pipe, seconds=5) == {pipe.fd}
-
-    def test_a_wake_up_stays_until_it_is_renewed(self, pipe: NamedPipe) -> None:
-        knock(pipe)
-        assert woken(pipe) == woken(pipe) == {pipe.fd}
-        pipe.renew()
-        assert woken(pipe) == set()
-        knock(pipe)
-        assert woken(pipe) == {pipe.fd}
-
-    def test_renewing_leaves_no_descriptor_open(self, pipe: NamedPipe) -> None:
-        before = len(open_files())
-        for _ in range(3):
-            pipe.renew()
-        assert len(open_files()) == before
-
-    def test_renewing_a_removed_one_is_harmless(self, pipe: NamedPipe) -> None:
-        os.unlink(pipe.path)
-        pipe.renew()
-
-    def test_a_leftover_in_its_place_is_replaced(self, tmp_path: Path) -> None:
-        (tmp_path / "left").write_text("x")
-        pipe = NamedPipe(str(tmp_path / "left"))
-        knock(pipe)
-        assert woken(pipe) == {pipe.fd}
-        pipe.close()
-        assert not (tmp_path / "left").exists()
-
-
-class TestWakeup:
-    def test_set_twice_it_wakes_once_and_then_no_more(self) -> None:
-        wakeup = Wakeup()
-        wakeup.set()
-        wakeup.set()
-        assert wakeup.wait(0)
-        wakeup.clear()
-        assert not wakeup.wait(0)
-        wakeup.close()
-
-    def test_one_that_is_closed_does_not_write_to_who_got_its_number(self) -> None:
-        wakeup = Wakeup()
-        wakeup.close()
-        read_fd, write_fd = os.pipe2(os.O_NONBLOCK)
-        wakeup.set()
-        with pytest.raises(BlockingIOError):
-            os.read(read_fd, 1)
-        os.close(read_fd)
-        os.close(write_fd)
-
-    def test_a_pipe_does_where_there_is_no_eventfd(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.delattr(os, "eventfd", raising=False)
-        self.test_set_twice_it_wakes_once_and_then_no_more()
-        self.test_one_that_is_closed_does_not_write_to_who_got_its_number()

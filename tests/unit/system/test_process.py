@@ -1,10 +1,11 @@
-"""leasectl.system.process, .process_ends and .process_watch."""
+"""leasectl.system.process"""
 
 from __future__ import annotations
 
 import contextlib
 import fcntl
 import os
+import select
 import shutil
 import signal
 import subprocess
@@ -19,10 +20,7 @@ from leasectl.errors import NotFound
 from leasectl.model import Process, parse_process
 from leasectl.state.directory import State
 from leasectl.system import process as module
-from leasectl.system import process_watch
-from leasectl.system.clock import boottime_seconds
 from leasectl.system.namespaces import lock_path
-from leasectl.system.poll import is_readable, sleep
 from leasectl.system.process import (
     DeadProcesses,
     boot_id,
@@ -33,9 +31,6 @@ from leasectl.system.process import (
     own_pid_namespace,
     this_process,
 )
-from leasectl.system.process_watch import IdlePidfds, ProcessEnds, ProcessWatch
-from tests.kit.forking import child as child
-from tests.kit.forking import kill
 from tests.kit.waits import eventually, wait_readable
 
 
@@ -83,8 +78,6 @@ def a_process_without_its_first_thread() -> Iterator[subprocess.Popen[bytes]]:
 
 # Root without capabilities, outside of group 0, sees of other users' processes what any user sees.
 UNPRIVILEGED = "setpriv --regid 54320 --clear-groups --bounding-set -all --inh-caps -all --"
-
-
 HIDING = 'mount -t proc -o hidepid=$1 proc /proc || exit 99; shift; exec "$@"'
 
 
@@ -119,6 +112,12 @@ def changed(process: Process, **fields: object) -> Process:
     return process._replace(**fields)  # type: ignore[arg-type]
 
 
+def is_readable(fd: int, timeout_ms: int = 0) -> bool:
+    poll = select.poll()
+    poll.register(fd, select.POLLIN)
+    return bool(poll.poll(timeout_ms))
+
+
 def test_this_process_lives() -> None:
     assert liveness(this_process()) == "alive"
     assert this_process().pid == os.getpid()
@@ -148,11 +147,11 @@ def test_process_whose_first_thread_has_ended_is_alive_until_its_last_ends() -> 
         assert name.encode() not in DeadProcesses()
         pidfd = open_pidfd(name)
         assert pidfd is not None
-        assert not is_readable(pidfd, 0)
+        assert not is_readable(pidfd)
         process.kill()
         eventually(lambda: liveness(name) == "dead")
         assert process.returncode is None  # it is a zombie now
-        assert is_readable(pidfd, 0)
+        assert is_readable(pidfd)
         os.close(pidfd)
 
 
@@ -306,7 +305,7 @@ def test_a_pidfd_becomes_readable_when_the_process_ends() -> None:
     with a_process() as process:
         pidfd = open_pidfd(identify(process.pid))
         assert pidfd is not None
-        assert not is_readable(pidfd, 0)
+        assert not is_readable(pidfd)
         process.kill()
         wait_readable(pidfd)
         os.close(pidfd)
@@ -450,158 +449,3 @@ def test_process_of_another_pid_namespace_is_dead_once_the_lock_of_that_is_free(
     lock.unlink()
     lock.symlink_to("state.lock")
     assert liveness(elsewhere) == "unknown"
-
-
-@pytest.fixture
-def ends() -> Iterator[ProcessEnds]:
-    ends = ProcessEnds(10)
-    yield ends
-    ends.close()
-
-
-def test_an_end_is_told_once_and_known_from_then_on(ends: ProcessEnds, child: Process) -> None:
-    ends.follow([child, this_process()])
-    assert (ends.take(), is_readable(ends.fd, 0)) == ([], False)
-    kill(child)
-    wait_readable(ends.fd)
-    assert (ends.take(), ends.take()) == ([child], [])
-    assert not is_readable(ends.fd, 0)
-    assert ends.has_ended(child)
-    assert not ends.has_ended(this_process())
-    assert not ends.has_ended(None)
-
-
-def test_who_is_dead_before_is_told_too(ends: ProcessEnds, child: Process) -> None:
-    kill(child)
-    ends.follow([child])
-    assert ends.take() == [child]
-
-
-def test_one_is_followed_until_everybody_has_left_it(ends: ProcessEnds, child: Process) -> None:
-    before = len(os.listdir("/proc/self/fd"))
-    ends.follow([child])
-    ends.follow([child])
-    ends.leave([child])
-    assert len(os.listdir("/proc/self/fd")) == before + 1
-    ends.leave([child])
-    assert len(os.listdir("/proc/self/fd")) == before
-    kill(child)
-    assert (ends.take(), ends.has_ended(child)) == ([], False)
-
-
-def test_one_that_cant_be_seen_never_ends(ends: ProcessEnds) -> None:
-    foreign = this_process()._replace(pid_namespace=1)
-    ends.follow([foreign])
-    assert (ends.look(), ends.take(), ends.has_ended(foreign)) == (False, [], False)
-
-
-def test_those_for_which_there_is_no_room_are_looked_at(child: Process) -> None:
-    ends = ProcessEnds(1)
-    ends.follow([this_process(), child])
-    assert not ends.look()
-    kill(child)
-    assert (is_readable(ends.fd, 0), ends.take()) == (False, [])
-    assert ends.look()
-    assert (ends.take(), ends.has_ended(child)) == ([child], True)
-    ends.close()
-
-
-def test_one_for_which_there_is_room_later_is_followed_from_then_on(
-    child: Process, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def none_left(process: Process) -> int:
-        raise OSError(24, "Too many open files")
-
-    ends = ProcessEnds(10)
-    with monkeypatch.context() as full:
-        full.setattr(process_watch, "open_pidfd", none_left)
-        ends.follow([child])
-    assert not ends.look()
-    kill(child)
-    wait_readable(ends.fd)
-    ends.close()
-
-
-@pytest.fixture
-def sleeper() -> Iterator[subprocess.Popen[bytes]]:
-    with subprocess.Popen(["sleep", "1000"]) as process:
-        yield process
-        process.kill()
-
-
-def open_files() -> set[str]:
-    return set(os.listdir("/proc/self/fd"))
-
-
-class TestProcessWatch:
-    def test_the_end_of_a_process_is_seen(self, sleeper: subprocess.Popen[bytes]) -> None:
-        watch = ProcessWatch()
-        assert watch.update([identify(sleeper.pid)]) is False
-        (fd,) = watch.fds()
-        sleeper.kill()
-        until = boottime_seconds() + 5
-        assert sleep(wake_fds={fd}, interrupts=(), until=until, now=boottime_seconds) == {fd}
-        watch.close()
-
-    def test_one_that_has_ended_before_is_told_at_once(
-        self, sleeper: subprocess.Popen[bytes]
-    ) -> None:
-        name = identify(sleeper.pid)
-        sleeper.kill()
-        sleeper.wait()
-        watch = ProcessWatch()
-        assert watch.update([name]) is True
-        assert watch.fds() == set()
-
-    def test_one_that_can_not_be_seen_has_not_ended(self) -> None:
-        foreign = this_process()._replace(pid_namespace=1)
-        watch = ProcessWatch()
-        assert watch.update([foreign]) is False
-        assert watch.fds() == set()
-
-    def test_those_that_stay_keep_their_descriptors(self) -> None:
-        before = open_files()
-        init: Process = identify(os.getppid())
-        watch = ProcessWatch()
-        watch.update([this_process()])
-        (first,) = watch.fds()
-        watch.update([this_process(), init])
-        assert first in watch.fds() and len(watch.fds()) == 2
-        watch.update([init])
-        assert len(watch.fds()) == 1
-        watch.close()
-        assert open_files() <= before  # threads of others may let go of theirs meanwhile
-
-
-class TestIdlePidfds:
-    def test_who_is_waited_for_again_keeps_its_descriptor_and_is_asked_by_it(
-        self, sleeper: subprocess.Popen[bytes]
-    ) -> None:
-        name, idle = identify(sleeper.pid), IdlePidfds()
-        first = ProcessWatch(idle)
-        first.update([name])
-        (fd,) = first.fds()
-        first.close()
-        second = ProcessWatch(idle)
-        assert second.is_dead(name) is False
-        assert second.fds() == {fd}
-        sleeper.kill()
-        sleeper.wait()
-        assert second.is_dead(name) is True
-        assert second.fds() == set()
-        assert ProcessWatch(idle).is_dead(name) is True
-        idle.close()
-
-    def test_so_many_are_kept_and_no_more(self) -> None:
-        before = open_files()
-        with contextlib.ExitStack() as stack:
-            idle = IdlePidfds()
-            for _ in range(12):
-                process = stack.enter_context(subprocess.Popen(["sleep", "1000"]))
-                stack.callback(process.kill)
-                watch = ProcessWatch(idle)
-                watch.update([identify(process.pid)])
-                watch.close()
-            assert len(open_files() - before) == 8
-            idle.close()
-        assert open_files() == before
