@@ -41,7 +41,6 @@ class KubernetesWorld:
 
     ttl_seconds = 10.0
     keeps_stopped = False
-    next_is_witness = False
     ages_itself = True
     counts_grants = False
     has_fences = True

@@ -28,6 +28,7 @@ from leasectl.leases.marks import (
 from leasectl.leases.release import finish, release
 from leasectl.model import Handle, OnReclaim, ReleaseTarget, Request, whole
 from leasectl.state import keeper_process
+from leasectl.state.directory import State
 from leasectl.state.uses import Uses
 from tests.kit.desk import Desk
 from tests.kit.made_up_server import URL, Server
@@ -271,7 +272,13 @@ class TestAnAnswerForTheHolder:
         Operator(server.notes).mark(handle)
         told: list[str] = []
         monkeypatch.setattr(keeper_process, "ensure", lambda _: told.append("is there"))
-        monkeypatch.setattr(keeper_process, "wake", lambda _: told.append("is woken"))
+        of_desk = desk.state  # the server has a state of its own
+
+        def wake(state: State) -> None:
+            if state is of_desk:
+                told.append("is woken")
+
+        monkeypatch.setattr(keeper_process, "wake", wake)
         assert not desk.service.handles.any_watched()
         answer_for_holder(desk.service, whole(handle))
         assert told == (["is there", "is woken"] if is_ready else [])
