@@ -15,7 +15,7 @@ from leasectl.model import Claimant, Lease, Request
 from leasectl.pools.changes import PoolChange, carry_out, plan
 from leasectl.pools.definitions import CountedPool, Definition, NamedPool
 from tests.contract.world import Client, Hold, Pending, World, are_numbered, own_pools
-from tests.kit.standing import standing_in
+from tests.kit.pacing import standing_in
 from tests.kit.waits import eventually
 
 ONE = Request("T")

@@ -20,7 +20,7 @@ from leasectl.engines.contract import Engine
 from leasectl.engines.pool_admin import Sides
 from leasectl.model import Claimant, Lease, Process, Request
 from leasectl.system.clock import Clock
-from tests.kit.journal import NoJournal
+from tests.kit.recorded import NoJournal
 
 _OWN_POOLS = "is_of_own_pools"
 _Claim = TypeVar("_Claim", bound=Callable[..., object])

@@ -15,12 +15,10 @@ import yaml
 
 from leasectl.engines.kubernetes.objects.objects import BY
 from leasectl.maintenance.objects import STATUS
-from tests.kit.kubernetes.accounts import Account
-from tests.kit.kubernetes.api import Object
-from tests.kit.kubernetes.kubeconfigs import write_kubeconfig
+from tests.kit.kubernetes.accounts import LEAST_RULES, MAINTENANCE_RULES, Account, Rules
+from tests.kit.kubernetes.api import Object, write_kubeconfig
 from tests.kit.kubernetes.namespaces import Namespace
 from tests.kit.kubernetes.nodes import NODES, make_node
-from tests.kit.kubernetes.rights import LEAST_RULES, MAINTENANCE_RULES, Rules
 from tests.kit.kubernetes.servers import Kubernetes
 from tests.kit.support import Cli, Finished
 from tests.kit.waits import eventually

@@ -13,8 +13,8 @@ from leasectl.engines.local.sides import LocalSides
 from leasectl.model import Claimant, Request
 from leasectl.pools.simulation.running import VirtualTime
 from leasectl.state.in_memory import MemoryState, record
-from tests.kit.journal import NoJournal
 from tests.kit.made_up_store import nobody_is_told
+from tests.kit.recorded import NoJournal
 
 ONE = Request("T")
 LONG = 100_000.0
