@@ -1,6 +1,6 @@
 """A command's options, described for both parsers.
 
-A command of this kind is its function, and what describes its options beside it. `short_way` reads
+A command of this kind is its function, and what describes its options beside it. `app` reads
 plain command lines by that description; of all others, and for help and completion, `command` makes
 click's options of the same one.
 """
