@@ -486,7 +486,7 @@ def test_a_release_that_fails_is_tried_again_ever_more_seldom(cli: Cli, failing:
         assert due is not None
         pauses.append(round(due - failing.now))
         failing.now = due
-    assert pauses == [1, 2, 4, 8, 16, 32, 60, 60]
+    assert pauses == [1, 2, 4, 8, 10, 10, 10, 10]
     assert failing.verbs.tried == 2 * len(pauses)
     failing.verbs.failing = False
     assert failing.rounds.go() is None

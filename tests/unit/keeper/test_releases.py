@@ -150,7 +150,7 @@ class TestOnAServer:
         others = {}
         for backend in ("madeup://here", "madeup://there"):
             service = desk.as_caller(desk.caller, backend)
-            others[backend] = new_handle(service, Request("T"), f"T-{backend[-5:]}")
+            others[backend] = new_handle(service, Request("T"), f"T-{backend.rpartition('/')[2]}")
             with desk.state.transaction():
                 desk.service.handles.create(others[backend], remote=True)
         server.error = BackendUnreachable("away")
