@@ -35,6 +35,7 @@ from leasectl.text.naming import (
     superseding_label,
     whole_pool_label,
 )
+from leasectl.text.wording import printable
 
 if TYPE_CHECKING:
     import click
@@ -185,7 +186,9 @@ def _count(text: str) -> int | None:
     try:
         return int(text)
     except ValueError:
-        raise InvalidRequest(f'--count: "{text}" is neither a number nor "all"') from None
+        raise InvalidRequest(
+            f'--count "{printable(text)}": give a number of resources, or "all"'
+        ) from None
 
 
 def _ttl_help() -> str:
