@@ -15,13 +15,13 @@ from leasectl.engines.kubernetes.api.address import parse_kubernetes_url
 from leasectl.engines.kubernetes.api.asking import LONGEST_BUSY_SECONDS
 from leasectl.engines.kubernetes.api.choice import choose, encode_choice, parse_choice
 from leasectl.engines.kubernetes.api.collection import leases
-from leasectl.engines.kubernetes.api.opening import open_api
-from leasectl.engines.kubernetes.events.own_record import OwnRecord
-from leasectl.engines.kubernetes.events.posting import Posting
-from leasectl.engines.kubernetes.objects.names import object_of_pool
-from leasectl.engines.kubernetes.objects.store import Store
+from leasectl.engines.kubernetes.api.login import open_api
+from leasectl.engines.kubernetes.names import object_of_pool
+from leasectl.engines.kubernetes.objects import KubernetesObjects
 from leasectl.engines.kubernetes.opening import open_kubernetes
-from leasectl.errors import CorruptState
+from leasectl.engines.kubernetes.own_record import OwnRecord
+from leasectl.engines.kubernetes.posting import Posting
+from leasectl.errors import CorruptState, InvalidRequest
 from leasectl.http.settings import Settings, parse_settings
 from leasectl.model import Request
 from leasectl.system import signals
@@ -38,6 +38,8 @@ if TYPE_CHECKING:
 _REQUEST_SECONDS = 10.0
 _ATTEMPT_SECONDS = 4.0
 _PROBE_SECONDS = 2.0
+# Each is a request; a pool is seldom that large.
+_MOST_AT_ONCE = 100
 
 
 def check_url(url: str) -> None:
@@ -47,9 +49,11 @@ def check_url(url: str) -> None:
 
 def check_request(request: Request, wait_seconds: float | None) -> None:
     """Raise InvalidRequest when it asks for more than is claimed one after the other."""
-    from leasectl.engines.kubernetes.queues.ticket import check_count
-
-    check_count(request)
+    if request.count > _MOST_AT_ONCE:
+        raise InvalidRequest(
+            f"--count {request.count}: Kubernetes grants at most {_MOST_AT_ONCE} at "
+            "once, because each needs a request"
+        )
 
 
 def locate(url: str, settings: Settings, environment: Mapping[str, str]) -> Settings:
@@ -147,30 +151,31 @@ def open_claim_watch(
     url: str, *, state_id: str, settings: Settings, claim_key: str, fence: int, clock: Clock
 ) -> ClaimWatch:
     """Implements `ClaimServer`."""
-    from leasectl.engines.kubernetes.waiting.claim_watch import KubernetesClaimWatch
+    from leasectl.engines.cluster.claim_watch import ClusterClaimWatch
 
     choice = _choice(settings)
     api = open_api(choice, clock=clock, deadline_seconds=_REQUEST_SECONDS)
-    return KubernetesClaimWatch(Store(api, leases(choice.namespace), state_id), claim_key)
+    objects = KubernetesObjects(api, leases(choice.namespace))
+    return ClusterClaimWatch(objects, f"{state_id}/{claim_key}")
 
 
 def open_probe(url: str, settings: Settings, *, clock: Clock) -> Callable[[], None]:
     """Implements `ClaimServer`."""
     choice = _choice(settings)
     api = open_api(choice, clock=clock, deadline_seconds=_PROBE_SECONDS)
-    store = Store(api, leases(choice.namespace), "")
+    objects = KubernetesObjects(api, leases(choice.namespace))
 
     def probe() -> None:
-        store.get(object_of_pool("probe"))  # whether that is there or not
+        objects.get(object_of_pool("probe"))  # whether that is there or not
 
     return probe
 
 
 def pool_types(url: str, settings: Settings, *, seconds: float, clock: Clock) -> list[str]:
     """Implements `PoolServer`."""
-    from leasectl.engines.kubernetes.pools.listing import pool_types as types_in
+    from leasectl.engines.cluster.listing import pool_types as types_in
 
-    return types_in(_open_briefly(settings, seconds=seconds, clock=clock).store)
+    return types_in(_open_briefly(settings, seconds=seconds, clock=clock).context)
 
 
 def resource_names(
@@ -183,9 +188,9 @@ def resource_names(
     clock: Clock,
 ) -> list[str]:
     """Implements `PoolServer`."""
-    from leasectl.engines.kubernetes.pools.listing import resource_names as names_in
+    from leasectl.engines.cluster.listing import resource_names as names_in
 
-    return names_in(_open_briefly(settings, seconds=seconds, clock=clock).store, begin, types)
+    return names_in(_open_briefly(settings, seconds=seconds, clock=clock).context, begin, types)
 
 
 def open_to_look(url: str, settings: Settings, *, seconds: float, clock: Clock) -> Sides:

@@ -73,7 +73,7 @@ def clock_of(host: Host, service: Service) -> Callable[[], int]:
     settings = parse_settings(host.settings)
     opened = open_to_look(host.backend, settings, seconds=20.0, clock=Clock())
     assert isinstance(opened, Opened)
-    return lambda: opened.store.labelled("leasectl.dev/none").version
+    return lambda: opened.objects.list_raw("leasectl.dev/none")[1]
 
 
 def make_pools(host: Host) -> None:
