@@ -82,11 +82,14 @@ class BackendUnreachable(LeaseError):
     Attributes:
         released: The names that a release gave back before, or all the same.
         asked: Whether it may have been asked for something that is now to be undone.
+        lasting: The next try would fail the same way: the server isn't away, but the wrong one, or
+            one side doesn't trust the other.
     """
 
     exit_code = 69
     released: tuple[str, ...] = ()
     asked = True
+    lasting = False
 
 
 class CantListen(BackendUnreachable):
@@ -102,6 +105,8 @@ class AccessRefused(BackendUnreachable):
     Args:
         reason: What it is refused with; its text and exit code count.
     """
+
+    lasting = True
 
     def __init__(self, reason: LeaseError) -> None:
         super().__init__(str(reason))

@@ -22,7 +22,7 @@ sys.path.insert(0, str(ROOT))
 
 from leasectl import __version__  # noqa: E402
 from leasectl.cli.command import Command  # noqa: E402
-from leasectl.cli.root import ENVIRONMENT, TOLD  # noqa: E402
+from leasectl.cli.root import TOLD, environment  # noqa: E402
 from leasectl.cli.root import command as root  # noqa: E402
 from leasectl.errors import EXIT_CODES  # noqa: E402
 
@@ -88,10 +88,12 @@ def page(ctx: click.Context) -> str:
     if isinstance(command, click.Group):
         lines += [".SH COMMANDS", *commands_of(ctx)]
     if command is root:
-        lines += [".SH ENVIRONMENT", *definitions(ENVIRONMENT)]
+        lines += [".SH ENVIRONMENT", *definitions(environment())]
         lines += [".SS Told to the command under run, and by acquire \\-\\-output env"]
         lines += definitions(TOLD)
-        lines += [".SH EXIT STATUS", *definitions(EXIT_CODES)]
+    else:
+        lines += [".SH ENVIRONMENT", "See ENVIRONMENT in", ".BR leasectl (1)."]
+    lines += [".SH EXIT STATUS", *definitions(EXIT_CODES)]
     example = _EXAMPLE.split(command.epilog or "")[1:]
     if example:
         lines += [".SH EXAMPLES", *as_it_is(example[0])]

@@ -1,23 +1,14 @@
-"""The interface of a backend."""
+"""What a backend is given, and what an acquisition is made of."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterable, Sequence
-from contextlib import AbstractContextManager
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+import math
+from collections.abc import Callable, Generator, Sequence
+from typing import NamedTuple, Protocol
 
-from leasectl.engines.contract import LostListener
-from leasectl.errors import Cancelled, Interrupted, LeaseError, NoLease
-from leasectl.model import Claimant, Lease, Process, ReleasedBy, Request
-from leasectl.state.directory import State
-from leasectl.system.clock import Clock
+from leasectl.errors import Cancelled, Interrupted, InvalidRequest, LeaseError, NoLease
+from leasectl.model import Lease, Process
 from leasectl.system.poll import Interrupt, Sleep
-
-if TYPE_CHECKING:
-    from leasectl.engines.event_log import EventLog
-    from leasectl.engines.notes import Notes
-    from leasectl.engines.pool_admin import Members, PoolAdmin
-    from leasectl.engines.values import Values
 
 # A turn: one acquisition as a generator: it yields each sleep it needs and is sent what woke it.
 Turn = Generator[Sleep, "set[int]", None]
@@ -136,6 +127,7 @@ class Patience(NamedTuple):
 
     Args:
         wait_seconds: None for no limit, 0 for not at all.
+        connect_seconds: For how long a server may fail to answer, as `server_seconds` has it.
         interrupts: Descriptors that end the wait.
         at_first_sleep: Makes further ones, where a wait in this process is seldom needed.
         report: Called with the progress at the start and then every ``report_seconds``.
@@ -149,6 +141,7 @@ class Patience(NamedTuple):
     """
 
     wait_seconds: float | None = None
+    connect_seconds: float | None = None
     interrupts: tuple[Interrupt, ...] = ()
     at_first_sleep: Callable[[], Sequence[Interrupt]] = tuple
     report: Callable[[Progress], None] | None = None
@@ -158,145 +151,59 @@ class Patience(NamedTuple):
     recover: Callable[[], None] = lambda: None
     see_to_witness: Callable[[], Process | None] | None = None
 
+    def server_seconds(self, without_limits: float) -> float:
+        """Return for how long a server may fail to answer before the request fails.
 
-class Backend(Protocol):
-    """Where leases come from.
-
-    Attributes:
-        url: What chose it.
-        remote: Its leases live on a server that isn't part of the records' transactions.
-    """
-
-    url: str
-    remote: bool
-
-    @property
-    def pools(self) -> PoolAdmin:
-        """Its pools, to be shown and changed.
-
-        Raises:
-            NotSupported: They aren't its own.
-        """
-
-    @property
-    def events(self) -> EventLog:
-        """What happened in its pools; if they aren't its own, to the handles of this directory."""
-
-    @property
-    def members(self) -> Members:
-        """In which pool each name is, and may be; NotSupported as `pools`."""
-
-    @property
-    def notes(self) -> Notes:
-        """What is noted at the claims in its pools; NotSupported as `pools`."""
-
-    @property
-    def values(self) -> Values:
-        """What is kept under keys beside its pools; NotSupported as `pools`."""
-
-    def atomic(self) -> AbstractContextManager[object]:
-        """Steps inside happen at once, together with the handle's record."""
-
-    def limited(self, until: float | None) -> AbstractContextManager[object]:
-        """Wait not much longer than that for what a server is asked inside; None: as usual."""
-
-    def acquire(self, claimant: Claimant, journal: RemoteJournal, patience: Patience) -> None:
-        """Get all that the claimant's request asks for, or nothing; the journal is told of it.
-
-        Raises:
-            NoLease: Not before the deadline.
-            Cancelled: The request was withdrawn.
-            NotFound: No such type or resource.
-            InvalidRequest: It can never be had.
-        """
-
-    def turn(self, claimant: Claimant, journal: RemoteJournal, patience: Patience) -> Turn:
-        """What `acquire` does, for whoever waits for many at once.
-
-        Raises:
-            NotSupported: The backend can only block.
-        """
-
-    def withdraw(self, claim_key: str, why: str = "") -> None:
-        """Take the request that a claim key finds out of the queue, if it is in one.
+        That is ``--connect-timeout``, else as long as the request waits.
 
         Args:
-            claim_key: What finds it.
-            why: For people, for the record of events.
+            without_limits: The same for a request that has neither limit.
         """
-
-    def release(
-        self, claim_key: str, names: Sequence[str], *, by: ReleasedBy = "command"
-    ) -> Iterable[str]:
-        """Give names back, as far as the claim key still finds them. Twice is once.
-
-        A remote backend yields each as it is done, and raises in the end if one couldn't be. Its
-        claim key is the journal's key. No names are all that the key may have been granted, and
-        what it had that was ended by force.
-
-        Args:
-            claim_key: What finds them.
-            names: Which.
-            by: Who ends them, for the record of events.
-        """
-
-    def renew(
-        self, claim_key: str, names: Sequence[str], *, ttl_seconds: float | None = None
-    ) -> tuple[str, ...]:
-        """Renew what a claim key finds; returns the names that it still holds.
-
-        Args:
-            claim_key: What finds it.
-            names: Which those are, as far as is known; some servers can't tell.
-            ttl_seconds: The ttl from now on, where there is one; None for that which it has.
-        """
+        if self.connect_seconds is not None:
+            return self.connect_seconds
+        return without_limits if self.wait_seconds is None else math.inf
 
 
-class Opening(NamedTuple):
-    """What a backend is opened with.
+class Caller(NamedTuple):
+    """The job and process that make requests.
 
     Args:
-        state: Where records are, and the embedded pool.
-        settings: How to talk to a server, as `encode_settings` wrote it.
-        release_seconds: How long a release may take in all, on a server; None for as long as is
-            usual there.
-        rest_seconds: For how long a server isn't asked again that hasn't answered.
-        lost: Told of leases that went away without having been given back.
-        warn: Called with a line for people, about what should be known of although it goes on.
-        clock: Where times come from.
-        caller: Who makes and changes pools, for the record of events: ``<job>/<build>/<host>``.
+        owner: ``<job>/<build>`` in a job, else ``<user>@<host>``.
+        host: This machine's name.
+        shared_dir: The folder that lists names of scope ``test``; None if it isn't set.
+        around: The ids of the handles whose commands this process runs under.
+        build_url: The address of the build, for people; empty for none.
     """
 
-    state: State
-    settings: str
-    release_seconds: float | None
-    rest_seconds: float
-    lost: LostListener
-    warn: Callable[[str], None]
-    clock: Clock
-    caller: str = ""
+    owner: str
+    host: str
+    shared_dir: str | None = None
+    around: tuple[str, ...] = ()
+    build_url: str = ""
 
+    @property
+    def identity(self) -> str:
+        """Return the identity for changes without a handle: ``<owner>/<host>``."""
+        return f"{self.owner}/{self.host}"
 
-class Opener(Protocol):
-    """The module that a kind's row names: it opens backends of that kind."""
+    def identity_of(self, handle_id: str) -> str:
+        """Return the identity of a handle's holder: ``<owner>/<host>/<handle>``."""
+        return f"{self.owner}/{self.host}/{handle_id}"
 
-    def check_url(self, url: str) -> None:
-        """Look at a URL of this kind, and only at that.
+    def is_owner(self, owner: str) -> bool:
+        """Return whether a lease belongs to the caller's job and build.
 
-        Raises:
-            InvalidRequest: It can't be right.
+        Outside a job, the host has to be the same: the state directory is private to one user. The
+        user's name may differ, since scripts give an arbitrary uid a passwd entry while they run.
         """
+        outside = f"@{self.host}"
+        return owner == self.owner or (owner.endswith(outside) and self.owner.endswith(outside))
 
-    def check_request(self, request: Request, wait_seconds: float | None) -> None:
-        """Look at a request, and ask nobody.
+    def require_shared_dir(self) -> str:
+        """Return the path of ``SHARED_DIR``, or raise InvalidRequest."""
+        if not self.shared_dir:
+            raise InvalidRequest("scope test needs SHARED_DIR, which is not set; or use scope step")
+        return self.shared_dir
 
-        Args:
-            request: What is wanted.
-            wait_seconds: For how long it may wait; None for no limit.
 
-        Raises:
-            InvalidRequest: No backend of this kind could ever grant it.
-        """
-
-    def open_backend(self, url: str, opening: Opening) -> Backend:
-        """Open the backend that a URL names; no server is asked anything yet."""
+NOBODY = Caller("", "")

@@ -9,7 +9,6 @@ import hashlib
 from collections.abc import Callable, Collection, Mapping
 from typing import TYPE_CHECKING
 
-from leasectl.backends.contract import Backend, Opening
 from leasectl.backends.pool.backend import PoolBackend
 from leasectl.engines.kubernetes.api.address import parse_kubernetes_url
 from leasectl.engines.kubernetes.api.asking import LONGEST_BUSY_SECONDS
@@ -22,17 +21,19 @@ from leasectl.engines.kubernetes.opening import open_kubernetes
 from leasectl.engines.kubernetes.own_record import OwnRecord
 from leasectl.engines.kubernetes.posting import Posting
 from leasectl.errors import CorruptState, InvalidRequest
-from leasectl.http.settings import Settings, parse_settings
-from leasectl.model import Request
+from leasectl.http.settings import parse_settings
 from leasectl.system import signals
-from leasectl.system.clock import Clock
 
 if TYPE_CHECKING:
+    from leasectl.backends.kinds import Context
     from leasectl.backends.servers import ClaimWatch, Renew
+    from leasectl.engines.contract import LostListener
     from leasectl.engines.kubernetes.api.choice import ClusterChoice
     from leasectl.engines.kubernetes.opening import Opened
     from leasectl.engines.notes import NoteListener
-    from leasectl.engines.pool_admin import Sides
+    from leasectl.http.settings import Settings
+    from leasectl.model import Request
+    from leasectl.state.directory import State
 
 # What any request may take in all, unless somebody has said how long a release may.
 _REQUEST_SECONDS = 10.0
@@ -42,174 +43,170 @@ _PROBE_SECONDS = 2.0
 _MOST_AT_ONCE = 100
 
 
-def check_url(url: str) -> None:
-    """Raise InvalidRequest unless it is the URL of a namespace."""
-    parse_kubernetes_url(url)
+class KubernetesBackend(PoolBackend):
+    """Pools in a namespace of a Kubernetes cluster."""
 
+    title = "Kubernetes"
+    prefix = "kubernetes://"
+    choice = "kubernetes://NAMESPACE"
+    help = "kubernetes://[NAMESPACE][?context=NAME&kubeconfig=PATH]"
+    remote = True
+    default_ttl_seconds = 60.0
+    is_cluster = True
 
-def check_request(request: Request, wait_seconds: float | None) -> None:
-    """Raise InvalidRequest when it asks for more than is claimed one after the other."""
-    if request.count > _MOST_AT_ONCE:
-        raise InvalidRequest(
-            f"--count {request.count}: Kubernetes grants at most {_MOST_AT_ONCE} at "
-            "once, because each needs a request"
+    @classmethod
+    def check_url(cls, url: str) -> None:
+        parse_kubernetes_url(url)
+
+    @classmethod
+    def check_request(cls, request: Request, wait_seconds: float | None) -> None:
+        """Refuse a request for more than is claimed one after the other."""
+        if request.count > _MOST_AT_ONCE:
+            raise InvalidRequest(
+                f"--count {request.count}: Kubernetes grants at most {_MOST_AT_ONCE} at "
+                "once, because each needs a request"
+            )
+
+    @classmethod
+    def locate(cls, url: str, settings: Settings, environment: Mapping[str, str]) -> Settings:
+        """Add the cluster and the user, without secrets."""
+        choice = choose(parse_kubernetes_url(url), environment)
+        return settings._replace(cluster=encode_choice(choice))
+
+    @classmethod
+    def place(cls, url: str, settings: str) -> str:
+        """Return a namespace in a cluster, whatever context names it."""
+        parsed = parse_settings(settings)
+        if parsed.cluster is None:
+            return url
+        choice = _choice(parsed)
+        return f"{choice.namespace} at {choice.server}"
+
+    @classmethod
+    def open(cls, context: Context, state: State, lost: LostListener) -> KubernetesBackend:
+        choice = _choice(context.settings)
+        if choice.warning:
+            context.warn(choice.warning)
+        seconds = context.release_seconds
+        api = open_api(
+            choice,
+            clock=context.clock,
+            deadline_seconds=_REQUEST_SECONDS if seconds is None else seconds,
+            busy_seconds=LONGEST_BUSY_SECONDS if seconds is None else seconds,
+            rest_seconds=context.rest_seconds,
+            pause=signals.pause,
+        )
+        place = f"{choice.server} {choice.namespace}"
+        which = hashlib.sha256(place.encode()).hexdigest()[:16]
+        posting = Posting(
+            api,
+            choice.namespace,
+            refused_path=state.path(f"events-refused-{which}"),
+            warn=context.warn,
+            clock=context.clock,
+        )
+        opened = open_kubernetes(
+            api,
+            choice.namespace,
+            state_id=state.state_id(),
+            warn=context.warn,
+            observed_path=state.path(f"observed-{which}"),
+            lost=lost,
+            clock=context.clock,
+            caller=context.caller.identity,
+            own=OwnRecord(state, which),
+            posting=posting,
+        )
+        return cls(
+            context.url,
+            opened.engine,
+            opened,
+            clock=context.clock,
+            limited=api.limited,
+            release_seconds=seconds,
+        )
+
+    @classmethod
+    def open_renewals(
+        cls,
+        context: Context,
+        *,
+        state_id: str,
+        ttl_seconds: float,
+        noted: NoteListener,
+        put_off: Callable[[], object] | None,
+    ) -> Renew:
+        """Implements `Backend`. A try takes at most a sixth of the ttl."""
+        choice = _choice(context.settings)
+        api = open_api(
+            choice,
+            clock=context.clock,
+            deadline_seconds=ttl_seconds / 3,
+            attempt_seconds=min(_ATTEMPT_SECONDS, ttl_seconds / 6),
+        )
+        opened = open_kubernetes(
+            api,
+            choice.namespace,
+            state_id=state_id,
+            lost=lambda claim_key, names: None,
+            clock=context.clock,
+            posting=Posting(api, choice.namespace, clock=context.clock),
+        )
+        opened.engine.renewals.noted = noted
+        opened.engine.renewals.put_off = put_off
+        opened.engine.renewals.seconds = ttl_seconds / 3
+        return lambda claim_key, names: opened.engine.renew(claim_key)
+
+    @classmethod
+    def open_claim_watch(
+        cls, context: Context, *, state_id: str, claim_key: str, fence: int
+    ) -> ClaimWatch:
+        from leasectl.engines.cluster.claim_watch import ClusterClaimWatch
+
+        objects = _objects(context, _REQUEST_SECONDS)
+        return ClusterClaimWatch(objects, f"{state_id}/{claim_key}")
+
+    @classmethod
+    def open_probe(cls, context: Context) -> Callable[[], None]:
+        objects = _objects(context, _PROBE_SECONDS)
+
+        def probe() -> None:
+            objects.get(object_of_pool("probe"))  # whether that is there or not
+
+        return probe
+
+    @classmethod
+    def pool_types(cls, context: Context, *, seconds: float) -> list[str]:
+        from leasectl.engines.cluster.listing import pool_types as types_in
+
+        return types_in(cls.open_to_look(context, seconds=seconds).context)
+
+    @classmethod
+    def resource_names(
+        cls, context: Context, begin: str, types: Collection[str], *, seconds: float
+    ) -> list[str]:
+        from leasectl.engines.cluster.listing import resource_names as names_in
+
+        return names_in(cls.open_to_look(context, seconds=seconds).context, begin, types)
+
+    @classmethod
+    def open_to_look(cls, context: Context, *, seconds: float) -> Opened:
+        choice = _choice(context.settings)
+        api = open_api(choice, clock=context.clock, deadline_seconds=seconds)
+        return open_kubernetes(
+            api,
+            choice.namespace,
+            state_id="",
+            lost=lambda claim_key, names: None,
+            clock=context.clock,
+            only_looks=True,
         )
 
 
-def locate(url: str, settings: Settings, environment: Mapping[str, str]) -> Settings:
-    """Implements `Locator`: the cluster and the user, without secrets."""
-    choice = choose(parse_kubernetes_url(url), environment)
-    return settings._replace(cluster=encode_choice(choice))
-
-
-def place(url: str, settings: Settings) -> str:
-    """Implements `PlaceSource`: a namespace in a cluster, whatever context names it."""
-    if settings.cluster is None:
-        return url
-    choice = _choice(settings)
-    return f"{choice.namespace} at {choice.server}"
-
-
-def open_backend(url: str, opening: Opening) -> Backend:
-    """Open the pools in a namespace; nothing is asked of its cluster yet."""
-    choice = _choice(parse_settings(opening.settings))
-    if choice.warning:
-        opening.warn(choice.warning)
-    seconds = opening.release_seconds
-    api = open_api(
-        choice,
-        clock=opening.clock,
-        deadline_seconds=_REQUEST_SECONDS if seconds is None else seconds,
-        busy_seconds=LONGEST_BUSY_SECONDS if seconds is None else seconds,
-        rest_seconds=opening.rest_seconds,
-        pause=signals.pause,
-    )
-    which = hashlib.sha256(f"{choice.server} {choice.namespace}".encode()).hexdigest()[:16]
-    posting = Posting(
-        api,
-        choice.namespace,
-        refused_path=opening.state.path(f"events-refused-{which}"),
-        warn=opening.warn,
-        clock=opening.clock,
-    )
-    opened = open_kubernetes(
-        api,
-        choice.namespace,
-        state_id=opening.state.state_id(),
-        warn=opening.warn,
-        observed_path=opening.state.path(f"observed-{which}"),
-        lost=opening.lost,
-        clock=opening.clock,
-        caller=opening.caller,
-        own=OwnRecord(opening.state, which),
-        posting=posting,
-    )
-    return PoolBackend(
-        url,
-        opened.engine,
-        opened,
-        clock=opening.clock,
-        remote=True,
-        limited=api.limited,
-        release_seconds=seconds,
-    )
-
-
-def open_renewals(
-    url: str,
-    *,
-    state_id: str,
-    settings: Settings,
-    ttl_seconds: float,
-    noted: NoteListener,
-    put_off: Callable[[], object] | None,
-    clock: Clock,
-) -> Renew:
-    """Implements `ClaimServer`. A try takes at most a sixth of the ttl."""
-    choice = _choice(settings)
-    api = open_api(
-        choice,
-        clock=clock,
-        deadline_seconds=ttl_seconds / 3,
-        attempt_seconds=min(_ATTEMPT_SECONDS, ttl_seconds / 6),
-    )
-    opened = open_kubernetes(
-        api,
-        choice.namespace,
-        state_id=state_id,
-        lost=lambda claim_key, names: None,
-        clock=clock,
-        posting=Posting(api, choice.namespace, clock=clock),
-    )
-    opened.engine.renewals.noted = noted
-    opened.engine.renewals.put_off = put_off
-    opened.engine.renewals.seconds = ttl_seconds / 3
-    return lambda claim_key, names: opened.engine.renew(claim_key)
-
-
-def open_claim_watch(
-    url: str, *, state_id: str, settings: Settings, claim_key: str, fence: int, clock: Clock
-) -> ClaimWatch:
-    """Implements `ClaimServer`."""
-    from leasectl.engines.cluster.claim_watch import ClusterClaimWatch
-
-    choice = _choice(settings)
-    api = open_api(choice, clock=clock, deadline_seconds=_REQUEST_SECONDS)
-    objects = KubernetesObjects(api, leases(choice.namespace))
-    return ClusterClaimWatch(objects, f"{state_id}/{claim_key}")
-
-
-def open_probe(url: str, settings: Settings, *, clock: Clock) -> Callable[[], None]:
-    """Implements `ClaimServer`."""
-    choice = _choice(settings)
-    api = open_api(choice, clock=clock, deadline_seconds=_PROBE_SECONDS)
-    objects = KubernetesObjects(api, leases(choice.namespace))
-
-    def probe() -> None:
-        objects.get(object_of_pool("probe"))  # whether that is there or not
-
-    return probe
-
-
-def pool_types(url: str, settings: Settings, *, seconds: float, clock: Clock) -> list[str]:
-    """Implements `PoolServer`."""
-    from leasectl.engines.cluster.listing import pool_types as types_in
-
-    return types_in(_open_briefly(settings, seconds=seconds, clock=clock).context)
-
-
-def resource_names(
-    url: str,
-    settings: Settings,
-    begin: str,
-    types: Collection[str],
-    *,
-    seconds: float,
-    clock: Clock,
-) -> list[str]:
-    """Implements `PoolServer`."""
-    from leasectl.engines.cluster.listing import resource_names as names_in
-
-    return names_in(_open_briefly(settings, seconds=seconds, clock=clock).context, begin, types)
-
-
-def open_to_look(url: str, settings: Settings, *, seconds: float, clock: Clock) -> Sides:
-    """Implements `PoolServer`."""
-    return _open_briefly(settings, seconds=seconds, clock=clock)
-
-
-def _open_briefly(settings: Settings, *, seconds: float, clock: Clock) -> Opened:
-    """Open a namespace for a short read, such as shell completion."""
-    choice = _choice(settings)
-    api = open_api(choice, clock=clock, deadline_seconds=seconds)
-    return open_kubernetes(
-        api,
-        choice.namespace,
-        state_id="",
-        lost=lambda claim_key, names: None,
-        clock=clock,
-        only_looks=True,
-    )
+def _objects(context: Context, seconds: float) -> KubernetesObjects:
+    choice = _choice(context.settings)
+    api = open_api(choice, clock=context.clock, deadline_seconds=seconds)
+    return KubernetesObjects(api, leases(choice.namespace))
 
 
 def _choice(settings: Settings) -> ClusterChoice:

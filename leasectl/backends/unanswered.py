@@ -30,8 +30,17 @@ class TimeOver(NoLease):
 
 def words_of(url: str, answer: Answer) -> str:
     """What a server said, for an error."""
-    said = redirection(answer) or printable(" ".join(answer.text.split()), longest=200)
+    said = redirection(answer) or printable(" ".join(_plain(answer).split()), longest=200)
     return f"{url} answered {answer.status}: {said or 'nothing'}"
+
+
+def _plain(answer: Answer) -> str:
+    """Return the text of an answer; of a page, only its title."""
+    if not answer.headers.get("content-type", "").startswith("text/html"):
+        return answer.text
+    _, _, rest = answer.text.partition("<title>")
+    title, end, _ = rest.partition("</title>")
+    return title if end else "a page"
 
 
 def trying_again(failure: Exception) -> str:
@@ -43,5 +52,7 @@ def failure(url: str, reason: NoAnswer) -> BackendUnreachable:
     """What it means that there was no answer: `NotSent` or `Loss`."""
     detail = printable(reason.said, longest=120)
     if not reason.sent:
-        return NotSent(f"can't reach {url}: {detail}; is the server there?")
+        error = NotSent(f"can't reach {url}: {detail}; is the server there?")
+        error.lasting = reason.lasting
+        return error
     return Loss(f"no answer from {url}: {detail}")

@@ -2,8 +2,7 @@
 
 A command imports only what it uses; rare branches import inside functions.
 
-- `app`: run a command line; turn an error into one line and an exit code
-- `short_way`: parse plain command lines of frequent commands without click
+- `app`: run a command line, a plain one without click; turn an error into a line and an exit code
 - `root`: the ``leasectl`` group: all commands, loaded when used
 - `groups`: groups of commands, and their help
 - `described`: a command's options, described for both parsers

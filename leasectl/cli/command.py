@@ -12,19 +12,8 @@ from typing import Any
 import click
 
 from leasectl.cli.described import (
-    ATTEMPTS,
-    CLUSTER,
-    ENDING,
-    EVICTED,
-    FILTERS,
+    GROUPS,
     OTHERS,
-    OUTPUT,
-    POLICIES,
-    RELEASED,
-    SIMULATED,
-    SOUGHT,
-    WAITING,
-    WHAT,
     Between,
     OneOf,
     Param,
@@ -34,21 +23,6 @@ from leasectl.cli.groups import HelpShown
 from leasectl.errors import InvalidRequest
 from leasectl.text.durations import NoTime
 
-_GROUPS = (
-    WHAT,
-    FILTERS,
-    RELEASED,
-    WAITING,
-    ENDING,
-    ATTEMPTS,
-    SIMULATED,
-    POLICIES,
-    SOUGHT,
-    EVICTED,
-    CLUSTER,
-    OUTPUT,
-    OTHERS,
-)
 _MANY = 9
 # Where a context keeps what was given as --backend before the command.
 BACKEND = "leasectl.backend"
@@ -59,12 +33,26 @@ class Option(click.Option):
     """An option that is shown under a heading.
 
     Args:
-        group: The heading, one of those above.
+        group: The heading, one of `GROUPS`.
+        help: As click has it, or what makes it when help is shown.
     """
 
-    def __init__(self, *args: Any, group: str = OTHERS, **kwargs: Any) -> None:
-        super().__init__(*args, **kwargs)
+    def __init__(
+        self,
+        names: Sequence[str],
+        *,
+        group: str = OTHERS,
+        help: str | Callable[[], str] | None = None,
+        **kwargs: Any,
+    ) -> None:
+        self._late_help = help if callable(help) else None
+        super().__init__(names, help=None if callable(help) else help, **kwargs)
         self.group = group
+
+    def get_help_record(self, ctx: click.Context) -> tuple[str, str] | None:
+        if self._late_help is not None:
+            self.help = self._late_help()
+        return super().get_help_record(ctx)
 
     def type_cast_value(self, ctx: click.Context, value: Any) -> Any:
         try:
@@ -120,7 +108,15 @@ def _is_given(value: object) -> bool:
 
 
 class Command(HelpShown):
-    """A command, as the module's story has it."""
+    """A command, as the module's story has it. Its help may be what makes it when it is shown."""
+
+    @property
+    def help(self) -> str | None:
+        return self._help() if callable(self._help) else self._help
+
+    @help.setter
+    def help(self, help: str | Callable[[], str] | None) -> None:
+        self._help = help
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         is_unclear = args != ["-h"] and any(arg.startswith("-h") for arg in args)
@@ -176,7 +172,7 @@ class Command(HelpShown):
         titles = [getattr(param, "group", OTHERS) for param in shown]
         if len(shown) <= _MANY or len(set(titles)) == 1:
             return [("Options", shown)]
-        groups: dict[str, list[click.Option]] = {title: [] for title in _GROUPS}
+        groups: dict[str, list[click.Option]] = {title: [] for title in GROUPS}
         for title, param in zip(titles, shown):
             groups[title].append(param)
         return [(title, params) for title, params in groups.items() if params]

@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING
 import click
 from click.shell_completion import CompletionItem
 
-from leasectl.backends.kinds import kind_of
-from leasectl.backends.opening import open_to_look, pool_types, resource_names
+from leasectl.backends.kinds import Context, kind_of
 from leasectl.cli.command import Word
 from leasectl.cli.context import choose_backend, settings, state_directory
 from leasectl.engines.values import Value
@@ -20,7 +19,6 @@ from leasectl.errors import LeaseError
 from leasectl.leases.targets import read_names
 from leasectl.once.results import POINTERS, kept_in
 from leasectl.state import read_only
-from leasectl.system.clock import Clock
 from leasectl.text.naming import is_reserved
 
 if TYPE_CHECKING:
@@ -147,7 +145,11 @@ def _is_embedded(ctx: click.Context) -> bool:
 def _server(ctx: click.Context) -> Sides | None:
     """What is asked on the chosen server; None where there is none to be asked."""
     url = choose_backend(ctx.params.get("backend")).url
-    return open_to_look(url, settings(url), seconds=_SERVER_SECONDS, clock=Clock())
+    return kind_of(url).open_to_look(_context(url), seconds=_SERVER_SECONDS)
+
+
+def _context(url: str) -> Context:
+    return Context(url, settings(url))
 
 
 def known_types(backend: str | None = None) -> Sequence[str]:
@@ -162,10 +164,10 @@ def known_types(backend: str | None = None) -> Sequence[str]:
         kind = kind_of(url)
         if kind.has_pools and not kind.remote:
             found = read_only.pool_types(state_directory())
-        elif kind.counted_by:
+        elif kind.counts_types:
             found = read_only.handle_types(state_directory(), url)
         else:
-            found = pool_types(url, settings(url), seconds=_SERVER_SECONDS, clock=Clock())
+            found = kind.pool_types(_context(url), seconds=_SERVER_SECONDS)
     return [each for each in found if not is_reserved(each)]
 
 
@@ -187,9 +189,7 @@ def known_names(
             rows = read_only.resource_names(state_directory())
             found = [name for name, pool_type in rows if not types or pool_type in types]
         else:
-            found = resource_names(
-                url, settings(url), begin, types, seconds=_SERVER_SECONDS, clock=Clock()
-            )
+            found = kind.resource_names(_context(url), begin, types, seconds=_SERVER_SECONDS)
     return [each for each in found if each.startswith(begin) and not is_reserved(each)]
 
 

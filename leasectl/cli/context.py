@@ -7,15 +7,16 @@ import os
 from collections.abc import Callable
 from typing import NamedTuple
 
-from leasectl.backends.kinds import LOCAL, kind_of
-from leasectl.backends.opening import check_url, located
+from leasectl.backends.contract import Caller
+from leasectl.backends.kinds import LOCAL, Context, Kind, kind_of
 from leasectl.cli.shown.output import note
 from leasectl.errors import InvalidRequest, LeaseError, NotFound
-from leasectl.http.settings import Settings, encode_settings
+from leasectl.http.settings import Settings
 from leasectl.leases.recovery import recover
-from leasectl.leases.service import Caller, Service, handles_around
+from leasectl.leases.service import Service, handles_around
 from leasectl.model import Process, Request
 from leasectl.state.directory import State
+from leasectl.system.lock_wait import LockLimit
 from leasectl.system.process import identify, process_of_thread
 from leasectl.text.durations import NoTime, parse_duration
 from leasectl.text.naming import escape_word
@@ -172,10 +173,7 @@ def settings(url: str | None = None) -> Settings:
         key_file=_path("LEASECTL_KEY_FILE"),
         user_file=_path("LEASECTL_USER_FILE"),
     )
-    if url is None or kind_of(url).located_by is None:
-        return common
-
-    return located(url, common, os.environ)
+    return common if url is None else kind_of(url).locate(url, common, os.environ)
 
 
 def release_seconds(default: float | None = None) -> float | None:
@@ -216,7 +214,7 @@ def check_request(request: Request, wait_seconds: float | None, backend: str | N
     from leasectl.leases import request as requests
 
     url = choose_backend(backend).url
-    requests.check_request(request, wait_seconds, backend_url=url, caller=caller())
+    requests.check_request(request, wait_seconds, Context(url, caller=caller()))
     release_seconds()
     settings(url)
 
@@ -238,6 +236,7 @@ def open_service(
     for_many: bool = False,
     to_show: bool = False,
     warn: Callable[[str], None] = note,
+    wait_seconds: float | None = None,
 ) -> Service:
     """Open the state directory and put right what killed commands left in it.
 
@@ -248,44 +247,55 @@ def open_service(
         for_many: One thread of this process serves many, so none may take long.
         to_show: How things stand now is only to be shown, as far as a full disk allows.
         warn: Called with a line for people, about what should be known of although it goes on.
+        wait_seconds: How long a lease may be waited for, and so a lock; None for no limit.
 
     Raises:
         InvalidRequest: There is no such backend; no state directory has been made.
         BackendUnreachable: It was a server that is gone.
     """
     url, chosen_by = choose_backend(backend)
+    kind = None
     if not for_handles or backend:
-        check_url(url)
+        kind = kind_of(url)
+        kind.check_url(url)
         if chosen_by == _SERVER_URL and "LEASECTL_SERVE_PID" in os.environ:
             from leasectl.cli.serve_env import check_served
 
             check_served(url, settings())
-    state = State.open(state_directory(), to_show=to_show)
-    _opened.append(state)
-    kept = os.environ.get("LEASECTL_KEEP_EVENTS")
-    if kept:
-        _keep_events(state, kept)
-    service = Service(
-        state,
-        backend_url=url,
-        caller=caller(),
-        settings=encode_settings(_settings(url, must_be=not for_handles or bool(backend))),
-        release_seconds=release_seconds(_SHORT_SECONDS if for_many else None),
-        rest_seconds=_REST_SECONDS if for_many else 0.0,
-        warn=warn,
-    )
-    recover(service)
+    limit = LockLimit()
+    with limit.within_wait(wait_seconds):
+        state = State.open(state_directory(), to_show=to_show, lock_limit=limit)
+        _opened.append(state)
+        kept = os.environ.get("LEASECTL_KEEP_EVENTS")
+        if kept:
+            _keep_events(state, kept)
+        context = Context(
+            url,
+            _settings(url, kind),
+            caller(),
+            release_seconds(_SHORT_SECONDS if for_many else None),
+            _REST_SECONDS if for_many else 0.0,
+            warn,
+            known_kind=kind,
+        )
+        service = Service(state, context)
+        recover(service)
     return service
 
 
-def _settings(url: str, *, must_be: bool) -> Settings:
-    """The settings for a backend; without which server it is where that can't be found out now."""
-    if must_be:
-        return settings(url)
-    try:
-        return settings(url)
-    except LeaseError:
-        return settings()
+def _settings(url: str, kind: Kind | None) -> Settings:
+    """Return the settings for a backend; without its server where that can't be found out now.
+
+    Args:
+        url: Of it.
+        kind: Its class, if it is to be used in any case.
+    """
+    common = settings()
+    if kind is not None:
+        return kind.locate(url, common, os.environ)
+    with contextlib.suppress(LeaseError):
+        return kind_of(url).locate(url, common, os.environ)
+    return common
 
 
 def _keep_events(state: State, text: str) -> None:

@@ -8,12 +8,14 @@ click's options of the same one.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Literal, NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar, cast
 
 from leasectl.errors import InvalidRequest
 
 # The headings under which help shows the options of commands that have many, in this order.
 WHAT = "Lease"
+RECLAIMED = "Leases to reclaim"
+WORK = "Work"
 FILTERS = "Filters"
 RELEASED = "Leases to release"
 WAITING = "Waiting"
@@ -26,6 +28,10 @@ EVICTED = "Evictions"
 CLUSTER = "Cluster"
 OUTPUT = "Output"
 OTHERS = "Other options"
+GROUPS = (
+    *(WHAT, FILTERS, RELEASED, RECLAIMED, WORK, WAITING, ENDING, ATTEMPTS),
+    *(SIMULATED, POLICIES, SOUGHT, EVICTED, CLUSTER, OUTPUT, OTHERS),
+)
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
@@ -144,37 +150,21 @@ def plain_command(**settings: Any) -> Callable[[Callable[..., object]], PlainCom
     return lambda function: PlainCommand(function, settings)
 
 
-# What the command line says that was read without click; None where click has read it.
-_said: frozenset[str] | None = None
+Form = TypeVar("Form", bound=str)
 
 
-def note_said(variables: frozenset[str]) -> None:
-    """Note what the command line of this process says, for `is_said`."""
-    global _said
-    _said = variables
-
-
-def is_said(variable: str) -> bool:
-    """Tell whether the command line itself says something: no default, and no variable."""
-    if _said is not None:
-        return variable in _said
-    import click
-
-    source = click.get_current_context().get_parameter_source(variable)
-    return source is click.core.ParameterSource.COMMANDLINE
-
-
-def as_json_only(variable: str, written: str, form: str) -> Literal["json"]:
-    """Have ``--json`` win over the default form, and over no other.
+def form_of(option: str, form: Form | None, default: Form, *, as_json: bool) -> Form:
+    """Return the form of the output: ``--json`` wins over the default, and over no other.
 
     Args:
-        variable: Which chooses a form.
-        written: How it is written.
-        form: What it says.
+        option: What else chooses a form.
+        form: What it says; None for nothing.
+        default: The form without it.
+        as_json: Whether ``--json`` is given.
 
     Raises:
-        InvalidRequest: It was given, and says something else.
+        InvalidRequest: The option names another form.
     """
-    if form != "json" and is_said(variable):
-        raise InvalidRequest(f"{written} {form} and --json: name one of them")
-    return "json"
+    if as_json and form not in (None, "json"):
+        raise InvalidRequest(f"{option} {form} and --json: name one of them")
+    return cast("Form", "json") if as_json else form or default

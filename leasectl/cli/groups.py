@@ -12,8 +12,7 @@ from click.formatting import measure_table
 
 from leasectl.cli.shown.output import show
 from leasectl.errors import InvalidRequest
-from leasectl.text.suggestions import commands_meant
-from leasectl.text.wording import printable
+from leasectl.text.wording import commands_meant, printable
 
 # What a long word is taken apart into: whatever ends with punctuation.
 _PARTS = re.compile(r"\w*\W+|\w+")

@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from leasectl.backends.kinds import KINDS, LOCAL
+from leasectl.backends.kinds import LOCAL, all_kinds
 from leasectl.cli.described import (
     ENDING,
     FILTERS,
@@ -33,6 +33,7 @@ from leasectl.text.naming import (
     check_name,
     check_own_type,
     superseding_label,
+    whole_pool_label,
 )
 
 if TYPE_CHECKING:
@@ -83,8 +84,11 @@ def complete_where(ctx: click.Context, param: click.Parameter, incomplete: str) 
 
 
 def name_list(text: str) -> tuple[str, ...]:
-    """Read a comma-separated list of resources."""
-    return tuple(check_name(name) for name in text.split(",") if name)
+    """Read a comma-separated list of resources, whole or as status shortens them: ``--00``."""
+    names = tuple(name for name in text.split(",") if name)
+    for name in names:
+        check_name(name.removeprefix("--"))
+    return names
 
 
 backend = option(
@@ -125,6 +129,15 @@ wait = option(
     metavar="WAIT",
     help="Wait at most this long, like 90s or 1h30m; 0: don't wait. Default: no limit.",
 )
+connect_timeout = option(
+    "--connect-timeout",
+    "connect_seconds",
+    group=WAITING,
+    type=parse_duration,
+    metavar="D",
+    help="Fail (69) once a server has been away for this long. Default: as long as -w; without -w, "
+    "some 10s.",
+)
 conflict_exit_code = option(
     "-E",
     "--conflict-exit-code",
@@ -141,7 +154,7 @@ jitter = option(
     type=parse_duration,
     metavar="D",
     default="0",
-    help="Sleep for a random time of up to D before queueing, so the place in the queue is later. "
+    help="Sleep for a random time of up to D before queueing, so the queue position is later. "
     "To spread out starts, use --start-jitter or a pool's --pace.",
 )
 start_jitter = option(
@@ -175,13 +188,28 @@ class _Priority(Between):
         return Priority()
 
 
-def _default_ttls() -> str:
-    ttls = {
-        kind.title: "from its URL" if kind.timed_by else f"{kind.default_ttl_seconds:g}s"
-        for kind in KINDS
+def _count(text: str) -> int | None:
+    """Read a number of resources; None for all."""
+    if text == "all":
+        return None
+    try:
+        return int(text)
+    except ValueError:
+        raise InvalidRequest(f'--count: "{text}" is neither a number nor "all"') from None
+
+
+def _ttl_help() -> str:
+    ttls = [
+        f"{kind.title}: "
+        + ("from its URL" if kind.is_ttl_in_url else f"{kind.default_ttl_seconds:g}s")
+        for kind in all_kinds()
         if kind.default_ttl_seconds is not None
-    }
-    return "; ".join(f"{title}: {ttl}" for title, ttl in ttls.items())
+    ]
+    return (
+        "Let the lease expire this long after its last renewal. run renews it, as does the keeper "
+        "if the lease has a guard; otherwise use leasectl renew. Default: no expiry; "
+        f"{'; '.join(ttls)}."
+    )
 
 
 _request_options = (
@@ -210,11 +238,12 @@ _request_options = (
         "-c",
         "--count",
         group=WHAT,
-        type=int,
+        type=_count,
         default=1,
         show_default=True,
-        metavar="N",
-        help="The number of resources; all or none are leased.",
+        metavar="N|all",
+        help="The number of resources; all or none are leased. all: every resource of the pool, "
+        "so that nobody else has one.",
     ),
     option(
         "--priority",
@@ -274,9 +303,7 @@ _request_options = (
         group=ENDING,
         type=parse_duration,
         metavar="D",
-        help="Let the lease expire this long after its last renewal. run renews it, as does the "
-        "keeper if the lease has a guard; otherwise use leasectl renew. Default: no expiry; "
-        f"{_default_ttls()}.",
+        help=_ttl_help,
     ),
     option(
         "--on-reclaim",
@@ -349,7 +376,7 @@ def _conditions(texts: tuple[str, ...]) -> Where:
 def make_request(
     *,
     pool_types: tuple[str, ...],
-    count: int,
+    count: int | None,
     name: str | None,
     where: tuple[str, ...],
     release_after: DurationRange | None,
@@ -361,10 +388,14 @@ def make_request(
     scope: Scope = "step",
 ) -> Request:
     """Make a `Request` from the values of `request_options`."""
+    if count is None and (name is not None or len(pool_types) > 1):
+        raise InvalidRequest("--count all means one whole pool; leave out --name, and give one -t")
     own = () if supersede is None else (superseding_label(_check_supersede(supersede)),)
+    if count is None:
+        own = (*own, whole_pool_label())
     return Request(
         type=pool_types[0],
-        count=count,
+        count=1 if count is None else count,  # counted when the request is made
         name=name,
         ttl_seconds=ttl_seconds,
         release_after_seconds=None if release_after is None else release_after.shortest,

@@ -6,9 +6,8 @@ from typing import Any
 
 import click
 
-from leasectl.backends.kinds import kind_of, pool_prefixes
+from leasectl.backends.kinds import kind_of, prefixes
 from leasectl.cli.context import choose_backend
-from leasectl.cli.described import is_said
 from leasectl.cli.shown.output import note
 from leasectl.errors import InvalidRequest
 from leasectl.model import HIGHEST_PRIORITY, Request
@@ -45,7 +44,10 @@ def without_vain_priority(request: Request, backend: str | None, *, quiet: bool)
         backend: What ``--backend`` says.
         quiet: Say nothing of what is ignored.
     """
-    if is_said("priority"):
+    # A command line that was read without click leaves no variable to count.
+    ctx = click.get_current_context(silent=True)
+    source = ctx.get_parameter_source("priority") if ctx else click.core.ParameterSource.COMMANDLINE
+    if source is click.core.ParameterSource.COMMANDLINE:
         return request
     url = choose_backend(backend).url
     kind = kind_of(url)
@@ -54,6 +56,6 @@ def without_vain_priority(request: Request, backend: str | None, *, quiet: bool)
     if not quiet:
         note(
             f"LEASECTL_PRIORITY is ignored: {url} has a queue of its own; only "
-            f"{pool_prefixes('and')} know priorities"
+            f"{prefixes('and')} know priorities"
         )
     return request._replace(priority=0)

@@ -4,18 +4,19 @@ from __future__ import annotations
 
 import importlib
 import os
+from collections.abc import Callable, Sequence
 
 import click
 
 from leasectl import __version__
-from leasectl.backends.kinds import KINDS, either
+from leasectl.backends.kinds import all_kinds, either
 from leasectl.cli.command import BACKEND, command_for_click
 from leasectl.cli.described import PlainCommand
 from leasectl.cli.groups import CommandGroup
 from leasectl.cli.loaded import command_is_loaded
 from leasectl.cli.shown.output import show
 from leasectl.errors import EXIT_CODES, InvalidRequest, LeaseError
-from leasectl.text.suggestions import option_meant
+from leasectl.text.wording import option_meant
 
 # As `leasectl --help` shows them. A command is `command` in the module of its name, or
 # NAME_command in a module that `_MODULES` names.
@@ -24,11 +25,13 @@ SECTIONS = {
     "Pools": ("pool",),
     "Coordination": ("once", "reclaim", "use", "unuse", "marks", "answer", "maintenance"),
     "Insight": ("status", "events", "stats", "simulate"),
-    "Server": ("serve", "kubernetes"),
+    "Server": ("serve", "backup", "restore", "kubernetes"),
     "Setup": ("doctor", "init", "completion", "help"),
 }
 COMMANDS = (*(name for names in SECTIONS.values() for name in names), "version")
 _MODULES = {
+    "backup": "backup",
+    "restore": "backup",
     "use": "marks",
     "unuse": "marks",
     "marks": "marks",
@@ -40,14 +43,14 @@ _MODULES = {
 }
 
 
-ENVIRONMENT = (
+_ENVIRONMENT = (
     (
         "LEASECTL_STATE_DIR",
         "directory of handles and the embedded pool; default: /tmp/leasectl-<uid>",
     ),
     (
         "LEASECTL_BACKEND",
-        f"where leases come from, if --backend isn't given: {either(k.help for k in KINDS)}. With "
+        "where leases come from, if --backend isn't given: BACKENDS. With "
         "none: every request for a lease succeeds at once. Default: LEASE_PROXY_SERVER_URL, else "
         "local:",
     ),
@@ -91,13 +94,21 @@ TOLD = (
     ("LEASECTL_AROUND", "under run and once: handles of the run and once commands around it"),
     ("LEASECTL_ATTEMPT", "under run: number of the attempt, from 1"),
 )
+
+
+def environment() -> list[tuple[str, str]]:
+    """Return the variables that are read, each with its meaning."""
+    backends = either(kind.help for kind in all_kinds())
+    return [(names, meaning.replace("BACKENDS", backends)) for names, meaning in _ENVIRONMENT]
+
+
 # What `leasectl help TOPIC` shows.
-TOPICS = {
-    "environment": {
-        "Environment": ENVIRONMENT,
+TOPICS: dict[str, Callable[[], dict[str, Sequence[tuple[str, str]]]]] = {
+    "environment": lambda: {
+        "Environment": environment(),
         "Set for the command of run, and by acquire --output env": TOLD,
     },
-    "exit-codes": {"Exit codes": EXIT_CODES},
+    "exit-codes": lambda: {"Exit codes": EXIT_CODES},
 }
 
 
@@ -137,7 +148,7 @@ class LazyGroup(CommandGroup):
     def help_of_topic(self, ctx: click.Context, topic: str) -> str:
         """Return the help of one of `TOPICS`."""
         formatter = ctx.make_formatter()
-        for title, rows in TOPICS[topic].items():
+        for title, rows in TOPICS[topic]().items():
             with formatter.section(title):
                 formatter.write_dl(rows)
         return formatter.getvalue().rstrip("\n")

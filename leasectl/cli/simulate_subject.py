@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from functools import partial
 from typing import NamedTuple
 
-from leasectl.backends.kinds import kind_of
 from leasectl.cli.context import open_service
 from leasectl.cli.input_file import read_text, shown_name
 from leasectl.cli.shown.output import note
@@ -208,7 +207,7 @@ def _recorded_of(pool_type: str, backend: str | None) -> tuple[Pool | None, Reco
     """What a backend tells of a pool, and the pool if it has it."""
     service = open_service(backend, to_show=True)
     pool: Pool | None = None
-    if kind_of(service.backend_url).has_pools:
+    if service.kind.has_pools:
         try:
             (pool,) = service.pools.pools(pool_type)
         except NotFound:

@@ -8,23 +8,36 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
-import importlib
 import os
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
-from typing import Protocol, cast
+from typing import Protocol
 
-from leasectl.backends.kinds import LOCAL, kind_of
-from leasectl.backends.opening import check_url, located
-from leasectl.doctor import findings, holders, machine, records, state_files
+from leasectl.backends.boskos.backend import BoskosBackend
+from leasectl.backends.etcd import EtcdBackend
+from leasectl.backends.kinds import LOCAL, Context, Kind, check_url, kind_of
+from leasectl.backends.kubernetes import KubernetesBackend
+from leasectl.backends.proxy.backend import ProxyBackend
+from leasectl.doctor import (
+    boskos,
+    etcd,
+    findings,
+    holders,
+    kubernetes,
+    lease_proxy,
+    machine,
+    records,
+    state_files,
+)
 from leasectl.doctor.findings import FAIL, OK, Check, Finding, failure
 from leasectl.doctor.keeper import keeper
 from leasectl.doctor.machine import Surroundings
 from leasectl.doctor.records import events
 from leasectl.errors import InvalidRequest, LeaseError
-from leasectl.http.settings import Settings, encode_settings
+from leasectl.http.settings import Settings
 from leasectl.leases.service import Service
 from leasectl.state.database import expect_to_read_all
 from leasectl.state.directory import State
+from leasectl.text.wording import printable_url
 
 # What a series of findings returns: whether none of them failed.
 Series = Generator[Finding, None, bool]
@@ -35,7 +48,7 @@ _PIDFD_OPEN: Callable[[int], int] | None = getattr(os, "pidfd_open", None)
 
 
 class Examiner(Protocol):
-    """The module that a kind of backend's row names for what `doctor` looks at in its server."""
+    """What `doctor` looks at in the server of a backend."""
 
     def checks(self, url: str, settings: Settings, environment: Mapping[str, str]) -> list[Check]:
         """The checks that need no state directory; when one fails, so do the rest."""
@@ -44,14 +57,48 @@ class Examiner(Protocol):
         """The checks of what a state directory holds in the backend its service has chosen."""
 
 
+class Probe:
+    """Examines a backend of which only its class is known.
+
+    Args:
+        kind: The class.
+    """
+
+    def __init__(self, kind: Kind) -> None:
+        self._kind = kind
+
+    def checks(self, url: str, settings: Settings, environment: Mapping[str, str]) -> list[Check]:
+        def answer() -> Finding:
+            located = self._kind.locate(url, settings, environment)
+            probe = self._kind.open_probe(Context(url, located))
+            if probe is None:
+                return Finding(OK, "has no server to be asked")
+            probe()
+            return Finding(OK, f"{printable_url(url)} works")
+
+        return [Check(self._kind.title, answer)] if self._kind.remote else []
+
+    def checks_of_claims(self, service: Service, settings: Settings) -> list[Check]:
+        return []
+
+
+# The backends of whose servers more is looked at than whether they work.
+_EXAMINERS: Mapping[Kind, Examiner] = {
+    EtcdBackend: etcd,
+    KubernetesBackend: kubernetes,
+    ProxyBackend: lease_proxy,
+    BoskosBackend: boskos,
+}
+
+
 class Examination:
-    """All checks, in an order in which each may count on those before it.
+    """All checks, in an order in which each may rely on those before it.
 
     Args:
         around: Where to look.
         fix: Mend what can be mended safely, and say so in the finding.
-        flock: Takes and frees locks; tests put one here that doesn't exclude.
-        pidfd_open: Likewise.
+        flock: Takes and frees locks; tests give a broken one that excludes no process.
+        pidfd_open: Opens a pidfd; tests give a broken one.
     """
 
     def __init__(
@@ -128,7 +175,7 @@ class Examination:
             database = Check("database", lambda: state_files.database(state))
             if not (yield from self._until_failure([database])):
                 return
-            service = self._service(state, LOCAL, self._around.settings)
+            service = Service(state, Context(LOCAL, self._around.settings, self._around.caller))
             temporary = self._around.environment.get("TMPDIR") or "/tmp"  # as the Bash functions
             yield from self._all(_of_the_records(service, temporary))
             examiner = self._examiner()
@@ -138,23 +185,20 @@ class Examination:
     def _of_the_claims(self, state: State, examiner: Examiner) -> Iterator[Finding]:
         around = self._around
         try:
-            settings = located(around.backend_url, around.settings, around.environment)
+            kind = kind_of(around.backend_url)
+            settings = kind.locate(around.backend_url, around.settings, around.environment)
         except LeaseError as error:  # gone since it was looked at
             yield failure("backend", error)
             return
-        service = self._service(state, around.backend_url, settings)
+        service = Service(state, Context(around.backend_url, settings, around.caller))
         yield from self._all(examiner.checks_of_claims(service, settings))
 
     def _examiner(self) -> Examiner | None:
-        """The module with the checks of the chosen backend's server; None without a server."""
+        """Return what examines the chosen backend's server; None if there is no such backend."""
         with contextlib.suppress(InvalidRequest):
-            module = kind_of(check_url(self._around.backend_url)).examined_by
-            return None if module is None else cast("Examiner", importlib.import_module(module))
+            kind = kind_of(check_url(self._around.backend_url))
+            return _EXAMINERS.get(kind) or Probe(kind)
         return None
-
-    def _service(self, state: State, backend_url: str, settings: Settings) -> Service:
-        encoded, caller = encode_settings(settings), self._around.caller
-        return Service(state, backend_url=backend_url, caller=caller, settings=encoded)
 
     def _all(self, checks: Iterable[Check]) -> Series:
         """Make every check."""

@@ -93,7 +93,7 @@ def _left_behind(service: Service, unused: Sequence[str]) -> Finding:
 
     def mend() -> str:
         for each in left:
-            remove_unused(service.backend_at(service.backend_url, service.settings), each)
+            remove_unused(service.backend, each)
         return f"removed what was left of {counted(len(left), 'work')}"
 
     return Finding(

@@ -46,7 +46,7 @@ def _release(service: Service, handles: Sequence[Handle]) -> str:
 
 
 def unguarded(service: Service) -> Finding:
-    """Which handles are held until somebody releases them?"""
+    """Which handles are held until they are released by hand?"""
     served = reads.on_record_elsewhere(service.state)
     of_clients = ""
     if served:
@@ -118,11 +118,11 @@ def _release_commands(handle_ids: Sequence[str]) -> str:
 
 
 def misplaced(service: Service, facts: Callable[[], Iterable[Member]]) -> Finding:
-    """Is every name where it belongs, and is there every pool that one belongs to?
+    """Is every name in its expected pool, and does each expected pool exist?
 
     Args:
         service: On the backend that is looked at.
-        facts: Gives at least the names of which somebody has said where they belong.
+        facts: Gives at least the names that have an expected pool.
     """
     with snapshot(service.state):  # only looked at: what is over stays for who changes something
         pools, belonging = service.pools.pools(), service.members.belonging()
@@ -145,13 +145,13 @@ def misplaced_here(service: Service) -> Finding:
 def agreement_of(
     there: Sequence[Member], belonging: Pools, known: Iterable[Member], *, number: int
 ) -> Finding:
-    """Compare where names are by where they belong.
+    """Compare the pools that names are in with their expected pools.
 
     Args:
-        there: Those in pools, at least if somebody has said where they belong.
-        belonging: What is said of where names belong.
-        known: At least those of which somebody has said where they belong, there or not.
-        number: How many are in pools.
+        there: The names in pools, at least those that have an expected pool.
+        belonging: The expected pools of names.
+        known: At least the names that have an expected pool, in a pool or not.
+        number: How many names are in pools.
     """
     expected = [(each, to) for each in there if (to := belongs_to(each, belonging)) is not None]
     astray = [(each, to) for each, to in expected if to != each.pool]

@@ -7,7 +7,7 @@ import os
 from leasectl.doctor.findings import OK, WARN, Finding
 from leasectl.leases.service import Service
 from leasectl.model import Process
-from leasectl.state import keeper_process, keeper_version
+from leasectl.state import keeper_process
 from leasectl.state.directory import State
 from leasectl.system.clock import boottime_seconds
 from leasectl.system.process import open_files
@@ -43,7 +43,7 @@ def keeper(service: Service) -> Finding:
             "run: leasectl doctor --fix",
             mend=lambda: _call(state),
         )
-    folder = keeper_version.missing_code(running)
+    folder = keeper_process.missing_code(running)
     if folder is not None:
         return Finding(
             WARN,

@@ -50,15 +50,15 @@ from leasectl.text.wording import counted, listed, printable
 
 
 class _Found(NamedTuple):
-    """What is in a namespace, and what of it nobody of ours has left so.
+    """The objects in a namespace, and those that a user or another program has changed.
 
     Args:
         what: How much there is, in words.
-        edited: What was edited, as it is to be written again.
-        damaged: What can't be read, by its object.
+        edited: Edited objects, as they are to be written again.
+        damaged: Why an object can't be read, by the object.
         held_by_others: Resources whose holder isn't of leasectl.
-        ending: Pools that somebody has begun to delete.
-        orphaned: Pools that aren't there, and have resources.
+        ending: Pools whose deletion has begun.
+        orphaned: Missing pools that still have resources.
     """
 
     what: str
@@ -152,9 +152,10 @@ def _found(store: KubernetesObjects) -> _Found:
 
 
 def _is_edited(ticket: TicketObject) -> bool:
-    """Tell whether somebody else has written a ticket, as far as that shows.
+    """Return whether another program has written a ticket, as far as that shows.
 
-    Until its first renewal, which writes its place down, the server tells how many have written it.
+    Until its first renewal, which writes its queue position, the server tells how many have written
+    it.
     """
     place = annotations_of(ticket.raw).get(PLACE)
     if not ticket.claim_key:

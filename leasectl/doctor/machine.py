@@ -12,11 +12,11 @@ from types import MappingProxyType
 from typing import NamedTuple
 
 from leasectl import __version__
-from leasectl.backends.opening import check_url
+from leasectl.backends.contract import Caller
+from leasectl.backends.kinds import check_url
 from leasectl.doctor.findings import ELSEWHERE, FAIL, OK, WARN, Finding, unwritable
 from leasectl.errors import InvalidRequest, LeaseError
 from leasectl.http.settings import Settings, is_readable_by_others
-from leasectl.leases.service import Caller
 from leasectl.state import shared_leases
 from leasectl.system.poll import is_readable
 from leasectl.system.process import PIDFD_NEEDS, own_namespaces, this_process

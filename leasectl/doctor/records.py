@@ -8,9 +8,8 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from typing import NamedTuple
 
-from leasectl.backends.contract import Backend
-from leasectl.backends.kinds import LOCAL
-from leasectl.backends.opening import open_backend
+from leasectl.backends.kinds import LOCAL, Backend, Context
+from leasectl.backends.local import LocalBackend
 from leasectl.doctor.findings import FAIL, OK, WARN, Finding
 from leasectl.engines.local import audit, member_rows
 from leasectl.engines.local.store import LocalStore
@@ -23,7 +22,7 @@ from leasectl.state.event_log import kept, refusal
 from leasectl.state.handles import Handles
 from leasectl.state.reads import names_on_record, snapshot
 from leasectl.state.uses import Uses
-from leasectl.system.clock import Clock, boottime_seconds, rfc3339
+from leasectl.system.clock import boottime_seconds, rfc3339
 from leasectl.system.process import is_dead
 from leasectl.text.naming import as_given
 from leasectl.text.wording import counted, listed
@@ -75,9 +74,7 @@ def disagreements(service: Service) -> Iterator[Disagreement]:
     go on. So each is settled by freeing.
     """
     state, handles = service.state, service.handles
-    backend = open_backend(
-        LOCAL, state, settings="", lost=lambda claim_key, names: None, clock=Clock()
-    )
+    backend = _embedded_pool(state)
     if not audit.all_agree(state, LOCAL):
         yield from _claims(state, backend)
         yield from _leases(state, handles, backend)
@@ -93,6 +90,10 @@ def disagreements(service: Service) -> Iterator[Disagreement]:
             f"{state.names_path(handle_id)} differs from what the handle holds",
             partial(state.stage_names, handle_id, names),
         )
+
+
+def _embedded_pool(state: State) -> LocalBackend:
+    return LocalBackend.open(Context(LOCAL), state, lambda claim_key, names: None)
 
 
 def _claims(state: State, backend: Backend) -> Iterator[Disagreement]:
@@ -250,9 +251,7 @@ def suspended(service: Service) -> Finding:
 
 def _unmet(service: Service) -> set[tuple[str, str]]:
     """The pools and identities of those who are passed as what is there can't meet them now."""
-    backend = open_backend(
-        LOCAL, service.state, settings="", lost=lambda claim_key, names: None, clock=Clock()
-    )
+    backend = _embedded_pool(service.state)
     with snapshot(service.state):  # nothing is changed, and what is over is no matter here
         pools = backend.pools.pools()
     return {

@@ -213,8 +213,9 @@ def _changes(old: Member, new: Member) -> Iterator[tuple[str, str]]:
             yield new.pool, _ADDED if old.pool is None else f" come from {old.pool},{_ADDED}"
     if new.pool is None:
         return
-    if new.cordoned != old.cordoned:
-        yield new.pool, " cordoned" if new.cordoned else " uncordoned"
+    if (new.cordoned, new.cordon) != (old.cordoned, old.cordon):
+        why = f" ({new.cordon.reason})" if new.cordon and new.cordon.reason else ""
+        yield new.pool, f" cordoned{why}" if new.cordoned else " uncordoned"
     if new.moves_to != old.moves_to and new.moves_to is not None:
         yield new.pool, f" to go to {new.moves_to} when free"
     if stays_after_all(old, new):

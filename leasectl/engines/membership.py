@@ -12,7 +12,7 @@ takes whatever nobody else claims (`Pools.default`), from which anybody of those
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from leasectl.engines import refusals
 from leasectl.model import Process
@@ -33,6 +33,32 @@ class Lifetime(NamedTuple):
     ttl_seconds: float | None = None
 
 
+class Cordon(NamedTuple):
+    """Why a name takes no new holder.
+
+    Args:
+        by: The identity of whoever cordoned it.
+        at: When that was, wall clock, seconds since the epoch.
+        reason: As it was given; may be empty.
+    """
+
+    by: str
+    at: float
+    reason: str = ""
+
+
+def read_cordon(value: Any) -> Cordon | None:
+    """Read a cordon as stores and JSON keep it: the values of its fields in order, or null.
+
+    Raises:
+        ValueError, TypeError: It is something else.
+    """
+    if value is None:
+        return None
+    by, at, reason = value
+    return Cordon(str(by), float(at), str(reason))
+
+
 class Member(NamedTuple):
     """What there is to know of one name.
 
@@ -48,6 +74,7 @@ class Member(NamedTuple):
         lifetime: How long it stays; None for good.
         joined: How often it has joined its pool; its lifetime counts from the last time on.
         properties: What it is, sorted by their keys.
+        cordon: Who cordoned it, when and why; None where that isn't known.
     """
 
     name: str
@@ -61,6 +88,7 @@ class Member(NamedTuple):
     lifetime: Lifetime | None = None
     joined: int = 0
     properties: Properties = ()
+    cordon: Cordon | None = None
 
     @property
     def is_known(self) -> bool:
@@ -238,15 +266,26 @@ def expect_nothing(member: Member) -> Member:
     return member._replace(expected=None)
 
 
-def cordon(member: Member, *, is_cordoned: bool) -> Member:
-    """What becomes of a name that is to take no new holder, or is to take one again.
+def cordon(member: Member, *, is_cordoned: bool, why: Cordon | None = None) -> Member:
+    """Return a name that takes no new holder from now on, or takes one again.
+
+    A cordon with a reason replaces an earlier one; one without a reason keeps it.
+
+    Args:
+        member: The name.
+        is_cordoned: Whether it is to be cordoned.
+        why: Who cordons it, and the reason.
 
     Raises:
         NotFound: It is in no pool.
     """
     if member.pool is None:
         raise refusals.in_no_pool(member.name)
-    return member._replace(cordoned=is_cordoned)
+    if not is_cordoned:
+        why = None
+    elif member.cordoned and not (why and why.reason):
+        why = member.cordon
+    return member._replace(cordoned=is_cordoned, cordon=why)
 
 
 def after_release(member: Member) -> Member:

@@ -12,6 +12,7 @@ from leasectl.text.properties import written
 from leasectl.text.wording import counted, listed, printable
 
 if TYPE_CHECKING:
+    from leasectl.engines.facts import Pool, Resource
     from leasectl.engines.membership import Member, Properties
 
 
@@ -47,6 +48,16 @@ class Want(NamedTuple):
 def want_of(request: Request) -> Want:
     """What a request could use."""
     return Want(request.name, request.where)
+
+
+def usable_in(pool: Pool, request: Request) -> list[Resource]:
+    """Return the resources that a request could use, including held and cordoned ones."""
+    want = want_of(request)
+    return [
+        each
+        for each in pool.resources
+        if want.could_use(each.name, each.member.properties if each.member else ())
+    ]
 
 
 def matches(where: Where, properties: Properties) -> bool:

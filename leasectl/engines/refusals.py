@@ -14,7 +14,7 @@ from leasectl.text.wording import counted
 
 def no_pool(pool_type: str, known: Sequence[str]) -> NotFound:
     """There is no pool of that type, but some known ones."""
-    from leasectl.text.suggestions import did_you_mean
+    from leasectl.text.wording import did_you_mean
 
     own = [each for each in known if not is_reserved(each)]
     return NotFound(f'no pool "{pool_type}"{did_you_mean(pool_type, own)}')

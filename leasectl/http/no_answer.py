@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 import socket
-import ssl
 import sys
 from typing import TYPE_CHECKING, Literal
 
@@ -96,6 +95,8 @@ def _detail(text: str, error: Exception) -> str:
 
 def _without_tls(error: ssl.SSLError, *, sent: bool, said: str) -> NoAnswer:
     """Say of an error of TLS what it means."""
+    import ssl
+
     if isinstance(error, ssl.SSLCertVerificationError):
         return _untrusted(error, sent=sent, said=said)
     reason = getattr(error, "reason", None) or ""  # which OpenSSL gives its own errors only
@@ -130,6 +131,7 @@ def _tls_error(error: BaseException | None) -> ssl.SSLError | None:
     """What lies below an error of a library, which carries it only as its cause."""
     if "ssl" not in sys.modules:  # to load it takes long, and without it there was no TLS
         return None
+    import ssl
 
     while error is not None and not isinstance(error, ssl.SSLError):
         error = error.__cause__ or error.__context__

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import os
 import time
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from leasectl.errors import CorruptState, FileUnreadable
 from leasectl.system.poll import is_readable
 from leasectl.text.wording import printable
+
+if TYPE_CHECKING:
+    from leasectl.http.tls import Trust
 
 _LONGEST_BYTES = 16 << 20
 _PIECE_BYTES = 1 << 16
@@ -87,6 +90,15 @@ def is_readable_by_others(path: str) -> bool:
         return False  # whoever reads it says what is wrong with it
 
 
+def trust_for(url: str, settings: Settings) -> Trust | None:
+    """Return what is needed for TLS with the server of a URL; None without TLS."""
+    if not url.startswith("https:"):
+        return None
+    from leasectl.http.tls import trust_of  # it loads ssl, which takes a MiB
+
+    return trust_of(settings)
+
+
 _LONGEST_TOKEN_BYTES = 64 * 1024
 
 
@@ -118,37 +130,35 @@ class Settings(NamedTuple):
     password_file: str | None = None
 
 
+_DEFAULTS = Settings()
+
+
 def encode_settings(settings: Settings) -> str:
-    """Write settings as one text, empty for the usual ones; `parse_settings` reads it back."""
-    if settings == Settings():
+    """Write settings as one text for a record; `parse_settings` reads it back.
+
+    It has a line ``name=value`` for each setting that isn't the default.
+    """
+    if settings == _DEFAULTS:
         return ""
-    lines = [settings.token_file, settings.ca_file, "trust" if settings.trust_env else ""]
-    etcd_lines = [settings.cert_file, settings.key_file, settings.user_file]
-    # Versions that knew no others still read what consists of the first three, six, or seven.
-    if settings.username:
-        lines += [*etcd_lines, settings.cluster, settings.username, settings.password_file]
-    elif settings.cluster:
-        lines += [*etcd_lines, settings.cluster]
-    elif any(etcd_lines):
-        lines += etcd_lines
-    return "\n".join(line or "" for line in lines)
+    named = {**settings._asdict(), "trust_env": "1" if settings.trust_env else None}
+    return "\n".join(f"{name}={value}" for name, value in named.items() if value)
 
 
 def parse_settings(text: str) -> Settings:
-    """Read what `encode_settings` wrote, in any version so far.
+    """Read what `encode_settings` wrote.
 
     Raises:
-        CorruptState: It is of none of them.
+        CorruptState: It has something else.
     """
     if not text:
-        return Settings()
-    lines = text.split("\n")
-    if len(lines) not in (3, 6, 7, 9):
+        return _DEFAULTS
+    named = dict(line.partition("=")[::2] for line in text.split("\n"))
+    if not named.keys() <= set(Settings._fields) or not all(named.values()):
         raise CorruptState(
-            f"settings of {len(lines)} lines were written by a newer leasectl, or are damaged"
+            f'settings "{printable(text, longest=200)}" were written by a newer leasectl, or are '
+            "damaged"
         )
-    token_file, ca_file, trust, *files = (line or None for line in lines)
-    return Settings(token_file, ca_file, trust == "trust", *files)
+    return Settings(**{**named, "trust_env": "trust_env" in named})  # type: ignore[arg-type]
 
 
 def read_token(path: str, *, named_by: str = "LEASECTL_TOKEN_FILE") -> str:

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from leasectl.leases.service import Service
 
 _REST_SECONDS = 1.0
-# So long it may take to send what was decided; after that whoever decided it may have been killed.
+# How long a holder has to send what it decided; after that it may have been killed.
 _SENDING_SECONDS = 2.0
 
 
@@ -50,9 +50,9 @@ class Answers:
             self._begin, clock=clock
         )
         self._noted: dict[Key, Sequence[Note]] = {}
-        self._tried: dict[Key, Sequence[Note]] = {}  # of those, what is being answered
+        self._tried: dict[Key, Sequence[Note]] = {}  # the notes that are being answered
         self._looked: dict[Key, float] = {}
-        # By mark that is ready: when it is to be seen whether that was sent; None once it was.
+        # By mark that is ready: when to check whether its answer was sent; None after the check.
         self._checked: dict[Key, dict[str, float | None]] = {}
 
     @property
@@ -175,9 +175,9 @@ class Answers:
         try:
             said = done()
         except ImportError:
-            raise  # the code is gone, for all that there is to do
+            raise  # the code is gone, for every job
         except Exception as error:
-            if notes:  # of which nothing else may be known
+            if notes:  # the only copy
                 self._noted.setdefault(key, notes)
             return self._retries.failed(
                 key, f"can't answer for {target.handle_id}: {described(error)}"
@@ -185,7 +185,7 @@ class Answers:
         self._retries.succeeded(key)
         if said:
             self._log.write(f"answered for {target.handle_id}: {', '.join(said)}")
-        return self._clock.elapsed()  # what is to be done next, the records say
+        return self._clock.elapsed()  # the next round reads the records again
 
 
 def answered(service: Service, target: ReleaseTarget) -> tuple[str, ...]:

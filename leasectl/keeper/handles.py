@@ -1,8 +1,8 @@
-"""The handles to look after, and whose processes have ended.
+"""The handles that the keeper looks after, and those whose processes have ended.
 
-They are kept from one look to the next: a look takes who has ended since the last one, and then
-what has changed on record. In that order: what a process has written before it ended is in what is
-read afterwards, so nothing is taken for abandoned that somebody has just announced.
+They are kept from one look to the next. A look first takes the processes that have ended since the
+last one, and then the changes on record. In this order it reads everything that a process wrote
+before it ended, so it never takes a handle for abandoned that was announced just now.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class KeptHandles:
         self._records = WatchedHandles(state)
         self._ends = ends
         self._handles: dict[str, Watched] = {}
-        self._followed: dict[Process, set[str]] = {}  # the ids of whose handles
+        self._followed: dict[Process, set[str]] = {}  # to the ids of their handles
         self._to_judge: dict[str, None] = {}
         self._abandoned: dict[str, None] = {}
         self._changed: dict[str, None] = {}
@@ -64,7 +64,7 @@ class KeptHandles:
         if handle.ttl_seconds is None or not handle.is_held:
             return False
         if handle.guard is not None and handle.guard.pid_namespace != own_pid_namespace():
-            return False  # who could see it end is the keeper beside it
+            return False  # the keeper of its namespace renews it
         return handle.runner is None or self._ends.has_ended(handle.runner)
 
     def trim(self) -> None:

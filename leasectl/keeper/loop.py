@@ -1,7 +1,7 @@
 """Sleep until there is work; heed signals.
 
-- TERM: release at once what was to be released later, then end;
-- URG: somebody couldn't wake it: make the named pipe anew, and look.
+- TERM: do the delayed releases at once, then end;
+- URG: a process had no pipe to wake the keeper by: create the pipe again, and look.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from leasectl.errors import InvalidRequest, LeaseError, StateUnwritable
 from leasectl.keeper.log import Log, described
 from leasectl.keeper.namespace_lock import NamespaceLock
 from leasectl.keeper.rounds import Rounds, open_service
-from leasectl.state import keeper_process, keeper_version
+from leasectl.state import keeper_process
 from leasectl.state.directory import State
 from leasectl.state.event import parse_kept
 from leasectl.system import afterwards, threads
@@ -46,13 +46,13 @@ def main(directory: str, *, kept_events: str = "") -> None:
     try:
         state = State.open(directory, create=False)
     except StateUnwritable:
-        return  # it is gone, or can't be kept; commands say so
+        return  # the directory is gone, or can't be kept; commands say so
     if keeper_process.running(state) != this_process():
-        return  # another candidate was faster
+        return  # another candidate was faster than this one
     if kept_events:
-        with contextlib.suppress(InvalidRequest):  # whoever started this has been told
+        with contextlib.suppress(InvalidRequest):  # the command that started this has warned
             state.events.kept_seconds, state.events.kept_number = parse_kept(kept_events)
-    ends = ProcessEnds(most_files - most_files // 8)  # the rest is for servers and the records
+    ends = ProcessEnds(most_files - most_files // 8)  # leave files for servers and records
     _Loop(state, signals, ends, Clock()).run()
 
 
@@ -72,12 +72,12 @@ def _shed_inherited_limits() -> int:
     ):
         most = resource.getrlimit(limit)[1]
         resource.setrlimit(limit, (most, most))
-        if limit != resource.RLIMIT_NOFILE:  # which has a limit of its own even for root
+        if limit != resource.RLIMIT_NOFILE:  # limited by the kernel even for root
             with contextlib.suppress(OSError, ValueError):
                 resource.setrlimit(limit, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
     with contextlib.suppress(OSError):
         os.setpriority(os.PRIO_PROCESS, 0, 0)
-    # A job that is to be killed first under memory pressure; who is protected stays so.
+    # A job may be marked to be killed first under memory pressure. A protected process stays so.
     with contextlib.suppress(OSError, ValueError), open("/proc/self/oom_score_adj", "r+") as file:
         if int(file.read()) > 0:
             file.seek(0)
@@ -113,7 +113,7 @@ class _Loop:
     Args:
         state: The opened state directory, which has this process for its keeper.
         signals: Those that it heeds.
-        ends: Of processes, which follows nobody yet.
+        ends: Of processes; it follows none yet.
         clock: Where times come from.
     """
 
@@ -130,7 +130,7 @@ class _Loop:
         self._rounds = Rounds(self._service, ends, clock=clock, log=self._log)
         self._namespace_lock = NamespaceLock(state, clock=clock, log=self._log)
         self._has_begun = False
-        self._version_seen = 0  # of the data, before the last round
+        self._version_seen = 0  # data_version before the last round
 
     def run(self) -> None:
         """Go on until TERM arrives, nothing is left to keep, or this process can't keep it."""
@@ -148,10 +148,10 @@ class _Loop:
                     return
                 failures = 0
             except ImportError as error:
-                # The code was replaced in place, before any command of the new version came by; or
-                # it is gone, and a command from elsewhere starts another keeper.
+                # The code was replaced in place, and no command of the new version has come yet. Or
+                # it is gone, and a command from another installation starts another keeper.
                 self._log.write(f"{error}; the installation was replaced or deleted")
-                if not keeper_version.has_code(keeper_version.CODE_FOLDER):
+                if not keeper_process.has_code(keeper_process.CODE_FOLDER):
                     self._end("ended: the code of this keeper is gone")
                     return
                 self._hand_over()
@@ -184,16 +184,16 @@ class _Loop:
         if not self._rounds.is_needed() and self._has_retired():
             self._log.write("ended: nothing left to keep")
             return False
-        # Last, as it takes long on a busy machine, and what is due comes first.
+        # Last: it takes long on a busy machine, and due work comes first.
         self._rounds.load_code()
         self._sleep(due, (self._ends.fd, *self._namespace_lock.fds(), *self._rounds.fds()))
         return True
 
     def _begin(self) -> bool:
-        """Tell whether this is the keeper, which it says in the records as soon as it can.
+        """Return whether this is the keeper, and record that it is as soon as it can.
 
-        Whoever registered something with the keeper before then has woken nobody, so the first
-        round comes after this.
+        A process that registered something with the keeper before then could wake no process, so
+        the first round comes after this.
         """
         self._has_begun = self._has_begun or keeper_process.begin(self._state, this_process())
         return self._has_begun
@@ -237,7 +237,8 @@ class _Loop:
         """See that this process can be woken, and miss nothing that it couldn't be woken for.
 
         Args:
-            is_called: Somebody has found no pipe, who holds the lock until there is work.
+            is_called: A process that holds the lock has found no pipe; there is work once it lets
+                go.
         """
         if not self._pipe.is_in_place():
             with contextlib.suppress(OSError):  # a full disk: it looks again after some seconds
@@ -281,7 +282,7 @@ class _Loop:
 
     def _end(self, why: str) -> None:
         """End; the next command that needs a keeper starts another."""
-        # If that fails, the records have a dead keeper, which others replace as well.
+        # If that fails, the records name a dead keeper, which a command replaces as well.
         with contextlib.suppress(Exception), self._state.transaction():
             self._resign()
         self._log.write(why)

@@ -15,7 +15,7 @@ from leasectl.model import ReleaseTarget
 from leasectl.system.clock import Clock
 from leasectl.system.request_threads import RequestThreads
 
-# Opens, in the thread that calls it, what releases.
+# Opens, in the thread that calls it, a function that releases.
 OpenRelease = Callable[[], Callable[[ReleaseTarget], tuple[str, ...]]]
 
 
@@ -85,7 +85,7 @@ class Releases:
         try:
             names = released()
         except ImportError:
-            raise  # the code is gone, for all that there is to do
+            raise  # the code is gone, for every job
         except Exception as error:
             return self._failed(target, error)
         self._retries.succeeded(key)

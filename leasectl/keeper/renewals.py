@@ -7,8 +7,7 @@ import math
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from leasectl.backends.kinds import kind_of_handle
-from leasectl.backends.opening import renew_seconds
+from leasectl.backends.kinds import kind_of_handle, renew_seconds
 from leasectl.keeper.log import Log, described
 from leasectl.keeper.retries import FIRST_PAUSE_SECONDS, Key, Retries, key_meant, key_of
 from leasectl.leases.renew import note_renewal, renew
@@ -23,7 +22,7 @@ from leasectl.system.request_threads import Outcome
 if TYPE_CHECKING:
     from leasectl.engines.notes import Note
 
-# How much of a ttl an answer has time to renew what was put off to it.
+# This share of a ttl, an answer has time to renew the lease in its own write.
 _PUT_OFF_SHARE = 1 / 12
 
 
@@ -83,7 +82,7 @@ class Renewals:
             key = self._due.next(now)
             if key is None:
                 return self._due.first()
-            self._due.put(key, now + FIRST_PAUSE_SECONDS)  # if what follows fails
+            self._due.put(key, now + FIRST_PAUSE_SECONDS)  # in case the rest fails
             handle = self._service.handles.current(*key)
             is_held = handle is not None and handle.state == "held"
             self._due.put(key, self._renew(handle) if handle is not None and is_held else None)
@@ -104,7 +103,7 @@ class Renewals:
         renewed_at = self._renewed_at.get(key)
         handle = None if renewed_at is None else self._service.handles.current(*key)
         if renewed_at is None or handle is None:
-            return -math.inf  # whether it was renewed before, and when, nobody knows
+            return -math.inf  # when it was last renewed isn't known
         return renewed_at + renew_seconds(handle)
 
     def take_outcomes(self) -> None:
@@ -113,7 +112,7 @@ class Renewals:
         for target, _ in taken:
             key = key_meant(target)
             if self._keys.get(target.handle_id) == key:
-                # If what follows fails, for this one or one before it.
+                # In case the rest fails, for this one or one before it.
                 self._due.put(key, self._clock.elapsed() + FIRST_PAUSE_SECONDS)
         for target, outcome in taken:
             handle = self._service.handles.load(target.handle_id)
@@ -134,7 +133,7 @@ class Renewals:
         try:
             renewed()
         except ImportError:
-            raise  # the code is gone, for all that there is to do
+            raise  # the code is gone, for every job
         except Exception as error:
             if self._service.current(whole(handle)) is None:
                 self._log.write(f"{error}")  # lost: there is nothing left to renew

@@ -7,7 +7,8 @@ import functools
 import os
 from collections.abc import Callable, Sequence
 
-from leasectl.backends.kinds import LOCAL
+from leasectl.backends.contract import Caller
+from leasectl.backends.kinds import LOCAL, Context
 from leasectl.keeper.answers import Answers
 from leasectl.keeper.handles import KeptHandles
 from leasectl.keeper.log import Log, described
@@ -19,13 +20,13 @@ from leasectl.keeper.stays import KeptStays
 from leasectl.keeper.unused_pools import UnusedPools
 from leasectl.keeper.witness import Witness
 from leasectl.leases.release import release
-from leasectl.leases.service import Caller, Service
+from leasectl.leases.service import Service
 from leasectl.model import Process, ReleaseTarget
 from leasectl.state.directory import State
 from leasectl.system.clock import Clock, earliest
 from leasectl.system.process_watch import ProcessEnds
 
-# A part of a round that fails can hold up whoever waits; there are few of them.
+# A part of a round that fails can delay waiters, so the pauses stay short.
 _LONGEST_PAUSE_SECONDS = 10.0
 
 
@@ -43,8 +44,7 @@ class Rounds:
         self._service = service
         self._ends = ends
         self._clock = clock
-        self._log = log
-        opens = self._open_service
+        opens = service.for_another_thread
         self._handles = KeptHandles(service.state, ends)
         self._releases = Releases(service, self._open_release, clock=clock, log=log)
         self._answers = Answers(service, opens, clock=clock, log=log)
@@ -52,7 +52,7 @@ class Rounds:
         self._stays = KeptStays(service, opens, ends, clock=clock, log=log)
         self._unused = UnusedPools(service, opens, ends, clock=clock, log=log)
         self._witness = Witness(service, ends, clock=clock, log=log)
-        self._followed: frozenset[Process] = frozenset()  # beside those of handles
+        self._followed: frozenset[Process] = frozenset()  # without those of handles
         self._retries = Retries(clock=clock, log=log)  # of the parts of a round
         self._to_load: set[str] = set()  # URLs of backends
 
@@ -80,7 +80,7 @@ class Rounds:
         times += part("unused pools", self._unused.go)
         times += part("answers", lambda: self._answers.go(self._handles))
         times += part("waiters", self._witness.go)
-        # What this round has changed itself nobody wakes it for, nor for who has ended meanwhile.
+        # No process wakes it for its own changes, nor for those that ended during the round.
         times += part("processes", self._follow)
         times += part("handles", lambda: self._look_again(abandoned))
         times += part("handles", self._handles.trim)
@@ -160,17 +160,10 @@ class Rounds:
                 self._releases.release_here(timer.target)
 
     def _open_release(self) -> Callable[[ReleaseTarget], tuple[str, ...]]:
-        return functools.partial(release, self._open_service())
-
-    def _open_service(self) -> Service:
-        """What a thread does things with: it has records of its own."""
-        state, events = self._service.state.open_again(), self._service.state.events
-        state.events.kept_seconds = events.kept_seconds
-        state.events.kept_number = events.kept_number
-        return open_service(state, self._clock, self._log)
+        return functools.partial(release, self._service.for_another_thread())
 
 
 def open_service(state: State, clock: Clock, log: Log) -> Service:
     """What the keeper does things with; each handle remembers its own backend."""
     caller = Caller(owner="keeper", host=os.uname().nodename)
-    return Service(state, backend_url=LOCAL, caller=caller, warn=log.write, clock=clock)
+    return Service(state, Context(LOCAL, caller=caller, warn=log.write, clock=clock))

@@ -10,7 +10,7 @@ from typing import NamedTuple
 from leasectl.backends.kinds import kind_of
 from leasectl.errors import InvalidRequest
 
-# What the keeper of embedded pools may need at any time.
+# Packages that the keeper of embedded pools may need at any time.
 _OWN_PACKAGES = (
     "leasectl.keeper",
     "leasectl.state",
@@ -19,11 +19,11 @@ _OWN_PACKAGES = (
     "leasectl.engines.local",
     "leasectl.backends.local",
 )
-_loaded: set[str] = set()  # packages, with all that is below them
+_loaded: set[str] = set()  # packages, with all modules below them
 
 
 class Server(NamedTuple):
-    """Who is asked, and as whom; each has a thread of its own.
+    """A server with the settings to talk to it; each has a thread of its own.
 
     Args:
         url: Of the backend.
@@ -43,15 +43,15 @@ def load_own_code() -> None:
 def load_code_for(url: str) -> None:
     """Load what a backend may need, as soon as the keeper has something to do with it."""
     try:
-        opener = kind_of(url).opener
-    except InvalidRequest:  # a damaged record, of which others say so
+        module = kind_of(url).__module__
+    except InvalidRequest:  # a damaged record; another job reports it
         return
-    name = opener.split(".")[2]
+    name = "".join(module.split(".")[2:3])
     if f"leasectl.backends.{name}" not in _OWN_PACKAGES:
         for each in ("leasectl.http", f"leasectl.backends.{name}", f"leasectl.engines.{name}"):
             _load(each)
         with contextlib.suppress(ImportError):
-            importlib.import_module("tenacity")  # which they import where they use it
+            importlib.import_module("tenacity")  # the backends import it where they use it
 
 
 def _load(name: str) -> None:

@@ -31,7 +31,7 @@ class KeptStays:
     Args:
         service: On the state directory that is kept.
         open_service: What a thread asks servers with.
-        ends: Of the processes, which somebody else follows.
+        ends: Of the processes, which the caller follows.
         clock: Where times come from.
         log: Where events are written.
     """
@@ -99,7 +99,7 @@ class KeptStays:
         try:
             is_as_joined = outcome.result()
         except ImportError:
-            raise  # the code is gone, for all that there is to do
+            raise  # the code is gone, for every job
         except Exception as error:
             text = f"can't see to {stay.name} in {stay.type}: {described(error)}"
             self._retries.failed(_key(stay), text, longest_seconds=stay.ttl_seconds / 6)

@@ -17,18 +17,18 @@ from leasectl.system.clock import Clock
 from leasectl.system.process_watch import ProcessEnds
 from leasectl.system.request_threads import RequestThreads
 
-# What is just being made on a server can't be seen. Who makes it may have died: then it goes by
-# itself in less than this time, and leaves something behind that can be found.
+# A pool that is being created on a server can't be seen yet. If its creator has died, the pool's
+# parts end or can be found within this time.
 _MAKING_SECONDS = 6.0
 
 
 class UnusedPools:
-    """Removes a pool once the process has ended that was to see to it, unless others use it.
+    """Removes a pool once the process that was responsible for it has ended, unless others use it.
 
     Args:
         service: On the state directory that is kept.
         open_service: What a thread asks servers with.
-        ends: Of the processes, which somebody else follows.
+        ends: Of the processes, which the caller follows.
         clock: Where times come from.
         log: Where events are written.
     """
@@ -72,7 +72,7 @@ class UnusedPools:
         made = self._made.all()
         self._retries.keep_only({_key(each) for each in made})
         self._look_again_at = {k: at for k, at in self._look_again_at.items() if k in made}
-        # What the dead held of it goes first; whoever holds it still is one of those that live.
+        # The leases of dead holders are released first; a lease that is left has a living holder.
         return [
             self._see_to(each)
             for each in made
@@ -109,7 +109,7 @@ class UnusedPools:
         try:
             was_there = removed()
         except ImportError:
-            raise  # the code is gone, for all that there is to do
+            raise  # the code is gone, for every job
         except Exception as error:
             return self._retries.failed(key, f"can't remove pool {pool.type}: {described(error)}")
         self._retries.succeeded(key)

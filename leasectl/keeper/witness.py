@@ -1,8 +1,8 @@
-"""Let others pass waiters that don't come.
+"""Let others pass waiters that don't claim when it is their turn.
 
-It is called whenever somebody may claim, as often as leases change hands. So it doesn't look at
-once, when it would only be in the way of who is about to claim, but a moment later, and doesn't
-listen until then: what happens meanwhile costs it nothing.
+A waiter calls it whenever it may claim, as often as leases change hands. So it doesn't look at
+once, when it would only be in the waiter's way, but a moment later. It doesn't listen until then,
+so what happens meanwhile costs it nothing.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ _REST_SECONDS = 1.0
 
 
 class Witness:
-    """Looks when somebody has called, and when somebody's time is over.
+    """Looks when a waiter has called, and when a waiter's time is over.
 
     Args:
         service: On the state directory that is kept.
-        ends: Of the processes, which somebody else follows.
+        ends: Of the processes, which the caller follows.
         clock: Where times come from.
         log: Where events are written.
     """
@@ -38,7 +38,7 @@ class Witness:
         self._witness = LocalWitness(
             state, lost=service.losses.tell, clock=clock, has_ended=ends.has_ended
         )
-        self._looks_at: float | None = clock.elapsed()  # it may have been called before it was here
+        self._looks_at: float | None = clock.elapsed()  # a waiter may have called before
         self._is_called = True
 
     @property
@@ -78,7 +78,7 @@ class Witness:
 
     def _look(self) -> None:
         with errors_of(self._pipe.path):
-            self._pipe.renew()  # before it looks, so that nothing is missed
+            self._pipe.renew()  # before the look, to miss no call
         self._is_called = False
         for pool_type, ticket, _ in self._witness.look():
             pid = ticket.waiter.pid if ticket.waiter else "unknown"

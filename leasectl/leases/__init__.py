@@ -19,5 +19,4 @@
 - `held_here`: what handles hold at a backend that doesn't tell
 - `on_demand`: pools that are made on demand, with one resource each
 - `properties`: tell programs the properties of leased resources
-- `scope_test`: scope ``test``: ``$SHARED_DIR/leases`` lists leases for later steps
 """

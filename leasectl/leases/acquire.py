@@ -1,8 +1,8 @@
 """Acquire leases under a new handle.
 
 Where the leases are rows of our own database, the request, the grant and the record change in the
-same transactions, and this is all of it. The road to a server is `acquire_remote`. Who only wants
-the same again under an old handle finds that in `reacquire`.
+same transactions, and this module does all of it. `acquire_remote` acquires from a server, and
+`reacquire` acquires the same again under an old handle.
 """
 
 from __future__ import annotations
@@ -12,17 +12,18 @@ import os
 from collections.abc import Generator, Sequence
 from typing import TYPE_CHECKING
 
-from leasectl.backends.contract import Backend, Patience
-from leasectl.backends.kinds import kind_of
+from leasectl.backends.contract import Patience
+from leasectl.backends.kinds import Backend
 from leasectl.errors import InvalidRequest, LeaseError, NotFound
-from leasectl.leases import recovery, scope_test
+from leasectl.leases import recovery
 from leasectl.leases.journal import RecordJournal
 from leasectl.leases.request import (
     claimant_of,
+    count_whole_pool,
     give_up_unlisted,
     new_handle,
 )
-from leasectl.leases.service import Service
+from leasectl.leases.service import Service, enlist, unlist
 from leasectl.model import Handle, Process, Request
 from leasectl.state import keeper_process
 from leasectl.state.handles import new_id
@@ -35,7 +36,7 @@ if TYPE_CHECKING:
     from leasectl.engines.facts import Resource
     from leasectl.system.poll import Sleep
 
-# So many are drawn that no two are the same, and they are still read easily.
+# Enough random bytes for unique ids that are still easy to read.
 _DRAWN_BYTES = 4
 
 
@@ -50,29 +51,30 @@ def acquire(
     called: str = "",
     listed: bool = False,
 ) -> Handle:
-    """Get leases under a new handle, which is then to be announced (`announce`).
+    """Acquire leases under a new handle, which the caller then announces (`announce`).
 
     Args:
         service: On the backend that they come from.
         request: What is wanted.
         patience: How long to wait.
         guard: The process whose death releases the handle.
-        followed: This process is the `run` that a guard will follow; until the handle is
-            announced with that guard, the keeper watches this process.
-        start_delay_seconds: For so long this process will hold the leases before it announces them,
-            and renew them meanwhile; a delayed release counts from then on.
-        called: What the handle is named after; empty for the type.
-        listed: As `RecordJournal` has it.
+        followed: This process is the `run` that a guard will follow; until the handle is announced
+            with that guard, the keeper watches this process.
+        start_delay_seconds: How long this process will hold and renew the leases before it
+            announces them; a delayed release counts from then on.
+        called: A prefix for the handle's id; empty for the type.
+        listed: See `RecordJournal`.
 
     Raises:
-        LeaseError: Nothing was had, and nothing has changed.
+        LeaseError: No lease was acquired, and nothing has changed.
     """
+    request = count_whole_pool(service, request)
     refuse_to_wait_for_callers(service, request, patience)
     handle = new_handle(service, request, new_id(called or request.type))
     runner = this_process() if followed or start_delay_seconds else None
     if guard is not None or runner is not None:
         handle = handle._replace(guard=guard, runner=runner)
-    backend = service.backend_of(handle)  # may take long; a keeper with nothing to keep would end
+    backend = service.backend_of(handle)  # may take long; an idle keeper would end meanwhile
     journal = RecordJournal(
         service,
         handle,
@@ -91,7 +93,7 @@ def acquire(
 def refuse_to_wait_for_callers(
     service: Service, request: Request, patience: Patience, *, but: str = ""
 ) -> None:
-    """Refuse a wait that only the release by a command around this process would end.
+    """Refuse a wait for a lease that only a command around this process can release.
 
     That command waits for this process, so neither would ever go on. A lease that goes back by
     itself while the command works doesn't count.
@@ -99,7 +101,7 @@ def refuse_to_wait_for_callers(
     Args:
         service: On the backend that the leases come from.
         request: What is wanted.
-        patience: What doesn't wait isn't refused.
+        patience: A request that doesn't wait isn't refused.
         but: A handle that gives back what it has first.
 
     Raises:
@@ -108,22 +110,17 @@ def refuse_to_wait_for_callers(
     around = frozenset(service.caller.around) - {but}
     if not around or patience.wait_seconds == 0 or is_reserved(request.type):
         return
-    if not kind_of(service.backend_url).has_pools:
+    if not service.kind.has_pools:
         return
-    from leasectl.engines.possible import want_of
+    from leasectl.engines.possible import usable_in
 
-    want = want_of(request)
     blocking: list[Resource] = []
     for pool_type in request.types:
         try:
             (pool,) = service.pools.pools(pool_type)
         except NotFound:
-            return  # which is refused in words of its own
-        usable = [
-            each
-            for each in pool.resources
-            if want.could_use(each.name, each.member.properties if each.member else ())
-        ]
+            return  # refused elsewhere with its own message
+        usable = usable_in(pool, request)
         held = [each for each in usable if _is_kept_by(service, each, around)]
         if not len(usable) - len(held) < request.count <= len(usable):
             return
@@ -136,7 +133,7 @@ def refuse_to_wait_for_callers(
 
 
 def _is_kept_by(service: Service, resource: Resource, around: frozenset[str]) -> bool:
-    """Tell whether a handle holds a resource until its command ends, of those around us."""
+    """Return whether a handle around us holds a resource until its command ends."""
     handle_id = (resource.claim_key or "").partition("/")[0]
     if handle_id not in around or resource.ended is not None:
         return False
@@ -154,11 +151,11 @@ def acquire_here(
     Args:
         service: On the state directory of the record.
         backend: The handle's.
-        journal: Of the acquisition; its handle is the record to be made, or made anew.
+        journal: Of the acquisition; its handle is the record that it creates or updates.
         patience: How long to wait.
 
     Raises:
-        LeaseError: As `acquire`.
+        LeaseError: See `acquire`.
     """
     before = journal.handle
     try:
@@ -166,9 +163,9 @@ def acquire_here(
         heeding = heeding._replace(at_first_sleep=service.state.until_removed)
         backend.acquire(claimant_of(journal), journal, heeding)
     finally:
-        scope_test.unlist(service, before, before.names)  # which a further acquisition gave back
+        unlist(service, before, before.names)  # given back by this acquisition
     try:
-        scope_test.enlist(journal.handle)
+        enlist(service, journal.handle)
     except LeaseError:
         give_up_unlisted(service, journal)
         raise
@@ -183,20 +180,21 @@ def turn(
     patience: Patience,
     guard: Process | None = None,
 ) -> Generator[Sleep, set[int], Handle]:
-    """What `acquire` does, as a generator of the sleeps in between: for one process that waits
-    for thousands of clients, a server. Requests have scope ``step``.
+    """Acquire as a generator of sleeps, for a server process that waits for thousands of clients.
+
+    Requests have scope ``step``.
 
     Args:
         service: On the backend that the leases come from.
         request: What is wanted.
         handle_id: The id of the new handle, which an earlier one may have had; there must be no
             record of it.
-        patience: How long to wait; whoever drives the generator sees to interrupts.
+        patience: How long to wait; the driver of the generator handles interrupts.
         guard: The process whose death releases the handle.
 
     Raises:
         NotSupported: The backend can only block.
-        LeaseError: As `acquire`.
+        LeaseError: See `acquire`.
     """
     backend, journal = _begin_served(service, request, handle_id, guard)
     try:
@@ -220,11 +218,11 @@ def acquire_served(
     patience: Patience,
     guard: Process | None = None,
 ) -> Handle:
-    """What `acquire` does, for a client of a server that has a thread wait for each: where leases
-    come from another server, each of them by requests of its own. Requests have scope ``step``.
+    """Acquire from another server for a client of a server of ours, in a thread for each wait.
 
-    Its id may be that of an earlier handle, whose request was the same. To the server behind us it
-    is to be somebody else all the same, so its acquisitions don't begin with 1.
+    Requests have scope ``step``. The id may be that of an earlier handle with the same request. The
+    server behind us must see another claimant all the same, so the acquisitions of this one don't
+    begin with 1.
 
     Args:
         service: On the backend that the leases come from, opened by this thread.
@@ -234,7 +232,7 @@ def acquire_served(
         guard: The process whose death releases the handle.
 
     Raises:
-        LeaseError: As `acquire`.
+        LeaseError: See `acquire`.
     """
     from leasectl.leases.acquire_remote import acquire_remote
 
@@ -244,8 +242,10 @@ def acquire_served(
 def _begin_served(
     service: Service, request: Request, handle_id: str, guard: Process | None
 ) -> tuple[Backend, RecordJournal]:
-    """Whatever was late for an earlier handle of that id, also on a server, is not to meet this
-    one, and nothing is left to count on from. So its acquisitions don't begin with 1.
+    """Begin a handle for a client of a server, with a random first acquisition number.
+
+    A late request for an earlier handle of that id must not meet this one, and no record is left
+    that says how far that one had counted.
     """
     acquisition = int.from_bytes(os.urandom(_DRAWN_BYTES), "big")
     handle = new_handle(service, request, handle_id)._replace(
@@ -259,7 +259,7 @@ def _begin_served(
 
 
 def heedful(service: Service, handle: Handle, patience: Patience) -> Patience:
-    """Patience that also heeds what the dead hold, and those who don't come when they could."""
+    """Return patience that also watches for dead holders and for waiters that don't claim."""
     types = handle.request.types
     return patience._replace(
         watched=lambda: _watched_at_head(service, types),
@@ -269,7 +269,7 @@ def heedful(service: Service, handle: Handle, patience: Patience) -> Patience:
 
 
 def _witness(service: Service) -> Process | None:
-    """The keeper, called to look who waits for whom; it is started if there is none."""
+    """Ask the keeper to look at the waiters, and return it; start it if there is none."""
     with contextlib.suppress(LeaseError):
         keeper_process.ensure(service.state)
     is_read(service.state.witness_pipe)
@@ -277,10 +277,13 @@ def _witness(service: Service) -> Process | None:
 
 
 def _watched_at_head(service: Service, types: Sequence[str]) -> list[Process]:
-    """Whose end may free something for the head of some queues: those that were granted a lease
-    and have told nobody yet, and the keeper, which frees what other dead held."""
+    """Return the processes whose end may free something for the head of some queues.
+
+    Those are the processes with a grant that they haven't announced, and the keeper, which frees
+    the leases of other dead processes.
+    """
     granted = service.handles.unannounced(*types)
     waiters = [handle.waiter for handle in granted if handle.waiter is not None]
-    # Also one that has nothing to keep yet: whoever gives it something wakes it, and not us.
+    # Also a keeper without work yet: a process that gives it some wakes only the keeper.
     keeper = keeper_process.registered(service.state)
     return waiters if keeper is None else [*waiters, keeper]

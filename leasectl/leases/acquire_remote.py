@@ -1,20 +1,19 @@
 """Acquire from a server, where grant and record aren't one transaction.
 
-What a server grants is recorded the moment it arrives. Whatever ends the acquisition otherwise,
-what had arrived is given back; what can't be given back now is left to the keeper.
+A grant is recorded as soon as it arrives. If the acquisition then fails, what has arrived is given
+back, at once or by the keeper.
 """
 
 from __future__ import annotations
 
-from leasectl.backends.contract import Backend, Patience, Withdrawn, why_given_up
-from leasectl.backends.kinds import either
+from leasectl.backends.contract import Patience, Withdrawn, why_given_up
+from leasectl.backends.kinds import Backend, either
 from leasectl.errors import BackendUnreachable, Cancelled, Interrupted, LeaseError
-from leasectl.leases import scope_test
 from leasectl.leases.journal import RecordJournal
 from leasectl.leases.release import release
 from leasectl.leases.renew import renew
 from leasectl.leases.request import claimant_of, give_up_unlisted
-from leasectl.leases.service import Service
+from leasectl.leases.service import Service, enlist, unlist
 from leasectl.model import Handle, whole
 from leasectl.state.handles import renews_itself
 from leasectl.state.pipes import listen, tidy
@@ -29,25 +28,25 @@ def acquire_remote(
     Args:
         service: On the state directory of the record.
         backend: The handle's.
-        journal: Of the acquisition; its handle is the record to be made, or made anew.
+        journal: Of the acquisition; its handle is the record that it creates or updates.
         patience: How long to wait.
 
     Raises:
-        Cancelled: It was released.
-        BackendUnreachable: Its place in the queue was taken away by nobody here.
-        LeaseError: As `acquire`.
+        Cancelled: The handle was released.
+        BackendUnreachable: Its queue position was lost, and no process here has withdrawn it.
+        LeaseError: See `acquire`.
     """
     before = journal.handle
     try:
         _wait_for_grant(service, backend, journal, patience)
     finally:
-        scope_test.unlist(service, before, before.names)  # which was given back before
+        unlist(service, before, before.names)  # given back before this acquisition
     held = journal.handle
     try:
         if held.request.ttl_seconds is not None and not renews_itself(held):
-            # It counts from the last sign of life in the queue, and nobody renews it.
+            # It counts from the last sign of life in the queue, and no process renews it.
             held = renew(service, whole(held))
-        scope_test.enlist(held)
+        enlist(service, held)
     except LeaseError:
         give_up_unlisted(service, journal)
         raise
@@ -89,11 +88,11 @@ def _wait_for_grant(
 
 
 def undo(service: Service, journal: RecordJournal, *, why: str) -> None:
-    """Give back what has arrived, if need be later.
+    """Give back what has arrived, now or later.
 
     Args:
         service: On the state directory of the record.
-        journal: Of the acquisition that comes to nothing.
+        journal: Of the acquisition that failed.
         why: For people, for the record of events.
     """
     try:

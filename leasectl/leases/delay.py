@@ -7,8 +7,7 @@ from leasectl.leases.release import finish, release
 from leasectl.leases.service import Service
 from leasectl.model import Handle, Process, ReleaseTarget, whole
 from leasectl.state import keeper_process
-from leasectl.state.amendments import remember_release_after
-from leasectl.state.handles import renews_itself
+from leasectl.state.handles import remember_release_after, renews_itself
 
 
 def arm(
@@ -19,19 +18,19 @@ def arm(
     between: tuple[float, float] | None = None,
     again: bool = True,
 ) -> bool:
-    """Have the keeper release later; an earlier arming of the same is replaced.
+    """Tell the keeper to release later; this replaces an earlier delayed release of the same.
 
-    Nothing happens when the handle no longer holds what was meant.
+    Nothing happens if the handle no longer holds the target's leases.
 
     Args:
         service: On the state directory of its handle.
         target: What to release.
         delay_seconds: How long from now.
-        between: What that was drawn from; None where it is fixed.
-        again: A `reacquire` of the whole handle is to arm it again.
+        between: The range that the delay was drawn from; None for a fixed delay.
+        again: A `reacquire` of the whole handle arms it again.
 
     Returns:
-        Whether it does.
+        Whether it was armed.
 
     Raises:
         LeaseError: It can't be recorded, or no keeper can be started; nothing has changed.
@@ -52,11 +51,10 @@ def arm(
 
 
 def leave_to_keeper(service: Service, target: ReleaseTarget) -> bool:
-    """Have the keeper go on with a release that failed, if it would else renew what is held.
+    """Let the keeper go on with a failed release, if it would otherwise renew the leases.
 
     Returns:
-        Whether it does. If not, the lease ends by itself, or whoever wants it released has to
-        ask again.
+        Whether it does. If not, the lease ends by itself, or the user has to release it again.
     """
     handle = service.current(target)
     if handle is None or not renews_itself(handle):
@@ -71,7 +69,7 @@ def announce(
     guard: Process | None = None,
     runner: Process | None = None,
 ) -> None:
-    """Record that whoever asked knows the handle: from now on it outlives this process.
+    """Record that the caller knows the handle: from now on it outlives this process.
 
     Args:
         service: On the state directory of the handle.
@@ -92,7 +90,7 @@ def announce(
 
 
 def released_before_use(handle: Handle) -> Cancelled:
-    """The error for a handle that was released before its acquirer could use it."""
+    """Return the error for a handle that was released before its acquirer could use it."""
     return Cancelled(f"handle {handle.id} was released before it could be used")
 
 
@@ -108,7 +106,7 @@ def take_back(service: Service, handle: Handle) -> None:
     """Undo a grant that can't be announced. A handle that was known before can be reacquired later.
 
     Raises:
-        LeaseError: As `release`.
+        LeaseError: See `release`.
     """
     if handle.acquisition == 1:
         finish(service, handle)

@@ -1,4 +1,4 @@
-"""What handles hold at a backend that doesn't tell."""
+"""What handles hold on a backend that doesn't tell."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ class HeldHere(NamedTuple):
         handle: Its id.
         type: Of its leases, or the first that it asks for.
         state: ``held``, or ``acquiring`` while it waits.
-        names: What it has so far.
-        since: Since when, wall clock, seconds since the epoch; None for nothing yet.
-        release_time: When it is going to be released, likewise; None for never.
-        guard_pid: Of the process whose end releases it; None without one.
+        names: The resources that it has so far.
+        since: Since when, wall clock, seconds since the epoch; None while it has none.
+        release_time: When it will be released, on the same clock; None for never.
+        guard_pid: The process whose end releases it; None without one.
     """
 
     handle: str
@@ -30,11 +30,11 @@ class HeldHere(NamedTuple):
 
 
 def held_here(service: Service, pool_type: str | None) -> tuple[HeldHere, ...]:
-    """Those at the chosen backend, by their ids.
+    """Return the handles of the chosen backend, in the order of their ids.
 
     Args:
-        service: On the state directory, and that backend.
-        pool_type: Of this type alone; None for all.
+        service: On the state directory and that backend.
+        pool_type: Only handles of this type; None for all.
     """
     found = []
     wall, elapsed = service.clock.wall(), service.clock.elapsed()

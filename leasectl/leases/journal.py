@@ -5,14 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
-from leasectl.backends.kinds import kind_of_handle, release_key_of
+from leasectl.backends.kinds import place_of, release_key_of
 from leasectl.leases.record_events import RecordEvents
 from leasectl.leases.service import Service
 from leasectl.model import Handle, Lease, Process, whole
 from leasectl.state import keeper_process
-from leasectl.state.amendments import count_lost_replies
-from leasectl.state.handle_rows import new_row
-from leasectl.state.handles import is_watched, purge
+from leasectl.state.handles import count_lost_replies, is_watched, new_row, purge
 from leasectl.state.timers import GivingBack
 from leasectl.system.process import is_dead, liveness, this_process
 
@@ -20,8 +18,8 @@ if TYPE_CHECKING:
     from leasectl.state.timers import GivingBack
 
 
-# Three for each that is made, so that they get fewer; but not each time. By chance an id ends with
-# one of these letters, every 16th does.
+# A new handle whose id ends with one of these letters purges old records: every 16th, by chance. It
+# purges three for each handle that is created, so that old records get fewer.
 _PURGING_ENDS = "wxyz"
 _PURGED_AT_ONCE = 48
 
@@ -31,21 +29,22 @@ class RecordJournal:
 
     Args:
         service: On the state directory of the record.
-        handle: The record to be made; for a further acquisition, the record there is.
-        again: For a further acquisition of a handle that is there: called with its record in the
-            transaction that begins it, to see to what it still holds. None for the first.
-        start_delay_seconds: For so long this process will hold what it got before anybody hears of
-            it; a delayed release counts from then on.
-        listed: Its path may be told before the handle is announced, so the names file is there from
-            the grant on.
+        handle: The record to create; for a further acquisition, the existing record.
+        again: For a further acquisition of an existing handle: called with its record in the
+            transaction that begins it, to give back what it still holds. None for the first.
+        start_delay_seconds: How long this process will hold the leases before it announces them; a
+            delayed release counts from then on.
+        listed: The path may be printed before the handle is announced, so the names file must exist
+            from the grant on.
 
     Attributes:
         handle: The record as this acquisition has made it.
-        unsettled: The store may have granted what couldn't be undone yet.
-        was_cancelled: Somebody had asked to give the acquisition up when it was given up.
+        kind: The class of its backend.
+        unsettled: The store may have granted something that couldn't be undone yet.
+        was_cancelled: The acquisition had been cancelled by the time it was given up.
     """
 
-    _is_told = False  # that the request is made; before, it is refused and none
+    _is_told = False  # whether there is an event of the request; a refused one has none
 
     def __init__(
         self,
@@ -65,16 +64,16 @@ class RecordJournal:
         self._clock = service.clock
         self._again = again
         self._listed = listed
-        kind = kind_of_handle(handle)
+        self.kind = kind = service.kind_of(handle)
         self._remote = kind.remote
         self._events: RecordEvents | None = None
         if kind.remote and not kind.has_pools:
             self._events = RecordEvents(service.state, service.clock)
-        # All that takes time is done before others have to wait for it.
+        # What takes time is done before the transaction, or others would wait for it.
         watched = is_watched(handle, remote=kind.remote)
         self._row = {} if again else new_row(handle, watched=watched)
         self._asked_at = self._clock.elapsed()
-        self._met: dict[str, float] = {}  # since when names came that somebody may release
+        self._met: dict[str, float] = {}  # when a name came that a release may still hit
 
     @property
     def key(self) -> str:
@@ -82,13 +81,13 @@ class RecordJournal:
 
     @property
     def needs_keeper(self) -> bool:
-        """Whether the keeper has something to do for the handle while it isn't released."""
+        """Whether the keeper has work to do for the handle while it isn't released."""
         held_back = self.start_delay_seconds > 0
         return held_back or self._remote or is_watched(self.handle, remote=False)
 
     @property
     def next_acquisition(self) -> int:
-        """The number of the acquisition that `enqueuing` is going to begin."""
+        """The number of the acquisition that `enqueuing` will begin."""
         return self.handle.acquisition + (self._again is not None)
 
     def enqueuing(self) -> None:
@@ -131,10 +130,10 @@ class RecordJournal:
         return lease
 
     def _may_release(self, name: str, process: Process) -> bool:
-        """Tell whether a release that is on record may still be sent.
+        """Return whether a recorded release may still be sent.
 
-        Who is of another pid namespace may long be dead, with its container: nobody can tell, so
-        it is given as long as a release takes.
+        Whether a process of another pid namespace lives can't be seen: it may have died with its
+        container. So it gets as long as a release takes.
         """
         how = liveness(process)
         if how != "unknown":
@@ -145,11 +144,11 @@ class RecordJournal:
         return now < self._met.setdefault(name, now) + MOST_SECONDS
 
     def _take_from_others(self, name: str, giving_back: GivingBack) -> None:
-        """What the server grants anew is held by nobody, whatever a record still says.
+        """Take a name that the server has just granted to us from other handles that record it.
 
-        Its release was carried out and the answer is lost or still on its way, or the server has
-        lost the lease. Were the record left alone, the next try to release it would hit the new
-        grant. Who acquires, and was giving it back, goes on with what else it has.
+        Their release was carried out and its answer is lost or on its way, or the server has lost
+        the lease. If the record stayed, the next try to release it would hit the new grant. A
+        handle that is being acquired while it gives the name back keeps its other names.
         """
         backend = self.handle.backend
         other = self._handles.holding(name, prefer=lambda each: each.backend == backend)
@@ -204,8 +203,6 @@ class RecordJournal:
         A pool grants nothing that is held, so a larger fence says that those ran out unnoticed. The
         same URL may mean another pool: ``kubernetes://`` is in the namespace of a kubeconfig.
         """
-        from leasectl.backends.places import place_of
-
         backend = self.handle.backend
         place = place_of(backend, self.handle.settings)
         for lease in leases:
@@ -218,7 +215,7 @@ class RecordJournal:
 
     def gave_up(self, why: str = "") -> None:
         if self.unsettled:
-            return  # its record is what the keeper goes on by
+            return  # the keeper needs its record
         with self._service.state.transaction():
             self._note_given_up(why)
             current = self._handles.load(self.handle.id)
@@ -253,13 +250,13 @@ class RecordJournal:
             self._events.gave_up(self.handle, why, wait=self._clock.elapsed() - self._asked_at)
 
     def leave_to_keeper(self, why: str = "") -> None:
-        """What has arrived can't be given back now: have the keeper go on trying."""
+        """Let the keeper give back what has arrived, because it can't be given back now."""
         state = self._service.state
         with state.transaction():
             self._note_given_up(why)
             current, now = self._handles.load(self.handle.id), self._clock.elapsed()
             if current is not None and current.acquisition != self.handle.acquisition:
-                return  # whoever has begun the next has seen to this one
+                return  # the next acquisition has dealt with this one
             if current is not None:
                 self._handles.grant(self.handle, (), now=now)
             self._handles.timers.arm(whole(self.handle), now)
@@ -268,7 +265,7 @@ class RecordJournal:
 
 
 def remote_lease(handle: Handle, name: str, now: float) -> Lease:
-    """A lease of a server that tells nothing but the name; ``now`` is wall clock, in seconds."""
+    """Return a lease of a server that tells only the name; ``now`` is wall clock, in seconds."""
     return Lease(
         name=name,
         fence=0,

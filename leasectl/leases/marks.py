@@ -28,25 +28,25 @@ from leasectl.text.properties import (
 from leasectl.text.wording import listed, printable
 
 if TYPE_CHECKING:
-    from leasectl.backends.contract import Backend
+    from leasectl.backends.kinds import Backend
     from leasectl.engines.notes import Note
 
 
 MarkState = Literal["marked", "ready", "keep"]
 Answered = Literal["ready", "keep"]
 
-LONGEST_ASKER = 100  # characters, so that it fits into a note whichever they are
+LONGEST_ASKER = 100  # characters; any fit into a note
 
 
 class Mark(NamedTuple):
-    """That somebody wants a lease back, and what its holder says to that.
+    """A mark at a lease: it is wanted back, and the holder may have answered.
 
     Args:
         id: Of this mark alone.
-        asked_by: Who wants it back, for people; it can be shown as it is.
+        asked_by: Who wants it back, for people; safe to print.
         state: ``marked`` until the holder has answered.
-        seconds: For how long the mark is good.
-        made_at: Wall clock of whoever made it, for people only.
+        seconds: How long the mark is valid.
+        made_at: Wall clock of the process that made it, for people only.
     """
 
     id: str
@@ -56,16 +56,16 @@ class Mark(NamedTuple):
     made_at: float
 
     def answered(self, state: Answered) -> Mark:
-        """The same mark with an answer."""
+        """Return the same mark with an answer."""
         return self._replace(state=state)
 
 
 def new_mark(asked_by: str, *, seconds: float, now: float) -> Mark:
-    """A mark that there hasn't been yet; one for each lease that is asked for.
+    """Return a mark with a new id; each lease gets one of its own.
 
     Args:
         asked_by: Who wants it back.
-        seconds: For how long it is good.
+        seconds: How long it is valid.
         now: Wall clock, seconds since the epoch.
     """
     shown = printable(asked_by, longest=LONGEST_ASKER)
@@ -73,17 +73,17 @@ def new_mark(asked_by: str, *, seconds: float, now: float) -> Mark:
 
 
 def asked_in_words(mark: Mark) -> str:
-    """What the record of events says of a mark that is put."""
+    """Return the text of the event for a new mark."""
     return f"asked by {mark.asked_by} to give it back"
 
 
 def answered_in_words(state: Answered) -> str:
-    """What it says of a holder's answer."""
+    """Return the text of the event for a holder's answer."""
     return f"answered {state}"
 
 
 def taken_off_in_words(mark: Mark | None, *, has_ended: bool = False) -> str:
-    """What it says of a mark that is taken off; nothing of what isn't any.
+    """Return the text of the event for a removed mark; empty if the note was no mark.
 
     Args:
         mark: As it was seen.
@@ -96,14 +96,14 @@ def taken_off_in_words(mark: Mark | None, *, has_ended: bool = False) -> str:
 
 
 def encode_mark(mark: Mark) -> str:
-    """Write it as a note; `parse_mark` reads it back."""
+    """Write a mark as a note; `parse_mark` reads it back."""
     return json.dumps(mark._asdict())
 
 
 def parse_mark(text: str) -> Mark | None:
-    """Read a note that anybody may have written; None when it is no mark.
+    """Read a note, which any program may have written; return None if it is no mark.
 
-    Then a holder doesn't heed it, and a reclaim may put a mark in its place.
+    A holder ignores such a note, and a reclaim may replace it by a mark.
     """
     if len(text) > LONGEST_NOTE:
         return None
@@ -144,14 +144,14 @@ def _read_seconds(value: Any) -> float:
 
 
 class Asked(NamedTuple):
-    """That somebody wants a lease back.
+    """A mark as its holder sees it.
 
     Args:
-        note: What is noted at the claim.
-        mark: What that says.
-        ends_at: When the mark ends, as counted from when it was seen first; CLOCK_BOOTTIME.
+        note: The note at the claim.
+        mark: What the note says.
+        ends_at: When the mark ends, counted from when it was first seen; CLOCK_BOOTTIME.
         is_in_use: The name is in use, and so can't be ready.
-        is_ready: It was decided that it is ready, whether the note says so yet or not.
+        is_ready: "Ready" was decided, whether the note says so yet or not.
     """
 
     note: Note
@@ -166,17 +166,17 @@ class Asked(NamedTuple):
 
 
 def asked_of(service: Service, target: ReleaseTarget) -> tuple[Asked, ...]:
-    """Look what somebody wants back, and record that it was seen, by name.
+    """Return the leases of a handle that are wanted back, and record that the marks were seen.
 
-    What was ready and has been taken back meanwhile leaves the handle, what isn't wanted any more
-    can be used again.
+    Names that were ready and have been taken back leave the handle. Names that aren't wanted any
+    more can be used again.
 
     Args:
         service: On the state directory of the handle.
         target: The handle, and the acquisition that is meant.
 
     Raises:
-        NotSupported: Its backend has no pools, so nobody can note anything there.
+        NotSupported: Its backend has no pools, so no note can be put there.
     """
     uses, handle = Uses(service.state), service.current(target)
     if handle is None or handle.state != "held":
@@ -206,13 +206,13 @@ def asked_of(service: Service, target: ReleaseTarget) -> tuple[Asked, ...]:
 def needs_answer(
     notes: Sequence[Note], seen: Mapping[str, SeenMark], now: float, *, is_answered_here: bool
 ) -> bool:
-    """Tell whether there may be something to do about what is noted at a handle's claims.
+    """Return whether there may be something to do about the notes at a handle's claims.
 
     Args:
         notes: All of them.
-        seen: What was seen before.
+        seen: The marks that were seen before.
         now: CLOCK_BOOTTIME, seconds.
-        is_answered_here: Whoever asks is who answers; else a script does.
+        is_answered_here: The caller answers them; else a script does.
     """
     marks = marks_in(notes)
     for name, mark in marks.items():
@@ -227,13 +227,13 @@ def needs_answer(
 
 
 def marks_in(notes: Sequence[Note]) -> dict[str, Mark]:
-    """The marks among some notes, by name."""
+    """Return the marks among some notes, by name."""
     found = {note.name: parse_mark(note.text) for note in notes}
     return {name: mark for name, mark in found.items() if mark is not None}
 
 
 def held_of(backend: Backend, handle: Handle) -> dict[str, str | None]:
-    """What a handle really holds by now, whatever its record says; with what is noted there."""
+    """Return the names that the backend says a handle holds, with the note at each."""
     claim_key = claim_key_of(handle)
     return {
         resource.name: resource.note
@@ -244,9 +244,9 @@ def held_of(backend: Backend, handle: Handle) -> dict[str, str | None]:
 
 
 def _says(note: str | None, seen: SeenMark) -> bool:
-    """Tell whether what is noted is that mark.
+    """Return whether a note says the same as a mark that was seen.
 
-    Of a claim that seemed to be over nothing was told as noted, and it may have been renewed since.
+    A claim that seemed to have expired showed no note, and it may have been renewed since.
     """
     mark = None if note is None else parse_mark(note)
     return mark is not None and mark.id == seen.id
@@ -259,7 +259,7 @@ def _record(
     noted: Mapping[str, Note],
     marks: Mapping[str, Mark],
 ) -> tuple[Asked, ...]:
-    """Record what is seen for the first time, inside a transaction, and tell all that is seen."""
+    """Record marks that are seen for the first time, in a transaction; return all that are seen."""
     uses, now = Uses(service.state), service.clock.elapsed()
     known, in_use = uses.marks(handle), uses.in_use(handle)
     found: list[Asked] = []
@@ -267,28 +267,28 @@ def _record(
         mark, seen = marks[name], known.get(name)
         if seen is None or seen.id != mark.id:
             if seen is not None and seen != before.get(name):
-                continue  # somebody has seen another since, which is newer
+                continue  # another process has seen a newer one
             is_ready = mark.state == "ready" and name not in in_use
             seen = SeenMark(mark.id, mark.asked_by, now + mark.seconds, is_ready)
             uses.see(handle, name, seen)
         elif mark.state != "marked" and seen.is_ready != (mark.state == "ready"):
-            # Whoever answered was killed before it could record that, or the record was lost.
+            # The process that answered was killed before it recorded that, or the record was lost.
             uses.decide(handle, name, mark.id, is_ready=mark.state == "ready")
             seen = uses.marks(handle)[name]
         found.append(Asked(noted[name], mark, seen.ends_at, name in in_use, seen.is_ready))
     return tuple(found)
 
 
-# Told names that somebody wants back; what is to be answered, of some or of all.
+# Takes names that are wanted back; returns the answer for some or all of them.
 Decide = Callable[[Sequence[str]], Mapping[str, Answered]]
 
 
 class Step(NamedTuple):
-    """What is to be done about a mark.
+    """A step to be taken about a mark.
 
     Args:
         asked: The mark.
-        answer: What is to be noted; None to take it off.
+        answer: The answer to note; None to remove the mark.
     """
 
     asked: Asked
@@ -298,24 +298,24 @@ class Step(NamedTuple):
 def carry_out(
     service: Service, target: ReleaseTarget, steps: Sequence[Step], *, renews: bool = False
 ) -> dict[str, Answered | None]:
-    """Carry out what was chosen, as far as the marks are still what they were.
+    """Take steps about marks, as far as the marks haven't changed.
 
     Args:
         service: On the state directory of the handle.
         target: The handle, and the acquisition that is meant.
-        steps: At most one a name; what has come into use by now is kept, whatever they say.
-        renews: As `answer_for_holder` has it.
+        steps: At most one for each name; a name that has come into use by now is kept.
+        renews: See `answer_for_holder`.
 
     Returns:
-        Of each name that it was done for, the answer.
+        The answer for each name whose step was taken.
 
     Raises:
-        BackendUnreachable: It may have been done.
-        LeaseError: It can't be recorded, or no keeper can be started; nothing has changed.
+        BackendUnreachable: The steps may have been taken.
+        LeaseError: They can't be recorded, or no keeper can be started; nothing has changed.
     """
     backend = service.backend_of(service.handles.require(target.handle_id))
     if any(step.answer == "ready" for step in steps):
-        keeper_process.ensure(service.state)  # it takes off what is ready and has ended
+        keeper_process.ensure(service.state)  # it removes ready marks that have ended
     with backend.atomic():
         steps = _decided(service, target, steps)
         done = backend.notes.change([_change(step, renews=renews) for step in steps])
@@ -331,20 +331,20 @@ def answer_for_holder(
     *,
     renews: bool = False,
 ) -> dict[str, Answered | None]:
-    """Answer what is asked of a handle as its request says, and take off what has ended.
+    """Answer the marks of a handle as its request says, and remove those that have ended.
 
     Args:
         service: On the state directory of the handle.
         target: The handle, and the acquisition that is meant.
-        decide: Who decides instead of its request; called without any lock.
-        renews: Whoever calls this renews what no `run` does, and may have put that off to the
+        decide: Decides instead of its request; called without any lock.
+        renews: The caller renews the leases that no `run` renews, and may have put that off to the
             answer (`NoteChange`).
 
     Returns:
-        Of each name that something was done about, the answer; None where its mark was taken off.
+        The answer for each name that was answered; None where the mark was removed.
 
     Raises:
-        LeaseError: It couldn't be asked or answered; whoever looks next goes on.
+        LeaseError: The backend couldn't be asked or answered; the next look goes on.
     """
     handle = service.current(target)
     if handle is None or not kind_of_handle(handle).has_pools:
@@ -354,14 +354,14 @@ def answer_for_holder(
     undecided = [each.name for each in asked if is_undecided(each, now)]
     decide = decide or by_request(handle.request.on_reclaim)
     said = decide(undecided) if undecided else {}
-    now = service.clock.elapsed()  # to decide may have taken long
+    now = service.clock.elapsed()  # again: the decision may have taken long
     steps = [step for each in asked for step in _steps(each, now, said)]
     renews = renews and handle.runner is None and renews_itself(handle)
     return carry_out(service, target, steps, renews=renews) if steps else {}
 
 
 def by_request(on_reclaim: OnReclaim) -> Decide:
-    """What a request says that is to be answered."""
+    """Return the decision that a request has made in advance."""
     if on_reclaim == "answer":
         return lambda names: {}
     said: Answered = "ready" if on_reclaim == "release" else "keep"
@@ -375,12 +375,12 @@ def is_undecided(asked: Asked, now: float) -> bool:
 
 
 def _steps(asked: Asked, now: float, said: Mapping[str, Answered]) -> list[Step]:
-    """What is to be done about a mark, if anything.
+    """Return the step to take about a mark, if any.
 
     Args:
         asked: The mark.
         now: CLOCK_BOOTTIME, seconds.
-        said: What was decided of what was undecided.
+        said: The decisions about the undecided marks.
     """
     if now >= asked.ends_at:
         return [Step(asked, None)]
@@ -394,7 +394,7 @@ def _steps(asked: Asked, now: float, said: Mapping[str, Answered]) -> list[Step]
 
 
 def _decided(service: Service, target: ReleaseTarget, steps: Sequence[Step]) -> list[Step]:
-    """Decide what is ready, so that it can't be used from here on; the steps as they are then."""
+    """Record which names are ready, so that they can't be used now; return the steps as of then."""
     if not any(step.answer == "ready" for step in steps):
         return list(steps)
     uses, decided = Uses(service.state), []
@@ -414,7 +414,7 @@ def _decided(service: Service, target: ReleaseTarget, steps: Sequence[Step]) -> 
 
 
 def _settle(service: Service, target: ReleaseTarget, done: Sequence[Step]) -> None:
-    """Let what nothing says any more that it is ready be used again."""
+    """Let names be used again whose marks no longer say that they are ready."""
     over = [step for step in done if step.answer != "ready"]
     if not over:
         return
@@ -442,22 +442,22 @@ def _change(step: Step, *, renews: bool) -> NoteChange:
 def answer(
     service: Service, target: ReleaseTarget, said: Answered, names: Sequence[str] | None = None
 ) -> tuple[str, ...]:
-    """Say that what is asked for can be had, or that it can't; then nobody is asked again.
+    """Answer marks: the names can be taken back, or they can't.
 
     Args:
         service: On the state directory of the handle.
         target: The handle, and the acquisition that is meant.
-        said: ``ready``, which takes names out of use until they are taken or the mark has gone;
-            or ``keep``.
-        names: Of what; None for all that hasn't been answered and isn't in use.
+        said: ``ready``, which takes names out of use until they are taken or the mark has gone; or
+            ``keep``.
+        names: The names to answer for; None for all that haven't been answered and aren't in use.
 
     Returns:
-        The names that are answered so now, in the order of the handle.
+        The names that have this answer now, in the order of the handle.
 
     Raises:
-        NotFound: Nobody asks for one of them.
+        NotFound: One of them has no mark.
         NotAllowed: One is in use, or its answer was "keep"; nothing was answered.
-        NotSupported: The backend has no pools, so nobody can ask.
+        NotSupported: The backend has no pools, so there are no marks.
     """
     asked = {each.name: each for each in asked_of(service, target)}
     _end(service, target, asked)
@@ -492,9 +492,9 @@ def _heeded(
     chosen: Sequence[Asked],
     again: Sequence[Asked],
 ) -> frozenset[str]:
-    """The names of which whoever asked has heeded the answer before it was known here to be sent.
+    """Return names whose answer the reclaim has acted on before this process knew that it was sent.
 
-    Those that are to be kept are held and asked for no more; those that are ready were taken.
+    A name to keep is still held without a mark; a name that was ready has been taken.
     """
     gone = frozenset(each.name for each in chosen) - {each.name for each in again}
     handle = service.current(target) if gone else None
@@ -503,7 +503,7 @@ def _heeded(
 
 
 def _end(service: Service, target: ReleaseTarget, asked: dict[str, Asked]) -> None:
-    """Take off the marks that have ended, and leave them out."""
+    """Remove the marks that have ended, and return the others."""
     now = service.clock.elapsed()
     over = [each for each in asked.values() if now >= each.ends_at]
     if over:
@@ -543,11 +543,11 @@ def use(service: Service, target: ReleaseTarget, name: str) -> None:
     Args:
         service: On the state directory of its handle.
         target: The handle, and the acquisition that is meant.
-        name: Of what it holds.
+        name: One of its names.
 
     Raises:
         NotAllowed: The handle doesn't hold it, or the answer for it was "ready".
-        LeaseLost: It has lost that.
+        LeaseLost: The handle has lost it.
     """
     uses = Uses(service.state)
     with service.state.transaction():

@@ -1,8 +1,9 @@
-"""Pools that are made on demand, with one resource each.
+"""Pools that are created on demand, with one resource each.
 
-Of these people see the work that is done under them, and no pool. Who needs one says so in its
-state directory before it is made, and no more once it is gone, or left to others: so what is left
-by whoever is killed in between, or can't reach the store any more, its keeper takes away.
+Users see the work that is done under such a pool, and not the pool. A process that needs one
+records that in its state directory before the pool is created, and removes the record when the pool
+is gone or others use it. So the keeper can remove a pool whose process was killed, or couldn't
+reach the store any more.
 """
 
 from __future__ import annotations
@@ -23,14 +24,13 @@ from leasectl.errors import (
 from leasectl.leases.service import Service
 from leasectl.state import keeper_process
 from leasectl.state.watched import MadePool, MadePools
-from leasectl.system.lock_wait import lock_limit
 from leasectl.system.process import this_process
 
 if TYPE_CHECKING:
-    from leasectl.backends.contract import Backend
+    from leasectl.backends.kinds import Backend
     from leasectl.engines.pool_admin import PoolAdmin
 
-# How long whoever has its result waits for whoever holds the lock of the records, and is stopped.
+# A process that has its result waits this long for a stopped process that holds the lock.
 _LEAVE_SECONDS = 5.0
 
 
@@ -48,7 +48,7 @@ class PoolOnDemand:
         self._needed: MadePool | None = None
 
     def need(self) -> None:
-        """Say that this process is going to use it, before it makes it or asks for anything."""
+        """Record that this process needs the pool, before it creates it or asks for a lease."""
         if self._needed is not None:
             return
         service, state = self._service, self._service.state
@@ -59,10 +59,10 @@ class PoolOnDemand:
         self._needed = needed
 
     def make(self) -> bool:
-        """Make it, if it isn't there.
+        """Create the pool, if it doesn't exist.
 
         Returns:
-            Whether this call has made it; else somebody else has, or is at it.
+            Whether this call has created it; else another process has, or is creating it.
 
         Raises:
             NotSupported: The backend has no pools.
@@ -72,19 +72,20 @@ class PoolOnDemand:
         except NotSupported:
             raise
         except (InvalidRequest, NotFound, NotMade):
-            return False  # somebody else is at it, or we were so slow that it is over
+            return False  # another process creates it, or has created and removed it meanwhile
         return True
 
     def leave(self) -> None:
-        """Have it go, unless others need it; what can't be done now does the keeper.
+        """Remove the pool, unless others need it; the keeper does what can't be done now.
 
         Inside `atomic` it is one step with what is done there.
         """
         if self._needed is None:
             return
         service = self._service
-        with contextlib.suppress(LeaseError), lock_limit(_LEAVE_SECONDS), service.atomic():
-            remove_unused(service.backend_at(service.backend_url, service.settings), self._type)
+        limit = service.state.lock_limit.within(_LEAVE_SECONDS)
+        with contextlib.suppress(LeaseError), limit, service.atomic():
+            remove_unused(service.backend, self._type)
             with service.state.transaction():
                 MadePools(service.state).forget(self._needed)
         self._needed = None
@@ -104,19 +105,19 @@ def is_needed(pools: PoolAdmin, pool_type: str) -> bool:
 
 
 def remove_unused(backend: Backend, pool_type: str) -> bool:
-    """Remove the pool of a reserved type, with what is known of its round, unless it is in use.
+    """Remove the pool of a reserved type and the state of its round, unless it is in use.
 
     Args:
         backend: Where it is.
         pool_type: Its type.
 
     Returns:
-        Whether it was there; else it may be that it is just being made, by somebody who has died.
+        Whether it existed; else a process that has died may have been creating it.
 
     Raises:
-        LeaseError: It couldn't be; to be tried again.
+        LeaseError: It couldn't be removed; try again.
     """
-    # As it was before anybody came whom we don't see: what they write is another version.
+    # The version from before any process came that we don't see: such a process writes another.
     key = round_key(pool_type)
     found = backend.values.get(key)
     try:
@@ -129,12 +130,12 @@ def remove_unused(backend: Backend, pool_type: str) -> bool:
         return True
     if found is not None:
         backend.values.change([ValueChange(key, None, found.version)])
-    # Of one that isn't there something may be left. Or somebody has come, or was quicker.
+    # Parts of a missing pool may be left. Or another process uses it, or has removed it.
     with contextlib.suppress(NotAllowed, InvalidRequest, NotFound):
         backend.pools.delete_pool(pool_type, force=False)
     return pool is not None
 
 
 def round_key(pool_type: str) -> str:
-    """Under which is kept what has become so far of the work that a pool is made for."""
+    """Return the key of the stored round of the work that a pool belongs to."""
     return f"once/round/{pool_type.partition('.')[2]}"

@@ -1,7 +1,7 @@
-"""Tell programs the properties of leased resources.
+"""Give programs the properties of leased resources.
 
-It is what is so when it is asked: what a resource becomes while it is held doesn't touch its lease,
-and so isn't on record with it.
+They are read when they are asked for, and not recorded with the lease: a change to a resource while
+it is held doesn't affect its lease.
 """
 
 from __future__ import annotations
@@ -23,17 +23,17 @@ if TYPE_CHECKING:
 
 VARIABLE = "LEASECTL_PROPERTIES"
 PREFIX = "LEASECTL_PROPERTY_"
-# What Linux takes as one string of an environment is 128 KiB (MAX_ARG_STRLEN in execve(2)).
+# Linux limits one string of an environment to 128 KiB (MAX_ARG_STRLEN in execve(2)).
 LONGEST_VARIABLE = 120_000  # bytes
 _NOT_IN_A_VARIABLE = re.compile(r"[^A-Z0-9]")
 
 
 class PropertyVariables(NamedTuple):
-    """Properties as variables of an environment.
+    """Properties as environment variables.
 
     Args:
         values: By the names of the variables.
-        warnings: What isn't among them, and why, a line each.
+        warnings: Which properties are missing, and why, a line each.
     """
 
     values: Mapping[str, str]
@@ -41,9 +41,9 @@ class PropertyVariables(NamedTuple):
 
 
 def property_variables(service: Service, handle: Handle) -> PropertyVariables:
-    """What the resources are that a handle holds, as variables; asks the backend once at most.
+    """Return the properties of a handle's resources as variables; ask the backend at most once.
 
-    Where that doesn't answer there are none, rather than wrong ones, and a warning.
+    If the backend doesn't answer, return no variables rather than wrong ones, and a warning.
     """
     try:
         return as_variables(properties_of(service, handle))
@@ -52,7 +52,7 @@ def property_variables(service: Service, handle: Handle) -> PropertyVariables:
 
 
 def properties_of(service: Service, handle: Handle) -> dict[str, Properties]:
-    """What the resources are that a handle holds, by their names; nothing where nothing has any.
+    """Return the properties of a handle's resources by name; empty if none has any.
 
     Raises:
         LeaseError: The backend can't be asked now.
@@ -63,7 +63,7 @@ def properties_of(service: Service, handle: Handle) -> dict[str, Properties]:
 
 
 def properties_by_name(members: Members, names: Sequence[str]) -> dict[str, Properties]:
-    """What some resources are, by their names.
+    """Return the properties of resources by name.
 
     Raises:
         LeaseError: The backend can't be asked now.
@@ -73,21 +73,21 @@ def properties_by_name(members: Members, names: Sequence[str]) -> dict[str, Prop
 
 
 def _is_sound(one: tuple[str, str]) -> bool:
-    """Tell whether it is what we would have written: a server's word goes into an environment."""
+    """Return whether we could have written a property: a server's text goes into an environment."""
     key, value = one
     return is_name(key) and value.isprintable()
 
 
 def is_variable(name: str) -> bool:
-    """Tell whether a variable is one of those that hold properties."""
+    """Return whether a variable is one of those that hold properties."""
     return name == VARIABLE or name.startswith(PREFIX)
 
 
 def as_variables(properties: Mapping[str, Properties]) -> PropertyVariables:
-    """Write properties as a program finds them: all as JSON, and of one resource each by itself.
+    """Return the variables: all properties as JSON, and those of a single resource one by one.
 
-    Two keys that would be the same variable are in the JSON only: whoever reads that variable means
-    one of them, and nobody knows which.
+    Two keys that would be the same variable are only in the JSON, since a reader of that variable
+    could get the wrong one.
     """
     values, warnings = {}, []
     text = as_json(properties)
@@ -110,13 +110,13 @@ def as_variables(properties: Mapping[str, Properties]) -> PropertyVariables:
 
 
 def variable_of(key: str) -> str:
-    """The variable that one property of the only resource is in."""
+    """Return the variable for one property of the only resource."""
     return PREFIX + _NOT_IN_A_VARIABLE.sub("_", key.upper())
 
 
 def as_json(properties: Mapping[str, Properties]) -> str:
     """Write properties by the names of their resources, on one line."""
-    if not any(properties.values()):  # as nearly always, and json takes its time to load
+    if not any(properties.values()):  # the usual case; json takes long to load
         return "{" + ", ".join(f'"{name}": {{}}' for name in properties) + "}"
     import json
 

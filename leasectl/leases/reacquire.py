@@ -1,21 +1,22 @@
 """Release what a handle holds and acquire the same again.
 
 Where the leases are rows of our own database, both happen in the transaction that puts the request
-in the queue. A server is asked for the release first and for the leases afterwards. Whoever else
-acquires the same handle there is asked to give that up, and waited for: what has arrived for it is
-on record under its number only, and is given back by it.
+in the queue. A server is asked for the release first and for the leases afterwards. If another
+process is acquiring the same handle there, it is asked to give up, and this one waits for it: what
+it has been granted is recorded under its own number only, and it gives that back itself.
 """
 
 from __future__ import annotations
 
 import math
 
-from leasectl.backends.contract import Backend, Patience
+from leasectl.backends.contract import Patience
+from leasectl.backends.kinds import Backend
 from leasectl.errors import Cancelled, NoLease, NotAllowed, NotFound
 from leasectl.leases.acquire import acquire_here, refuse_to_wait_for_callers
 from leasectl.leases.journal import RecordJournal
 from leasectl.leases.release import release
-from leasectl.leases.request import drawn
+from leasectl.leases.request import count_whole_pool, drawn
 from leasectl.leases.service import Service
 from leasectl.model import Handle, whole
 from leasectl.state import keeper_process
@@ -30,30 +31,29 @@ _TELL_AFTER_SECONDS = 2.0
 def reacquire(
     service: Service, handle_id: str, *, patience: Patience, start_delay_seconds: float = 0.0
 ) -> Handle:
-    """Acquire the request of a handle again; the handle is then to be announced (`announce`).
+    """Acquire the request of a handle again; the caller then announces it (`announce`).
 
     Args:
         service: On the state directory of the handle.
-        handle_id: Which.
+        handle_id: Of the handle.
         patience: How long to wait.
-        start_delay_seconds: As `acquire` has it.
+        start_delay_seconds: See `acquire`.
 
     Raises:
         NotFound: No such handle, or its guard has ended.
         NotFound, InvalidRequest: The request is refused; the handle holds what it held.
-        LeaseError: Nothing was had; the handle is released and can be reacquired later.
+        LeaseError: No lease was acquired; the handle is released and can be reacquired later.
     """
     handle = service.handles.require(handle_id)
     if is_reserved(handle.request.type):
         raise NotAllowed(
             f"handle {handle_id} belongs to leasectl once; run leasectl once again instead"
         )
-    handle = handle._replace(request=drawn(handle.request))
     if is_dead(handle.guard):
         raise NotFound(f"handle {handle_id}: its guard has ended, so it can't hold anything")
-    refuse_to_wait_for_callers(
-        service.at_backend_of(handle), handle.request, patience, but=handle_id
-    )
+    there = service.at_backend_of(handle)
+    handle = handle._replace(request=drawn(count_whole_pool(there, handle.request)))
+    refuse_to_wait_for_callers(there, handle.request, patience, but=handle_id)
     backend = service.backend_of(handle)
     if backend.remote:
         return _reacquire_remote(service, backend, handle, patience, start_delay_seconds)
@@ -62,7 +62,7 @@ def reacquire(
         backend.withdraw(current.id)
         backend.release(current.id, current.names)
         if current.lost:
-            backend.release(current.id, ())  # what was taken away by force
+            backend.release(current.id, ())  # the leases that were taken by force
 
     journal = RecordJournal(
         service, handle, again=give_back, start_delay_seconds=start_delay_seconds
@@ -86,7 +86,7 @@ def _reacquire_remote(
     other = service.handles.current(handle.id, handle.acquisition)
     if other is not None and is_acquired_by_another(other):
         patience = _wait_for_another(service, handle, patience)
-        release(service, whole(handle))  # what it has had after all, or was killed with
+        release(service, whole(handle))  # what the other process was granted, also if it was killed
 
     def check(current: Handle) -> None:
         if current.acquisition != handle.acquisition:
@@ -99,7 +99,7 @@ def _reacquire_remote(
 
 
 def _wait_for_another(service: Service, handle: Handle, patience: Patience) -> Patience:
-    """Wait until another process that acquires a handle on a server has given that up.
+    """Wait until another process has given up acquiring the same handle on a server.
 
     Returns:
         What is left of the patience.

@@ -1,8 +1,8 @@
 """Events of handles on backends without pools.
 
-Each belongs inside `State.transaction`, beside the change of the record. Where a backend has pools
-its own steps tell of what happens in them, and these say nothing; nor of what was only adopted to
-give it back, since its grant is in the record of whoever got it, if in any.
+Each is written inside `State.transaction`, beside the change of the record. A backend with pools
+writes its own events, and these functions then write none. Nor do they for a handle that was
+adopted only to be given back: its grant is an event of the process that got it, if it has records.
 """
 
 from __future__ import annotations
@@ -12,22 +12,22 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from leasectl.backends.kinds import kind_of_handle
 from leasectl.model import Handle, Lease, ReleasedBy
-from leasectl.state.amendments import seconds_since
 from leasectl.state.directory import State
+from leasectl.state.handles import seconds_since
 from leasectl.system.clock import Clock
 from leasectl.text.naming import build_url_in
 
 if TYPE_CHECKING:
     from leasectl.state.event import EventKind
 
-# Why a lease was lost that somebody has asked for there.
+# Why a lease was lost, as its server says.
 IS_GONE = "its server didn't have it any more"
 # Why a lease couldn't be given back.
 UNACCOUNTED = "the lease proxy doesn't know it; Boskos may keep it leased for half an hour"
 
 
 class RecordEvents(NamedTuple):
-    """What is told of the handles of one state directory.
+    """Writes the events of the handles of one state directory.
 
     Args:
         state: The opened state directory.
@@ -38,29 +38,29 @@ class RecordEvents(NamedTuple):
     clock: Clock
 
     def queued(self, handle: Handle) -> None:
-        """A request is about to be made."""
+        """Record that a request is about to be sent."""
         self._tell("queued", handle)
 
     def granted(self, handle: Handle, leases: Sequence[Lease], *, wait: float) -> None:
-        """All that it asks for is there, so many seconds after it was made."""
+        """Record that a request was granted, so many seconds after it was sent."""
         self._tell("granted", handle, [lease.name for lease in leases], wait=wait)
 
     def gave_up(self, handle: Handle, why: str, *, wait: float | None = None) -> None:
-        """It came to nothing; without a time, that since its record was made."""
+        """Record that a request has failed; by default it began when its record was created."""
         if wait is None:
             wait = self._since("queued", handle)
         self._tell("gave up", handle, wait=wait, reason=why)
 
     def released(self, handle: Handle, names: Sequence[str], *, by: ReleasedBy) -> None:
-        """What a held handle had was given back."""
+        """Record that a handle's leases were released."""
         self._end("released", handle, names, by=by)
 
     def not_released(self, handle: Handle, names: Sequence[str], *, by: ReleasedBy) -> None:
-        """What a held handle had can't be given back, and may stay leased for a time."""
+        """Record that a handle's leases can't be given back, and may stay leased for a time."""
         self._end("not released", handle, names, by=by, reason=UNACCOUNTED)
 
     def lost(self, handle: Handle, names: Sequence[str], *, reason: str) -> None:
-        """What a held handle had went away without that: its server has it no more."""
+        """Record that a handle's leases are gone: its server no longer has them."""
         self._end("lost", handle, names, by="removal", reason=reason)
         self._end("released", handle, names, by="removal")
 

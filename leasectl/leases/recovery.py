@@ -1,4 +1,4 @@
-"""Give back what dead processes held."""
+"""Release the leases of dead processes."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ _MOST_LOOKED_AT = 256
 
 
 def recover(service: Service) -> None:
-    """Put right what killed processes left, unless the keeper is at it already.
+    """Release what killed processes left, unless a keeper does it already.
 
-    What can't be put right now is no failure of the command that happened to look; it is
-    tried again by the next, and by the keeper. A server may be slow or gone: what lives on one
-    is left to the keeper.
+    A failure here is no failure of the command that happened to look: the next command tries again,
+    and so does the keeper. Leases on a server are left to the keeper, since a server may be slow or
+    gone.
     """
     state, handles = service.state, service.handles
     with contextlib.suppress(LeaseError):
@@ -45,15 +45,15 @@ def recover(service: Service) -> None:
 
 
 def release_abandoned(service: Service) -> None:
-    """Put right what the dead have left, also beside a keeper, but not what is on a server.
+    """Release the leases of dead processes, also beside a keeper, but not those on a server.
 
     Raises:
-        LeaseError: It couldn't be given back.
+        LeaseError: A lease couldn't be given back.
     """
     recover(service)
     suspects = map(service.handles.load, ids_of_the_dead(service.state))
     _release_abandoned(service, (each for each in suspects if each and each.state != "released"))
-    tidy(service.state)  # also what those waited at, until now on record as theirs
+    tidy(service.state)  # also the pipes of the released waiters
 
 
 def _release_abandoned(service: Service, handles: Iterable[Handle]) -> None:
@@ -63,14 +63,14 @@ def _release_abandoned(service: Service, handles: Iterable[Handle]) -> None:
 
 
 def is_abandoned(service: Service, handle: Handle | Watched) -> bool:
-    """Tell whether nobody is left who could use what a handle holds or waits for.
+    """Return whether all processes that could use a handle's leases, or wait for them, have ended.
 
-    A command that has announced its grant ends a moment later, perhaps just between the reading
-    of the record and the look at the process. So what the record says of a dead process
-    counts only if it still says so afterwards.
+    A command that has announced its grant ends a moment later, perhaps just between the reading of
+    the record and the look at the process. So what the record says of a dead process counts only if
+    it still says so afterwards.
     """
     if is_dead(handle.guard):
-        # Its `run` may still be ending what the command has left behind.
+        # Its `run` may still be ending the command's descendants.
         return handle.runner is None or is_dead(handle.runner)
     if not is_dead(handle.waiter):
         return False
@@ -79,16 +79,16 @@ def is_abandoned(service: Service, handle: Handle | Watched) -> bool:
 
 
 def left(handle: Handle | Watched) -> ReleaseTarget:
-    """Return what is to be released of an abandoned handle."""
+    """Return the target that releases an abandoned handle."""
     return ReleaseTarget(handle.id, handle.acquisition, by="guard")
 
 
 def due(service: Service) -> list[ReleaseTarget]:
-    """What a keeper would release now: for the dead, and because its time has come.
+    """Return what a keeper would release now: abandoned handles, and delayed releases that are due.
 
-    Of thousands whose processes seem to live, some may not; the next keeper finds those.
+    It looks at a limited number of processes; the next keeper finds the rest.
     """
-    from leasectl.state.watched import WatchedHandles  # only here: a keeper is mostly there
+    from leasectl.state.watched import WatchedHandles  # rarely needed: usually a keeper runs
 
     some = ids_of_the_dead(service.state, only_watched=True, most_looked_at=_MOST_LOOKED_AT)
     watched = map(WatchedHandles(service.state).one, some)

@@ -1,34 +1,32 @@
 """Release what a handle holds, or leave the queue.
 
 Any number of releases of one acquisition, at once or one after the other, succeed; the names are
-returned to exactly one of them. Where the leases are rows of our own database, giving back and
-recording it are one transaction, and this is all of it. The road to a server is `release_remote`.
+returned to exactly one of them. Where the leases are rows of our own database, the release and its
+record are one transaction, and this module does all of it. `release_remote` releases on a server.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-from leasectl.backends.contract import Backend
-from leasectl.backends.kinds import claim_key_of
-from leasectl.leases.scope_test import unlist
-from leasectl.leases.service import Service
+from leasectl.backends.kinds import Backend, claim_key_of
+from leasectl.leases.service import Service, unlist
 from leasectl.model import Handle, ReleasedBy, ReleaseTarget, whole
 from leasectl.state.handles import forget_plain, is_plain
 
 
 def release(service: Service, target: ReleaseTarget) -> tuple[str, ...]:
-    """Give back what a target means.
+    """Release a target.
 
     Args:
         service: On the state directory of its handle.
-        target: Void when the handle has been released, or has moved on from the acquisition.
+        target: Nothing happens if its handle was released, or acquired again since.
 
     Returns:
         The names that this call has released.
 
     Raises:
-        BackendUnreachable: A server didn't take all of it back; `released` is what it did.
+        BackendUnreachable: A server didn't take all of it back; `released` has what it took.
         LeaseError: The backend or the state directory failed; nothing has changed.
     """
     handle = service.handles.load(target.handle_id)
@@ -47,7 +45,7 @@ def release(service: Service, target: ReleaseTarget) -> tuple[str, ...]:
         wanted = current.names if target.names is None else target.names
         freed = _free(backend, current, wanted, by=target.by)
         if len(freed) < len(wanted):
-            current = service.current(target)  # some had expired, as the backend has just found
+            current = service.current(target)  # the backend may have found that some had expired
         if current is not None:
             service.handles.drop(current, wanted, now=service.clock.elapsed())
     unlist(service, handle, wanted)
@@ -55,20 +53,20 @@ def release(service: Service, target: ReleaseTarget) -> tuple[str, ...]:
 
 
 def finish(service: Service, handle: Handle, *, by: ReleasedBy = "command") -> tuple[str, ...]:
-    """Release a handle that nobody will ask for again, and forget it.
+    """Release a handle that no command will use again, and forget it.
 
-    One that has been acquired again since is left as it is: it holds something else now.
+    A handle that was acquired again since is left as it is: it holds other leases now.
 
     Args:
         service: On its state directory.
-        handle: Which.
-        by: Who or what ends what it holds, for the record of events.
+        handle: The handle.
+        by: What ends its leases, for the record of events.
 
     Returns:
         The names that this call has released.
 
     Raises:
-        LeaseError: As `release`.
+        LeaseError: See `release`.
     """
     backend = service.backend_of(handle)
     if backend.remote:
@@ -99,11 +97,11 @@ def _finish_any(
 
 
 def give_up_lost(service: Service, target: ReleaseTarget) -> None:
-    """Have a pool keep no longer what was taken away by force: its holder has done with it.
+    """Tell a pool to free the leases that a holder lost by force: it has done with them.
 
     Args:
-        service: On the state directory of its handle.
-        target: Void when the handle holds something still, or has moved on from the acquisition.
+        service: On the state directory of the handle.
+        target: Nothing happens if its handle still holds something, or was acquired again since.
     """
     handle = service.handles.load(target.handle_id)
     if handle is None or not handle.lost or handle.state != "released":

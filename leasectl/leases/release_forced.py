@@ -1,8 +1,8 @@
 """End leases that another job or process holds.
 
-Their holder is told at once. What it had is granted anew when its `run` has ended the command and
-said so, and no later than the time that its last renewal gave it; without a `run` and without a ttl
-at once, and then the fence alone tells the newer holder from the older. The queue is kept.
+Their holder is told at once. A resource is granted again when the holder's `run` has ended the
+command and said so, and no later than the end of the lease's ttl. Without a `run` and without a ttl
+it is free at once; then only the fence tells the newer holder from the older. The queue stays.
 """
 
 from __future__ import annotations
@@ -10,13 +10,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from leasectl.backends.kinds import claim_key_of, kind_of, kind_of_handle
+from leasectl.backends.kinds import claim_key_of, kind_of_handle
 from leasectl.engines.facts import QueueEntry, Resource
 from leasectl.errors import InvalidRequest, NotAllowed, NotFound, NotSupported
 from leasectl.leases.release import release
 from leasectl.leases.service import ANY_LEASE, Expected, Service
 from leasectl.model import Handle, Process, whole
-from leasectl.state.amendments import explain_loss
+from leasectl.state.handles import explain_loss
 from leasectl.system.named_pipe import is_read
 from leasectl.system.process import liveness
 from leasectl.text.wording import printable
@@ -30,11 +30,11 @@ class Forced(NamedTuple):
     Args:
         name: Of the resource.
         fence: Of the lease; later holders have larger ones.
-        holder_identity: Whose it was.
-        has_run: A `run` of this state directory ends its command first; None where another state
-            directory knows.
+        holder_identity: Of its holder.
+        has_run: A `run` of this state directory ends its command first; None if that is known only
+            in another state directory.
         free_in_seconds: When it is free at the latest; None when only `run` says, 0 for at once.
-        ended_before: Who had ended it already, and why, while it is kept still; else None.
+        ended_before: Who had ended it already, and why, while the pool still keeps it; else None.
         is_at_risk: It was freed although its holder had time left, or a `run` to end its command.
     """
 
@@ -48,7 +48,7 @@ class Forced(NamedTuple):
 
 
 def check_reason(reason: str) -> str:
-    """Return a reason that may be shown on anybody's terminal.
+    """Return a reason if it is safe to print on a terminal.
 
     Raises:
         InvalidRequest: It isn't one printable line of 200 characters at most.
@@ -66,26 +66,26 @@ def release_by_force(
     expected: Expected = ANY_LEASE,
     at_once: bool = False,
 ) -> list[Forced]:
-    """End whatever leases there are on some resources.
+    """End the leases on some resources, whoever holds them.
 
     Args:
         service: On the backend that they come from.
-        names: Of the resources; of those that are free nothing is said.
+        names: Of the resources; free ones are left out of the result.
         reason: Why, as `check_reason` returned it; may be empty.
         expected: What each lease must still be. A claim key names one acquisition, so a lease that
             is granted after this check isn't ended.
         at_once: Free them now, although their holders may still use them.
 
     Returns:
-        The leases that were ended by this call, and those that had been and are still kept.
+        The leases that this call has ended, and those that were ended before and are still kept.
 
     Raises:
-        NotFound: No such resource; then none is released.
-        NotAllowed: Who holds one didn't get it from leasectl, or a lease isn't the expected one;
-            likewise.
+        NotFound: No such resource; none is released.
+        NotAllowed: A holder didn't get its lease from leasectl, or a lease isn't the expected one;
+            none is released.
         NotSupported: The backend has no pools of its own.
     """
-    kind = kind_of(service.backend_url)
+    kind = service.kind
     if not kind.has_pools:
         why = (
             "knows nothing of holders; leave it out, and choose the names well"
@@ -114,15 +114,15 @@ def release_handle_by_force(
 
     Args:
         service: On the state directory of the handle.
-        handle: As just loaded; nothing happens if it has moved on from that acquisition.
-        reason: As for `release_by_force`.
-        at_once: Likewise.
+        handle: As just loaded; nothing happens if it was acquired again since.
+        reason: See `release_by_force`.
+        at_once: See `release_by_force`.
 
     Returns:
-        As `release_by_force`.
+        See `release_by_force`.
 
     Raises:
-        LeaseError: As `release`.
+        LeaseError: See `release`.
     """
     if handle.state == "acquiring" or not kind_of_handle(handle).has_pools:
         names = release(service, whole(handle, by="force"))
@@ -147,12 +147,12 @@ def release_handle_by_force(
 def withdraw_waiting(
     service: Service, holder: str, *, reason: str, force: bool
 ) -> list[QueueEntry]:
-    """Withdraw the requests of a holder, whichever state directory they are of.
+    """Withdraw the requests of a holder, in whichever state directory they are recorded.
 
     Args:
         service: On the backend that they wait for.
         holder: The whole identity, ``<job>/<build>``, or the handle's id.
-        reason: As for `release_by_force`.
+        reason: See `release_by_force`.
         force: Also those of another job or build.
 
     Returns:
@@ -175,7 +175,7 @@ def withdraw_waiting(
             )
     why = f"withdrawn by {service.caller.owner}"
     why = f"{why}: {reason}" if reason else why
-    backend = service.backend_at(service.backend_url, service.settings)
+    backend = service.backend
     for each in found:
         with service.atomic():
             withdraw(each, why, values=service.values, take_away=backend.withdraw)
@@ -183,16 +183,16 @@ def withdraw_waiting(
 
 
 def release_kept(service: Service, *, reason: str) -> list[Forced]:
-    """Free what is still kept of leases of this state directory that were ended by force before.
+    """Free leases of this state directory that were ended by force and are still kept.
 
     Args:
         service: On the backend that they come from.
-        reason: As for `release_by_force`.
+        reason: See `release_by_force`.
 
     Returns:
-        As `release_by_force`.
+        See `release_by_force`.
     """
-    if not kind_of(service.backend_url).has_pools:
+    if not service.kind.has_pools:
         return []
     text, forced = _told(service, reason), list[Forced]()
     with service.atomic():
@@ -205,7 +205,7 @@ def release_kept(service: Service, *, reason: str) -> list[Forced]:
 
 
 def _told(service: Service, reason: str) -> str:
-    """What the holder is told: who has ended its lease, and why."""
+    """Return what the holder is told: who has ended its lease, and why."""
     by_whom = f"released by force by {service.caller.owner}"
     return f"{by_whom}: {reason}" if reason else by_whom
 
@@ -259,9 +259,10 @@ def _end(service: Service, resource: Resource, text: str, *, at_once: bool) -> l
 
 
 def _is_followed(service: Service, handle: Handle) -> bool:
-    """Tell whether a `run` is there that ends its command when it is told of a loss.
+    """Return whether a `run` will end its command when it is told of the loss.
 
-    Whether one of another pid namespace lives can't be seen, but whether anybody listens.
+    Whether a process of another pid namespace lives can't be seen, but whether its pipe has a
+    reader.
     """
     alive = "dead" if handle.runner is None else liveness(handle.runner)
     if alive == "unknown":
@@ -272,7 +273,7 @@ def _is_followed(service: Service, handle: Handle) -> bool:
 def _guard_to_wait_for(
     handle: Handle | None, *, has_run: bool, expires: float | None
 ) -> Process | None:
-    """Whose end frees a lease; without a ttl only if a `run` is there to bring it about."""
+    """Return the process whose end frees a lease; without a ttl, only one that a `run` ends."""
     if handle is None or (expires is None and not has_run):
         return None
     return handle.guard

@@ -1,10 +1,10 @@
 """Release on a server, where release and record aren't one transaction.
 
-A release that is under way is on record from before it is sent until its outcome is certain:
-should the name be granted anew meanwhile, the release could still hit the new grant. Of several
-that release the same lease at once, one finds it in the record in the end, and that one has
-released it. Where a name is all that a server is told, only one of them asks it: as a command of
-`run` ends, so may its keeper, and the second request would be for whoever has it by then.
+A release is on record from before it is sent until its outcome is certain: if the name is granted
+again meanwhile, the release could still hit the new grant. If several processes release the same
+lease at once, the one that finds it in the record in the end has released it. Where the server is
+told only a name, only one of them may ask: as a command of `run` ends, its keeper may release too,
+and a second request could hit the next holder.
 """
 
 from __future__ import annotations
@@ -12,13 +12,11 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Sequence
 
-from leasectl.backends.contract import Backend
-from leasectl.backends.kinds import claim_key_of, kind_of_handle, release_key_of
+from leasectl.backends.kinds import Backend, claim_key_of, kind_of_handle, release_key_of
 from leasectl.backends.release_tries import SLOW_ANSWER_SECONDS, Unaccounted
 from leasectl.errors import BackendUnreachable
 from leasectl.leases.record_events import IS_GONE, RecordEvents
-from leasectl.leases.scope_test import unlist
-from leasectl.leases.service import Service
+from leasectl.leases.service import Service, unlist
 from leasectl.model import Handle, Process, ReleaseTarget
 from leasectl.state.timers import GivingBack
 from leasectl.system.process import is_dead, this_process
@@ -30,22 +28,22 @@ _LOOK_AGAIN_SECONDS = 0.01
 def release_remote(
     service: Service, backend: Backend, handle: Handle, target: ReleaseTarget
 ) -> tuple[str, ...]:
-    """Release, name by name; what was released is taken out of the list of scope ``test``.
+    """Release, name by name; take released names out of the list of scope ``test``.
 
-    What was adopted for this and can't be given back is forgotten: nobody here has leased it.
+    An adopted handle that can't be given back is forgotten: no process here has leased it.
 
     Args:
         service: On the state directory of the handle.
         backend: The handle's.
         handle: As just loaded.
-        target: What of it is meant.
+        target: The names that are meant.
 
     Returns:
         The names that this call has released.
 
     Raises:
-        BackendUnreachable: Some couldn't be released; they stay in the record. Its `released`
-            are those that could.
+        BackendUnreachable: Some couldn't be released; they stay in the record. Its `released` has
+            the others.
     """
     giving_back = _Release(service, backend, handle, target)
     try:
@@ -64,7 +62,7 @@ class _Release:
     """One release, from the record through the server back to the record.
 
     Attributes:
-        settled: Those of the names that have left the record by this.
+        settled: The names that have left the record by this release.
     """
 
     def __init__(
@@ -78,7 +76,7 @@ class _Release:
         self._target = target
         self._giving_back = GivingBack(service.state, release_key_of(handle))
         self._events = RecordEvents(service.state, service.clock)
-        self._tried_before: frozenset[str] = frozenset()  # by who doesn't know what came of it
+        self._tried_before: frozenset[str] = frozenset()  # with an unknown outcome
         self.settled: list[str] = []
 
     def carry_out(self) -> tuple[str, ...]:
@@ -89,7 +87,7 @@ class _Release:
         return released
 
     def _release_current(self) -> tuple[str, ...] | None:
-        """Release what is meant, unless that is over: then None."""
+        """Release the target's names; return None if they were released already."""
         with self._state.transaction():
             handle = self._service.current(self._target)
             if handle is None:
@@ -106,7 +104,7 @@ class _Release:
         if cancels:
             from leasectl.engines.event_words import why_withdrawn
 
-            with contextlib.suppress(BackendUnreachable):  # it has been woken here as well
+            with contextlib.suppress(BackendUnreachable):  # the waiter was woken here as well
                 self._backend.withdraw(claim_key_of(handle), why_withdrawn(self._target.by))
             return ()
         released = self._send(mine) if mine else ()
@@ -122,11 +120,11 @@ class _Release:
         return released
 
     def _give_up_lost(self) -> None:
-        """Have a pool keep no longer what a released handle has lost.
+        """Tell a pool to free the leases that a released handle has lost.
 
-        A claim that has ended early isn't granted anew while its holder may not know of the end.
-        Whoever releases knows. What can't be asked for now comes by itself, a ttl later at most.
-        The record is read once more: the keeper may have found the loss since it was.
+        A claim that ended early isn't granted again while its holder may not know of the end. A
+        holder that releases does know. If the pool can't be told now, the claims end by themselves
+        within a ttl. The record is read once more, since the keeper may have found the loss by now.
         """
         target = self._target
         handle = self._handles.load(target.handle_id)
@@ -137,7 +135,7 @@ class _Release:
                 list(self._backend.release(claim_key_of(handle), (), by=self._target.by))
 
     def _at_others(self, names: Sequence[str]) -> frozenset[str]:
-        """Those names whose release another process asks for, where it is to be asked for once."""
+        """Return the names that another process is releasing, where only one may ask the server."""
         if not kind_of_handle(self._handle).releases_by_name:
             return frozenset()
 
@@ -149,8 +147,8 @@ class _Release:
         )
 
     def _send_for_others(self, names: Sequence[str]) -> tuple[str, ...]:
-        """Release what others are at, once they have given up, or take too long for that."""
-        seconds, clock = self._service.release_seconds, self._service.clock
+        """Release names that other processes were releasing, once those gave up or are too slow."""
+        seconds, clock = self._service.context.release_seconds, self._service.clock
         most = SLOW_ANSWER_SECONDS if seconds is None else min(seconds, SLOW_ANSWER_SECONDS)
         until = clock.elapsed() + most
         while self._at_others(names) and clock.elapsed() < until:
@@ -175,7 +173,7 @@ class _Release:
                 for name in self._backend.release(claim_key, names, by=by):
                     uncertain.remove(name)
                     with self._state.transaction():
-                        # Where another process is at it, or was killed meanwhile, its request was
+                        # If another process releases it, or was killed meanwhile, its request was
                         # carried out.
                         others = set(self._giving_back.processes(name)) - {this_process()}
                         is_unaccounted = not others and _has_unaccounted(remarks[told:])
@@ -190,27 +188,29 @@ class _Release:
                             self.settled.append(name)
                         by_another = name not in self.settled or self._giving_back.processes(name)
                     if by_another:
-                        del remarks[told:]  # that it isn't there any more is that one's doing
-                    # Whether what was adopted was leased at all, only the server has known.
+                        del remarks[told:]  # it is missing because that process released it
+                    # Only the server knew whether an adopted name was leased at all.
                     was_leased = self._handle.adopted_claim is None or len(remarks) == told
                     if name in self.settled and was_leased and not is_unaccounted:
                         released.add(name)
                     told = len(remarks)
-                uncertain = []  # what wasn't there is certain as well
+                uncertain = []  # a missing lease is a certain outcome too
         except BackendUnreachable as error:
             error.released = in_order()
             raise
         finally:
-            # What couldn't be released is in the record; nothing of ours is on its way any more.
+            # Names that couldn't be released stay in the record; no request of ours is on its way.
             with self._state.transaction():
                 self._giving_back.stopped(names, this_process())
-                if not kind_of_handle(self._handle).releases_by_name:  # it is of no other lease
+                if not kind_of_handle(self._handle).releases_by_name:  # can't hit another lease
                     self._giving_back.given_up(uncertain, this_process())
         return in_order()
 
     def _record_what_is_over(self, names: Sequence[str]) -> None:
-        """Drop from the record what wasn't there to be given back, unless another has done that
-        and is about to record it."""
+        """Drop names from the record that the server didn't have.
+
+        Names that another process has released are left to it: it is about to record that.
+        """
         with self._state.transaction():
             current = self._service.current(self._target)
             if current is None:
@@ -218,7 +218,7 @@ class _Release:
             over = [name for name in current.names if name in names and self._is_over(name)]
             if over or not current.names:
                 now = self._service.clock.elapsed()
-                # Somebody has tried to give those back, and nobody knows that it didn't work.
+                # A release of these was tried before, and it may have worked.
                 given_back = [name for name in over if name in self._tried_before]
                 gone = [name for name in over if name not in self._tried_before]
                 self._events.released(current, given_back, by=self._target.by)
@@ -229,7 +229,7 @@ class _Release:
                 self._handles.drop(current, over, now=now, lost=lost)
 
     def _ready(self, handle: Handle, names: Sequence[str]) -> frozenset[str]:
-        """What of that was ready to be taken back, so that it isn't lost."""
+        """Return the names that were ready to be taken back, so they aren't lost."""
         if not names:
             return frozenset()
         from leasectl.state.uses import Uses
@@ -249,10 +249,10 @@ class _Release:
 
 
 def _may_have_more(handle: Handle) -> bool:
-    """Tell whether the server may have granted what the record doesn't know of.
+    """Return whether the server may have granted something that the record doesn't have.
 
-    An answer was lost, or whoever acquired was killed, perhaps while it was on its way. The
-    process that acquires has its own way to undo what it asked for.
+    An answer was lost, or the acquiring process was killed, perhaps while the answer was on its
+    way. A living process that acquires undoes its own request.
     """
     killed = handle.state == "acquiring" and handle.waiter is not None
     return bool(handle.lost_replies or killed) and handle.waiter != this_process()
@@ -266,7 +266,7 @@ def _has_unaccounted(remarks: Sequence[str]) -> bool:
 
 
 def is_acquired_by_another(handle: Handle) -> bool:
-    """Tell whether a process that lives, and isn't this one, acquires a handle right now."""
+    """Return whether another living process is acquiring a handle right now."""
     waiter = handle.waiter
     alive = waiter is not None and not is_dead(waiter)
     return handle.state == "acquiring" and alive and waiter != this_process()

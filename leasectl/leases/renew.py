@@ -1,7 +1,7 @@
 """Renew leases.
 
-`renew` asks the backend and records what came of it. Who has a thread ask, as `run` and the keeper
-do of servers, records by `note_renewal`.
+`renew` asks the backend and records the result. `run` and the keeper let a thread ask a server, and
+record the result by `note_renewal`.
 """
 
 from __future__ import annotations
@@ -9,14 +9,13 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Collection
 
-from leasectl.backends.contract import Backend
-from leasectl.backends.kinds import claim_key_of, kind_of_handle
+from leasectl.backends.kinds import Backend, claim_key_of, kind_of_handle
 from leasectl.errors import InvalidRequest, LeaseError, NotAllowed
 from leasectl.leases.request import check_ttl
 from leasectl.leases.service import Service, has_lost
 from leasectl.model import Handle, ReleaseTarget
 from leasectl.state import keeper_process
-from leasectl.state.amendments import change_ttl, explain_loss, record_renewal
+from leasectl.state.handles import change_ttl, explain_loss, record_renewal
 from leasectl.system.process import is_dead
 
 
@@ -26,13 +25,13 @@ def renew(service: Service, target: ReleaseTarget, *, ttl_seconds: float | None 
     Args:
         service: On the state directory of its handle.
         target: The handle and the acquisition that is meant.
-        ttl_seconds: The ttl from now on, an explicit one; None for the one that it has.
+        ttl_seconds: A new ttl; None to keep the present one.
 
     Returns:
         The handle as it is now.
 
     Raises:
-        LeaseLost: A lease of it expired or was taken away.
+        LeaseLost: One of its leases expired or was taken away.
         NotAllowed: It holds nothing.
         InvalidRequest: It can't have that ttl.
     """
@@ -47,9 +46,9 @@ def renew(service: Service, target: ReleaseTarget, *, ttl_seconds: float | None 
 
 
 def _ask_why_lost(service: Service, backend: Backend, target: ReleaseTarget) -> None:
-    """Record who has taken a lease by force, and why, if its server is who knows.
+    """Record who has taken a lease by force, and why, if only its server knows.
 
-    It does as long as it keeps what was taken; a record of our own was told at once.
+    A server knows as long as it keeps the resource; our own records were updated at once.
     """
     handle = service.handles.require(target.handle_id)
     if not handle.lost or handle.lost_reason or handle.acquisition != target.acquisition:
@@ -74,8 +73,8 @@ def _renew_with(
 ) -> Handle:
     """Renew with another ttl.
 
-    Until the store has said that it has that, the record has the shorter of both: if we die, or
-    its answer is lost, whoever renews next does it too often, but never too seldom.
+    Until the store has confirmed it, the record has the shorter of both: if this process dies, or
+    the answer is lost, the next renewals come too often, but never too seldom.
     """
     _ask_why_lost(service, backend, target)
     with backend.atomic():
@@ -107,19 +106,19 @@ def _check_ttl(handle: Handle, ttl_seconds: float) -> None:
 def _record_ttl(service: Service, handle: Handle, ttl_seconds: float, *, explicit: bool) -> None:
     with service.state.transaction():
         change_ttl(service.state, handle, ttl_seconds, explicit=explicit)
-        keeper_process.wake(service.state)  # if it renews, then by this ttl from now on
+        keeper_process.wake(service.state)  # it may have to renew at another pace now
 
 
 def note_renewal(service: Service, target: ReleaseTarget, held: Collection[str]) -> Handle:
-    """Record what came of a renewal.
+    """Record the result of a renewal.
 
     Args:
         service: On the state directory of its handle.
-        target: What it was for.
+        target: What was renewed.
         held: The names that are still held under its claim key.
 
     Raises:
-        LeaseLost, NotAllowed: As `renew`.
+        LeaseLost, NotAllowed: See `renew`.
     """
     _record(service, target, held)
     return _require_held(service, target)

@@ -1,6 +1,6 @@
 """Renew leases on servers, in threads.
 
-A server that hangs holds up nobody but itself, and no command and no keeper may wait for it.
+No command and no keeper may wait for a renewal: a server that hangs must delay only its own leases.
 """
 
 from __future__ import annotations
@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, NamedTuple
 
-from leasectl.backends.kinds import claim_key_of
-from leasectl.backends.opening import open_renewals
+from leasectl.backends.kinds import Context, claim_key_of, kind_of
+from leasectl.http.settings import parse_settings
 from leasectl.model import Handle, ReleaseTarget, whole
 from leasectl.state.directory import State
 from leasectl.system.clock import Clock
@@ -32,12 +32,12 @@ class _Renewal(NamedTuple):
 
 
 class Renewed(NamedTuple):
-    """What a renewal has found.
+    """The result of a renewal.
 
     Args:
-        names: What is still held.
-        notes: What is noted at the claims.
-        is_put_off: Some is renewed with the answer to a note, or by another renewal soon.
+        names: The names that are still held.
+        notes: The notes at the claims.
+        is_put_off: Some lease is renewed later, with the answer to a note or by another renewal.
     """
 
     names: tuple[str, ...]
@@ -48,12 +48,12 @@ class Renewed(NamedTuple):
 class RenewalThreads:
     """Sends renewals by threads, one for each server and ttl.
 
-    Only the thread that sends may touch the records, so what came of them is for that to record.
+    Only the main thread may touch the records, so the caller records the outcomes.
 
     Args:
         state: The opened state directory.
         clock: Where times come from.
-        puts_off: Whoever sends renewals repeats one soon that says so.
+        puts_off: The caller soon repeats a renewal that says it was put off.
     """
 
     def __init__(self, state: State, *, clock: Clock, puts_off: bool = False) -> None:
@@ -78,13 +78,13 @@ class RenewalThreads:
         self._threads.open(_server_of(handle))
 
     def send(self, handle: Handle) -> None:
-        """Send one for a handle with a ttl, unless one is under way."""
+        """Send a renewal for a handle with a ttl, unless one is under way."""
         self._threads.send(
             _server_of(handle), _Renewal(whole(handle), claim_key_of(handle), handle.names)
         )
 
     def outcomes(self) -> list[tuple[ReleaseTarget, Outcome[_Renewal, Renewed]]]:
-        """Take what has come so far."""
+        """Take the outcomes that have come so far."""
         return [(each.job.target, each) for each in self._threads.outcomes()]
 
     def close(self) -> None:
@@ -93,14 +93,13 @@ class RenewalThreads:
     def _begin(self, server: _Server) -> Callable[[_Renewal], Renewed]:
         noted: list[Note] = []
         put_off: list[bool] = []
-        renew = open_renewals(
-            server.url,
+        context = Context(server.url, parse_settings(server.settings), clock=self._clock)
+        renew = kind_of(server.url).open_renewals(
+            context,
             state_id=self._state_id,
-            settings=server.settings,
             ttl_seconds=server.ttl_seconds,
             noted=noted.extend,
             put_off=(lambda: put_off.append(True)) if self._puts_off else None,
-            clock=self._clock,
         )
 
         def renew_and_note(renewal: _Renewal) -> Renewed:

@@ -4,50 +4,47 @@ from __future__ import annotations
 
 import os
 
-from leasectl.backends import opening
-from leasectl.backends.kinds import claim_key_of, kind_of, no_pools, one_type_only, only_ttl
+from leasectl.backends.kinds import Context, choosing, no_pools, only_ttl
 from leasectl.errors import InvalidRequest, StateUnwritable
 from leasectl.leases.journal import RecordJournal
 from leasectl.leases.release import release
-from leasectl.leases.service import Caller, Service
+from leasectl.leases.service import Service
 from leasectl.model import Claimant, Handle, Request, whole
 from leasectl.system.process import this_process
 from leasectl.text.durations import format_duration
-from leasectl.text.naming import BUILD_LABEL, superseding_key
+from leasectl.text.naming import BUILD_LABEL, superseding_key, wants_whole_pool
 
-SHORTEST_TTL_SECONDS = 2.0  # etcd makes a shorter one longer
-LARGEST_COUNT = 1_000_000  # far more than any pool has, and what a record can hold
-MOST_TYPES = 16  # each costs a waiter a descriptor or two
+SHORTEST_TTL_SECONDS = 2.0  # etcd prolongs a shorter one
+LARGEST_COUNT = 1_000_000  # far more than any pool has
+MOST_TYPES = 16  # a waiter needs a descriptor or two for each
 
 
-def check_request(
-    request: Request, wait_seconds: float | None, *, backend_url: str, caller: Caller
-) -> None:
-    """Refuse what can't be meant; nothing is opened, and nobody asked.
+def check_request(request: Request, wait_seconds: float | None, context: Context) -> None:
+    """Refuse an invalid request before anything is opened or asked.
 
     Args:
         request: What is wanted.
-        wait_seconds: For how long it may wait; None for no limit.
-        backend_url: Where from.
-        caller: For whom.
+        wait_seconds: How long it may wait; None for no limit.
+        context: Where the leases come from, and who asks.
 
     Raises:
-        InvalidRequest: It can't be meant, or not on this backend.
+        InvalidRequest: It is invalid, or not possible on this backend.
     """
-    _effective(request, backend_url, caller)
-    opening.check_request(backend_url, request, wait_seconds)
+    _effective(request, context)
+    context.kind.check_url(context.url)
+    context.kind.check_request(request, wait_seconds)
 
 
 def new_handle(service: Service, request: Request, handle_id: str) -> Handle:
-    """The record of a new request, not written down yet.
+    """Return the record of a new request, not written yet.
 
     Raises:
-        InvalidRequest: It can't be meant, or not on this backend.
+        InvalidRequest: It is invalid, or not possible on this backend.
         StateUnwritable: There is no folder to list it in.
     """
     caller = service.caller
     explicit_ttl = request.ttl_seconds is not None
-    request = drawn(_effective(request, service.backend_url, caller))
+    request = drawn(_effective(request, service.context))
     if caller.build_url and all(key != BUILD_LABEL for key, _ in request.labels):
         request = request._replace(labels=(*request.labels, (BUILD_LABEL, caller.build_url)))
     if request.scope == "test" and not os.path.isdir(caller.require_shared_dir()):
@@ -67,39 +64,56 @@ def new_handle(service: Service, request: Request, handle_id: str) -> Handle:
     )
 
 
+def count_whole_pool(service: Service, request: Request) -> Request:
+    """Set the count of a request for all resources of its pool, as the pool is now.
+
+    Cordoned resources count: they may still have a holder, and may be uncordoned during the lease.
+
+    Raises:
+        NotFound: There is no such pool.
+        NotSupported: The backend has no pools.
+    """
+    if not wants_whole_pool(request.labels) or service.kind.grants_nothing:
+        return request
+    from leasectl.engines.possible import usable_in
+
+    (pool,) = service.pools.pools(request.type)
+    return request._replace(count=max(1, len(usable_in(pool, request))))
+
+
 def drawn(request: Request) -> Request:
-    """A request whose delayed release has been drawn from its range, if it has one."""
+    """Return a request whose delayed release has been drawn from its range, if it has one."""
     if request.release_between_seconds is None:
         return request
     return request._replace(release_after_seconds=draw_between(*request.release_between_seconds))
 
 
 def draw_start_delay(longest_seconds: float) -> float:
-    """Draw how long to hold a lease back, up to so many seconds; 0 where that is none."""
+    """Draw how long to hold a lease back, up to a maximum; 0 if the maximum is 0."""
     return draw_between(0.0, longest_seconds) if longest_seconds else 0.0
 
 
 def draw_between(shortest_seconds: float, longest_seconds: float) -> float:
-    """Draw a time of a range; each is as likely."""
-    import random  # which few commands need
+    """Draw a time from a range, uniformly."""
+    import random  # few commands need it
 
     return random.uniform(shortest_seconds, longest_seconds)
 
 
 def check_ttl(ttl_seconds: float) -> None:
-    """Refuse a ttl that no store could keep; InvalidRequest."""
+    """Refuse a ttl that no store could keep, with InvalidRequest."""
     if ttl_seconds < SHORTEST_TTL_SECONDS:
         raise InvalidRequest(f"--ttl {ttl_seconds:g} is too short; it must be at least 2s")
 
 
 def claimant_of(journal: RecordJournal) -> Claimant:
-    """The claimant of a journal's acquisition."""
+    """Return the claimant of a journal's acquisition."""
     handle, acquisition = journal.handle, journal.next_acquisition
     if handle.acquisition != acquisition:
         handle = handle._replace(acquisition=acquisition)
     holder = handle.guard or handle.runner
     return Claimant(
-        claim_key_of(handle),
+        journal.kind.claim_key(handle),
         handle.holder_identity,
         _counted_from_grant(handle.request, journal.start_delay_seconds),
         this_process(),
@@ -109,7 +123,7 @@ def claimant_of(journal: RecordJournal) -> Claimant:
 
 
 def _counted_from_grant(request: Request, start_delay_seconds: float) -> Request:
-    """A request whose delayed release counts from its grant, as stores show it."""
+    """Return a request whose delayed release counts from its grant, as stores show it."""
     after = request.release_after_seconds
     if after is None or not start_delay_seconds:
         return request
@@ -117,14 +131,14 @@ def _counted_from_grant(request: Request, start_delay_seconds: float) -> Request
 
 
 def give_up_unlisted(service: Service, journal: RecordJournal) -> None:
-    """Give back what was had and can't be listed: no later step would ever release it."""
+    """Give back leases that can't be listed: no later step would ever release them."""
     release(service, whole(journal.handle))
     with service.state.transaction():
         journal.gave_up()
 
 
-def _effective(request: Request, backend_url: str, caller: Caller) -> Request:
-    """A request with the ttl that it has on this backend; InvalidRequest if it can't be meant."""
+def _effective(request: Request, context: Context) -> Request:
+    """Return a valid request with the ttl that it has on this backend, or raise InvalidRequest."""
     if request.count < 1:
         raise InvalidRequest(f"--count {request.count}: ask for at least 1")
     if request.count > LARGEST_COUNT:
@@ -132,58 +146,58 @@ def _effective(request: Request, backend_url: str, caller: Caller) -> Request:
     if request.name is not None:
         _check_name(request)
     if request.other_types:
-        _check_types(backend_url, request)
-    if superseding_key(request.labels) and not kind_of(backend_url).has_pools:
-        raise no_pools(backend_url)
+        _check_types(context, request)
+    if superseding_key(request.labels) and not context.kind.has_pools:
+        raise no_pools(context.url)
     if request.on_reclaim != "keep":
-        _check_on_reclaim(backend_url)
+        _check_on_reclaim(context)
     ttl = request.ttl_seconds
     if ttl is not None:
         check_ttl(ttl)
     if request.scope == "test":
-        caller.require_shared_dir()
-    return _with_ttl(request, backend_url)
+        context.caller.require_shared_dir()
+    return _with_ttl(request, context)
 
 
-def _with_ttl(request: Request, backend_url: str) -> Request:
-    """A request with the ttl that it has on a backend."""
-    ttl, default_ttl = request.ttl_seconds, kind_of(backend_url).default_ttl_seconds
-    if default_ttl is None:
+def _with_ttl(request: Request, context: Context) -> Request:
+    """Return a request with the ttl that it has on a backend."""
+    url, kind, ttl = context.url, context.kind, request.ttl_seconds
+    if kind.default_ttl_seconds is None:
         return request
-    known = opening.timing(backend_url)
+    known = kind.timing(url)
     if ttl is None and request.scope == "test":
         wanted = "" if known is None else f" {format_duration(known.said_seconds)}"
         raise InvalidRequest(
-            f"--scope test needs --ttl{wanted} on {backend_url}: leases expire there, "
+            f"--scope test needs --ttl{wanted} on {url}: leases expire there, "
             "and nothing renews them between steps"
         )
     if known is not None:
         if ttl not in (None, known.said_seconds):
-            raise only_ttl(backend_url, known.said_seconds)
+            raise only_ttl(url, known.said_seconds)
         return request._replace(ttl_seconds=known.ttl_seconds)
-    return request if ttl is not None else request._replace(ttl_seconds=default_ttl)
+    return request if ttl is not None else request._replace(ttl_seconds=kind.default_ttl_seconds)
 
 
 def _check_name(request: Request) -> None:
-    """Refuse what can't be meant of the one resource that has a name."""
+    """Refuse an invalid request for one resource by name."""
     if request.count != 1:
         raise InvalidRequest("--name asks for one resource; leave out --count")
     if request.where:
         raise InvalidRequest("--name already chooses the resource; leave out --where")
 
 
-def _check_on_reclaim(backend_url: str) -> None:
+def _check_on_reclaim(context: Context) -> None:
     """Refuse --on-reclaim on a backend without reclaims."""
-    kind = kind_of(backend_url)
-    if not kind.has_pools and not kind.grants_nothing:
-        raise no_pools(backend_url)
+    if not context.kind.has_pools and not context.kind.grants_nothing:
+        raise no_pools(context.url)
 
 
-def _check_types(backend_url: str, request: Request) -> None:
-    """Refuse what can't be meant by several types, or not on this backend."""
-    kind = kind_of(backend_url)
-    if not kind.has_pools and not kind.grants_nothing:
-        raise one_type_only(backend_url)
+def _check_types(context: Context, request: Request) -> None:
+    """Refuse an invalid request for several pools, or one that isn't possible on this backend."""
+    if not context.kind.has_pools and not context.kind.grants_nothing:
+        raise choosing(
+            f"{context.url} takes one pool per request; give -t once, or another backend"
+        )
     several = " ".join(f"-t {each}" for each in request.types[:MOST_TYPES])
     if len(request.types) > MOST_TYPES:
         raise InvalidRequest(f"{len(request.types)} pools: give -t at most {MOST_TYPES} times")

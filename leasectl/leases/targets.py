@@ -5,14 +5,15 @@ from __future__ import annotations
 import contextlib
 import os
 import stat
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, NamedTuple
 
-from leasectl.backends.kinds import claim_key_of, kind_of, kind_of_handle
+from leasectl.backends.kinds import claim_key_of, kind_of_handle
 from leasectl.errors import (
     BackendUnreachable,
     CorruptState,
+    InvalidRequest,
     LeaseError,
     NotAllowed,
     NotFound,
@@ -24,7 +25,7 @@ from leasectl.model import Handle, Lease, Process, ReleaseTarget, Request, whole
 from leasectl.state import shared_leases
 from leasectl.state.handles import new_id
 from leasectl.system.process import is_dead
-from leasectl.text.naming import is_name, is_reserved
+from leasectl.text.naming import is_name, is_reserved, short_name
 from leasectl.text.wording import listed, printable
 
 if TYPE_CHECKING:
@@ -35,14 +36,14 @@ _TOO_LONG = 1 << 20  # a names file, in bytes
 
 
 class Listed(NamedTuple):
-    """What the names of a list mean.
+    """The meaning of the names in a list.
 
     Args:
         targets: What to release.
         stale: Names that are out of date.
-        foreign: Those of them that others hold by now.
-        unknown: Names that are no resources of this backend, and may be another's; where only the
-            handle that has one can release it, those that no handle here has.
+        foreign: Stale names that others hold by now.
+        unknown: Names that aren't resources of this backend, and may be another's. Where only a
+            lease's own handle can release it, the names that no handle here has.
     """
 
     targets: list[ReleaseTarget]
@@ -51,22 +52,56 @@ class Listed(NamedTuple):
     unknown: list[str]
 
 
+def whole_names(service: Service, names: Sequence[str]) -> list[str]:
+    """Return names of held resources; a short one (``--00``) stands for the only one that is held.
+
+    Raises:
+        NotFound: None that is held has that short name.
+        InvalidRequest: Several have.
+    """
+    if not any(name.startswith("--") for name in names):
+        return list(names)
+    held: dict[str, set[str]] = {}
+    if service.kind.has_pools:
+        for pool in service.pools.pools():
+            for each in pool.resources:
+                if each.lease is not None:
+                    held.setdefault(short_name(each.name, pool.type), set()).add(each.name)
+    else:
+        for handle in service.handles.active():
+            for name in handle.names:
+                held.setdefault(short_name(name, handle.request.type), set()).add(name)
+    return [name if not name.startswith("--") else _only(held, name) for name in names]
+
+
+def _only(held: Mapping[str, Collection[str]], short: str) -> str:
+    found = sorted(held.get(short, ()))
+    if not found:
+        raise NotFound(f'no resource "{short}" is held; see the whole names with: {_WIDE}')
+    if len(found) > 1:
+        raise InvalidRequest(f'"{short}" can be {listed(found)}; give the whole name')
+    return found[0]
+
+
+_WIDE = "leasectl status --wide"
+
+
 class Targets:
-    """Finds what a caller means.
+    """Finds the leases that a caller means.
 
     Args:
         service: On the state directory and backend; its caller's names may be released. Where two
-            handles hold the same name, that of its backend is meant.
+            handles hold the same name, the one on this backend is meant.
     """
 
     def __init__(self, service: Service) -> None:
         self._service = service
         self._handles = service.handles
-        # On the service's backend, once asked: claim keys and fences by name.
+        # Claim keys and fences by name on the service's backend; None before they were asked for.
         self._claims: dict[str, tuple[str | None, int]] | None = None
 
     def of_path(self, path: str) -> list[ReleaseTarget]:
-        """What ``--handle PATH`` means: a handle of ours, or a names file copied elsewhere.
+        """Return the targets of ``--handle PATH``: a handle of ours, or a copied names file.
 
         An empty path means nothing: that is what ``acquire --optional`` prints without a lease.
 
@@ -82,7 +117,7 @@ class Targets:
         return [whole(handle)] if handle else self.of_names(read_names(path))
 
     def handle_at(self, path: str) -> Handle | None:
-        """The handle that a path or a bare id names; None for a path outside our directory.
+        """Return the handle of a path or a bare id; None for a path outside our directory.
 
         Raises:
             NotFound: It should be one of ours, and there is no such handle.
@@ -96,18 +131,18 @@ class Targets:
             return self._handles.require(name)
         except NotFound:
             if not folder and os.path.lexists(name):
-                return None  # a bare name that is no handle's, but a file's
+                return None  # a bare name of a file
             self._check_not_lost(name)
             raise
 
     def _check_not_lost(self, handle_id: str) -> None:
-        """Tell a handle that never was from one whose record is gone; CorruptState for that."""
+        """Raise CorruptState if the names file of an unknown handle shows a lost record."""
         state = self._service.state
         path = state.names_path(handle_id)
         if not is_name(handle_id) or not os.path.isfile(path):
             return
         names: list[str] = []
-        with state.transaction():  # nobody is half-way through making or removing such a file
+        with state.transaction():  # no process is writing or removing such a file now
             if self._handles.load(handle_id) is None:
                 with contextlib.suppress(LeaseError):
                     names = read_names(path)
@@ -118,10 +153,10 @@ class Targets:
             )
 
     def _after_a_loss(self, path: str, names: Sequence[str]) -> str:
-        """What may have happened to the record of some names, and what to do about that."""
+        """Explain how the record of some names may have been lost, and what to do about it."""
         service = self._service
 
-        is_ours = not kind_of(service.backend_url).remote
+        is_ours = not service.kind.remote
         if is_ours and not any(is_resource(service, name) for name in names):
             return (
                 ", nor of any such resource: the database was lost, and its pools with it; if no "
@@ -140,10 +175,10 @@ class Targets:
         only_here: bool = False,
         expected: Expected = ANY_LEASE,
     ) -> list[ReleaseTarget]:
-        """What bare names mean: the handles that hold them now; nothing for those that are free.
+        """Return the targets of bare names: the handles that hold them now; none for free ones.
 
         Args:
-            names: Which.
+            names: Of the resources.
             only_here: On the service's backend; else also on another, if that is where they are.
             expected: What each lease must still be.
 
@@ -155,8 +190,8 @@ class Targets:
             return self._of_names(names, only_here=only_here, expected=expected)
 
     def _alone(self) -> AbstractContextManager[object]:
-        """Two that mean the same name at once are to mean one handle, or each would release it."""
-        kind = kind_of(self._service.backend_url)
+        """Let one process at a time adopt names: two handles for one name would both release it."""
+        kind = self._service.kind
         asks = kind.has_pools and kind.remote
         return contextlib.nullcontext() if asks else self._service.state.transaction()
 
@@ -182,13 +217,13 @@ class Targets:
         return _by_handle(held) + [whole(each) for each in self._adopt_some(unheld, None, expected)]
 
     def of_scope_test(self) -> Listed:
-        """What ``$SHARED_DIR/leases`` lists.
+        """Return the meaning of the names in ``$SHARED_DIR/leases``.
 
-        A name may long be somebody else's by now: it is only released from a handle that was
-        acquired with scope ``test`` under this very ``SHARED_DIR``.
+        Another holder may have a listed name by now. So a name is only released from a handle that
+        was acquired with scope ``test`` under this ``SHARED_DIR``.
         """
         shared_dir = self._service.caller.require_shared_dir()
-        names = shared_leases.listed(shared_dir)
+        names = shared_leases.listed(shared_dir, limit=self._service.state.lock_limit)
         with self._alone():
             return self._of_list(shared_dir, names)
 
@@ -213,17 +248,18 @@ class Targets:
         return Listed(targets, stale, foreign + theirs, unknown)
 
     def _holder(self, name: str) -> Handle | None:
-        """The handle that holds a name: of several, the one whose record its server confirms."""
+        """Return the handle that holds a name; of several, the one that its server confirms."""
         for handle in self._handles.holders(name, prefer=self._service.is_here):
             if self._is_good(handle, name):
                 return handle
         return None
 
     def _is_good(self, handle: Handle, name: str) -> bool:
-        """Tell whether a recorded lease is still that of its pool: with the same fence.
+        """Return whether the pool has a recorded lease with the same fence.
 
-        The ttl of a lease on a server may have run out unnoticed, and the name be granted again
-        since. Where the server isn't reached the record counts, and the release reports that.
+        The ttl of a lease on a server may have run out unnoticed, and the name may have been
+        granted again since. If the server can't be reached, the record counts, and the release
+        reports that.
         """
         kind = kind_of_handle(handle)
         if not (kind.remote and kind.has_pools and self._service.is_here(handle)):
@@ -243,7 +279,7 @@ class Targets:
         return self._claims.get(name) == (claim_key_of(handle), *fences)
 
     def of_everything(self) -> tuple[list[ReleaseTarget], list[Handle]]:
-        """All that the handles of the caller's job and build hold or wait for, and other handles.
+        """Return targets for what the caller's job and build hold or wait for, and other handles.
 
         Waiters come first, or they would be granted what the others give back. The second list has
         the handles that only ``--force`` releases: those of other jobs, work that is under way, and
@@ -262,8 +298,8 @@ class Targets:
         return own, others
 
     def _may_be_released(self, name: str) -> bool:
-        """Tell whether a backend may take back a name that no handle here holds."""
-        kind = kind_of(self._service.backend_url)
+        """Return whether a backend may take back a name that no handle here holds."""
+        kind = self._service.kind
 
         return not kind.claims_by_identity and is_resource(self._service, name)
 
@@ -283,9 +319,9 @@ class Targets:
 
 
 def _does_work(handle: Handle) -> bool:
-    """Tell whether a work's command may run under a handle: its lease ends with that.
+    """Return whether a work's command may run under a handle: its lease ends with the command.
 
-    Whoever asked for it may have been killed, and its guard not be done with the command yet.
+    The process that asked for it may have been killed while its guard still ends the command.
     """
     if handle.state != "held" or not is_reserved(handle.request.type):
         return False
@@ -311,9 +347,9 @@ def _refuse_work(handle: Handle) -> None:
 
 
 def _by_handle(held: Sequence[tuple[Handle, str]]) -> list[ReleaseTarget]:
-    """One target for each handle: what is released together shares one limit of time.
+    """Return one target for each handle: what is released together shares one time limit.
 
-    All that a handle holds is the handle: a copy of its names file means what the file does.
+    All the names of a handle mean the handle itself: a copy of its names file means the same.
     """
     found: dict[str, tuple[Handle, list[str]]] = {}
     for handle, name in held:
@@ -330,7 +366,7 @@ def read_names(path: str) -> list[str]:
     """Read a names file that was copied somewhere.
 
     Raises:
-        NotFound: There is no such file, or it is none.
+        NotFound: There is no such file, or it isn't a regular file.
         NotAllowed: It is another user's, or not readable.
         CorruptState: It holds something else than names.
     """
@@ -361,7 +397,7 @@ def read_names(path: str) -> list[str]:
     return names
 
 
-# The type of the handles that they are put under.
+# The type of the handles of adopted names.
 ADOPTED = "adopted"
 
 
@@ -372,24 +408,25 @@ def adopt(
     foreign: list[str] | None,
     expected: Expected = ANY_LEASE,
 ) -> Sequence[Handle]:
-    """Put names under new handles, as far as the backend would release them.
+    """Create handles for names that no handle here has, if the backend would release them.
 
-    A server that releases by name alone doesn't care who asks. Of a pool that others share,
-    a name is adopted from whoever holds it if that is the caller's own job and build.
+    A server that releases by name alone doesn't check who asks. From a shared pool, a name is
+    adopted only if the caller's own job and build hold it.
 
     Args:
         service: On the backend where the names are held.
-        names: Which.
+        names: Of the resources.
         foreign: Takes those that another job or build holds; None where that is an error.
         expected: What each lease must still be.
 
     Raises:
-        NotAllowed: It is, or a lease isn't the expected one; nothing is adopted.
+        NotAllowed: Another job or build holds one, or a lease isn't the expected one; nothing is
+            adopted.
         NotSupported: Something is expected of a lease whose holder the backend doesn't tell.
     """
-    kind = kind_of(service.backend_url)
+    kind = service.kind
     if not kind.remote:
-        return ()  # nobody but our handles can hold anything
+        return ()  # only our handles can hold anything
     if kind.claims_by_identity:
         raise unknown_here(service, names)
     if not kind.has_pools:
@@ -421,11 +458,11 @@ def adopt(
 
 
 def disown(service: Service, target: ReleaseTarget) -> None:
-    """Forget what isn't given back after all: nobody here has leased it.
+    """Forget an adopted handle whose names aren't given back after all.
 
     Args:
         service: On the state directory where it was adopted.
-        target: What was to be released, of an adopted handle. What the keeper is to release stays.
+        target: The target of the release. Names that the keeper will release stay.
     """
     with service.state.transaction():
         handle = service.current(target)
@@ -434,8 +471,8 @@ def disown(service: Service, target: ReleaseTarget) -> None:
 
 
 def unknown_here(service: Service, names: Sequence[str]) -> LeaseError:
-    """The error for names that no handle here holds and the backend takes back from none."""
-    if kind_of(service.backend_url).claims_by_identity:
+    """Return the error for names that no handle here holds and that the backend can't take back."""
+    if service.kind.claims_by_identity:
         return NotAllowed(
             f"no handle in {service.state.directory} holds "
             f"{printable(listed(names))}, and {service.backend_url} needs the handle; "
@@ -448,8 +485,8 @@ def unknown_here(service: Service, names: Sequence[str]) -> LeaseError:
 
 
 def is_resource(service: Service, name: str) -> bool:
-    """Tell whether a backend may have a resource of that name; one without pools might."""
-    return not kind_of(service.backend_url).has_pools or bool(_resources(service, [name]))
+    """Return whether a backend may have a resource of that name; one without pools might."""
+    return not service.kind.has_pools or bool(_resources(service, [name]))
 
 
 def _resources(service: Service, names: Collection[str]) -> list[Resource]:
@@ -458,7 +495,7 @@ def _resources(service: Service, names: Collection[str]) -> list[Resource]:
 
 
 def _adopter(service: Service, claim_key: str, count: int) -> Handle:
-    """A handle that adopts another holder's claims, or claims of an unknown holder."""
+    """Return a handle that adopts another holder's claims, or claims of an unknown holder."""
     handle_id = new_id(ADOPTED)
     return Handle(
         id=handle_id,

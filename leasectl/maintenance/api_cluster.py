@@ -77,11 +77,11 @@ class Cluster(Protocol):
         ...
 
     def evict(self, pod: Pod, *, grace_seconds: int | None) -> Evicted:
-        """Have one pod evicted, if no disruption budget is against it.
+        """Ask for the eviction of one pod; a disruption budget may forbid it.
 
         Args:
-            pod: As it was just listed: of another uid, it is another.
-            grace_seconds: How long it may take to end; None for as long as it says itself.
+            pod: As it was just listed: a pod of another uid is another pod.
+            grace_seconds: How long it may take to end; None for the pod's own time.
         """
         ...
 
@@ -95,7 +95,7 @@ _MORE_THAN_ONE = "more than one disruption budget covers it, so the API can't ev
 
 
 class ApiCluster:
-    """As `Cluster` has it, and what people ask of nodes.
+    """A `Cluster` on a real API server, with the requests that people make of nodes.
 
     Args:
         api: Of the cluster.
@@ -105,7 +105,7 @@ class ApiCluster:
 
     Attributes:
         api: Its API.
-        lease_collection: The Leases where those of nodes are.
+        lease_collection: The collection of the nodes' Leases.
     """
 
     def __init__(self, api: Api, *, namespace: str, identity: str, clock: Clock) -> None:
@@ -177,9 +177,10 @@ class ApiCluster:
         return [parse_pod(each) for each in listed.items]
 
     def evict(self, pod: Pod, *, grace_seconds: int | None) -> Evicted:
-        """As `Cluster`; see policy/v1, Eviction.
+        """See `Cluster.evict`, and Eviction in policy/v1.
 
-        What has been answered in the wrong is said with the pod: it keeps no other from going.
+        An error that the server answers is reported with the pod: the other pods are evicted all
+        the same.
         """
         options: dict[str, object] = {"preconditions": {"uid": pod.uid}}
         if grace_seconds is not None:

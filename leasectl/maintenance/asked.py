@@ -24,7 +24,7 @@ class Standing(NamedTuple):
         asked: The requested duration, as it was written; None for no request.
         status: The status; empty for none.
         cordon: Whose cordon the node has: ``ours`` or ``another's``; empty for none.
-        holder: Who has the node's Lease; empty for nobody.
+        holder: The holder of the node's Lease; empty for none.
         over_at: When our window is over, in seconds since the epoch.
         waits_until: When the Lease that a request waits for expires, by its own times, if its
             holder doesn't renew it. The controller takes a Lease once it has seen it unchanged for

@@ -45,9 +45,9 @@ class Changes(Protocol):
     fd: int
 
     def take(self) -> set[str]:
-        """The names of the nodes at which something has changed since this was asked before.
+        """Return the names of the nodes that have changed since the last call.
 
-        `LEASE_NAME` among them says that another leads, or nobody any more.
+        `LEASE_NAME` among them says that the leader has changed, or that there is none any more.
         """
         ...
 
@@ -287,9 +287,9 @@ class Controller:
     # --- drains
 
     def _drain(self, now: float) -> bool:
-        """Do one request of the drain that is due first; returns whether there was one.
+        """Do one request of the drain that is due first; return whether there was one.
 
-        Which was begun goes on: of what it has listed, nobody knows for long whether it is so.
+        A drain that was begun goes on: its list of pods is soon out of date.
         """
         due = [
             (not each.drain.is_under_way, each.drain.due_at, name)

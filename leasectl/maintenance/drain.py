@@ -1,7 +1,7 @@
 """Evict the pods of a node.
 
-That is done again and again until none is left, or the maintenance is over. What is evicted goes by
-the disruption budgets; what they hold back is tried again, and keeps nobody else from going.
+This is repeated until none is left, or the maintenance is over. Evictions respect disruption
+budgets. A pod that a budget holds back is tried again, and the other pods don't wait for it.
 """
 
 from __future__ import annotations

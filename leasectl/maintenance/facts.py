@@ -38,7 +38,7 @@ class Us(NamedTuple):
         padding_seconds: How much longer than the window its Lease lasts. The window is ended in
             this time.
         end_seconds: How long it may take to uncordon a node. A Lease that ends sooner is prolonged
-            first, so that nobody else can acquire it before.
+            first, so that no other holder can acquire it before.
         pause_seconds: The pause between two attempts to evict the pods that are left.
     """
 
@@ -77,7 +77,7 @@ class Lease(NamedTuple):
     """The Lease of a node: the fields of a LeaseSpec, with the API's meaning.
 
     Args:
-        holder: The identity of the holder, or of the last one; empty for nobody.
+        holder: The identity of the holder, or of the last one; empty for none.
         duration_seconds: 0 if the API has none: the Lease was given back.
         acquired_at: When this holder acquired it, by the holder's clock; None if it isn't given.
         renewed_at: When this holder last wrote it, by the same clock.

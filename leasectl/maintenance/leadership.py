@@ -1,8 +1,8 @@
 """Elect one of several replicas, as client-go does.
 
-A leader's time counts from when it sent its last renewal that was answered; what it does has to be
-done before that time is over. Another takes the lease once it has seen it unchanged for as long as
-it lasts. Whoever ends properly gives it back.
+A leader's time counts from the sending of its last renewal that was answered; its work has to be
+done before that time is over. Another replica takes the lease once it has seen it unchanged for as
+long as it lasts. A replica that ends by itself gives the lease back.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class Leadership:
 
     Attributes:
         due_at: When to look again, on the elapsed clock.
-        leader: The identity of whoever leads, as far as is known; empty for nobody.
+        leader: The identity of the leader, as far as it is known; empty for none.
         reign: Grows whenever it leads again after a time in which another may have led.
     """
 
@@ -50,7 +50,7 @@ class Leadership:
         return self._clock.elapsed() + seconds <= self._until
 
     def turn(self) -> None:
-        """Renew the lease, or take it if nobody has it.
+        """Renew the lease, or take it if it has no holder.
 
         Raises:
             BackendUnreachable: No answer.

@@ -12,8 +12,8 @@ request whose word isn't the recorded one has no window yet. It gets one with it
 the controller saw neither the end nor the cancellation of the request before it.
 
 A window lasts from the Lease's ``acquireTime`` for the requested duration. At its end the node is
-uncordoned first and the Lease is given back last. Nobody else can have the Lease while the cordon
-is ours, unless the Lease expired while no controller could reach the API.
+uncordoned first and the Lease is given back last. No other holder can have the Lease while the
+cordon is ours, unless the Lease expired while no controller could reach the API.
 """
 
 from __future__ import annotations

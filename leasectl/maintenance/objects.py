@@ -1,6 +1,7 @@
 """Read and write nodes, Leases and pods.
 
-Whoever may write a Node or a Lease may have put anything into its texts; the API keeps their types.
+The texts of a Node or a Lease may hold anything that its writers put there; the API keeps only
+their types.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Watch nodes and their Leases.
 
-Nodes are written every few minutes by their kubelets, and leases by whoever renews them: only what
-would be judged otherwise counts as a change.
+Kubelets write their nodes every few minutes, and holders renew their Leases. Only a change on which
+a decision depends counts.
 """
 
 from __future__ import annotations
@@ -29,14 +29,14 @@ _BACKOFF = Backoff(first_seconds=0.2, longest_seconds=5.0, chance=0.5)
 
 
 class WatchedChanges:
-    """As `Changes` has it, of a cluster.
+    """`Changes` of a cluster.
 
     Args:
-        cluster: Of which.
-        settings: What leases are called, and who we are.
+        cluster: The cluster.
+        settings: What leases are called, and our identity.
         say: Called with a line for people, by any thread.
-        wait: Called with what is set once it is closed, and seconds to wait for that, before it is
-            asked again; returns whether it is set.
+        wait: Called with an event that is set once this is closed, and the seconds to wait for it
+            before the next request; returns whether it is set.
 
     Attributes:
         fd: Readable when something has changed.

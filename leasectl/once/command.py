@@ -27,13 +27,13 @@ _READ_BYTES = 1 << 16
 
 
 class Output:
-    """What a command writes to its stdout, up to a size.
+    """The stdout of a command, up to a size.
 
     Args:
-        largest: In bytes; of one more the rest is read and thrown away.
+        largest: In bytes; of a longer output the rest is read and discarded.
 
     Attributes:
-        write_fd: What the command writes to.
+        write_fd: The command's stdout.
         is_too_large: There was more.
     """
 
@@ -56,13 +56,13 @@ class Output:
             self._read()
 
     def began(self) -> None:
-        """The command has what it writes to."""
+        """Close our write end, once the command has its own."""
         os.close(self.write_fd)
 
     def content(self) -> bytes:
-        """All that the command has written, once it has ended.
+        """Return the output of the ended command.
 
-        What it has left running in the background may write on; that isn't waited for.
+        Its background processes may write on; that isn't waited for.
         """
         while self._read_fd != -1 and not self.is_too_large and self._read():
             pass
@@ -70,13 +70,13 @@ class Output:
         return b"".join(self._parts)
 
     def close(self) -> None:
-        """Read no more."""
+        """Stop reading."""
         if self._read_fd != -1:
             os.close(self._read_fd)
             self._read_fd = -1
 
     def _read(self) -> bool:
-        """Read what there is; tells whether there may be more by now."""
+        """Read what has come; return whether there may be more by now."""
         try:
             part = os.read(self._read_fd, _READ_BYTES)
         except BlockingIOError:
@@ -99,7 +99,7 @@ class RunLimit:
     Args:
         child: The command.
         seconds: How long it may take, from now on; None for no limit.
-        output: What it writes; None where that isn't its result.
+        output: Its output; None if that isn't its result.
         clock: Where times come from.
 
     Attributes:
@@ -135,22 +135,22 @@ class RunLimit:
             self._child.signal(signal.SIGTERM)
             self._child.signal(signal.SIGCONT)
             self._kill_at = now + GRACE_AFTER_LOSS_SECONDS
-            self._has_ended_it = True  # last: what fails before is tried again
+            self._has_ended_it = True  # last, so that a failure above is tried again
 
 
-TIMED_OUT = 124  # as timeout(1) has it
+TIMED_OUT = 124  # the exit code of timeout(1)
 
 
 class Came(NamedTuple):
-    """What has come of a command.
+    """The outcome of a command's run.
 
     Args:
         content: Its result; None if it has failed, or was stopped.
         seconds: How long it took.
         ending: How it ended.
-        status: What others are to exit with who share its failure.
-        error: What is wrong, where its own ending doesn't say that.
-        is_final: To try again would be in vain.
+        status: The exit code for waiters that share its failure.
+        error: What is wrong, if its ending doesn't say that.
+        is_final: Another try would fail too.
         lines: The last that the command wrote to stderr.
     """
 
@@ -163,7 +163,7 @@ class Came(NamedTuple):
     lines: str = ""
 
     def without_result(self, error: LeaseError) -> Came:
-        """The same as a failure for good: its result is none, and wouldn't be another time."""
+        """Return the same as a final failure without a result."""
         return Came(None, self.seconds, status=error.exit_code, error=error, is_final=True)
 
 
@@ -172,10 +172,10 @@ class WorkCommand:
 
     Args:
         service: Where the lease comes from.
-        asked: What is to be done.
+        asked: The work, and how to do it.
         handle: By which it is held.
-        supervisor: Who follows the command.
-        signals: Those that this process gets.
+        supervisor: Follows the command.
+        signals: This process's signals.
         clock: Where times come from.
     """
 
@@ -200,13 +200,13 @@ class WorkCommand:
         self._largest = service.values.largest_content
 
     def run(self, path: str, terms: Terms, *, attempt: int, wait_seconds: float | None) -> Came:
-        """Run the command to its end; what guards the lease is there until `let_go`.
+        """Run the command to its end; the lease's guard lives until `let_go`.
 
         Args:
             path: The file to execute.
-            terms: What the round goes by.
-            attempt: Which of those that are to be had.
-            wait_seconds: How long the lock of the records may be waited for; None for no limit.
+            terms: The retry rules of the round.
+            attempt: Its number.
+            wait_seconds: How long to wait for the lock of the records; None for no limit.
 
         Raises:
             LeaseLost, Cancelled: The lease was lost, and the command has ended for it.
@@ -248,7 +248,7 @@ class WorkCommand:
         return self._child is not None and self._child.has_begun
 
     def kill_rest(self) -> None:
-        """Kill what a command that has failed left behind: the next is not to meet it."""
+        """Kill the processes that a failed command left behind: the next run must not meet them."""
         self._supervisor.settle(self._child)
         if self._child is not None:
             self._child.kill_rest()
@@ -284,7 +284,7 @@ class WorkCommand:
     def _judge(
         self, ending: Ending, seconds: float, output: Output | None, limit: RunLimit, terms: Terms
     ) -> Came:
-        """What a command has come to that has ended."""
+        """Return the outcome of a command that has ended."""
         try:
             if limit.is_over:
                 assert terms.run_limit_seconds is not None
@@ -308,16 +308,16 @@ class WorkCommand:
 
 
 def status_of(ending: Ending) -> int:
-    """The exit code that stands for an ending, as a shell has it."""
+    """Return the exit code for an ending, as a shell gives it."""
     return 128 + ending.signum if ending.signum is not None else ending.code or 0
 
 
 def _remove_left(filename: str | None) -> None:
-    """Remove what an earlier command has left as its result: it isn't that of the next.
+    """Remove the result file that an earlier command has left: it isn't the next command's.
 
     Raises:
-        StateUnwritable: It can't be removed, or is a symbolic link, which stays: it may be
-            somebody else's, like ``/dev/stdout``.
+        StateUnwritable: It can't be removed, or is a symbolic link, which stays: it may point to a
+            file of another owner, like ``/dev/stdout``.
     """
     if filename is None:
         return
@@ -339,7 +339,7 @@ def _remove_left(filename: str | None) -> None:
 
 
 def _read_result(filename: str, largest: int) -> bytes:
-    """What a command has left as its result, of so many bytes at most.
+    """Read the result file of a command, up to so many bytes.
 
     Raises:
         NotFound: It isn't there, or can't be read.
@@ -360,7 +360,7 @@ def _read_result(filename: str, largest: int) -> bytes:
 
 
 def _open_at_once(path: str, flags: int) -> int:
-    return os.open(path, flags | os.O_NONBLOCK | os.O_CLOEXEC)  # also a pipe that nobody writes to
+    return os.open(path, flags | os.O_NONBLOCK | os.O_CLOEXEC)  # a pipe may have no writer
 
 
 def _too_large(what: str, largest: int) -> TooLarge:

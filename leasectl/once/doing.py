@@ -31,21 +31,20 @@ from leasectl.run.supervision import READ, Supervisor
 from leasectl.run.tree import adopting_orphans
 from leasectl.system.callers import CallerEnded
 from leasectl.system.clock import Clock
-from leasectl.system.lock_wait import wait_limit
 from leasectl.system.poll import check, sleep
 from leasectl.system.signals import SignalDescriptor
 
 _MAKE_AGAIN_SECONDS = 0.05
-# Who has done the work takes away what is over of others', unless the server takes its time.
+# A runner removes expired results of others at its end, unless the server is slow.
 _TIDY_SECONDS = 1.0
 
 
 class Once:
-    """Has one work be done, by us if nobody else does it.
+    """Gets one work done: by another waiter, or else by us.
 
     Args:
         service: Where its lease comes from, and its result is kept.
-        asked: What is to be done.
+        asked: The work, and how to do it.
         warn: Called with a line for people.
         clock: Where times come from.
     """
@@ -71,27 +70,27 @@ class Once:
         self._over: Round | None = None
         self._has_run = False
         self._has_begun = False  # the command, under the lease that was acquired last
-        self._is_tried_again = False  # likewise: it failed, and the next waiter runs it
+        self._is_tried_again = False  # that command failed, and the next waiter runs it
 
     def result(self, patience: Patience) -> Outcome:
-        """The result of the work, or how it has failed.
+        """Return the result of the work, or how it has failed.
 
         Args:
             patience: How long to wait for those who do it.
 
         Raises:
-            NoLease: Nobody has done it in time.
+            NoLease: It wasn't done in time.
             LeaseLost: We did it, and the lease was lost meanwhile; nothing was recorded. A lease
                 that is lost before the command begins is acquired again.
             CommandNotFound, CannotExecute: There is no result, and we couldn't do the work.
-            Interrupted: A signal has come that ends us.
-            LeaseError: The result can't be kept, or whoever did it has died again and again.
+            Interrupted: A signal has asked this process to end.
+            LeaseError: The result can't be kept, or too many runners have died.
         """
         try:
-            with adopting_orphans():  # of a warden that is killed
+            with adopting_orphans():  # in case a warden is killed
                 found = self._result(patience)
         except BackendUnreachable:
-            raise  # to ask again would take as long again: the keeper sees to the pool
+            raise  # another request would take as long again; the keeper removes the pool
         except BaseException:
             self._pool.leave()
             raise
@@ -141,8 +140,8 @@ class Once:
     def _follow(self, own: Outcome, patience: Patience, give_up_at: float | None) -> Outcome:
         """Wait for the result of the waiters that run the command after us.
 
-        We queue again, behind them, as a follower. Whenever it is our turn there is a result, or
-        nobody is left who could get one, or others have come since, behind whom we queue.
+        We queue again, behind them, as a follower. Whenever it is our turn, there is a result, or
+        no waiter is left who could get one, or others have come since, behind whom we queue.
 
         Args:
             own: How our own run has failed: the outcome, if no other run succeeds.
@@ -161,7 +160,7 @@ class Once:
                     return found
                 try:
                     handle = self._queue(self._asked.following_request, patience, give_up_at)
-                except NotFound:  # the pool went with the last who needed it
+                except NotFound:  # the last waiter has removed the pool
                     with self._service.limited(give_up_at):
                         return self._usable() or own
                 if not self._has_more_to_come(handle):
@@ -181,7 +180,7 @@ class Once:
     # ---- a result that is there
 
     def _usable(self) -> Outcome | None:
-        """A result that is kept, and can be used as far as the verifying command can tell."""
+        """Return a kept result that can be used, as far as the verifying command can tell."""
         kept = self._results.kept(self._asked.work)
         if kept is None or self._is_bad(kept):
             return None
@@ -211,7 +210,7 @@ class Once:
     # ---- the lease
 
     def _tell_terms(self) -> None:
-        """Warn a caller that joins a round with other terms than its own."""
+        """Warn a caller that joins a round with other retry rules than its own."""
         terms = self._results.round(self._asked.work).terms
         if terms is None or terms == self._asked.terms or self._has_announced_terms:
             return
@@ -224,7 +223,7 @@ class Once:
         )
 
     def _acquire(self, patience: Patience, give_up_at: float | None) -> Handle:
-        """Acquire the lease of the work, and make its pool if it isn't there."""
+        """Acquire the lease of the work, and create its pool if it is missing."""
         while True:
             try:
                 return self._queue(self._asked.request, patience, give_up_at)
@@ -250,7 +249,7 @@ class Once:
         left = None if give_up_at is None else max(0.0, give_up_at - self._clock.elapsed())
         interrupts = (*patience.interrupts, self._supervisor.interrupt())
         try:
-            with wait_limit(left):
+            with self._service.state.lock_limit.within_wait(left):
                 self._pool.need()
                 return acquire(
                     self._service,
@@ -268,7 +267,7 @@ class Once:
 
     @contextlib.contextmanager
     def _leased(self, handle: Handle) -> Iterator[UnderLease]:
-        """Give a lease back at the end, unless a step inside did."""
+        """Hold the lease inside; give it back at the end, unless a step inside did."""
         leased = UnderLease(
             self._service,
             self._asked,
@@ -293,7 +292,7 @@ class Once:
         return f"work {self._asked.work.title}: {what}"
 
     def _under(self, handle: Handle, path: str, patience: Patience) -> Outcome | None:
-        """What is done under the lease; None to look again, without it."""
+        """Do the work under the lease, or share an outcome; None to look again without it."""
         with self._leased(handle) as leased:
             kept = self._results.kept(self._asked.work)
             if kept is not None and not self._is_bad(kept):
@@ -303,7 +302,7 @@ class Once:
                 if content is not None:
                     return Outcome(content, kept)
                 self._bad = kept
-            check(patience.interrupts)  # of a lease that was free, none was looked at
+            check(patience.interrupts)  # a lease that was free was granted without a look at them
             return leased.share_failure() or self._do(leased, handle, path, patience, bad=kept)
 
     def _do(
@@ -336,7 +335,7 @@ class Once:
             )
             is_to_end = self._supervisor.asked_to_end
             if came.content is not None and self._supervisor.asked_by is not None:
-                # It may be whatever there was by then.
+                # Its output may be incomplete.
                 self._warn(f"{self._asked.plan.name} was signalled to end; its result isn't kept")
                 raise Interrupted(self._supervisor.asked_by)
             outcome = leased.record(found, came, command, is_to_end=is_to_end)

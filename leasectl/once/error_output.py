@@ -1,8 +1,8 @@
 """Pass a command's stderr on, and keep its last lines for the waiters.
 
-A process of its own does this. So a stderr that nobody reads blocks the command, as it would
-without `leasectl`, and never the process that renews the lease. Processes that the command leaves
-running can write on after `leasectl` has ended: this process ends with the last of them.
+A process of its own does this. So a stderr without a reader blocks the command, as it would without
+`leasectl`, and never the process that renews the lease. Processes that the command leaves running
+can write on after `leasectl` has ended: this process ends with the last of them.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ from leasectl.system.poll import is_readable
 from leasectl.text.wording import printable
 
 _MOST_LINES, _LONGEST_LINE = 10, 200
-_LONGEST_BYTES = 4096  # which a pipe takes in one write
+_LONGEST_BYTES = 4096  # a pipe takes so much in one write
 _READ_BYTES = 1 << 16
-# For the rest of the output to be passed on, once the command has ended.
+# How long to wait for the rest of the output, once the command has ended.
 _PASS_ON_SECONDS = 2.0
 
 
@@ -96,7 +96,7 @@ def _pass_on(source: int, asked: int, answer: int) -> NoReturn:
         answer: Where these are written then, once nothing is left to be copied.
     """
     try:
-        os.setsid()  # what ends the command's process group would end it before its last words
+        os.setsid()  # a signal to the command's process group must not end it before the last lines
         close_all_but((source, asked, answer))
         null = os.open(os.devnull, os.O_RDWR)
         os.dup2(null, 0)

@@ -36,12 +36,12 @@ MOST_DEATHS = 5  # in a row, before those who waited for all of them give up
 
 
 class Terms(NamedTuple):
-    """What is agreed on in a round: as its first ticket said.
+    """The retry rules of a round, as its first ticket set them.
 
     Args:
         keep_seconds: How long its result is kept.
-        attempts: How often the command may fail for who waits.
-        shares: A failure is one for all who wait then, and isn't tried again for them.
+        attempts: After how many failures of the command a waiter gives up.
+        shares: A failure counts for all who wait then, and isn't tried again for them.
         run_limit_seconds: How long the command may take; None for no limit.
     """
 
@@ -52,11 +52,11 @@ class Terms(NamedTuple):
 
 
 class Failure(NamedTuple):
-    """That a runner's command has failed.
+    """A failure of a runner's command.
 
     Args:
         up_to: The number of the last ticket that was waiting then.
-        status: The command's.
+        status: The command's exit status.
         is_final: It is shared at once with all who waited, and not tried again for them.
         lines: The last that the command wrote to stderr; only of the latest failure.
     """
@@ -68,14 +68,14 @@ class Failure(NamedTuple):
 
 
 class Round(NamedTuple):
-    """What has become of a work since its last result.
+    """What has happened to a work since its last result.
 
     Args:
         failures: In their order.
         deaths: For each runner that died since the last failure, the last ticket that waited then.
-        running: The fence of who runs, or died doing it; None for nobody.
-        last_ticket: That belongs to it, as far as that was looked at.
-        terms: What is agreed on; None where nobody has begun.
+        running: The fence of the runner, also of one that died; None for no runner.
+        last_ticket: The last ticket of this round, as far as it was looked at.
+        terms: The retry rules that the waiters agreed on; None before the first runner.
         key: Of the work, for people.
     """
 
@@ -88,11 +88,11 @@ class Round(NamedTuple):
 
 
 class Verdict(NamedTuple):
-    """What whoever has its turn is to do, if not run.
+    """What the waiter whose turn it is has to do, other than run the command.
 
     Args:
-        status: To exit with as the command did; None where too many have died.
-        times: How often it has failed, or how many have died.
+        status: The failed command's, to exit with; None where too many runners have died.
+        times: How often the command has failed, or how many runners have died.
         lines: The last that the failed command wrote to stderr.
     """
 
@@ -103,14 +103,14 @@ class Verdict(NamedTuple):
 
 @dataclass(frozen=True)
 class Asked:
-    """What `once` is to do.
+    """The work that `once` was asked for, and how to do it.
 
     Args:
-        work: Which.
-        command: What does it, and its arguments.
-        terms: What its round goes by, if this is its first ticket.
+        work: The work.
+        command: The command that does it, with its arguments.
+        terms: The retry rules, if this is the first ticket of a round.
         ttl_seconds: Of the lease; None for the backend's.
-        verify: A shell command that tells whether a kept result can be used; None for any can.
+        verify: A shell command that checks whether a kept result can be used; None to use any.
         result_file: The file with the result; None for stdout.
         environ: The commands' environment.
     """
@@ -125,7 +125,7 @@ class Asked:
 
     @property
     def request(self) -> Request:
-        """The lease under which it is done."""
+        """The request for the work's lease."""
         return Request(
             self.work.pool_type,
             ttl_seconds=self.ttl_seconds,
@@ -139,21 +139,21 @@ class Asked:
 
     @property
     def plan(self) -> Plan:
-        """How the command is run under it."""
+        """The plan to run the command under the lease."""
         return Plan(self.command, self.request, environ=self.environ)
 
 
 class Outcome(NamedTuple):
-    """What has come of it: a result, or how it has failed.
+    """The outcome of a work: a result, or how it has failed.
 
     Args:
-        content: The result; None where there is none.
-        kept: What is known of it.
-        is_ours: Our command has got it; else it is another's.
-        ending: How our command has failed; None where it hasn't, or hasn't run.
-        error: Why our command failed, where its ending doesn't tell.
-        status: What others' commands ended with, that have failed; None where none has.
-        times: How often they did.
+        content: The result; None if there is none.
+        kept: The facts about the result.
+        is_ours: Our command has produced it; else another's has.
+        ending: How our command has failed; None if it hasn't, or hasn't run.
+        error: Why our command failed, if its ending doesn't tell.
+        status: The exit status of others' failed commands; None if none has failed.
+        times: How often they failed.
         lines: The last that the latest of them wrote to stderr.
     """
 
@@ -173,12 +173,12 @@ class Outcome(NamedTuple):
 
 
 def terms_of(found: Round, asked: Asked) -> Terms:
-    """By which terms a round goes."""
+    """Return the retry rules of a round."""
     return found.terms or asked.terms
 
 
 def terms_text(terms: Terms) -> str:
-    """Terms as the options that say the same."""
+    """Return retry rules as the options that set them."""
     parts = [
         f"--keep {format_seconds(terms.keep_seconds)}",
         f"--attempts {terms.attempts}",
@@ -190,22 +190,22 @@ def terms_text(terms: Terms) -> str:
 
 
 def of_ticket(found: Round, ticket: int) -> Round:
-    """The round that a ticket belongs to: what was found, or a new one.
+    """Return the round that a ticket belongs to: the round that was found, or a new one.
 
-    Whoever comes after all is over that the others waited for begins a new one. Where a runner
-    has died, nobody knows when: all who come to know of it belong to its round.
+    A ticket that is drawn after the end of the round that the others waited for begins a new one.
+    When a runner died isn't known: all waiters who see its death belong to its round.
     """
     is_over = found.running is None and ticket > found.last_ticket
     return Round() if is_over else found
 
 
 def verdict(found: Round, ticket: int, *, attempts: int) -> Verdict | None:
-    """Whether a ticket that has its turn shares what has happened; None when it is to run.
+    """Return the verdict for a ticket that has its turn; None if it has to run the command.
 
     Args:
-        found: What has become of the work.
-        ticket: Its number.
-        attempts: How often the command may fail for who waits.
+        found: The round.
+        ticket: The ticket's number.
+        attempts: After how many failures of the command a waiter gives up.
     """
     mine = [each for each in found.failures if each.up_to >= ticket]
     if mine and (mine[-1].is_final or len(mine) >= attempts):
@@ -215,10 +215,10 @@ def verdict(found: Round, ticket: int, *, attempts: int) -> Verdict | None:
 
 
 def died(found: Round, last_ticket: int) -> Round:
-    """What has become of it when somebody has its turn; a runner that left no word has died.
+    """Return the round at the start of a turn; a runner that left no outcome has died.
 
     Args:
-        found: What was there.
+        found: The round as it was stored.
         last_ticket: The last that waits, or has its turn.
     """
     if found.running is None:
@@ -228,10 +228,10 @@ def died(found: Round, last_ticket: int) -> Round:
 
 
 def begun(found: Round, fence: int, last_ticket: int, terms: Terms) -> Round:
-    """What has become of it when a runner begins.
+    """Return the round after a runner has begun.
 
     Args:
-        found: What was there.
+        found: The round before.
         fence: Of the runner.
         last_ticket: The last that waits, or has its turn.
         terms: Of the runner, which count if it is the first.
@@ -243,26 +243,26 @@ def begun(found: Round, fence: int, last_ticket: int, terms: Terms) -> Round:
 def failed(
     found: Round, status: int, last_ticket: int, *, is_final: bool, lines: str = ""
 ) -> Round:
-    """What has become of it when a runner's command has failed."""
-    before = [each._replace(lines="") for each in found.failures]  # of many, the store has no room
+    """Return the round after a runner's command has failed."""
+    before = [each._replace(lines="") for each in found.failures]  # the store is small
     failures = (*before, Failure(last_ticket, status, is_final, lines))
     return found._replace(failures=failures, deaths=(), running=None, last_ticket=last_ticket)
 
 
 def stopped(found: Round, last_ticket: int) -> Round:
-    """What has become of it when a runner gives up that was asked to."""
+    """Return the round after a runner was told to end and gave up."""
     return found._replace(running=None, last_ticket=last_ticket)
 
 
 def of_those_who_wait(found: Round, first_ticket: int | None) -> Round | None:
-    """What of it concerns anybody; the rest needn't be kept.
+    """Return the part of a round that still concerns a waiter; the rest can be forgotten.
 
     Args:
-        found: What has become of the work.
-        first_ticket: The first that waits; None when nobody does.
+        found: The round.
+        first_ticket: The first that waits; None when none waits.
 
     Returns:
-        None where nothing needs to be kept.
+        None where nothing has to be kept.
     """
     if first_ticket is None:
         return None if found.running is None else found._replace(failures=(), deaths=())
@@ -273,12 +273,12 @@ def of_those_who_wait(found: Round, first_ticket: int | None) -> Round | None:
 
 
 def encode_round(found: Round) -> bytes:
-    """Write it; `parse_round` reads it back."""
+    """Write a round; `parse_round` reads it back."""
     return json.dumps(found._asdict()).encode()
 
 
 def parse_round(content: bytes) -> Round:
-    """Read what `encode_round` wrote.
+    """Read the text of `encode_round`.
 
     Raises:
         CorruptState: It is something else.
@@ -314,24 +314,24 @@ def _parse_terms(record: list[object]) -> Terms:
 
 
 POINTERS, _CONTENTS, _FAILURES = "once/result/", f"once/{CONTENT}/", "once/failed/"
-# For how long a runner may ask a server again that doesn't answer, and longer.
+# Longer than a runner repeats a request to a server that doesn't answer.
 _FAILURE_KEPT_SECONDS = 3600.0
-# It is written before its pointer, and is not to be gone before that.
+# A content is written before its pointer, and must not expire before it.
 _KEPT_LONGER_SECONDS = 3600.0
 
 
 class Kept(NamedTuple):
-    """A result that is kept.
+    """A kept result.
 
     Args:
-        work: Of which work.
-        fence: Of the lease under which it was got.
-        holder_identity: Who held that.
+        work: The work.
+        fence: Of the lease under which it was produced.
+        holder_identity: Of that lease's holder.
         seconds: How long the command took.
         size: Of the content, in bytes.
         written_at: When, wall clock, in seconds since the epoch.
-        keep_seconds: How long it is kept, from then on.
-        version: What tells it from any other.
+        keep_seconds: How long it is kept from then on.
+        version: Unique among all results.
     """
 
     work: Work
@@ -348,82 +348,82 @@ class Results:
     """The results and rounds that a store keeps.
 
     Args:
-        values: Where.
+        values: Of the store.
     """
 
     def __init__(self, values: Values) -> None:
         self._values = values
 
     def kept(self, work: Work) -> Kept | None:
-        """The result of a work, if one is kept."""
+        """Return the result of a work, if one is kept."""
         found = self._values.get(POINTERS + work.digest)
         return None if found is None else _parse_pointer(found)
 
     def content(self, kept: Kept) -> bytes | None:
-        """The content of a result; None if it has gone meanwhile."""
+        """Return the content of a result; None if it has gone meanwhile."""
         found = self._values.get(_content_key(kept.work, kept.fence))
         return None if found is None else found.content
 
     def all_kept(self) -> list[Kept]:
-        """All results that are kept."""
+        """Return all kept results."""
         return kept_in(self._values.read(POINTERS))
 
     def round(self, work: Work) -> Round:
-        """What has become of a work since its last result."""
+        """Return what has happened to a work since its last result."""
         found = self._values.get(round_key(work.pool_type))
         return Round() if found is None else parse_round(found.content)
 
     def has_failed(self, work: Work, fence: int) -> bool:
-        """Tell whether it was recorded that a runner has failed, if that was to be noted."""
+        """Return whether a runner's failure was recorded."""
         return self._values.get(_failure_key(work, fence)) is not None
 
     def tidy(self) -> None:
-        """Take away what is over, where the store doesn't by itself."""
+        """Remove expired values, if the store doesn't do so by itself."""
         self._values.tidy()
 
 
 def kept_in(values: Iterable[Value]) -> list[Kept]:
-    """The results that are kept, of what was read under `POINTERS`."""
+    """Return the results whose pointers were read under `POINTERS`."""
     return [_parse_pointer(each) for each in values]
 
 
 def to_keep_content(kept: Kept, content: bytes) -> ValueChange:
-    """Write a content that nothing points to yet."""
+    """Return the change that writes a content, before any pointer to it."""
     seconds = kept.keep_seconds + _KEPT_LONGER_SECONDS
     return ValueChange(_content_key(kept.work, kept.fence), content, keep_seconds=seconds)
 
 
 def to_point_at(kept: Kept) -> ValueChange:
-    """The change that makes a stored result the current one of its work."""
+    """Return the change that makes a stored result the current one of its work."""
     return ValueChange(
         POINTERS + kept.work.digest, encode_pointer(kept), keep_seconds=kept.keep_seconds
     )
 
 
 def to_forget(kept: Kept) -> list[ValueChange]:
-    """The change that forgets a result, unless a newer one has replaced it."""
+    """Return the change that forgets a result, unless a newer one has replaced it."""
     pointer = ValueChange(POINTERS + kept.work.digest, None, kept.version)
     return [pointer, to_drop_content(kept.work, kept.fence)]
 
 
 def to_find_none(work: Work) -> ValueChange:
-    """Change nothing if there is a result by now."""
+    """Return a change that writes nothing and fails if there is a result by now."""
     return ValueChange(POINTERS + work.digest, None, 0)
 
 
 def to_drop_content(work: Work, fence: int) -> ValueChange:
-    """Take away what a runner may have left behind."""
+    """Return the change that removes what a runner may have left behind."""
     return ValueChange(_content_key(work, fence), None)
 
 
 def to_keep_round(work: Work, found: Round | None) -> ValueChange:
-    """Write down what has become of a work; None for nothing that anybody has to know."""
+    """Return the change that stores a round, or removes it if it is None."""
     content = None if found is None else encode_round(found._replace(key=work.key))
     return ValueChange(round_key(work.pool_type), content)
 
 
 def to_note_failure(work: Work, fence: int) -> ValueChange:
-    """Note that a runner has failed, so that it knows that this was recorded, for some time."""
+    """Return the change that notes a runner's failure; later it shows that this was stored."""
     return ValueChange(_failure_key(work, fence), b"", keep_seconds=_FAILURE_KEPT_SECONDS)
 
 
@@ -491,7 +491,7 @@ def forget(service: Service, work: Work) -> bool:
         Whether there was one.
 
     Raises:
-        NotAllowed: Somebody does the work, or waits for it.
+        NotAllowed: A command does the work, or waits for it.
     """
     results = Results(service.values)
     if results.kept(work) is None:

@@ -1,7 +1,7 @@
 """With the lease: reuse a result, share a failure, or run the command.
 
-Each step that counts is one change of what is kept, guarded by the lease's fence. So of two of
-which one thinks that it still holds the lease, only the other changes anything.
+Each step is one change in the store, guarded by the lease's fence. So if two processes think that
+they hold the lease, only the real holder changes anything.
 """
 
 from __future__ import annotations
@@ -51,7 +51,6 @@ from leasectl.once.results import (
     verdict,
 )
 from leasectl.state.event import Event, EventKind
-from leasectl.system.lock_wait import lock_limit
 from leasectl.text.naming import is_follower
 from leasectl.text.wording import followed_by
 
@@ -61,20 +60,20 @@ _LONGEST_REASON = 300
 
 
 class UnderLease:
-    """One who holds the lease of a work.
+    """The holder of a work's lease.
 
     Args:
         service: Where it comes from.
-        asked: What is to be done.
+        asked: The work, and how to do it.
         handle: By which it is held.
-        results: Where what comes of it is kept.
-        pool: The work's, which goes when it is given back.
-        over: What was known of the work when there was nobody, before we made its pool: that
-            concerns nobody who has come since. None if others have made it.
+        results: Where its outcome is kept.
+        pool: The work's own pool, which is removed when the lease is given back.
+        over: The stored round from before we created the work's pool, which concerns no later
+            waiter. None if others have created it.
         warn: Called with a line for people.
 
     Attributes:
-        has_given_back: The lease was given back, in the step that said what has come of it.
+        has_given_back: The lease was given back, in the step that stored the outcome.
         is_left: It is left to the keeper, since its server doesn't answer.
         is_tried_again: Our command has failed, and the next waiter runs it.
     """
@@ -105,11 +104,11 @@ class UnderLease:
     # ---- before the command
 
     def share_failure(self) -> Outcome | None:
-        """Give the lease back to the next, if others' failures are ours as well; else None.
+        """Give the lease back to the next, if others' failures count for us too; else return None.
 
         Raises:
             LeaseLost: The lease is another's by now.
-            LeaseError: Too many have died that did the work.
+            LeaseError: Too many runners have died.
         """
         with self._service.atomic():
             first, last = self._tickets()
@@ -123,7 +122,7 @@ class UnderLease:
             left = of_those_who_wait(found, first)
             try:
                 self._change([to_keep_round(self._asked.work, left)], frees=True)
-            except BackendUnreachable as error:  # it may have been done, and has nothing to tell
+            except BackendUnreachable as error:  # the lease may have been given back
                 self._leave_to_keeper(error)
         return self._outcome(shared)
 
@@ -144,14 +143,15 @@ class UnderLease:
         return not all(each.suspended for each in queue)
 
     def begin(self, bad: Kept | None) -> Round | None:
-        """Write down that we run, and forget a result that can't be used.
+        """Record that we run, and forget a result that can't be used.
 
         Args:
-            bad: That result, as it was read under the lease; None where there was none.
+            bad: That result, as it was read under the lease; None if there was none.
 
         Returns:
-            What has become of the work so far, and by which terms it goes; None where there is
-            another result by now: of one who had the lease before, and was slow.
+            The round with its retry rules; None if there is another result by now, of an earlier
+                holder
+            of the lease that was slow.
 
         Raises:
             LeaseLost: The lease is another's by now.
@@ -192,13 +192,14 @@ class UnderLease:
     # ---- after it
 
     def record(self, found: Round, came: Came, command: WorkCommand, *, is_to_end: bool) -> Outcome:
-        """Record what has come of the command, and give the lease back with that.
+        """Record the outcome of the command, and give the lease back in the same step.
 
         Args:
             found: As `begin` returned it.
-            came: What has come of it.
-            command: Whose guard is there still.
-            is_to_end: A signal has come by which all is to end; a command that then failed hasn't.
+            came: The outcome.
+            command: Its guard still lives.
+            is_to_end: A signal has asked this process to end; then a failed command doesn't count
+                as a failure.
 
         Raises:
             LeaseLost: The lease is another's by now, and nothing was recorded.
@@ -217,9 +218,10 @@ class UnderLease:
         return Outcome(ending=came.ending, error=came.error)
 
     def stop(self, found: Round) -> None:
-        """Give up, and leave the work to the next; what can't be done now does the keeper."""
+        """Give up, and leave the work to the next; the keeper does what can't be done now."""
         try:
-            with lock_limit(_STOP_SECONDS), self._service.atomic():
+            limit = self._service.state.lock_limit.within(_STOP_SECONDS)
+            with limit, self._service.atomic():
                 first, last = self._tickets()
                 left = of_those_who_wait(stopped(found, last or self._lease.ticket), first)
                 self._change([to_keep_round(self._asked.work, left)], frees=True)
@@ -253,7 +255,7 @@ class UnderLease:
         try:
             self._insist(point_at_it)
         except LeaseLost:
-            # An earlier try may have done it whose answer was lost.
+            # An earlier try may have stored it, and its answer was lost.
             is_ours = self._results.kept(work)
             if is_ours is None or is_ours.fence != kept.fence:
                 raise
@@ -282,7 +284,7 @@ class UnderLease:
         try:
             self._insist(write)
         except LeaseLost:
-            # An earlier try may have done it whose answer was lost.
+            # An earlier try may have stored it, and its answer was lost.
             if not self._results.has_failed(self._asked.work, self._lease.fence):
                 raise
             self._note_given_back()
@@ -290,7 +292,7 @@ class UnderLease:
     # ---- steps
 
     def _of_ours(self, found: Round) -> Round:
-        """What of all that has become of the work so far concerns us."""
+        """Return the part of a round that concerns us."""
         return Round() if found == self._over else of_ticket(found, self._lease.ticket)
 
     def _tickets(self) -> tuple[int | None, int | None]:
@@ -302,7 +304,7 @@ class UnderLease:
         """Return the waiters that may run the command: all but followers."""
         try:
             (pool,) = self._service.pools.pools(self._asked.work.pool_type)
-        except NotFound:  # it is there as long as we hold the lease
+        except NotFound:  # only if the lease is lost
             raise self._lost() from None
         return [each for each in pool.queue if not is_follower(each.labels)]
 
@@ -331,10 +333,10 @@ class UnderLease:
                 raise self._lost()
             if frees:
                 self._pool.leave()
-                self._note_given_back()  # last: until then the keeper would do as much
+                self._note_given_back()  # last: before that, the keeper would give it back
 
     def _leave_to_keeper(self, error: BackendUnreachable) -> None:
-        self.is_left = True  # to ask again would take as long again
+        self.is_left = True  # another request would take as long again
         self._pool.leave_to_keeper()
         self._warn(followed_by(error, "the keeper gives the lease back"))
 
@@ -350,14 +352,14 @@ class UnderLease:
         self.has_given_back = True
 
     def _insist(self, step: Callable[[], None]) -> None:
-        """Take a step that counts, again where its server doesn't answer, as long as we may."""
+        """Take a step of the outcome; repeat it for a time if its server doesn't answer."""
         ttl, clock = self._handle.request.ttl_seconds, self._service.clock
         give_up_at = clock.elapsed() + (ttl or 0.0)
         while True:
             try:
                 if ttl is not None:
                     sent_at = clock.elapsed()
-                    renew(self._service, whole(self._handle))  # the step is to have time
+                    renew(self._service, whole(self._handle))  # so that the step has time
                     give_up_at = sent_at + ttl
             except BackendUnreachable:
                 pass

@@ -13,7 +13,7 @@ from leasectl.model import Labels
 from leasectl.text.naming import escape_name, reserved_type, work_labels, work_title
 from leasectl.text.wording import printable
 
-ID_DIGITS = 12  # of the digest, by which people name a work
+ID_DIGITS = 12  # of the digest: the id of a work
 _MOST_SHOWN = 3
 _LONGEST_HEAD, _LONGEST_TAIL = 24, 23
 
@@ -54,12 +54,12 @@ class Work(NamedTuple):
 
     @property
     def pool_type(self) -> str:
-        """The type of the pool that is made for the work, and the name of its one resource."""
+        """The type of the work's own pool, and the name of its one resource."""
         return reserved_type(self.digest)
 
 
 def is_work_id(text: str) -> bool:
-    """Tell whether text may be the id of a work, or a longer part of its digest."""
+    """Return whether text may be the id of a work, or a longer part of its digest."""
     return len(text) >= ID_DIGITS and not text.strip("0123456789abcdef")
 
 
@@ -113,11 +113,11 @@ def refuse_waiting_for_itself(pools: PoolAdmin, work: Work, environ: Mapping[str
 
     Args:
         pools: Where works are under way.
-        work: Which is asked for.
-        environ: Of whoever asks.
+        work: The work that we ask for.
+        environ: Our environment.
 
     Raises:
-        InvalidRequest: Whoever asks would wait for itself.
+        InvalidRequest: We would wait for ourselves.
     """
     around = handles_around(environ)
     if not around:

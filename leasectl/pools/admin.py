@@ -5,8 +5,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
-from leasectl.backends.kinds import claim_key_of, kind_of
-from leasectl.backends.opening import ask_status
+from leasectl.backends.kinds import claim_key_of
 from leasectl.engines.facts import NO_SETTINGS, Pool, PoolSettings
 from leasectl.errors import InvalidRequest, LeaseError, StateUnwritable
 from leasectl.leases.on_demand import remove_unused
@@ -28,6 +27,7 @@ from leasectl.pools.showing import Showing
 from leasectl.pools.shown import Overview, ShownPool
 from leasectl.pools.shown_json import parse_overview
 from leasectl.state.reads import snapshot
+from leasectl.state.uses import Uses
 from leasectl.text.naming import is_reserved, next_names
 
 # Of pools that nobody needs, by who only looks.
@@ -51,7 +51,7 @@ class PoolService:
 
     def listed(self) -> tuple[ShownPool, ...]:
         """All pools as they are shown, but for what the records of the holders tell."""
-        showing = Showing({}, {}, shared=True, clock=self._service.clock)
+        showing = Showing({}, {}, {}, shared=True, clock=self._service.clock)
         return tuple(showing.pool(self._with_what_is_held_back(pool)) for pool in self.show())
 
     def _with_what_is_held_back(self, pool: Pool) -> Pool:
@@ -65,7 +65,7 @@ class PoolService:
 
         Args:
             pool_type: The one; None for all.
-            told: What its server tells of them, as `ask_status` has it, where it was asked already.
+            told: What `Backend.status` returned, if the server was asked already.
 
         Raises:
             NotFound: No such type.
@@ -73,17 +73,16 @@ class PoolService:
         """
         with contextlib.suppress(StateUnwritable):  # a full disk: what is over is shown as well
             release_abandoned(self._service)
-        url, clock = self._service.backend_url, self._service.clock
         if told is None:
-            told = ask_status(url, self._service.settings, pool_type=pool_type, clock=clock)
+            told = self._service.kind.status(self._service.context, pool_type)
         if told is not None:
-            return parse_overview(told, backend=url)
+            return parse_overview(told, backend=self._service.backend_url)
         overview, unused = self._look(pool_type)
-        if kind_of(url).remote:  # here the keeper sees to it, which may have gone with its machine
-            backend = self._service.backend_at(url, self._service.settings)
+        # Here the keeper sees to it, which may have gone with its machine.
+        if self._service.kind.remote:
             with contextlib.suppress(LeaseError):
                 for each in unused[:_REMOVED_AT_ONCE]:
-                    remove_unused(backend, each.type)
+                    remove_unused(self._service.backend, each.type)
         return overview
 
     def look(self, pool_type: str | None = None) -> Overview:
@@ -101,7 +100,7 @@ class PoolService:
         Raises:
             NotSupported: The backend has no pools of its own.
         """
-        is_remote = kind_of(self._service.backend_url).remote
+        is_remote = self._service.kind.remote
         with contextlib.nullcontext() if is_remote else snapshot(self._service.state):
             return self._look(None, is_snapshot=True)[0]
 
@@ -113,8 +112,9 @@ class PoolService:
         with contextlib.nullcontext() if is_snapshot else looking(pool_type):
             pools, handles = self._seen(pool_type)
             releases = self._service.handles.timers.of_names()
+            uses = Uses(self._service.state).last()
         url, clock = self._service.backend_url, self._service.clock
-        showing = Showing(handles, releases, shared=kind_of(url).remote, clock=clock)
+        showing = Showing(handles, releases, uses, shared=self._service.kind.remote, clock=clock)
         own, works = _own(pools), [each for each in pools if is_reserved(each.type)]
         in_use = [each for each in works if each.held or each.queue]
         overview = Overview(
@@ -126,7 +126,7 @@ class PoolService:
         """The pools, and the handles by what their claims are found by."""
         pools = self._service.pools.pools(pool_type, expiries=True)
         records = self._service.handles  # the pools tell who holds what
-        is_remote = kind_of(self._service.backend_url).remote
+        is_remote = self._service.kind.remote
         # Of a claim without a record in pools that others share, nobody knows who follows it.
         active = records.active(with_leases=False) if is_remote else records.telling()
         handles = {claim_key_of(each): each for each in active}

@@ -7,8 +7,7 @@ from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from typing import NamedTuple
 
-from leasectl.backends.kinds import claim_key_of, kind_of
-from leasectl.backends.opening import ask_counts
+from leasectl.backends.kinds import claim_key_of
 from leasectl.backends.servers import TypeCounts
 from leasectl.errors import NotFound
 from leasectl.leases.service import Service
@@ -118,11 +117,10 @@ def count(
         BackendUnreachable: No answer, or none to us.
     """
     url, clock = service.backend_url, service.clock
-    assert kind_of(url).counted_by is not None, "it counts"
     found: list[TypeCounts] = []
 
     def ask(asked: str) -> None:
-        found.append(ask_counts(url, service.settings, asked, interrupts=interrupts, clock=clock))
+        found.append(service.kind.counts(service.context, asked, interrupts=interrupts))
 
     if pool_type is not None:
         ask(pool_type)

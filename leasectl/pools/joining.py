@@ -14,8 +14,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import NamedTuple
 
-from leasectl.backends.contract import Backend, why_given_up
-from leasectl.backends.kinds import claim_key_of, kind_of
+from leasectl.backends.contract import why_given_up
+from leasectl.backends.kinds import Backend, claim_key_of
 from leasectl.engines import membership, refusals
 from leasectl.engines.membership import Lifetime, Member, Pools
 from leasectl.engines.pool_admin import Members, Updated
@@ -66,7 +66,7 @@ def lifetime(
         return Lifetime(ttl_seconds=ttl_seconds)
     if process is None:
         return None
-    return Lifetime(process, kind_of(service.backend_url).default_ttl_seconds)
+    return Lifetime(process, service.kind.default_ttl_seconds)
 
 
 def join(service: Service, pool_type: str, name: str, *, lives: Lifetime | None) -> Updated:
@@ -232,14 +232,14 @@ def end_stay(members: Members, kept: Stay) -> bool:
 
 def forget_stay(service: Service, name: str) -> None:
     """Stop the keeper's renewal of a membership."""
-    if kind_of(service.backend_url).remote:
+    if service.kind.remote:
         with service.state.transaction():
             Stays(service.state).forget(service.backend_url, name)
 
 
 def _see_to_stay(service: Service, pool_type: str, name: str, lives: Lifetime | None) -> None:
     """Let the keeper renew a membership while its process lives, if it has one."""
-    if not kind_of(service.backend_url).remote:
+    if not service.kind.remote:
         if lives is not None:  # whoever looks at the pool sees when it is over; somebody is to
             with service.state.transaction():
                 keeper_process.wake(service.state)

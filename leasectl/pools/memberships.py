@@ -14,7 +14,7 @@ from leasectl.engines.pool_admin import Decide, Updated
 from leasectl.engines.possible import Unmet, unmet
 from leasectl.errors import BackendUnreachable, InvalidRequest, LeaseError, NotFound
 from leasectl.leases.recovery import release_abandoned
-from leasectl.leases.release_forced import Forced, release_by_force
+from leasectl.leases.release_forced import Forced, check_reason, release_by_force
 from leasectl.leases.service import Service
 from leasectl.model import Request
 from leasectl.pools import expectations
@@ -151,13 +151,21 @@ class MembershipService:
                         forced += release_by_force(self._service, [each.name], reason=reason)
             return forced
 
-    def cordon(self, names: Sequence[str], *, is_cordoned: bool) -> Updated:
+    def cordon(self, names: Sequence[str], *, is_cordoned: bool, reason: str = "") -> Updated:
         """Have names take no new holder, or take one again.
+
+        Args:
+            names: The names.
+            is_cordoned: Whether they are to be cordoned.
+            reason: Why, to show to people.
 
         Raises:
             NotFound: One is in no pool; nothing has changed.
+            InvalidRequest: The reason isn't one printable line.
         """
-        cordon = partial(membership.cordon, is_cordoned=is_cordoned)
+        service = self._service
+        why = membership.Cordon(service.caller.identity, service.clock.wall(), check_reason(reason))
+        cordon = partial(membership.cordon, is_cordoned=is_cordoned, why=why)
         return self._service.members.update(names, lambda member, _: cordon(member))
 
     def expect(self, pool_type: str, names: Sequence[str], patterns: Sequence[str]) -> Updated:

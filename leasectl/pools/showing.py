@@ -21,6 +21,7 @@ from leasectl.pools.shown import (
 )
 from leasectl.state.handles import renews_itself
 from leasectl.state.rows import is_on_record_elsewhere, without_keys
+from leasectl.state.uses import LastUses, last_use
 from leasectl.system.clock import Clock, earliest
 from leasectl.system.process import is_dead, own_pid_namespace
 
@@ -33,6 +34,7 @@ class Showing:
             ended by force and is kept for them.
         releases: When names of theirs are to be released by themselves, by the handles' ids and
             the names, CLOCK_BOOTTIME.
+        uses: When names of theirs were in use last.
         shared: Other state directories hold leases in these pools as well.
         clock: Where times come from.
     """
@@ -41,12 +43,14 @@ class Showing:
         self,
         handles: Mapping[str, Handle],
         releases: Mapping[tuple[str, str], float],
+        uses: LastUses,
         *,
         shared: bool,
         clock: Clock,
     ) -> None:
         self._handles = handles
         self._releases = releases
+        self._uses = uses
         self._shared = shared
         self._clock = clock
 
@@ -55,7 +59,7 @@ class Showing:
         return ShownPool(
             pool.type,
             tuple(map(self._resource, pool.resources)),
-            tuple(_waiter(place, entry) for place, entry in enumerate(pool.queue, start=1)),
+            tuple(_waiter(position, entry) for position, entry in enumerate(pool.queue, start=1)),
             pool.settings,
             pool.next_grant_in_seconds,
             pool.default_grace_seconds,
@@ -63,14 +67,17 @@ class Showing:
 
     def _resource(self, resource: Resource) -> ShownResource:
         lease = None if resource.lease is None else self._lease(resource, resource.lease)
+        use = last_use(self._uses, resource.claim_key, resource.name) if self._uses else None
+        in_use = use is not None and use.until is None
         if resource.member is None and resource.note is None:  # which is so of most
-            return ShownResource(resource.name, lease)
+            return ShownResource(resource.name, lease, in_use=in_use)
         return ShownResource(
             resource.name,
             lease,
             membership_of(resource),
             () if resource.member is None else resource.member.properties,
             None if resource.note is None else _mark(resource.note),
+            in_use,
         )
 
     def _lease(self, resource: Resource, lease: Lease) -> ShownLease:
@@ -141,6 +148,7 @@ def membership_of(resource: Resource) -> ShownMembership:
         ttl_seconds=None if lifetime is None else lifetime.ttl_seconds,
         leaves_in_seconds=resource.leaves_in_seconds,
         pid=None if process is None else process.pid,
+        cordon=member.cordon,
     )
 
 
@@ -183,9 +191,9 @@ def _nobody(lease: Lease) -> Renewer | None:
     return None if lease.lease_duration_seconds is None else "nobody"
 
 
-def _waiter(place: int, entry: QueueEntry) -> ShownWaiter:
+def _waiter(position: int, entry: QueueEntry) -> ShownWaiter:
     return ShownWaiter(
-        place=place,
+        position=position,
         ticket=entry.ticket,
         holder=parse_holder(entry.holder_identity),
         count=entry.count,

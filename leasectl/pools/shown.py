@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
@@ -12,7 +13,7 @@ from leasectl.text.naming import as_given, key_and_inputs_in
 from leasectl.text.wording import printable
 
 if TYPE_CHECKING:
-    from leasectl.engines.membership import Properties
+    from leasectl.engines.membership import Cordon, Properties
     from leasectl.leases.marks import MarkState
 
 
@@ -38,6 +39,16 @@ class Holder(NamedTuple):
     build: str | None
     host: str
     handle: str
+
+    @property
+    def name(self) -> str:
+        """The job, or the user outside a job."""
+        return self.job or self.owner or as_given(self.identity)
+
+    def has(self, text: str) -> bool:
+        """Return whether a text is in the identity, as it is or as it was given, in any case."""
+        wanted = text.casefold()
+        return any(wanted in e.casefold() for e in (self.identity, as_given(self.identity)))
 
 
 def parse_holder(identity: str) -> Holder:
@@ -93,6 +104,7 @@ class ShownMembership(NamedTuple):
         ttl_seconds: It stays for so long after it has joined; None where no ttl tells that.
         leaves_in_seconds: How much of that is left; None likewise, and where it isn't known.
         pid: Of the process with which it leaves; None for none.
+        cordon: Who cordoned it, when and why; None where that isn't known.
     """
 
     cordoned: bool = False
@@ -104,6 +116,7 @@ class ShownMembership(NamedTuple):
     ttl_seconds: float | None = None
     leaves_in_seconds: float | None = None
     pid: int | None = None
+    cordon: Cordon | None = None
 
     @property
     def takes_holders(self) -> bool:
@@ -136,6 +149,7 @@ class ShownResource(NamedTuple):
         membership: What is so of it in its pool.
         properties: What it is, sorted by their keys.
         mark: That its lease is wanted back; None where nobody has asked.
+        in_use: Its holder, in the state directory that was asked, has marked it as in use.
     """
 
     name: str
@@ -143,6 +157,7 @@ class ShownResource(NamedTuple):
     membership: ShownMembership = NOTHING_SAID
     properties: Properties = ()
     mark: ShownMark | None = None
+    in_use: bool = False
 
     @property
     def is_unavailable(self) -> bool:
@@ -154,7 +169,7 @@ class ShownWaiter(NamedTuple):
     """A place in a pool's queue.
 
     Args:
-        place: 1 at the head.
+        position: 1 at the head.
         ticket: Its number.
         holder: Who waits.
         count: For how many resources.
@@ -169,7 +184,7 @@ class ShownWaiter(NamedTuple):
         where: What has to be so of each resource.
     """
 
-    place: int
+    position: int
     ticket: int
     holder: Holder
     count: int  # type: ignore[assignment]  # as in Request
@@ -242,21 +257,18 @@ class Rows(NamedTuple):
         if self.waiting and not self.held:
             return ()
         return tuple(
-            each for each in pool.resources if each.lease and self._names(each.lease.holder)
+            each for each in pool.resources if each.lease and each.lease.holder.has(self.holder)
         )
 
     def queue(self, pool: ShownPool) -> tuple[ShownWaiter, ...]:
         """The requests in a pool's queue that are listed."""
         if self.held and not self.waiting:
             return ()
-        return tuple(each for each in pool.queue if self._names(each.holder))
+        return tuple(each for each in pool.queue if each.holder.has(self.holder))
 
     def has_any(self, pool: ShownPool) -> bool:
         """Tell whether a pool is listed at all."""
         return self == ALL_ROWS or bool(self.resources(pool) or self.queue(pool))
-
-    def _names(self, holder: Holder) -> bool:
-        return self.holder in holder.identity or self.holder in f"{holder.owner}/{holder.host}"
 
 
 ALL_ROWS = Rows()
@@ -351,10 +363,15 @@ def what_is_noted(resource: ShownResource, *, full: bool) -> Iterator[str]:
         full: With who asks, and what is left of a time as it was when it was asked.
     """
     membership = resource.membership
+    if resource.in_use:
+        yield "in use"
     if resource.mark is not None:
         yield _mark_text(resource.mark, full=full)
-    if membership.cordoned and why_unavailable(resource) != CORDONED:
-        yield CORDONED
+    why = [cordon_text(membership.cordon, full=full)] if membership.cordon else []
+    if why_unavailable(resource) == CORDONED:
+        yield from why
+    elif membership.cordoned:
+        yield ": ".join([CORDONED, *why])
     if membership.moves_to is not None:
         yield f"moves to {membership.moves_to}"
     if membership.leaves:
@@ -365,6 +382,14 @@ def what_is_noted(resource: ShownResource, *, full: bool) -> Iterator[str]:
         yield _ttl_text(membership, membership.ttl_seconds, full=full)
     if membership.by_default:
         yield "by default"
+
+
+def cordon_text(cordon: Cordon, *, full: bool) -> str:
+    """Return the reason of a cordon, who cordoned, and since when."""
+    name = as_given(cordon.by) if full else parse_holder(f"{cordon.by}/").name
+    since = time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime(cordon.at))
+    by = f"by {printable(name, longest=200)} since {since}"
+    return f"{printable(cordon.reason, longest=500)}, {by}" if cordon.reason else by
 
 
 def _mark_text(mark: ShownMark, *, full: bool) -> str:
@@ -379,3 +404,9 @@ def _ttl_text(membership: ShownMembership, ttl_seconds: float, *, full: bool) ->
     if not full or membership.leaves_in_seconds is None:
         return said
     return f"{said}: {format_duration(max(0.0, membership.leaves_in_seconds))} left"
+
+
+def by_number(name: str) -> tuple[str, int, str]:
+    """Order names as people count: ``--9`` before ``--10``."""
+    stem, dashes, number = name.rpartition("--")
+    return (stem, int(number), name) if dashes and number.isdecimal() else (name, -1, name)

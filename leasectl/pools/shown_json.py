@@ -7,7 +7,7 @@ from typing import Any, get_args
 
 from leasectl.backends.kinds import kind_of
 from leasectl.engines.facts import NO_SETTINGS, PoolSettings
-from leasectl.engines.membership import Properties
+from leasectl.engines.membership import Cordon, Properties
 from leasectl.errors import CorruptState, InvalidRequest
 from leasectl.leases.marks import MarkState
 from leasectl.model import Labels, Lease
@@ -136,12 +136,20 @@ def _resource_fields(resource: ShownResource) -> dict[str, object]:
         fields["state"] = why_unavailable(resource) or fields["state"]
     if resource.mark is not None:
         fields["mark"] = resource.mark._asdict()
+    if resource.in_use:
+        fields["in_use"] = True
     return fields
 
 
 def _membership_fields(membership: ShownMembership) -> dict[str, object]:
-    fields = membership._asdict()
-    return {key: round(n, 3) if isinstance(n, float) else n for key, n in fields.items()}
+    fields = membership._replace(cordon=None)._asdict()
+    found = {key: round(n, 3) if isinstance(n, float) else n for key, n in fields.items()}
+    return {**found, "cordon": cordon_fields(membership.cordon)}
+
+
+def cordon_fields(cordon: Cordon | None) -> dict[str, object] | None:
+    """Encode a cordon as JSON."""
+    return None if cordon is None else {**cordon._asdict(), "at": rfc3339(cordon.at)}
 
 
 def _state(shown: ShownLease) -> str:
@@ -201,6 +209,7 @@ def _free_fields() -> dict[str, object]:
         "properties": {},
         "membership": _membership_fields(NOTHING_SAID),
         "mark": None,
+        "in_use": False,
     }
 
 
@@ -222,7 +231,7 @@ def _waiter_fields(waiter: ShownWaiter) -> dict[str, object]:
         "holder_identity": waiter.holder.identity,
         "count": waiter.count,
         "since": rfc3339(waiter.since),
-        "place": waiter.place,
+        "position": waiter.position,
         "host": waiter.holder.host or None,
         **_holder_fields(waiter.holder),
         "pid": waiter.pid,
@@ -286,6 +295,7 @@ def _resource(fields: Any) -> ShownResource:
         _membership(fields.get("membership") or {}),
         _properties(fields.get("properties") or {}),
         read_optional(_mark, fields.get("mark")),
+        bool(fields.get("in_use")),
     )
 
 
@@ -301,7 +311,12 @@ def _membership(fields: Any) -> ShownMembership:
         ttl_seconds=read_optional(read_number, fields.get("ttl_seconds")),
         leaves_in_seconds=read_optional(read_number, fields.get("leaves_in_seconds")),
         pid=read_optional(read_integer, fields.get("pid")),
+        cordon=read_optional(_cordon, fields.get("cordon")),
     )
+
+
+def _cordon(fields: Any) -> Cordon:
+    return Cordon(read_shown(fields["by"]), read_time(fields["at"]), read_shown(fields["reason"]))
 
 
 def _mark(fields: Any) -> ShownMark:
@@ -342,7 +357,7 @@ def _lease(name: str, fields: Any) -> ShownLease:
 
 def _waiter(fields: Any) -> ShownWaiter:
     return ShownWaiter(
-        place=read_integer(fields["place"]),
+        position=read_integer(fields["position"]),
         ticket=read_integer(fields["ticket"]),
         holder=parse_holder(read_shown(fields["holder_identity"])),
         count=read_integer(fields["count"]),
@@ -395,7 +410,7 @@ def _type_fields(counted: CountedType) -> dict[str, object]:
 def are_counts(fields: Any) -> bool:
     """Tell whether what a server has told of its pools is what another one has counted."""
     try:
-        return kind_of(read_text(fields["backend"])).counted_by is not None
+        return kind_of(read_text(fields["backend"])).counts_types
     except (*MALFORMED, InvalidRequest):
         return False
 

@@ -254,6 +254,15 @@ class Series(NamedTuple):
     def step_seconds(self) -> float:
         return (self.until - self.since) / len(self.held)
 
+    @property
+    def capacity_once_made(self) -> dict[int, float]:
+        """The capacity by the numbers of the steps, from the step on in which the pool was made."""
+        values = list(self.capacity or ())
+        first = next((n for n, each in enumerate(values) if each), len(values))
+        if 0 < first < len(values) - 1:
+            values[first] = values[first + 1]  # not the average with what there was before: nothing
+        return {n: each for n, each in enumerate(values) if n >= first}
+
 
 class PictureRow(NamedTuple):
     """What a picture has a row of: a pool, or a policy that was tried on one.

@@ -8,7 +8,6 @@ from array import array
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
-from leasectl.backends.kinds import kind_of
 from leasectl.engines.event_log import EventLog
 from leasectl.engines.event_words import gained, is_got_instead
 from leasectl.engines.facts import Pool
@@ -292,7 +291,7 @@ def pool_histories(
     at = service.clock.wall()
     pools: tuple[Pool, ...] = ()
     missing: NotFound | None = None
-    if kind_of(service.backend_url).has_pools:
+    if service.kind.has_pools:
         try:
             pools = service.pools.pools(pool_type)
         except NotFound as error:

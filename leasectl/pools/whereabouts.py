@@ -9,6 +9,7 @@ from leasectl.engines.membership import Member, belongs_to, matching_pattern
 from leasectl.errors import NotFound
 from leasectl.leases.recovery import release_abandoned
 from leasectl.leases.service import Service
+from leasectl.pools.shown_json import cordon_fields
 
 State = Literal["free", "held", "held back", "cordoned", "expected"]
 
@@ -130,6 +131,7 @@ def whereabouts_fields(found: Whereabouts) -> dict[str, object]:
         "held_back_seconds": found.held_back_seconds,
         "holder_identity": member.holder,
         "cordoned": member.cordoned,
+        "cordon": cordon_fields(member.cordon),
         "moves_to": member.moves_to,
         "leaves": member.leaves,
         "joined_for_seconds": None if lifetime is None else lifetime.ttl_seconds,

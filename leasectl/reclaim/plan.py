@@ -12,24 +12,24 @@ from leasectl.system.clock import earliest
 from leasectl.text.durations import LONGEST_SECONDS, format_duration, format_seconds
 from leasectl.text.naming import MOST_AT_ONCE
 
-# Nobody who has answered `keep`, or not at all, is asked again sooner.
+# A holder that answered `keep`, or didn't answer, isn't asked again sooner.
 LEAST_PAUSE_SECONDS = 1.0
 
 
 class Wanted(NamedTuple):
-    """What is to be taken back; of the first three one.
+    """What to take back: exactly one of the first three is set.
 
     Args:
-        excess: So many leases too many are held, whichever; None where it is said otherwise.
-        names: What is held of these resources; None likewise.
-        longer_than_seconds: What is held for longer than this; None likewise.
-        delay_seconds: For so long a lease has to be in excess before its holder is asked.
-        wait_seconds: For so long an answer is waited for.
-        group_by: The property that says what counts as one holder when the one with most unused
+        excess: So many leases too many are held, whichever they are.
+        names: The leases of these resources.
+        longer_than_seconds: The leases that are held for longer than this.
+        delay_seconds: A lease has to be in excess for so long before its holder is asked.
+        wait_seconds: How long to wait for an answer.
+        group_by: The property that says what counts as one holder when the holder with most unused
             names comes first; None for a handle.
-        follows: It goes on for as long as it runs; else it is done once.
-        until_free: With an excess: ask only while fewer resources of the pool are free; None to
-            ask however many are.
+        follows: The reclaim goes on for as long as it runs; else it is done once.
+        until_free: With an excess: ask only while fewer resources of the pool are free; None to ask
+            however many are.
         leave_unused: With an excess: so many unused names stay with each handle, or each group.
     """
 
@@ -55,10 +55,10 @@ class Wanted(NamedTuple):
 
 
 def check_wanted(wanted: Wanted) -> Wanted:
-    """Return what can be meant.
+    """Return the options of a reclaim, checked.
 
     Raises:
-        InvalidRequest: It can't.
+        InvalidRequest: They are invalid.
     """
     said = (wanted.excess, wanted.names, wanted.longer_than_seconds)
     if sum(each is not None for each in said) != 1:
@@ -86,24 +86,25 @@ def check_wanted(wanted: Wanted) -> Wanted:
     return wanted
 
 
-# What tells a lease from those that the same resource has had, and will have: name and fence.
+# Name and fence: unique among all leases of a resource, earlier and later ones.
 LeaseId = tuple[str, int]
 
 
 class Held(NamedTuple):
-    """A lease, and what is noted at it.
+    """A lease, and the note at it.
 
     Args:
         name: The resource.
         fence: Of the lease.
-        group: Whose it counts as when those with most unused names come first.
+        group: The holder or group that it counts for when those with most unused names come first.
         holder_identity: For people.
-        held_seconds: For how long it has been held, as far as that is known.
+        held_seconds: How long it has been held, as far as that is known.
         is_in_use: It is in use now, as far as that can be seen.
-        used_at: When a use of it ended last, likewise, on the elapsed clock; None for never.
-        note: What is noted at it; None for nothing.
+        used_at: When a use of it ended last, as far as that can be seen, on the elapsed clock; None
+            for never.
+        note: The note at it; None for none.
         marked_seconds: How long ago the mark was made, by the time that it records; 0 where that
-            lies ahead, by the clock of whoever looks.
+            time lies ahead of our clock.
     """
 
     name: str
@@ -127,7 +128,7 @@ class Held(NamedTuple):
 
 
 def in_order(unused: Iterable[Held]) -> list[Held]:
-    """Those that could be asked for, in the order in which they are."""
+    """Return the leases that could be asked for, in the order in which they will be."""
     leases = list(unused)
     numbers = Counter(each.group for each in leases)
     return sorted(leases, key=lambda each: (-numbers[each.group], each.group, *_age(each)))
@@ -173,12 +174,12 @@ class NotFreed(NamedTuple):
 
 
 class Memory(NamedTuple):
-    """What a reclaim remembers of the looks before.
+    """What a reclaim remembers from one look to the next.
 
     Args:
         began_at: When it began, on the elapsed clock, as all times here.
-        only: The leases that it is about; None for whichever are there when it looks.
-        since: Since when each that isn't marked is in excess.
+        only: The leases that it is about; None for those that are there when it looks.
+        since: Since when each unmarked lease is in excess.
         asked: The marks that are its own.
         back: Leases that it had asked for, or is about, and that have ended.
         refused: Why it has given up a mark, by lease: `KEPT` or `UNANSWERED`.
@@ -194,9 +195,9 @@ class Memory(NamedTuple):
     def having_marked(
         self, put: Mapping[LeaseId, Mark], taken_off: Container[LeaseId], now: float
     ) -> Memory:
-        """The same, once marks have been put and others taken off.
+        """Return the memory after marks have been put and others removed.
 
-        One that couldn't be taken off has just been answered, and is its own still.
+        A mark that couldn't be removed has just been answered, and is still our own.
         """
         left = {lease: each for lease, each in self.asked.items() if lease not in taken_off}
         new = {lease: Asked(mark.id, now) for lease, mark in put.items()}
@@ -204,14 +205,14 @@ class Memory(NamedTuple):
 
 
 class Step(NamedTuple):
-    """What a reclaim is to do now.
+    """The next step of a reclaim.
 
     Args:
         memory: What it remembers from now on.
-        free: Those that are ready.
-        take_off: Those whose mark is to go.
-        ask: Those that are to be marked.
-        missing: How many are still to come back, those that are freed now included.
+        free: The leases to free, which are ready.
+        take_off: The leases whose mark to remove.
+        ask: The leases to mark.
+        missing: How many are still to come back, including those that are freed now.
         look_at: When to look again, if nothing happens before; None for not at all.
         is_over: There is nothing more to be had, or no more time.
         not_freed: Once it is over: the leases that were meant and aren't freed now, with the reason
@@ -229,7 +230,7 @@ class Step(NamedTuple):
 
 
 def begin(wanted: Wanted, held: Iterable[Held], now: float) -> Memory:
-    """What a reclaim knows that has just begun, whatever another one knew before it."""
+    """Return the memory of a reclaim that has just begun, whatever another one knew before it."""
     if wanted.follows or wanted.excess is not None:
         return Memory(now)
     return Memory(now, only=frozenset(each.id for each in held if _is_meant(wanted, each)))
@@ -238,12 +239,12 @@ def begin(wanted: Wanted, held: Iterable[Held], now: float) -> Memory:
 def next_step(
     wanted: Wanted, held: Sequence[Held], memory: Memory, now: float, *, free: int = 0
 ) -> Step:
-    """What is to be done, given what is seen.
+    """Return the next step, given what is seen.
 
     Args:
-        wanted: What is to be taken back.
+        wanted: What to take back.
         held: All leases of the pool.
-        memory: What the step before, or `begin`, has left, with what has been asked since.
+        memory: The memory after the step before, or from `begin`.
         now: On the elapsed clock.
         free: How many resources of the pool are free.
     """
@@ -251,12 +252,12 @@ def next_step(
 
 
 def last_step(held: Iterable[Held], memory: Memory) -> tuple[Held, ...]:
-    """Those whose mark is to go when nothing more is done, whatever has been answered."""
+    """Return the leases whose mark to remove at the end, whatever was answered."""
     return tuple(each for each in held if _is_own(each, memory.asked))
 
 
 class _Plan:
-    """One step, as it is made up."""
+    """Works out one step."""
 
     def __init__(
         self, wanted: Wanted, held: Sequence[Held], memory: Memory, now: float, free: int
@@ -333,7 +334,7 @@ class _Plan:
         return _is_meant(self._wanted, each) if only is None else each.id in only
 
     def _remember(self) -> None:
-        """Say of each that is meant since when it is in excess, and whether its mark is ours."""
+        """Note since when each meant lease is in excess, and whether its mark is ours."""
         there = {each.id for each in self._held}
         if self._wanted.excess is not None:
             self._back |= self._before.asked.keys() - there
@@ -345,7 +346,7 @@ class _Plan:
                 since = self._before.since.get(each.id, self._now)
                 used_at = self._now if each.is_in_use else each.used_at
                 self._since[each.id] = since if used_at is None else max(since, used_at)
-                if asked is not None:  # somebody else has taken it off
+                if asked is not None:  # another process has removed it
                     self._leave_alone(each)
                 continue
             if asked is not None:
@@ -361,17 +362,17 @@ class _Plan:
         return self._now >= asked.at + min(self._wanted.wait_seconds, mark.seconds)
 
     def _leave_alone(self, each: Held) -> None:
-        """Begin the time of one anew that isn't to be had for now."""
+        """Start the delay of a lease again that can't be had for now."""
         again_at = self._now + self._wanted.pause_seconds
         self._since[each.id] = again_at - self._wanted.delay_seconds
 
     def _missing(self) -> int:
-        """How many are to come back now."""
+        """Return how many are still to come back now."""
         missing, until_free = self._missing_of_excess(), self._wanted.until_free
         return missing if until_free is None else min(missing, max(0, until_free - self._free))
 
     def _missing_of_excess(self) -> int:
-        """How many are to come back; if all have and it goes on, as many again, from now on."""
+        """Return how many are to come back; if all have and it goes on, as many again."""
         if self._wanted.excess is None:
             return len(self._meant)
         missing = max(0, self._wanted.excess - len(self._back))
@@ -382,7 +383,7 @@ class _Plan:
         return missing
 
     def _own(self, missing: int) -> list[Held]:
-        """Those whose marks are ours, and if these are too few, of others; the ready ones first."""
+        """Return the leases with our marks, and others' if they are too few; ready ones first."""
         refused = {each.id for each in self._no}
         marked = [each for each in self._meant if each.mark is not None and each.id not in refused]
         own = [each for each in marked if each.id in self._asked]
@@ -399,13 +400,13 @@ class _Plan:
         return [each for each in self._meant if each.mark is None]
 
     def _unused(self) -> list[Held]:
-        """Those that could be asked for, were it time, in the order in which they are."""
+        """Return the leases that could be asked for, were it time, in the order of asking."""
         unused = in_order(each for each in self._unmarked() if not each.is_in_use)
         left = {each.id for each in self._left_unused()}
         return [each for each in unused if each.id not in left]
 
     def _left_unused(self) -> list[Held]:
-        """Those that are left to their holders: of each group the newest."""
+        """Return the leases that stay with their holders: the newest of each group."""
         number = self._wanted.leave_unused
         by_group: dict[str, list[Held]] = {}
         if number:
@@ -415,17 +416,17 @@ class _Plan:
         return [each for group in by_group.values() for each in sorted(group, key=_age)[-number:]]
 
     def _ripe_at(self, each: Held) -> float:
-        """When one may be asked for, if nothing happens before."""
+        """Return when a lease may be asked for, if nothing happens before."""
         if each.is_in_use:
             return self._now + self._wanted.pause_seconds
         return self._since[each.id] + self._wanted.delay_seconds
 
     def _next_ripe_at(self) -> float | None:
-        """When the next may be asked for; None if that can't be."""
+        """Return when the next lease may be asked for; None if none can be."""
         wanted, now = self._wanted, self._now
         at = [self._ripe_at(each) for each in self._unmarked()]
         at = [each for each in at if each > now]
-        if self._before.only is None:  # there may be others by then
+        if self._before.only is None:  # there may be other leases by then
             at.append(now + wanted.pause_seconds)
         if wanted.longer_than_seconds is not None and self._before.only is None:
             longer = [wanted.longer_than_seconds - each.held_seconds for each in self._held]

@@ -1,8 +1,8 @@
 """Reclaim resources that are to leave their pool.
 
-First they take no new holder, so that nobody gets in between what is freed and its going. Whoever
-is killed here leaves them so, for all to see, and another run goes on; whoever gives up lets them
-take holders again, but for those that took none before.
+First they are cordoned, so that no new holder gets in between their release and their removal. If
+this process is killed here, they stay cordoned, for all to see, and another run goes on. If it
+gives up, it uncordons them, except those that were cordoned before.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from collections.abc import Generator, Sequence
 from typing import NamedTuple
 
 from leasectl.engines import refusals
-from leasectl.engines.membership import Member, Pools, cordon, remove
+from leasectl.engines.membership import Cordon, Member, Pools, cordon, remove
 from leasectl.engines.pool_admin import Members
 from leasectl.errors import LeaseError
 from leasectl.reclaim.plan import CHANGED, NotFreed, Wanted
@@ -21,11 +21,11 @@ from leasectl.text.wording import followed_by
 
 
 class Removed(NamedTuple):
-    """What came of a removal.
+    """The result of a removal.
 
     Args:
-        removed: The names that it has taken out of the pool.
-        left: Those that are in it still, and why.
+        removed: The names that it has removed from the pool.
+        left: The names that are still in it, and why.
     """
 
     removed: tuple[str, ...]
@@ -35,14 +35,14 @@ class Removed(NamedTuple):
 def remove_when_ready(
     ground: Ground, members: Members, names: Sequence[str], wanted: Wanted, listener: Listener
 ) -> Generator[Sleep, set[int], Removed]:
-    """Take resources out of their pool, the free ones at once, the others with their reclaim.
+    """Remove resources from their pool, the free ones at once, the others with their reclaim.
 
     Args:
         ground: With the pool.
         members: Of the same store.
         names: Each once.
-        wanted: How patiently; which, the names say.
-        listener: Told of what comes of it; of names once they are removed.
+        wanted: The options of the reclaim; the names are the leases to take back.
+        listener: Its callbacks; names count as freed once they are removed.
 
     Raises:
         NotFound: One isn't in the pool; nothing has changed.
@@ -56,6 +56,7 @@ class _Removal:
     ) -> None:
         self._ground = ground
         self._members = members
+        self._cordon = Cordon(ground.asked_by, ground.clock.wall(), "to be removed")
         self._left = list(names)
         self._removed: list[str] = []
         self._listener = listener
@@ -71,7 +72,7 @@ class _Removal:
                 listener = self._listener._replace(freed=self._remove)
                 outcome = yield from take_back(self._ground, meant, listener)
                 why = {each.name: each.reason for each in outcome.not_freed}
-                self._remove(self._left)  # what was given back unasked
+                self._remove(self._left)  # those that were given back unasked
         finally:
             self._open([name for name in closed if name in self._left])
         left = tuple(NotFreed(name, why.get(name, CHANGED)) for name in self._left)
@@ -80,7 +81,9 @@ class _Removal:
     def _close(self, member: Member, _: Pools) -> Member:
         if member.pool != self._ground.pool_type:
             raise refusals.no_resource(self._ground.pool_type, member.name)
-        return cordon(member, is_cordoned=True)
+        if member.cordoned:
+            return member  # with the reason that it has
+        return cordon(member, is_cordoned=True, why=self._cordon)
 
     def _remove(self, names: Sequence[str]) -> None:
         """Remove those names that aren't held from the pool."""

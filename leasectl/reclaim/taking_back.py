@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Callable, Generator, Sequence
 from contextlib import AbstractContextManager
 from typing import NamedTuple
 
@@ -37,13 +37,12 @@ from leasectl.reclaim.plan import (
     last_step,
     next_step,
 )
-from leasectl.state.uses import LastUse, Uses
+from leasectl.state.uses import LastUses, Uses, last_use
 from leasectl.system.clock import Clock
 from leasectl.system.poll import Sleep
 from leasectl.text.wording import followed_by
 
 # By handle and name.
-LastUses = Mapping[tuple[str, str], LastUse]
 
 
 class Ground(NamedTuple):
@@ -51,13 +50,13 @@ class Ground(NamedTuple):
 
     Args:
         pool_type: The pool.
-        pools: Its store's.
-        notes: Likewise.
+        pools: The pools of its store.
+        notes: The notes of its store.
         atomic: Makes one change of several, where the store can do that.
-        uses: When what is held was in use last, as far as that can be seen.
+        uses: When each lease was last in use, as far as that can be seen.
         clock: Where times come from.
         asked_by: Who takes back, for people.
-        settle: Called when something was changed: sees to those who answer in this state directory.
+        settle: Called after a change: wakes the holders in this state directory, who answer.
     """
 
     pool_type: str
@@ -101,7 +100,7 @@ def look(ground: Ground, *, group_by: str | None = None) -> View:
         lease = resource.lease
         if lease is None or resource.ended is not None:
             continue
-        use = _last_use(resource, uses)
+        use = last_use(uses, resource.claim_key, resource.name)
         note = notes.get((lease.name, lease.fence))
         mark = None if note is None else parse_mark(note)
         held.append(
@@ -128,14 +127,8 @@ def _group(resource: Resource, group_by: str | None) -> str:
     return properties.get(group_by, "")
 
 
-def _last_use(resource: Resource, uses: LastUses) -> LastUse | None:
-    handle_id, _, acquisition = (resource.claim_key or "").partition("/")
-    use = uses.get((handle_id, resource.name))
-    return use if use is None or acquisition in ("", str(use.acquisition)) else None
-
-
 def open_ground(service: Service, pool_type: str) -> Ground:
-    """What a reclaim works on, of a service's chosen backend.
+    """Return what a reclaim works on, at a service's chosen backend.
 
     Raises:
         NotSupported: It has no pools of its own.
@@ -155,7 +148,7 @@ def open_ground(service: Service, pool_type: str) -> Ground:
 def _settle(service: Service) -> None:
     """Clean up here: release for the dead, record what was taken, and update lists."""
     recover(service)
-    with contextlib.suppress(LeaseError):  # then their next heartbeats find out
+    with contextlib.suppress(LeaseError):  # else their next renewals find out
         _find_what_was_taken(service)
     service.losses.unlist()
 
@@ -172,7 +165,7 @@ def _find_what_was_taken(service: Service) -> None:
 
 
 def free(ground: Ground, step: Step) -> tuple[str, ...]:
-    """Free what is ready and still as it was seen; returns the names."""
+    """Free the leases that are ready and unchanged; return their names."""
     if not step.free:
         return ()
     notes = [Note(ground.pool_type, *each.id, each.note or "") for each in step.free]
@@ -180,11 +173,11 @@ def free(ground: Ground, step: Step) -> tuple[str, ...]:
 
 
 class Marked(NamedTuple):
-    """What has become of marks.
+    """The result of putting and removing marks.
 
     Args:
-        put: Those that were put, by their leases.
-        taken_off: The leases that have none any more.
+        put: The marks that were put, by their leases.
+        taken_off: The leases that have no mark any more.
     """
 
     put: dict[LeaseId, Mark]
@@ -192,7 +185,7 @@ class Marked(NamedTuple):
 
 
 def mark(ground: Ground, step: Step, wanted: Wanted) -> Marked:
-    """Take marks off and put others, all of them in few requests."""
+    """Remove marks and put others, all of them in few requests."""
     wall = ground.clock.wall()
     asked = [
         (each, new_mark(ground.asked_by, seconds=wanted.mark_seconds, now=wall))
@@ -211,7 +204,7 @@ def mark(ground: Ground, step: Step, wanted: Wanted) -> Marked:
 
 
 def take_off(ground: Ground, marked: Sequence[Held]) -> bool:
-    """Take marks off that are as they were seen; returns whether all were."""
+    """Remove unchanged marks; return whether all were unchanged."""
     return all(ground.notes.change([_taken_off(ground, each) for each in marked]))
 
 
@@ -225,12 +218,12 @@ def _taken_off(ground: Ground, each: Held) -> NoteChange:
     return NoteChange(ground.pool_type, *each.id, each.note, None, told)
 
 
-# So long it waits for further answers after one has come: a hundred are to be no hundred writes.
+# How long to wait for further answers after the first: a hundred shouldn't cause a hundred writes.
 _GATHER_SECONDS = 0.1
-# A look at a large pool takes its time; it then waits for so many times as long.
+# After a slow look at a large pool, the pause is so many times as long as the look.
 _TIMES_AS_LONG = 4
 _ASK_AGAIN_SECONDS = 2.0
-# A holder that answers just then changes each mark twice at most.
+# A holder that answers at the same time changes each mark twice at most.
 _TRIES_TO_TAKE_OFF = 5
 
 
@@ -238,12 +231,12 @@ Reclaiming = Generator[Sleep, "set[int]", "Outcome"]
 
 
 class Outcome(NamedTuple):
-    """What came of a reclaim.
+    """The result of a reclaim.
 
     Args:
         freed: The names that it has freed.
-        missing: How many have not come back that should have.
-        not_freed: Why, of each lease that would have done, and of each named resource.
+        missing: How many should have come back and have not.
+        not_freed: Why, for each lease that would have done, and each named resource.
     """
 
     freed: tuple[str, ...]
@@ -252,12 +245,12 @@ class Outcome(NamedTuple):
 
 
 class Progress(NamedTuple):
-    """How a reclaim stands, for people.
+    """The progress of a reclaim, for people.
 
     Args:
         missing: How many are still to come back.
         asked: How many of them are marked.
-        look_in_seconds: When the next thing is due; None for when an answer comes.
+        look_in_seconds: When the next look is due; None if only an answer can bring it.
     """
 
     missing: int
@@ -266,7 +259,7 @@ class Progress(NamedTuple):
 
 
 class Listener(NamedTuple):
-    """Who is told of a reclaim as it goes.
+    """The callbacks of a reclaim.
 
     Args:
         freed: Called with the names that were freed, each once.
@@ -280,15 +273,15 @@ class Listener(NamedTuple):
 
 
 def take_back(ground: Ground, wanted: Wanted, listener: Listener) -> Reclaiming:
-    """Take back what is wanted; yields each sleep that this needs.
+    """Take leases back; yield each sleep that this needs.
 
     Args:
-        ground: Of which pool.
-        wanted: What, as `check_wanted` returned it.
-        listener: Told of what comes of it.
+        ground: With the pool.
+        wanted: What to take back, as `check_wanted` returned it.
+        listener: Its callbacks.
 
     Returns:
-        What came of it, unless it goes on for ever.
+        The result, unless it goes on for ever.
 
     Raises:
         NotFound: There is no such pool, or no more.
@@ -306,7 +299,7 @@ class _TakingBack:
         self._freed: list[str] = []
         self._freed_before = 0
         self._look_took = 0.0
-        self._is_away = False  # the store, as was said
+        self._is_away = False  # the user was told that the store doesn't answer
 
     def run(self) -> Reclaiming:
         watch = self._ground.notes.watch(self._ground.pool_type)
@@ -324,7 +317,7 @@ class _TakingBack:
                 watch.close()
 
     def _look_and_do(self) -> Step | None:
-        """Look, and do what is to be done; None where the store can't be asked."""
+        """Look, and take the next step; None if the store can't be asked."""
         try:
             step = self._step()
         except BackendUnreachable as error:
@@ -375,20 +368,20 @@ class _TakingBack:
         return step
 
     def _sleep(self, fd: int, step: Step | None) -> Generator[Sleep, set[int], None]:
-        """Sleep until something is due, or others have done something that matters."""
+        """Sleep until a step is due, or others have changed something that matters."""
         if step is None:
             yield self._pause(_ASK_AGAIN_SECONDS)
             return
-        if step.free:  # others may be wanted instead of those that weren't there any more
+        if step.free:  # some may have been gone, and others are wanted instead
             if len(self._freed) == self._freed_before:
                 yield self._pause(_GATHER_SECONDS)
             return
         assert self._memory is not None
         if any(each.id not in self._memory.asked for each in step.ask):
-            # Somebody was faster, or has answered a mark of ours that we don't know to be put.
+            # Another process was faster, or a holder has answered before we knew of the mark.
             yield self._pause(_GATHER_SECONDS)
             return
-        # Whoever was asked may answer; whoever is meant may give back by itself.
+        # An asked holder may answer; a named lease may be given back by itself.
         matters = bool(self._memory.asked) or self._memory.only is not None
         woken = yield Sleep(frozenset([fd] if matters else []), step.look_at)
         if woken:
@@ -406,7 +399,7 @@ class _TakingBack:
                 if not marked or take_off(self._ground, marked):
                     return
         except NotFound:
-            pass  # they have gone with the pool
+            pass  # the marks have gone with the pool
         except LeaseError as error:
             left = "its marks couldn't be taken off, and end by themselves"
             self._listener.warn(followed_by(error, left))

@@ -15,7 +15,7 @@ from typing import NoReturn
 from leasectl.errors import LeaseError
 from leasectl.run import tree
 from leasectl.run.warden import CONTINUE, FOR_GOOD, KILL, LET_GO
-from leasectl.system import inherited
+from leasectl.system import callers
 from leasectl.system.clock import boottime_seconds
 from leasectl.system.process import pidfd_of
 from leasectl.system.signals import SignalDescriptor
@@ -105,7 +105,7 @@ class Child:
         life_read, self._life, self._told, told_write = opened[4:] or (-1, -1, -1, -1)
         self._argv = argv
         self._deadline: float | None = None
-        self._is_there = False  # although the command has ended
+        self._is_there = False  # the warden, also after the command's end
         self.has_begun = False
         self.is_settled = False
         self.pid: int = pid
@@ -148,7 +148,7 @@ class Child:
 
     def start(self) -> None:
         self.has_begun = True
-        with contextlib.suppress(BrokenPipeError):  # killed already, which is about to be noticed
+        with contextlib.suppress(BrokenPipeError):  # killed already; the next look notices it
             os.write(self._go, b"!")
         os.close(self._go)
 
@@ -164,14 +164,14 @@ class Child:
     def signal(self, signum: int) -> bool:
         """Signal the command; return False if it belongs to another user."""
         if signum == signal.SIGKILL and self._life != -1:
-            self._want(KILL)  # all of it, and not just who would do that
+            self._want(KILL)  # the whole tree, not only the warden
             return True
         if signum == signal.SIGCONT and self._life != -1:
-            self._want(CONTINUE)  # the others are passed on
+            self._want(CONTINUE)  # the warden passes on other signals
             return True
         try:
             signal.pidfd_send_signal(self.pidfd, signum)
-        except ProcessLookupError:  # ended, which is about to be noticed
+        except ProcessLookupError:  # ended; the next look notices it
             pass
         except PermissionError:
             return False
@@ -198,10 +198,12 @@ class Child:
         tree.reap(tree.own_children() - others - _awaited)
 
     def kill_at(self, deadline: float | None) -> None:
-        """Have one that ends with us be killed at some time, also if we are stopped by then.
+        """Kill the command at a time, also if this process is stopped by then.
+
+        Only for a command that ends with this process.
 
         Args:
-            deadline: When, CLOCK_BOOTTIME; None for never.
+            deadline: CLOCK_BOOTTIME; None for never.
         """
         if self._life != -1 and deadline != self._deadline:
             self._deadline = deadline
@@ -234,7 +236,7 @@ class Child:
             self._want(KILL)
             while self._read_line() not in (KILL, b""):
                 pass
-        elif self._ends_with_us and not self.has_warden:  # it was killed, and we adopted the rest
+        elif self._ends_with_us and not self.has_warden:  # killed: we adopted its children
             while rest := self.descendants():
                 tree.send(rest, signal.SIGKILL)
                 self.reap_orphans()
@@ -307,18 +309,18 @@ def find_command(name: str, search_path: str) -> str:
 def become(
     path: str, argv: Sequence[str], environ: Mapping[str, str], signals: SignalDescriptor
 ) -> NoReturn:
-    """Have this process become a command, where the end of none is told.
+    """Replace this process by a command whose end is reported to no process.
 
     Args:
         path: The file to execute.
         argv: The command.
-        environ: What it is started with.
-        signals: This process's.
+        environ: Its environment.
+        signals: This process's signals.
 
     Raises:
-        CommandNotFound, CannotExecute: It can't.
+        CommandNotFound, CannotExecute: The command can't be started.
     """
-    tree.become_subreaper(is_one=False)  # which execve(2) would keep
+    tree.become_subreaper(is_one=False)  # execve(2) would keep it
     try:
         _become(path, argv, environ, signals.mask_before)
     except OSError as error:
@@ -328,25 +330,25 @@ def become(
 def _become(
     path: str, argv: Sequence[str], environ: Mapping[str, str], mask: Iterable[int]
 ) -> NoReturn:
-    # Python's own handler would run as soon as the mask is lifted, and keep the command from
-    # starting; one that came while it was blocked is to end this process.
+    # An INT that came while it was blocked has to end this process. Python's own handler would only
+    # raise as soon as the mask is lifted, and keep the command from starting.
     if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
         signal.signal(signal.SIGINT, signal.SIG_DFL)
-    inherited.restore()
+    callers.restore()
     signal.pthread_sigmask(signal.SIG_SETMASK, mask)
     try:
         os.execve(path, list(argv), environ)
     except OSError as error:
         if error.errno != errno.ENOEXEC:
             raise
-    # A script without a #! line, which execvp(3) gives to the shell.
+    # A script without a #! line: execvp(3) runs it by the shell.
     os.execve("/bin/sh", ["/bin/sh", path, *argv[1:]], environ)
 
 
 def _have_watched_over(
     become: Callable[[], NoReturn], life: int, told: int, failure: int, signals: SignalDescriptor
 ) -> NoReturn:
-    from leasectl.run.warden import watch_over  # which few commands need
+    from leasectl.run.warden import watch_over  # few commands need it
 
     watch_over(become, life=life, told=told, failure=failure, signals=signals)
 

@@ -11,7 +11,7 @@ import signal
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
-from leasectl.backends.kinds import kind_of_handle
+from leasectl.backends.kinds import Context, kind_of_handle
 from leasectl.leases.service import Service
 from leasectl.model import Handle, ReleaseTarget, whole
 from leasectl.run.child import Child
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from leasectl.leases.marks import Answered
     from leasectl.system.signals import SignalDescriptor
 
-# Starts what decides whether names can be given back.
+# Starts the command that decides whether names can be given back.
 Ask = Callable[[Sequence[str]], Child]
 
 _TRY_AGAIN_SECONDS = 2.0
@@ -62,7 +62,7 @@ class HolderAnswers:
         )
         self._asked: tuple[str, ...] = ()
         self._child: Child | None = None
-        self._has_seen = False  # that something was noted
+        self._has_seen = False  # a note at one of the leases
         self._looks_again = False
         self._look_at: float | None = None
 
@@ -83,7 +83,7 @@ class HolderAnswers:
         if needs_answer(notes, seen, self._clock.elapsed(), is_answered_here=is_ours):
             self._look_at = self._clock.elapsed()
 
-    # ---- what the supervisor asks
+    # ---- called by the supervisor
 
     def fds(self) -> list[int]:
         """Implements `Beside`."""
@@ -117,7 +117,7 @@ class HolderAnswers:
             _end(self._child)
         self._threads.close()
 
-    # ---- what threads do
+    # ---- in threads
 
     def _send(self, said: Mapping[str, Answered] | None) -> None:
         is_busy = self._child is not None or self._threads.under_way
@@ -128,13 +128,9 @@ class HolderAnswers:
         self._threads.send("", job)
 
     def _begin(self) -> Callable[[_Job], tuple[str, ...]]:
-        service = Service(
-            self._service.state.open_again(),
-            backend_url=self._service.backend_url,
-            caller=self._service.caller,
-            settings=self._service.settings,
-            clock=self._clock,
-        )
+        context = self._service.context
+        context = Context(context.url, context.settings, context.caller, clock=self._clock)
+        service = Service(self._service.state.open_again(), context)
         return lambda job: self._answer(service, job)
 
     def _answer(self, service: Service, job: _Job) -> tuple[str, ...]:
@@ -175,15 +171,15 @@ class HolderAnswers:
 def start_asking(
     command: str, names: Sequence[str], environ: Mapping[str, str], signals: SignalDescriptor
 ) -> Child:
-    """Fork what decides whether names can be given back; it isn't started yet.
+    """Fork the command that decides whether names can be given back; it isn't started yet.
 
-    It ends with this process, reads nothing, and what it writes goes to stderr.
+    It ends with this process, reads nothing, and writes to stderr.
 
     Args:
         command: A shell command, which gets the names as its arguments.
-        names: What somebody wants back.
+        names: The names that are wanted back.
         environ: Its environment.
-        signals: As `Child` has it.
+        signals: This process's signals, as for `Child`.
     """
     shell = ("/bin/sh", "-c", f"exec </dev/null\n{command}", "sh", *names)
     return Child(shell[0], shell, environ, signals, ends_with_us=True, stdout=2)

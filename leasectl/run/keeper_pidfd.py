@@ -12,7 +12,6 @@ from leasectl.leases.service import Service
 from leasectl.state import keeper_process
 from leasectl.system.backoff import Backoff, Restarts
 from leasectl.system.clock import Clock
-from leasectl.system.lock_wait import lock_limit
 from leasectl.system.process import open_pidfd
 
 _TRY_AGAIN_SECONDS = 1.0
@@ -60,7 +59,8 @@ class KeeperPidfd:
             self.look_at = None
             return
         is_missing = True
-        with contextlib.suppress(LeaseError, Interrupted), lock_limit(self._lock_patience()):
+        limit = self._service.state.lock_limit.within(self._lock_patience())
+        with contextlib.suppress(LeaseError, Interrupted), limit:
             recover(self._service)
             keeper = keeper_process.running(self._service.state)
             self.fd = None if keeper is None else open_pidfd(keeper)

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Collection, Sequence
+from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any
 
-from leasectl.backends.kinds import kind_of_handle
-from leasectl.backends.opening import open_claim_watch, renew_seconds
+from leasectl.backends.kinds import claim_key_of, kind_of_handle, renew_seconds
 from leasectl.errors import Interrupted, LeaseError, LeaseLost, NotAllowed
 from leasectl.leases.release import give_up_lost
 from leasectl.leases.renew import note_renewal, renew
@@ -15,10 +15,9 @@ from leasectl.leases.renewal_threads import RenewalThreads, Renewed
 from leasectl.leases.service import Service
 from leasectl.model import Handle, ReleaseTarget, whole
 from leasectl.run.keeper_pidfd import KeeperPidfd
-from leasectl.state.amendments import explain_loss
+from leasectl.state.handles import explain_loss
 from leasectl.state.pipes import listen
 from leasectl.system.clock import Clock, earliest
-from leasectl.system.lock_wait import lock_limit
 from leasectl.system.request_threads import Outcome
 from leasectl.text.naming import work_in
 from leasectl.text.wording import listed
@@ -28,8 +27,8 @@ if TYPE_CHECKING:
     from leasectl.engines.notes import Note
 
 GRACE_AFTER_LOSS_SECONDS = 10.0
-# How long a lock is waited for at a time: the command, its signals and its deadline need looking
-# after meanwhile, and a ttl can be short.
+# How long to wait for a lock at a time: the command, its signals and its deadline need attention
+# meanwhile, and a ttl can be short.
 LOCK_PATIENCE_SECONDS = 0.3
 _TRY_AGAIN_SECONDS = 1.0
 
@@ -38,7 +37,7 @@ class LeaseWatch:
     """Looks after a lease while the command runs: renews it, notices its loss and the keeper's end.
 
     The deadline counts from the *sending* of the last renewal that succeeded: whatever became of
-    later ones, nobody else can have been granted the lease before it.
+    later renewals, no other handle can have been granted the lease before it.
 
     Args:
         service: Where the lease comes from.
@@ -47,8 +46,8 @@ class LeaseWatch:
         clock: Where times come from.
 
     Attributes:
-        noted: Told what is noted at what is leased, as renewals read it; None where somebody may
-            have noted something, or taken some of it back.
+        noted: Called with the notes at the leases, as renewals read them; with None where notes may
+            have been added or removed.
     """
 
     def __init__(
@@ -71,18 +70,22 @@ class LeaseWatch:
         self._is_stale = False  # something has changed since the last renewal was sent
         if self._ttl is not None and kind_of_handle(handle).remote:
             self._threads = RenewalThreads(service.state, clock=clock)
-            self._threads.open(handle)  # the command may leave no process for a thread
-            state_id = service.state.state_id()
-            self._claim_watch = open_claim_watch(handle, state_id=state_id, clock=clock)
+            self._threads.open(handle)  # the command may use up the processes
+            self._claim_watch = kind_of_handle(handle).open_claim_watch(
+                service.context.at(handle.backend, handle.settings),
+                state_id=service.state.state_id(),
+                claim_key=claim_key_of(handle),
+                fence=min((lease.fence for lease in handle.leases), default=0),
+            )
         self._pipe = listen(service.state.runner_pipe(handle.id))
         self._removal = service.state.removal_watch()
-        self.look_at_record()  # nobody could tell us before
+        self.look_at_record()  # a loss before now has woken no process
         self._look_at_directory()
         self._keeper = KeeperPidfd(service, lock_patience=self._lock_patience, clock=clock)
 
     @property
     def reason(self) -> str:
-        """Who took the lease by force, and why; empty if that isn't known."""
+        """The holder that took the lease by force, and its reason; empty if that isn't known."""
         if self._has_no_record:
             return f"state directory {self._service.state.directory} was removed or replaced"
         record = self._service.handles.load(self._handle.id)
@@ -110,7 +113,7 @@ class LeaseWatch:
             return None
         return self._deadline - self._margin / 4
 
-    # ---- what the supervisor asks
+    # ---- called by the supervisor
 
     def fds(self) -> list[int]:
         """What becomes readable when there is something to look at."""
@@ -140,7 +143,7 @@ class LeaseWatch:
         ):
             try:
                 part(woken)
-            except Exception as error:  # no part keeps another from a renewal
+            except Exception as error:  # a part that fails must not delay a renewal
                 failed = failed or error
         if failed is not None:
             raise failed
@@ -211,7 +214,7 @@ class LeaseWatch:
         self._give_up_lost_at = None
         if self._ttl is None:
             try:
-                with lock_limit(self._lock_patience()):
+                with self._lock_limit():
                     give_up_lost(self._service, whole(self._handle))
             except (LeaseError, Interrupted):
                 self._give_up_lost_at = self._clock.elapsed() + _TRY_AGAIN_SECONDS
@@ -241,6 +244,9 @@ class LeaseWatch:
             return LOCK_PATIENCE_SECONDS
         return min(LOCK_PATIENCE_SECONDS, max(0.0, self._give_up_at - self._clock.elapsed()))
 
+    def _lock_limit(self) -> AbstractContextManager[None]:
+        return self._service.state.lock_limit.within(self._lock_patience())
+
     def _extend(self, sent_at: float) -> None:
         assert self._ttl is not None
         self._deadline = sent_at + self._ttl
@@ -249,15 +255,15 @@ class LeaseWatch:
     # ---- renewals
 
     def look_at_record(self) -> None:
-        """See whether the lease was taken, by the last of those who came before we listened.
+        """See whether the lease was taken by force before this process listened on its pipe.
 
-        One that is at it may have found no pipe, or an older one, and wakes nobody: so with the
-        lock, or again.
+        A process that takes it right now may have found no pipe, or an older one, and then it wakes
+        no reader. So look with the lock, or look again.
         """
         self._look_at_record_at = self._clock.elapsed() + _TRY_AGAIN_SECONDS
         has_waited = False
         with contextlib.suppress(LeaseError, Interrupted):
-            with lock_limit(self._lock_patience()), self._service.state.transaction():
+            with self._lock_limit(), self._service.state.transaction():
                 pass
             has_waited = True
         record = self._service.handles.load(self._handle.id)
@@ -291,8 +297,11 @@ class LeaseWatch:
         self._is_stale = True
         if reason:
             handle, state = self._handle, self._service.state
-            limit = lock_limit(self._lock_patience())
-            with contextlib.suppress(LeaseError, Interrupted), limit, state.transaction():
+            with (
+                contextlib.suppress(LeaseError, Interrupted),
+                self._lock_limit(),
+                state.transaction(),
+            ):
                 explain_loss(state, handle, reason)
         if self._renew_at is not None:
             self._renew_at = self._clock.elapsed()
@@ -305,7 +314,7 @@ class LeaseWatch:
             except Exception:  # no thread or descriptor is left for it
                 self._renew_again()
                 raise
-            self._renew_at = None  # its outcome says when next
+            self._renew_at = None  # its outcome sets the next time
             return
         sent_at = self._clock.elapsed()
         self._note_renewal(sent_at, lambda: renew(self._service, whole(self._handle)))
@@ -324,7 +333,7 @@ class LeaseWatch:
 
     def _note_renewal(self, sent_at: float, renewed: Callable[[], object]) -> None:
         try:
-            with lock_limit(self._lock_patience()):
+            with self._lock_limit():
                 renewed()
         except NotAllowed:
             # It was given back on purpose; the command goes on without.

@@ -21,12 +21,11 @@ from leasectl.run.lease_watch import LeaseWatch
 from leasectl.run.start_delay import wait_to_start
 from leasectl.run.supervision import Beside, Supervisor
 from leasectl.system.clock import Clock
-from leasectl.system.lock_wait import lock_limit, wait_limit
 from leasectl.system.poll import Interrupt
 from leasectl.system.process import identify, this_process
 from leasectl.text.wording import followed_by
 
-# The command has ended: how, is not to wait for long for whoever holds the lock and is stopped.
+# The command has ended. Its exit status mustn't wait long for a stopped process with the lock.
 _GIVE_BACK_SECONDS = 5.0
 
 
@@ -87,17 +86,17 @@ class LeasedCommand:
         try:
             guard = identify(child.pid)
         except NotFound:
-            return self._supervisor.supervise(child)  # killed already; says so
+            return self._supervisor.supervise(child)  # killed already; its ending says so
         try:
-            with wait_limit(wait_seconds):
-                watch = self._have_it_follow(guard, name)
+            with self._service.state.lock_limit.within_wait(wait_seconds):
+                watch = self._tie_to(guard, name)
         except BaseException:
             child.abandon()
             raise
         try:
             answers = HolderAnswers(self._service, self._handle, ask=ask, clock=self._clock)
             watch.noted = answers.heed
-            answers.heed(None)  # what was noted before we listened has woken nobody
+            answers.heed(None)  # a note from before we listened has woken no process
         except BaseException:
             child.abandon()
             watch.close()
@@ -108,7 +107,7 @@ class LeasedCommand:
             return self._supervisor.supervise(child, watch, (*beside, answers))
         finally:
             for each in (answers, watch):
-                with contextlib.suppress(Exception):  # how the command ended is what counts
+                with contextlib.suppress(Exception):  # the command's exit status counts more
                     each.close()
 
     def _hold_back(
@@ -129,8 +128,8 @@ class LeasedCommand:
             child.abandon()
             raise
 
-    def _have_it_follow(self, guard: Process, name: str) -> LeaseWatch:
-        """Have the lease follow its guard from now on, and watch it.
+    def _tie_to(self, guard: Process, name: str) -> LeaseWatch:
+        """Tie the lease to its guard from now on, and watch it.
 
         Raises:
             Cancelled: The handle was released meanwhile.
@@ -162,8 +161,8 @@ def give_back(service: Service, handle: Handle, *, warn: Callable[[str], None]) 
         warn: Called with a line for people, if it can't be done now.
     """
     try:
-        with lock_limit(_GIVE_BACK_SECONDS):
+        with service.state.lock_limit.within(_GIVE_BACK_SECONDS):
             finish(service, handle, by="run")
     except Exception as error:
-        # How the command ended is what counts; its death is known to the keeper too.
+        # The command's exit status counts more; the keeper has seen its end too.
         warn(followed_by(error, "the keeper goes on trying to release it"))

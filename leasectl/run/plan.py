@@ -58,7 +58,7 @@ class Plan:
 
     def environ_of(self, attempt: int) -> dict[str, str]:
         """The environment of an attempt without a lease."""
-        # What an outer run set is about its lease, not about ours.
+        # The variables that an outer `run` set describe its lease, not ours.
         outer = {k: v for k, v in self.environ.items() if k not in _OURS and not is_variable(k)}
         return {**outer, "LEASECTL_ATTEMPT": str(attempt)}
 

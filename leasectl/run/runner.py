@@ -23,12 +23,11 @@ from leasectl.run.plan import Plan
 from leasectl.run.supervision import READ, Supervisor
 from leasectl.run.tree import adopting_orphans
 from leasectl.system.clock import Clock
-from leasectl.system.lock_wait import wait_limit
 from leasectl.system.poll import Interrupt, check
 from leasectl.system.signals import SignalDescriptor
 from leasectl.text.wording import followed_by
 
-# What says how an attempt itself ended, so that how the one before ended no longer counts.
+# Errors of the attempt itself, so that the exit status of the attempt before no longer counts.
 _OF_THIS_ATTEMPT = (LeaseLost, CommandNotFound, CannotExecute)
 
 
@@ -127,7 +126,7 @@ class Runner:
         child: Child | None = None
         try:
             got(handle, start_delay)
-            check(patience.interrupts)  # of a lease that was free, none was looked at
+            check(patience.interrupts)  # a lease that was free was granted without a look at them
             names_path = self._service.state.names_path(handle.id)
             properties = self._properties(handle)
             environ = self._plan.environ_under(handle, names_path, attempt, properties)
@@ -156,7 +155,7 @@ class Runner:
         except LeaseError as error:
             if not self._plan.optional:
                 raise
-            # Whose end can't be told is no child of ours; for its lease it isn't to fail.
+            # Without a lease to look after, the command doesn't need a parent that can follow it.
             self._warn(followed_by(error, f"{self._plan.name} takes the place of this run"))
             become(path, self._plan.command, environ, self._signals)
         return self._supervisor.supervise(child)
@@ -173,7 +172,7 @@ class Runner:
         try:
             self._supervisor.check()
             self._before_acquire([interrupt])
-            with wait_limit(patience.wait_seconds):
+            with self._service.state.lock_limit.within_wait(patience.wait_seconds):
                 return acquire(
                     self._service,
                     self._plan.request,

@@ -1,8 +1,8 @@
 """Spread the starts of commands that were granted at once.
 
-Meanwhile the lease is looked after as while the command runs: it is renewed, and its loss, a signal
-or the end of the guard ends the wait. Whoever is killed in it leaves nothing: the grant hasn't been
-announced, or what follows it has ended too.
+During the delay the lease is looked after as while the command runs: it is renewed, and its loss, a
+signal or the end of the guard ends the delay. If this process is killed in it, nothing is left: the
+grant wasn't announced yet, or the process that the lease follows has ended too.
 """
 
 from __future__ import annotations
@@ -84,7 +84,7 @@ def wait_to_start(
         gone = _why_gone(service, handle, watch, now)
         if gone is not None:
             if ended_by is not None and is_readable(ended_by, 0):
-                return  # that came first: the keeper releases what was for it
+                return  # the guard ended first: the keeper releases its lease
             raise gone
         if now >= until:
             return
@@ -103,7 +103,7 @@ def _why_gone(service: Service, handle: Handle, watch: LeaseWatch, now: float) -
     if not watch.is_lost(now):
         if service.current(whole(handle)) is not None:
             return None
-        watch.look_at_record()  # of which it may not have been told yet
+        watch.look_at_record()  # no wake-up may have come yet
         if not watch.is_lost(now):
             return released_before_use(handle)
     why = f" ({watch.reason})" if watch.reason else ""

@@ -29,11 +29,11 @@ FORWARDED = (
     signal.SIGUSR2,
     signal.SIGWINCH,
 )
-# What `run` reads from its descriptor: SIGCHLD tells of orphans that it has adopted.
+# The signals that `run` reads from its descriptor: SIGCHLD tells it of orphans that it has adopted.
 READ = (*FORWARDED, signal.SIGCHLD)
-# By which somebody wants `run` itself to end, and no further attempt.
+# These ask `run` itself to end, without a further attempt.
 ENDING = (signal.SIGHUP, signal.SIGINT, signal.SIGQUIT, signal.SIGTERM)
-# What becomes of a command whose lease is lost.
+# For messages: what happens to a command whose lease is lost.
 _BECOMES: dict[OnLost, str] = {
     "term": "gets TERM",
     "kill": "is killed",
@@ -43,7 +43,7 @@ _BECOMES: dict[OnLost, str] = {
 
 T = TypeVar("T")
 
-# How often the rest of a tree is looked at that is being ended.
+# How often to look at the rest of a tree that is being ended.
 _LOOK_SECONDS = 0.1
 _AFTER_ERROR_SECONDS = 0.2
 # After the deadline, for processes that were killed in time and are still on their way out.
@@ -96,13 +96,13 @@ class Supervisor:
     """Follows one command after the other.
 
     Args:
-        plan: What is to be done when a lease is lost.
-        signals: Those that this process gets.
+        plan: What to do when a lease is lost.
+        signals: This process's signals.
         warn: Called with a line for people.
         clock: Where times come from.
 
     Attributes:
-        asked_by: The first signal that has come by which somebody wants all of it to end; or None.
+        asked_by: The first signal that asked `run` itself to end; None before it.
     """
 
     def __init__(
@@ -165,7 +165,7 @@ class Supervisor:
                 "which can't be ended and still runs"
             )
         ending = child.reap()
-        # Who was stopped for so long finds that its command was killed for it.
+        # If this process was stopped past the deadline, the warden has killed the command.
         is_lost = course.lost_at is not None or (
             ending.signum == signal.SIGKILL and (course.is_killed or child.is_overdue())
         )
@@ -230,7 +230,7 @@ class Supervisor:
         looked_after: Sequence[Beside],
     ) -> bool:
         """Sleep, and take each step of a round; return whether it was the last."""
-        if self._has_failed:  # what fails for good must not keep a processor busy
+        if self._has_failed:  # a lasting failure must not keep a processor busy
             self._has_failed = False
             time.sleep(_AFTER_ERROR_SECONDS)
         arrived, course.arrived = course.arrived, ()
@@ -256,7 +256,7 @@ class Supervisor:
         if not course.ends_tree:
             return False
         is_gone = self._try(lambda: self._has_ended_tree(child, course))
-        if is_gone is None:  # nothing may be left, or all
+        if is_gone is None:  # how much is left isn't known
             is_gone = self._try(lambda: self._gives_up(child, course, (), ()))
         return bool(is_gone)
 
@@ -298,8 +298,8 @@ class Supervisor:
                 continue
             if signum in ENDING:
                 self.asked_by = self.asked_by or signum
-            # What the terminal sends, it sends to the command as well, but for the hang-up, which
-            # only the leader of its session gets.
+            # The terminal sends its signals to the command as well, except the hang-up, which only
+            # the leader of its session gets.
             if sent_by_a_process or (signum == signal.SIGHUP and os.getsid(0) == os.getpid()):
                 course.ends_tree = course.ends_tree or signum in ENDING
                 self._send(child, signum, course)
@@ -311,7 +311,7 @@ class Supervisor:
                 return
         except Exception as error:
             self._report(error)
-            if child.has_warden:  # which kills at the last moment by itself
+            if child.has_warden:  # it kills at the last moment by itself
                 return
             if not tree.send({child.pid}, signum):
                 return
@@ -344,7 +344,7 @@ class Supervisor:
     def _kill(self, child: Child, course: _Course, now: float) -> None:
         course.ends_tree, course.is_killed = True, True
         course.kill_at, course.kill_rest_at = None, now
-        # Which aren't adopted where this process is no subreaper.
+        # First: where this process is no subreaper, it doesn't adopt them.
         rest = self._try(child.descendants) or set()
         self._try(lambda: self._send(child, signal.SIGKILL, course))
         tree.send(rest, signal.SIGKILL)

@@ -22,10 +22,10 @@ from leasectl.system.clock import boottime_seconds
 from leasectl.system.poll import Alarm, is_readable, sleep
 from leasectl.system.signals import SignalDescriptor
 
-FOR_GOOD = b"-"  # at no time
-KILL = b"kill"  # all, now; it is answered with the same word
-CONTINUE = b"continue"  # a stopped command
-LET_GO = b"go"  # be gone, and leave what the command has left behind
+FOR_GOOD = b"-"  # in place of a time: never
+KILL = b"kill"  # the whole tree, now; answered with the same word
+CONTINUE = b"continue"  # send CONT to the command
+LET_GO = b"go"  # end, and leave the command's descendants
 
 
 _PR_SET_PDEATHSIG = 1
@@ -51,19 +51,19 @@ def watch_over(
     """
     become_subreaper()
     wanted = _wanted_by_now(life)
-    if _is_in_vain(wanted):  # whoever started it may have been stopped before that
+    if _is_in_vain(wanted):  # `run` may have been stopped before the fork
         os.kill(os.getpid(), signal.SIGKILL)
     pid = os.fork()
     if pid == 0:
         _begin(become, failure)
     try:
         os.close(failure)
-        # Whoever stops, or kills, the process group of the command leaves this process as it is. In
-        # the same session the kernel would continue whoever is stopped, and hang up, as the command
-        # ends.
+        # A signal to the command's process group doesn't reach this process. If it were in the same
+        # session, the command's end could orphan a stopped process group: then the kernel sends HUP
+        # and CONT to it.
         os.setsid()
         warden = _Warden(pid, life, told, signals, wanted)
-    except BaseException:  # no descriptor is left, for one
+    except BaseException:  # such as no descriptor left
         os.kill(pid, signal.SIGKILL)
         raise
     warden.watch()
@@ -120,7 +120,7 @@ class _Warden:
                 self._send(signum)
 
     def _send(self, signum: int) -> None:
-        # A command of another user stays, and so does its guard: the warden must not die of it.
+        # A command of another user can't be signalled: the warden must not die of it.
         with contextlib.suppress(ProcessLookupError, PermissionError):
             signal.pidfd_send_signal(self._pidfd, signum)
 
@@ -130,7 +130,7 @@ class _Warden:
         got = os.read(self._life, 4096)
         if not got:
             self._kill_all()
-            os._exit(0)  # nobody asks how
+            os._exit(0)  # no process reads the status
         self._wanted += got
         self._obey()
 
@@ -171,7 +171,7 @@ class _Warden:
         if not tree:
             return True
         if not self._has_ended:
-            self._send(signal.SIGKILL)  # first: it is not to see its children killed, and end so
+            self._send(signal.SIGKILL)  # first, or it could see its children die and exit
         send(tree, signal.SIGKILL)
         self._look_for_end()
         reap(own_children() - ({self._pid} if not self._has_ended else set()))
@@ -183,7 +183,7 @@ class _Warden:
             self._tell(str(os.waitpid(self._pid, 0)[1]).encode())
 
     def _tell(self, line: bytes) -> None:
-        with contextlib.suppress(OSError):  # who is dead needn't know
+        with contextlib.suppress(OSError):  # `run` is dead
             os.write(self._told, line + b"\n")
 
 
@@ -208,8 +208,8 @@ def _is_in_vain(wanted: bytes) -> bool:
 
 
 def _begin(become: Callable[[], NoReturn], failure: int) -> NoReturn:
-    """In the process that is to be the command."""
-    prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)  # should even the warden be killed
+    """In the forked process: become the command, or report why that failed."""
+    prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)  # in case even the warden is killed
     try:
         become()
     except OSError as error:

@@ -19,7 +19,6 @@ from starlette.responses import JSONResponse, PlainTextResponse, Response
 from starlette.routing import Route, Router
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from leasectl.backends.kinds import kind_of
 from leasectl.backends.proxy.protocol import COUNT_IN_ALL
 from leasectl.backends.proxy.status import ERROR, LONGEST_STATUS_BYTES, STATUS
 from leasectl.errors import InvalidRequest, LeaseError, NoLease, NotFound
@@ -45,7 +44,7 @@ from leasectl.server.responses import (
 )
 from leasectl.server.served_leases import ServedLeases
 from leasectl.server.threads import TooManyWait
-from leasectl.text.naming import LONGEST_TYPE, is_name, is_reserved
+from leasectl.text.naming import LONGEST_TYPE, is_name
 from leasectl.text.wording import printable
 
 IDEMPOTENCY_KEY = "Idempotency-Key"
@@ -240,10 +239,10 @@ class _Api:
         return PlainTextResponse(text, media_type="text/plain; version=0.0.4")
 
     def _metrics(self, service: Service) -> str:
-        if kind_of(service.backend_url).counted_by:
+        self._meter.read(service.events)
+        if service.kind.counts_types:
             return self._meter.text_of_counts(count(service, None, others=self._meter.types).types)
-        pools = service.pools.pools()
-        return self._meter.text([each for each in pools if not is_reserved(each.type)])
+        return self._meter.text(PoolService(service).look())
 
     async def status(self, request: Request) -> Response:
         pool_type = request.query_params.get("type")
@@ -259,7 +258,7 @@ class _Api:
         return answer
 
     def _status(self, service: Service, pool_type: str | None) -> dict[str, object]:
-        if kind_of(service.backend_url).counted_by:
+        if service.kind.counts_types:
             return encode_counts(count(service, pool_type, others=self._meter.types))
         return encode_overview(PoolService(service).look(pool_type))
 

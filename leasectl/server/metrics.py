@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import os
+import sys
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 
-from leasectl.engines.event_log import EventWatch
-from leasectl.engines.facts import Pool
+from leasectl import __version__
+from leasectl.engines.event_log import EventLog, EventWatch
 from leasectl.errors import (
     BackendUnreachable,
     CorruptState,
@@ -19,12 +20,13 @@ from leasectl.errors import (
 from leasectl.leases.recovery import recover
 from leasectl.leases.service import Service
 from leasectl.pools.counted import CountedType
+from leasectl.pools.shown import Overview, ShownPool
 from leasectl.state import keeper_process
-from leasectl.state.event import Event, EventFilter, Missed
+from leasectl.state.event import ALL_EVENTS, Event, EventFilter, Missed
 from leasectl.system.backoff import Backoff, Restarts
 from leasectl.system.clock import Clock
 from leasectl.system.process import open_pidfd
-from leasectl.text.naming import as_given
+from leasectl.text.naming import as_given, is_reserved
 
 _TELL_AGAIN_SECONDS = 60.0
 # What no client is to blame for, and none can put right.
@@ -85,38 +87,66 @@ class Notices:
 
 
 _BUCKETS = (0.01, 0.1, 1.0, 10.0, 60.0, 300.0, 900.0, 1800.0, 3600.0, 7200.0)
+_NO_GRANTS = (0,) * (len(_BUCKETS) + 1)
 
 
 class Meter:
-    """Counts grants, and how long they were waited for, since the server started."""
+    """Counts what happens in the state directory or store while the server runs, from its events.
+
+    So it counts what commands and other servers do as well.
+    """
 
     def __init__(self) -> None:
+        self._last: int | None = None  # the number of the last event that was read
         self._counts: dict[str, list[int]] = {}
         self._seconds: dict[str, float] = {}
-        self._lost: dict[str, int] = {}
+        self._lost: Counter[str] = Counter()
 
     @property
     def types(self) -> Sequence[str]:
         """The pools that have granted anything."""
         return tuple(self._counts)
 
+    def begin(self, log: EventLog) -> None:
+        """Count events from now on."""
+        self._last = log.last_number()
+
+    def read(self, log: EventLog) -> None:
+        """Count the events since the last time.
+
+        Raises:
+            LeaseError: They can't be read.
+        """
+        if self._last is None:
+            self.begin(log)
+        missed = list[Missed]()
+        for event in log.read(ALL_EVENTS, after=self._last or 0, missed=missed.append):
+            self._last = max(self._last or 0, event.number)
+            if is_reserved(event.type):
+                continue
+            if event.kind == "granted":
+                self.granted(event.type, event.wait_seconds or 0.0)
+            elif event.kind == "lost":
+                self._lost[event.type] += len(event.names)
+        if any(each.is_restored for each in missed):
+            self.begin(log)
+
     def granted(self, pool_type: str, waited_seconds: float) -> None:
         """Count a grant."""
-        counts = self._counts.setdefault(pool_type, [0] * (len(_BUCKETS) + 1))
+        counts = self._counts.setdefault(pool_type, list(_NO_GRANTS))
         bucket = next((n for n, most in enumerate(_BUCKETS) if waited_seconds <= most), -1)
         counts[bucket] += 1
         self._seconds[pool_type] = self._seconds.get(pool_type, 0.0) + waited_seconds
 
-    def lost(self, pool_type: str, number: int) -> None:
-        """Count leases that went away without having been given back."""
-        self._lost[pool_type] = self._lost.get(pool_type, 0) + number
-
-    def text(self, pools: Sequence[Pool]) -> str:
+    def text(self, overview: Overview) -> str:
         """All metrics.
 
         Args:
-            pools: As they are now; who waits in them without this server counts as well.
+            overview: The pools now; who waits in them without this server counts as well.
         """
+        pools, at = overview.pools, overview.at
+        held = {p.type: [r.lease.lease.acquire_time for r in p.resources if r.lease] for p in pools}
+        waiting = {p.type: [each.since for each in p.queue] for p in pools}
         lines = [
             *_gauge("resources_held", "Resources held", {p.type: p.held for p in pools}),
             *_gauge("resources_free", "Resources free", {p.type: p.free for p in pools}),
@@ -125,10 +155,16 @@ class Meter:
                 "Free resources that are not granted: cordoned, or held back",
                 {p.type: p.unavailable for p in pools},
             ),
+            *_gauge("oldest_lease_seconds", "Age of the oldest lease, 0 for none", _ages(held, at)),
             *_gauge("requests_waiting", "Requests waiting", {p.type: len(p.queue) for p in pools}),
+            *_gauge(
+                "oldest_wait_seconds",
+                "Time that the oldest request has waited, 0 for none",
+                _ages(waiting, at),
+            ),
             *_waiting_by_priority(pools),
             *_settings(pools),
-            *self._since_it_started(),
+            *self._since_it_started([p.type for p in pools]),
         ]
         return "\n".join([*lines, ""])
 
@@ -138,7 +174,6 @@ class Meter:
         Args:
             counts: As it told them; who waits without this server isn't known.
         """
-        lost = {each.type: self._lost.get(each.type, 0) for each in counts}
         lines = [
             *_gauge("resources_held", "Resources held", {c.type: c.held for c in counts}),
             *_gauge("resources_free", "Resources free", {c.type: c.free for c in counts}),
@@ -150,30 +185,43 @@ class Meter:
             *_gauge(
                 "requests_waiting", "Requests waiting here", {c.type: c.waiting for c in counts}
             ),
-            *_head("leases_lost_total", "Leases lost since this server started", "counter"),
-            *(f"leasectl_leases_lost_total{{{_type(t)}}} {n}" for t, n in lost.items()),
-            *self._since_it_started(),
+            *self._since_it_started([c.type for c in counts]),
         ]
         return "\n".join([*lines, ""])
 
-    def _since_it_started(self) -> Iterable[str]:
-        yield from _head("grants_total", "Grants by this server since it started", "counter")
-        for pool_type, counts in self._counts.items():
+    def _since_it_started(self, types: Iterable[str]) -> Iterable[str]:
+        yield from _head("build_info", "The version of leasectl and of Python", "gauge")
+        python = sys.version.split()[0]
+        yield f'leasectl_build_info{{version="{__version__}",python="{python}"}} 1'
+        yield from _head("leases_lost_total", "Leases lost since this server started", "counter")
+        for pool_type in dict.fromkeys((*types, *self._lost)):
+            yield f"leasectl_leases_lost_total{{{_type(pool_type)}}} {self._lost[pool_type]}"
+        yield from _head("grants_total", "Grants by anybody since this server started", "counter")
+        known = {**dict.fromkeys(types, _NO_GRANTS), **self._counts}
+        for pool_type, counts in known.items():
             yield f"leasectl_grants_total{{{_type(pool_type)}}} {sum(counts)}"
-        yield from _head("wait_seconds", "How long grants were waited for", "histogram")
-        yield from self._histogram()
+        yield from _head("wait_seconds", "How long these grants were waited for", "histogram")
+        yield from self._histogram(known)
 
-    def _histogram(self) -> Iterable[str]:
-        for pool_type, counts in self._counts.items():
+    def _histogram(self, known: Mapping[str, Sequence[int]]) -> Iterable[str]:
+        for pool_type, counts in known.items():
             label, total = _type(pool_type), 0
             for most, count in zip([*map("{:g}".format, _BUCKETS), "+Inf"], counts):
                 total += count
                 yield f'leasectl_wait_seconds_bucket{{{label},le="{most}"}} {total}'
-            yield f"leasectl_wait_seconds_sum{{{label}}} {self._seconds[pool_type]:.6f}"
+            yield f"leasectl_wait_seconds_sum{{{label}}} {self._seconds.get(pool_type, 0.0):.6f}"
             yield f"leasectl_wait_seconds_count{{{label}}} {total}"
 
 
-def _waiting_by_priority(pools: Sequence[Pool]) -> Iterable[str]:
+def _ages(begins: Mapping[str, Sequence[float]], at: float) -> Mapping[str, float]:
+    """Return for how long the oldest of each pool lasts."""
+    return {
+        pool_type: round(max(0.0, at - min(times, default=at)), 3)
+        for pool_type, times in begins.items()
+    }
+
+
+def _waiting_by_priority(pools: Sequence[ShownPool]) -> Iterable[str]:
     name = "requests_waiting_by_priority"
     yield from _head(name, "Requests waiting, by the priority that they asked for", "gauge")
     for pool in pools:
@@ -181,7 +229,7 @@ def _waiting_by_priority(pools: Sequence[Pool]) -> Iterable[str]:
             yield f'leasectl_{name}{{{_type(pool.type)},priority="{priority}"}} {number}'
 
 
-def _settings(pools: Sequence[Pool]) -> Iterable[str]:
+def _settings(pools: Sequence[ShownPool]) -> Iterable[str]:
     """How pools grant."""
     yield from _gauge(
         "pace_seconds",
@@ -227,13 +275,11 @@ class LossWatch:
 
     Args:
         service: On the state directory and backend that are served.
-        meter: Told of what was lost.
-        notices: Likewise.
+        notices: Told of what was lost.
     """
 
-    def __init__(self, service: Service, meter: Meter, notices: Notices) -> None:
+    def __init__(self, service: Service, notices: Notices) -> None:
         self._service = service
-        self._meter = meter
         self._notices = notices
         self._lost: dict[str, Event] = {}  # by name, until it is granted anew
         self._last = 0
@@ -300,7 +346,6 @@ class LossWatch:
             self._read(is_news=False)
 
     def _tell(self, event: Event) -> None:
-        self._meter.lost(event.type, len(event.names))
         names = " ".join(event.names)
         self._notices.tell(
             event.number, f"{as_given(event.holder_identity)} has lost {names}: {event.reason}"

@@ -13,7 +13,6 @@ from functools import partial
 from typing import Any, TypeVar
 
 from leasectl.backends.contract import Patience
-from leasectl.backends.kinds import kind_of
 from leasectl.engines.refusals import too_few
 from leasectl.errors import Cancelled, InvalidRequest, LeaseError, NotFound
 from leasectl.leases.acquire import turn
@@ -30,12 +29,13 @@ from leasectl.server.give_backs import (
     served_id,
     served_request,
 )
-from leasectl.server.metrics import KeeperWatch, LossWatch, Meter, Notices
+from leasectl.server.kept_places import NOTED_AFTER_SECONDS, KeptPlaces
+from leasectl.server.metrics import KeeperWatch, LossWatch, Notices
 from leasectl.server.sleeps import sleep_through_async
 from leasectl.server.threads import ServiceThreads
 from leasectl.server.waits import ClientWait
 from leasectl.server.withdrawn_keys import WithdrawnKeys
-from leasectl.state.amendments import note_answer
+from leasectl.state.handles import note_answer
 from leasectl.system.clock import Clock
 from leasectl.system.process import is_dead, this_process
 from leasectl.system.wakeup import Wakeup
@@ -63,7 +63,6 @@ class ServedLeases:
         token: What all clients show; None: nothing.
         guard: The process whose death releases what is granted here; None for none.
         clock: Where times come from.
-        meter: Told of grants.
         notices: What the server's operator is told by.
         keeper_watch: Told when there is more to be kept.
     """
@@ -79,7 +78,6 @@ class ServedLeases:
         token: str | None = None,
         guard: Process | None = None,
         clock: Clock,
-        meter: Meter,
         notices: Notices,
         keeper_watch: KeeperWatch,
     ) -> None:
@@ -91,11 +89,11 @@ class ServedLeases:
         self._token = token
         self._guard = guard
         self._clock = clock
-        self._meter = meter
         self._notices = notices
         self._keeper_watch = keeper_watch
         self._waits: dict[str, ClientWait] = {}
         self._withdrawn = WithdrawnKeys(clock=clock)
+        self._places = KeptPlaces(service.state, clock=clock)
         self._closing = False
 
     async def do(self, step: Callable[[Service], Result]) -> Result:
@@ -242,11 +240,15 @@ class ServedLeases:
         self, handle_id: str, pool_type: str, count: int, client: str, key: str | None
     ) -> ClientWait:
         request = served_request(pool_type, count, client=client, key=key)
-        since = self._clock.elapsed()
         wait = ClientWait(request)
         acquisition, give_up = self._acquisition(request, handle_id)
 
         async def acquire() -> Handle:
+            try:
+                await self._places.wait_for_turn(handle_id, pool_type)
+            except asyncio.CancelledError:
+                acquisition.close()
+                raise
             try:
                 handle = await acquisition
             except Cancelled:
@@ -256,15 +258,22 @@ class ServedLeases:
             if wait.is_over:  # it came just when nobody wanted it any more
                 self._give_back_unanswered(handle)
                 raise asyncio.CancelledError
-            self._meter.granted(pool_type, self._clock.elapsed() - since)
             return handle
 
         def forget(task: asyncio.Task[Handle]) -> None:
             del self._waits[handle_id]
+            if not self._closing:
+                noting.cancel()
+                self._places.forget(handle_id)
             if not task.cancelled():
                 task.exception()  # there may be nobody left who would ask for it
 
         wait.begin(acquire(), give_up)
+        noting = asyncio.get_running_loop().call_later(
+            NOTED_AFTER_SECONDS, self._places.note, handle_id, pool_type
+        )
+        if key is None:
+            noting.cancel()
         wait.task.add_done_callback(forget)
         self._waits[handle_id] = wait
         return wait
@@ -310,7 +319,7 @@ class ServedLeases:
                     note_answer(self.service.state, current, confirmed=True)
                     return
             has_key = key_in(current.request) is not None
-            if has_key or kind_of(self.service.backend_url).remote:  # which may not answer now
+            if has_key or self.service.kind.remote:  # which may not answer now
                 self._give_back_soon(current, CONFIRM_SECONDS if has_key else 0.0)
             else:
                 finish(self.service, current)
@@ -369,6 +378,7 @@ class ServedLeases:
     def close(self) -> None:
         """End all waits; whatever has been granted stays as it is."""
         self._closing = True
+        self._places.close()
         for wait in list(self._waits.values()):
             wait.end()
 

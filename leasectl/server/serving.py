@@ -15,8 +15,7 @@ from typing import Any
 import uvicorn
 from starlette.types import ASGIApp
 
-from leasectl.backends.kinds import kind_of
-from leasectl.errors import CantListen
+from leasectl.errors import CantListen, LeaseError
 from leasectl.leases.service import Service
 from leasectl.model import Process
 from leasectl.server.api import make_app
@@ -124,13 +123,13 @@ def serve(
     clock, meter = Clock(), Meter()
     notices = Notices(warn, clock=clock)
     watch = KeeperWatch(service, notices)
-    kind = kind_of(service.backend_url)
+    kind = service.kind
     threads, losses = None, None
     if kind.remote:
         most_waits = 0 if kind.has_pools else _most_waits()
         threads = ServiceThreads(open_another, most_waits=most_waits)
     if not kind.has_pools:
-        losses = LossWatch(service, meter, notices)
+        losses = LossWatch(service, notices)
     leases = ServedLeases(
         service,
         threads=threads,
@@ -140,7 +139,6 @@ def serve(
         token=token,
         guard=guard,
         clock=clock,
-        meter=meter,
         notices=notices,
         keeper_watch=watch,
     )
@@ -156,7 +154,7 @@ def serve(
         own_names=(own_name.lower(), socket.gethostname().lower()),
         notices=notices,
     )
-    asyncio.run(_serve(app, bound, leases, guard, watch, live, losses, ready, notices))
+    asyncio.run(_serve(app, bound, leases, meter, guard, watch, live, losses, ready, notices))
     if threads is not None:
         threads.close()
 
@@ -165,6 +163,7 @@ async def _serve(
     app: ASGIApp,
     bound: socket.socket,
     leases: ServedLeases,
+    meter: Meter,
     guard: Process | None,
     watch: KeeperWatch,
     live: Live,
@@ -200,11 +199,19 @@ async def _serve(
     watch.look()
     if losses is not None:
         losses.open()
+    counting = asyncio.ensure_future(_begin_counting(leases, meter))
     await server.serve(sockets=[bound])
+    counting.cancel()
     watch.close()
     if losses is not None:
         losses.close()
     await live.close()
+
+
+async def _begin_counting(leases: ServedLeases, meter: Meter) -> None:
+    """Count events from now on; where that fails, from the first time that metrics are read."""
+    with contextlib.suppress(LeaseError):
+        await leases.do(lambda service: meter.begin(service.events))
 
 
 def _room() -> Room:

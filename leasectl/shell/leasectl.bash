@@ -517,7 +517,7 @@ _lease__err_leave() {
 
 # Waits for COUNT leases of TYPE and prints the path of their handle, without a newline.
 #   -t, --type=TYPE      required
-#   -c, --count=COUNT    default 1; 0 prints nothing
+#   -c, --count=COUNT    default 1; 0 prints nothing; all leases the whole pool
 #   --scope=step|test    test, the default: the lease outlives the step, and its names are also in
 #                        $SHARED_DIR/leases. step: it is released when the script, $$, ends. Not over a
 #                        lease proxy: there a later step may release a copy of the handle in $SHARED_DIR
@@ -924,12 +924,13 @@ _lease__check_variable() { # <function> <name>
 _lease__check_acquire() {
   _lease__check_types || return 1
   case $_lease__count in
+    all) ;;
     '' | *[!0-9]*)
-      _lease__complain lease__acquire "count \"$_lease__count\" is no number"
+      _lease__complain lease__acquire "count \"$_lease__count\" is neither a number nor \"all\""
       return 1
       ;;
   esac
-  if ((${#_lease__types[@]} > 1 && 10#$_lease__count > 1)); then
+  if ((${#_lease__types[@]} > 1)) && { [ "$_lease__count" = all ] || ((10#$_lease__count > 1)); }; then
     _lease__complain lease__acquire 'several types mean one lease, of whichever is free first; leave out --count'
     return 1
   fi

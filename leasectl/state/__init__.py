@@ -3,14 +3,11 @@
 A change is one transaction under one file lock. Names files and wake-ups follow the commit.
 
 - `directory`: the state directory and its transactions
-- `creation`: create the directory and its database
 - `database`: open the directory, the lock file and the database
 - `refusals`: explain why a folder can't be the state directory
-- `schema`: the tables, format 1
+- `schema`: the tables, format 1, and how a database with them is created
 - `rows`: read and write rows, and the facts in them
-- `handle_rows`: rows of handles and their leases
-- `handles`: records of handles: read, write, purge
-- `amendments`: changes of a held handle: ttl, renewal, answer, loss
+- `handles`: records of handles: read, write, change, purge
 - `timers`: delayed releases, and releases under way
 - `uses`: what is in use, and what others want back
 - `fences`: fences, reserved in blocks, so that none is given twice
@@ -18,8 +15,7 @@ A change is one transaction under one file lock. Names files and wake-ups follow
 - `shared_leases`: ``$SHARED_DIR/leases``: what later steps give back
 - `pipes`: named pipes of waiters, and files of killed processes
 - `watched`: what the keeper looks after
-- `keeper_process`: find, start and wake the keeper
-- `keeper_version`: whether a keeper has to be replaced
+- `keeper_process`: find, start, wake and replace the keeper
 - `event`: the kinds of events
 - `event_rows`: write and trim events
 - `event_log`: read and follow events

@@ -13,27 +13,27 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
 from leasectl.errors import CorruptState, LeaseError, StateUnwritable, is_out_of_files, out_of_files
-from leasectl.system.lock_wait import flock_exclusive
+from leasectl.system.lock_wait import LockLimit, flock_exclusive
 from leasectl.system.own_files import open_own
 
-# docs/files.md describes the format.
+# docs/dev/state-format.md describes the format.
 FORMAT = 1
 APPLICATION_ID = 0x6C734331  # "lsC1"
 EARLIER_APPLICATION_ID = 0x6C656173  # "leas", before format 1
-# Of a process: few commands make so many.
+# A process with so many transactions checkpoints less often; few commands make so many.
 TRANSACTIONS_OF_MANY = 16
-# What SQLite raises. Where its words quote a damaged table, Python may not be able to read them.
+# Errors of SQLite. Its message may quote a damaged table in bytes that Python can't decode.
 DAMAGED = (sqlite3.Error, UnicodeDecodeError)
 _FILES_OF_SQLITE = 3  # the database, its log, the index of that
 
 
 def connect(path: str, *, dir_fd: int, alone: bool = False) -> sqlite3.Connection:
-    """Open a database that is there.
+    """Open an existing database.
 
     Args:
-        path: Its place.
+        path: Of the database.
         dir_fd: The state directory, as it was checked.
-        alone: Let nobody else open it meanwhile.
+        alone: Let no other process open it meanwhile.
 
     Raises:
         CorruptState: It is damaged, no database of ours, or in an unknown format.
@@ -52,7 +52,7 @@ def connect(path: str, *, dir_fd: int, alone: bool = False) -> sqlite3.Connectio
         _prepare(path, db, alone=alone)
         require_opened(path, dir_fd, ("", "-wal") if alone else ("", "-wal", "-shm"))
     except BaseException:
-        db.close()  # or it would be in the way of the next
+        db.close()  # or it would block the next opening
         raise
     return db
 
@@ -66,15 +66,15 @@ def _prepare(path: str, db: sqlite3.Connection, *, alone: bool) -> None:
         raise _unknown_format(path, application_id, version)
     db.row_factory = sqlite3.Row
     db.execute("PRAGMA synchronous = NORMAL")
-    # Small, because a log that no process has open is read through by the next that opens it.
+    # Small: the first process that opens the database again reads the whole log.
     db.execute("PRAGMA wal_autocheckpoint = 1000")
 
 
 def let_log_grow(db: sqlite3.Connection) -> None:
-    """Have the log be emptied a third as often, by a process that changes the database often.
+    """Checkpoint the log a third as often, in a process that changes the database often.
 
-    To empty it takes until the disk has answered three times, and nobody has the lock meanwhile. A
-    short command does it as early as ever, and then with what such a process has left.
+    A checkpoint waits for the disk three times, while no other process has the lock. Short commands
+    checkpoint as early as ever, including what such a process has left.
 
     Args:
         db: With a log of up to three MiB from here on: `event_rows` leaves room for that.
@@ -90,14 +90,14 @@ def expect_to_read_all(db: sqlite3.Connection) -> None:
 def require_opened(path: str, dir_fd: int, endings: Sequence[str]) -> None:
     """Check that SQLite has opened the files of the checked directory.
 
-    SQLite opens files by their absolute path only: it resolves /proc/self/fd/N. So another user who
-    may rename a folder above could have put other files there in between. Not seen is that where
-    there is no /proc, or where this process has the right files open otherwise.
+    SQLite opens files only by their absolute path: it resolves /proc/self/fd/N. So another user who
+    may rename a folder above could have put other files there in between. This can't be seen if
+    there is no /proc, or if this process has the right files open for another reason.
 
     Args:
         path: Of the database.
         dir_fd: The state directory, as it was checked.
-        endings: Of the names of its files, as far as they are there.
+        endings: Of the names of its files, as far as they exist.
 
     Raises:
         StateUnwritable: At least one isn't open in this process.
@@ -108,7 +108,7 @@ def require_opened(path: str, dir_fd: int, endings: Sequence[str]) -> None:
     except OSError:
         return
     for fd in descriptors:
-        with contextlib.suppress(OSError):  # the listing's own is closed
+        with contextlib.suppress(OSError):  # the descriptor of the listing itself
             found = os.fstat(int(fd))
             opened.add((found.st_dev, found.st_ino))
     for ending in endings:
@@ -122,12 +122,12 @@ def require_opened(path: str, dir_fd: int, endings: Sequence[str]) -> None:
 
 
 def connect_to_show(path: str, *, dir_fd: int) -> sqlite3.Connection:
-    """Open a database for a moment, to show what is in it, on a full disk too.
+    """Open a database for a moment, to show its content, also on a full disk.
 
-    There SQLite can't make the file that those who have it open share: nobody else can have.
+    If SQLite can't create the file that all its users share, no other process can have it open.
 
     Raises:
-        CorruptState: As `connect`.
+        CorruptState: See `connect`.
     """
     try:
         db = connect(path, dir_fd=dir_fd)
@@ -138,7 +138,7 @@ def connect_to_show(path: str, *, dir_fd: int) -> sqlite3.Connection:
 
 
 def corrupt(path: str, what: str) -> CorruptState:
-    """The error for a database that isn't as leasectl leaves it, and what to do about it."""
+    """Return the error for a damaged database, with the next step."""
     folder = os.path.dirname(path)
     return CorruptState(
         f"{path} {what}; if its leases are no longer needed, start again with: mv {folder} "
@@ -147,12 +147,12 @@ def corrupt(path: str, what: str) -> CorruptState:
 
 
 def _unknown_format(path: str, application_id: int, version: int) -> CorruptState:
-    """Return the error for a database that isn't in the format of this version.
+    """Return the error for a database in another format.
 
     Args:
         path: Of the database.
-        application_id: As its header has it.
-        version: Likewise, the format if the application id is ours.
+        application_id: From its header.
+        version: From its header; the format, if the application id is ours.
     """
     if application_id == EARLIER_APPLICATION_ID:
         return corrupt(path, "was written before format 1, which no released version can read")
@@ -166,7 +166,7 @@ def _unknown_format(path: str, application_id: int, version: int) -> CorruptStat
 
 @contextmanager
 def errors_of(path: str) -> Iterator[None]:
-    """The one place where the errors of SQLite and the file system become ours."""
+    """Turn errors of SQLite and the file system into ours; the only place that does."""
     try:
         yield
     except DAMAGED as error:
@@ -218,7 +218,7 @@ def translate(path: str, error: Exception) -> LeaseError:
 
 
 def _open_some(path: str) -> None:
-    """Open as many files as SQLite does, and close them: it doesn't say that it mayn't."""
+    """Open as many files as SQLite needs, and close them: SQLite doesn't report a file limit."""
     opened: list[int] = []
     try:
         while len(opened) < _FILES_OF_SQLITE:
@@ -229,19 +229,19 @@ def _open_some(path: str) -> None:
 
 
 def make_folder(path: str) -> None:
-    """Make a folder of ours, unless it is there: who cleans /tmp removes those that are empty."""
+    """Create a folder of ours if it is missing: a cleaner of /tmp removes empty ones."""
     with contextlib.suppress(FileExistsError):
         os.mkdir(path, 0o700)
 
 
 def unlink(path: str) -> None:
-    """Remove a file, if it is there."""
+    """Remove a file, if it exists."""
     with contextlib.suppress(FileNotFoundError):
         os.unlink(path)
 
 
 def check_directory(directory: str) -> None:
-    """Check a state directory that has to be there; as `open_directory`."""
+    """Check an existing state directory, as `open_directory` does."""
     os.close(open_directory(directory, create=False))
 
 
@@ -250,10 +250,10 @@ def open_directory(directory: str, *, create: bool) -> int:
 
     Args:
         directory: Its absolute path.
-        create: Make it, for us alone, when nothing is there.
+        create: Create it, for our user alone, if it is missing.
 
     Returns:
-        A descriptor of what was checked, for paths that start there.
+        A descriptor of the checked folder, for paths that start there.
 
     Raises:
         StateUnwritable: It is a symbolic link, no folder, another user's, open to others, or in a
@@ -264,7 +264,7 @@ def open_directory(directory: str, *, create: bool) -> int:
             f"state directory {directory!r} has a line break in its path, which a handle can't "
             "have; choose another with LEASECTL_STATE_DIR"
         )
-    flags = os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC  # of a link, the link itself
+    flags = os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC  # opens a link itself
     try:
         fd = os.open(directory, flags)
     except FileNotFoundError:
@@ -295,7 +295,7 @@ def open_directory(directory: str, *, create: bool) -> int:
 
 
 def check_parent(directory: str, parent: os.stat_result) -> None:
-    """Check that not any user can replace a state directory, given what its folder is."""
+    """Check that no other user can replace a state directory, given the status of its parent."""
     if parent.st_mode & stat.S_IWOTH and not parent.st_mode & stat.S_ISVTX:
         from leasectl.state.refusals import replaceable
 
@@ -310,17 +310,17 @@ def _make_directory(directory: str) -> None:
         pass
     except FileNotFoundError:
         if os.path.isdir(os.path.dirname(directory)):
-            raise  # as in /proc, where nobody makes anything
+            raise  # as in /proc, where no process can create a folder
         from leasectl.state.refusals import no_parent
 
         raise no_parent(directory) from None
 
 
 def absolute(directory: str) -> str:
-    """The path of a state directory, wherever this process goes from here on.
+    """Return the absolute path of a state directory, whatever folder this process goes to.
 
     Raises:
-        StateUnwritable: It is given from a folder that is gone.
+        StateUnwritable: It is relative to a folder that is gone.
     """
     try:
         return os.path.abspath(directory)
@@ -330,8 +330,8 @@ def absolute(directory: str) -> str:
         raise nowhere(directory) from None
 
 
-# Room for a note (`names_files`), and at its end for what was drawn of which block of `fences`: a
-# mark, the last fence that was drawn, and the last that may be, 0 if a new block is needed.
+# Room for a note (`names_files`), and at the end for the state of `fences`: a mark, the last drawn
+# fence, and the last of the block, 0 if a new block is needed.
 _LOCK_BYTES = 8192
 _FENCES_AT = _LOCK_BYTES - 64
 _FENCES = struct.Struct("<8sQQ")
@@ -339,22 +339,23 @@ _FENCES_MARK = b"fences 1"
 _LARGEST_FENCE = 1 << 62
 
 
-def open_lock(directory: str, dir_fd: int, *, create: bool = True) -> int:
-    """Open ``state.lock`` with all its room: to write there must not need space on a full disk.
+def open_lock(directory: str, dir_fd: int, limit: LockLimit, *, create: bool = True) -> int:
+    """Open ``state.lock`` with all its space allocated: a write must not need space on a full disk.
 
     Args:
         directory: The state directory.
         dir_fd: The same, as it was checked.
-        create: Make the file when there is none.
+        limit: How long to wait for it.
+        create: Create the file if there is none.
     """
     with errors_of(os.path.join(directory, "state.lock")):
         flags = os.O_RDWR | (os.O_CREAT if create else 0)
         fd = open_own("state.lock", flags, dir_fd=dir_fd)
         try:
             if os.fstat(fd).st_size < _LOCK_BYTES:
-                flock_exclusive(fd)
+                flock_exclusive(fd, limit)
                 size = os.fstat(fd).st_size
-                if size < _LOCK_BYTES:  # what is there may be a note
+                if size < _LOCK_BYTES:  # keep a note that is there
                     os.pwrite(fd, bytes(_LOCK_BYTES - size), size)
                 fcntl.flock(fd, fcntl.LOCK_UN)
         except BaseException:
@@ -364,12 +365,12 @@ def open_lock(directory: str, dir_fd: int, *, create: bool = True) -> int:
 
 
 def drawn(lock_fd: int) -> tuple[int, int]:
-    """The last fence that was drawn, and the last that may be; zeros where nothing says so.
+    """Return the last drawn and the last reserved fence; zeros if the lock file has none.
 
-    Numbers that the database can't add to are damaged, and say nothing.
+    Numbers that are too large for the database are damaged, and count as missing.
     """
     found = os.pread(lock_fd, _FENCES.size, _FENCES_AT)
-    # A note of unusual length may have been written over it.
+    # A very long note may have overwritten it.
     if not found.startswith(_FENCES_MARK):
         return 0, 0
     _, last, end = _FENCES.unpack(found)

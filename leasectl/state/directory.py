@@ -32,7 +32,7 @@ from leasectl.state.database import (
 )
 from leasectl.state.event_rows import EventRows, leaves_room
 from leasectl.state.names_files import NamesFiles
-from leasectl.system.lock_wait import flock_exclusive
+from leasectl.system.lock_wait import LockLimit, flock_exclusive
 from leasectl.system.poll import READABLE, Interrupt
 from leasectl.system.process import (
     boot_id,
@@ -50,15 +50,19 @@ class State:
 
     Attributes:
         directory: Its absolute path.
-        db: The database, in autocommit mode; read through it at will, write in `transaction`.
-        events: What has happened in the transaction, to be written with it.
+        db: The database, in autocommit mode; read through it freely, write in `transaction`.
+        events: The events of the transaction, to be written with it.
         is_changing: This is inside a transaction, the last of so many `transactions`.
         names_files: The names files, which are staged by `stage_names`.
         on_close: Called by `close`.
+        lock_limit: How long this process waits for locks.
     """
 
-    def __init__(self, directory: str, dir_fd: int, lock_fd: int, db: sqlite3.Connection) -> None:
+    def __init__(
+        self, directory: str, dir_fd: int, lock_fd: int, db: sqlite3.Connection, limit: LockLimit
+    ) -> None:
         self.directory = directory
+        self.lock_limit = limit
         self.db = db
         self._db_path = os.path.join(directory, "state.db")
         self._db_file = os.stat(self._db_path)
@@ -66,29 +70,38 @@ class State:
         self._removal_watch: FileWatch | None = None
         self.is_changing = False
         self.transactions = 0
-        # One for all: a generator for each would be a tenth of all that is done there.
+        # Reused: a new generator for each transaction would take a tenth of its time.
         self._whole, self._part = _Transaction(self), nullcontext(db)
         self._wakers: list[int] = []
-        self._soft_limit: int | None = None  # on open files, while there have to be more
-        self._woken: set[str] = set()  # each once, however many leases are over for one waiter
+        self._soft_limit: int | None = None  # on open files, while it is raised
+        self._woken: set[str] = set()  # so that each waiter is woken once
         self._is_to_write_back, self._reserved, self._last_drawn = False, 0, 0
         self.names_files = NamesFiles(directory, dir_fd, lock_fd, db)
         self.events = EventRows(db, lock_fd)
         self.on_close: list[Callable[[], None]] = []
 
     @classmethod
-    def open(cls, directory: str, *, to_show: bool = False, create: bool = True) -> State:
-        """Open the state directory, and make it when there is none.
+    def open(
+        cls,
+        directory: str,
+        *,
+        to_show: bool = False,
+        create: bool = True,
+        lock_limit: LockLimit | None = None,
+    ) -> State:
+        """Open the state directory, and create it if there is none.
 
         Args:
             directory: Its path.
-            to_show: What is in it is only to be shown, as far as a full disk allows.
-            create: Make what is missing, as a fresh command does; else it must be there.
+            to_show: Only to show its content, as far as a full disk allows.
+            create: Create what is missing, as a fresh command does; else it must exist.
+            lock_limit: How long to wait for locks; None for a limit of its own.
 
         Raises:
-            StateUnwritable: It can't be made or written, isn't ours, or isn't private.
+            StateUnwritable: It can't be created or written, isn't ours, or isn't private.
             CorruptState: Its database is damaged or in an unknown format.
         """
+        limit = lock_limit or LockLimit()
         directory = absolute(directory)
         path = os.path.join(directory, "state.db")
         if not create and not os.path.exists(os.path.join(directory, "state.lock")):
@@ -96,16 +109,16 @@ class State:
         with contextlib.ExitStack() as opened:
             dir_fd = open_directory(directory, create=create)
             opened.callback(os.close, dir_fd)
-            lock_fd = open_lock(directory, dir_fd, create=create)
+            lock_fd = open_lock(directory, dir_fd, limit, create=create)
             opened.callback(os.close, lock_fd)
             with errors_of(path):
                 if not os.path.exists(path):
                     if not create:
                         raise removed(directory)
-                    _create(path, lock_fd)
+                    _create(path, lock_fd, limit)
                 db = (connect_to_show if to_show else connect)(path, dir_fd=dir_fd)
                 opened.callback(db.close)
-                state = cls(directory, dir_fd, lock_fd, db)
+                state = cls(directory, dir_fd, lock_fd, db, limit)
             with contextlib.suppress(StateUnwritable) if to_show else contextlib.nullcontext():
                 state._note_boot()
                 state._remove_lock_of_earlier_namespace()
@@ -138,15 +151,15 @@ class State:
         return os.path.join(self.directory, *parts)
 
     def state_id(self) -> str:
-        """What tells this state directory from all others, on whatever machine."""
+        """Return the id of this state directory, unique among all machines."""
         return str(self.query("SELECT place FROM meta")[0][0])
 
     def names_path(self, handle_id: str) -> str:
-        """The path that scripts know the handle by."""
+        """Return the path that scripts know the handle by."""
         return self.names_files.path(handle_id)
 
     def waiter_pipe(self, name: str) -> str:
-        """The named pipe that wakes who waits with a ticket of the embedded pool."""
+        """Return the named pipe that wakes a waiter with a ticket of the embedded pool."""
         return f"{self.directory}/waiters/{name}"
 
     @property
@@ -155,21 +168,21 @@ class State:
         return f"{self.directory}/witness"
 
     def runner_pipe(self, handle_id: str) -> str:
-        """The named pipe that tells the `run` process of a handle that its leases are lost."""
+        """Return the named pipe that tells the `run` of a handle that its leases are lost."""
         return self.waiter_pipe(f"{handle_id}.run")
 
     def cancel_pipe(self, handle_id: str, acquisition: int) -> str:
-        """The named pipe that tells a remote acquisition to give up.
+        """Return the named pipe that tells a remote acquisition to give up.
 
-        Each has its own: while one that was told so is on its way out, the next may wait already.
+        Each acquisition has its own: the next may wait while the one before still ends.
         """
         return self.waiter_pipe(f"{handle_id}.{acquisition}.cancel")
 
     def transaction(self) -> AbstractContextManager[sqlite3.Connection]:
         """Change the database alone and at once; inside another transaction, be part of it.
 
-        Staged names files are put in place right after the commit, under the same lock. Who was to
-        be woken is woken once it is let go, whatever happens to this process.
+        Staged names files are put in place right after the commit, under the same lock. Processes
+        are woken when the lock is released, whatever happens to this process.
 
         Raises:
             StateUnwritable: The disk is full or read-only; nothing has changed.
@@ -182,7 +195,7 @@ class State:
         self.transactions += 1
         if self.transactions == TRANSACTIONS_OF_MANY:
             let_log_grow(self.db)
-        flock_exclusive(self._lock_fd)
+        flock_exclusive(self._lock_fd, self.lock_limit)
         self.names_files.finish_for_the_dead()
         self.db.execute("BEGIN IMMEDIATE")
 
@@ -200,7 +213,7 @@ class State:
                 raise error
 
     def _let_go(self) -> None:
-        try:  # first of all, as the next can go on while the rest is done, whatever a signal raises
+        try:  # first, so that the next process can go on, whatever a signal raises here
             fcntl.flock(self._lock_fd, fcntl.LOCK_UN)
         finally:
             self.is_changing, self._is_to_write_back, self._reserved = False, False, 0
@@ -212,10 +225,10 @@ class State:
             self.events.clear()
 
     def was_removed(self) -> bool:
-        """Tell whether the lock or the database is gone, or another than what was opened.
+        """Return whether the lock or the database is gone, or isn't the file that was opened.
 
-        If so, no other process sees what this one writes. From then on it changes the database
-        alone: what is in the directory by now belongs to others.
+        If so, no other process sees what this one writes. From then on it changes only the
+        database: the other files in the directory belong to other processes by now.
         """
         try:
             lock, db = os.lstat(self.path("state.lock")), os.lstat(self._db_path)
@@ -226,7 +239,7 @@ class State:
         return is_removed
 
     def removal_watch(self) -> FileWatch:
-        """What becomes readable when `was_removed` may have become true; made at the first call."""
+        """Return a watch, created once, that is readable when `was_removed` may be true."""
         if self._removal_watch is None:
             from leasectl.system.file_watch import FileWatch  # it loads ctypes
 
@@ -235,16 +248,16 @@ class State:
         return self._removal_watch
 
     def close_removal_watch(self) -> None:
-        """Watch no longer, until `removal_watch` is called again."""
+        """Close the watch, until `removal_watch` is called again."""
         if self._removal_watch is not None:
             self._removal_watch.close()
             self._removal_watch = None
 
     def until_removed(self) -> tuple[Interrupt, ...]:
-        """What ends a wait with StateUnwritable once the directory is removed or replaced.
+        """Return an interrupt that ends a wait with StateUnwritable if the directory is removed.
 
         Raises:
-            StateUnwritable: It is already.
+            StateUnwritable: It is already removed or replaced.
         """
         watch = self.removal_watch()
 
@@ -257,17 +270,17 @@ class State:
         return () if watch.fd is None else (Interrupt(watch.fd, READABLE, check),)
 
     def has_lock_file(self, found: os.stat_result) -> bool:
-        """Tell whether that is the ``state.lock`` which was opened here."""
+        """Return whether a file is the ``state.lock`` that was opened here."""
         return os.path.samestat(found, os.fstat(self._lock_fd))
 
     def wake(self, pipe: str) -> bool:
-        """Wake whoever sleeps on a named pipe once this transaction has ended.
+        """Wake the process that sleeps on a named pipe once this transaction has ended.
 
         The pipe is opened now and closed after the commit: the hang-up is the wake-up, also when
         this process is killed in between. A byte written then would be lost with its writer.
 
         Returns:
-            Whether anybody has the pipe of that name open.
+            Whether a process has that pipe open.
         """
         assert self.is_changing, "outside a transaction nobody would be woken"
         if pipe in self._woken:
@@ -276,7 +289,7 @@ class State:
             self._wakers.append(self._open_waker(pipe))
             self._woken.add(pipe)
         except OSError as error:
-            if error.errno not in (errno.ENXIO, errno.ENOENT):  # else nobody listens, or ever did
+            if error.errno not in (errno.ENXIO, errno.ENOENT):  # no reader, or no pipe
                 raise
             return False
         return True
@@ -288,7 +301,7 @@ class State:
         except OSError as error:
             if error.errno != errno.EMFILE or self._soft_limit is not None:
                 raise
-        # A change can wake thousands of waiters. What this process starts keeps its own limit.
+        # A change can wake thousands of waiters. Child processes keep the lower limit.
         import resource
 
         soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
@@ -305,7 +318,7 @@ class State:
             self._soft_limit = None
 
     def close_afterwards(self, fd: int) -> None:
-        """Close it when this transaction, or else the next, has ended somehow."""
+        """Close a descriptor when this transaction, or else the next, has ended in any way."""
         self._wakers.append(fd)
 
     def stage_names(self, handle_id: str, names: Sequence[str] | None) -> None:
@@ -313,8 +326,11 @@ class State:
         self.names_files.stage(handle_id, names)
 
     def draw_fences(self, count: int, reserved: int | None = None) -> range:
-        """Inside a transaction: fences that nobody was ever given, nor will be; see `fences`. They
-        are reserved up to `meta.fence`, which isn't read anew if this transaction has read it."""
+        """Draw fences that were never given out before, inside a transaction; see `fences`.
+
+        They are reserved up to `meta.fence`, which isn't read again if this transaction has read
+        it.
+        """
         last, end = drawn(self._lock_fd)
         reserved = self.query("SELECT fence FROM meta")[0][0] if reserved is None else reserved
         if end != reserved or last + count > end:
@@ -328,9 +344,9 @@ class State:
         return range(last + 1, last + count + 1)
 
     def write_back(self) -> None:
-        """Have the database's main file hold what this transaction changes: its log may get lost.
+        """Write this transaction's changes to the database's main file, since its log may get lost.
 
-        It is done after the commit, and undoes nothing if it can't be.
+        This is done after the commit. If it fails, the transaction stays committed.
         """
         self._is_to_write_back = True
 
@@ -338,8 +354,10 @@ class State:
         from leasectl.state.fences import write_back
 
         if write_back(self.db) and self._reserved:
-            # What was noted of it may lie below the note of a thousand names files by now.
-            with contextlib.suppress(OSError):  # it is committed; the rest of a block is lost
+            # The note of a thousand names files may have overwritten the fences.
+            with contextlib.suppress(
+                OSError
+            ):  # committed all the same; the rest of the block is lost
                 note_drawn(self._lock_fd, self._last_drawn, self._reserved)
 
     def query(self, sql: str, *values: object, **named: object) -> list[sqlite3.Row]:
@@ -361,8 +379,10 @@ class State:
     def read(
         self, sql: str, *values: object, **named: object
     ) -> Generator[tuple[Any, ...], None, None]:
-        """As `query`, but one plain row after the other, as there may be thousands; nothing may
-        change until all were read, or it was closed."""
+        """Yield plain rows of a query one after the other, as there may be thousands.
+
+        Nothing may change until all were read, or the generator was closed. See `query`.
+        """
         cursor = self.db.cursor()
         cursor.row_factory = None
         try:
@@ -373,11 +393,11 @@ class State:
             cursor.close()
 
     def data_version(self) -> int:
-        """A number that is another one when another process has changed the database."""
+        """Return a number that changes when another process changes the database."""
         return int(self.query("PRAGMA data_version")[0][0])
 
     def has_room_for(self, size: int) -> bool:
-        """Tell whether so many bytes more leave enough room on the disk for leases."""
+        """Return whether so many bytes more leave enough room on the disk for leases."""
         return leaves_room(self._lock_fd, size)
 
     def _note_boot(self) -> None:
@@ -387,14 +407,16 @@ class State:
         from leasectl.state.fences import note_boot
 
         with self.transaction() as db:
-            if not self._is_of_this_boot():  # or another was faster, and has been granted something
-                note_drawn(self._lock_fd, drawn(self._lock_fd)[0], 0)  # it may be older than that
+            if not self._is_of_this_boot():  # another process may have been faster
+                note_drawn(
+                    self._lock_fd, drawn(self._lock_fd)[0], 0
+                )  # the block may be out of date
                 note_boot(db)
 
     def _remove_lock_of_earlier_namespace(self) -> None:
-        """Remove the lock of a pid namespace that had the number of this one and is gone.
+        """Remove the lock of a dead pid namespace that had the number of this one.
 
-        Else, other namespaces would take this process for dead once it is on record.
+        Otherwise other namespaces would take this process for dead once it is on record.
         """
         number = own_pid_namespace()
         if is_in_first_pid_namespace() or not os.path.exists(self.path(f"namespace.{number}")):
@@ -410,7 +432,7 @@ class State:
 
 
 class _Transaction:
-    """A transaction of its own, as `State.transaction`; there is one at a time."""
+    """The outermost transaction of `State.transaction`; there is one at a time."""
 
     def __init__(self, state: State) -> None:
         self._state = state
@@ -445,20 +467,20 @@ class _Transaction:
 
 
 def removed(directory: str) -> StateUnwritable:
-    """The error for a state directory that a process has lost."""
+    """Return the error for a state directory that was removed or replaced under a process."""
     return StateUnwritable(
         f"state directory {directory} was removed or replaced while in use; start again"
     )
 
 
-def _create(path: str, lock_fd: int) -> None:
-    from leasectl.state.creation import create
+def _create(path: str, lock_fd: int, limit: LockLimit) -> None:
     from leasectl.state.fences import BLOCK
+    from leasectl.state.schema import create
 
-    flock_exclusive(lock_fd)
+    flock_exclusive(lock_fd, limit)
     try:
         if not os.path.exists(path):
-            last = max(drawn(lock_fd))  # of a database that was here before
+            last = max(drawn(lock_fd))  # of an earlier database in this place
             note_drawn(lock_fd, last, last + BLOCK)
             create(path, fence=last + BLOCK)
     finally:

@@ -12,20 +12,20 @@ from leasectl.text.durations import parse_duration
 from leasectl.text.wording import printable
 
 EventKind = Literal[
-    "queued",  # a ticket was put
-    "granted",  # all that was asked for, after a wait
-    "gave up",  # a ticket ended without a grant
-    "lost",  # a holder's lease ended although it didn't mean it to; it is told
-    "released",  # resources are free again, whoever did it; each that was granted has one end
-    "not released",  # such an end, of what can't be given back and may stay leased for a time
-    "noted",  # a reclaim asked for a lease, its holder answered, or a mark was taken off
+    "queued",  # a request was put in the queue
+    "granted",  # a request got all its resources, after a wait
+    "gave up",  # a request ended without a grant
+    "lost",  # a lease ended against its holder's will; the holder is told
+    "released",  # resources are free again; each grant of a resource has one such end
+    "not released",  # such an end without a release: the resource may stay leased for a time
+    "noted",  # a reclaim asked for a lease, its holder answered, or a mark was removed
     "pool made",
     "pool changed",
     "pool deleted",
-    "work begun",  # what is to be done once: somebody runs its command
-    "work done",  # with a result, which is used from then on
+    "work begun",  # `once`: a runner has started the command
+    "work done",  # with a result, which others use from then on
     "work failed",
-    "work forgotten",  # its result is used no more
+    "work forgotten",  # its result isn't used any more
 ]
 
 
@@ -33,25 +33,25 @@ class Event(NamedTuple):
     """One event. Holders are named by their identities; no command line and no environment.
 
     Args:
-        number: Its place in the order of its log; grows, and may leave numbers out.
-        time: Wall clock, seconds since the epoch, of whoever wrote it.
+        number: Its position in its log; grows, and may leave numbers out.
+        time: Wall clock of the process that wrote it, seconds since the epoch.
         kind: What happened.
         type: The pool.
-        names: Of the resources that it is about; of an event of a pool, of those that came or went.
+        names: Of its resources; for an event of a pool, of those that came or went.
         fences: Of these, in the same order; empty where the backend has none.
         handle: The handle's id; empty where there is none.
         acquisition: Its number; 0 where there is none.
-        holder_identity: Who waits or holds; empty where there is none.
-        count: How many were asked for; of an event of a pool, how many came or went.
+        holder_identity: Of the waiter or holder; empty where there is none.
+        count: How many were asked for; for an event of a pool, how many came or went.
         priority: As asked for.
-        ticket: The number of the place in the queue; 0 where the backend has none.
-        grant: The acquisition's number among the pool's grants; likewise.
-        wait_seconds: Of a grant, or of who gave up: since the request was made.
-        hold_seconds: Of what ended: since its grant.
-        by: Of what ended: who or what ended it, one of `ReleasedBy`; else empty.
-        reason: For people: why it was given up, who took it by force and why, what was changed,
-            what was asked or answered.
-        build_url: Of a request and its grant: the address of the holder's build; else empty.
+        ticket: The number of the ticket; 0 where the backend has none.
+        grant: The acquisition's number among the pool's grants; 0 where the backend has none.
+        wait_seconds: For a grant or a failed request: since the request was sent.
+        hold_seconds: For the end of a lease: since its grant.
+        by: For the end of a lease: what ended it, one of `ReleasedBy`; else empty.
+        reason: For people: why a request failed, who took a lease by force and why, what was
+            changed, what was asked or answered.
+        build_url: For a request and its grant: the address of the holder's build; else empty.
     """
 
     number: int
@@ -74,17 +74,17 @@ class Event(NamedTuple):
     build_url: str = ""
 
 
-# What events are sorted by: never by more than that.
+# The sort key of events: only their number.
 number_of: Callable[[Event], int] = itemgetter(Event._fields.index("number"))
 
 
 def add_event(rows: EventRows, event: Event, *, backend: str = "") -> None:
-    """Have an event be written that is known as one.
+    """Stage an `Event` for writing.
 
     Args:
         rows: Of the state directory.
-        event: It; its number is given when it is written.
-        backend: The URL of where it happened; empty for here.
+        event: The event; it gets its number when it is written.
+        backend: The URL of its backend; empty for the embedded pools.
     """
     rows.add(
         event.time,
@@ -109,10 +109,10 @@ def add_event(rows: EventRows, event: Event, *, backend: str = "") -> None:
 
 
 class Kept(NamedTuple):
-    """Which events are kept, and which removed as further ones are written.
+    """Which events are kept; older ones are removed as further ones are written.
 
     Args:
-        seconds: How old the oldest may be, by the clock of who writes.
+        seconds: How old the oldest may be, by the clock of the process that writes.
         number: How many there may be; 0: none are written.
     """
 
@@ -121,10 +121,10 @@ class Kept(NamedTuple):
 
 
 def parse_kept(text: str) -> Kept:
-    """Read what LEASECTL_KEEP_EVENTS says: an age, a number, or both: ``30d,100000``; 0 for none.
+    """Read LEASECTL_KEEP_EVENTS: an age, a number, or both: ``30d,100000``; 0 for none.
 
     Raises:
-        InvalidRequest: It can't be meant.
+        InvalidRequest: It is none of these.
     """
     age, comma, number = text.partition(",")
     if not comma and age.strip() == "0":
@@ -148,9 +148,9 @@ class EventFilter(NamedTuple):
         type: Of that pool.
         handle: Of that handle.
         name: About that resource.
-        holder: Whose holder's identity has this in it.
+        holder: With this text in the holder's identity.
         since: Not before that time, wall clock, seconds since the epoch.
-        until: Not after that time, likewise.
+        until: Not after that time, on the same clock.
     """
 
     type: str | None = None
@@ -161,7 +161,7 @@ class EventFilter(NamedTuple):
     until: float | None = None
 
     def wants(self, event: Event) -> bool:
-        """Tell whether an event is one of those."""
+        """Return whether an event is wanted."""
         return (
             self.type in (None, event.type)
             and self.handle in (None, event.handle)
@@ -176,14 +176,14 @@ ALL_EVENTS = EventFilter()
 
 
 class Missed(NamedTuple):
-    """Events that were removed before somebody came to them who reads them one after the other.
+    """Events that were removed before a reader came to them.
 
     Args:
-        number: How many, of all pools and backends; None where nobody knows, and perhaps none.
-        until: When the first happened that is left, or later, wall clock; None for nothing is left.
+        number: How many, of all pools and backends; None if that isn't known, and may be 0.
+        until: The time of the first event that is left, or later, wall clock; None if none is left.
         last_number: None of them has a larger number.
         is_restored: The store was restored from an older copy: its numbers went back to this one,
-            and some of what has happened since has a smaller one.
+            and some later events have smaller numbers.
     """
 
     number: int | None

@@ -1,7 +1,7 @@
 """Read and follow events.
 
-They are written with what they tell of, as `event_rows`; nobody is to wait for an index then, so
-whoever reads goes through all of them.
+`event_rows` writes them beside the changes that they describe. An index would make those changes
+slower, so readers go through all events.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ from leasectl.state.pipes import listen
 from leasectl.state.rows import insert, parse_optional_process
 from leasectl.system.process import is_dead, this_process
 
-# Read in such pieces: who reads for long keeps the database's log from being emptied.
+# Read in pieces of this size: a long reader prevents checkpoints of the database's log.
 _READ_AT_ONCE = 2000
-_LARGEST = (1 << 63) - 1  # number in a table
+_LARGEST = (1 << 63) - 1  # integer in SQLite
 _SELECT = (
     f"SELECT number, {EVENT_COLUMNS.replace('backend, ', '')} FROM event WHERE backend = :backend"
 )
@@ -36,7 +36,7 @@ _WANTED = {
 
 
 class StateEventLog:
-    """The events of one backend, as `EventLog`.
+    """The events of one backend; implements `EventLog`.
 
     Args:
         state: The opened state directory.
@@ -73,7 +73,7 @@ class StateEventLog:
     def _read_with_what_is_gone(
         self, sql: str, values: dict[str, object]
     ) -> tuple[list[sqlite3.Row], Missed | None]:
-        """Read a piece, and whether some before it are gone at that same instant."""
+        """Read a part, and what was removed before it, as of the same instant."""
         state = self._state
         state.query("BEGIN")
         try:
@@ -101,7 +101,7 @@ class StateEventLog:
             before = rows[-1]["number"]
 
     def _select(self, wanted: EventFilter) -> tuple[str, dict[str, object]]:
-        """What selects the wanted events, to be continued with further conditions, and values."""
+        """Return the start of a query for the wanted events, and its values."""
         values: dict[str, object] = {k: v for k, v in wanted._asdict().items() if v is not None}
         where = "".join(f" AND {_WANTED[each]}" for each in values)
         return f"{_SELECT}{where}", {**values, "backend": self._backend}
@@ -115,7 +115,7 @@ class StateEventLog:
 
 
 class StateEventWatch:
-    """A named pipe that everybody wakes who writes an event here, as `EventWatch`.
+    """A named pipe that every writer of an event here wakes; implements `EventWatch`.
 
     Args:
         state: The opened state directory.
@@ -149,13 +149,13 @@ class StateEventWatch:
 
 
 def kept(state: State) -> tuple[int, float | None]:
-    """How many events there are, of all backends, and the time of the oldest."""
+    """Return how many events there are, of all backends, and the time of the oldest."""
     ((count, since),) = state.query("SELECT count(*), min(time) FROM event")
     return count, since
 
 
 def refusal(state: State) -> str:
-    """Write an event and undo it; returns why that couldn't be done, or nothing.
+    """Write an event and undo it; return why that failed, or an empty text.
 
     Raises:
         StateUnwritable, CorruptState: Nothing at all can be written.
@@ -174,7 +174,7 @@ def refusal(state: State) -> str:
 
 
 def remove_dead_followers(state: State) -> None:
-    """Inside a transaction: take away what followers left that were killed."""
+    """Remove the pipes of killed followers; inside a transaction."""
     for pipe, process in state.query("SELECT pipe, process FROM follower"):
         if is_dead(parse_optional_process(process)):
             state.db.execute("DELETE FROM follower WHERE pipe = ?", (pipe,))

@@ -14,25 +14,24 @@ from leasectl.text.naming import is_reserved
 KEPT_SECONDS = 30 * 86400.0
 KEPT_NUMBER = 100_000
 _EVENTS_PER_TRIMMING = 64
-# Hundreds of processes write less in between than is left, and most write once.
+# In between, even hundreds of processes write less than what is left; most write once.
 _WRITES_PER_LOOK_AT_DISK = 8
-# As much as the database's log and more.
+# More than the database's log.
 LEFT_FOR_LEASES_BYTES = 4 << 20
 
 
 def is_written(pool_type: str, kind: str) -> bool:
-    """Tell whether an event is one that people ask about, and is written.
+    """Return whether an event is written.
 
-    Of types under which work is done once that is only what is told of the work: their pools are
-    no users' affair.
+    Of the pools of `once`, only the events of the work are: users don't see these pools.
     """
     return not is_reserved(pool_type) or kind.startswith("work ")
 
 
 def leaves_room(fd: int, size: int = 0) -> bool:
-    """Tell whether a disk has the room that is for leases, also after so many bytes more.
+    """Return whether a disk has the room that leases need, also after so many bytes more.
 
-    They go into the database's log, and from there into the database: they need room twice.
+    The bytes go into the database's log and from there into the database, so they count twice.
     """
     disk = os.fstatvfs(fd)
     left = disk.f_bavail * disk.f_frsize - 2 * size
@@ -40,15 +39,15 @@ def leaves_room(fd: int, size: int = 0) -> bool:
 
 
 class EventRows:
-    """What has happened in a transaction, which is written at its end, all of it or nothing.
+    """The events of a transaction, which are written at its end, all or none.
 
     Args:
         db: The database.
         fd: A file beside it.
 
     Attributes:
-        kept_seconds, kept_number: How old and how many are kept, as `state.event.Kept`.
-        is_followed: Whether anybody follows them, if this transaction has seen that; else None.
+        kept_seconds, kept_number: How old and how many are kept, see `state.event.Kept`.
+        is_followed: Whether a reader follows them, if this transaction has seen that; else None.
         refusal: Why some couldn't be written, until `tell_refusal`.
         warn: Called with a line for people about that, the first time.
     """
@@ -89,7 +88,7 @@ class EventRows:
         """Stage an event, with the fields of `state.event.Event` and the backend's URL."""
         if not is_written(pool_type, kind):
             return
-        # A NULL is left out: Python's sqlite3 takes long over a None.
+        # NULLs are left out: Python's sqlite3 is slow with None.
         seconds = (() if wait is None else (wait,)) + (() if hold is None else (hold,))
         self._rows.append((_INSERTS[wait is not None, hold is not None], (
             time, kind, backend, pool_type, ",".join(names), ",".join(map(str, fences)), handle,
@@ -98,15 +97,15 @@ class EventRows:
         )))  # fmt: skip
 
     def clear(self) -> None:
-        """Forget them: they haven't happened, or were written."""
+        """Forget the staged events: they haven't happened, or were written."""
         self._rows.clear()
         self.is_followed = None
 
     def write(self, wake: Callable[[str], bool]) -> None:
-        """Write them, if there are any, and wake who follows; if only that fails, all else stays.
+        """Write the staged events, and wake their followers; if only that fails, the rest commits.
 
         Args:
-            wake: Wakes who reads a named pipe of waiters once the transaction has ended.
+            wake: Wakes the reader of a named pipe once the transaction has ended.
         """
         if not self._rows or not self.kept_number:
             return
@@ -115,7 +114,7 @@ class EventRows:
             return
         self._writes += 1
         db, number = self._db, len(self._rows)
-        if number > 1:  # one is written whole or not at all in any case
+        if number > 1:  # a single one needs no savepoint
             db.execute("SAVEPOINT events")
         try:
             for sql, row in self._rows:
@@ -137,15 +136,15 @@ class EventRows:
         return self.is_followed
 
     def _is_disk_full(self) -> bool:
-        """Whether there is so little room left that the rest is for leases.
+        """Return whether the rest of the disk is reserved for leases.
 
-        Events make the database grow for as long as it has few of them. Where it can't grow its log
-        isn't emptied any more, grows instead, and then nothing can be changed at all.
+        Events make the database grow while it has few of them. If the database can't grow, its log
+        can't be checkpointed and grows instead, until nothing can be changed at all.
         """
         return not leaves_room(self._fd)
 
     def tell_refusal(self, path: str) -> None:
-        """Say once why events couldn't be written; outside the transaction.
+        """Warn once why events couldn't be written; outside the transaction.
 
         Args:
             path: Of the database.
@@ -171,18 +170,18 @@ _INSERTS = {
 _FOLLOWED = "SELECT 1 FROM follower LIMIT 1"
 
 
-# So many are removed at once, at most, of those that are over: nobody is to wait for that.
+# At most so many old ones are removed at once, since other processes wait meanwhile.
 _TRIMMED_AT_ONCE = 512
 
 
 def finish_writing(
     db: sqlite3.Connection, wake: Callable[[str], bool], *, seconds: float, number: int
 ) -> None:
-    """After some were written, in their transaction: wake who follows, remove what is over.
+    """Wake followers and remove old events, in the transaction that has written some.
 
     Args:
         db: The database.
-        wake: As `event_rows.EventRows.write` has it.
+        wake: Wakes the reader of a named pipe once the transaction has ended.
         seconds: How old the oldest may be.
         number: How many are kept.
     """

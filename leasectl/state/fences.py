@@ -6,13 +6,13 @@ import sqlite3
 
 from leasectl.system.process import boot_id
 
-# Writing back takes as long as some ten grants, or a hundred on a slow disk.
+# Writing back takes as long as about ten grants, or a hundred on a slow disk.
 BLOCK = 1000
 _PATIENCE_MS = 100
 
 
 def reserve(db: sqlite3.Connection, last: int) -> int:
-    """Reserve a block behind a fence, inside a transaction that is then to be written back.
+    """Reserve a block of fences, inside a transaction after which `write_back` is called.
 
     Returns:
         The last fence of the block.
@@ -23,10 +23,10 @@ def reserve(db: sqlite3.Connection, last: int) -> int:
 
 
 def write_back(db: sqlite3.Connection) -> bool:
-    """Have the database's main file hold all that is committed; outside any transaction.
+    """Write all that is committed to the database's main file; outside any transaction.
 
     Returns:
-        Whether it does: somebody who reads for long may be in the way, or a full disk.
+        Whether that worked: a long reader or a full disk may prevent it.
     """
     try:
         ((before,),) = db.execute("PRAGMA busy_timeout").fetchall()
@@ -56,10 +56,10 @@ _FORGET = (
 
 
 def note_boot(db: sqlite3.Connection) -> None:
-    """Inside a transaction: let everything that was due at some uptime be due at once.
+    """After a reboot, let everything be due at once that was due at some uptime; in a transaction.
 
-    What a lease that expires was held for can't have survived the reboot either, and nobody who
-    waited; and a pool owes no time for what it granted before.
+    No waiter and no holder of a lease with a ttl has survived the reboot, and a pool owes no time
+    for its earlier grants.
     """
     db.execute("UPDATE meta SET boot_id = ?", (boot_id(),))
     for statement in _FORGET:

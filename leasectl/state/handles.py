@@ -1,23 +1,286 @@
-"""Records of handles: read, write, purge."""
+"""Records of handles: rows, reads, writes, changes of a held handle, purge."""
 
 from __future__ import annotations
 
 import os
 import sqlite3
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any, Literal, get_args
 
 from leasectl.errors import Cancelled, NotFound
-from leasectl.model import Handle, Lease, Process
-from leasectl.state import handle_rows, rows
+from leasectl.model import (
+    Handle,
+    HandleState,
+    Labels,
+    Lease,
+    OnReclaim,
+    Process,
+    Request,
+    Scope,
+)
+from leasectl.state import rows
 from leasectl.state.database import corrupt, unlink
 from leasectl.state.directory import State
-from leasectl.state.rows import parse_optional_process
+from leasectl.state.rows import (
+    encode_labels,
+    encode_process,
+    encode_range,
+    encode_where,
+    parse_labels,
+    parse_optional_process,
+    parse_where,
+)
 from leasectl.state.timers import RELEASE_AT, Timers
 from leasectl.system.process import is_dead
 from leasectl.text.naming import is_name
 from leasectl.text.wording import printable
 
-_SELECT = f"SELECT {handle_rows.HANDLE_COLUMNS}, {RELEASE_AT} FROM handle"
+if TYPE_CHECKING:
+    import sqlite3
+
+# The keeper also looks after a handle that has timers, or marks at its leases. CROSS: few of
+# thousands of resources have a note, and SQLite can't know that.
+IS_SEEN_TO = (
+    "(EXISTS (SELECT 1 FROM timer WHERE timer.handle = handle.id) OR "
+    "watched AND (EXISTS (SELECT 1 FROM mark_seen WHERE mark_seen.handle = handle.id) OR "
+    "EXISTS (SELECT 1 FROM note CROSS JOIN resource USING (name, fence) "
+    "WHERE owner = handle.id AND NOT is_ended)))"
+)
+_LEASE_COLUMNS = (
+    "handle, name, position, fence, ticket, grant_number, acquire_time, renew_time, "
+    "lease_transitions"
+)
+# In the order that `parse_handle` expects.
+HANDLE_COLUMNS = (
+    "id, backend, type, types, count, name, ttl_seconds, release_after_seconds, scope, labels, "
+    "owner, holder_identity, state, acquisition, guard, waiter, runner, shared_dir, lost, "
+    "settings, lost_replies, cancelled, adopted_claim, served, unconfirmed, explicit_ttl, "
+    "priority, release_between, where_properties, on_reclaim, lost_reason, joined"
+)
+_HANDLES_AT_ONCE = 500  # older SQLite allows 999 values in a statement
+_SCOPES: dict[str, Scope] = {each: each for each in get_args(Scope)}
+_ON_RECLAIM: dict[str, OnReclaim] = {each: each for each in get_args(OnReclaim)}
+_STATES: dict[str, HandleState] = {each: each for each in get_args(HandleState)}
+
+
+def encode_handle(handle: Handle) -> dict[str, object]:
+    """Write a handle as a row, without what is in other tables and whether it is watched."""
+    request = handle.request
+    return {
+        "id": handle.id,
+        "backend": handle.backend,
+        "type": handle.granted_type or request.type,
+        "types": ",".join(request.types) if request.other_types else None,
+        "count": request.count,
+        "name": request.name,
+        "ttl_seconds": request.ttl_seconds,
+        "release_after_seconds": request.release_after_seconds,
+        "scope": request.scope,
+        "labels": encode_labels(request.labels),
+        "owner": handle.owner,
+        "holder_identity": handle.holder_identity,
+        "state": handle.state,
+        "acquisition": handle.acquisition,
+        "guard": encode_process(handle.guard),
+        "waiter": encode_process(handle.waiter),
+        "runner": encode_process(handle.runner),
+        "shared_dir": handle.shared_dir,
+        "lost": int(handle.lost),
+        "settings": handle.settings,
+        "lost_replies": handle.lost_replies,
+        "cancelled": int(handle.cancelled),
+        "adopted_claim": handle.adopted_claim,
+        "served": int(handle.served),
+        "unconfirmed": int(handle.unconfirmed),
+        "explicit_ttl": int(handle.explicit_ttl),
+        "priority": request.priority,
+        "release_between": encode_range(request.release_between_seconds),
+        "where_properties": encode_where(request.where),
+        "on_reclaim": request.on_reclaim,
+        "joined": 1 if handle.joined else None,
+    }
+
+
+def new_row(handle: Handle, *, watched: bool) -> dict[str, object]:
+    """Return the row of a new request; for a watched one, the keeper has work to do."""
+    row = {**encode_handle(handle), "watched": int(watched)}
+    # NULL is the default, and Python's sqlite3 is slow with None.
+    return {column: value for column, value in row.items() if value is not None}
+
+
+def parse_handle(row: Iterable[Any], leases: Sequence[sqlite3.Row]) -> Handle:
+    """Read a handle.
+
+    Args:
+        row: `HANDLE_COLUMNS`, and when it will be released.
+        leases: Rows of its leases, in order.
+
+    Raises:
+        ValueError: It holds a value that leasectl doesn't write.
+    """
+    # By position: there may be thousands, and a look-up by name is slow.
+    (
+        handle_id, backend, pool_type, types, count, name, ttl_seconds, release_after_seconds,
+        scope, label_text, owner, holder_identity, state, acquisition, guard, waiter, runner,
+        shared_dir, lost, settings, lost_replies, cancelled, adopted_claim, served, unconfirmed,
+        explicit_ttl, priority, release_between, where, on_reclaim, lost_reason, joined, release_at,
+    ) = row  # fmt: skip
+    request = _request(
+        types or pool_type,
+        count,
+        name,
+        ttl_seconds,
+        release_after_seconds,
+        scope,
+        parse_labels(label_text),
+        priority,
+        release_between,
+        where,
+        on_reclaim,
+    )
+    is_first = state == "acquiring" and acquisition == 1
+    return Handle(
+        id=handle_id,
+        backend=backend,
+        request=request,
+        owner=owner,
+        holder_identity=holder_identity,
+        state=_state(state),
+        acquisition=acquisition,
+        leases=tuple([_lease(each, holder_identity, request) for each in leases]),
+        guard=parse_optional_process(guard),
+        waiter=parse_optional_process(waiter),
+        runner=parse_optional_process(runner),
+        shared_dir=shared_dir,
+        release_at=release_at,
+        lost=bool(lost),
+        settings=settings,
+        lost_replies=lost_replies,
+        cancelled=bool(cancelled),
+        adopted_claim=adopted_claim,
+        served=bool(served),
+        unconfirmed=bool(unconfirmed),
+        explicit_ttl=bool(explicit_ttl),
+        granted_type=pool_type if types and not is_first else None,  # by the last grant
+        lost_reason=lost_reason,
+        joined=joined is not None,
+    )
+
+
+@lru_cache(maxsize=64)  # most of thousands of handles have the same request
+def _request(
+    types: str,
+    count: int,
+    name: str | None,
+    ttl_seconds: float | None,
+    release_after_seconds: float | None,
+    scope: str,
+    labels: Labels,
+    priority: int,
+    release_between: str | None,
+    where: str,
+    on_reclaim: str,
+) -> Request:
+    pool_type, *other_types = types.split(",")
+    return Request(
+        type=pool_type,
+        count=count,
+        name=name,
+        ttl_seconds=ttl_seconds,
+        release_after_seconds=release_after_seconds,
+        scope=_scope(scope),
+        labels=labels,
+        other_types=tuple(other_types),
+        priority=priority,
+        release_between_seconds=_parse_range(release_between),
+        where=parse_where(where),
+        on_reclaim=_on_reclaim(on_reclaim),
+    )
+
+
+def encode_lease(handle_id: str, position: int, lease: Lease) -> dict[str, object]:
+    """Write a lease of a handle as a row.
+
+    Args:
+        handle_id: The handle.
+        position: In the order of the grant.
+        lease: The lease.
+    """
+    return {
+        "handle": handle_id,
+        "name": lease.name,
+        "position": position,
+        "fence": lease.fence,
+        "ticket": lease.ticket,
+        "grant_number": lease.grant,
+        "acquire_time": lease.acquire_time,
+        "renew_time": lease.renew_time,
+        "lease_transitions": lease.lease_transitions,
+    }
+
+
+def leases_of(
+    handle_ids: Sequence[str], query: Callable[..., list[sqlite3.Row]]
+) -> dict[str, list[sqlite3.Row]]:
+    """Return the rows of handles' leases by the handle's id, in the order of the grant.
+
+    Args:
+        handle_ids: Of the handles.
+        query: Reads from the database, like `State.query`.
+    """
+    found: dict[str, list[sqlite3.Row]] = {}
+    for start in range(0, len(handle_ids), _HANDLES_AT_ONCE):
+        some = handle_ids[start : start + _HANDLES_AT_ONCE]
+        marks = ", ".join("?" * len(some))
+        sql = f"SELECT {_LEASE_COLUMNS} FROM lease WHERE handle IN ({marks}) ORDER BY position"
+        for row in query(sql, *some):
+            found.setdefault(row[0], []).append(row)
+    return found
+
+
+def _lease(row: sqlite3.Row, holder_identity: str, request: Request) -> Lease:
+    _, name, _, fence, ticket, grant, acquire_time, renew_time, transitions = row
+    return Lease(
+        name,
+        fence,
+        ticket,
+        grant,
+        holder_identity,
+        acquire_time,
+        renew_time,
+        request.ttl_seconds,
+        transitions,
+        request.labels,
+    )
+
+
+def _parse_range(text: str | None) -> tuple[float, float] | None:
+    if text is None:
+        return None
+    shortest, longest = map(float, text.split(","))
+    return shortest, longest
+
+
+def _scope(text: str) -> Scope:
+    if text not in _SCOPES:
+        raise ValueError(f'scope "{text}"')
+    return _SCOPES[text]
+
+
+def _on_reclaim(text: str) -> OnReclaim:
+    if text not in _ON_RECLAIM:
+        raise ValueError(f'on_reclaim "{text}"')
+    return _ON_RECLAIM[text]
+
+
+def _state(text: str) -> HandleState:
+    if text not in _STATES:
+        raise ValueError(f'state "{text}"')
+    return _STATES[text]
+
+
+_SELECT = f"SELECT {HANDLE_COLUMNS}, {RELEASE_AT} FROM handle"
 _TELLS = (
     "guard IS NOT NULL OR runner IS NOT NULL OR ttl_seconds IS NOT NULL OR served OR unconfirmed "
     "OR labels <> '' OR id IN (SELECT handle FROM timer)"
@@ -26,7 +289,7 @@ _ALPHABET = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"
 
 
 def new_id(pool_type: str) -> str:
-    """Make up a handle's id, ``<type>-XXXXXX``."""
+    """Return a new random handle id, ``<type>-XXXXXX``."""
     # 256 isn't a multiple of 62; the small bias doesn't matter, the record's key is unique.
     return f"{pool_type}-" + "".join([_ALPHABET[byte % 62] for byte in os.urandom(6)])
 
@@ -38,7 +301,7 @@ class Handles:
         state: The opened state directory.
 
     Attributes:
-        timers: What the keeper is to release later.
+        timers: The delayed releases that the keeper will do.
     """
 
     def __init__(self, state: State) -> None:
@@ -48,13 +311,16 @@ class Handles:
     def load(self, handle_id: str) -> Handle | None:
         """Read one record; None when there is none."""
         if not is_name(handle_id):
-            return None  # might not even be text that a database takes
+            return None  # a database may not even accept the text
         found = self._select("WHERE id = ?", handle_id)
         return found[0] if found else None
 
     def require(self, handle_id: str) -> Handle:
-        """Read one record; NotFound when there is none."""
+        """Read one record, by its id or the end of it that status shows; NotFound for none."""
         handle = self.load(handle_id)
+        if handle is None:
+            found = [each for each in self.ids() if handle_id and each.endswith(f"-{handle_id}")]
+            handle = self.load(found[0]) if len(found) == 1 else None
         if handle is None:
             raise NotFound(
                 f'no handle "{printable(handle_id, longest=200)}" in {self._state.directory}; list '
@@ -63,26 +329,26 @@ class Handles:
         return handle
 
     def current(self, handle_id: str, acquisition: int) -> Handle | None:
-        """Read one record; None when it is released or has moved on from that acquisition."""
+        """Read one record; None if it was released or acquired again since."""
         handle = self.load(handle_id)
         if handle is None or handle.state == "released" or handle.acquisition != acquisition:
             return None
         return handle
 
     def ids(self) -> set[str]:
-        """All ids that there are records of."""
+        """Return the ids of all records."""
         return {handle_id for (handle_id,) in self._state.read("SELECT id FROM handle")}
 
     def active(self, *, with_leases: bool = True) -> list[Handle]:
-        """All that aren't released, by their ids; if that isn't asked for, as if they held none."""
+        """Return the handles that aren't released, by id; without their leases unless asked for."""
         return self._select("WHERE state <> 'released' ORDER BY id", with_leases=with_leases)
 
     def telling(self) -> list[Handle]:
-        """Like `active`, without leases where only their number matters."""
+        """Return the same as `active`, without leases where only their number matters."""
         return self._select(f"WHERE state <> 'released' AND ({_TELLS})", with_leases=False)
 
     def any_watched(self) -> bool:
-        """Tell whether the keeper has anything to see to, `Stay`s and `MadePool`s too."""
+        """Return whether the keeper has anything to look after, `Stay`s and `MadePool`s too."""
         return bool(
             self._state.query(
                 "SELECT 1 FROM handle WHERE watched = 1 AND state <> 'released' UNION ALL "
@@ -91,10 +357,10 @@ class Handles:
         )
 
     def unannounced(self, *pool_types: str) -> list[Handle]:
-        """Those that were granted while the process that asked has not yet told anybody.
+        """Return handles with a grant that the acquiring process hasn't reported yet.
 
         Args:
-            *pool_types: Of which types; none for all.
+            *pool_types: Of these types; none for all.
         """
         where = "WHERE waiter IS NOT NULL AND state = 'held' AND cancelled = 0"
         if not pool_types:
@@ -103,21 +369,21 @@ class Handles:
         return self._select(f"{where} AND type IN ({marks})", *pool_types)
 
     def types_at(self, backend: str) -> list[str]:
-        """The types that were asked for at a backend, in order, as far as that is on record."""
+        """Return the recorded types that were asked for at a backend, sorted."""
         rows = self._state.query(
             "SELECT DISTINCT type FROM handle WHERE backend = ? ORDER BY type", backend
         )
         return [row["type"] for row in rows]
 
     def holding(self, name: str, *, prefer: Callable[[Handle], bool]) -> Handle | None:
-        """The first of the handles that hold a resource, as `holders` has them."""
+        """Return the first of `holders`."""
         return next(iter(self.holders(name, prefer=prefer)), None)
 
     def holders(self, name: str, *, prefer: Callable[[Handle], bool]) -> list[Handle]:
-        """The handles that hold a resource, as far as the records say.
+        """Return the handles that hold a resource, as far as the records say.
 
-        There may be one at each of several backends, and where `leasectl serve` and its clients
-        share a state directory at both ends; and those whose ttl ran out unnoticed. Preferred ones
+        Each of several backends may have one; so may both ends where `leasectl serve` and its
+        clients share a state directory; and a ttl may have run out unnoticed. Preferred handles
         come first, adopted ones last.
         """
         found = self._select("WHERE id IN (SELECT handle FROM lease WHERE name = ?)", name)
@@ -128,14 +394,14 @@ class Handles:
 
         Args:
             handle: The request.
-            remote: What it gets lives on a server.
-            now: CLOCK_BOOTTIME, seconds, where it is queued now; None where it isn't.
+            remote: Its leases come from a server.
+            now: CLOCK_BOOTTIME, seconds, if it is queued now; else None.
         """
         watched = is_watched(handle, remote=remote)
-        self.insert(handle_rows.new_row(handle, watched=watched), now=now)
+        self.insert(new_row(handle, watched=watched), now=now)
 
     def insert(self, row: dict[str, object], *, now: float | None) -> None:
-        """Like `create`, with a `new_row` that was prepared before the lock was taken."""
+        """Record a new request with a `new_row` that was prepared before the lock was taken."""
         rows.insert(self._state.db, "handle", row if now is None else {**row, "queued_at": now})
 
     def begin_again(
@@ -147,13 +413,13 @@ class Handles:
         remote: bool,
         now: float,
     ) -> Handle:
-        """Start the next acquisition of a handle: nothing that was armed before applies to it.
+        """Start the next acquisition of a handle: earlier delayed releases don't apply to it.
 
         Args:
             handle: As just loaded, in this transaction; its delayed release may be another.
             waiter: The process that acquires.
             runner: That process, if it renews until it announces.
-            remote: What it gets lives on a server.
+            remote: Its leases come from a server.
             now: CLOCK_BOOTTIME, seconds.
         """
         self._clear(handle.id)
@@ -189,11 +455,11 @@ class Handles:
         return begun
 
     def grant(self, handle: Handle, leases: Sequence[Lease], *, now: float) -> None:
-        """Record what the current acquisition got; the names file comes with `announce`, at last.
+        """Record the leases of the current acquisition; `announce` writes the names file.
 
         Args:
-            handle: As just loaded, or made, in this transaction.
-            leases: All that it got, in order, what had arrived before included.
+            handle: As just loaded, or created, in this transaction.
+            leases: All of them, in order, including those that had arrived before.
             now: CLOCK_BOOTTIME, seconds.
 
         Raises:
@@ -214,14 +480,14 @@ class Handles:
         self._record(handle, [lease], first=self._state.query(last, handle.id)[0][0] + 1)
 
     def returned(self, handle: Handle, name: str) -> None:
-        """Take one lease out of the record, of a handle that goes on."""
+        """Remove one lease from the record of a handle that goes on."""
         self._remove(handle.id, [name])
         if handle.state == "held":
             left = [each for each in handle.names if each != name]
             self._state.stage_names(handle.id, left)
 
     def cancel(self, handle: Handle) -> None:
-        """Ask the process that acquires to give up, and wake it."""
+        """Ask the acquiring process to give up, and wake it."""
         self._state.db.execute("UPDATE handle SET cancelled = 1 WHERE id = ?", (handle.id,))
         self._state.wake(self._state.cancel_pipe(handle.id, handle.acquisition))
 
@@ -233,7 +499,7 @@ class Handles:
         """
         updated = self._state.db.execute(
             "UPDATE handle SET waiter = NULL, guard = ?, runner = ?, "
-            f"watched = ? OR {handle_rows.IS_SEEN_TO} "
+            f"watched = ? OR {IS_SEEN_TO} "
             "WHERE id = ? AND acquisition = ? AND state = 'held' AND cancelled = 0",
             (
                 rows.encode_process(guard),
@@ -248,11 +514,11 @@ class Handles:
         return updated.rowcount == 1
 
     def drop(self, handle: Handle, names: Sequence[str], *, now: float, lost: bool = False) -> None:
-        """Take names out of a record; with the last one the handle is released.
+        """Remove names from a record; with the last one the handle is released.
 
         Args:
             handle: As just loaded, in this transaction.
-            names: What it holds no more.
+            names: The names that it no longer holds.
             now: CLOCK_BOOTTIME, seconds.
             lost: The names went away without having been given back.
         """
@@ -267,10 +533,10 @@ class Handles:
         self._state.stage_names(handle.id, left)
 
     def release(self, handle: Handle, *, now: float, lost: bool = False) -> None:
-        """Record that a handle holds nothing and waits for nothing; its runner is woken.
+        """Record that a handle holds nothing and waits for nothing; wake its runner.
 
-        With a loss the runner stays on record: it may still be ending its command, which others
-        wait for.
+        After a loss the runner stays on record: it may still be ending its command, which other
+        waiters wait for.
         """
         self._clear(handle.id)
         if handle.runner is not None:
@@ -285,7 +551,7 @@ class Handles:
     def forget(self, handle_id: str, acquisition: int) -> None:
         """Remove the record, its names file, and the pipe that a killed `run` may have left.
 
-        Nothing happens when the handle has moved on from that acquisition.
+        Nothing happens if the handle was acquired again since.
         """
         deleted = self._state.db.execute(
             "DELETE FROM handle WHERE id = ? AND acquisition = ?", (handle_id, acquisition)
@@ -297,7 +563,8 @@ class Handles:
             self._state.stage_names(handle_id, None)
 
     def _unlink_pipes_of_the_dead(self, handle: Handle) -> None:
-        # One that lives takes it away, and may be told of a loss; of who just dies tidying does it.
+        # A living runner removes its pipe, and may still be told of a loss by it. If it dies right
+        # after this, `tidy` removes the pipe.
         if is_dead(handle.runner):
             unlink(self._state.runner_pipe(handle.id))
         if is_dead(handle.waiter):
@@ -305,7 +572,7 @@ class Handles:
 
     def _record(self, handle: Handle, leases: Sequence[Lease], *, first: int) -> None:
         for position, lease in enumerate(leases, start=first):
-            row = handle_rows.encode_lease(handle.id, position, lease)
+            row = encode_lease(handle.id, position, lease)
             rows.insert(self._state.db, "lease", row, replace=True)
 
     def _remove(self, handle_id: str, names: Collection[str]) -> None:
@@ -321,12 +588,12 @@ class Handles:
     def _select(self, where: str, *values: object, with_leases: bool = True) -> list[Handle]:
         found = self._state.query(f"{_SELECT} {where}", *values)
         ids = tuple([row[0] for row in found]) if with_leases else ()
-        leases = handle_rows.leases_of(ids, self._state.query)
+        leases = leases_of(ids, self._state.query)
         return [self._handle(row, leases.get(row[0], ())) for row in found]
 
     def _handle(self, row: sqlite3.Row, leases: Sequence[sqlite3.Row]) -> Handle:
         try:
-            return handle_rows.parse_handle(row, leases)
+            return parse_handle(row, leases)
         except ValueError as error:
             raise corrupt(
                 self._state.path("state.db"), f'holds a bad record of "{row[0]}": {error}'
@@ -334,14 +601,14 @@ class Handles:
 
 
 def is_watched(handle: Handle, *, remote: bool) -> bool:
-    """Tell whether the keeper has something to do for this handle while it isn't released.
+    """Return whether the keeper has work to do for a handle while it isn't released.
 
-    An acquisition from a server needs it from the start: should its process be killed, no other
-    waiter of ours watches it.
+    An acquisition from a server needs it from the start: if its process is killed, no other waiter
+    here notices.
 
     Args:
         handle: As it is, or is about to be.
-        remote: Its leases live on a server; counts only while it is acquired.
+        remote: Its leases come from a server; counts only while it is being acquired.
     """
     request, under_way = handle.request, remote and handle.waiter is not None
     delayed, expires = request.release_after_seconds is not None, request.ttl_seconds is not None
@@ -350,7 +617,7 @@ def is_watched(handle: Handle, *, remote: bool) -> bool:
 
 
 def renews_itself(handle: Handle) -> bool:
-    """Tell whether a ttl is renewed without the holder's doing, as `rows.is_renewed` says."""
+    """Return whether its ttl is renewed without the holder's doing, see `rows.is_renewed`."""
     request, is_followed = handle.request, handle.guard is not None or handle.runner is not None
     ttl, is_explicit = request.ttl_seconds, handle.explicit_ttl
     return rows.is_renewed(ttl, request.scope, is_explicit=is_explicit, is_followed=is_followed)
@@ -368,11 +635,11 @@ _IS_PLAIN = (
 
 
 def purge(state: State, *, now: float, limit: int) -> None:
-    """Forget released records that nobody can want any more; inside a transaction.
+    """Forget released records that no command can use any more; inside a transaction.
 
     A released record stays as long as its guard lives, so that `reacquire` works; without a guard
-    it stays for a day. It also stays while its `run` ends the command of a lost lease, as the end
-    of that is what others wait for.
+    it stays for a day. It also stays while its `run` ends the command of a lost lease, since
+    waiters wait for that.
 
     Args:
         state: The opened state directory.
@@ -397,10 +664,9 @@ def purge(state: State, *, now: float, limit: int) -> None:
 
 
 def is_plain(state: State, handle: Handle) -> bool:
-    """Tell whether a handle holds nothing but what it was granted, and all of that.
+    """Return whether a handle still holds exactly what it was granted, and nothing depends on it.
 
-    Then nobody else has to do with it: there is no guard, no `run`, no delayed release, and it has
-    lost nothing.
+    There is no guard, no `run` and no delayed release, and it has lost nothing.
 
     Args:
         state: The opened state directory.
@@ -410,8 +676,102 @@ def is_plain(state: State, handle: Handle) -> bool:
 
 
 def forget_plain(state: State, handle: Handle) -> None:
-    """Forget a handle that `is_plain`, in the same transaction: its record and its names file."""
+    """Forget a handle that `is_plain` in the same transaction: its record and its names file."""
     state.db.execute("DELETE FROM handle WHERE id = ?", (handle.id,))
-    for name in handle.names:  # with the name it takes half as long
+    for name in handle.names:  # the full key takes half the time
         state.db.execute("DELETE FROM lease WHERE handle = ? AND name = ?", (handle.id, name))
     state.stage_names(handle.id, None)
+
+
+def count_lost_replies(state: State, handle: Handle, number: int) -> None:
+    """Record how many answers of a server were lost that may have carried a grant."""
+    state.db.execute("UPDATE handle SET lost_replies = ? WHERE id = ?", (number, handle.id))
+
+
+def note_answer(state: State, handle: Handle, *, confirmed: bool) -> bool:
+    """Record that a grant is about to be reported, or that the report has arrived.
+
+    The caller may know of the grant from the first on, so the grant outlives this process. Either
+    disarms the timer that would give it back if no caller heard of it.
+
+    Returns:
+        Whether the acquisition still is the current one, and held.
+    """
+    handles = Handles(state)
+    handles.timers.disarm(handle.id)
+    state.db.execute("UPDATE handle SET unconfirmed = ? WHERE id = ?", (not confirmed, handle.id))
+    if confirmed:
+        count_lost_replies(state, handle, 0)
+    return handles.announce(handle, guard=handle.guard, runner=None)
+
+
+def remember_release_after(
+    state: State, handle: Handle, seconds: float, between: tuple[float, float] | None
+) -> None:
+    """Make a delayed release part of the request, so that `reacquire` arms it again.
+
+    Args:
+        state: The opened state directory.
+        handle: The handle.
+        seconds: The delay.
+        between: The range that it was drawn from, see `Request.release_between_seconds`.
+    """
+    state.db.execute(
+        "UPDATE handle SET release_after_seconds = ?, release_between = ? WHERE id = ?",
+        (seconds, rows.encode_range(between), handle.id),
+    )
+
+
+def change_ttl(state: State, handle: Handle, seconds: float, *, explicit: bool) -> None:
+    """Record another ttl, and whether the user asked for that one.
+
+    Args:
+        state: The opened state directory.
+        handle: As just loaded; nothing happens if it was acquired again since.
+        seconds: The ttl.
+        explicit: See `Handle.explicit_ttl`.
+    """
+    changed = handle._replace(
+        request=handle.request._replace(ttl_seconds=seconds), explicit_ttl=explicit
+    )
+    state.db.execute(
+        "UPDATE handle SET ttl_seconds = ?, explicit_ttl = ?, "
+        f"watched = ? OR {IS_SEEN_TO} WHERE id = ? AND acquisition = ?",
+        (seconds, explicit, is_watched(changed, remote=False), handle.id, handle.acquisition),
+    )
+
+
+def record_renewal(state: State, handle: Handle, wall: float) -> None:
+    """Record when its leases were renewed; wall clock, in seconds."""
+    state.db.execute("UPDATE lease SET renew_time = ? WHERE handle = ?", (wall, handle.id))
+
+
+def explain_loss(state: State, handle: Handle, reason: str) -> None:
+    """Record who has taken a lease of a handle by force, and why.
+
+    Args:
+        state: The opened state directory.
+        handle: Nothing happens if it was acquired again since.
+        reason: For people.
+    """
+    state.db.execute(
+        "UPDATE handle SET lost_reason = ? WHERE id = ? AND acquisition = ?",
+        (reason, handle.id, handle.acquisition),
+    )
+
+
+def seconds_since(
+    state: State, handle_id: str, what: Literal["queued", "granted"], *, now: float
+) -> float | None:
+    """Return how long ago a handle's request was sent, or granted; None if that isn't known.
+
+    Args:
+        state: The opened state directory.
+        handle_id: The handle.
+        what: Which of the two.
+        now: CLOCK_BOOTTIME, seconds.
+    """
+    rows = state.query(
+        "SELECT queued_at AS queued, granted_at AS granted FROM handle WHERE id = ?", handle_id
+    )
+    return next((now - row[what] for row in rows if row[what]), None)

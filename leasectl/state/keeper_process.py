@@ -1,27 +1,48 @@
 """Find, start and wake the keeper.
 
-There is one keeper per state directory (and pid namespace: it can only watch processes that it
-can see). Who it is stands in the database. It decides to end in a transaction, and whatever
-needs it is registered in one, in which a keeper that has just left gets a successor: so at no
-instant is there something to keep and nobody who does, whoever is killed then.
+There is one keeper per state directory (and pid namespace: it can only watch processes that it can
+see). The database names it. It decides to end in a transaction. A command that needs it registers
+that in a transaction too, and starts a successor there if the keeper has just ended. So there is a
+keeper whenever there is something to keep, whichever process is killed.
+
+A keeper loads most of its code as it starts, and the rest when it first needs it. After an upgrade
+that soon fails, so a process that needs a keeper stops an older one and starts its own. Only a
+higher version number replaces a lower one: two processes of two versions that use one directory
+can't replace each other's keeper for ever. Nothing gets lost, since a keeper's work is recorded in
+the database.
 """
 
 from __future__ import annotations
 
 import contextlib
+import math
 import os
 import signal
 import sys
+import time
 from collections.abc import Sequence
+from typing import TYPE_CHECKING, NamedTuple
 
+import leasectl
 from leasectl.errors import LeaseError, NotFound
-from leasectl.model import Process
-from leasectl.state import keeper_version, timers
+from leasectl.model import Process, parse_process
+from leasectl.state import timers
 from leasectl.state.database import errors_of
 from leasectl.state.directory import State, removed
-from leasectl.system.process import identify, open_files, own_pid_namespace
+from leasectl.state.rows import insert
+from leasectl.system.process import (
+    identify,
+    liveness,
+    open_files,
+    open_pidfd,
+    own_pid_namespace,
+    this_process,
+)
 
-# What an interpreter may need to start, and what later backends read paths from; no secrets.
+if TYPE_CHECKING:
+    import sqlite3
+
+# Variables that an interpreter may need to start, or backends for paths; no secrets.
 _KEPT_ENVIRONMENT = (
     "PATH",
     "LANG",
@@ -33,47 +54,47 @@ _KEPT_ENVIRONMENT = (
     "LEASECTL_KEEP_EVENTS",
 )
 
-# Blocked from before the keeper's first instruction until it can heed them: at its defaults, one
-# that comes while it starts would end it with nothing done.
+# Blocked from before the keeper's first instruction until it handles them: with the default action,
+# a signal that comes while it starts would end it before it has done anything.
 KEEPER_SIGNALS = (signal.SIGTERM,)
-# For a keeper whose pipe was removed. One that begins ignores it.
+# Wakes a keeper whose pipe was removed. One that is just starting ignores it.
 CALL = signal.SIGURG
 
 _RESET = (*KEEPER_SIGNALS, signal.SIGINT, signal.SIGHUP, signal.SIGPIPE, signal.SIGCHLD)
 
 
 def pipe_path(state: State) -> str:
-    """The named pipe that wakes this pid namespace's keeper."""
+    """Return the named pipe that wakes this pid namespace's keeper."""
     return state.path(f"keeper.{own_pid_namespace()}")
 
 
 def registered(state: State) -> Process | None:
-    """The keeper of this pid namespace, dead or alive; None when it ended of its own accord."""
+    """Return the keeper of this pid namespace, dead or alive; None if it ended by itself."""
     keeper = _look(state)
     return None if keeper is None else keeper.process
 
 
 def running(state: State) -> Process | None:
-    """The keeper of this pid namespace, if it lives."""
+    """Return the keeper of this pid namespace, if it lives."""
     keeper = _look(state)
     return keeper.process if keeper is not None and keeper.is_alive else None
 
 
 def is_kept(state: State) -> bool:
-    """Tell whether a keeper lives that can go on; one of an older version can't."""
+    """Return whether a keeper lives that can go on; one of an older version can't."""
     keeper = _look(state)
-    if keeper is None or not keeper.is_alive or keeper_version.is_older(keeper.version):
+    if keeper is None or not keeper.is_alive or is_older(keeper.version):
         return False
-    return keeper_version.is_fit(keeper.process)
+    return is_fit(keeper.process)
 
 
-def _look(state: State) -> keeper_version.Registered | None:
+def _look(state: State) -> Registered | None:
     with errors_of(state.path("state.db")):
-        return keeper_version.registered(state.db)
+        return registration(state.db)
 
 
 def wake(state: State) -> None:
-    """Inside a transaction: have the keeper look again once it has ended, or start one with it.
+    """Let the keeper look again after this transaction, or start a keeper with it.
 
     Raises:
         LeaseError: No process could be started.
@@ -88,10 +109,10 @@ def wake(state: State) -> None:
 
 
 def _disown(state: State) -> None:
-    """Inside a transaction: forget a keeper that keeps another state directory, if it does.
+    """Forget the registered keeper if it keeps another state directory; inside a transaction.
 
-    This one is a copy of that, or came back from a backup, and says of its keeper what was so of
-    the other. What keeps this one can be woken, or is about to be.
+    This directory is then a copy of the other, or was restored from a backup, and its record of the
+    keeper is the other's. A keeper of this directory can be woken, or is about to be.
     """
     keeper = running(state)
     if keeper is not None and _keeps_another(state, keeper):
@@ -99,7 +120,7 @@ def _disown(state: State) -> None:
 
 
 def _keeps_another(state: State, process: Process) -> bool:
-    """Tell whether a process has another directory's ``state.lock`` open, and not this one's."""
+    """Return whether a process has another directory's ``state.lock`` open, and not this one's."""
     try:
         found = list(open_files(process.pid))
     except OSError:
@@ -112,11 +133,11 @@ def call(state: State) -> None:
     """Make a keeper without a pipe create it again, and look when the lock is free."""
     keeper = running(state)
     if keeper is not None:
-        keeper_version.send(keeper, CALL)
+        send(keeper, CALL)
 
 
 def begin(state: State, process: Process) -> bool:
-    """In a keeper that can be woken: begin to keep, with all that was registered before this.
+    """In a keeper that can be woken: begin to keep all that was registered before.
 
     Returns:
         Whether that process is the keeper; another candidate may have been faster.
@@ -124,13 +145,15 @@ def begin(state: State, process: Process) -> bool:
     with state.transaction() as db:
         is_chosen = registered(state) == process
         if is_chosen:
-            keeper_version.note(db, process)
-            timers.begin_anew(state, process)  # it may have handed over to itself
+            note(db, process)
+            timers.begin_anew(
+                state, process
+            )  # it may have been another program with this pid before
     return is_chosen
 
 
 def resign(state: State) -> None:
-    """Inside the keeper's last transaction: from here on there is no keeper."""
+    """Record, inside the keeper's last transaction, that there is no keeper from here on."""
     state.db.execute("DELETE FROM keeper WHERE pid_namespace = ?", (own_pid_namespace(),))
 
 
@@ -145,12 +168,12 @@ def remove_dead(state: State) -> None:
 def ensure(state: State) -> None:
     """Start a keeper unless one lives that can go on; inside a transaction, with its commit.
 
-    A candidate is forked first and then entered in the database; it becomes the keeper only when
-    it finds itself there. So two starters at once make one keeper, and a starter that is killed
+    A candidate is forked first and then entered in the database; it becomes the keeper only when it
+    finds itself there. So two starters at once make one keeper, and a starter that is killed
     half-way makes either one or none.
 
-    Whoever will need one calls this first, as it takes long, and again in the transaction in which
-    that is registered: meanwhile the keeper may have found nothing to keep, and ended.
+    A command that will need a keeper calls this first, as it takes long, and again in the
+    transaction that registers its work: meanwhile an idle keeper may have ended.
 
     Raises:
         LeaseError: No process could be started.
@@ -172,15 +195,15 @@ def _register(state: State, candidate: Process) -> None:
     """Register a candidate as the keeper, inside a transaction."""
     before = running(state)
     if before is not None and not _keeps_another(state, before):
-        # It isn't in a transaction of its own, and what else it has begun the next one finishes.
-        keeper_version.send(before, signal.SIGKILL)
-    keeper_version.note(state.db, candidate)
+        # It is in no transaction, since we are; the next keeper finishes its other work.
+        send(before, signal.SIGKILL)
+    note(state.db, candidate)
 
 
 def _wake_heads(state: State) -> None:
-    """Have those whose turn it is watch the new keeper too: without it, who would tell them?
+    """Make the waiters at the heads of the queues watch the new keeper too.
 
-    It may be that of anybody who waits for a name, as far as the first who takes any.
+    A waiter for a named resource can be at the head for that name, so they count as well.
     """
     rows = state.query(
         "SELECT pipe FROM ticket WHERE number <= coalesce((SELECT MIN(first.number) "
@@ -194,14 +217,14 @@ def _wake_heads(state: State) -> None:
 
 
 def command(directory: str) -> list[str]:
-    """What runs as the keeper of a state directory.
+    """Return the command line of a state directory's keeper.
 
     Raises:
         LeaseError: Python doesn't know its own path, or the code is gone.
     """
     if not sys.executable:
         raise LeaseError("can't start the keeper: the path of the Python interpreter is not known")
-    for path in (sys.executable, keeper_version.CODE_FOLDER):
+    for path in (sys.executable, CODE_FOLDER):
         if not os.path.exists(path):
             raise LeaseError(
                 f"can't start the keeper: {path}, which this process was started from, is gone; "
@@ -211,17 +234,17 @@ def command(directory: str) -> list[str]:
 
 
 def environment() -> dict[str, str]:
-    """The keeper's environment, without the secrets of the process that started it."""
+    """Return the keeper's environment, without the secrets of the process that started it."""
     kept = {name: os.environ[name] for name in _KEPT_ENVIRONMENT if name in os.environ}
-    return {**kept, "PYTHONPATH": keeper_version.CODE_FOLDER, "PYTHONSAFEPATH": "1"}
+    return {**kept, "PYTHONPATH": CODE_FOLDER, "PYTHONSAFEPATH": "1"}
 
 
 def _fork_candidate(argv: Sequence[str]) -> tuple[int, int]:
     """Fork a process of its own session that runs the command once a descriptor is closed.
 
-    It is forked twice, so that it is nobody's child and leaves no zombie. It runs a fresh
-    interpreter: its command line is its own (a ``pkill -f`` for the caller's command must not
-    hit it), and so is its environment.
+    It is forked twice, so that it isn't our child and leaves no zombie. It runs a fresh
+    interpreter: its command line is its own (a ``pkill -f`` for the caller's command must not hit
+    it), and so is its environment.
 
     Returns:
         Its pid, and the descriptor whose closing (or this process's death) lets it start.
@@ -262,7 +285,7 @@ def _fork_candidate(argv: Sequence[str]) -> tuple[int, int]:
 
 
 def _become(argv: Sequence[str], env: dict[str, str], go: int) -> None:
-    """In the forked process: let go of everything that was the caller's, wait, run."""
+    """In the forked process: drop everything that was the caller's, wait, run."""
     os.chdir("/")
     null = os.open(os.devnull, os.O_RDWR)
     for fd in (0, 1, 2):
@@ -277,3 +300,149 @@ def _become(argv: Sequence[str], env: dict[str, str], go: int) -> None:
     os.read(go, 1)
     os.close(go)
     os.execve(argv[0], list(argv), env)
+
+
+# The limits that can stop a keeper's work, by their names in /proc.
+LIMITS = (
+    "Max cpu time",
+    "Max file size",
+    "Max data size",
+    "Max processes",
+    "Max open files",
+    "Max address space",
+)
+CODE_FOLDER = os.path.dirname(os.path.dirname(os.path.abspath(leasectl.__file__)))
+
+
+# A command asks several times, and each look takes half a millisecond on a busy machine.
+_LOOK_AGAIN_SECONDS = 1.0
+_fit_until: dict[Process, float] = {}
+
+
+class Registered(NamedTuple):
+    """The keeper of this pid namespace, dead or alive.
+
+    Args:
+        process: The keeper.
+        version: The version of leasectl that it runs.
+    """
+
+    process: Process
+    version: str
+
+    @property
+    def is_alive(self) -> bool:
+        return liveness(self.process) == "alive"
+
+
+def registration(db: sqlite3.Connection) -> Registered | None:
+    """Return the registered keeper; None if the last one ended by itself."""
+    row = db.execute(
+        "SELECT process, version FROM keeper WHERE pid_namespace = ?", (own_pid_namespace(),)
+    ).fetchone()
+    return None if row is None else Registered(parse_process(row["process"]), row["version"])
+
+
+def is_older(version: str) -> bool:
+    """Return whether a version comes before this one, by the numbers that it begins with."""
+    return version != leasectl.__version__ and _numbers(version) < _numbers(leasectl.__version__)
+
+
+def _numbers(version: str) -> list[int]:
+    numbers = []
+    for part in version.split("."):
+        if not (part.isascii() and part.isdecimal()):
+            break
+        numbers.append(int(part))
+    while numbers and numbers[-1] == 0:
+        numbers.pop()
+    return numbers
+
+
+def is_fit(process: Process) -> bool:
+    """Return whether a living keeper can do its work as well as one that this process starts.
+
+    Its installation may have been deleted, as a virtual environment in a workspace is. And it keeps
+    the limits of its starter for life: with a file size limit, it can't write its records. It makes
+    way only for a keeper that is better in every respect, so no two replace each other for ever.
+    """
+    now = time.monotonic()
+    if process == this_process() or now < _fit_until.get(process, 0.0):
+        return True
+    is_fit = (missing_code(process) is None or not has_code(CODE_FOLDER)) and not _is_limited(
+        process
+    )
+    if is_fit:
+        _fit_until.clear()
+        _fit_until[process] = now + _LOOK_AGAIN_SECONDS
+    return is_fit
+
+
+def missing_code(process: Process) -> str | None:
+    """Return where a keeper's code was, if it is gone; None if it exists, or that isn't known."""
+    folder = _code_folder_of(process)
+    return None if folder is None or has_code(folder) else folder
+
+
+def has_code(folder: str) -> bool:
+    """Return whether a keeper can be started from a folder, or from an archive."""
+    return os.path.isdir(os.path.join(folder, "leasectl", "keeper")) or os.path.isfile(folder)
+
+
+def _is_limited(process: Process) -> bool:
+    """Return whether a process has some lower limit than this one, and no higher limit."""
+    try:
+        its, own = _hard_limits(process.pid), _hard_limits(os.getpid())
+    except (OSError, ValueError):  # it has ended, or a security module hides it
+        return False
+    pairs = [(its[name], own[name]) for name in LIMITS]
+    return any(each < ours for each, ours in pairs) and all(each <= ours for each, ours in pairs)
+
+
+def _hard_limits(pid: int) -> dict[str, float]:
+    """Return the hard limits of a process; `resource` would take longer to load."""
+    with open(f"/proc/{pid}/limits", encoding="ascii") as file:
+        return {
+            line[:26].rstrip(): _number(line[47:68].rstrip()) for line in file if line[0] == "M"
+        }
+
+
+def _number(text: str) -> float:
+    return math.inf if text == "unlimited" else float(text)
+
+
+def note(db: sqlite3.Connection, process: Process) -> None:
+    """Register a keeper that runs this version; inside a transaction."""
+    row = {
+        "pid_namespace": own_pid_namespace(),
+        "process": process.encode(),
+        "version": leasectl.__version__,
+    }
+    insert(db, "keeper", row, replace=True)
+
+
+def send(process: Process, signum: int) -> None:
+    """Send a signal to that very process; nothing happens if it has ended."""
+    pidfd = open_pidfd(process)
+    if pidfd is None:
+        return
+    try:
+        signal.pidfd_send_signal(pidfd, signum)
+    except ProcessLookupError:
+        pass
+    finally:
+        os.close(pidfd)
+
+
+def _code_folder_of(process: Process) -> str | None:
+    """Return where a keeper's code is, as its starter told it; None while that isn't known."""
+    try:
+        with open(f"/proc/{process.pid}/environ", "rb") as file:
+            variables = file.read().split(b"\0")
+    except OSError:
+        return None
+    for each in variables:
+        name, _, value = each.partition(b"=")
+        if name == b"PYTHONPATH":
+            return os.path.realpath(os.fsdecode(value))
+    return None

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     import sqlite3
 
 _NOTE_MARK = b"+"
-# Of more names than a command changes; a damaged file may be of any size.
+# Longer than the note of any command; a damaged file may have any size.
 _LONGEST_NOTE_BYTES = 4 << 20
 
 
@@ -80,7 +80,7 @@ class NamesFiles:
             self._staged[handle_id] = names
 
     def is_there(self, handle_id: str) -> bool:
-        """Tell whether something has the path that scripts know the handle by."""
+        """Return whether the handle's path exists."""
         return os.path.lexists(self.path(handle_id))
 
     def unstage(self) -> None:
@@ -88,7 +88,7 @@ class NamesFiles:
         self._staged.clear()
 
     def commit(self) -> None:
-        """Commit the database's transaction, and put in place what was staged.
+        """Commit the database's transaction, and put the staged files in place.
 
         Raises:
             OSError, StateUnwritable, sqlite3.Error: Neither has happened.
@@ -109,7 +109,7 @@ class NamesFiles:
         self._clear_note()
 
     def _note(self, handle_ids: Iterable[str]) -> None:
-        """Note in ``state.lock`` whose names files are about to change."""
+        """Note in ``state.lock`` which handles' names files are about to change."""
         note = _NOTE_MARK + "\n".join(handle_ids).encode() + b"\0"
         if os.pwrite(self._lock_fd, note, 0) != len(note):
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), f"{self._directory}/state.lock")
@@ -119,7 +119,7 @@ class NamesFiles:
             os.pwrite(self._lock_fd, b"\0", 0)
 
     def _prepare(self, handle_id: str, names: Sequence[str] | None) -> None:
-        """Do before the commit what may fail: write the file that is to replace the names file.
+        """Do before the commit what may fail: write the file that will replace the names file.
 
         An empty one may be missing: a full disk must not prevent a release.
         """
@@ -143,12 +143,12 @@ class NamesFiles:
         temporary = f"handles/{handle_id}.new"
         try:
             write_new(temporary, content(names), dir_fd=self._dir_fd)
-        except FileNotFoundError:  # a cleaner of /tmp has removed the folder, as it was empty
+        except FileNotFoundError:  # a cleaner of /tmp has removed the empty folder
             make_folder(f"{self._directory}/handles")
             write_new(temporary, content(names), dir_fd=self._dir_fd)
 
     def _put_in_place(self, handle_id: str, names: Sequence[str] | None) -> None:
-        """After the commit: give a names file its new content, as far as that is possible."""
+        """After the commit, give a names file its new content, as far as that is possible."""
         path = f"handles/{handle_id}"
         try:
             if names is None:
@@ -171,11 +171,11 @@ class NamesFiles:
 
     @property
     def are_changing(self) -> bool:
-        """Whether a writer is about to put some in place, or was killed then; without the lock."""
+        """Return whether a writer is putting files in place, or was killed then; needs no lock."""
         return os.pread(self._lock_fd, 1, 0) == _NOTE_MARK
 
     def finish_for_the_dead(self) -> None:
-        """Write the names files anew that a killed writer may have left half-way."""
+        """Write the names files again that a killed writer may have left half-way."""
         if not self.are_changing:
             return
         if self._db.in_transaction:
@@ -194,13 +194,13 @@ class NamesFiles:
         self._clear_note()
 
     def _noted(self) -> list[str]:
-        """The ids in the note; the last one of a note that was cut short may lack its end."""
+        """Return the ids in the note; in a note that was cut short, the last may be incomplete."""
         length = min(os.fstat(self._lock_fd).st_size, _LONGEST_NOTE_BYTES)
         note = os.pread(self._lock_fd, length, 1).partition(b"\0")[0]
         return [each for each in note.decode(errors="replace").split("\n") if is_name(each)]
 
     def _lists(self, handle_id: str, names: Sequence[str]) -> bool:
-        """Tell whether a names file is as it should be; then a full disk doesn't matter."""
+        """Return whether a names file is as it should be; then a full disk doesn't matter."""
         expected = content(names)
         try:
             said = read_own(f"handles/{handle_id}", len(expected) + 1, dir_fd=self._dir_fd)
@@ -210,5 +210,5 @@ class NamesFiles:
 
 
 def content(names: Sequence[str]) -> bytes:
-    """What the file of a handle that holds these has in it."""
+    """Return the content of the names file of a handle that holds these names."""
     return "\n".join(names).encode()

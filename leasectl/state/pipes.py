@@ -17,10 +17,10 @@ _LISTENING = (
 
 
 def listen(path: str) -> NamedPipe:
-    """Make a named pipe in the folder, and the folder if it has been removed.
+    """Create a named pipe in the folder, and the folder if it was removed.
 
     Raises:
-        StateUnwritable: That can't be done.
+        StateUnwritable: That fails.
     """
     with errors_of(path):
         try:
@@ -37,9 +37,9 @@ def tidy(state: State) -> None:
 
 
 def unused(state: State) -> Iterator[str]:
-    """Find the named pipes that nobody reads any more.
+    """Find the named pipes without a reader.
 
-    Those that are on record as somebody's aren't asked: it would wake them all.
+    Pipes that belong to a record aren't opened: it would wake their readers.
     """
     try:
         names = sorted(os.listdir(state.path("waiters")))
@@ -48,13 +48,13 @@ def unused(state: State) -> Iterator[str]:
     used = _on_record(state) if names else set()
     for name in names:
         path = state.waiter_pipe(name)
-        # Some have a reader before it is on record what for.
+        # A pipe may have a reader before its record is written.
         if path not in used and not is_read(path):
             yield path
 
 
 def _on_record(state: State) -> set[str]:
-    """The paths of pipes that belong to a record."""
+    """Return the paths of the pipes that belong to a record."""
     used = {state.waiter_pipe(pipe) for (pipe,) in state.query("SELECT pipe FROM ticket")}
     for handle_id, acquisition, is_run, is_acquired in state.query(_LISTENING):
         if is_run:
@@ -64,7 +64,7 @@ def _on_record(state: State) -> set[str]:
     return used
 
 
-# One text of thousands comes out of SQLite in half the time of their rows.
+# SQLite returns one text of thousands in half the time of their rows.
 _FOLLOWED = (
     "SELECT group_concat(id, '\n'), group_concat(coalesce(guard, ''), '\n'), "
     "group_concat(coalesce(waiter, ''), '\n') FROM handle WHERE state <> 'released' "
@@ -76,15 +76,15 @@ _WATCHED = _FOLLOWED.replace("state <>", "watched = 1 AND state <>")
 def ids_of_the_dead(
     state: State, *, only_watched: bool = False, most_looked_at: int | None = None
 ) -> list[str]:
-    """The ids of handles that aren't released, and have a guard or a waiter that is dead.
+    """Return the ids of handles that aren't released and have a dead guard or a dead waiter.
 
-    Each process is asked for once: one may guard many. What it is in the record may be another's
-    by the time that somebody looks there.
+    Each process is looked at once: one may guard many handles. The record may change before the
+    caller reads it.
 
     Args:
         state: The opened state directory.
-        only_watched: Only of handles that a keeper sees to.
-        most_looked_at: As `DeadProcesses` has it.
+        only_watched: Only handles that a keeper looks after.
+        most_looked_at: See `DeadProcesses`.
     """
     (texts,) = state.query(_WATCHED if only_watched else _FOLLOWED)
     if texts[0] is None:
@@ -100,4 +100,4 @@ def _is_in(dead: DeadProcesses, process: str) -> bool:
     try:
         return process != "" and process in dead
     except ValueError:
-        return True  # whoever reads the record says what is wrong with it
+        return True  # the reader of the record reports what is wrong with it

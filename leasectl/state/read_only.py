@@ -1,7 +1,7 @@
-"""Read the database without opening the directory.
+"""Read the database without opening the directory, for completion.
 
-For completion: somebody in the middle of typing a command can't do anything about an error, so
-there is none, and where nothing can be read, nothing is there.
+A user who types a command can't do anything about an error. So there are no errors: what can't be
+read counts as empty.
 """
 
 from __future__ import annotations
@@ -21,36 +21,36 @@ _PATIENCE_SECONDS = 1.0
 
 
 def pool_types(directory: str) -> list[str]:
-    """The types of the embedded pools, in order."""
+    """Return the types of the embedded pools, sorted."""
     return [pool_type for (pool_type,) in _read(directory, "SELECT type FROM pool ORDER BY type")]
 
 
 def resource_names(directory: str) -> list[tuple[str, str]]:
-    """The names in the embedded pools and the types of these, in order."""
+    """Return the names in the embedded pools with their pools' types, sorted."""
     rows = _read(directory, "SELECT name, type FROM resource ORDER BY name")
     return [(name, pool_type) for name, pool_type in rows]
 
 
 def held_names(directory: str) -> list[str]:
-    """The names that handles of whatever backend hold, in order."""
+    """Return the names that handles of any backend hold, sorted."""
     return [name for (name,) in _read(directory, "SELECT DISTINCT name FROM lease ORDER BY name")]
 
 
 def handle_ids(directory: str, *, released_too: bool) -> list[tuple[str, str]]:
-    """Ids and holder identities of handles, in order."""
+    """Return ids and holder identities of handles, sorted."""
     where = "" if released_too else "WHERE state <> 'released'"
     rows = _read(directory, f"SELECT id, holder_identity FROM handle {where} ORDER BY id")
     return [(handle_id, identity) for handle_id, identity in rows]
 
 
 def handle_types(directory: str, backend: str) -> list[str]:
-    """The types that handles have asked a backend for, in order."""
+    """Return the types that handles have asked a backend for, sorted."""
     sql = "SELECT DISTINCT type FROM handle WHERE backend = ? ORDER BY type"
     return [pool_type for (pool_type,) in _read(directory, sql, backend)]
 
 
 def properties(directory: str) -> list[tuple[str, str]]:
-    """Keys and values of what resources in the embedded pools are, in order, each once."""
+    """Return keys and values of the properties in the embedded pools, sorted, each once."""
     rows = _read(directory, "SELECT properties FROM member WHERE properties NOT IN ('', '{}')")
     with contextlib.suppress(ValueError, TypeError):
         return sorted({pair for (text,) in rows for pair in dict(json.loads(text)).items()})
@@ -58,7 +58,7 @@ def properties(directory: str) -> list[tuple[str, str]]:
 
 
 def values(directory: str, prefix: str) -> list[tuple[str, bytes, int, float]]:
-    """What is kept under keys that begin so: key, content, version, and when it was written."""
+    """Return the values whose keys have a prefix: key, content, version, time of the write."""
     rows = _read(
         directory,
         "SELECT key, content, version, written_at FROM value "

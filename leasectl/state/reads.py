@@ -14,9 +14,9 @@ from leasectl.state.directory import State
 from leasectl.state.rows import SERVED_KEY_LABEL, is_renewed
 
 _HAS_LEASES = "EXISTS (SELECT 1 FROM lease WHERE lease.handle = handle.id)"
-# Most have none, which is told sooner.
+# Tests first for the usual case, no labels.
 _HAS_LABEL = f"labels <> '' AND instr(char(10) || labels, char(10) || '{SERVED_KEY_LABEL}=') > 0"
-# As `rows.is_on_record_elsewhere` has it of one.
+# The same as `rows.is_on_record_elsewhere`.
 _IS_ON_RECORD_ELSEWHERE = f"(served AND {_HAS_LABEL})"
 _UNFOLLOWED = (
     "SELECT id, ttl_seconds, scope, explicit_ttl, runner IS NOT NULL FROM handle "
@@ -36,7 +36,7 @@ _OLD = (
     "SELECT DISTINCT handle AS id FROM lease WHERE acquire_time < ? AND EXISTS (SELECT 1 "
     "FROM handle WHERE handle.id = lease.handle AND state <> 'released') ORDER BY id"
 )
-# To sort by the positions, too, takes half as long again, and most hold one.
+# Not sorted by position too, which takes half as long again: most hold one.
 _NAMES = (
     "SELECT id, waiter IS NULL, position, lease.name FROM handle "
     "LEFT JOIN lease ON lease.handle = id WHERE state = 'held' AND adopted_claim IS NULL "
@@ -45,7 +45,7 @@ _NAMES = (
 
 
 def never_ending(state: State) -> list[str]:
-    """The ids of handles that hold something, and nothing on record here ever ends that."""
+    """Return the ids of handles that hold a lease which nothing on record here will end."""
     return [
         handle_id
         for handle_id, ttl, scope, is_explicit, has_runner in state.read(_UNFOLLOWED)
@@ -55,23 +55,22 @@ def never_ending(state: State) -> list[str]:
 
 
 def on_record_elsewhere(state: State) -> int:
-    """How many handles hold something that `leasectl serve` granted to clients with records."""
+    """Return how many handles hold a lease of `leasectl serve` for a client with records."""
     return int(state.query(_ELSEWHERE)[0][0])
 
 
 def of_other_namespaces(state: State, here: int) -> list[str]:
-    """The ids of handles that have a guard or a waiter in another pid namespace than this."""
+    """Return the ids of handles with a guard or a waiter in another pid namespace."""
     return [row["id"] for row in state.query(_OF_OTHERS, here=f"%:{here}:%:%")]
 
 
 def held_since_before(state: State, wall_seconds: float) -> list[str]:
-    """The ids of handles that got something before a time, seconds since the epoch."""
+    """Return the ids of handles with a grant from before a time, seconds since the epoch."""
     return [row["id"] for row in state.query(_OLD, wall_seconds)]
 
 
 def names_on_record(state: State) -> Iterator[tuple[str, bool, tuple[str, ...]]]:
-    """Of each held handle whose path somebody may know: its id, whether it was announced, and the
-    names that it holds, in the order of the grant."""
+    """Yield held handles whose path may be known: id, whether announced, names in grant order."""
     for (handle_id, is_announced), rows in groupby(state.read(_NAMES), key=itemgetter(0, 1)):
         names = tuple([name for _, _, _, name in sorted(rows) if name is not None])
         yield handle_id, bool(is_announced), names
@@ -79,10 +78,10 @@ def names_on_record(state: State) -> Iterator[tuple[str, bool, tuple[str, ...]]]
 
 @contextmanager
 def snapshot(state: State) -> Iterator[None]:
-    """All that is read inside is as of one instant; nothing can be changed inside.
+    """Read everything inside as of one instant; nothing can be changed inside.
 
-    The lock isn't taken: SQLite's log keeps for who reads what others write over. Inside a
-    transaction, or another snapshot, it is of that instant.
+    The lock isn't taken: SQLite's log keeps the old pages for readers. Inside a transaction, or
+    another snapshot, the instant is that one's.
 
     Raises:
         CorruptState: The database is damaged.
@@ -102,12 +101,12 @@ _NULL = re.compile(r"NULL value in (\w+)\.(\w+)")
 
 
 class Soundness(NamedTuple):
-    """What SQLite says of a database.
+    """The result of SQLite's checks of a database.
 
     Args:
-        problem: The first that it found; None when it is sound.
-        journal_mode: ``wal``, unless the file system can't do that.
-        format: As the database has it.
+        problem: The first that it found; None if there is none.
+        journal_mode: ``wal``, unless the file system doesn't support that.
+        format: From its header.
     """
 
     problem: str | None
@@ -116,16 +115,16 @@ class Soundness(NamedTuple):
 
 
 def check_readable(state: State) -> None:
-    """Read something.
+    """Read a row, to see whether that works.
 
     Raises:
-        CorruptState: That isn't possible.
+        CorruptState: It doesn't.
     """
     state.query("SELECT 1 FROM pool LIMIT 1")
 
 
 def examine(state: State) -> Soundness:
-    """Look through the whole database."""
+    """Check the whole database."""
     found = (text for (text,) in state.query("PRAGMA integrity_check(10000)") if text != "ok")
     problem = next((each for each in found if _is_so(state, each)), None)
     ((journal_mode,),) = state.query("PRAGMA journal_mode")
@@ -134,14 +133,14 @@ def examine(state: State) -> Soundness:
 
 
 def _is_so(state: State, problem: str) -> bool:
-    """Tell whether a problem that SQLite names is one.
+    """Return whether a problem that SQLite reports is a real one.
 
-    SQLite 3.40 looks into another column than it names where columns of the primary key aren't the
-    first of a table without rowids, and so may find a NULL in each row: in `made_pool` it does.
+    SQLite 3.40 checks the wrong column for NULL in a table without rowids if its primary key isn't
+    its first columns: it finds one in each row of `made_pool`.
     """
     named = _NULL.fullmatch(problem)
     if named is None:
         return True
     table, column = named.groups()
-    # Not `IS NULL`, which is never looked up in a column that is declared NOT NULL.
+    # Not `IS NULL`: SQLite doesn't read a column for that if it is declared NOT NULL.
     return bool(state.query(f"SELECT 1 FROM {table} WHERE typeof({column}) = 'null' LIMIT 1"))

@@ -10,11 +10,11 @@ from leasectl.errors import StateUnwritable
 
 
 def unfit(directory: str, found: os.stat_result) -> StateUnwritable:
-    """The error for something that is no private folder of ours.
+    """Return the error for a path that isn't a private folder of ours.
 
     Args:
-        directory: Its path.
-        found: What is there.
+        directory: The path.
+        found: The status of what is there.
     """
     where = f"state directory {directory}"
     other = "or choose another with LEASECTL_STATE_DIR"
@@ -31,7 +31,7 @@ def unfit(directory: str, found: os.stat_result) -> StateUnwritable:
 
 
 def replaceable(directory: str, parent: os.stat_result) -> StateUnwritable:
-    """The error for a state directory that any user can rename, and put another in its place.
+    """Return the error for a state directory that any user can replace by another.
 
     Args:
         directory: Its path.
@@ -46,7 +46,7 @@ def replaceable(directory: str, parent: os.stat_result) -> StateUnwritable:
 
 
 def nowhere(directory: str) -> StateUnwritable:
-    """The error for a path in the current folder, where that is gone."""
+    """Return the error for a path that is relative to a deleted folder."""
     return StateUnwritable(
         f"state directory {directory} is to be in the current folder, which is gone; "
         "go to another, or name it by an absolute path in LEASECTL_STATE_DIR"
@@ -54,7 +54,7 @@ def nowhere(directory: str) -> StateUnwritable:
 
 
 def no_parent(directory: str) -> StateUnwritable:
-    """The error for a path whose folder isn't there: only the last part of it is made by us."""
+    """Return the error for a path whose parent is missing: only its last part is created."""
     parent = os.path.dirname(directory)
     return StateUnwritable(
         f"can't create state directory {directory}: no directory {parent}; create it with: mkdir "

@@ -11,26 +11,26 @@ from leasectl.model import Handle, Labels, Process, Where, parse_process
 if TYPE_CHECKING:
     import sqlite3
 
-# Who asked a server of ours, for people; ":" keeps it apart from the labels that they can give.
+# The label of a server's client, for people; users can't set a label with ":".
 SERVED_LABEL = "serve:client"
 SERVED_KEY_LABEL = "serve:key"
-# Of a resource that can be claimed, as the index `resource_free` has it.
+# Whether a resource can be claimed; the index `resource_free` has the same condition.
 IS_FREE = "owner IS NULL AND closed = 0"
-# Of these names alone a release, a claim or the time has anything to heed; there is an index.
+# Only for these names, a release or a claim has more to do; there is an index.
 IS_SPECIAL = (
     "cordoned OR leaves OR moves_to IS NOT NULL OR process IS NOT NULL OR ends_at IS NOT NULL "
     "OR held_back_until IS NOT NULL"
 )
 
 
-_process = lru_cache(maxsize=64)(parse_process)  # one may guard many
+_process = lru_cache(maxsize=64)(parse_process)  # one may guard many handles
 
 
 def insert(
     db: sqlite3.Connection, table: str, row: Mapping[str, object], *, replace: bool = False
 ) -> None:
-    """Write a row, in place of the one with the same key if that is meant."""
-    # Values by position: SQLite would look up each name whenever it binds by name.
+    """Write a row; with `replace`, in place of the row with the same key."""
+    # Values by position: SQLite looks up each name when it binds by name.
     db.execute(_insert_into(table, tuple(row), replace), tuple(row.values()))
 
 
@@ -48,7 +48,7 @@ def encode_labels(labels: Labels) -> str:
 
 
 def parse_labels(text: str) -> Labels:
-    """Read what `encode_labels` wrote."""
+    """Read the text of `encode_labels`."""
     if not text:
         return ()
     return tuple(
@@ -57,12 +57,12 @@ def parse_labels(text: str) -> Labels:
 
 
 def encode_process(process: Process | None) -> str | None:
-    """Write what may be no process; `parse_optional_process` reads it back."""
+    """Write a process, or None; `parse_optional_process` reads it back."""
     return None if process is None else process.encode()
 
 
 def parse_optional_process(text: str | None) -> Process | None:
-    """Read what `encode_process` wrote; ValueError if it didn't."""
+    """Read the text of `encode_process`; raise ValueError if it isn't one."""
     return None if text is None else _process(text)
 
 
@@ -72,16 +72,16 @@ def encode_range(seconds: tuple[float, float] | None) -> str | None:
 
 
 def encode_where(where: Where) -> str:
-    """Write what has to be so of a resource as one text; `parse_where` reads it back."""
+    """Write required properties as one text; `parse_where` reads it back."""
     if not where:
         return ""
-    import json  # only here: few ask for that
+    import json  # few requests need it
 
     return json.dumps(where)
 
 
 def parse_where(text: str) -> Where:
-    """Read what `encode_where` wrote; ValueError if it didn't."""
+    """Read the text of `encode_where`; raise ValueError if it isn't one."""
     if not text:
         return ()
     import json
@@ -97,7 +97,7 @@ def parse_where(text: str) -> Where:
 def without_keys(labels: Labels) -> Labels:
     """Replace the key that a client of `leasectl serve` sent by a hash of it.
 
-    Whoever knows the key can have the same lease, or give it back.
+    A reader of the key could get the same lease, or give it back.
     """
     if not any(name == SERVED_KEY_LABEL for name, _ in labels):
         return labels
@@ -110,9 +110,9 @@ def without_keys(labels: Labels) -> Labels:
 
 
 def is_on_record_elsewhere(handle: Handle) -> bool:
-    """Tell whether `leasectl serve` granted it to a client that has records: it sent a key.
+    """Return whether `leasectl serve` granted it to a client that has records: it sent a key.
 
-    Only those know of its guard and of its release.
+    Only that client knows of its guard and its release.
     """
     return handle.served and any(key == SERVED_KEY_LABEL for key, _ in handle.request.labels)
 
@@ -120,15 +120,15 @@ def is_on_record_elsewhere(handle: Handle) -> bool:
 def is_renewed(
     ttl_seconds: float | None, scope: str, *, is_explicit: bool, is_followed: bool
 ) -> bool:
-    """Tell whether a ttl is renewed without the holder's doing, by its `run` or the keeper.
+    """Return whether `run` or the keeper renews a ttl without the holder's doing.
 
-    Who asks for a ttl and names nobody who has to live for it, wants the lease to end by itself.
-    Leases of scope ``test`` are to outlive the step and its keeper, so nobody renews them.
+    A request with a ttl but without a process that has to live for it wants the lease to end by
+    itself. Leases of scope ``test`` outlive the step and its keeper, so they aren't renewed.
 
     Args:
-        ttl_seconds: As the request has it.
-        scope: Likewise.
-        is_explicit: It was asked for; else it is the backend's default.
+        ttl_seconds: Of the request.
+        scope: Of the request.
+        is_explicit: The user asked for the ttl; else it is the backend's default.
         is_followed: There is a guard or a runner.
     """
     if ttl_seconds is None or scope == "test":

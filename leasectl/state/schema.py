@@ -1,8 +1,12 @@
-"""The tables, format 1."""
+"""The tables, format 1, and how a database with them is created."""
 
 from __future__ import annotations
 
 import os
+import sqlite3
+
+from leasectl.state.database import APPLICATION_ID, FORMAT, corrupt, make_folder, unlink
+from leasectl.system.process import boot_id
 
 SCHEMA = """
 CREATE TABLE meta (
@@ -172,7 +176,8 @@ CREATE TABLE member (              -- what is so of a name beside its row in res
   ends_at REAL,                    -- that is, CLOCK_BOOTTIME
   joined INTEGER NOT NULL,
   held_back_until REAL,            -- CLOCK_BOOTTIME; NULL for not at all
-  properties TEXT NOT NULL         -- JSON
+  properties TEXT NOT NULL,        -- JSON
+  cordon TEXT                      -- JSON: who cordoned it, when, and why; NULL where not known
 ) WITHOUT ROWID;
 CREATE INDEX member_special ON member (name) WHERE cordoned OR leaves OR moves_to IS NOT NULL
   OR process IS NOT NULL OR ends_at IS NOT NULL OR held_back_until IS NOT NULL;
@@ -267,5 +272,52 @@ CREATE TABLE keeper (
 
 
 def new_state_id() -> str:
-    """Make up what tells a state directory from all others, on whatever machine."""
+    """Return a new id for a state directory, unique among all machines."""
     return os.urandom(8).hex()
+
+
+def create(path: str, *, fence: int) -> None:
+    """Create the folders, then the database under another name, and rename it when it is complete.
+
+    So an empty database means a damaged one. The caller holds ``state.lock``.
+
+    Args:
+        path: Of the database.
+        fence: The last reserved fence.
+
+    Raises:
+        CorruptState: The database is gone, but its log is there.
+    """
+    for folder in ("handles", "waiters"):
+        make_folder(os.path.join(os.path.dirname(path), folder))
+    if os.path.exists(path + "-wal"):
+        raise corrupt(path, "is missing, but its log is there")
+    temporary = path + ".new"
+    unlink(temporary)
+    fd = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+    try:
+        _fill(temporary, fence)
+        os.fsync(fd)
+    finally:
+        os.close(fd)  # after SQLite's close: this close drops SQLite's locks too
+    os.rename(temporary, path)
+
+
+def _fill(path: str, fence: int) -> None:
+    """Create the database in a new file, without a journal."""
+    db = sqlite3.connect(path, isolation_level=None)
+    try:
+        db.execute("PRAGMA page_size = 1024")  # rows are short, and whole pages are logged
+        db.execute("PRAGMA journal_mode = OFF")
+        db.execute("PRAGMA synchronous = OFF")
+        db.executescript(f"BEGIN; {SCHEMA}")
+        db.execute(
+            "INSERT INTO meta (fence, boot_id, purge_cursor, place) VALUES (?, ?, '', ?)",
+            (fence, boot_id(), new_state_id()),
+        )
+        db.execute(f"PRAGMA application_id = {APPLICATION_ID}")
+        db.execute(f"PRAGMA user_version = {FORMAT}")
+        db.execute("COMMIT")
+        db.execute("PRAGMA journal_mode = WAL")
+    finally:
+        db.close()

@@ -1,7 +1,7 @@
-"""``$SHARED_DIR/leases``: what later steps give back.
+"""``$SHARED_DIR/leases``: the leases that later steps give back.
 
-Other tools read and grep the file. It is changed under a flock of the opened directory itself,
-which works also where the directory can't be written, and put in place whole.
+Other tools read and grep the file. It is changed under a flock of the folder itself, which also
+works if the folder can't be written, and it is replaced as a whole.
 """
 
 from __future__ import annotations
@@ -14,52 +14,62 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 
 from leasectl.errors import CorruptState, StateUnwritable
-from leasectl.system.lock_wait import flock_exclusive
+from leasectl.system.lock_wait import LockLimit, flock_exclusive
 from leasectl.system.own_files import write_new
 from leasectl.text.naming import is_resource_name
 
 FILE_NAME = "leases"
-# SHARED_DIR is carried as a flat Secret: no sub-folders, 1 MiB, names of letters, digits, ".-_".
+# SHARED_DIR is stored as a flat Secret: no folders, 1 MiB, names of letters, digits and ".-_".
 _NEW_NAME = ".leases.new"
 _LONGEST_BYTES = 1 << 20
 
 
-def listed(shared_dir: str) -> list[str]:
+def listed(shared_dir: str, *, limit: LockLimit | None = None) -> list[str]:
     """Read the names; none when there is no such file.
 
     Raises:
         StateUnwritable: It can't be read.
         CorruptState: It holds something else than names.
     """
-    with _locked(shared_dir) as folder:
+    with _locked(shared_dir, limit) as folder:
         return _read(shared_dir, folder)
 
 
-def add(shared_dir: str, names: Sequence[str]) -> None:
+def add(shared_dir: str, names: Sequence[str], *, limit: LockLimit | None = None) -> None:
     """List names, each once.
+
+    Args:
+        shared_dir: The folder.
+        names: The names.
+        limit: How long to wait for the lock.
 
     Raises:
         StateUnwritable: The list can't be written.
     """
-    with _locked(shared_dir) as folder:
+    with _locked(shared_dir, limit) as folder:
         before = _read(shared_dir, folder)
         _write(folder, [*before, *(name for name in names if name not in before)])
 
 
 def remove(
-    shared_dir: str, names: Collection[str], *, unless: Callable[[str], bool] = lambda name: False
+    shared_dir: str,
+    names: Collection[str],
+    *,
+    unless: Callable[[str], bool] = lambda name: False,
+    limit: LockLimit | None = None,
 ) -> None:
-    """Take names out of the list, if they are in it.
+    """Remove names from the list, if they are in it.
 
     Args:
         shared_dir: The folder.
-        names: What to take out.
-        unless: Asked about each, under the lock: whether it has to stay all the same.
+        names: The names.
+        unless: Called with each under the lock: whether it has to stay all the same.
+        limit: How long to wait for the lock.
 
     Raises:
         StateUnwritable: The list can't be written.
     """
-    with _locked(shared_dir) as folder:
+    with _locked(shared_dir, limit) as folder:
         before = _read(shared_dir, folder)
         left = [name for name in before if name not in names or unless(name)]
         if left != before:
@@ -67,13 +77,13 @@ def remove(
 
 
 @contextmanager
-def _locked(shared_dir: str) -> Iterator[int]:
+def _locked(shared_dir: str, limit: LockLimit | None) -> Iterator[int]:
     try:
         fd = os.open(shared_dir, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     except OSError as error:
         raise StateUnwritable(f"SHARED_DIR {shared_dir}: {error.strerror}") from error
     try:
-        flock_exclusive(fd)
+        flock_exclusive(fd, limit)
         yield fd
     except OSError as error:
         raise StateUnwritable(
@@ -88,7 +98,7 @@ def _locked(shared_dir: str) -> Iterator[int]:
 def _read(shared_dir: str, folder: int) -> list[str]:
     path = os.path.join(shared_dir, FILE_NAME)
     try:
-        # It may be a link, as in a mounted Secret. A FIFO must not be waited for.
+        # It may be a link, as in a mounted Secret. The opening of a FIFO must not block.
         fd = os.open(FILE_NAME, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=folder)
     except FileNotFoundError:
         return []

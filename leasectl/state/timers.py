@@ -9,9 +9,9 @@ from leasectl.state.directory import State
 from leasectl.state.rows import insert
 from leasectl.system.process import liveness
 
-# In the column "name", for all that a handle holds.
+# In the column "name": all that a handle holds.
 _ALL = ""
-# Beside the columns of a handle: when all that it holds is released; NULL for never.
+# For a query of handles: when all that a handle holds will be released; NULL for never.
 RELEASE_AT = f"(SELECT due FROM timer WHERE timer.handle = handle.id AND timer.name = '{_ALL}')"
 
 
@@ -28,7 +28,7 @@ class Timers:
         self._state = state
 
     def arm(self, target: ReleaseTarget, due_at: float) -> None:
-        """Have the keeper release something; what was armed for the same before is replaced.
+        """Tell the keeper to release a target later; this replaces an earlier timer of the same.
 
         Args:
             target: Of a handle that isn't released.
@@ -45,10 +45,10 @@ class Timers:
         self._state.db.execute("UPDATE handle SET watched = 1 WHERE id = ?", (target.handle_id,))
 
     def arm_first(self, whole: ReleaseTarget, due_at: float) -> float:
-        """Have the keeper release all of a handle, unless somebody else has said when.
+        """Tell the keeper to release all of a handle, unless there is a timer for that already.
 
         Returns:
-            When it is due, as `arm` has it.
+            When it is due, CLOCK_BOOTTIME, seconds.
         """
         found = self._state.query(
             "SELECT due FROM timer WHERE handle = ? AND name = ? AND acquisition = ?",
@@ -60,20 +60,20 @@ class Timers:
         return due_at
 
     def armed(self) -> list[Timer]:
-        """All of them, the next one first; names that were armed together are apart."""
+        """Return all timers, the next one first; names that were armed together are apart."""
         return self._select("")
 
     def of_names(self) -> dict[tuple[str, str], float]:
-        """When single names are to be released, by the ids of their handles and themselves."""
+        """Return when single names will be released, by handle id and name."""
         rows = self._state.query("SELECT handle, name, due FROM timer WHERE name <> ?", _ALL)
         return {(row["handle"], row["name"]): float(row["due"]) for row in rows}
 
     def due(self, now: float) -> list[ReleaseTarget]:
-        """What is to be released by now, CLOCK_BOOTTIME in seconds, the earliest first."""
+        """Return what is to be released by now, CLOCK_BOOTTIME in seconds, the earliest first."""
         return [timer.target for timer in self._select("WHERE due <= ?", now)]
 
     def next_after(self, now: float) -> float | None:
-        """When the first is due of those that aren't by now."""
+        """Return when the first timer is due that isn't due by now."""
         ((due,),) = self._state.query("SELECT min(due) FROM timer WHERE due > ?", now)
         return None if due is None else float(due)
 
@@ -95,7 +95,7 @@ class Timers:
         ]
 
     def disarm(self, handle_id: str, names: Iterable[str] | None = None) -> None:
-        """Take timers away: those of some names, or all that a handle has."""
+        """Remove timers: those of some names, or all that a handle has."""
         if names is None:
             self._state.db.execute("DELETE FROM timer WHERE handle = ?", (handle_id,))
         else:
@@ -105,7 +105,7 @@ class Timers:
             )
 
     def of_nobody(self) -> list[str]:
-        """Ids that a release is armed for and that no handle has."""
+        """Return the ids in timers that no handle has."""
         rows = self._state.query(
             "SELECT DISTINCT handle FROM timer WHERE NOT EXISTS "
             "(SELECT 1 FROM handle WHERE id = timer.handle)"
@@ -113,16 +113,15 @@ class Timers:
         return [row["handle"] for row in rows]
 
 
-_NO_BOOT = "given-up"  # nothing of that runs
+_NO_BOOT = "given-up"  # a boot id that no living process has
 
 
 class GivingBack:
-    """Who is releasing which names.
+    """The releases that are under way, with their processes.
 
     Args:
         state: The opened state directory.
-        release_key: What releases of one name have in common that could meet the same lease, as
-            `release_key_of` has it.
+        release_key: The same for all releases that could hit the same lease, see `release_key_of`.
     """
 
     def __init__(self, state: State, release_key: str) -> None:
@@ -136,36 +135,39 @@ class GivingBack:
             insert(self._state.db, "giving_back", row, replace=True)
 
     def settled(self, name: str, process: Process) -> None:
-        """Record that this process's release of a name is certain, and with it the dead's.
+        """Record that this process's release of a name is certain, and forget those of the dead.
 
-        Of another pid namespace nobody can tell who is dead; its processes were waited for.
+        Whether a process of another pid namespace is dead can't be seen; the release has waited for
+        those.
         """
         for other in self.processes(name):
             if other == process or liveness(other) != "alive":
                 self.stopped([name], other)
 
     def stopped(self, names: Sequence[str], process: Process) -> None:
-        """Record that this process no longer tries to release names, with whatever outcome."""
+        """Record that this process no longer tries to release names, whatever the outcome."""
         self._state.db.executemany(
             "DELETE FROM giving_back WHERE backend = ? AND name = ? AND process = ?",
             [(self._backend, name, process.encode()) for name in names],
         )
 
     def given_up(self, names: Sequence[str], process: Process) -> None:
-        """Record that this process no longer tries to release names, and doesn't know what came of
-        that: for others it is as if it had died meanwhile, whatever it does next."""
+        """Record that this process no longer tries to release names and doesn't know the outcome.
+
+        For others it is as if it had died meanwhile, whatever it does next.
+        """
         self.stopped(names, process)
         self.start(names, process._replace(boot_id=_NO_BOOT))
 
     def forget_dead(self, names: Sequence[str]) -> None:
-        """Forget who has died, or given up, releasing names: what came of that is known now."""
+        """Forget the processes that died, or gave up, releasing names: the outcome is known now."""
         for name in names:
             for other in self.processes(name):
                 if liveness(other) == "dead":
                     self.stopped([name], other)
 
     def processes(self, name: str) -> list[Process]:
-        """Processes that release a name, or died while they did."""
+        """Return the processes that release a name, or died while they did."""
         rows = self._state.query(
             "SELECT process FROM giving_back WHERE backend = ? AND name = ?", self._backend, name
         )
@@ -173,5 +175,5 @@ class GivingBack:
 
 
 def begin_anew(state: State, process: Process) -> None:
-    """Inside a transaction: a process has become another program, and releases nothing by now."""
+    """Forget the releases of a process that has become another program; inside a transaction."""
     state.db.execute("DELETE FROM giving_back WHERE process = ?", (process.encode(),))

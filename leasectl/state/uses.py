@@ -1,17 +1,17 @@
-"""What is in use, and what others want back.
+"""The names in use, and those that are wanted back.
 
-Both are decided here, under one lock: what is in use can't become ready to be given back, and what
-is ready can't be used. The rows go with the lease that they are of, and are void for any other
-acquisition. Every method that changes something belongs inside `State.transaction`.
+Both are decided here, under one lock: a name in use can't become ready to be given back, and a
+ready name can't be used. The rows belong to one acquisition, and are void for any other. Every
+method that changes something belongs inside `State.transaction`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, NamedTuple
 
 from leasectl.model import Handle, ReleaseTarget
-from leasectl.state import handle_rows
+from leasectl.state import handles
 from leasectl.state.directory import State
 from leasectl.state.handles import is_watched
 from leasectl.state.rows import insert
@@ -21,13 +21,13 @@ if TYPE_CHECKING:
 
 
 class SeenMark(NamedTuple):
-    """That somebody was seen to want a lease back.
+    """A mark that was seen at a lease: it is wanted back.
 
     Args:
-        id: Of the mark, which no other has.
+        id: Of the mark, unique.
         asked_by: Who wants it, for people.
-        ends_at: When the mark ends, as counted from when it was seen first; CLOCK_BOOTTIME.
-        is_ready: It was answered, or is about to be, that the lease can be freed.
+        ends_at: When the mark ends, counted from when it was first seen; CLOCK_BOOTTIME.
+        is_ready: The answer is, or is about to be, that the lease can be freed.
     """
 
     id: str
@@ -37,23 +37,39 @@ class SeenMark(NamedTuple):
 
 
 class LastUse(NamedTuple):
-    """When a name that is held was in use last.
+    """The last use of a name.
 
     Args:
         acquisition: The number of the handle's acquisition that holds it.
-        until: CLOCK_BOOTTIME; None for now.
+        until: CLOCK_BOOTTIME; None while it is in use.
     """
 
     acquisition: int
     until: float | None
 
 
+LastUses = Mapping[tuple[str, str], LastUse]
+
+
+def last_use(uses: LastUses, claim_key: str | None, name: str) -> LastUse | None:
+    """Return when a claimed name was in use last; None for never, and of an earlier claim.
+
+    Args:
+        uses: As `Uses.last` returns them.
+        claim_key: Of the claim.
+        name: The name.
+    """
+    handle_id, _, acquisition = (claim_key or "").partition("/")
+    use = uses.get((handle_id, name))
+    return use if use is None or acquisition in ("", str(use.acquisition)) else None
+
+
 class SeenName(NamedTuple):
-    """A name that somebody was seen to want back.
+    """A name that was seen to be wanted back.
 
     Args:
         target: The handle and the acquisition that hold it.
-        mark: What was seen.
+        mark: The mark.
     """
 
     target: ReleaseTarget
@@ -71,7 +87,7 @@ class Uses:
         self._state = state
 
     def in_use(self, handle: Handle) -> frozenset[str]:
-        """What a handle has in use."""
+        """Return the names of a handle that are in use."""
         rows = self._state.query(
             "SELECT name FROM name_in_use WHERE handle = ? AND acquisition = ? AND until IS NULL",
             handle.id,
@@ -93,14 +109,14 @@ class Uses:
         return updated.rowcount > 0
 
     def last(self) -> dict[tuple[str, str], LastUse]:
-        """When what is held was in use last, by handle and name; nothing for never."""
+        """Return the last use of each held name, by handle and name; without those never used."""
         rows = self._state.query("SELECT handle, name, acquisition, until FROM name_in_use")
         return {
             (row["handle"], row["name"]): LastUse(row["acquisition"], row["until"]) for row in rows
         }
 
     def marks(self, handle: Handle) -> dict[str, SeenMark]:
-        """What was seen of a handle, by name."""
+        """Return the marks that were seen at a handle, by name."""
         rows = self._state.query(
             "SELECT name, id, asked_by, ends_at, is_ready FROM mark_seen "
             "WHERE handle = ? AND acquisition = ?",
@@ -110,11 +126,11 @@ class Uses:
         return {row["name"]: _mark(row) for row in rows}
 
     def ready(self, handle: Handle) -> frozenset[str]:
-        """What of a handle is ready to be given back."""
+        """Return the names of a handle that are ready to be given back."""
         return frozenset(name for name, mark in self.marks(handle).items() if mark.is_ready)
 
     def see(self, handle: Handle, name: str, mark: SeenMark) -> None:
-        """Record what was seen, instead of what was seen of that name before."""
+        """Record a mark that was seen, in place of an earlier one of the same name."""
         row = {
             "handle": handle.id,
             "acquisition": handle.acquisition,
@@ -127,12 +143,12 @@ class Uses:
         insert(self._state.db, "mark_seen", row, replace=True)
 
     def decide(self, handle: Handle, name: str, mark_id: str, *, is_ready: bool) -> bool:
-        """Have a name that isn't in use be ready, or be ready no more.
+        """Make a name that isn't in use ready, or no longer ready.
 
-        Whoever has it be ready no more knows that the mark will never say so again.
+        A caller that makes it no longer ready knows that the mark will never say so again.
 
         Returns:
-            Whether it is so now: it isn't of another mark by now, nor in use.
+            Whether it is so now: it has no other mark by now, and isn't in use.
         """
         if is_ready and name in self.in_use(handle):
             return False
@@ -157,7 +173,7 @@ class Uses:
         )
 
     def let_go(self, handle: Handle) -> None:
-        """Have the keeper see to a handle no longer whom nothing but marks had it see to.
+        """Let the keeper no longer look after a handle that it watched only for marks.
 
         Args:
             handle: As just loaded, in this transaction.
@@ -165,12 +181,12 @@ class Uses:
         if is_watched(handle, remote=True):
             return
         self._state.db.execute(
-            f"UPDATE handle SET watched = 0 WHERE id = ? AND NOT {handle_rows.IS_SEEN_TO}",
+            f"UPDATE handle SET watched = 0 WHERE id = ? AND NOT {handles.IS_SEEN_TO}",
             (handle.id,),
         )
 
     def all_seen(self) -> list[SeenName]:
-        """All names that something was seen of."""
+        """Return all names with a mark that was seen."""
         rows = self._state.query(
             "SELECT handle, acquisition, name, id, asked_by, ends_at, is_ready FROM mark_seen"
         )
@@ -180,7 +196,7 @@ class Uses:
         ]
 
     def of_nobody(self) -> list[str]:
-        """Ids that something is in use or marked for, and no handle holds that by now."""
+        """Return ids with uses or marks of names that no such handle holds."""
         rows = self._state.query(
             "SELECT DISTINCT handle FROM (SELECT handle, acquisition, name FROM name_in_use "
             "UNION SELECT handle, acquisition, name FROM mark_seen) AS said "

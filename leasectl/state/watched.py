@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class Stay(NamedTuple):
-    """That a name is in a pool for as long as a process lives.
+    """A membership that lasts as long as a process lives.
 
     Args:
         backend: The URL of the server.
@@ -24,7 +24,7 @@ class Stay(NamedTuple):
         name: The name.
         type: The type of the pool.
         process: The process.
-        ttl_seconds: How long the server lets it stay without hearing of it.
+        ttl_seconds: How long the server keeps the membership without a renewal.
     """
 
     backend: str
@@ -36,7 +36,7 @@ class Stay(NamedTuple):
 
 
 class Stays:
-    """Those of one state directory.
+    """The kept memberships of one state directory.
 
     Args:
         state: The opened state directory.
@@ -62,7 +62,7 @@ class Stays:
         )
 
     def all(self) -> list[Stay]:
-        """All of them."""
+        """Return all of them."""
         rows = self._state.query("SELECT * FROM stay")
         return [
             Stay(
@@ -78,12 +78,12 @@ class Stays:
 
 
 class MadePool(NamedTuple):
-    """That a process makes a pool on demand, or uses it, and is to see to it that it goes.
+    """A process that creates or uses a pool on demand, and is responsible for its removal.
 
     Args:
         backend: The URL of its store.
-        settings: How to talk to that, as `encode_settings` wrote it.
-        type: Its type.
+        settings: How to talk to the store, as `encode_settings` wrote it.
+        type: The type of the pool.
         process: The process.
     """
 
@@ -94,7 +94,7 @@ class MadePool(NamedTuple):
 
 
 class MadePools:
-    """Those of one state directory.
+    """The pools on demand of one state directory.
 
     Args:
         state: The opened state directory.
@@ -116,14 +116,14 @@ class MadePools:
         )
 
     def all(self) -> list[MadePool]:
-        """All of them."""
+        """Return all of them."""
         return [
             MadePool(row["backend"], row["settings"], row["type"], parse_process(row["process"]))
             for row in self._state.query("SELECT * FROM made_pool")
         ]
 
     def is_asked_for(self, pool: MadePool) -> bool:
-        """Tell whether a handle holds something of it, or waits for that."""
+        """Return whether a handle holds a lease of it, or waits for one."""
         return bool(
             self._state.query(
                 "SELECT 1 FROM handle WHERE type = ? AND backend = ? AND state <> 'released'",
@@ -133,7 +133,7 @@ class MadePools:
         )
 
 
-# So many of the last notes are kept, for keepers that haven't read them yet; there may be several.
+# How many of the last notes are kept for keepers that haven't read them; there may be several.
 _KEPT = 1000
 _SELECT = (
     "SELECT id, acquisition, backend, state, ttl_seconds, scope, explicit_ttl, "
@@ -142,7 +142,7 @@ _SELECT = (
 
 
 class Watched(NamedTuple):
-    """What the keeper has to know of a handle that it sees to.
+    """What the keeper has to know of a handle that it looks after.
 
     Args:
         id: The handle's.
@@ -151,7 +151,8 @@ class Watched(NamedTuple):
         guard: The process whose death releases it.
         waiter: The process that acquires, until it has announced.
         runner: The process that renews while it lives.
-        ttl_seconds: Of leases that are renewed without the holder's doing; None of others.
+        ttl_seconds: For leases that are renewed without the holder's doing; else None.
+        backend: The URL of its backend.
     """
 
     id: str
@@ -165,17 +166,17 @@ class Watched(NamedTuple):
 
     @property
     def processes(self) -> frozenset[Process]:
-        """Those whose end may bring work."""
+        """The processes whose end may bring work."""
         some = self.guard, self.waiter, self.runner
         return frozenset(process for process in some if process is not None)
 
 
 class Changes(NamedTuple):
-    """What was found to have changed.
+    """The changes since the last look.
 
     Args:
-        handles: By id, as it is now; None for one that isn't to be seen to any more.
-        are_all: These are all that there are: any other isn't to be seen to any more.
+        handles: By id, as they are now; None for one that the keeper no longer looks after.
+        are_all: There are no others: the keeper looks after no handle that is missing here.
     """
 
     handles: dict[str, Watched | None]
@@ -183,7 +184,7 @@ class Changes(NamedTuple):
 
 
 class WatchedHandles:
-    """The handles that a keeper sees to, and what changes of them from one look to the next.
+    """The handles that a keeper looks after, and their changes from one look to the next.
 
     Args:
         state: The opened state directory.
@@ -195,7 +196,7 @@ class WatchedHandles:
         self._trimmed = 0
 
     def changes(self) -> Changes:
-        """Read what has changed since this was called last; all, the first time.
+        """Read the changes since the last call; everything at the first call.
 
         Raises:
             CorruptState: The database is damaged. The next call reads the same again.
@@ -205,7 +206,7 @@ class WatchedHandles:
             self._seen or 0,
         )
         last = notes[-1]["number"] if notes else 0
-        # The last that was read proves that none in between is missing: they go in order.
+        # Notes are numbered in order: if the last one read is still there, no later one is missing.
         if self._seen is None or not notes or notes[0]["number"] != self._seen:
             changes = Changes({each.id: each for each in self.all()}, are_all=True)
         else:
@@ -219,11 +220,11 @@ class WatchedHandles:
         self._seen = None
 
     def all(self) -> list[Watched]:
-        """All of them, as they are now."""
+        """Return all of them, as they are now."""
         return [self._parse(row) for row in self._state.query(_SELECT)]
 
     def trim(self) -> None:
-        """Forget notes that were read long ago, once there are many."""
+        """Remove notes that were read long ago, once there are many."""
         if self._seen is None or self._seen - self._trimmed < 2 * _KEPT:
             return
         with contextlib.suppress(LeaseError), self._state.transaction() as db:
@@ -231,7 +232,7 @@ class WatchedHandles:
             self._trimmed = self._seen - _KEPT
 
     def one(self, handle_id: str) -> Watched | None:
-        """One of them, as it is now; None when it isn't to be seen to."""
+        """Return one of them, as it is now; None if the keeper doesn't look after it."""
         rows = self._state.query(f"{_SELECT} AND id = ?", handle_id)
         return self._parse(rows[0]) if rows else None
 

@@ -11,14 +11,13 @@ A waiter sleeps in one poll(2) until a deadline or a descriptor wakes it.
 - `process`: identify processes, and tell whether they live
 - `process_watch`: descriptors that tell when processes end
 - `namespaces`: whether another pid namespace of this kernel still lives
-- `callers`: the processes whose end ends a wait
+- `callers`: the processes whose end ends a wait; what the parent passed on, restored for commands
 - `signals`: signals as descriptors, so that none strikes between a commit and its record
 - `lock_wait`: wait for a file lock
 - `threads`: start threads, and report their errors
 - `request_threads`: requests to servers, one thread for each server
 - `background`: start a process that goes on in the background
 - `program`: run a program for its output, limited in time and size
-- `inherited`: what the parent passed on, restored for commands
 - `own_files`: open files under names that others may have planted
 - `afterwards`: work for which no caller waits
 - `backoff`: pauses between retries

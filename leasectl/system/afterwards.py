@@ -1,9 +1,8 @@
 """Work for which no caller waits.
 
-Such work can be left undone at any instant, and takes a bounded time. Of what a command leaves only
-the last is done: whoever has done it once has done it for all who left it. What is begun is done by
-a thread from there on, one after the other, and a command that has answered ends when it is done,
-or when that takes too long.
+Such work can be left undone at any instant, and takes a bounded time. Of the works that a command
+leaves, only the last is done: it covers those before it. A work that was begun is done by a thread,
+one after the other. A command that has answered ends when it is done, or when it takes too long.
 """
 
 from __future__ import annotations
@@ -16,7 +15,7 @@ from queue import SimpleQueue
 from leasectl.errors import Interrupted
 from leasectl.system.threads import NoThread, start_thread
 
-# For a request and its answer, of a server that has answered just before.
+# Enough for a request to a server that has just answered another.
 LONGEST_SECONDS = 3.0
 
 _left: Callable[[], object] | None = None
@@ -26,10 +25,10 @@ _lock = threading.Lock()
 
 
 def leave(work: Callable[[], object]) -> None:
-    """Have something done that somebody else may as well do, later, or nobody.
+    """Leave a work for the end of this process, which another process may do instead.
 
     Args:
-        work: Whatever it raises is no matter.
+        work: Called without arguments; its errors are ignored.
     """
     global _left
     if not _goes_on:
@@ -40,27 +39,28 @@ def leave(work: Callable[[], object]) -> None:
 
 
 def begin(work: Callable[[], object]) -> None:
-    """Have something done from now on, beside what is answered.
+    """Begin a work beside the answer.
 
     Args:
-        work: Whatever it raises is no matter. It isn't done where there is no thread for it.
+        work: Called without arguments; its errors are ignored. It isn't done if no thread can be
+            started.
     """
     global _begun
     with _lock, contextlib.suppress(NoThread):
-        if _begun is None or not _begun[0].is_alive():  # it doesn't outlive a fork
+        if _begun is None or not _begun[0].is_alive():  # a forked child has no threads
             works: SimpleQueue[Callable[[], object]] = SimpleQueue()
             _begun = start_thread("afterwards", lambda: _do_all(works)), works
         _begun[1].put(work)
 
 
 def go_on() -> None:
-    """This process answers many, one after the other: threads do what is left from now on."""
+    """Let threads do the work from now on: this process doesn't end after one answer."""
     global _goes_on
     _goes_on = True
 
 
 def finish() -> None:
-    """Do what was left; all that this process had to say has been said."""
+    """Do the work that was left, after all output of this process."""
     global _left
     work, _left = _left, None
     if work is not None:

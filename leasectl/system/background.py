@@ -1,7 +1,7 @@
-"""Start a process that goes on in the background.
+"""Start a process that goes on in the background, as ssh-agent does.
 
-As ssh-agent does it: the starter waits until the process works, passes on what that has to say, and
-ends. Whoever hears of the process can end it; one that nobody can hear of ends by itself.
+The starter waits until the process works, prints what that has to say, and ends. A process whose
+message was printed can be ended by its reader; one whose message could not be printed ends itself.
 """
 
 from __future__ import annotations
@@ -13,13 +13,14 @@ _CHUNK_BYTES = 4096
 
 
 class Background:
-    """This process, twice: `is_child` tells which one it is that goes on. To be made before there
-    are threads, or files that must not be shared.
+    """Forks this process: `is_child` tells which of the two this one is.
+
+    Create it before there are threads, or files that must not be shared.
 
     Attributes:
-        pid: Of the one that goes on.
-        is_child: This is it. It has a session of its own, and of the files that were open only the
-            first three.
+        pid: Of the child.
+        is_child: This process is the child. It has a session of its own, and only the first three
+            of the files that were open.
     """
 
     def __init__(self) -> None:
@@ -39,7 +40,7 @@ class Background:
     # ---- in the starter
 
     def wait(self) -> str:
-        """What the child has to say, once it works; empty when it has ended instead."""
+        """Return the child's message, once it works; empty if it has ended instead."""
         said = b""
         while True:
             chunk = os.read(self._answer_fd, _CHUNK_BYTES)
@@ -48,22 +49,22 @@ class Background:
             said += chunk
 
     def confirm(self) -> None:
-        """Tell it that what it had to say was passed on."""
+        """Tell the child that its message was printed."""
         with contextlib.suppress(BrokenPipeError):
             os.write(self._confirm_fd, b".")
 
     def exit_code(self) -> int:
-        """Wait until it has ended; what it ended with, as a shell tells it."""
+        """Wait until the child has ended; return its exit code, as a shell does."""
         _, status = os.waitpid(self.pid, 0)
         return 128 + os.WTERMSIG(status) if os.WIFSIGNALED(status) else os.WEXITSTATUS(status)
 
     # ---- in the child
 
     def tell(self, text: str) -> bool:
-        """Leave the starter's terminal and folder, and say what it passes on.
+        """Leave the starter's terminal and folder, and give it the message that it prints.
 
         Returns:
-            Whether it was passed on: else nobody knows of this process.
+            Whether it was printed: else no reader knows of this process.
         """
         null = os.open(os.devnull, os.O_RDWR)
         for fd in range(3):

@@ -1,8 +1,8 @@
 """Pauses between retries.
 
-Pauses double, so that whoever is down isn't kept down by those who ask; some of each is left to
-chance, so that those who failed together don't come back together. Where a loop is about more than
-one thing (which member is next, what else is due), it has the schedule alone.
+Pauses double, so that the retries don't keep a server down. A part of each is random, so that
+clients that failed together don't come back together. A loop that has more to decide (which member
+is next, what else is due) uses the schedule alone.
 """
 
 from __future__ import annotations
@@ -10,20 +10,20 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import NamedTuple, TypeVar
 
-# Far beyond any cap, and no float overflows.
+# Far beyond any cap, and no float overflow.
 _MOST_DOUBLINGS = 64
 
 Result = TypeVar("Result")
 
 
 class Backoff(NamedTuple):
-    """How long to pause after the first failure, the second in a row, and so on.
+    """The pauses after the first failure, the second in a row, and so on.
 
     Args:
         first_seconds: After the first; twice as long after each further one.
         longest_seconds: No pause is longer.
-        chance: How much of each pause is left to chance, as a share: 0 for none, 1 for anything
-            from nothing to all of it ("full jitter").
+        chance: The random part of each pause, as a share: 0 for none, 1 for anything from nothing
+            to all of it ("full jitter").
     """
 
     first_seconds: float
@@ -31,11 +31,11 @@ class Backoff(NamedTuple):
     chance: float = 0.0
 
     def pause(self, failures: int, random: Callable[[], float] | None = None) -> float:
-        """The pause after so many failures in a row, in seconds.
+        """Return the pause after so many failures in a row, in seconds.
 
         Args:
             failures: From 1 on.
-            random: Where chance comes from: a number from 0 to 1.
+            random: Returns a random number from 0 to 1.
         """
         doublings = min(failures - 1, _MOST_DOUBLINGS)
         longest = min(self.first_seconds * 2.0**doublings, self.longest_seconds)
@@ -45,11 +45,11 @@ class Backoff(NamedTuple):
 
 
 class Restarts:
-    """When to start again what has ended: at once if it had lasted, else ever later.
+    """When to restart a process that has ended: at once if it had lasted, else later each time.
 
     Args:
         backoff: The pauses after the second short life in a row, the third, and so on.
-        lasting_seconds: What has lived for so long has lasted.
+        lasting_seconds: A process that has lived for so long has lasted.
     """
 
     def __init__(self, backoff: Backoff, *, lasting_seconds: float = 60.0) -> None:
@@ -59,11 +59,11 @@ class Restarts:
         self._failures = 0
 
     def started(self, now: float) -> None:
-        """Note that it is there."""
+        """Note that the process was started."""
         self._started_at = now
 
     def pause(self, now: float) -> float:
-        """Note that it isn't there, or no longer; returns for how long it is to be left so."""
+        """Note that the process has ended; return how long to wait before the restart."""
         started_at, self._started_at = self._started_at, None
         if started_at is not None and now >= started_at + self._lasting_seconds:
             self._failures = 0
@@ -74,14 +74,14 @@ class Restarts:
 
 
 def draw() -> float:
-    """A number from 0 to 1, by chance."""
-    from random import random  # which takes long to load, and most commands never need it
+    """Return a random number from 0 to 1."""
+    from random import random  # slow to load, and most commands never need it
 
     return random()
 
 
 class Pauses:
-    """The pauses of something that is tried for ever, one after the other.
+    """The pauses between endless tries.
 
     Args:
         backoff: How long they are.
@@ -92,16 +92,16 @@ class Pauses:
         self._failures = 0
 
     def next(self) -> float:
-        """After one more failure, in seconds."""
+        """Return the pause after one more failure, in seconds."""
         self._failures += 1
         return self._backoff.pause(self._failures)
 
     def begin_anew(self) -> None:
-        """It has worked."""
+        """Begin with the first pause again, after a success."""
         self._failures = 0
 
     def skip_to_the_longest(self) -> None:
-        """It has failed for a reason that lasts."""
+        """Make the next pause the longest one, after a failure that will last."""
         self._failures = _MOST_DOUBLINGS
 
 
@@ -119,21 +119,21 @@ def retry(
 
     Args:
         once: One try.
-        on: The errors that may pass; all others end it.
+        on: The errors after which to try again; all others end it.
         backoff: How long to pause in between.
-        is_over: Called with the length of the next pause: whether there is no time for it.
+        is_over: Called with the length of the next pause; returns whether there is no time for it.
         sleep: Called with seconds.
-        note: Called before each pause with the number of failures so far, and the last.
-        random: As `Backoff.pause` has it.
+        note: Called before each pause with the number of failures so far, and the last error.
+        random: See `Backoff.pause`.
 
     Raises:
-        Exception: What the last try raised, as soon as it is over.
+        Exception: The error of the last try, when there is no time for another.
     """
     try:
         return once()
     except on as error:
         failed: list[Exception] = [error]
-    # Not before it is needed: it takes as long to load as a request takes.
+    # Loaded late: it takes as long as a request.
     from tenacity import RetryCallState, Retrying, retry_if_exception_type
 
     def again() -> Result:

@@ -1,12 +1,12 @@
 """The processes whose end ends a wait.
 
-That is the parent process, as a rule the script. Some parents only stand in for the script: a
-subshell of it, or a program such as timeout(1) that waits for another. Of those, the parent counts
-as well, and so on.
+A caller is the parent process, as a rule the script. Some parents only stand in for the script: a
+subshell of it, or a program such as timeout(1) that waits for another. Their parents are callers
+too, and so on.
 
-A process is *detached* if it was started with nohup(1), that is, ignores SIGHUP, or with setsid(1),
-that is, leads its session. Such a process has no callers; nor has one whose parent is process 1 of
-its pid namespace, or lives in another one.
+A process is *detached* if it was started with nohup(1), so that it ignores SIGHUP, or with
+setsid(1), so that it leads its session. Such a process has no callers; nor has one whose parent is
+process 1 of its pid namespace, or lives in another one.
 
 A parent that ends is noticed whenever it ends:
 
@@ -18,6 +18,10 @@ before this process looks       the parent is another than at the start of this 
 while this process looks        the parent is another after its pidfd was opened
 later                           the pidfd becomes readable
 ==============================  ============================================================
+
+`take` changes what the parent passed on and this process couldn't work with: a umask that keeps
+its owner out of new files, and a SIGCHLD that is ignored. `restore` gives a forked process back
+what was inherited, just before it becomes a command.
 """
 
 from __future__ import annotations
@@ -27,7 +31,6 @@ import os
 import signal
 
 from leasectl.errors import Cancelled, LeaseError
-from leasectl.system import inherited
 from leasectl.system.poll import READABLE, Interrupt
 from leasectl.system.process import pidfd_of
 
@@ -50,8 +53,8 @@ def watch_callers() -> list[Interrupt]:
     parent = os.getppid()
     if parent == 0:
         return []
-    if parent != inherited.parent_pid() or not _is_of_our_session(parent):
-        raise _ended(inherited.parent_pid())
+    if parent != parent_pid() or not _is_of_our_session(parent):
+        raise _ended(parent_pid())
     found: list[Interrupt] = []
     child, pid = os.getpid(), parent
     while pid > 1:
@@ -88,7 +91,7 @@ def _is_of_our_session(pid: int) -> bool:
 
 
 def _stands_in(pid: int, parent: int) -> bool:
-    """Tell whether a process stands in for its parent: a subshell, or a program that waits."""
+    """Return whether a process stands in for its parent: a subshell, or a program that waits."""
     if _read(pid, "comm").strip() in _WRAPPERS:
         return True
     command = _read(pid, "cmdline")
@@ -119,3 +122,56 @@ def _read(pid: int, name: str) -> bytes:
             return file.read()
     except OSError:
         return b""
+
+
+# Python ignores these for itself before any code runs, and doesn't tell what was inherited.
+_IGNORED_BY_PYTHON = (signal.SIGPIPE, signal.SIGXFSZ)
+
+_children_were_ignored = False
+_umask: int | None = None
+_parent_pid = 0
+
+
+def take() -> None:
+    """Note what was inherited, and change what this process couldn't work with."""
+    global _children_were_ignored, _parent_pid, _umask
+    _parent_pid = os.getppid()
+    _umask = os.umask(0o077)
+    os.umask(_umask & 0o077)
+    # The kernel keeps no exit status of children that end while it is ignored.
+    if signal.getsignal(signal.SIGCHLD) is signal.SIG_IGN:
+        signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+        _children_were_ignored = True
+
+
+def parent_pid() -> int:
+    """Return the parent's pid at the start of this process."""
+    return _parent_pid or os.getppid()
+
+
+def restore() -> None:
+    """In a forked process, restore what `take` and Python's start have changed."""
+    if _umask is not None:
+        os.umask(_umask)
+    if _children_were_ignored:
+        signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+    ignored = _ignored_by_parent()
+    for signum in _IGNORED_BY_PYTHON:
+        signal.signal(signum, signal.SIG_IGN if signum in ignored else signal.SIG_DFL)
+
+
+def _ignored_by_parent() -> set[int]:
+    """Return which of the signals that Python ignores the parent ignores on purpose.
+
+    A child inherits what its parent ignores. A parent that ignores both is most likely a program in
+    Python itself, which restores the defaults in what it starts.
+    """
+    if not _parent_pid:
+        return set()
+    try:
+        with open(f"/proc/{_parent_pid}/status", "rb") as file:
+            (mask,) = (int(line.split()[1], 16) for line in file if line.startswith(b"SigIgn:"))
+    except (OSError, ValueError):
+        return set()
+    found = {int(signum) for signum in _IGNORED_BY_PYTHON if mask >> (signum - 1) & 1}
+    return found if len(found) < len(_IGNORED_BY_PYTHON) else set()

@@ -30,7 +30,7 @@ class Clock(NamedTuple):
     wall: Callable[[], float] = time.time
 
 
-@lru_cache(maxsize=64)  # of thousands that are written most are twice in a row
+@lru_cache(maxsize=64)  # most of thousands of times occur twice in a row
 def rfc3339(wall_seconds: float | None) -> str | None:
     """Write a wall-clock time as RFC 3339 in UTC with microseconds, as Kubernetes' MicroTime."""
     if wall_seconds is None:
@@ -39,14 +39,14 @@ def rfc3339(wall_seconds: float | None) -> str | None:
     return f"{_second(whole)}.{micros:06d}Z"
 
 
-@lru_cache(maxsize=64)  # of thousands that are written many are of the same
+@lru_cache(maxsize=64)  # many of thousands of times have the same second
 def _second(whole: int) -> str:
     text = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(whole))
     return text.rjust(19, "0")  # the C library doesn't pad the years before 1000
 
 
 def earliest(*times: float | None) -> float | None:
-    """The first of some times, where None means never."""
+    """Return the first of some times, where None means never."""
     first = None
     for each in times:
         if each is not None and (first is None or each < first):

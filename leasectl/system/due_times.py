@@ -8,7 +8,7 @@ from typing import Generic, TypeVar
 
 Key = TypeVar("Key", bound=Hashable)
 
-# Below, the heap may be as large as it likes.
+# A heap of fewer entries isn't cleaned up.
 _FEW = 64
 
 
@@ -17,7 +17,7 @@ class DueTimes(Generic[Key]):
 
     def __init__(self) -> None:
         self._times: dict[Key, float] = {}
-        # Also of times that were replaced; whoever takes one off looks whether it still holds.
+        # Also has replaced times; each is compared with `_times` when it comes to the top.
         self._heap: list[tuple[float, int, Key]] = []
         self._count = 0  # so that keys are never compared
 

@@ -57,7 +57,7 @@ def _inotify(libc: ctypes.CDLL, paths: Iterable[str]) -> int | None:
         return None
     for path in paths:
         mask = _IN_DELETE_SELF | _IN_MOVE_SELF
-        if not os.path.isdir(path):  # of a folder, it would tell of each file in it
+        if not os.path.isdir(path):  # for a folder, it would report each file in it
             mask |= _IN_ATTRIB
         if libc.inotify_add_watch(fd, os.fsencode(path), ctypes.c_uint32(mask)) < 0:
             os.close(fd)

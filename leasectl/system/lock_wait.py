@@ -15,7 +15,6 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from types import FrameType
-from typing import NamedTuple
 
 from leasectl.errors import LockHeld
 from leasectl.system import signals
@@ -28,49 +27,73 @@ _LOOK_AGAIN_SECONDS = 0.5
 _TRY_AGAIN_SECONDS = 0.01
 
 
-class _Limit(NamedTuple):
-    """How long locks may be waited for.
+class LockLimit:
+    """How long the main thread waits for the locks of one opened state directory.
 
-    Args:
-        give_up_at: Until when, time.monotonic().
-        each_seconds: For each at least that long, also after that.
+    The process that holds a lock may be stopped. Then a command that may wait for a limited time
+    can't wait for it, nor a process that has another to look after.
     """
 
-    give_up_at: float
-    each_seconds: float
+    def __init__(self) -> None:
+        self._limit: tuple[float, float] | None = None
 
-    def of_a_wait(self) -> float:
-        """When a wait that begins now is given up."""
-        return max(self.give_up_at, time.monotonic() + self.each_seconds)
+    @contextmanager
+    def within(self, seconds: float | None, *, each_seconds: float = 0.0) -> Iterator[None]:
+        """Let waits for locks inside fail once so many seconds are over.
+
+        Args:
+            seconds: From now on; None for no limit.
+            each_seconds: How long each wait may take in any case: a lock that is only busy for a
+                moment is no reason to leave something behind.
+        """
+        before = self._limit
+        self._limit = None if seconds is None else (time.monotonic() + seconds, each_seconds)
+        try:
+            yield
+        finally:
+            self._limit = before
+
+    def within_wait(self, wait_seconds: float | None) -> AbstractContextManager[None]:
+        """Limit waits for locks to the time that a lease may be waited for, or a little longer.
+
+        Args:
+            wait_seconds: From now on; None for no limit.
+        """
+        limit = None if wait_seconds is None else wait_seconds + _LATER_SECONDS
+        return self.within(limit, each_seconds=CLEAN_UP_SECONDS)
+
+    def end_of_wait(self) -> float | None:
+        """Return when a wait that begins now is given up, time.monotonic(); None for never."""
+        if self._limit is None:
+            return None
+        give_up_at, each_seconds = self._limit
+        return max(give_up_at, time.monotonic() + each_seconds)
 
 
-_limit: _Limit | None = None
-
-
-def flock_exclusive(fd: int) -> None:
+def flock_exclusive(fd: int, limit: LockLimit | None = None) -> None:
     """Wait for an exclusive flock in the kernel's queue.
 
-    Beside a `SignalTrap` that has ended something already, what is cleaned up may still take the
-    lock, but not wait for long: whoever holds it may be stopped, and a signal is to end this
-    process.
+    After a signal has asked this process to end, a `SignalTrap` lets its cleanup still take the
+    lock, but not wait long for it: the process that holds the lock may be stopped.
 
     Raises:
         Interrupted: A signal arrived while a `SignalTrap` is set, or one that ends a process waits
             in a `SignalDescriptor`; the lock may be held or not.
-        LockHeld: It took longer than `lock_limit` allows; the lock may be held or not.
+        LockHeld: It took longer than the limit allows; the lock may be held or not.
     """
     heeds = signals.current()
-    if heeds is None and _limit is None:
+    give_up_at = None if limit is None else limit.end_of_wait()
+    if heeds is None and give_up_at is None:
         fcntl.flock(fd, fcntl.LOCK_EX)  # in one call whether it is free or not
     elif _is_taken(fd):
         return
     elif heeds is None:
-        _flock_in_time(fd)
+        _flock_in_time(fd, give_up_at)
     elif isinstance(heeds, signals.SignalDescriptor):
-        _flock_looking_around(fd, signals.check_pending, first_seconds=_LOOK_SECONDS)
+        _flock_looking_around(fd, give_up_at, signals.check_pending, first_seconds=_LOOK_SECONDS)
     elif not heeds.has_raised:
         trap = heeds
-        trap.interrupting(lambda: _flock_in_time(fd, trap.check))
+        trap.interrupting(lambda: _flock_in_time(fd, give_up_at, trap.check))
     else:
         while not flock_within(fd, CLEAN_UP_SECONDS):
             heeds.check()
@@ -84,37 +107,6 @@ def flock_within(fd: int, seconds: float) -> bool:
             return False
         time.sleep(_TRY_AGAIN_SECONDS)
     return True
-
-
-@contextmanager
-def lock_limit(seconds: float | None, *, each_seconds: float = 0.0) -> Iterator[None]:
-    """Have waits for locks inside fail once so many seconds are over; in the main thread.
-
-    Whoever holds a lock may be stopped: then neither a command that is to wait for so long and no
-    longer can wait for it, nor what has another to look after.
-
-    Args:
-        seconds: From now on; None for no limit.
-        each_seconds: How long each wait may take all the same: a lock that is only busy for a
-            moment is no reason to leave something behind.
-    """
-    global _limit
-    before = _limit
-    _limit = None if seconds is None else _Limit(time.monotonic() + seconds, each_seconds)
-    try:
-        yield
-    finally:
-        _limit = before
-
-
-def wait_limit(wait_seconds: float | None) -> AbstractContextManager[None]:
-    """Heed how long a lease is waited for also where another process holds a lock.
-
-    Args:
-        wait_seconds: From now on, which a lock may take a little longer; None for no limit.
-    """
-    limit = None if wait_seconds is None else wait_seconds + _LATER_SECONDS
-    return lock_limit(limit, each_seconds=CLEAN_UP_SECONDS)
 
 
 def holders_of(fd: int) -> list[str]:
@@ -147,19 +139,23 @@ def _is_taken(fd: int) -> bool:
     return True
 
 
-def _flock_in_time(fd: int, check: Callable[[], object] = signals.check_pending) -> None:
-    if _limit is None:
+def _flock_in_time(
+    fd: int, give_up_at: float | None, check: Callable[[], object] = signals.check_pending
+) -> None:
+    if give_up_at is None:
         fcntl.flock(fd, fcntl.LOCK_EX)
     else:
-        left = _limit.of_a_wait() - time.monotonic()
-        _flock_looking_around(fd, check, first_seconds=max(left, _TRY_AGAIN_SECONDS))
+        left = max(give_up_at - time.monotonic(), _TRY_AGAIN_SECONDS)
+        _flock_looking_around(fd, give_up_at, check, first_seconds=left)
 
 
 class _TimerFired(BaseException):
     """The timer has ended the system call; no handler of errors catches it."""
 
 
-def _flock_looking_around(fd: int, check: Callable[[], object], *, first_seconds: float) -> None:
+def _flock_looking_around(
+    fd: int, give_up_at: float | None, check: Callable[[], object], *, first_seconds: float
+) -> None:
     """Wait for the lock, and look now and then for a reason to stop.
 
     The handler of the timer only ends the system call, and only once for each wait: on a busy
@@ -168,11 +164,11 @@ def _flock_looking_around(fd: int, check: Callable[[], object], *, first_seconds
 
     Args:
         fd: Descriptor of the lock file.
+        give_up_at: When to give up, time.monotonic(); None for never.
         check: Raises Interrupted if a signal is to end the wait.
         first_seconds: Time until the first look; further ones follow each half second.
     """
     is_waiting = False
-    give_up_at = None if _limit is None else _limit.of_a_wait()
 
     def end_wait(_signum: int, _frame: FrameType | None) -> None:
         nonlocal is_waiting

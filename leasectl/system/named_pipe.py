@@ -10,13 +10,13 @@ import os
 class NamedPipe:
     """A pipe that others open and close to wake its reader.
 
-    The hang-up of a writer is the wake-up. It stays until the descriptor is renewed, and a
-    renewed descriptor no longer sees writers that were there before; so whoever renews it has
-    to look at the database afterwards, not before.
+    The hang-up of a writer is the wake-up. It stays until the descriptor is renewed, and a renewed
+    descriptor no longer sees writers that were there before. So look at the database after the
+    renewal, not before.
 
     Args:
         path: Where it is.
-        shared: Others may read it as well: each is woken, and nobody removes it.
+        shared: Others may read it as well: each of them is woken, and none removes it.
     """
 
     def __init__(self, path: str, *, shared: bool = False) -> None:
@@ -35,18 +35,18 @@ class NamedPipe:
             try:
                 return self._open()
             except FileNotFoundError:
-                continue  # it had no reader yet, and somebody took it for a dead one's
+                continue  # removed by a process that took it for a dead one's: it had no reader yet
 
     def _open(self) -> int:
         return os.open(self.path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
 
     def renew(self) -> None:
-        """Get ready for the next wake-up. The new descriptor is open before the old one closes:
-        in between no writer may find the pipe without a reader.
+        """Get ready for the next wake-up.
 
-        A pipe that has been removed has nobody left who would open it; what it stood for is gone,
-        as its owner is about to read in the database; but a shared one is made anew. The descriptor
-        keeps its number: who polls it would soon poll another file.
+        The new descriptor is open before the old one closes: at no instant may a writer find the
+        pipe without a reader. A pipe that was removed isn't opened again, as no writer will open it
+        and its owner is about to read the database; but a shared one is created again. The
+        descriptor keeps its number, since the caller polls it.
         """
         try:
             fresh = self._make() if self._shared else self._open()

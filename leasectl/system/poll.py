@@ -11,20 +11,20 @@ from typing import Any, NamedTuple, TypeVar
 
 from leasectl.system.clock import boottime_seconds
 
-# The events of an `Interrupt` that is heard of when its descriptor can be read.
+# The events of an `Interrupt` with a descriptor that becomes readable.
 READABLE = select.POLLIN
-# poll(2) counts on a clock that stops in suspend; a longer sleep is cut into such pieces.
+# poll(2) uses a clock that stops in suspend; a longer sleep is cut into pieces of this length.
 _LONGEST_SLEEP_SECONDS = 6 * 3600.0
 _TFD_TIMER_ABSTIME = 1  # of <sys/timerfd.h>
 
 
 class Interrupt(NamedTuple):
-    """A descriptor that ends a wait when it has something to say.
+    """A descriptor that ends a wait when it has an event.
 
     Args:
         fd: A pollable descriptor.
-        events: `READABLE`, or 0 for errors and hang-ups alone, which always count.
-        raise_: Called then; raises what the wait ends with.
+        events: `READABLE`, or 0 for only errors and hang-ups, which always count.
+        raise_: Called then; raises the error that ends the wait.
     """
 
     fd: int
@@ -33,10 +33,10 @@ class Interrupt(NamedTuple):
 
 
 class Sleep(NamedTuple):
-    """A sleep that somebody else is asked to do: until a descriptor can be read, or until a time.
+    """A request to sleep until a descriptor can be read, or until a time.
 
-    What waits is written as a generator of sleeps that gets sent the descriptors which ended each,
-    so that it waits as well in a process of its own as beside thousands of others in one.
+    A wait is a generator of these; its driver sends the descriptors that ended each sleep. So the
+    same wait works in a process of its own and beside thousands of others in one.
     """
 
     fds: frozenset[int]
@@ -56,10 +56,10 @@ def sleep_through(
     """Do the sleeps of a generator one after the other, blocking.
 
     Args:
-        steps: What waits.
-        interrupts: Their events are raised inside it.
+        steps: The generator.
+        interrupts: Their errors are raised inside it.
         now: The clock, in seconds.
-        at_first_sleep: Makes further ones, which only a process that really sleeps needs.
+        at_first_sleep: Returns further interrupts, which only a process that really sleeps needs.
 
     Returns:
         What the generator returns.
@@ -89,11 +89,11 @@ def sleep(
     until: float | None,
     now: Callable[[], float],
 ) -> set[int]:
-    """Sleep until a descriptor has something to say or the time has come.
+    """Sleep until a descriptor has an event or the time has come.
 
     Args:
         wake_fds: Any event on these ends the sleep.
-        interrupts: Their events end it with whatever they raise.
+        interrupts: Their events end it with the errors that they raise.
         until: A time of ``now``'s clock; None for none.
         now: The clock, in seconds.
 
@@ -117,17 +117,17 @@ def sleep(
 
 
 def check(interrupts: Sequence[Interrupt]) -> None:
-    """Raise what an interrupt raises whose event has come by now."""
+    """Raise the error of an interrupt whose event has come by now."""
     sleep(wake_fds=(), interrupts=interrupts, until=0.0, now=lambda: 0.0)
 
 
 class ReadableSet:
-    """Descriptors, as many as there are, behind one that can be read when any of them can.
+    """Any number of descriptors behind one that is readable when any of them is.
 
-    What it takes to sleep on that one, and to find which it was, doesn't grow with their number.
+    The cost of a sleep, and of finding the readable ones, doesn't grow with their number.
 
     Attributes:
-        fd: That one.
+        fd: The one to sleep on.
     """
 
     def __init__(self) -> None:
@@ -142,7 +142,7 @@ class ReadableSet:
         self._epoll.unregister(fd)
 
     def readable(self) -> list[int]:
-        """Those that can be read now, some of them if they are very many."""
+        """Return those that are readable now, or some of them if they are very many."""
         return [fd for fd, _ in self._epoll.poll(0)]
 
     def close(self) -> None:
@@ -150,19 +150,19 @@ class ReadableSet:
 
 
 class Alarm:
-    """A descriptor that can be read once a time of CLOCK_BOOTTIME has come: a timerfd.
+    """A descriptor that is readable once a time of CLOCK_BOOTTIME has come: a timerfd.
 
     A deadline that passes in suspend is noticed as soon as the machine resumes. poll(2) alone
-    notices it when the rest of its timeout is over, which doesn't count that time. A bounded
-    timeout would be late by up to its length, beside the next holder of a lease, and would wake an
-    idle process again and again.
+    notices it only at the end of its timeout, which doesn't count suspended time. A bounded timeout
+    would be late by up to its length, while the next holder has the lease, and would wake an idle
+    process again and again.
 
-    Python has timerfds from 3.13 on. Before, it takes two calls by ctypes, which is loaded with the
+    Python has timerfds from 3.13 on. Before, two calls by ctypes set one; ctypes is loaded with the
     first deadline.
 
     Attributes:
-        fds: That one; none before the first deadline, or where the kernel has none: there, poll(2)
-            has to do.
+        fds: The descriptor; empty before the first deadline, or if the kernel has no timerfds. Then
+            poll(2) has to do.
     """
 
     def __init__(self) -> None:
@@ -203,13 +203,13 @@ def _timerfd() -> int | None:
 
 
 def _set_timerfd(fd: int, until: float | None) -> None:
-    nanoseconds = 0 if until is None else max(1, int(until * 1e9))  # 0 stands for never
+    nanoseconds = 0 if until is None else max(1, int(until * 1e9))  # 0 means never
     if sys.version_info >= (3, 13):
         os.timerfd_settime_ns(fd, flags=os.TFD_TIMER_ABSTIME, initial=nanoseconds)
     else:
         import ctypes
 
-        # struct itimerspec: the interval of a timer that repeats, and its first time
+        # struct itimerspec: the interval of a repeating timer, and its first time
         times = (ctypes.c_long * 4)(0, 0, *divmod(nanoseconds, 1_000_000_000))
         _libc().timerfd_settime(fd, _TFD_TIMER_ABSTIME, times, None)
 
@@ -221,7 +221,7 @@ def _libc() -> Any:
 
 
 def is_readable(fd: int, seconds: float | None = None) -> bool:
-    """Wait until a descriptor has something to say; returns whether it has.
+    """Wait until a descriptor is readable; return whether it is.
 
     Args:
         fd: A pollable descriptor.
@@ -231,10 +231,10 @@ def is_readable(fd: int, seconds: float | None = None) -> bool:
 
 
 def is_writable(fd: int, seconds: float) -> bool:
-    """Wait until a descriptor takes what is written there; returns whether it does.
+    """Wait until a descriptor is writable; return whether it is.
 
     Args:
-        fd: Of whatever kind: a file takes it always.
+        fd: Of any kind: a file is always writable.
         seconds: How long to wait at most.
     """
     return _is_ready(fd, select.POLLOUT, seconds)
@@ -243,7 +243,7 @@ def is_writable(fd: int, seconds: float) -> bool:
 def _is_ready(fd: int, event: int, seconds: float | None) -> bool:
     poll = select.poll()
     poll.register(fd, event)
-    if seconds is None or seconds <= _LONGEST_SLEEP_SECONDS:  # as nearly always
+    if seconds is None or seconds <= _LONGEST_SLEEP_SECONDS:  # the usual case
         return bool(poll.poll(None if seconds is None else seconds * 1000))
     until = boottime_seconds() + seconds
     while True:
@@ -254,7 +254,7 @@ def _is_ready(fd: int, event: int, seconds: float | None) -> bool:
 
 
 def milliseconds(until: float | None, now: float) -> int | None:
-    """The timeout for poll(2) until a time; None for no limit.
+    """Return the timeout for poll(2) until a time; None for no limit.
 
     Rounded up: waking a little early would mean spinning through the rest.
     """

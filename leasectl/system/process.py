@@ -1,7 +1,7 @@
-"""Identify processes, and tell whether they live.
+"""Identify processes, and find out whether they live.
 
-A pid alone says nothing: pids are reused, and the same number means another process in another
-pid namespace or after a reboot. A process is named by (boot id, pid namespace, pid, start time),
+A pid alone says nothing: pids are reused, and the same number means another process in another pid
+namespace or after a reboot. A process is named by (boot id, pid namespace, pid, start time),
 checked together.
 
 A process is dead only if the kernel says so:
@@ -11,8 +11,8 @@ A process is dead only if the kernel says so:
   too, while its other threads run on;
 - it lived in another pid namespace of this boot, and that is gone (`namespaces`).
 
-``/proc`` alone proves no death: with ``hidepid``, a living process of another user has no entry in
-it, and so has one that ran a setuid command. Such a process is unknown.
+``/proc`` alone proves no death: with ``hidepid``, it has no entry for a living process of another
+user, or for one that ran a setuid command. Such a process is unknown.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ from leasectl.errors import LeaseError, NotFound
 from leasectl.model import Process, parse_process
 from leasectl.system.poll import is_readable
 
-# ``unknown``: in another pid namespace that may live, or not readable here. Nothing of an unknown
-# process is ever freed automatically. No `enum`, which each command would have to load.
+# ``unknown``: in another pid namespace that may live, or not readable here. A lease of an unknown
+# process is never freed automatically. No `enum`, which each command would have to load.
 Liveness = Literal["alive", "dead", "unknown"]
 
 
 @cache
 def boot_id() -> str:
-    """The kernel's id of this boot; LeaseError where it doesn't say."""
+    """Return the kernel's id of this boot; LeaseError if it can't be read."""
     try:
         with open("/proc/sys/kernel/random/boot_id", "rb") as file:
             return file.read().decode("ascii").strip()
@@ -46,43 +46,43 @@ def boot_id() -> str:
         ) from error
 
 
-# Those of the first ones; include/linux/proc_ns.h.
+# Inode numbers of the first namespaces; see include/linux/proc_ns.h.
 _FIRST_TIME_NAMESPACE = 0xEFFFFFFA
 _FIRST_PID_NAMESPACE = 0xEFFFFFFC
 
-# Whose processes are on record in it, other namespaces among them.
+# Its records have processes of other namespaces too.
 _state_directory: str | None = None
 
 
 @cache
 def own_namespaces() -> tuple[int, int]:
-    """Inode numbers of the pid and the time namespace of this process; 0 for the first of these."""
+    """Return our pid and time namespaces as inode numbers; 0 for the first time namespace."""
     pids = os.stat("/proc/self/ns/pid").st_ino
     try:
         times = os.stat("/proc/self/ns/time").st_ino
-    except OSError:  # a kernel without
+    except OSError:  # a kernel without time namespaces
         return pids, 0
     return pids, 0 if times == _FIRST_TIME_NAMESPACE else times
 
 
 @cache
 def own_pid_namespace() -> int:
-    """Inode number of the pid namespace that this process lives in.
+    """Return the inode number of this process's pid namespace.
 
-    In a time namespace of its own it is another number: start times there are others, so that all
-    who live outside would seem dead.
+    Inside a time namespace it is another number: start times differ there, so processes outside
+    would seem dead.
     """
     pids, times = own_namespaces()
     return pids | (times & 0x7FFFFFFF) << 32
 
 
 def is_in_first_pid_namespace() -> bool:
-    """Tell whether this process lives in the pid namespace that ends with the machine."""
+    """Return whether this process lives in the pid namespace that ends with the machine."""
     return own_namespaces()[0] == _FIRST_PID_NAMESPACE
 
 
 def use_namespace_locks_of(directory: str) -> None:
-    """Learn from the locks in a state directory which other pid namespaces are gone."""
+    """Use the locks in a state directory to find out which other pid namespaces are gone."""
     global _state_directory
     _state_directory = directory
 
@@ -97,7 +97,7 @@ def identify(pid: int) -> Process:
         NotFound: There is no such process, or it is a zombie.
         LeaseError: It can't be read.
     """
-    boot = boot_id()  # first: where there is no /proc, that is said, and not that nobody lives
+    boot = boot_id()  # first: its error says that there is no /proc
     try:
         start = _start_time(pid)
     except OSError as error:
@@ -111,7 +111,7 @@ def identify(pid: int) -> Process:
 
 
 def process_of_thread(pid: int) -> int | None:
-    """The id of the process that a thread belongs to, which has an entry in /proc as well."""
+    """Return the id of the process that a thread belongs to; threads have entries in /proc too."""
     try:
         with open(f"/proc/{pid}/status", "rb") as file:
             found = [int(line[5:]) for line in file if line.startswith(b"Tgid:")]
@@ -127,12 +127,12 @@ def this_process() -> Process:
 
 @lru_cache(maxsize=1)
 def _own(pid: int) -> Process:
-    # By pid, because a forked child is somebody else.
+    # By pid, because a forked child is another process.
     return identify(pid)
 
 
 def liveness(process: Process) -> Liveness:
-    """Tell whether a process still runs."""
+    """Return whether a process still runs."""
     where = _where(process)
     if where is not None:
         return where
@@ -143,14 +143,14 @@ def liveness(process: Process) -> Liveness:
 
 
 def is_dead(process: Process | None) -> bool:
-    """Tell whether a process has ended for certain; None hasn't."""
+    """Return whether a process has certainly ended; None hasn't."""
     return process is not None and liveness(process) == "dead"
 
 
 def is_dead_here(process: Process | None) -> bool:
-    """Tell the same of a process that servers know of, whose state directory may be another one.
+    """Return whether a process of a server's record has certainly ended.
 
-    Of another boot, it may run on another machine. The locks here say nothing of another pid
+    It may run on another machine, with another boot id. The locks here say nothing of a pid
     namespace there.
     """
     here = (boot_id(), own_pid_namespace())
@@ -158,13 +158,13 @@ def is_dead_here(process: Process | None) -> bool:
 
 
 class DeadProcesses:
-    """Those that have ended for certain, by what records have of them; each is asked for once.
+    """The recorded processes that have certainly ended; each is looked up once.
 
-    Whether a pid is there is asked of the kernel, as ``/proc`` may hide it.
+    The kernel is asked whether a pid exists, since ``/proc`` may hide it.
 
     Args:
-        most_looked_at: Of so many whose pid is there it is looked whether it is still theirs, and
-            whether they are no zombies; of others, that the pid is there has to do. None for all.
+        most_looked_at: For so many existing pids, check whether they are still the recorded
+            processes and no zombies; the others count as alive. None for all.
     """
 
     def __init__(self, *, most_looked_at: int | None = None) -> None:
@@ -173,7 +173,7 @@ class DeadProcesses:
         self._here = f"{boot_id()}:{own_pid_namespace()}:"
 
     def __contains__(self, process: str) -> bool:
-        """Tell whether the process of a record is one; ValueError if no record has it so."""
+        """Return whether a recorded process has ended; ValueError if the record is damaged."""
         known = self._known.get(process)
         if known is None:
             known = self._known[process] = self._look(process)
@@ -204,10 +204,10 @@ PIDFD_NEEDS = "it needs Linux 5.3 or later, and a seccomp profile that allows it
 
 
 def pidfd_of(pid: int) -> int:
-    """Open a descriptor that becomes readable when the process ends that has a pid.
+    """Open a descriptor that becomes readable when the process with a pid ends.
 
     Raises:
-        LeaseError: This kernel, or what guards it, has no such descriptors.
+        LeaseError: This kernel has no such descriptors, or a security module forbids them.
         OSError: There is no such process, or no descriptor left.
     """
     try:
@@ -226,22 +226,22 @@ def open_pidfd(process: Process) -> int | None:
     """Open a descriptor that becomes readable when the process ends.
 
     The start time is compared *after* the descriptor is open, so that a pid that was reused in
-    between isn't watched by mistake. Where the start time can't be read, the descriptor is right
-    all the same: either it is the process, or another one got its pid after its end.
+    between isn't watched by mistake. If the start time can't be read, the descriptor is right all
+    the same: either it is the process, or another one got its pid after its end.
 
     Returns:
-        The descriptor, which the caller closes; None when the process is dead, or in another pid
+        The descriptor, which the caller closes; None if the process is dead, or in another pid
         namespace.
 
     Raises:
-        LeaseError, OSError: As `pidfd_of`.
+        LeaseError, OSError: See `pidfd_of`.
     """
     if _where(process) is not None:
         return None
     try:
         pidfd = pidfd_of(process.pid)
     except OSError as error:
-        if error.errno in (errno.ESRCH, errno.ENOENT, errno.EINVAL):  # by now a thread's, perhaps
+        if error.errno in (errno.ESRCH, errno.ENOENT, errno.EINVAL):  # or a thread has the pid now
             return None
         raise
     try:
@@ -273,10 +273,10 @@ def _is_gone(pid_namespace: int) -> bool:
 
 
 def open_files(pid: int) -> Iterator[tuple[str, os.stat_result]]:
-    """What a process has open: by which path, and which file that is.
+    """Yield the open files of a process: path and file status.
 
     Raises:
-        OSError: That can't be told here.
+        OSError: They can't be read.
     """
     folder = f"/proc/{pid}/fd"
     for number in os.listdir(folder):
@@ -290,7 +290,7 @@ def open_files(pid: int) -> Iterator[tuple[str, os.stat_result]]:
 
 @cache
 def _is_proc_ours() -> bool:
-    """Tell whether pids mean the same in ``/proc``: unshare(1) alone leaves the one from before."""
+    """Return whether ``/proc`` shows our pid namespace: unshare(1) alone leaves the old one."""
     return os.readlink("/proc/self") == str(os.getpid())
 
 
@@ -317,7 +317,7 @@ def _start_time(pid: int) -> int | None:
 
 
 def _has_ended(pid: int) -> bool:
-    """Tell whether a process that can't be read is a zombie; False where no pidfd tells it."""
+    """Return whether a process that can't be read is a zombie; False if no pidfd can tell."""
     try:
         pidfd = pidfd_of(pid)
     except ProcessLookupError:

@@ -16,20 +16,20 @@ _MOST_IDLE = 8
 
 
 class IdlePidfds:
-    """pidfds that nobody waits on any more, of processes that may soon be waited for again.
+    """pidfds that aren't waited on any more, of processes that may soon be waited for again.
 
-    To open one takes two files of /proc. In a queue it is often the same one that is before.
+    To open one takes two files of /proc. In a queue it is often the same process that is ahead.
     """
 
     def __init__(self) -> None:
         self._pidfds: dict[Process, int] = {}
 
     def take(self, process: Process) -> int | None:
-        """The pidfd of a process, which is the caller's from here on; None if there is none."""
+        """Return the pidfd of a process, now the caller's; None if there is none."""
         return self._pidfds.pop(process, None)
 
     def put(self, process: Process, pidfd: int) -> None:
-        """Keep a pidfd, and close the one that has been here for longest if there are many."""
+        """Keep a pidfd, and close the oldest one if there are many."""
         self._pidfds[process] = pidfd
         if len(self._pidfds) > _MOST_IDLE:
             os.close(self._pidfds.pop(next(iter(self._pidfds))))
@@ -41,12 +41,12 @@ class IdlePidfds:
 
 
 class ProcessWatch:
-    """pidfds of the processes somebody waits for, kept from one wait to the next.
+    """pidfds of the processes that are waited for, kept from one wait to the next.
 
-    An end is told once: whoever goes on to wait for a dead process can't change that it is dead.
+    An end is reported once: a caller that goes on to wait for a dead process isn't told again.
 
     Args:
-        idle: Where to look for them first, and to leave them; None where none are kept.
+        idle: Where to look for pidfds first, and to leave them; None where none are kept.
     """
 
     def __init__(self, idle: IdlePidfds | None = None) -> None:
@@ -55,7 +55,7 @@ class ProcessWatch:
         self._ended: set[Process] = set()
 
     def is_dead(self, process: Process | None) -> bool:
-        """Tell whether a process has ended for certain, by its pidfd if it is here; None hasn't."""
+        """Return whether a process has certainly ended, by its pidfd if it is here; None hasn't."""
         if process is None or process == this_process():
             return False
         pidfd = self._pidfds.get(process)
@@ -86,7 +86,7 @@ class ProcessWatch:
         return news
 
     def heard(self, woken: Collection[int]) -> None:
-        """Take note of the ends that a sleep was woken by."""
+        """Note the ends that woke a sleep."""
         for process, pidfd in list(self._pidfds.items()):
             if pidfd in woken:
                 os.close(self._pidfds.pop(process))
@@ -94,7 +94,7 @@ class ProcessWatch:
 
     @property
     def any_ended(self) -> bool:
-        """Whether one of those that are watched is known to have ended."""
+        """Whether a watched process is known to have ended."""
         return bool(self._ended)
 
     @property
@@ -122,7 +122,7 @@ class ProcessWatch:
 
 
 class ProcessEnds:
-    """Processes that somebody follows, and which of them have ended.
+    """Processes that are followed, and which of them have ended.
 
     Each has a pidfd for as long as it is followed. `look` checks those without one: there was no
     room for it, or they are in another pid namespace.
@@ -131,7 +131,7 @@ class ProcessEnds:
         most: How many pidfds there may be.
 
     Attributes:
-        fd: Readable when one of those has ended and `take` hasn't told it yet.
+        fd: Readable when one of those has ended and `take` hasn't returned it yet.
     """
 
     def __init__(self, most: int) -> None:
@@ -141,23 +141,23 @@ class ProcessEnds:
         self._followers: Counter[Process] = Counter()
         self._pidfds: dict[Process, int] = {}
         self._processes: dict[int, Process] = {}  # by pidfd
-        self._without: dict[Process, None] = {}  # whose end no pidfd tells
+        self._without: dict[Process, None] = {}  # processes without a pidfd
         self._ended: set[Process] = set()
         self._untaken: list[Process] = []
 
     def has_ended(self, process: Process | None) -> bool:
-        """Tell whether the end of one that is followed is known; None doesn't end."""
+        """Return whether a followed process is known to have ended; None doesn't end."""
         return process in self._ended
 
     def follow(self, processes: Iterable[Process]) -> None:
-        """Follow some, each as often as this was called; who is dead already is known to be."""
+        """Follow processes, each as often as this was called; a dead one is known to be at once."""
         for process in processes:
             self._followers[process] += 1
             if self._followers[process] == 1:
                 self._begin(process)
 
     def leave(self, processes: Iterable[Process]) -> None:
-        """Follow some once less each."""
+        """Undo one `follow` of each."""
         for process in processes:
             self._followers[process] -= 1
             if not self._followers[process]:
@@ -178,7 +178,7 @@ class ProcessEnds:
         return [process for process in taken if process in self._ended]
 
     def look(self) -> bool:
-        """Look at those that have no pidfd; returns whether one has ended."""
+        """Look at the processes without a pidfd; return whether one has ended."""
         for process in list(self._without):
             del self._without[process]
             self._begin(process)
@@ -193,14 +193,14 @@ class ProcessEnds:
     def _begin(self, process: Process) -> None:
         pidfd = None
         if len(self._pidfds) < self._most:
-            with contextlib.suppress(OSError, LeaseError):  # no room after all, or none anywhere
+            with contextlib.suppress(OSError, LeaseError):  # no descriptor is left
                 pidfd = open_pidfd(process)
         if pidfd is not None and self._add(process, pidfd):
             return
         found = liveness(process)
         if found == "dead":
             self._note_end(process)
-        else:  # one that can't be read yet may be found dead later
+        else:  # if it can't be read now, `look` may find it dead later
             self._without[process] = None
 
     def _add(self, process: Process, pidfd: int) -> bool:

@@ -15,18 +15,18 @@ from leasectl.system.clock import boottime_seconds
 from leasectl.system.poll import READABLE, Interrupt, sleep
 
 _PIECE_BYTES = 1 << 16
-# Of what it says for people, the end counts: a traceback has the error there.
+# The last part of stderr is kept: a traceback has the error at its end.
 _LONGEST_WORDS_BYTES = 1 << 14
 
 
 class Ended(NamedTuple):
-    """What came of a program.
+    """How a program ended.
 
     Args:
-        why: It exited, was ended by a signal, had no more time, or printed too much.
-        number: The exit code, or the signal's; 0 otherwise.
+        why: It exited, was ended by a signal, took too long, or printed too much.
+        number: The exit code, or the signal's number; else 0.
         printed: On its standard output.
-        said: On its standard error, the last of it.
+        said: On its standard error, the last part.
     """
 
     why: Literal["exit", "signal", "time", "length"]
@@ -43,21 +43,21 @@ def run_program(
     seconds: float,
     longest_bytes: int,
 ) -> Ended:
-    """Run a program until it ends; nobody can be asked anything by it.
+    """Run a program until it ends; it can't ask the user anything.
 
-    It has a session of its own, and no signal is blocked or ignored in it. What else it has started
-    goes on when it ends by itself, and ends with it when it is ended.
+    It has a session of its own, and no signal is blocked or ignored in it. The processes that it
+    started go on when it ends by itself, and end with it when it is ended.
 
     Args:
         path: Of the program.
-        argv: Its name, and what it is given.
+        argv: Its name and arguments.
         environment: Its variables.
         seconds: How long it may take, suspend included.
         longest_bytes: How much it may print.
 
     Raises:
         OSError: It can't be started.
-        Unanswered: A signal has arrived meanwhile, as `signals.pause` has it.
+        Unanswered: A signal has arrived meanwhile, see `signals.pause`.
     """
     with contextlib.ExitStack() as opened:
         output, error = _Pipe(opened, longest_bytes), _Pipe(opened, None)
@@ -89,7 +89,7 @@ def run_program(
 
 
 class _Pipe:
-    """What is printed, as far as it has been read."""
+    """A pipe for a program's output, with what has been read."""
 
     def __init__(self, opened: contextlib.ExitStack, longest_bytes: int | None) -> None:
         self.read = bytearray()
@@ -102,12 +102,12 @@ class _Pipe:
         self.is_over = False
 
     def take_write_fd(self) -> int:
-        """The other end, which is the caller's from here on."""
+        """Return the write end, which the caller owns from here on."""
         self._opened.pop_all()
         return self.write_fd
 
     def drain(self) -> bool:
-        """Read what is there; returns whether it is too much."""
+        """Read what has come; return whether it is too much."""
         with contextlib.suppress(BlockingIOError):
             while True:
                 piece = os.read(self.fd, _PIECE_BYTES)
@@ -132,7 +132,7 @@ class _Running:
         self._pid = pid
 
     def watch(self, opened: contextlib.ExitStack) -> int | None:
-        """A descriptor that is readable when the process has ended; None if it is gone."""
+        """Return a descriptor that is readable when the process has ended; None if it is gone."""
         try:
             fd = os.pidfd_open(self._pid)
         except ProcessLookupError:
@@ -141,9 +141,10 @@ class _Running:
         return fd
 
     def end(self) -> int:
-        """End it, if it hasn't, with all of its session; returns its status.
+        """End it, if it hasn't, with all of its session; return its exit status.
 
-        That is 0 where nobody knows: where children are ignored, as they were on entry.
+        Returns:
+            0 where the status is unknown: where this process began with children ignored.
         """
         try:
             if os.waitid(os.P_PID, self._pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is None:
@@ -177,9 +178,9 @@ def _follow(
 
 @contextlib.contextmanager
 def _interrupts() -> Iterator[Sequence[Interrupt]]:
-    """What ends the wait: a signal, unless one came before, on whose account this is done.
+    """Yield the interrupts of the wait: a signal, unless one came before, which is why we clean up.
 
-    Only in the thread that the signals are for.
+    Only the main thread has any, since signals are for it.
     """
     is_main = threading.current_thread() is threading.main_thread()
     current = signals.current() if is_main else None

@@ -19,13 +19,13 @@ Result = TypeVar("Result")
 
 
 class Outcome(Generic[Job, Result]):
-    """What came of a job; no dataclass, as each keeper would load what makes those.
+    """The outcome of a job. No dataclass: each keeper would load the code that makes those.
 
     Args:
-        job: Which it was.
+        job: The job.
         sent_at: When it was begun, CLOCK_BOOTTIME in seconds.
-        value: What it returned; None when it failed.
-        error: Why it failed; None when it didn't.
+        value: What it returned; None if it failed.
+        error: Why it failed; None if it didn't.
     """
 
     def __init__(
@@ -41,19 +41,20 @@ class Outcome(Generic[Job, Result]):
         self.error = error
 
     def result(self) -> Result:
-        """What it returned, or raise why it failed."""
+        """Return what the job returned, or raise its error."""
         if self.error is not None:
             raise self.error
         return cast("Result", self.value)
 
 
 class RequestThreads(Generic[Server, Job, Result]):
-    """Does jobs, those at one server one after the other, those at different ones at once.
+    """Does jobs in threads: those for one server one after the other, those for several at once.
 
-    It costs nothing, no descriptor either, before the first job or `open`.
+    It needs no thread and no descriptor before the first job or `open`.
 
     Args:
-        begin: Called in a server's own thread before its first job; returns what does one.
+        begin: Called in a server's own thread before its first job; returns a function that does a
+            job.
         clock: Where times come from.
     """
 
@@ -71,9 +72,9 @@ class RequestThreads(Generic[Server, Job, Result]):
         return None if self._wakeup is None else self._wakeup.fd
 
     def send(self, server: Server, job: Job) -> None:
-        """Have a job done, unless the same is under way.
+        """Send a job to its thread, unless the same job is under way.
 
-        Where no thread can be started, its outcome says so: it is tried again as after any failure.
+        Where no thread can be started, the outcome says so: it is tried again as after any failure.
 
         Raises:
             LeaseError: No outcome can be waited for, as no descriptor is left.
@@ -113,11 +114,11 @@ class RequestThreads(Generic[Server, Job, Result]):
 
     @property
     def under_way(self) -> frozenset[Job]:
-        """What was sent and hasn't been taken from `outcomes` yet."""
+        """The jobs that were sent and whose outcomes weren't taken yet."""
         return frozenset(self._under_way)
 
     def outcomes(self) -> list[Outcome[Job, Result]]:
-        """Take what has come so far."""
+        """Take the outcomes that have come so far."""
         if self._wakeup is None:
             return []
         self._wakeup.clear()
@@ -129,7 +130,7 @@ class RequestThreads(Generic[Server, Job, Result]):
         return found
 
     def close(self) -> None:
-        """Let the threads end, each after what it is at."""
+        """Let each thread end after its present job."""
         if self._wakeup is not None:
             self._wakeup.close()
         for jobs in self._queues.values():
@@ -148,7 +149,7 @@ class RequestThreads(Generic[Server, Job, Result]):
                 outcome = Outcome(job, sent_at, run(job))
             except LeaseError as error:
                 outcome = Outcome(job, sent_at, error=error)
-            except BaseException as error:  # the outcome would be waited for for ever
+            except BaseException as error:  # without an outcome, the caller would wait for ever
                 outcome = Outcome(job, sent_at, error=LeaseError(f"unexpected: {error!r}"))
             self._outcomes.put(outcome)
             wakeup.set()

@@ -1,9 +1,9 @@
 """Signals as descriptors, so that none strikes between a commit and its record.
 
-A handler that raises wherever Python happens to be can strike between a commit and the line
-that remembers it. So while a `SignalTrap` is set, a signal is only noted and wakes whoever
-polls. Three places can block without polling: the wait for `state.lock` (`lock_wait`) and what is
-written for whoever asked let the signal raise there, and the `pause` before a server that doesn't
+A handler that raises wherever Python happens to be can strike between a commit and the line that
+remembers it. So while a `SignalTrap` is set, a signal is only noted, and wakes the process from
+poll(2). Three places can block without polling. The wait for `state.lock` (`lock_wait`) and the
+writing of a command's output let the signal raise there. The `pause` before a server that doesn't
 answer is asked again looks for it.
 """
 
@@ -34,9 +34,9 @@ class SignalTrap:
     Signals that were ignored on entry stay ignored, as nohup(1) wants.
 
     Attributes:
-        fd: Becomes readable when a signal arrived.
+        fd: Readable once a signal has arrived.
         signum: The first signal that arrived, or None.
-        has_raised: It has been raised: what is going on is cleaning up.
+        has_raised: The signal was raised, so the process is cleaning up.
     """
 
     def __init__(self) -> None:
@@ -75,17 +75,19 @@ class SignalTrap:
         if self.signum is None:
             self.signum = signum
         if self._raise_at_once and not self.has_raised:
-            self.has_raised = True  # once: the next must not strike what cleans up after this one
+            self.has_raised = (
+                True  # once: the next signal must not strike the cleanup after this one
+            )
             raise Interrupted(signum)
 
     def interrupting(self, block: Callable[[], object]) -> None:
-        """Do what blocks without polling; a signal ends it with Interrupted, done or not."""
+        """Call a function that blocks without polling; a signal ends it with Interrupted."""
         before, self._raise_at_once = self._raise_at_once, True
         try:
             self.check()
             block()
         finally:
-            self._raise_at_once = before  # what is written may be a part of something that blocks
+            self._raise_at_once = before  # this call may be nested in another one
 
 
 def raise_on_interrupt() -> None:
@@ -101,21 +103,21 @@ def interrupt_at_once() -> None:
 
 
 def current() -> SignalTrap | SignalDescriptor | None:
-    """What signals are taken by in this process; None for their usual handlers."""
+    """Return what takes this process's signals; None if the usual handlers do."""
     return _current
 
 
 def pause(seconds: float) -> None:
-    """Pause for a moment between two tries of what may fail for long.
+    """Pause for a moment between two tries of a request that may fail for long.
 
-    After a signal there is no second try: what is cleaned up on its account is asked for once. That
-    is so in the main thread, which signals are for; the others go on with what they do.
+    After a signal there is no second try: cleanup asks once. This holds in the main thread, which
+    gets the signals; other threads go on.
 
     Raises:
         Unanswered: A signal has arrived, now or before, while a `SignalTrap` is set, or one that
             ends a process in a `SignalDescriptor`.
     """
-    import threading  # few commands have any, or come here
+    import threading  # few commands need it
 
     heeds = _current if threading.current_thread() is threading.main_thread() else None
     if heeds is None:
@@ -130,12 +132,12 @@ def pause(seconds: float) -> None:
 
 
 class SignalDescriptor:
-    """Blocked signals, read from a descriptor together with who sent them; see signalfd(2).
+    """Blocked signals, read from a descriptor together with their senders; see signalfd(2).
 
-    Python has no binding for it, and its own handlers don't get to know the sender.
+    Python has no binding for it, and its own handlers don't learn the sender.
 
     Args:
-        signums: What to block and read, less what is ignored now.
+        signums: What to block and read, except those that are ignored now.
 
     Attributes:
         fd: Readable when a signal has arrived.
@@ -147,7 +149,7 @@ class SignalDescriptor:
 
         global _current
         wanted = {s for s in signums if signal.getsignal(s) != signal.SIG_IGN}
-        # Or what is said to a terminal that somebody else has could stop this process (tostop).
+        # Else output to a terminal with `stty tostop` could stop this process in the background.
         blocked = wanted | {signal.SIGTTOU}
         self.mask_before = signal.pthread_sigmask(signal.SIG_BLOCK, blocked)
         bits = sum(1 << (signum - 1) for signum in wanted)
@@ -160,18 +162,18 @@ class SignalDescriptor:
         _current = self
 
     def interrupt(self, signum: int) -> NoReturn:
-        """Raise Interrupted by a signal that was read, here and from now on in each `check`."""
+        """Raise Interrupted for a signal that was read, here and from now on in each `check`."""
         self._interrupted_by = signum
         raise Interrupted(signum)
 
     def check(self) -> None:
-        """Raise Interrupted when a signal that ends processes waits, or was to `interrupt`."""
+        """Raise Interrupted if a signal that ends processes is pending, or after `interrupt`."""
         if self._interrupted_by is not None:
             raise Interrupted(self._interrupted_by)
         check_pending()
 
     def read(self) -> list[tuple[int, bool]]:
-        """Take what has arrived: (signal, whether a process sent it rather than the terminal)."""
+        """Take the signals that have arrived: (signal, whether a process sent it)."""
         arrived: list[tuple[int, bool]] = []
         while True:
             try:
@@ -183,7 +185,7 @@ class SignalDescriptor:
 
 
 def check_pending() -> None:
-    """Raise Interrupted when a signal that ends processes is blocked and waits."""
+    """Raise Interrupted if a blocked signal that ends processes is pending."""
     arrived = signal.sigpending().intersection(ENDING)
     if arrived:
         raise Interrupted(min(arrived))

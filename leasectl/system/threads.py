@@ -21,7 +21,7 @@ _AGAIN_SECONDS = 1.0
 
 
 class NoThread(LeaseError):
-    """The process limit is reached, or no memory is left."""
+    """The process limit is reached, or memory is used up."""
 
     def __init__(self) -> None:
         super().__init__("can't start a thread; raise the limit on processes: ulimit -u")
@@ -38,7 +38,7 @@ _reported: set[str] = set()
 
 
 def report_by(report: Callable[[str], object]) -> None:
-    """Set what gets a line for people when an error ends the work of a thread."""
+    """Set the function that gets a line for people when an error ends the work of a thread."""
     global _report
     _report = report
 
@@ -67,7 +67,7 @@ def start_thread(
     thread = threading.Thread(
         target=_run, args=(name, work, failed, repeats), name=f"leasectl-{name}", daemon=True
     )
-    # A thread inherits the mask. Blocked only later, a signal could be taken there before.
+    # A thread inherits the mask. If it blocked signals itself, it could get one before that.
     mask = signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
     try:
         thread.start()

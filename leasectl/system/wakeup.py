@@ -9,7 +9,7 @@ import threading
 
 from leasectl.system.poll import is_readable
 
-_ONE = (1).to_bytes(8, sys.byteorder)  # what an eventfd counts in; a pipe takes anything
+_ONE = (1).to_bytes(8, sys.byteorder)  # the format of an eventfd; a pipe takes any bytes
 
 
 class Wakeup:
@@ -29,16 +29,16 @@ class Wakeup:
 
     def set(self) -> None:
         """End the sleep. Any thread may call this, also after the close."""
-        with self._lock, contextlib.suppress(BlockingIOError):  # it is full of wake-ups
-            if not self._is_closed:  # or the number may be another file's by now
+        with self._lock, contextlib.suppress(BlockingIOError):  # full: it is set already
+            if not self._is_closed:  # else the number may be another file's
                 os.write(self._write_fd, _ONE)
 
     def wait(self, seconds: float) -> bool:
-        """Sleep until it is set, or for so long; returns whether it is."""
+        """Sleep until it is set, or for so long; return whether it is."""
         return is_readable(self.fd, seconds)
 
     def clear(self) -> None:
-        """Get ready for the next."""
+        """Reset it, before the sleeper looks at what has come."""
         with contextlib.suppress(BlockingIOError):
             os.read(self.fd, 4096)
 

@@ -6,7 +6,7 @@ Input is checked where it enters, since it reaches paths, shells and terminals.
 - `durations`: parse and format durations and times
 - `naming`: check names of pools and resources
 - `properties`: read fields of JSON objects, and properties of resources
-- `suggestions`: "Did you mean": find similar names
-- `wording`: make foreign text safe for a terminal; cut text to a width; write counts and lists
+- `wording`: make foreign text safe for a terminal; cut text to a width; write counts and lists;
+  find similar names
 - `yaml_text`: write YAML that all YAML readers read alike
 """

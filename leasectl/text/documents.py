@@ -1,8 +1,8 @@
 """Read JSON and YAML documents, with line numbers for errors.
 
-Of a YAML library only the parser is used, never what makes objects: a tag can't make anything, an
-alias is the part that it stands for and no copy of it, and depth is bounded. So a document costs
-about what its bytes do, whatever it says.
+Only the parser of the YAML library is used, never its constructors: a tag can't make an object, an
+alias refers to its anchor and copies nothing, and depth is bounded. So a document costs about as
+much as its bytes do, whatever it says.
 """
 
 from __future__ import annotations
@@ -55,13 +55,13 @@ def parse_document(text: str, where: str, *, as_json: str) -> Part:
     """Read one document: JSON, or YAML where there is a library for it.
 
     Args:
-        text: What it says.
-        where: What messages call it. Of JSON, only errors in the JSON itself have a line.
-        as_json: The command that has it in JSON, for whoever has no library for YAML.
+        text: The document.
+        where: What messages call it. For JSON, only syntax errors have a line.
+        as_json: The command that prints it as JSON, for users who have no library for YAML.
 
     Raises:
         InvalidRequest: It is neither, more than one, nested too deeply, or has a key twice.
-        NotSupported: It isn't JSON, and nothing here can read YAML.
+        NotSupported: It isn't JSON, and no library here can read YAML.
     """
     not_json = refusal(where, None, "invalid JSON")
     if text.lstrip()[:1] in ("{", "["):

@@ -22,6 +22,7 @@ _OF_DIGESTS, _DIGEST_LENGTH = f"{_DIGITS}abcdef", 64
 BUILD_LABEL = "build"  # its value is the address of the holder's build
 OWN_LABELS = "leasectl."  # begins those that mean something to us
 _SUPERSEDING_LABEL = f"{OWN_LABELS}supersede"
+_WHOLE_POOL = (f"{OWN_LABELS}count", "all")
 _KEY_LABEL, _INPUTS_LABEL = f"{OWN_LABELS}once", f"{OWN_LABELS}inputs"
 _FOLLOWER_LABEL = f"{OWN_LABELS}follower"
 
@@ -107,8 +108,12 @@ def work_labels(key: str, inputs: str) -> tuple[tuple[str, str], ...]:
 
 def build_url_in(labels: Iterable[tuple[str, str]]) -> str:
     """The address of the build that labels tell of; empty where they tell of none."""
-    url = next((value for name, value in labels if name == BUILD_LABEL), "")
-    return url if url.startswith(("https://", "http://")) else ""
+    return http_url(next((value for name, value in labels if name == BUILD_LABEL), ""))
+
+
+def http_url(text: str) -> str:
+    """Return an address that may be a link; empty for any but those of HTTP."""
+    return text if text.startswith(("https://", "http://")) else ""
 
 
 def superseding_label(key: str) -> tuple[str, str]:
@@ -119,6 +124,16 @@ def superseding_label(key: str) -> tuple[str, str]:
 def superseding_key(labels: Iterable[tuple[str, str]]) -> str:
     """The key with which a request withdraws older ones; empty for none."""
     return next((key for name, key in labels if name == _SUPERSEDING_LABEL), "")
+
+
+def whole_pool_label() -> tuple[str, str]:
+    """Return the label of a request for all resources of its pool."""
+    return _WHOLE_POOL
+
+
+def wants_whole_pool(labels: Iterable[tuple[str, str]]) -> bool:
+    """Tell whether a request asks for all resources of its pool."""
+    return _WHOLE_POOL in labels
 
 
 def follower_label() -> tuple[str, str]:
@@ -254,3 +269,15 @@ def _is_number(text: str) -> bool:
 def _has_only(characters: str, text: str) -> bool:
     """Tell whether all of a text is made of some characters."""
     return not text.strip(characters)
+
+
+def short_name(name: str, pool_type: str) -> str:
+    """Return a resource's name as its pool shows it: ``--00`` of ``<type>--00``."""
+    begin = f"{pool_type}--"
+    return name[len(pool_type) :] if name.startswith(begin) and len(name) > len(begin) else name
+
+
+def short_handle(handle_id: str, pool_type: str) -> str:
+    """Return a handle's id as its pool shows it: ``aB3xYz`` of ``<type>-aB3xYz``."""
+    begin = f"{pool_type}-"
+    return handle_id[len(begin) :] if handle_id.startswith(begin) else handle_id

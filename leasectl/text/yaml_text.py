@@ -1,7 +1,7 @@
 """Write YAML that all YAML readers read alike.
 
-There are several versions of YAML, and readers of none: what is ``1e3``, ``no`` or ``0o7`` depends
-on who reads it. So every text is between quotes, as JSON has it, which is YAML too.
+There are several versions of YAML, and readers that follow none: they disagree about ``1e3``,
+``no`` and ``0o7``. So every text is between quotes as in JSON, which is YAML too.
 """
 
 from __future__ import annotations

@@ -134,7 +134,7 @@ SCRIPT
     '-t T --scope=all' '-t T --scope=' '-t T --jitter=soon' '-t T --jitter' '-t T --jitter=-1m' '-t T --start-jitter=soon' '-t T --priority=101' '-t T --priority=' '-t T --priority=x' '-t T --ttl=soon' '-t T --ttl' '-t T --on-reclaim=maybe' '-t T --on-reclaim=' '-t T --unknown' \
     '-t T --unknown=1' '-t T --quiet=yes' '-t T extra' '-t T --var=1a' '-t T --var=' '-t T --var="a b"' '-t T --var="a[\$(touch pwned)]"' \
     '-t T --var=_lease__got' '-t T --store=maybe' '-t a/b' '-t ../T' '-t "a b"' '-t "\$(touch pwned)"' '-t "T
-"' '-t T -t T' '-t T -t U -c 2' '-t T -t ""' '-t T -t "a b"' '-t -T' "-t $(printf 'x%.0s' {1..300})" '-t T -c 2' '-t T -c 99999999999999999999'; do
+"' '-t T -t T' '-t T -t U -c 2' '-t T -t U -c all' '-t T -t ""' '-t T -t "a b"' '-t -T' "-t $(printf 'x%.0s' {1..300})" '-t T -c 2' '-t T -c 99999999999999999999'; do
     script <<<"lease__acquire $words"
     run_script
     assert_failure 1
@@ -151,6 +151,13 @@ SCRIPT
   run_script
   assert_success
   assert_output --partial '"priority": -7'
+}
+
+@test "acquire with count all leases the whole pool" {
+  make_pool T 3
+  script -e -u <<<'lease__acquire -t T --count=all --scope=step --var=h; lease__cat --handle="$h"'
+  run_script
+  assert_output $'T--00\nT--01\nT--02'
 }
 
 @test "acquire with a count of 0 prints nothing and leases nothing" {

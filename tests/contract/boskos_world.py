@@ -11,16 +11,16 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from multiprocessing.sharedctypes import RawValue
 from pathlib import Path
-from typing import Any, Callable, NamedTuple
+from typing import Any, Callable, NamedTuple, cast
 
 from leasectl.backends.boskos.backend import BoskosBackend
 from leasectl.backends.boskos.connection import BoskosConnection
 from leasectl.backends.boskos.requests import parse_boskos_url
 from leasectl.backends.contract import Patience, Progress
-from leasectl.engines.event_log import EventLog
 from leasectl.errors import LeaseError, NotFound
 from leasectl.http.settings import Settings
 from leasectl.model import Claimant, Lease, Request
+from leasectl.state.directory import State
 from leasectl.system.clock import Clock
 from tests.contract.forked import ForkedClient, LostFile, SharedClock
 from tests.contract.world import Hold
@@ -173,11 +173,11 @@ class _Participant:
         url = types["T"].backend()
         self._backend = BoskosBackend(
             url,
+            cast(State, None),
             BoskosConnection(parse_boskos_url(url), Settings(), clock=clock),
             release_seconds=None,
             warn=self._warnings.append,
             clock=clock,
-            events=_no_events,
         )
 
     def acquire(self, request: Request, wait: float | None) -> tuple[Lease, ...]:
@@ -278,10 +278,6 @@ class _Journal(NoJournal):
 
     def found(self) -> None:
         """Not noted."""
-
-
-def _no_events() -> EventLog:
-    raise AssertionError("nobody asks for them")
 
 
 def _real(name: str, types: Mapping[str, AnyBoskos]) -> str:

@@ -14,13 +14,10 @@ from typing import Any, Callable
 
 import pytest
 
-from leasectl.backends.contract import Backend
-from leasectl.backends.kinds import KINDS, Kind, pool_prefixes
-from leasectl.backends.opening import check_request, open_backend
+from leasectl.backends.kinds import Backend, Context, Kind, all_kinds, prefixes
 from leasectl.errors import NotSupported
 from leasectl.model import Request
 from leasectl.state.directory import State
-from leasectl.system.clock import Clock
 from tests.contract import test_pool_contract as contract
 from tests.contract.conftest import WORLDS_WITHOUT_POOLS
 from tests.contract.world import claims_without_pools
@@ -29,7 +26,7 @@ from tests.contract.world import claims_without_pools
 pytestmark = pytest.mark.once
 
 CLAIMS = claims_without_pools(contract)
-WITHOUT_POOLS = [kind for kind in KINDS if not kind.has_pools]
+WITHOUT_POOLS = [kind for kind in all_kinds() if not kind.has_pools]
 # What of a backend is about pools of its own.
 ABOUT_POOLS: dict[str, Callable[[Backend], object]] = {
     "pools": lambda backend: backend.pools,
@@ -59,9 +56,8 @@ def by_title(kind: Kind) -> str:
 
 
 def url_of(kind: Kind) -> str:
-    if not kind.takes_address:
-        return kind.example
-    return f"{kind.schemes[0]}://{'namespace' if kind.is_cluster else '127.0.0.1:9'}"
+    address = "namespace" if kind.is_cluster else "127.0.0.1:9"
+    return kind.prefix + (address if kind.takes_address else "")
 
 
 @pytest.mark.parametrize("kind", WITHOUT_POOLS, ids=by_title)
@@ -70,20 +66,18 @@ def test_without_pools_of_its_own_it_refuses_what_is_about_them(
     tmp_path: Path, kind: Kind, what: str
 ) -> None:
     with contextlib.closing(State.open(str(tmp_path / "state"))) as state:
-        backend = open_backend(
-            url_of(kind), state, settings="", lost=lambda claim_key, names: None, clock=Clock()
-        )
+        backend = kind.open(Context(url_of(kind)), state, lambda claim_key, names: None)
         with pytest.raises(NotSupported, match="choose ") as refused:
             ABOUT_POOLS[what](backend)
     assert (kind.pools_are or "has no pools") in str(refused.value)
     assert refused.value.exit_code == 64
 
 
-@pytest.mark.parametrize("kind", KINDS, ids=by_title)
+@pytest.mark.parametrize("kind", all_kinds(), ids=by_title)
 def test_what_needs_pools_of_its_own_only_those_take(kind: Kind) -> None:
     by_what_it_is = Request("T", where=(("region", "eu", True),))
     if kind.has_pools:
-        check_request(url_of(kind), by_what_it_is, None)
+        kind.check_request(by_what_it_is, None)
         return
-    with pytest.raises(NotSupported, match=re.escape(pool_prefixes("and"))):
-        check_request(url_of(kind), by_what_it_is, None)
+    with pytest.raises(NotSupported, match=re.escape(prefixes("and"))):
+        kind.check_request(by_what_it_is, None)

@@ -11,6 +11,7 @@ import pytest
 
 from leasectl.engines.facts import NO_SETTINGS, PoolSettings
 from leasectl.engines.membership import (
+    Cordon,
     Lifetime,
     Member,
     add,
@@ -51,8 +52,8 @@ def to_leave(pool_type: str) -> Decide:
     return lambda member, _: leave(member, pool_type)
 
 
-def to_cordon(*, is_cordoned: bool = True) -> Decide:
-    return lambda member, _: cordon(member, is_cordoned=is_cordoned)
+def to_cordon(why: Cordon | None = None, *, is_cordoned: bool = True) -> Decide:
+    return lambda member, _: cordon(member, is_cordoned=is_cordoned, why=why)
 
 
 def to_expect(pool_type: str) -> Decide:
@@ -262,6 +263,20 @@ class TestCordons:
         update(world, to_move("B"), "a-1")
         assert the(world, "a-1").cordoned
         assert names_of(world.client().acquire(Request("B"))) == ["b-1"]
+
+    def test_keep_who_cordoned_when_and_why(self, world: World) -> None:
+        make_pools(world)
+        why, other = Cordon("me@host/host", 12.5, 'disk "x" — full'), Cordon("you@host/host", 99.0)
+        update(world, to_cordon(why), "a-1")
+        assert the(world, "a-1").cordon == why
+        update(world, to_cordon(other), "a-1")  # without a reason
+        update(world, to_move("B"), "a-1")
+        shown = [each.member for each in world.pools.pools("B")[0].resources if each.member]
+        assert [each.cordon for each in shown] == [the(world, "a-1").cordon] == [why]
+        update(world, to_cordon(other._replace(reason="gone")), "a-1")
+        assert the(world, "a-1").cordon == other._replace(reason="gone")
+        update(world, to_cordon(is_cordoned=False), "a-1")
+        assert (the(world, "a-1").cordoned, the(world, "a-1").cordon) == (False, None)
 
     def test_of_what_is_in_no_pool_are_an_error(self, world: World) -> None:
         make_pools(world)
@@ -542,7 +557,11 @@ class TestEvents:
     def test_tell_of_a_cordon(self, world: World) -> None:
         make_pools(world)
         update(world, to_cordon(), "a-1")
-        assert self.said(world) == [("A", ("a-1",), "1 resource cordoned")]
+        update(world, to_cordon(Cordon("me@host/host", 1.0, "disk full")), "a-2")
+        assert self.said(world) == [
+            ("A", ("a-1",), "1 resource cordoned"),
+            ("A", ("a-2",), "1 resource cordoned (disk full)"),
+        ]
 
 
 class TestPoolsThatAreMadeGivenMoreAndDeleted:

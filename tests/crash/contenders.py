@@ -11,11 +11,12 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Callable
 
-from leasectl.backends.contract import Patience
+from leasectl.backends.contract import Caller, Patience
+from leasectl.backends.kinds import Context
 from leasectl.leases.acquire import acquire
 from leasectl.leases.delay import announce
 from leasectl.leases.release import finish
-from leasectl.leases.service import Caller, Service
+from leasectl.leases.service import Service
 from leasectl.model import Handle, Request
 from leasectl.state.directory import State
 from leasectl.system.process import this_process
@@ -46,7 +47,7 @@ class Participant:
     ) -> None:
         state = State.open(str(directory))
         self._guard = this_process() if guarded else None
-        self.service = Service(state, backend_url=backend, caller=Caller(CONTENDER, "host"))
+        self.service = Service(state, Context(backend, caller=Caller(CONTENDER, "host")))
         self._recorder = Recorder(history)
 
     def hold(self, request: Request, seconds: float = 0.0) -> Handle:

@@ -10,17 +10,17 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Callable, NamedTuple
 
-from leasectl.backends.kubernetes import open_to_look
-from leasectl.engines.kubernetes.opening import Opened
+from leasectl.backends.contract import Caller
+from leasectl.backends.kinds import Context
+from leasectl.backends.kubernetes import KubernetesBackend
 from leasectl.errors import BackendUnreachable, LeaseError
 from leasectl.http.settings import parse_settings
 from leasectl.leases.delay import announce
 from leasectl.leases.release import finish
-from leasectl.leases.service import Caller, Service
+from leasectl.leases.service import Service
 from leasectl.pools.joining import join, join_held, lifetime, settle
 from leasectl.pools.memberships import MembershipService
 from leasectl.state.directory import State
-from leasectl.system.clock import Clock
 from leasectl.system.poll import is_readable
 from leasectl.system.process import this_process
 from tests.crash.member_judge import UNSURE, Seen, read_seen
@@ -63,16 +63,16 @@ def open_service(host: Host, who: str) -> Service:
     state = State.open(str(host.state_dir))
     state.events.kept_number = _KEPT
     caller = Caller(f"{who}@host", who)
-    return Service(state, backend_url=host.backend, settings=host.settings, caller=caller)
+    return Service(
+        state, Context(host.backend, settings=parse_settings(host.settings), caller=caller)
+    )
 
 
 def clock_of(host: Host, service: Service) -> Callable[[], int]:
     """What tells the number of the last thing that has happened in the pools of a host."""
     if not host.backend.startswith("kubernetes:"):
         return service.events.last_number
-    settings = parse_settings(host.settings)
-    opened = open_to_look(host.backend, settings, seconds=20.0, clock=Clock())
-    assert isinstance(opened, Opened)
+    opened = KubernetesBackend.open_to_look(service.context, seconds=20.0)
     return lambda: opened.objects.list_raw("leasectl.dev/none")[1]
 
 

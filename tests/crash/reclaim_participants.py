@@ -9,20 +9,23 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from leasectl.backends.contract import Patience
+from leasectl.backends.contract import Caller, Patience
+from leasectl.backends.kinds import Context
 from leasectl.engines.etcd.gateway.gateway import Gateway
 from leasectl.engines.facts import Pool
 from leasectl.engines.kubernetes.objects import KubernetesObjects
 from leasectl.engines.notes import Note, NoteChange, NoteWatch
 from leasectl.errors import LeaseError
+from leasectl.http.settings import parse_settings
 from leasectl.leases.acquire import acquire
 from leasectl.leases.delay import announce
 from leasectl.leases.marks import answer_for_holder, encode_mark, parse_mark, unuse, use
-from leasectl.leases.service import Caller, Service
+from leasectl.leases.service import Service
 from leasectl.model import Handle, Lease, ReleasedBy, Request, whole
 from leasectl.reclaim.plan import Wanted
-from leasectl.reclaim.taking_back import Ground, LastUses, Listener, open_ground, take_back
+from leasectl.reclaim.taking_back import Ground, Listener, open_ground, take_back
 from leasectl.state.directory import State
+from leasectl.state.uses import LastUses
 from leasectl.system.clock import boottime_seconds
 from leasectl.system.poll import sleep_through
 from leasectl.system.process import this_process
@@ -51,7 +54,9 @@ class Place(NamedTuple):
     def service(self) -> Service:
         state = State.open(str(self.directory))
         caller = Caller(CAMPAIGN, "host")
-        return Service(state, backend_url=self.backend, settings=self.settings, caller=caller)
+        return Service(
+            state, Context(self.backend, settings=parse_settings(self.settings), caller=caller)
+        )
 
 
 class Holders:

@@ -16,13 +16,14 @@ from typing import NamedTuple
 
 import pytest
 
-from leasectl.backends.contract import Patience
-from leasectl.backends.kubernetes import locate
-from leasectl.http.settings import Settings, encode_settings
+from leasectl.backends.contract import Caller, Patience
+from leasectl.backends.kinds import Context
+from leasectl.backends.kubernetes import KubernetesBackend
+from leasectl.http.settings import Settings
 from leasectl.leases.acquire import acquire
 from leasectl.leases.delay import announce
 from leasectl.leases.release import release
-from leasectl.leases.service import Caller, Service
+from leasectl.leases.service import Service
 from leasectl.model import Request, whole
 from leasectl.pools.admin import PoolService
 from leasectl.state.directory import State
@@ -146,9 +147,11 @@ class Sweep:
         try:
             yield Service(
                 state,
-                backend_url=BACKEND,
-                settings=encode_settings(locate(BACKEND, Settings(), os.environ)),
-                caller=Caller("sweep@host", "host"),
+                Context(
+                    BACKEND,
+                    settings=KubernetesBackend.locate(BACKEND, Settings(), os.environ),
+                    caller=Caller("sweep@host", "host"),
+                ),
             )
         finally:
             state.close()

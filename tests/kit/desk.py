@@ -14,13 +14,14 @@ from typing import Any, Callable, TypeVar
 
 import pytest
 
-from leasectl.backends.contract import Patience
+from leasectl.backends.contract import Caller, Patience
+from leasectl.backends.kinds import Context
 from leasectl.leases.acquire import acquire
 from leasectl.leases.delay import announce
 from leasectl.leases.reacquire import reacquire
 from leasectl.leases.recovery import due
 from leasectl.leases.release import release
-from leasectl.leases.service import Caller, Service
+from leasectl.leases.service import Service
 from leasectl.model import Handle, Process, Request
 from leasectl.state import keeper_process
 from leasectl.state.directory import State
@@ -48,7 +49,7 @@ class Desk:
         self._threads: list[Thread] = []
 
     def open(self, state: State, caller: Caller | None = None, url: str = "local:") -> Service:
-        return Service(state, backend_url=url, caller=caller or self.caller, clock=self.time.clock)
+        return Service(state, Context(url, caller=caller or self.caller, clock=self.time.clock))
 
     def as_caller(self, caller: Caller, url: str = "local:") -> Service:
         """The same state directory, on behalf of somebody else."""

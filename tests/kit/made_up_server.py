@@ -7,16 +7,14 @@ from typing import Callable
 
 import pytest
 
-from leasectl.backends import kinds
 from leasectl.backends.pool.backend import PoolBackend
 from leasectl.engines.memory.engine import MemoryEngine
 from leasectl.engines.memory.pools import MemoryPools
 from leasectl.engines.memory.sides import MemorySides
 from leasectl.engines.memory.store import MemoryStore
 from leasectl.model import ReleasedBy
-from tests.kit import made_up_backend
 from tests.kit.desk import Desk
-from tests.kit.made_up_backend import KIND
+from tests.kit.made_up_backend import MadeUpBackend, register_made_up
 
 URL = "madeup://here"
 NAMES = ("T--00", "T--01", "T--02")
@@ -60,10 +58,9 @@ class Server(PoolBackend):
 
 
 def change_kind(monkeypatch: pytest.MonkeyPatch, **facts: bool) -> None:
-    """Have something else be so of the made-up server than its row says."""
-    changed = KIND._replace(**facts)  # type: ignore[arg-type]
-    known = [changed if each is KIND else each for each in kinds.KINDS]
-    monkeypatch.setattr(kinds, "KINDS", tuple(known))
+    """Change facts of the made-up server's class."""
+    for name, value in facts.items():
+        monkeypatch.setattr(MadeUpBackend, name, value)
 
 
 @pytest.fixture
@@ -73,6 +70,6 @@ def server(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> Server:
     pools = MemoryPools(store)
     pools.create_pool("T", NAMES)
     server = Server(store, desk)
-    monkeypatch.setattr(kinds, "KINDS", (*kinds.KINDS, KIND))
-    monkeypatch.setattr(made_up_backend, "open_backend", lambda url, opening: server)
+    register_made_up(monkeypatch)
+    monkeypatch.setattr(MadeUpBackend, "open", lambda context, state, lost: server)
     return server

@@ -16,10 +16,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from leasectl.backends.contract import Patience
+from leasectl.backends.contract import Caller, Patience
+from leasectl.backends.kinds import Context
+from leasectl.http.settings import parse_settings
 from leasectl.leases.acquire import acquire
 from leasectl.leases.delay import announce
-from leasectl.leases.service import Caller, Service
+from leasectl.leases.service import Service
 from leasectl.model import Handle, Request, parse_process
 from leasectl.state.directory import State
 from leasectl.system.clock import Clock, boottime_seconds
@@ -208,7 +210,7 @@ class Cli:
         state = State.open(str(self.state_dir))
         try:
             caller = Caller(owner, host)
-            yield Service(state, backend_url=backend, settings=settings, caller=caller)
+            yield Service(state, Context(backend, settings=parse_settings(settings), caller=caller))
         finally:
             state.close()
 

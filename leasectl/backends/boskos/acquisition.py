@@ -16,10 +16,10 @@ from leasectl.backends.boskos.connection import (
     Granted,
     Outage,
     check_allowed,
+    check_there_is,
     granted,
 )
 from leasectl.backends.boskos.holding import Holding, LostGrants, LostNote, look
-from leasectl.backends.boskos.status import check_there_is
 from leasectl.backends.contract import Patience, Progress, RemoteJournal
 from leasectl.backends.one_by_one import Steps, acquire_one_by_one, short_wait_hint
 from leasectl.backends.unanswered import Loss, NotSent, Refused
@@ -84,7 +84,7 @@ class BoskosAcquisition:
         self._start = clock.elapsed()
         wait = patience.wait_seconds
         self._deadline = None if wait is None else self._start + wait
-        self._outage = Outage(connection.url, patience.warn, clock=clock)
+        self._outage = Outage(connection.url, patience, clock=clock)
         self._next_report: float | None = None
         self._asked = 0
         self._got: dict[str, float] = {}  # when each is to be renewed
@@ -169,7 +169,7 @@ class BoskosAcquisition:
             self._is_missing = True
             return (yield from self._look_for(loss, until))
         except (NotSent, Refused) as failure:
-            self._outage.note(failure, until)
+            self._outage.note(failure)
             return None
         self._outage.is_over()
         if isinstance(came, Granted):
@@ -223,13 +223,13 @@ class BoskosAcquisition:
     def _look_for(self, loss: Loss, until: float | None) -> Steps[Granted | None]:
         """After a lost answer see what it may have carried, before anything is asked again."""
         while True:
-            self._outage.note(loss, until)
+            self._outage.note(loss)
             try:
                 return (yield from self._found_after(loss))
             except (NotSent, Loss, Refused) as failure:
                 if until is not None and self._clock.elapsed() >= until:
                     return None
-                self._outage.note(failure, until)
+                self._outage.note(failure)
                 yield from self.pause(self._ask_seconds())
 
     def _found_after(self, loss: Loss) -> Steps[Granted | None]:

@@ -2,63 +2,155 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from leasectl.backends.boskos.acquisition import BoskosAcquisition
-from leasectl.backends.boskos.connection import BoskosConnection
+from leasectl.backends.boskos.connection import BoskosConnection, check_is_boskos, metric_of
 from leasectl.backends.boskos.holding import Holding, LostNote, look
-from leasectl.backends.boskos.requests import check_request, type_of
-from leasectl.backends.contract import Patience, RemoteJournal, Turn
-from leasectl.backends.kinds import only_ttl
+from leasectl.backends.boskos.requests import (
+    parse_boskos_url,
+    sign_of_life,
+    type_of,
+    with_login,
+)
+from leasectl.backends.kinds import Backend, lacking, only_ttl
 from leasectl.backends.release_tries import ReleaseTries
-from leasectl.backends.without_pools import WithoutPools
-from leasectl.model import Claimant, ReleasedBy
+from leasectl.backends.servers import Timing, TypeCounts
 from leasectl.system.clock import Clock
 from leasectl.system.poll import sleep_through
 
 if TYPE_CHECKING:
-    from leasectl.engines.event_log import EventLog
+    from leasectl.backends.contract import Patience, RemoteJournal, Turn
+    from leasectl.backends.kinds import Context
+    from leasectl.backends.servers import Renew
+    from leasectl.engines.contract import LostListener
+    from leasectl.engines.notes import NoteListener
+    from leasectl.http.settings import Settings
+    from leasectl.model import Claimant, ReleasedBy, Request
+    from leasectl.state.directory import State
+    from leasectl.system.poll import Interrupt
 
 _RENEW_SECONDS = 10.0
 _LOOK_SECONDS = 5.0
+_PROBE_SECONDS = 2.0
+_COUNT_SECONDS = 10.0
 
 
-class BoskosBackend(WithoutPools):
+class BoskosBackend(Backend):
     """Leases from Boskos. A claim key is what it calls an owner.
 
     Args:
         url: Its address.
+        state: As `Backend` has it.
         connection: How to talk to it.
         release_seconds: How long a release may take in all; None for the usual time.
         warn: Called with a line for people, about what turned out not to be leased any more.
         clock: Where times come from.
-        events: Opens the record of what happened to this directory's handles there.
     """
+
+    title = "Boskos"
+    prefix = "boskos+http://"
+    choice = "boskos+http://HOST"
+    help = "boskos+http://HOST[?expire=30m] (over TLS boskos+https://)"
+    can_be_served = True
+    default_ttl_seconds = 1800.0
+    is_ttl_in_url = True
+    claims_by_identity = True
+    counts_types = True
+    pools_are = (
+        "keeps its pools itself, as the file says that its --config names (as a rule a "
+        "ConfigMap): change them there, and see them with: leasectl status POOL"
+    )
 
     def __init__(
         self,
         url: str,
+        state: State,
         connection: BoskosConnection,
         *,
         release_seconds: float | None,
         warn: Callable[[str], None],
         clock: Clock,
-        events: Callable[[], EventLog],
     ) -> None:
-        super().__init__(url, events)
+        super().__init__(url, state)
         self._connection = connection
         self._holding = Holding(connection, clock=clock)
         self._tries = ReleaseTries(connection.url, seconds=release_seconds, warn=warn, clock=clock)
         self._warn = warn
         self._clock = clock
 
+    @classmethod
+    def check_url(cls, url: str) -> None:
+        parse_boskos_url(url)
+
+    @classmethod
+    def check_request(cls, request: Request, wait_seconds: float | None) -> None:
+        """Refuse options that Boskos knows nothing of."""
+        for option, given in (
+            ("--where", bool(request.where)),
+            ("--priority", request.priority != 0),
+        ):
+            if given:
+                raise lacking(f"{option} is not supported by Boskos")
+
+    @classmethod
+    def locate(cls, url: str, settings: Settings, environment: Mapping[str, str]) -> Settings:
+        """Add the user, if a server in front of Boskos needs one."""
+        return with_login(settings, environment)
+
+    @classmethod
+    def timing(cls, url: str) -> Timing:
+        """Return the reaper's time, as the address gives it."""
+        address = parse_boskos_url(url)
+        return Timing(address.ttl_seconds, address.reaper_seconds, address.renew_seconds)
+
+    @classmethod
+    def open(cls, context: Context, state: State, lost: LostListener) -> BoskosBackend:
+        return cls(
+            context.url,
+            state,
+            _connection(context),
+            release_seconds=context.release_seconds,
+            warn=context.warn,
+            clock=context.clock,
+        )
+
+    @classmethod
+    def open_renewals(
+        cls,
+        context: Context,
+        *,
+        state_id: str,
+        ttl_seconds: float,
+        noted: NoteListener,
+        put_off: Callable[[], object] | None,
+    ) -> Renew:
+        """Implements `Backend`. A try takes at most a sixth of the ttl."""
+        holding = Holding(_connection(context), clock=context.clock)
+        return lambda claim_key, names: holding.renew(claim_key, names, seconds=ttl_seconds / 3)
+
+    @classmethod
+    def open_probe(cls, context: Context) -> Callable[[], None]:
+        connection = _connection(context)
+        call = sign_of_life(connection.address)
+        return lambda: check_is_boskos(connection.url, connection.ask(call, seconds=_PROBE_SECONDS))
+
+    @classmethod
+    def counts(
+        cls, context: Context, pool_type: str, *, interrupts: Sequence[Interrupt] = ()
+    ) -> TypeCounts:
+        connection = _connection(context)
+        steps = metric_of(connection, pool_type, seconds=_COUNT_SECONDS)
+        told = sleep_through(steps, interrupts=interrupts, now=context.clock.elapsed)
+        return TypeCounts(pool_type, told.states, told.owners, connection.address.free)
+
     def acquire(self, claimant: Claimant, journal: RemoteJournal, patience: Patience) -> None:
         steps = self.turn(claimant, journal, patience)
         sleep_through(steps, interrupts=patience.interrupts, now=self._clock.elapsed)
 
     def turn(self, claimant: Claimant, journal: RemoteJournal, patience: Patience) -> Turn:
-        check_request(claimant.request)
+        self.check_request(claimant.request, patience.wait_seconds)
         journal.enqueuing()
         acquisition = BoskosAcquisition(
             self._connection,
@@ -107,3 +199,7 @@ class BoskosBackend(WithoutPools):
         if number:
             note = LostNote(self._connection.address, pool_type, owner, self._clock.wall())
             self._warn(note.certain(number))
+
+
+def _connection(context: Context) -> BoskosConnection:
+    return BoskosConnection(parse_boskos_url(context.url), context.settings, clock=context.clock)

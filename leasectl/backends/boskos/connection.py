@@ -1,25 +1,28 @@
-"""Send requests, and judge answers and outages."""
+"""Send requests, and judge answers and outages; what there is of a type."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from typing import Literal, NamedTuple
 
+from leasectl.backends.boskos import requests
 from leasectl.backends.boskos.requests import BoskosAddress, login_headers
+from leasectl.backends.contract import Patience
 from leasectl.backends.one_by_one import Steps
 from leasectl.backends.unanswered import Loss, Refused, failure, trying_again, words_of
 from leasectl.errors import AccessRefused, BackendUnreachable, CanNeverBeMet, NotAllowed, NotFound
 from leasectl.http.exchange import Client
 from leasectl.http.messages import Answer, Call
 from leasectl.http.no_answer import NoAnswer, NotInTime
-from leasectl.http.settings import Settings
-from leasectl.http.tls import trust_of
+from leasectl.http.settings import Settings, trust_for
+from leasectl.model import Request
 from leasectl.system.clock import Clock
 from leasectl.system.poll import sleep_through
 from leasectl.text.naming import is_resource_name
 from leasectl.text.properties import read_json
 from leasectl.text.wording import printable
 
+_MISSING_SECONDS = 5.0
 _UNAVAILABLE = ("available", "try again")
 # In what Boskos says of another owner: "owner mismatch request by A, currently owned by B".
 _OWNER = "owner"
@@ -210,7 +213,7 @@ class BoskosConnection:
         self.address = address
         self._settings = settings
         self._clock = clock
-        self._trust = trust_of(settings) if address.server.startswith("https:") else None
+        self._trust = trust_for(address.server, settings)
         self._idle: list[Client] = []
 
     @property
@@ -277,12 +280,49 @@ _NEVER_THERE_SECONDS = 10.0
 _AWAY_SECONDS = 60.0
 
 
+def check_there_is(connection: BoskosConnection, request: Request, owner: str) -> Steps[None]:
+    """Look whether there is any resource of a type, and that very one if one is named.
+
+    An update by who isn't its owner changes nothing, and is answered otherwise for what there is.
+
+    Raises:
+        NotFound: There is none.
+        BackendUnreachable: It can't be told now, or it isn't Boskos that answers there.
+    """
+    yield from metric_of(connection, request.type, seconds=_MISSING_SECONDS)
+    if request.name is not None:
+        call = requests.update(connection.address, request.name, owner)
+        answer = yield from connection.asking(call, seconds=_MISSING_SECONDS)
+        if verdict(connection.url, answer) == "gone":
+            raise NotFound(f'no resource "{printable(request.name)}" at {connection.url}')
+
+
+def metric_of(connection: BoskosConnection, pool_type: str, *, seconds: float) -> Steps[Metric]:
+    """Ask what there is of a type.
+
+    Args:
+        connection: To Boskos.
+        pool_type: The type.
+        seconds: How long each request may take.
+
+    Raises:
+        NotFound: The type doesn't exist.
+        BackendUnreachable: It can't be told now, or it isn't Boskos that answers there.
+    """
+    call = requests.metric(connection.address, pool_type)
+    answer = yield from connection.asking(call, seconds=seconds)
+    if answer.status == 404:  # which whatever else is at a wrong address says, too
+        call = requests.sign_of_life(connection.address)
+        check_is_boskos(connection.url, (yield from connection.asking(call, seconds=seconds)))
+    return metric(connection.url, pool_type, answer)
+
+
 class Outage:
     """What has failed in a row, from the first request on.
 
     Args:
         url: Of the server.
-        warn: Called with a line for people.
+        patience: How long to wait; warns people.
         clock: Where times come from.
 
     Attributes:
@@ -290,31 +330,27 @@ class Outage:
         failure: What failed last; None as long as it works.
     """
 
-    def __init__(self, url: str, warn: Callable[[str], None], *, clock: Clock) -> None:
+    def __init__(self, url: str, patience: Patience, *, clock: Clock) -> None:
         self.was_there = False
         self.failure: BackendUnreachable | None = None
         self._url = url
-        self._warn = warn
+        self._patience = patience
         self._clock = clock
         self._since: float | None = None
 
-    def note(self, failure: BackendUnreachable, until: float | None) -> None:
+    def note(self, failure: BackendUnreachable) -> None:
         """Note a failure.
 
-        Args:
-            failure: What it is.
-            until: Who asks goes on until then; None for as long as there is hope.
-
         Raises:
-            BackendUnreachable: The same, when there is none.
+            BackendUnreachable: The same, when the server has been away for too long.
         """
         now = self._clock.elapsed()
         if self._since is None:
             self._since = now
-            self._warn(trying_again(failure))
+            self._patience.warn(trying_again(failure))
         self.failure = failure
         longest = _AWAY_SECONDS if self.was_there else _NEVER_THERE_SECONDS
-        if until is None and now >= self._since + longest:
+        if now >= self._since + self._patience.server_seconds(longest):
             raise failure
 
     def is_over(self) -> None:

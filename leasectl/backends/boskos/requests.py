@@ -9,11 +9,10 @@ from collections.abc import Mapping
 from typing import NamedTuple
 from urllib.parse import parse_qsl, urlencode
 
-from leasectl.backends.kinds import check_port, pool_prefixes
-from leasectl.errors import InvalidRequest, NotSupported
+from leasectl.backends.kinds import check_port
+from leasectl.errors import InvalidRequest
 from leasectl.http.messages import Call
 from leasectl.http.settings import NamedFile, Settings
-from leasectl.model import Request
 from leasectl.text.durations import NoTime, parse_duration
 from leasectl.text.wording import printable, printable_url
 
@@ -230,22 +229,6 @@ def login_headers(settings: Settings) -> dict[str, str]:
         raise file.refused("doesn't hold a password, on one line")
     both = settings.username.encode() + b":" + password
     return {"Authorization": f"Basic {base64.b64encode(both).decode()}"}
-
-
-def check_request(request: Request) -> None:
-    """Refuse what Boskos knows nothing of.
-
-    Raises:
-        NotSupported: It is asked for.
-    """
-    for option, given in (
-        ("--where", bool(request.where)),
-        ("--priority", request.priority != 0),
-    ):
-        if given:
-            raise NotSupported(
-                f"{option} is not supported by Boskos; {pool_prefixes('and')} can do it"
-            )
 
 
 def type_of(owner: str) -> str:

@@ -7,19 +7,17 @@ from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING
 
 from leasectl.backends.contract import Journal, Patience, Turn
+from leasectl.backends.kinds import Backend, HasSides
 from leasectl.engines.contract import Engine
-from leasectl.model import Claimant, ReleasedBy
+from leasectl.model import Claimant, ReleasedBy, Request
 from leasectl.system.clock import Clock
 from leasectl.system.poll import sleep_through
 
 if TYPE_CHECKING:
-    from leasectl.engines.event_log import EventLog
-    from leasectl.engines.notes import Notes
-    from leasectl.engines.pool_admin import Members, PoolAdmin, Sides
-    from leasectl.engines.values import Values
+    from leasectl.engines.pool_admin import Sides
 
 
-class PoolBackend:
+class PoolBackend(Backend):
     """Leases from an engine's pools.
 
     Args:
@@ -27,10 +25,15 @@ class PoolBackend:
         engine: The store.
         sides: The other sides of the same store; most commands never look at them.
         clock: The engine's clock.
-        remote: The store isn't part of the records' transactions.
+        remote: The store isn't part of the records' transactions; False for as the class says.
         limited: As `Backend` has it, where the store is a server.
         release_seconds: How long a release may take in all there; None for as long as is usual.
     """
+
+    remote = False
+    has_pools = True
+    can_be_served = True
+    events = HasSides.events
 
     def __init__(
         self,
@@ -44,7 +47,7 @@ class PoolBackend:
         release_seconds: float | None = None,
     ) -> None:
         self.url = url
-        self.remote = remote
+        self.remote = remote or self.remote
         self._engine = engine
         self._sides = sides
         self._clock = clock
@@ -52,24 +55,8 @@ class PoolBackend:
         self._release_seconds = release_seconds
 
     @property
-    def pools(self) -> PoolAdmin:
-        return self._sides.pools
-
-    @property
-    def events(self) -> EventLog:
-        return self._sides.events
-
-    @property
-    def members(self) -> Members:
-        return self._sides.members
-
-    @property
-    def notes(self) -> Notes:
-        return self._sides.notes
-
-    @property
-    def values(self) -> Values:
-        return self._sides.values
+    def sides(self) -> Sides:
+        return self._sides
 
     def atomic(self) -> AbstractContextManager[object]:
         return self._engine.atomic()
@@ -112,7 +99,6 @@ class PoolBackend:
         )
 
     def turn(self, claimant: Claimant, journal: Journal, patience: Patience) -> Turn:
-        """What `acquire` does, as a generator of the sleeps in between."""
         from leasectl.backends.pool.turn import PoolTurn  # which no release needs
 
         turn = PoolTurn(
@@ -124,6 +110,7 @@ class PoolBackend:
             closed=self._why_closed,
             withdrawn=self._why_withdrawn,
             supersede=self._supersede,
+            count_whole=self._count_whole,
         )
         return turn.take()
 
@@ -136,6 +123,12 @@ class PoolBackend:
         from leasectl.backends.pool.withdrawals import supersede
 
         supersede(self, claimant, granted=granted)
+
+    def _count_whole(self, request: Request) -> int:
+        from leasectl.engines.possible import usable_in
+
+        (pool,) = self.pools.pools(request.type)
+        return len(usable_in(pool, request))
 
     def _why_closed(self, types: Sequence[str]) -> str:
         from leasectl.backends.pool.closed import why_closed

@@ -9,6 +9,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from typing import TYPE_CHECKING, TypeVar
@@ -24,16 +25,17 @@ from leasectl.errors import (
     NoLease,
     Unanswered,
 )
-from leasectl.model import Claimant, Process
+from leasectl.model import Claimant, Process, Request
 from leasectl.system.backoff import Backoff, Restarts
 from leasectl.system.clock import Clock, earliest
 from leasectl.system.poll import Sleep
 from leasectl.system.process import is_dead
 from leasectl.text.durations import format_duration
-from leasectl.text.naming import superseding_key
+from leasectl.text.naming import superseding_key, wants_whole_pool
 from leasectl.text.wording import counted
 
 if TYPE_CHECKING:
+    from leasectl.backends.one_by_one import Steps
     from leasectl.engines.facts import Standing
 
 Looked = TypeVar("Looked", Outlook, "Outlook | None")
@@ -54,6 +56,7 @@ class PoolTurn:
         journal: Keeps the record in step.
         patience: How long to wait.
         closed: Called with types, for why what is free there can't be had, in words.
+        count_whole: Returns how many resources a request for a whole pool has to get now.
     """
 
     def __init__(
@@ -67,6 +70,7 @@ class PoolTurn:
         closed: Callable[[Sequence[str]], str],
         withdrawn: Callable[[Claimant], str],
         supersede: Callable[[Claimant, tuple[str, int] | None], None],
+        count_whole: Callable[[Request], int],
     ) -> None:
         self._engine = engine
         self._clock = clock
@@ -76,12 +80,17 @@ class PoolTurn:
         self._closed = closed
         self._withdrawn = withdrawn
         self._supersede = supersede
+        self._count_whole = count_whole
         self._start = clock.elapsed()
         wait = patience.wait_seconds
         self._deadline = None if wait is None else self._start + wait
         self._next_report = self._start if patience.report else None
         self._watched: tuple[Process, ...] = ()  # whose end may free something
         self._outage: BackendUnreachable | None = None  # why the store couldn't be asked just now
+        self._asked_at = self._start
+        self._outage_since = self._start
+        self._has_looked = False  # the store has answered
+        self._standing: Standing | None = None  # as it was last reported
         self._witness: Process | None = None  # sees to it that those before it come
         self._witnesses = Restarts(Backoff(1.0, 30.0))
         self._look_for_witness_at = self._start + WITNESS_AFTER_SECONDS
@@ -94,11 +103,12 @@ class PoolTurn:
             NoLease: Not before the deadline.
             Withdrawn: Somebody took the ticket away.
             NotFound, InvalidRequest: The request can't be met, or the pool was deleted meanwhile.
-            BackendUnreachable: The store didn't answer for longer than it keeps the ticket.
+            BackendUnreachable: The store didn't answer for longer than `Patience.server_seconds`;
+                without limits, for longer than it keeps the ticket.
         """
         self._waiter = self._new_waiter()
         try:
-            outlook = self._enter()
+            outlook = yield from self._enter()
             if outlook.leases is not None:
                 self._withdraw_older(outlook)
             else:
@@ -109,20 +119,23 @@ class PoolTurn:
             self._waiter.close()
 
     def _new_waiter(self) -> Waiter:
+        until = self._deadline
+        if self._patience.connect_seconds is not None:
+            until = earliest(until, self._start + self._patience.connect_seconds)
         if not self._claimant.request.other_types:
-            return self._engine.waiter(self._claimant, until=self._deadline)
+            return self._engine.waiter(self._claimant, until=until)
         from leasectl.backends.pool.either import EitherWaiter
 
         return EitherWaiter(
             self._engine,
             self._claimant,
-            until=self._deadline,
+            until=until,
             warn=self._patience.warn,
         )
 
     # 1. The ticket
 
-    def _enter(self) -> Outlook:
+    def _enter(self) -> Steps[Outlook]:
         """Get in the queue, and try to claim for the first time."""
         is_undone = self._engine.undoes  # then nothing of what fails here has happened
         with nullcontext() if is_undone else self._leaving():
@@ -134,7 +147,11 @@ class PoolTurn:
             except TicketExpired:
                 if self._is_over(self._clock.elapsed()):
                     raise  # it never looked, so nobody can say that there is no lease
-            return self._anew(self._look)
+                self._warn_of_lost_place()
+            except BackendUnreachable as reason:
+                self._outlast(reason, has_place=False)
+                yield self._until_asked_again()
+            return (yield from self._anew(self._look))
 
     def _withdraw_older(self, outlook: Outlook) -> None:
         """Withdraw the older requests with the key of this one, if it has one."""
@@ -163,55 +180,65 @@ class PoolTurn:
             recovered = ended and outlook.is_head
             if recovered:
                 self._patience.recover()
-            outlook = self._look_again(outlook)
+            outlook = yield from self._look_again(outlook)
 
-    def _look_again(self, before: Outlook) -> Outlook:
+    def _look_again(self, before: Outlook) -> Steps[Outlook]:
         """Try to claim; as it was before if the store doesn't answer now."""
         try:
             return self._try_to_claim() or before
         except TicketExpired:
-            return self._anew(self._try_to_claim) or before
+            self._check_deadline()
+            self._warn_of_lost_place()
+            return (yield from self._anew(self._try_to_claim)) or before
 
     def _try_to_claim(self) -> Outlook | None:
+        self._asked_at = self._clock.elapsed()
         try:
-            outlook, self._outage = self._look(), None
+            return self._look()
         except BackendUnreachable as reason:
-            self._outlast(reason)
+            self._outlast(reason, has_place=self._waiter.has_place)
             return None
-        return outlook
 
     def _look(self) -> Outlook:
         with self._engine.atomic():
             return self._claim()
 
-    def _anew(self, look: Callable[[], Looked]) -> Looked:
+    def _anew(self, look: Callable[[], Looked]) -> Steps[Looked]:
         """Queue again and look from there: as often as it is stopped for so long meanwhile."""
         while True:
+            self._check_deadline()
+            self._asked_at = self._clock.elapsed()
             try:
                 self._queue_again()
                 return look()
             except TicketExpired:
                 if self._waiter.has_place:  # the store has other reasons
                     raise
+                self._check_deadline()
+                self._warn_of_lost_place()
+            except BackendUnreachable as reason:
+                self._outlast(reason, has_place=False)
+                yield self._until_asked_again()
 
-    def _queue_again(self) -> None:
-        """Put another ticket, as the store took this one for a dead process's.
-
-        It didn't run, or the store itself was away for so long.
-        """
-        now = self._clock.elapsed()
-        if self._is_over(now):
-            raise self._no_lease(self._waiter.standing(), waited=now - self._start)
+    def _warn_of_lost_place(self) -> None:
         self._patience.warn(
             "the queue position was not renewed in time, because this process was "
             "stopped or its server didn't answer; the request continues at the end "
             "of the queue"
         )
+
+    def _queue_again(self) -> None:
+        """Put another ticket in place of one that the store took for a dead process's, or that it
+        may not have heard of."""
         self._waiter.dequeue("its place wasn't renewed in time; it queues again")
         self._waiter.close()
         self._waiter = self._new_waiter()
         with self._engine.atomic():
-            self._waiter.enqueue(again=True)
+            self._waiter.enqueue(again=self._has_looked)
+
+    def _until_asked_again(self) -> Sleep:
+        again = self._clock.elapsed() + ASK_AGAIN_SECONDS
+        return Sleep(frozenset(), earliest(self._deadline, again))
 
     def _sleep(self, outlook: Outlook, *, recovered: bool) -> Generator[Sleep, set[int], bool]:
         """Sleep until something may have changed; returns whether a process has ended.
@@ -255,19 +282,53 @@ class PoolTurn:
 
     def _claim(self) -> Outlook:
         """Claim, if it is this ticket's turn and there is enough, and have it recorded."""
+        self._check_whole_pool()
         outlook = self._waiter.claim()
+        self._outage, self._has_looked = None, True
         if outlook.leases is not None:
             self._journal.granted(outlook.leases, pool_type=outlook.pool_type)
         self._watched = tuple(self._patience.watched()) if outlook.is_head else ()
         return outlook
 
-    def _outlast(self, reason: BackendUnreachable) -> None:
-        """Bear it that the store doesn't answer, for as long as it may keep the ticket."""
-        final = isinstance(reason, TicketExpired) or not self._waiter.has_place
-        if final or self._is_over(self._clock.elapsed()):
-            raise reason
+    def _check_whole_pool(self) -> None:
+        """End a request for a whole pool that was counted before the pool changed.
+
+        It would get less than the whole pool, or wait for resources that have gone.
+        """
+        request = self._claimant.request
+        if not wants_whole_pool(request.labels):
+            return
+        count = self._count_whole(request)
+        if count != request.count:
+            raise NoLease(
+                f'pool "{request.type}" changed while the request waited: --count all counted '
+                f"{counted(request.count, 'resource')}, and now there {_are(count)}; try again"
+            )
+
+    def _outlast(self, reason: BackendUnreachable, *, has_place: bool) -> None:
+        """Note that the store doesn't answer.
+
+        Args:
+            reason: What it failed with.
+            has_place: The ticket may be in the queue.
+
+        Raises:
+            LeaseError: That is for too long.
+        """
+        now = self._clock.elapsed()
         if self._outage is None:
-            self._patience.warn(f"still waiting; the queue position should last: {reason}")
+            self._outage_since = self._asked_at
+        seconds = self._patience.server_seconds(math.inf if has_place else 0.0)
+        is_final = isinstance(reason, TicketExpired) or (reason.lasting and not has_place)
+        if is_final or now >= self._outage_since + seconds:
+            raise reason
+        if self._is_over(now):
+            raise self._not_in_time(reason)
+        if self._outage is None:
+            from leasectl.backends.unanswered import trying_again
+
+            lasts = "still waiting; the queue position should last"
+            self._patience.warn(f"{lasts}: {reason}" if has_place else trying_again(reason))
         self._outage = reason
 
     # 4. The end without leases
@@ -294,7 +355,7 @@ class PoolTurn:
         try:
             if isinstance(reason, BackendUnreachable) and not reason.asked:
                 pass  # there is nothing
-            elif _is_outage(reason):
+            elif _is_outage(reason) or (self._outage is not None and isinstance(reason, NoLease)):
                 self._journal.to_undo()  # it was waited for long enough
             else:
                 self._waiter.dequeue(why_given_up(reason))
@@ -306,22 +367,41 @@ class PoolTurn:
         return self._deadline is not None and now >= self._deadline
 
     def _check_deadline(self) -> None:
-        if self._deadline is not None and self._is_over(now := self._clock.elapsed()):
-            raise self._outage or self._no_lease(self._waiter.standing(), waited=now - self._start)
+        if not self._is_over(self._clock.elapsed()):
+            return
+        if self._outage is None:
+            try:
+                raise self._no_lease(self._waiter.standing())
+            except BackendUnreachable as reason:
+                self._outage = reason
+        raise self._not_in_time(self._outage)
 
-    def _no_lease(self, now: Standing, *, waited: float) -> NoLease:
+    def _not_in_time(self, outage: BackendUnreachable) -> LeaseError:
+        """Return the error for a deadline that passed while the store didn't answer."""
+        if not self._has_looked:
+            return outage  # it may be the wrong address
+        self._outage = outage
+        known = self._standing
+        before = "" if known is None else f"; before that, {known.held} of {known.capacity} held"
+        return NoLease(f"{self._no_lease_in_time()}: {outage}{before}")
+
+    def _no_lease_in_time(self) -> str:
+        waited = self._clock.elapsed() - self._start
         after = f" within {format_duration(waited)}" if waited >= 1 else ""
+        wanted = either(f'"{each}"' for each in self._claimant.request.types)
+        return f"no lease of {wanted}{after}"
+
+    def _no_lease(self, now: Standing) -> NoLease:
         types = self._claimant.request.types
-        # Whoever waits for several has a ticket in each queue.
-        others = "other" if len(types) == 1 else "other ticket"
         only = f" -t {types[0]}" if len(types) == 1 else ""
-        wanted = either(f'"{each}"' for each in types)
         left = self._until_next_grant(now)
         when = "" if left is None else f"; next grant in {format_duration(-(-left // 1))}"
         closed = self._why_closed(now)
         why = f" ({closed})" if closed else ""
+        # Whoever waits for several has a ticket in each queue.
+        others = "other" if len(types) == 1 else "other ticket"
         return NoLease(
-            f"no lease of {wanted}{after}: {now.held} of {now.capacity} held{why}, "
+            f"{self._no_lease_in_time()}: {now.held} of {now.capacity} held{why}, "
             f"{counted(now.others, others)} waiting{when}; see who with: leasectl status{only}"
         )
 
@@ -354,9 +434,10 @@ class PoolTurn:
         self._next_report = self._clock.elapsed() + self._patience.report_seconds
         if self._outage is None:
             try:
-                report(self._progress(self._waiter.standing()))
+                self._standing = self._waiter.standing()
+                report(self._progress(self._standing))
             except BackendUnreachable as reason:
-                self._outlast(reason)
+                self._outlast(reason, has_place=self._waiter.has_place)
 
     def _progress(self, now: Standing) -> Progress:
         # By the clock of the holder, which may be another machine's.
@@ -372,6 +453,10 @@ class PoolTurn:
             pace_seconds=now.pace_seconds,
             closed=self._why_closed(now),
         )
+
+
+def _are(count: int) -> str:
+    return "is 1" if count == 1 else f"are {count}"
 
 
 def _is_outage(reason: BaseException) -> bool:

@@ -27,7 +27,7 @@ from leasectl.text.naming import superseding_key
 from leasectl.text.wording import printable
 
 if TYPE_CHECKING:
-    from leasectl.backends.contract import Backend
+    from leasectl.backends.kinds import Backend
     from leasectl.engines.facts import QueueEntry
     from leasectl.engines.pool_admin import PoolAdmin
     from leasectl.engines.values import Values

@@ -1,6 +1,5 @@
 """``http://``: ci-operator's lease proxy, or `leasectl serve`.
 
-- `opening`: open the backend
 - `backend`: the lease proxy as a backend
 - `protocol`: build its requests, and parse its answers
 - `connection`: send requests, and wait for answers

@@ -5,12 +5,15 @@ request is repeated at most once for each loss, and the record says that a lease
 request of `leasectl`'s carries a key all the same, ``<handle>/<acquisition>/<index>``: a server
 that heeds it answers a repetition with what the first got, and then nothing was lost. A reverse
 proxy in front of such a server ends each request that waits longer than its read timeout; the
-request is sent again then, as often as needed, and keeps its queue position.
+request is sent again then, as often as needed, and keeps its queue position. While the server is
+away, the reverse proxy answers for it (502, 503, 504), and nobody tells whether the server heeds
+keys. So a lost answer is *unsettled* until the server itself has answered.
 """
 
 from __future__ import annotations
 
 import contextlib
+import math
 from collections.abc import Iterable
 
 from leasectl.backends.contract import Patience, Progress, RemoteJournal
@@ -21,6 +24,7 @@ from leasectl.backends.proxy.protocol import (
     acquire_query,
     granted,
     heeds,
+    is_from_proxy,
     is_success,
     names_in,
     with_count,
@@ -28,7 +32,14 @@ from leasectl.backends.proxy.protocol import (
 )
 from leasectl.backends.proxy.releases import Releases
 from leasectl.backends.release_tries import Unaccounted
-from leasectl.backends.unanswered import Loss, NotSent, Refused, TimeOver, trying_again
+from leasectl.backends.unanswered import (
+    Loss,
+    NotSent,
+    Refused,
+    TimeOver,
+    trying_again,
+    words_of,
+)
 from leasectl.errors import BackendUnreachable, CanNeverBeMet, NoLease
 from leasectl.http.messages import Answer, encode_query
 from leasectl.model import Lease, Request
@@ -39,7 +50,8 @@ from leasectl.text.durations import format_duration
 from leasectl.text.naming import is_resource_name
 from leasectl.text.wording import printable
 
-# How long a server may be away, or fail, from when it first did: so there is always a second try.
+# How long a server may be away, or fail, from when it first did, for a request without a limit: so
+# there is always a second try.
 CONNECT_SECONDS = 10.0
 # The last try is so long before it is over: the pause before it ends then.
 _LAST_TRY_SECONDS = 0.2
@@ -105,6 +117,7 @@ class Acquisition:
         self._asked = 0
         self._losses = 0  # of answers, where the server isn't known to heed keys
         self._has_lost = False  # an answer, in either case
+        self._unsettled: tuple[Loss, bool] | None = None  # the last loss, and whether it was quick
         self._open_key: str | None = None  # of the request that is under way
         self._key = journal.key
 
@@ -157,6 +170,11 @@ class Acquisition:
         except TimeOver:
             self._undo_open()
             return None
+        except (NotSent, Refused):
+            if until is None or not self._is_there or self._given_up_at() < until:
+                raise
+            self._undo_open()
+            return None
         self._open_key = None
         if name in self._got:
             raise BackendUnreachable(
@@ -200,20 +218,18 @@ class Acquisition:
         sleep_through(self.pause(seconds), interrupts=self._patience.interrupts, now=now)
 
     def _room(self, until: float | None) -> float:
-        """How long it may pause; negative where there is no time for another try.
+        """Return for how long to pause; negative if there is no time for another try."""
+        limit = self._given_up_at()
+        if until is not None:
+            limit = min(until, limit)
+        return limit - _LAST_TRY_SECONDS - self._clock.elapsed()
 
-        Who has never been reached may be no server at all, and isn't waited for until a deadline.
-        """
-        now = self._clock.elapsed()
-        if until is None:
-            until = self._given_up_at(now)
-        elif not self._is_there:
-            until = min(until, self._given_up_at(now))
-        return until - _LAST_TRY_SECONDS - now
-
-    def _given_up_at(self, now: float) -> float:
-        """When it is given up, if it goes on to fail."""
-        return (now if self._failing_since is None else self._failing_since) + CONNECT_SECONDS
+    def _given_up_at(self) -> float:
+        """Return when the server is given up, if it goes on to fail."""
+        since = self._clock.elapsed() if self._failing_since is None else self._failing_since
+        if isinstance(self._failure, NotSent) and self._failure.lasting and not self._is_there:
+            return since + CONNECT_SECONDS
+        return since + self._patience.server_seconds(CONNECT_SECONDS)
 
     def _try(self, until: float | None) -> str:
         try:
@@ -237,6 +253,7 @@ class Acquisition:
         if self._asked == 1:
             headers.update(with_count(self._request.count))
         while True:
+            self._settle(until)
             since = self._clock.elapsed()
             try:
                 answer = self._connection.ask(
@@ -251,30 +268,51 @@ class Acquisition:
                 return self._name_in(answer)
             except Loss as loss:
                 self._is_there = True
-                if not self._is_key_heeded(until):
-                    self._note_loss(loss)
-                    self._rest(_AFTER_LOSS_SECONDS[self._losses - 1], until)
-                    continue
                 self._record_loss()
-                if self._clock.elapsed() - since < _QUICK_LOSS_SECONDS:
-                    raise Refused(str(loss)) from loss
-                self._failing_since = None
+                is_quick = self._clock.elapsed() - since < _QUICK_LOSS_SECONDS
+                self._unsettled = (loss, is_quick)
+
+    def _settle(self, until: float | None) -> None:
+        """Find out what the last loss means, if it isn't known yet.
+
+        Raises:
+            NotSent, Refused: The server can't tell now, or the loss is one that may pass.
+            BackendUnreachable: There were too many.
+        """
+        if self._unsettled is None:
+            return
+        loss, is_quick = self._unsettled
+        if not self._heeds_keys:
+            self._heeds_keys = self._is_key_heeded(until)
+        self._unsettled = None
+        if not self._heeds_keys:
+            self._note_loss(loss)
+            self._rest(_AFTER_LOSS_SECONDS[self._losses - 1], until)
+        elif is_quick:
+            raise Refused(str(loss)) from loss
+        else:
+            self._failing_since = None
 
     def _is_key_heeded(self, until: float | None) -> bool:
-        """Ask a server whether it heeds keys: it sends the key back with an answer of no leases."""
-        if self._heeds_keys:
-            return True
-        now = self._clock.elapsed()
-        seconds = _LOOK_SECONDS if until is None else min(_LOOK_SECONDS, until - now)
+        """Ask a server whether it heeds keys: it sends the key back with an answer of no leases.
+
+        Raises:
+            NotSent, Refused: The server isn't there, or a proxy answers for it.
+            TimeOver: There is no time to ask.
+        """
+        seconds = _LOOK_SECONDS
+        if until is not None:
+            seconds = min(seconds, until - self._clock.elapsed())
         if seconds <= 0:
-            return False
+            raise TimeOver(f"no answer from {self._url} in time")
         path = f"{ACQUIRE}?{encode_query({**acquire_query(self._request.type), 'count': '0'})}"
         try:
             answer = self._connection.tell(path, {}, headers=with_key(self._key), seconds=seconds)
-        except (NotSent, Loss):
-            return False
-        self._heeds_keys = heeds(answer, self._key)
-        return self._heeds_keys
+        except Loss as loss:
+            raise Refused(str(loss)) from loss
+        if is_from_proxy(answer):
+            raise Refused(words_of(self._url, answer))
+        return heeds(answer, self._key)
 
     def _name_in(self, answer: Answer) -> str:
         if heeds(answer, self._key):
@@ -293,8 +331,8 @@ class Acquisition:
 
     def _note_loss(self, loss: Loss) -> None:
         self._losses += 1
-        self._has_lost = True
-        self._journal.lost_reply()
+        if self._losses > 1:  # the first is on record
+            self._journal.lost_reply()
         self._patience.warn(
             f"{loss}; a lease of {self._request.type} may have been granted and stay leased until "
             "the job ends"
@@ -359,8 +397,8 @@ class Acquisition:
             return None
         if now >= self._next_report:
             given_up = None
-            if self._failing_since is not None and not self._is_there:
-                given_up = self._given_up_at(now) - now
+            if self._failing_since is not None and self._given_up_at() < math.inf:
+                given_up = self._given_up_at() - now
             waited = now - self._start
             self._patience.report(Progress(waited_seconds=waited, gives_up_in_seconds=given_up))
             self._next_report = now + self._patience.report_seconds

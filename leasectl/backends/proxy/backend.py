@@ -2,89 +2,123 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from leasectl.backends.contract import Patience, RemoteJournal, Turn
-from leasectl.backends.kinds import pool_prefixes, renewed_prefixes
+from leasectl.backends.kinds import (
+    Backend,
+    check_port,
+    has_pools,
+    is_served,
+    lacking,
+    no_backend,
+    prefixes,
+)
 from leasectl.backends.proxy.acquisition import Acquisition
 from leasectl.backends.proxy.connection import Connection
 from leasectl.backends.proxy.releases import Releases
-from leasectl.backends.without_pools import WithoutPools
-from leasectl.errors import NotSupported
-from leasectl.model import Claimant, ReleasedBy, Request
+from leasectl.backends.proxy.status import ask_status
+from leasectl.errors import InvalidRequest, NotSupported
 from leasectl.system.clock import Clock
 
 if TYPE_CHECKING:
-    from leasectl.engines.event_log import EventLog
+    from leasectl.backends.contract import Patience, RemoteJournal
+    from leasectl.backends.kinds import Context
+    from leasectl.engines.contract import LostListener
+    from leasectl.model import Claimant, ReleasedBy, Request
+    from leasectl.state.directory import State
+
+_URL = re.compile(
+    r"https?://(?:[A-Za-z0-9._~-]+|\[[0-9A-Fa-f:.]+\])(?::(?P<port>[0-9]{1,5}))?"
+    r"(?:/[A-Za-z0-9._~/-]*)?",
+    re.ASCII,
+)
 
 
-def check_request(request: Request, wait_seconds: float | None) -> None:
-    """Refuse what the protocol has no words for.
-
-    Args:
-        request: What is wanted.
-        wait_seconds: For how long it may wait; None for no limit.
-
-    Raises:
-        NotSupported: It has none.
-    """
-    for option, given, able in (
-        ("--name", request.name is not None, renewed_prefixes),
-        ("--where", bool(request.where), pool_prefixes),
-        ("--priority", request.priority != 0, pool_prefixes),
-        ("--ttl", request.ttl_seconds is not None, pool_prefixes),
-        ("-w 0", wait_seconds == 0, renewed_prefixes),
-    ):
-        if given:
-            raise NotSupported(
-                f"{option} is not supported by the lease proxy; {able('and')} can do it"
-            )
-
-
-class ProxyBackend(WithoutPools):
+class ProxyBackend(Backend):
     """Leases from a lease proxy.
 
     Args:
         url: ``http://`` or ``https://`` address of the proxy.
+        state: As `Backend` has it.
         connection: How to talk to it.
         release_seconds: How long a release may take in all; None for the usual time.
         warn: As `Releases` has it.
         clock: Where times come from.
-        events: Opens the record of what happened to this directory's handles there.
     """
+
+    title = "a lease proxy"
+    prefix = "http://"
+    choice = help = "the http:// address of a lease proxy"
+    releases_by_name = True
+    outlives_steps = True
 
     def __init__(
         self,
         url: str,
+        state: State,
         connection: Connection,
         *,
         release_seconds: float | None,
         warn: Callable[[str], None],
         clock: Clock,
-        events: Callable[[], EventLog],
     ) -> None:
-        super().__init__(url, events)
+        super().__init__(url, state)
         self._connection = connection
         self._releases = Releases(url, connection, seconds=release_seconds, warn=warn, clock=clock)
         self._clock = clock
 
-    def turn(self, claimant: Claimant, journal: RemoteJournal, patience: Patience) -> Turn:
-        raise NotSupported(
-            f"leasectl serve can't serve leases of another lease proxy, {self.url}; "
-            f"{pool_prefixes('and')} can be served"
+    @classmethod
+    def check_url(cls, url: str) -> None:
+        if "@" in url:
+            raise InvalidRequest(  # without the address, which may hold a password
+                "a lease proxy's address can't hold a user; if it needs a token, name a "
+                "file with the token in LEASECTL_TOKEN_FILE"
+            )
+        found = _URL.fullmatch(url)
+        if found is None:
+            raise no_backend(url)
+        check_port(url, found["port"], like="http://HOST:PORT")
+
+    @classmethod
+    def check_request(cls, request: Request, wait_seconds: float | None) -> None:
+        """Refuse options that the protocol has no words for."""
+        for option, given, able in (
+            ("--name", request.name is not None, is_served),
+            ("--where", bool(request.where), has_pools),
+            ("--priority", request.priority != 0, has_pools),
+            ("--ttl", request.ttl_seconds is not None, has_pools),
+            ("-w 0", wait_seconds == 0, is_served),
+        ):
+            if given:
+                raise lacking(f"{option} is not supported by the lease proxy", has=able)
+
+    @classmethod
+    def open(cls, context: Context, state: State, lost: LostListener) -> ProxyBackend:
+        return cls(
+            context.url,
+            state,
+            Connection(context.url, context.settings, clock=context.clock),
+            release_seconds=context.release_seconds,
+            warn=context.warn,
+            clock=context.clock,
         )
+
+    @classmethod
+    def status(cls, context: Context, pool_type: str | None) -> object:
+        return ask_status(context.url, context.settings, pool_type=pool_type, clock=context.clock)
 
     def renew(
         self, claim_key: str, names: Sequence[str], *, ttl_seconds: float | None = None
     ) -> tuple[str, ...]:
         raise NotSupported(
             f"the lease proxy {self.url} renews leases itself until its job ends; "
-            f"only leases of {renewed_prefixes('and')} are renewed by their holder"
+            f"only leases of {prefixes('and', has=is_served)} are renewed by their holder"
         )
 
     def acquire(self, claimant: Claimant, journal: RemoteJournal, patience: Patience) -> None:
-        check_request(claimant.request, patience.wait_seconds)
+        self.check_request(claimant.request, patience.wait_seconds)
         journal.enqueuing()
         acquisition = Acquisition(
             self.url,

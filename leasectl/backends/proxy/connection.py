@@ -10,8 +10,7 @@ from leasectl.errors import AccessRefused, NotAllowed
 from leasectl.http.exchange import Client
 from leasectl.http.messages import Answer, Call, encode_query
 from leasectl.http.no_answer import NoAnswer, NotInTime
-from leasectl.http.settings import Settings, read_token
-from leasectl.http.tls import trust_of
+from leasectl.http.settings import Settings, read_token, trust_for
 from leasectl.system.clock import Clock
 from leasectl.system.poll import Interrupt
 from leasectl.text.wording import printable
@@ -43,7 +42,7 @@ class Connection:
         self._clock = clock
         self._client = Client(
             clock=clock,
-            trust=trust_of(settings) if url.startswith("https:") else None,
+            trust=trust_for(url, settings),
             keeps_connections=False,
             heeds_environment=settings.trust_env,
             connect_seconds=_CONNECT_SECONDS,

@@ -53,6 +53,11 @@ def heeds(answer: Answer, key: str) -> bool:
     return answer.headers.get(IDEMPOTENCY_KEY.lower()) == key
 
 
+def is_from_proxy(answer: Answer) -> bool:
+    """Tell whether a reverse proxy answered because the server behind it didn't."""
+    return answer.status in (502, 503, 504)
+
+
 def is_success(answer: Answer) -> bool:
     """Tell whether a request succeeded; an HTTP proxy may turn 200 into 203."""
     return 200 <= answer.status < 300

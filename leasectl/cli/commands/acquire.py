@@ -14,7 +14,7 @@ from leasectl.cli.context import (
     open_service,
     process_named_by,
 )
-from leasectl.cli.described import ENDING, OUTPUT, OneOf, as_json_only, option, plain_command
+from leasectl.cli.described import ENDING, OUTPUT, OneOf, form_of, option, plain_command
 from leasectl.cli.shown.handle_output import (
     HandleForm,
     print_and_announce,
@@ -33,7 +33,6 @@ from leasectl.leases.acquire import acquire
 from leasectl.leases.request import draw_start_delay
 from leasectl.leases.service import Service
 from leasectl.model import Handle, Request, Scope
-from leasectl.system.lock_wait import wait_limit
 from leasectl.system.signals import SignalTrap
 from leasectl.text.wording import followed_by
 
@@ -49,6 +48,7 @@ Example:
 @plain_command(epilog=EXAMPLE, options_metavar="POOL [OPTIONS]")
 @options.request_options
 @options.wait
+@options.connect_timeout
 @options.conflict_exit_code
 @options.optional
 @options.jitter
@@ -77,12 +77,10 @@ Example:
     "--output",
     group=OUTPUT,
     type=OneOf("handle", "names", "csv", "json", "env"),
-    default="handle",
-    show_default=True,
     metavar="FORM",
-    help="handle: its path; names: one a line; csv: in one line; json: all that is known of it; "
-    "env: for eval, exports of LEASECTL_HANDLE, LEASECTL_NAMES and so on, as under run; without a "
-    "lease, eval returns the exit code.",
+    help="handle, the default: its path; names: one a line; csv: in one line; json: all that is "
+    "known of it; env: for eval, exports of LEASECTL_HANDLE, LEASECTL_NAMES and so on, as under "
+    "run; without a lease, eval returns the exit code.",
 )
 @options.json_output
 @options.quiet
@@ -90,13 +88,14 @@ Example:
 def command(
     *,
     wait_seconds: float | None,
+    connect_seconds: float | None,
     conflict_code: int | None,
     jitter_seconds: float,
     start_jitter_seconds: float,
     scope: Scope,
     guard_pid: int | None,
     step_pid: int | None,
-    output: HandleForm,
+    output: HandleForm | None,
     as_json: bool,
     optional: bool,
     quiet: bool,
@@ -114,8 +113,7 @@ def command(
         from leasectl.cli.priority import without_vain_priority
 
         request = without_vain_priority(request, backend, quiet=quiet)
-    if as_json:
-        output = as_json_only("output", "--output", output)
+    form: HandleForm = form_of("--output", output, "handle", as_json=as_json)
     pid = step_pid if guard_pid is None else guard_pid
     if scope == "test" and pid is not None:
         raise InvalidRequest("--guard-pid doesn't go with --scope test, which outlives the step")
@@ -130,14 +128,18 @@ def command(
             check_request(request, wait_seconds, backend)
             warn_of_endless_wait(wait_seconds, quiet=quiet)
         with SignalTrap() as trap:
-            with wait_limit(wait_seconds):
-                service = open_service(backend)
+            service = open_service(backend, wait_seconds=wait_seconds)
             ends = interrupts(trap, script)
             sleep_jitter(jitter_seconds, ends, quiet=quiet)
             start_delay = draw_start_delay(start_jitter_seconds)
-            with wait_limit(wait_seconds):
+            with service.state.lock_limit.within_wait(wait_seconds):
                 with reported(
-                    request, wait_seconds, ends, service=lambda: service, quiet=quiet
+                    request,
+                    wait_seconds,
+                    ends,
+                    service=lambda: service,
+                    quiet=quiet,
+                    connect_seconds=connect_seconds,
                 ) as waiting:
                     handle = acquire(
                         service,
@@ -149,7 +151,7 @@ def command(
                     )
                     waiting.got(handle, start_delay)
                 if not start_delay:
-                    print_and_announce(service, handle, trap, output)
+                    print_and_announce(service, handle, trap, form)
                     if guard is None and scope == "step" and not quiet and sys.stderr.isatty():
                         _tell_how_it_ends(service, handle)
             if start_delay:
@@ -157,7 +159,7 @@ def command(
                     service,
                     handle,
                     trap,
-                    output,
+                    form,
                     seconds=start_delay,
                     interrupts=ends,
                     wait_seconds=wait_seconds,
@@ -165,7 +167,7 @@ def command(
     except LeaseError as error:
         if spares_optional(error) and may_do_without(backend, optional=optional):
             note(followed_by(error, "going on without a lease, as it is optional"))
-            if output == "env":
+            if form == "env":
                 print_failure(0)
             return
         if isinstance(error, NoLease) and conflict_code is not None:

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from typing import Literal
 
-from leasectl.backends.kinds import kind_of
 from leasectl.cli import options
 from leasectl.cli.context import open_service
-from leasectl.cli.described import OneOf, as_json_only, option, plain_command
+from leasectl.cli.described import OneOf, form_of, option, plain_command
 from leasectl.cli.shown.handle_output import print_handle_json
 from leasectl.cli.shown.output import emit, emit_lines
 from leasectl.errors import InvalidRequest, NotFound
@@ -32,9 +31,7 @@ Examples:
     "--format",
     "form",
     type=OneOf("plain", "csv", "json"),
-    default="plain",
-    show_default=True,
-    help="plain: one name per line; csv: one line; json: all facts about the handle.",
+    help="plain, the default: one name per line; csv: one line; json: all facts about the handle.",
 )
 @option(
     "--property",
@@ -44,16 +41,15 @@ Examples:
     help="Print this property of each resource instead of its name; exit with 66 if one lacks it.",
 )
 @options.json_output
-def command(*, handle: str, form: NamesForm, key: str | None, as_json: bool) -> None:
+def command(*, handle: str, form: NamesForm | None, key: str | None, as_json: bool) -> None:
     """Print the resources that a handle holds.
 
     Prints nothing for an empty handle. If the handle lost a lease, prints what is left and exits
     with 79.
     """
-    if as_json:
-        form = as_json_only("form", "--format", form)
+    wanted: NamesForm = form_of("--format", form, "plain", as_json=as_json)
     if key is not None:
-        if form != "plain":
+        if wanted != "plain":
             raise InvalidRequest("--property can't be combined with --format or --json")
         emit_lines(_values(handle, key))
         return
@@ -61,12 +57,12 @@ def command(*, handle: str, form: NamesForm, key: str | None, as_json: bool) -> 
         return
     service = open_service(for_handles=True)
     record = Targets(service).handle_at(handle)
-    if record is None and form == "json":
+    if record is None and wanted == "json":
         raise NotFound(f"{handle} is a copy; use the handle itself, in {service.state.directory}")
     names = tuple(read_names(handle)) if record is None else record.names
-    if record is not None and form == "json":
+    if record is not None and wanted == "json":
         print_handle_json(service, record)
-    elif form == "csv":
+    elif wanted == "csv":
         emit(",".join(names) + "\n" if names else "")
     else:
         emit_lines(names)
@@ -91,7 +87,7 @@ def _values(handle: str, key: str) -> tuple[str, ...]:
     else:
         names = tuple(read_names(handle)) if handle else ()
         properties = dict.fromkeys(names, ())
-        if names and kind_of(service.backend_url).has_pools:
+        if names and service.kind.has_pools:
             properties = properties_by_name(service.members, names)
     if not properties:
         raise NotFound(

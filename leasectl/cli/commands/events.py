@@ -14,7 +14,6 @@ from functools import partial
 
 import click
 
-from leasectl.backends.kinds import kind_of
 from leasectl.cli import options
 from leasectl.cli.command import new_command
 from leasectl.cli.context import open_service
@@ -138,21 +137,23 @@ def command(
         is_any = shows.each(_so_far(log, wanted, last))
     else:
         latest = log.latest(wanted, room + 1)[::-1]
-        is_any = shows.each(latest[-room:])
-        if len(latest) > room:
-            note(f"last {room} events; show more with -n or --since, or all with: | less")
+        fitting = shows.last_that_fit(latest, room)
+        is_any = shows.each(fitting)
+        if len(latest) > len(fitting):
+            last_ones = "last event" if len(fitting) == 1 else f"last {len(fitting)} events"
+            note(f"{last_ones}; show more with -n or --since, or all with: | less")
     if log.remark:
         note(log.remark)
     if not is_any and last != 0:
         _require_pool(service, pool_type)
-        if kind_of(service.backend_url).grants_nothing:
+        if service.kind.grants_nothing:
             note(NO_EVENTS_OF_DRY_RUN)
         else:
             note("no events" if wanted == EventFilter() else _NONE_LIKE_THAT)
 
 
 def _screenful() -> int | None:
-    """Return how many events fit a terminal on stdout; None if stdout is none."""
+    """Return how many lines fit a terminal on stdout; None if stdout is none."""
     if not sys.stdout.isatty():
         return None
     return max(shutil.get_terminal_size().lines - 2, 1)
@@ -168,6 +169,14 @@ class _Shows:
 
     def __call__(self, events: Sequence[Event]) -> None:
         show(self._text(events))
+
+    def last_that_fit(self, events: Sequence[Event], lines: int) -> Sequence[Event]:
+        """Return the last events that take so many lines at most, or the very last."""
+        for number, event in enumerate(reversed(events)):
+            lines -= self._text([event]).count("\n")
+            if lines < 0:
+                return events[len(events) - max(1, number) :]
+        return events
 
     def each(self, events: Iterable[Event]) -> bool:
         """Show some, in pieces; returns whether there were any."""

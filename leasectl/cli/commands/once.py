@@ -10,7 +10,7 @@ import click
 from leasectl.cli import options
 from leasectl.cli.command import Command, new_command
 from leasectl.cli.context import check_request, given_environment, open_service
-from leasectl.cli.described import ATTEMPTS, ENDING, OUTPUT, WHAT, option
+from leasectl.cli.described import ATTEMPTS, ENDING, OUTPUT, WORK, option
 from leasectl.cli.input_file import read_bytes
 from leasectl.cli.shown.output import emit_bytes, note
 from leasectl.cli.shown.waiting import reported
@@ -81,7 +81,7 @@ def _complete_keys(ctx: click.Context, param: click.Parameter, incomplete: str) 
 @option(
     "--input",
     "texts",
-    group=WHAT,
+    group=WORK,
     multiple=True,
     metavar="TEXT",
     help="Part of the work's identity, beside KEY; shown to everybody. May be repeated; the order "
@@ -90,7 +90,7 @@ def _complete_keys(ctx: click.Context, param: click.Parameter, incomplete: str) 
 @option(
     "--input-file",
     "files",
-    group=WHAT,
+    group=WORK,
     multiple=True,
     metavar="F",
     help="The same with a file's content; only its name is shown. Files count after all --input.",
@@ -137,6 +137,7 @@ def _complete_keys(ctx: click.Context, param: click.Parameter, incomplete: str) 
     help="End CMD after this time; it has failed then (124). Default: no limit.",
 )
 @options.wait
+@options.connect_timeout
 @option(
     "--ttl",
     "ttl_seconds",
@@ -148,7 +149,7 @@ def _complete_keys(ctx: click.Context, param: click.Parameter, incomplete: str) 
 )
 @option(
     "--result-file",
-    group=WHAT,
+    group=WORK,
     metavar="F",
     help="The file to which CMD writes its result. It is removed before CMD begins and must not be "
     "a symbolic link. CMD's stdout goes to stderr.",
@@ -182,6 +183,7 @@ def command(
     on_failure: Literal["next", "share"],
     run_limit_seconds: float | None,
     wait_seconds: float | None,
+    connect_seconds: float | None,
     ttl_seconds: float | None,
     result_file: str | None,
     lists: bool,
@@ -245,7 +247,7 @@ def command(
     )
     _check(asked)
     check_request(asked.request, wait_seconds, backend)
-    return _do(asked, wait_seconds, backend, quiet=quiet)
+    return _do(asked, wait_seconds, connect_seconds, backend, quiet=quiet)
 
 
 def _refuse_meaningless(mode: str) -> None:
@@ -276,13 +278,25 @@ def _check(asked: Asked) -> None:
         raise InvalidRequest("--result-file is empty")
 
 
-def _do(asked: Asked, wait_seconds: float | None, backend: str | None, *, quiet: bool) -> int:
+def _do(
+    asked: Asked,
+    wait_seconds: float | None,
+    connect_seconds: float | None,
+    backend: str | None,
+    *,
+    quiet: bool,
+) -> int:
     from leasectl.once.doing import Once
 
     callers = watch_callers()
     service = open_service(backend)
     with reported(
-        asked.request, wait_seconds, callers, service=lambda: None, quiet=quiet
+        asked.request,
+        wait_seconds,
+        callers,
+        service=lambda: None,
+        quiet=quiet,
+        connect_seconds=connect_seconds,
     ) as waiting:
         outcome = Once(service, asked, warn=waiting.warn).result(waiting.patience)
     if outcome.content is not None and outcome.kept is not None:

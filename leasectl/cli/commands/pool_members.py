@@ -9,7 +9,7 @@ import click
 from leasectl.cli import options, pool_options
 from leasectl.cli.command import new_command
 from leasectl.cli.context import open_service, process_named_by
-from leasectl.cli.described import OUTPUT, as_json_only, option
+from leasectl.cli.described import OUTPUT, form_of, option
 from leasectl.cli.shown.handle_output import print_and_announce, print_handle
 from leasectl.cli.shown.output import note, show, show_json, when_due
 from leasectl.cli.shown.table import Column, output_width, table
@@ -22,6 +22,7 @@ from leasectl.model import Process
 from leasectl.pools import joining
 from leasectl.pools.joining import forget_stay
 from leasectl.pools.memberships import MembershipService
+from leasectl.pools.shown import cordon_text
 from leasectl.pools.whereabouts import (
     Whereabouts,
     expectation_fields,
@@ -87,24 +88,26 @@ def move(*, names: str, to: str, when_free: bool, quiet: bool, backend: str | No
 
 _CORDON_EXAMPLE = """\b
 Examples:
-  leasectl pool cordon --names azure--install--00,azure--install--01
+  leasectl pool cordon --names azure--install--00 --reason "quota exceeded"
   leasectl pool uncordon --names azure--install--01
 """
 
 
 @new_command(epilog=_CORDON_EXAMPLE, options_metavar="--names A,B [OPTIONS]")
 @pool_options.needed_names
+@option("--reason", default="", metavar="TEXT", help="The reason, which leasectl status shows.")
 @pool_options.quiet
 @options.backend
-def cordon(*, names: str, quiet: bool, backend: str | None) -> None:
+def cordon(*, names: str, reason: str, quiet: bool, backend: str | None) -> None:
     """Cordon resources, so that they take no new holder.
 
     Holders keep their leases. Cordoned resources stay in their pool, and stay cordoned when they
-    are moved. Undo it with: leasectl pool uncordon
+    are moved. leasectl status shows who cordoned them, when and why. To change the reason, cordon
+    them again with another one. Undo it with: leasectl pool uncordon
     """
     wanted = pool_options.distinct_names(names)
     memberships = MembershipService(open_service(backend))
-    before, after, _ = memberships.cordon(wanted, is_cordoned=True)
+    before, after, _ = memberships.cordon(wanted, is_cordoned=True, reason=reason)
     pool_options.say_cordoned("cordoned", before, quiet=quiet, is_cordoned=True)
     pool_options.warn_of_unmet(memberships, *(each.pool for each in after))
 
@@ -394,25 +397,22 @@ Examples:
     "form",
     group=OUTPUT,
     type=click.Choice(["plain", "type", "json"]),
-    default="plain",
-    show_default=True,
     metavar="FORM",
-    help="plain: all facts, one per line; type: the pool only; json.",
+    help="plain, the default: all facts, one per line; type: the pool only; json.",
 )
 @options.json_output
 @options.backend
-def of(*, name: str, form: Form, as_json: bool, backend: str | None) -> None:
+def of(*, name: str, form: Form | None, as_json: bool, backend: str | None) -> None:
     """Show which pool a resource is in or belongs to.
 
     A resource may belong to a pool before it exists (leasectl pool expect). Exits with 66 if no
     pool has or expects it.
     """
-    if as_json:
-        form = as_json_only("form", "--format", form)
+    wanted: Form = form_of("--format", form, "plain", as_json=as_json)
     found = whereabouts(open_service(backend), name)
-    if form == "json":
+    if wanted == "json":
         show_json(whereabouts_fields(found))
-    elif form == "type":
+    elif wanted == "type":
         show(f"{found.type}\n")
     else:
         lines = [f"{title:<11}{text}\n" for title, text in _facts(found) if text]
@@ -442,7 +442,9 @@ def _belongs(found: Whereabouts) -> str:
 def _state(found: Whereabouts) -> str:
     if found.state == "expected":
         return ""
+    cordon = found.member.cordon
     cordoned = ", cordoned" if found.member.cordoned and found.state != "cordoned" else ""
+    cordoned += f": {cordon_text(cordon, full=True)}" if cordon else ""
     by = f" by {found.member.holder}" if found.member.holder else ""
     left = found.held_back_seconds
     until = "" if left is None else f" as somebody may claim it, which ends {when_due(left)}"

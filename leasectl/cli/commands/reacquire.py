@@ -17,7 +17,6 @@ from leasectl.errors import LeaseError, LockHeld, NoLease, spares_optional
 from leasectl.leases.reacquire import reacquire
 from leasectl.leases.request import draw_start_delay
 from leasectl.leases.targets import Targets
-from leasectl.system.lock_wait import wait_limit
 from leasectl.system.signals import SignalTrap
 from leasectl.text.wording import followed_by
 
@@ -30,6 +29,7 @@ Example:
 @plain_command(epilog=EXAMPLE, options_metavar="H [OPTIONS]")
 @options.handle
 @options.wait
+@options.connect_timeout
 @options.conflict_exit_code
 @options.optional
 @options.jitter
@@ -41,6 +41,7 @@ def command(
     handle: str,
     as_json: bool,
     wait_seconds: float | None,
+    connect_seconds: float | None,
     conflict_code: int | None,
     optional: bool,
     jitter_seconds: float,
@@ -60,21 +61,22 @@ def command(
         warn_of_endless_wait(wait_seconds, quiet=quiet)
     try:
         with SignalTrap() as trap:
-            with wait_limit(wait_seconds):
-                service = open_service(for_handles=True)
+            service = open_service(for_handles=True, wait_seconds=wait_seconds)
+            with service.state.lock_limit.within_wait(wait_seconds):
                 record = Targets(service).handle_at(handle)
             if record is None:
                 raise no_handle_of_ours(handle, service, "reacquired")
             ends = interrupts(trap, record.guard)
             sleep_jitter(jitter_seconds, ends, quiet=quiet)
             start_delay = draw_start_delay(start_jitter_seconds)
-            with wait_limit(wait_seconds):
+            with service.state.lock_limit.within_wait(wait_seconds):
                 with reported(
                     record.request,
                     wait_seconds,
                     ends,
                     service=lambda: service.at_backend_of(record),
                     quiet=quiet,
+                    connect_seconds=connect_seconds,
                 ) as waiting:
                     held = reacquire(
                         service,

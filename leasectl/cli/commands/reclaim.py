@@ -10,7 +10,7 @@ from leasectl.cli import options, pool_options
 from leasectl.cli.command import new_command
 from leasectl.cli.completion_values import property_keys_like
 from leasectl.cli.context import open_service
-from leasectl.cli.described import OUTPUT, WAITING, WHAT, option
+from leasectl.cli.described import OUTPUT, RECLAIMED, WAITING, option
 from leasectl.cli.shown.output import emit_json, emit_lines, note
 from leasectl.cli.shown.reclaim_progress import ReclaimProgress, run, show_plan
 from leasectl.engines import refusals
@@ -41,10 +41,12 @@ def _complete_property_keys(
     epilog=EXAMPLE,
     options_metavar="POOL (--excess N | --names A,B | --held-longer-than D) [OPTIONS]",
 )
-@options.one_type("The pool to take from; it may also stand without -t.", group=WHAT, needed=True)
+@options.one_type(
+    "The pool to take from; it may also stand without -t.", group=RECLAIMED, needed=True
+)
 @option(
     "--excess",
-    group=WHAT,
+    group=RECLAIMED,
     type=int,
     metavar="N",
     help="Take back N unused leases, first from the handle with most unused names. With --follow, "
@@ -52,7 +54,7 @@ def _complete_property_keys(
 )
 @option(
     "--names",
-    group=WHAT,
+    group=RECLAIMED,
     metavar="A,B",
     shell_complete=options.complete_names,
     help="Take back the leases of these resources.",
@@ -60,14 +62,14 @@ def _complete_property_keys(
 @option(
     "--held-longer-than",
     "longer_than_seconds",
-    group=WHAT,
+    group=RECLAIMED,
     type=parse_duration,
     metavar="D",
     help="Take back leases held for longer than this, like 6h.",
 )
 @option(
     "--group-by",
-    group=WHAT,
+    group=RECLAIMED,
     type=check_name,
     metavar="K",
     shell_complete=_complete_property_keys,
@@ -75,14 +77,14 @@ def _complete_property_keys(
 )
 @option(
     "--until-free",
-    group=WHAT,
+    group=RECLAIMED,
     type=int,
     metavar="N",
     help="With --excess, ask only while fewer than N resources of the pool are free.",
 )
 @option(
     "--leave-unused",
-    group=WHAT,
+    group=RECLAIMED,
     type=int,
     default=0,
     metavar="N",

@@ -12,9 +12,8 @@ from leasectl.cli.described import ENDING, OUTPUT, RELEASED, OneOf, option, plai
 from leasectl.cli.shown.output import ReleasedForm, emit_lines, emit_released, note, when_due
 from leasectl.errors import BackendUnreachable, InvalidRequest, LeaseError
 from leasectl.leases.release import release
-from leasectl.leases.scope_test import unlist_stale
-from leasectl.leases.service import Expected, Service
-from leasectl.leases.targets import Listed, Targets, unknown_here
+from leasectl.leases.service import Expected, Service, unlist_stale
+from leasectl.leases.targets import Listed, Targets, unknown_here, whole_names
 from leasectl.model import ReleaseTarget
 from leasectl.text.durations import DurationRange, parse_duration_range
 from leasectl.text.wording import counted, followed_by, listed
@@ -68,7 +67,7 @@ def _complete_names(ctx: click.Context, param: click.Parameter, incomplete: str)
     multiple=True,
     metavar="A,B",
     shell_complete=_complete_names,
-    help="The leases of these resources; may be repeated.",
+    help="The leases of these resources, also as status shortens them: --03; may be repeated.",
 )
 @option(
     "--scope", group=RELEASED, type=OneOf("test"), help="The leases listed in $SHARED_DIR/leases."
@@ -211,6 +210,7 @@ def command(
     if handles:
         targets, absent = _of_handles(service, handles)
     elif lists_of_names:
+        names = whole_names(service, names)
         targets = Targets(service).of_names(names, only_here=backend is not None, expected=expected)
     elif scope is not None:
         in_scope = Targets(service).of_scope_test()

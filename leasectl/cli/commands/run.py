@@ -101,6 +101,7 @@ def exit_codes(text: str) -> tuple[int, ...]:
 @new_command(RunCommand, epilog=EXAMPLE, options_metavar="POOL [OPTIONS] -- CMD...")
 @options.request_options
 @options.wait
+@options.connect_timeout
 @options.conflict_exit_code
 @options.optional
 @options.jitter
@@ -158,6 +159,7 @@ def exit_codes(text: str) -> tuple[int, ...]:
 def command(
     *,
     wait_seconds: float | None,
+    connect_seconds: float | None,
     conflict_code: int | None,
     jitter_seconds: float,
     start_jitter_seconds: float,
@@ -229,7 +231,14 @@ def command(
 
         guard = None if guard_pid is None else process_named_by("--guard-pid", guard_pid)
         guarding = guard_interrupts(guard)
-        with reported(request, wait_seconds, guarding, service=at, quiet=quiet) as waiting:
+        with reported(
+            request,
+            wait_seconds,
+            guarding,
+            service=at,
+            quiet=quiet,
+            connect_seconds=connect_seconds,
+        ) as waiting:
             runner = Runner(
                 open_once,
                 plan,

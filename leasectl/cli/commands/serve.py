@@ -11,10 +11,18 @@ from collections.abc import Callable
 
 import click
 
-from leasectl.backends.kinds import KINDS, LOCAL, either, kind_of, not_served, served_prefixes
-from leasectl.backends.opening import check_url, open_probe
+from leasectl.backends.kinds import (
+    LOCAL,
+    all_kinds,
+    check_url,
+    either,
+    is_served,
+    kind_of,
+    not_served,
+    prefixes,
+)
 from leasectl.cli.command import new_command
-from leasectl.cli.context import open_service, process_named_by, settings
+from leasectl.cli.context import open_service, process_named_by
 from leasectl.cli.described import option
 from leasectl.cli.extra import require_extra
 from leasectl.cli.serve_env import SERVE_PID, SHELLS, Shell, exports
@@ -35,11 +43,13 @@ Example:
   kill "$LEASECTL_SERVE_PID"
 """
 
-_SERVED = either(kind.title for kind in KINDS if kind.can_be_served)
-HELP = f"""\
+
+def _help() -> str:
+    served = either(kind.title for kind in all_kinds() if kind.can_be_served)
+    return f"""\
 Run a lease-proxy server with a web page.
 
-It serves pools of {_SERVED}.
+It serves pools of {served}.
 
 Prints its URL once it answers, closes stdout, and serves until TERM, INT or HUP, or until the
 process that --guard-pid names ends. With --print-env
@@ -56,6 +66,7 @@ page asks for the token. GET /healthz reports health, /metrics is for Prometheus
 status shows the pools.
 """
 
+
 _ADDRESS = re.compile(r"(?:\[(?P<six>[0-9A-Fa-f:.]+)\]|(?P<host>[^\[\]:]+)):(?P<port>[0-9]{1,5})")
 
 
@@ -67,7 +78,7 @@ def parse_address(text: str) -> tuple[str, int]:
     return found["six"] or found["host"], int(found["port"])
 
 
-@new_command(help=HELP, epilog=EXAMPLE)
+@new_command(help=_help, epilog=EXAMPLE)
 @option(
     "--listen",
     "address",
@@ -123,8 +134,10 @@ def parse_address(text: str) -> tuple[str, int]:
 @option(
     "--backend",
     metavar="URL",
-    help=f"The backend of the leases: {served_prefixes('or')}. "
-    f"Default: LEASECTL_BACKEND, else {LOCAL}.",
+    help=lambda: (
+        f"The backend of the leases: {prefixes('or', has=is_served)}. "
+        f"Default: LEASECTL_BACKEND, else {LOCAL}."
+    ),
 )
 def command(
     *,
@@ -138,8 +151,8 @@ def command(
     quiet: bool,
     backend: str | None,
 ) -> int:
-    """As `HELP` has it."""
-    require_extra("serve", ("starlette", "uvicorn"), of="serve")
+    """Serve as `_help` tells."""
+    require_extra("serve", ("jinja2", "starlette", "uvicorn"), of="serve")
     if print_env and token_file is not None:
         _check_path(token_file)
     if no_token and token_file is not None:
@@ -152,6 +165,7 @@ def command(
     from leasectl.server.origins import is_loopback
     from leasectl.server.responses import make_token_file
     from leasectl.server.serving import listen, serve, url_of
+    from leasectl.state.backup import take_notice, unknown_since
 
     token = None if token_file is None else read_token(token_file, named_by="--token-file")
     # Not LEASE_PROXY_SERVER_URL: that is what a shell that uses this server has exported.
@@ -163,6 +177,9 @@ def command(
     service = open_service(served, for_many=True, warn=lambda line: warn(line))
     if background is not None:  # only now is there a state directory
         warn = Log(service.state.path("serve.log"), Clock()).write
+    restored_from = take_notice(service.state)
+    if restored_from is not None:
+        warn(unknown_since(restored_from))
     if kind_of(served).has_pools:
         service.pools.pools()  # a server that isn't there is no use
     bound = listen(*address)
@@ -198,7 +215,7 @@ def command(
         own_name=address[0],
         # Not by what the environment says, which may be of a folder that we have left by then.
         open_another=service.for_another_thread,
-        probe=open_probe(service.backend_url, settings(service.backend_url), clock=Clock()),
+        probe=service.kind.open_probe(service.context),
         ready=ready,
         warn=warn,
     )

@@ -7,7 +7,7 @@ import pkgutil
 import click
 
 from leasectl import __version__
-from leasectl.backends.kinds import KINDS, either
+from leasectl.backends.kinds import all_kinds, either
 from leasectl.cli import options
 from leasectl.cli.command import new_command
 from leasectl.cli.root import TOPICS, LazyGroup
@@ -52,12 +52,13 @@ Examples:
 """
 
 
-_ASKED = either(kind.title for kind in KINDS if kind.claim_server and kind.has_pools)
-HELP = f"""\
+def _completion_help() -> str:
+    asked = either(kind.title for kind in all_kinds() if kind.remote and kind.has_pools)
+    return f"""\
 Print the completion script of a shell.
 
 It completes commands, options, pools, resources, handles and the keys of once. Pools and resources
-come from the embedded pool, or from {_ASKED} if the server answers within a second. To install
+come from the embedded pool, or from {asked} if the server answers within a second. To install
 it, put one line into the start file of your shell:
 
 \b
@@ -67,10 +68,10 @@ it, put one line into the start file of your shell:
 """
 
 
-@new_command(help=HELP, epilog=_COMPLETION_EXAMPLE)
+@new_command(help=_completion_help, epilog=_COMPLETION_EXAMPLE)
 @click.argument("shell", type=click.Choice(SHELLS))
 def completion_command(*, shell: str) -> None:
-    """As `HELP` has it."""
+    """Print the script, as `_completion_help` tells."""
     from click.shell_completion import ShellComplete, get_completion_class
 
     from leasectl.cli.completion_scripts import register

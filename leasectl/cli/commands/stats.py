@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping, Sequence
 
-from leasectl.backends.kinds import Kind, kind_of
+from leasectl.backends.kinds import Kind
 from leasectl.cli import options
 from leasectl.cli.command import new_command
 from leasectl.cli.context import open_service
@@ -16,6 +16,7 @@ from leasectl.cli.shown.plot import PlotFile, plot, plot_option
 from leasectl.cli.shown.stats_table import NO_EVENTS_OF_DRY_RUN, statistics_tables, stretch
 from leasectl.cli.shown.status_columns import look_of_stdout
 from leasectl.cli.shown.table import BOLD, painted
+from leasectl.pools.lease_bars import LeaseBar, lease_bars
 from leasectl.pools.statistics import (
     PictureRow,
     Statistics,
@@ -70,7 +71,8 @@ def command(
                   starts at next to no cost: leasectl pool set POOL --pace D
 
     The chart shows, in columns of equal time, the average number of held resources and of waiting
-    requests, and the peak of starts within a minute. --json has the same numbers, durations in
+    requests, and the peak of starts within a minute. The --plot of one pool also shows who held
+    what, and the wait before. --json has the same numbers, durations in
     seconds and times in RFC 3339.
 
     The numbers come from the events that are kept; see: leasectl events --help
@@ -92,11 +94,14 @@ def command(
     if log.remark:
         note(log.remark)
     if not rows:
-        note(_nothing_known(kind_of(service.backend_url), pool_type, since, until))
+        note(_nothing_known(service.kind, pool_type, since, until))
     elif not as_json:
         show(_shown(found, [] if no_picture else drawn))
     if plot_file is not None and drawn:
-        plot(drawn, plot_file, title=_heading(found))
+        bars: Sequence[LeaseBar] = ()
+        if len(drawn) == 1:
+            bars = lease_bars(service, drawn[0].title, *_ends(found))
+        plot(drawn, plot_file, title=_heading(found), bars=bars)
     elif plot_file is not None:
         note(f"nothing to draw; {printable(plot_file.path)} was not written")
 

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from leasectl.backends.kinds import kind_of, pool_prefixes
-from leasectl.backends.opening import ask_status
+from leasectl.backends.kinds import lacking
 from leasectl.cli import options
 from leasectl.cli.command import new_command
 from leasectl.cli.context import open_service
@@ -90,14 +89,10 @@ def command(
     facts, with times in RFC 3339; with --watch, one object per line. NO_COLOR is honoured.
     """
     service = open_service(backend, to_show=not watch)
-    url, settings = service.backend_url, service.settings
     rows = Rows(held, waiting, holder)
-    if rows != ALL_ROWS and not kind_of(url).has_pools:
-        raise NotSupported(
-            f"--held, --waiting and --holder are not supported by {url}; "
-            f"{pool_prefixes('and')} can do it"
-        )
-    if kind_of(url).counted_by:
+    if rows != ALL_ROWS and not service.kind.has_pools:
+        raise lacking(f"--held, --waiting and --holder are not supported by {service.backend_url}")
+    if service.kind.counts_types:
         from leasectl.cli.shown.status_extra import show_counts
 
         show_counts(service, pool_type, watch=watch, as_json=as_json)
@@ -105,7 +100,7 @@ def command(
     if not watch:
         nothing_is_garbage()
     try:
-        told = ask_status(url, settings, pool_type=pool_type, clock=service.clock)
+        told = service.kind.status(service.context, pool_type)
     except NotSupported:
         from leasectl.cli.shown.status_extra import show_handles
 

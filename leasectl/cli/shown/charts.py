@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import os
-import time
 from collections.abc import Iterator, Sequence
 from itertools import zip_longest
 from typing import NamedTuple
@@ -19,45 +18,12 @@ from leasectl.cli.shown.table import (
     painted,
     shows_colour,
 )
+from leasectl.pools.chart_axes import Tick, time_ticks
 from leasectl.pools.statistics import PictureRow, Series, series_of
-from leasectl.text.durations import format_duration, format_seconds
+from leasectl.text.durations import format_seconds
 from leasectl.text.wording import cells, printable, shorten
 
-_MINUTE, _HOUR, _DAY = 60.0, 3600.0, 86400.0
-_STEPS = (
-    *(1.0, 2.0, 5.0, 10.0, 15.0, 30.0),
-    *(n * _MINUTE for n in (1, 2, 5, 10, 15, 20, 30)),
-    *(n * _HOUR for n in (1, 2, 3, 6, 12)),
-    *(n * _DAY for n in (1, 2, 7, 14, 30, 60, 180, 365, 730)),
-)
 _WIDEST = 7  # cells of a label, with a space
-
-
-class Tick(NamedTuple):
-    """A tick: how far from the beginning it is, in seconds, and what it says."""
-
-    at_seconds: float
-    label: str
-
-
-def time_ticks(since: float, until: float, *, at_most: int, elapsed: bool) -> tuple[Tick, ...]:
-    """Where ticks stand: at full minutes, hours or days, whatever leaves few enough of them.
-
-    Args:
-        since: When the axis begins, wall clock, seconds since the epoch.
-        until: When it ends.
-        at_most: How many ticks there is room for.
-        elapsed: Count from the beginning, instead of the time of day in UTC.
-    """
-    span = until - since
-    step = next((each for each in _STEPS if span / each < max(1, at_most)), _STEPS[-1])
-    offset = 0.0 if elapsed else -since % step
-    if span <= 0 or span / step > 1000:
-        return ()
-    times = [offset + n * step for n in range(1 + math.floor((span - offset) / step))]
-    if elapsed:
-        return tuple(Tick(each, format_duration(each) if each else "0") for each in times)
-    return tuple(Tick(each, _written_time(since + each, step)) for each in times if each >= 0)
 
 
 def room_for_ticks(width: int) -> int:
@@ -65,15 +31,8 @@ def room_for_ticks(width: int) -> int:
     return max(1, width // _WIDEST)
 
 
-def _written_time(at: float, step: float) -> str:
-    date = time.gmtime(round(at))
-    if step >= _DAY or (date.tm_hour, date.tm_min, date.tm_sec) == (0, 0, 0):
-        return time.strftime("%m-%d", date)
-    return time.strftime("%H:%M" if step >= _MINUTE else "%H:%M:%S", date)
-
-
 USUAL_WIDTH = 80
-_CYAN: Colour = "36"
+_BLUE: Colour = "94"  # the bright one, which can be read on a dark ground
 _GAP = 2
 _LABEL = 4  # cells for a number at the side
 _FRAME = _LABEL + 1
@@ -201,9 +160,9 @@ def charts_of(series: Series, *, peaks: bool = False) -> tuple[Chart, ...]:
             f"{waiting}, at most {series.peak_waiting}",
         )
     return (
-        Chart(held, series.held, _top((*series.held, capacity)), GREEN),
+        Chart(held, series.held, _top((*series.held, capacity)), _BLUE),
         Chart(waiting, series.waiting, _top(series.waiting), YELLOW),
-        Chart("starts in a minute", series.starts, _top(series.starts), _CYAN),
+        Chart("starts in a minute", series.starts, _top(series.starts), GREEN),
     )
 
 
@@ -281,7 +240,7 @@ def _side_by_side(panels: Sequence[Sequence[Line]], room: int) -> list[Line]:
 def _caption(series: Series, *, elapsed: bool) -> str:
     clock = "since the beginning" if elapsed else "in UTC"
     step = format_seconds(series.step_seconds)
-    return f"time {clock}, {step} a column: its average, of starts the most"
+    return f"time {clock}; a column is {step}: average held and waiting, most starts"
 
 
 def _written(line: Line, width: int, *, colour: bool) -> str:

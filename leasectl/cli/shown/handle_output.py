@@ -7,14 +7,12 @@ import time
 from collections.abc import Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Literal
 
-from leasectl.backends.kinds import kind_of_handle
 from leasectl.cli.shown.output import emit, emit_json, emit_lines, note
 from leasectl.errors import LeaseError
 from leasectl.leases.delay import announce, take_back
 from leasectl.leases.service import Service
 from leasectl.model import Handle
 from leasectl.system.clock import boottime_seconds, earliest, rfc3339
-from leasectl.system.lock_wait import wait_limit
 from leasectl.system.signals import SignalTrap
 from leasectl.text.wording import followed_by
 
@@ -34,7 +32,7 @@ def print_and_announce(
     """Print what was had, and only then let it outlive this process; else give it back."""
     try:
         trap.check()
-        if kind_of_handle(handle).grants_nothing:
+        if service.kind_of(handle).grants_nothing:
             note(f"dry run (backend {handle.backend}): nothing is leased")
         print_handle(service, handle, form)
         announce(service, handle)
@@ -61,7 +59,7 @@ def print_later(
     except BaseException:
         take_back(service, handle)
         raise
-    with wait_limit(wait_seconds):  # that of the wait is over
+    with service.state.lock_limit.within_wait(wait_seconds):  # that of the wait is over
         print_and_announce(service, handle._replace(runner=None), trap, form)
 
 

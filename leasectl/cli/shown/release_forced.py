@@ -17,7 +17,7 @@ from leasectl.leases.release_forced import (
     withdraw_waiting,
 )
 from leasectl.leases.service import Expected
-from leasectl.leases.targets import Targets
+from leasectl.leases.targets import Targets, whole_names
 from leasectl.pools.shown import parse_holder
 from leasectl.text.naming import as_given, is_name
 from leasectl.text.wording import printable
@@ -35,6 +35,7 @@ def release_and_tell(
     """Release by force, print the names, and tell who had them and when they are free."""
     check_reason(reason)
     service = open_service(backend)
+    names = whole_names(service, names)
     forced = release_by_force(service, names, reason=reason, expected=expected, at_once=at_once)
     released = tuple(each.name for each in forced if each.ended_before is None)
     emit_released(released, form)

@@ -11,7 +11,7 @@ from leasectl.cli.shown.table import FAINT, GREEN, RED, YELLOW, Colour, Column, 
 from leasectl.pools.statistics import Spread, Statistics
 from leasectl.state.event import Event, EventKind
 from leasectl.text.durations import format_seconds
-from leasectl.text.naming import as_given, is_reserved, work_title
+from leasectl.text.naming import as_given, is_reserved, short_name, work_title
 from leasectl.text.wording import cells, counted, listed, pad, printable, wrap
 
 DATE = "%Y-%m-%dT%H:%M:%SZ"
@@ -74,13 +74,7 @@ class EventLines:
     def _names(self, event: Event) -> str:
         if self._width is None:
             return ",".join(map(printable, event.names))
-        begin = f"{event.type}--"
-        return listed(
-            [
-                printable(name[len(event.type) :] if name.startswith(begin) else name)
-                for name in event.names
-            ]
-        )
+        return listed([printable(short_name(name, event.type)) for name in event.names])
 
 
 def _subject(event: Event) -> str:

@@ -34,15 +34,15 @@ from leasectl.pools.shown import (
     ShownPool,
     ShownResource,
     ShownWaiter,
+    by_number,
     what_is_noted,
     why_unavailable,
     work_of_pool,
 )
 from leasectl.text.durations import format_duration, format_seconds
-from leasectl.text.naming import work_title
+from leasectl.text.naming import short_handle, short_name, work_title
 from leasectl.text.properties import described, written
-from leasectl.text.suggestions import NO_POOLS
-from leasectl.text.wording import Cut, printable, shorten
+from leasectl.text.wording import NO_POOLS, Cut, cells, printable, shorten
 
 NOTHING = "-"
 NO_MATCH = "no lease or request matches"
@@ -72,17 +72,12 @@ class Wording(NamedTuple):
     full: bool
 
     def name(self, name: str) -> str:
-        """A resource's name: ``--00`` of ``<type>--00``."""
-        return self._without_type(name, "--", skipped=0)
+        """Return a resource's name, whole or short."""
+        return name if self.full else short_name(name, self.pool_type)
 
     def handle(self, handle: str) -> str:
-        """A handle's id: ``aB3xYz`` of ``<type>-aB3xYz``."""
-        return self._without_type(handle, "-", skipped=1)
-
-    def _without_type(self, text: str, separator: str, *, skipped: int) -> str:
-        begin = f"{self.pool_type}{separator}"
-        short = not self.full and text.startswith(begin) and len(text) > len(begin)
-        return text[len(self.pool_type) + skipped :] if short else text
+        """Return a handle's id, whole or short."""
+        return handle if self.full else short_handle(handle, self.pool_type)
 
     def since(self, earlier: float) -> str:
         """How long ago a time was."""
@@ -170,7 +165,7 @@ def waiter_facts(waiters: Sequence[ShownWaiter], wording: Wording) -> list[Facts
     priorities = facts(_PRIORITY, _priority_text)
     wheres = facts(_WHERE, lambda waiter: _shown(" ".join(written(waiter.where))))
     return [
-        facts(_PLACE, _place_text),
+        facts(_POSITION, _position_text),
         facts(_WAITED, lambda waiter: wording.since(waiter.since)),
         *([priorities] if set(priorities.texts) != {"0"} else []),
         facts(
@@ -213,8 +208,8 @@ def _properties(resource: ShownResource) -> str:
     return described(resource.properties)
 
 
-def _place_text(waiter: ShownWaiter) -> str:
-    return f"{waiter.place} suspended" if waiter.suspended else str(waiter.place)
+def _position_text(waiter: ShownWaiter) -> str:
+    return f"{waiter.position} suspended" if waiter.suspended else str(waiter.position)
 
 
 def _priority_text(waiter: ShownWaiter) -> str:
@@ -258,7 +253,7 @@ _HELD_FOR = Column("HELD FOR", right=True, colour=_colour_of_free)
 _ENDS = Column("ENDS", shrinks=6, at_least=8, cut="end")
 _NOTES = Column("NOTES", shrinks=4, at_least=10, cut="end", goes=7)
 _PROPERTIES = Column("PROPERTIES", shrinks=2, at_least=12, cut="end", goes=6)
-_PLACE = Column("PLACE", right=True, colour=lambda text: None if text.isdecimal() else YELLOW)
+_POSITION = Column("POSITION", right=True, colour=lambda text: None if text.isdecimal() else YELLOW)
 _WAITED = Column("WAITED", right=True)
 _PRIORITY = Column("PRIORITY", right=True)
 _ASKS_FOR = Column("ASKS FOR", shrinks=7, at_least=NAME_AT_LEAST)
@@ -276,6 +271,7 @@ _LABELS = Column("LABELS", shrinks=1, at_least=12, cut="end", goes=1)
 _SAME_IN_WORKS = ("RESOURCE", "ASKS FOR", "LABELS")
 _INDENT = "  "
 _MOST_VALUES = 4  # of a property in a pool
+_WIDEST_NAMES = 19  # cells that the names of one lease may take: four short ones
 
 
 class Look(NamedTuple):
@@ -440,8 +436,10 @@ def _section(pool: ShownPool, overview: Overview, look: Look, *, work: str = "")
     wording = Wording(pool.type, overview.at, full=look.wide)
     resources, queue = overview.rows.resources(pool), overview.rows.queue(pool)
     shown = [each for each in resources if each.lease or each.is_unavailable or look.free]
-    shown.sort(key=lambda each: _by_number(each.name))
+    shown.sort(key=lambda each: by_number(each.name))
     held, waiting = resource_facts(shown, wording), waiter_facts(queue, wording)
+    if not look.wide:
+        held = _one_line_a_lease(held)
     if work:  # there is nothing else to be had
         held, waiting = _without(held, _SAME_IN_WORKS), _without(waiting, _SAME_IN_WORKS)
     section = _tables(held, waiting, look)
@@ -451,6 +449,23 @@ def _section(pool: ShownPool, overview: Overview, look: Look, *, work: str = "")
     lines = [_line(f"{_INDENT}{title} of all: {text}", look) for title, text in same.items()]
     section = _tables(_without(held, same), _without(waiting, same), look)
     return section._replace(text="".join(lines) + section.text)
+
+
+def _one_line_a_lease(facts: Sequence[Facts]) -> list[Facts]:
+    """Put the resources of one lease into one line where they fit: ``--00,--01``."""
+    names, others = facts[0].texts, list(zip(*(each.texts for each in facts[1:])))
+    (handles,) = (each.texts for each in facts if each.column is _HANDLE)
+    groups: list[list[int]] = []
+    for n, row in enumerate(others):
+        if groups and handles[n] and row == others[groups[-1][0]]:
+            joined = ",".join(names[each] for each in (*groups[-1], n))
+            if cells(joined) <= _WIDEST_NAMES:
+                groups[-1].append(n)
+                continue
+        groups.append([n])
+    joined_names = tuple(",".join(names[n] for n in group) for group in groups)
+    rest = [each._replace(texts=tuple(each.texts[g[0]] for g in groups)) for each in facts[1:]]
+    return [facts[0]._replace(texts=joined_names), *rest]
 
 
 def _tables(held: Sequence[Facts], queue: Sequence[Facts], look: Look) -> _Section:
@@ -488,12 +503,6 @@ def _without(facts: Sequence[Facts], titles: Collection[str]) -> list[Facts]:
 
 def _line(text: str, look: Look, colour: Colour | None = None, *, cut: Cut = "middle") -> str:
     return painted(shorten(text, look.room, cut=cut), colour if look.colour else None) + "\n"
-
-
-def _by_number(name: str) -> tuple[str, int, str]:
-    """Order names as people count: ``--9`` before ``--10``."""
-    stem, dashes, number = name.rpartition("--")
-    return (stem, int(number), name) if dashes and number.isdecimal() else (name, -1, name)
 
 
 def note_no_pools(backend: str | None) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
-from leasectl.backends.opening import ask_status
 from leasectl.cli.shown.output import note, show, show_json
 from leasectl.cli.shown.status_watch import show_again
 from leasectl.cli.shown.table import Column, output_width, table
@@ -111,8 +110,7 @@ def show_counts_behind(
     url, first = service.backend_url, [told]
 
     def look(_: Sequence[Interrupt]) -> Counts:
-        settings, clock = service.settings, service.clock
-        now = first.pop() if first else ask_status(url, settings, pool_type=pool_type, clock=clock)
+        now = first.pop() if first else service.kind.status(service.context, pool_type)
         return parse_counts(now, backend=url)
 
     _show(look, watch=watch, as_json=as_json)

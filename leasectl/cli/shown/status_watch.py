@@ -22,8 +22,7 @@ from leasectl.pools.shown_json import encode_overview
 from leasectl.system.clock import boottime_seconds, rfc3339
 from leasectl.system.poll import READABLE, Interrupt
 from leasectl.system.signals import SignalTrap
-from leasectl.text.suggestions import NO_POOLS
-from leasectl.text.wording import cells, shorten
+from leasectl.text.wording import NO_POOLS, cells, shorten
 
 LONGEST_REFRESH_SECONDS = 2.0
 LOOK_SECONDS = 0.2

@@ -56,6 +56,7 @@ def reported(
     *,
     service: Opened,
     quiet: bool,
+    connect_seconds: float | None = None,
 ) -> Iterator[Waiting]:
     """Wait inside with what this gives; the progress is shown meanwhile.
 
@@ -65,10 +66,12 @@ def reported(
         interrupts: What ends the wait.
         service: As `WaitingFacts` has it.
         quiet: Show nothing, and so never wake up to do so.
+        connect_seconds: For how long a server may be away; None for as long as usual.
     """
     reporter = _Reporter(request, wait_seconds, service)
     patience = Patience(
         wait_seconds=wait_seconds,
+        connect_seconds=connect_seconds,
         interrupts=tuple(interrupts),
         report=None if quiet else reporter.report,
         warn=reporter.line.warn,

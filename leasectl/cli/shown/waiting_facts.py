@@ -15,7 +15,7 @@ from leasectl.errors import LeaseError
 from leasectl.model import Request
 from leasectl.system.clock import earliest
 from leasectl.text.durations import format_duration
-from leasectl.text.naming import work_in
+from leasectl.text.naming import wants_whole_pool, work_in
 from leasectl.text.wording import shorten
 
 if TYPE_CHECKING:
@@ -57,7 +57,7 @@ class WaitingFacts:
             parts = [Said(f"waiting for {types}: {waited}")]
         else:
             parts = [
-                Said(f"waiting for {types}: place {progress.position}"),
+                Said(f"waiting for {types}: position {progress.position}"),
                 Said(f"{progress.held}/{progress.capacity} held", goes=3),
                 Said(waited),
                 *self._why(progress),
@@ -77,7 +77,7 @@ class WaitingFacts:
     def _why(self, progress: Progress) -> list[Said]:
         """What it waits for, and for how long that is likely to take."""
         said = []
-        rule = progress.closed or _held_back_by(self._request, progress)
+        rule = progress.closed or _held_back_by(_counted(self._request, progress), progress)
         is_paced = progress.next_grant_in_seconds is not None
         if is_paced:
             seconds = format_duration(math.ceil(progress.next_grant_in_seconds or 0.0))
@@ -124,7 +124,7 @@ class WaitingFacts:
 
     def _is_next(self, progress: Progress) -> bool:
         """Whether nothing but the pace keeps the leases from this request."""
-        request = self._request
+        request = _counted(self._request, progress)
         is_free = progress.held + request.count <= progress.capacity
         is_any = request.name is None and not request.where
         return progress.position == 1 and is_free and is_any
@@ -148,7 +148,7 @@ class WaitingFacts:
             self._holds = RecentHolds(service.events, self._request.type)
         place = Place(
             position=progress.position or 1,
-            count=self._request.count,
+            count=_counted(self._request, progress).count,
             capacity=progress.capacity,
             held=progress.held,
             longest_age_seconds=progress.longest_held_seconds,
@@ -156,6 +156,12 @@ class WaitingFacts:
             next_grant_in_seconds=progress.next_grant_in_seconds or 0.0,
         )
         return expected_wait(place, self._holds.seconds())
+
+
+def _counted(request: Request, progress: Progress) -> Request:
+    """Return a request with the count of a whole pool, if it asks for that."""
+    is_whole = wants_whole_pool(request.labels)
+    return request._replace(count=progress.capacity) if is_whole else request
 
 
 def _about(seconds: float) -> str:

@@ -8,7 +8,7 @@ from typing import NamedTuple
 from leasectl.text.wording import cells, shorten
 
 # Less of a text than this says nothing.
-_SUBJECT_AT_LEAST = 16
+_SUBJECT_AT_LEAST = 13
 _LEAD = "waiting for "
 
 

@@ -13,8 +13,7 @@ from leasectl.engines.etcd.engine import EtcdEngine
 from leasectl.engines.etcd.events.events import EtcdEvents
 from leasectl.engines.etcd.gateway.gateway import ATTEMPT_SECONDS, Gateway
 from leasectl.engines.etcd.keys import Keys
-from leasectl.http.settings import Settings
-from leasectl.http.tls import trust_of
+from leasectl.http.settings import Settings, trust_for
 from leasectl.state.event import Kept
 from leasectl.system.clock import Clock
 
@@ -104,7 +103,7 @@ def open_gateway(
         attempt_seconds=attempt_seconds,
         rest_seconds=rest_seconds,
         pause=pause,
-        trust=trust_of(settings) if address.is_secure else None,
+        trust=trust_for(address.endpoints[0], settings),
         user_file=settings.user_file,
         prefix=address.prefix,
     )

@@ -153,7 +153,7 @@ def _encode_member(meta: Body, new: ResourceObject) -> None:
     record: dict[str, Any] = {}
     if member.expected is not None:
         record["expected"] = member.expected
-    for field in ("by_default", "cordoned", "moves_to", "leaves", "joined"):
+    for field in ("by_default", "cordoned", "cordon", "moves_to", "leaves", "joined"):
         if getattr(member, field):
             record[field] = getattr(member, field)
     if member.lifetime is not None:

@@ -74,7 +74,7 @@ from leasectl.engines.kubernetes.names import (
     object_of_resource,
     object_of_values,
 )
-from leasectl.engines.membership import Lifetime, Member, Pools, Properties
+from leasectl.engines.membership import Lifetime, Member, Pools, Properties, read_cordon
 from leasectl.engines.pool_format import FORMAT
 from leasectl.engines.possible import Want
 from leasectl.engines.values import CONTENT, parts_of
@@ -346,6 +346,7 @@ def _read_member(name: str, pool: str | None, record: Json) -> Member:
         lifetime=read_optional(_read_lifetime, record.get("lifetime")),
         joined=read_natural(record.get("joined", 0)),
         properties=_read_properties(record.get("properties", ())),
+        cordon=read_cordon(record.get("cordon")),
     )
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Iterable, Sequence
 
-from leasectl.engines.membership import Lifetime, Member, Properties
+from leasectl.engines.membership import Cordon, Lifetime, Member, Properties, read_cordon
 from leasectl.model import Process
 from leasectl.state.directory import State
 from leasectl.state.rows import IS_FREE, IS_SPECIAL, encode_process, insert, parse_optional_process
@@ -13,7 +13,8 @@ from leasectl.state.rows import IS_FREE, IS_SPECIAL, encode_process, insert, par
 _IS_CLOSED = "(cordoned OR leaves OR moves_to IS NOT NULL)"
 _COLUMNS = (
     "named.name, type, owner, closed, is_ended, holder_identity, expires_at, expected, by_default, "
-    "cordoned, moves_to, leaves, process, ttl_seconds, ends_at, joined, held_back_until, properties"
+    "cordoned, moves_to, leaves, process, ttl_seconds, ends_at, joined, held_back_until, "
+    "properties, cordon"
 )
 _OF = (
     f"SELECT {_COLUMNS} FROM %s AS named LEFT JOIN resource ON resource.name = named.name "
@@ -133,6 +134,7 @@ def member_of(row: sqlite3.Row) -> Member:
         lifetime=_lifetime(row["process"], row["ttl_seconds"]),
         joined=row["joined"],
         properties=parse_properties(row["properties"]),
+        cordon=_parse_cordon(row["cordon"]),
     )
 
 
@@ -169,6 +171,7 @@ def write(
         "joined": member.joined,
         "held_back_until": held_back_until,
         "properties": _encode_properties(member.properties),
+        "cordon": _encode_cordon(member.cordon),
     }
     insert(state.db, "member", row, replace=True)
 
@@ -198,6 +201,22 @@ def _encode_properties(properties: Sequence[tuple[str, str]]) -> str:
     import json
 
     return json.dumps(dict(properties))
+
+
+def _parse_cordon(text: str | None) -> Cordon | None:
+    if text is None:
+        return None
+    import json
+
+    return read_cordon(json.loads(text))
+
+
+def _encode_cordon(cordon: Cordon | None) -> str | None:
+    if cordon is None:
+        return None
+    import json
+
+    return json.dumps(cordon)
 
 
 def _lifetime(process: str | None, ttl_seconds: float | None) -> Lifetime | None:

@@ -26,7 +26,8 @@ _PLAIN = 12  # columns
 _RESOURCES = (
     f"SELECT {_FACTS}, joined, reason, text, "
     "resource.type AS type, expected, by_default, cordoned, moves_to, leaves, member.process, "
-    "ttl_seconds, properties, ends_at - :now AS ends_in, held_back_until - :now AS held_back_for "
+    "ttl_seconds, properties, cordon, ends_at - :now AS ends_in, "
+    "held_back_until - :now AS held_back_for "
     "FROM resource LEFT JOIN ended ON ended.name = resource.name AND is_ended "
     "LEFT JOIN note ON note.name = resource.name AND note.fence = resource.fence "
     "LEFT JOIN member ON member.name = resource.name "

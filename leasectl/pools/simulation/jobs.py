@@ -18,8 +18,7 @@ from leasectl.text.durations import (
     parse_moment,
 )
 from leasectl.text.naming import check_name
-from leasectl.text.suggestions import nearest
-from leasectl.text.wording import counted, printable
+from leasectl.text.wording import counted, nearest, printable
 
 # More take longer than anybody waits.
 MOST_JOBS = 100_000

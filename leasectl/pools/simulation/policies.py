@@ -10,8 +10,7 @@ from leasectl.errors import InvalidRequest
 from leasectl.pools.settings import SettingsChange, changed
 from leasectl.pools.simulation.jobs import parse_range
 from leasectl.text.durations import format_seconds, parse_duration, parse_duration_range
-from leasectl.text.suggestions import nearest
-from leasectl.text.wording import printable
+from leasectl.text.wording import nearest, printable
 
 KNOWN = ("none", "jitter", "start-jitter", "release-after", "pace", "burst", "aging")
 FORMS = (

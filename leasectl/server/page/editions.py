@@ -8,41 +8,46 @@ import json
 import re
 import secrets
 from collections.abc import Callable, Mapping, Sequence
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
+
+from markupsafe import Markup
 
 from leasectl import __version__
-from leasectl.backends.kinds import kind_of
 from leasectl.engines.event_log import EventLog, EventWatch
 from leasectl.errors import LeaseError
 from leasectl.leases.service import Service
 from leasectl.pools.admin import PoolService
 from leasectl.pools.counted import Counts, count
+from leasectl.pools.lease_bars import LeaseBar, LeaseBars
 from leasectl.pools.shown import Overview, ShownPool
 from leasectl.pools.statistics import Series, Window, series_of
 from leasectl.pools.timeline import Present, Timeline
-from leasectl.server.page.document import document, joined, tag
+from leasectl.server.page.document import render
 from leasectl.server.page.sections import (
+    ANY_VIEW,
+    PoolHistory,
     Section,
     sections_of,
     sections_of_counts,
     totals,
     totals_of_counts,
 )
-from leasectl.server.page.sign_in import sign_out_form
-from leasectl.state.event import EventFilter, Missed
+from leasectl.server.page.view import RANGES, View
+from leasectl.state.event import Event, EventFilter, Missed
 from leasectl.system.clock import rfc3339
 
-# The picture has the shortest of these that shows all there is, else the longest.
-_SPANS_SECONDS = (3600.0, 6 * 3600.0)
+_LONGEST_SECONDS = max(seconds for _, seconds in RANGES.values())
 _STEPS = 120
-# It is drawn anew no more often, as who looks sees no difference.
-_SAME_HISTORY_SECONDS = 10.0
+# Charts are drawn anew no more often, as who looks sees no difference.
+_SAME_SERIES_SECONDS = 10.0
+# A chart goes on so often while nothing happens.
+_STEP_SECONDS = 30.0
 # What has gone by is forgotten by reading again what is still shown, so often.
 _READ_AGAIN_SECONDS = 3600.0
 
 
 class History:
-    """The pools' last hours.
+    """The pools' last day.
 
     Args:
         log: What happened in them.
@@ -55,11 +60,9 @@ class History:
     def _begin(self, now: float) -> None:
         self._read_at = now
         self._last = 0
-        self._timelines: dict[str, Timeline] = {}
-        self._drawn_at = float("-inf")
-        self._drawn: dict[str, Series] = {}
+        self._pools: dict[str, _PoolHistory] = {}
 
-    def series(self, pools: Sequence[ShownPool], now: float) -> Mapping[str, Series]:
+    def of_pools(self, pools: Sequence[ShownPool], now: float) -> Mapping[str, PoolHistory]:
         """How things went, by type; only of pools that somebody wanted something of.
 
         Args:
@@ -71,44 +74,66 @@ class History:
         """
         if not 0 <= now - self._read_at < _READ_AGAIN_SECONDS:
             self._begin(now)
-        if 0 <= now - self._drawn_at < _SAME_HISTORY_SECONDS:
-            return self._drawn
         self._read(now)
-        span = self._span(now)
-        self._drawn_at, self._drawn = now, {}
+        found = {pool.type: self._pools[pool.type] for pool in pools if pool.type in self._pools}
         for pool in pools:
-            timeline = self._timelines.get(pool.type)
-            if timeline is not None:
-                timeline.settle(_present(pool, now))
-                # Steps begin at the same times whenever it is drawn, or all of it would tremble.
-                until = (now // (span / _STEPS) + 1) * (span / _STEPS)
-                window = Window(until - span, until)
-                drawn = series_of(timeline, window, steps=_STEPS)
-                if any(drawn.held) or any(drawn.waiting):
-                    self._drawn[pool.type] = drawn
-        return self._drawn
+            if pool.type in found:
+                found[pool.type].settle(pool, now)
+        return {pool_type: each for pool_type, each in found.items() if each.has_use}
 
     def _read(self, now: float) -> None:
-        wanted = EventFilter(since=now - _SPANS_SECONDS[-1])
+        wanted = EventFilter(since=now - _LONGEST_SECONDS)
         missed = list[Missed]()
         for event in self._log.read(wanted, after=self._last, missed=missed.append):
             self._last = max(self._last, event.number)
-            self._timelines.setdefault(event.type, Timeline()).add(event)
+            if event.type not in self._pools:
+                self._pools[event.type] = _PoolHistory()
+            self._pools[event.type].add(event)
         if any(each.is_restored for each in missed):
             self._begin(now)
             self._read(now)
 
-    def _span(self, now: float) -> float:
-        """How much of the past is shown: the same for all, so that they can be compared."""
-        firsts = (each.first for each in self._timelines.values() if each.first is not None)
-        known = now - min(firsts, default=now)
-        return next((each for each in _SPANS_SECONDS if known <= each), _SPANS_SECONDS[-1])
 
+class _PoolHistory:
+    """The last day of a pool, as a `PoolHistory`."""
 
-def _present(pool: ShownPool, at: float) -> Present:
-    held = {each.name: each.lease.lease.acquire_time for each in pool.resources if each.lease}
-    waiting = {each.ticket: each.since for each in pool.queue}
-    return Present(at, pool.capacity, held, waiting)
+    def __init__(self) -> None:
+        self._timeline, self._bars = Timeline(), LeaseBars()
+        self._events = 0
+        self._series: dict[str, tuple[float, Series]] = {}  # by range, with when it was made
+        self.has_use = False
+
+    def add(self, event: Event) -> None:
+        """Add what happened next."""
+        self._events += 1
+        self.has_use = self.has_use or event.kind in ("queued", "granted", "released")
+        self._timeline.add(event)
+        self._bars.add(event)
+
+    def settle(self, pool: ShownPool, now: float) -> None:
+        """Believe the pool where its events say something else."""
+        leases = [each.lease.lease for each in pool.resources if each.lease]
+        held = {each.name: each.acquire_time for each in leases}
+        waiting = {each.ticket: each.since for each in pool.queue}
+        self._timeline.settle(Present(now, pool.capacity, held, waiting))
+        self._bars.settle(leases)
+        self.has_use = self.has_use or bool(held or waiting)
+
+    def version(self, at: float) -> object:
+        return self._events, at // _STEP_SECONDS
+
+    def series(self, view: View, at: float) -> Series:
+        made = self._series.get(view.range)
+        if made is None or not 0 <= at - made[0] < _SAME_SERIES_SECONDS:
+            # Steps begin at the same times whenever it is drawn, or all of it would tremble.
+            step = view.seconds / _STEPS
+            until = (at // step + 1) * step
+            window = Window(until - view.seconds, until)
+            made = self._series[view.range] = at, series_of(self._timeline, window, steps=_STEPS)
+        return made[1]
+
+    def bars(self, since: float, until: float) -> Sequence[LeaseBar]:
+        return self._bars.within(since, until)
 
 
 _QUICKLY = 4  # of gzip's levels; rows are alike, so the slower ones gain little
@@ -174,26 +199,27 @@ class Edition(NamedTuple):
     def _looks(self) -> object:
         return self.title, self.problem, [(each.id, each.facts) for each in self.sections]
 
-    def whole(self, now: float, *, can_sign_out: bool) -> str:
+    def whole(self, now: float, view: View = ANY_VIEW, *, can_sign_out: bool) -> str:
         """The whole page.
 
         Args:
             now: Wall clock, seconds since the epoch.
+            view: What is shown of it.
             can_sign_out: There is somebody who has signed in.
         """
-        head = tag(
-            "header",
-            tag("h1", "leasectl"),
-            tag("span", self.backend, class_="backend"),
-            tag("span", _seen_at(now), id="state", class_="state", role="status"),
+        written = [each.write(now, view) for each in self.sections if each.is_in(view)]
+        return render(
+            "page.html",
+            title=f"{view.pool} · {self.title}" if view.pool else self.title,
+            edition=self,
+            sections=Markup("\n").join(written),
+            view=view,
+            ranges=RANGES,
+            now=now,
+            seen_at=(rfc3339(now) or "")[11:19],
+            version=__version__,
+            can_sign_out=can_sign_out,
         )
-        problem = tag("p", self.problem, id="problem", class_="problem", role="alert")
-        sections = joined((each.write(now) for each in self.sections), "\n")
-        main = tag("main", sections, data_edition=self.name, data_at=f"{now:.3f}")
-        version = tag("span", f"leasectl {__version__}")
-        footer = tag("footer", version, sign_out_form() if can_sign_out else None)
-        parts = (head, tag("div", problem, class_="banner"), main, footer)
-        return document(self.title, joined(parts, "\n"), is_refreshed=True)
 
     def last_seen(self, after: str) -> int:
         """The last change of a section that a page knows; -1 for none.
@@ -206,34 +232,41 @@ class Edition(NamedTuple):
             return -1
         return max((each for each in self.changed if each <= int(number)), default=-1)
 
-    def news(self, seen: int, now: float) -> str:
+    def news(self, seen: int, now: float, view: View = ANY_VIEW) -> str:
         """What is new to a page, as JSON for its script.
 
         Args:
             seen: As `last_seen` has it.
             now: Wall clock, seconds since the epoch.
+            view: What is shown of it.
         """
+        in_view = [each.is_in(view) for each in self.sections]
         told = {
             "edition": self.name,
             "at": round(now, 3),
-            "title": self.title,
+            "title": f"{view.pool} · {self.title}" if view.pool else self.title,
             "problem": self.problem,
-            "order": [each.id for each in self.sections],
+            "order": [each.id for each, is_in in zip(self.sections, in_view) if is_in],
             "changed": {
-                each.id: each.write(now)
-                for each, since in zip(self.sections, self.changed)
-                if since > seen
+                each.id: each.write(now, view)
+                for each, since, is_in in zip(self.sections, self.changed, in_view)
+                if is_in and since > seen
             },
         }
         return json.dumps(told, ensure_ascii=False, separators=(",", ":"))
 
 
-def _seen_at(now: float) -> str:
-    return f"as of {(rfc3339(now) or '')[11:19]} UTC"
-
-
 # Pages that ask within so long are told the same.
 _SAME_SECONDS = 2.0
+_MOST_KEPT = 64
+_Key = TypeVar("_Key")
+
+
+def _kept(kept: dict[_Key, Body], key: _Key, body: Body) -> Body:
+    """Keep an answer for others who ask, but not one for each of any number of searches."""
+    if len(kept) < _MOST_KEPT:
+        kept[key] = body
+    return body
 
 
 class Editions:
@@ -252,8 +285,9 @@ class Editions:
         self._watch: EventWatch | None = None
         self._version = 0
         self._edition = Edition(secrets.token_hex(4))
-        self._whole: Body | None = None
-        self._news: dict[int, Body] = {}  # by what was seen, so few whatever is asked for
+        # Of the last look, so that many who ask for the same are told the same.
+        self._wholes: dict[View, Body] = {}
+        self._news: dict[tuple[int, View], Body] = {}
         self._told_at = 0.0
 
     # ---- what is seen
@@ -267,7 +301,7 @@ class Editions:
             self._edition = self._see(self._opened())
         except LeaseError as error:
             self._edition = before.succeeded_by(problem=str(error))
-        self._whole = None
+        self._wholes = {}
         if self._edition.number != before.number:
             self._news = {}
         return self._edition
@@ -279,26 +313,29 @@ class Editions:
         except LeaseError:
             return True  # the next look says why
 
-    def whole(self) -> Body:
+    def whole(self, view: View = ANY_VIEW) -> Body:
         """The whole page, as of the last look."""
-        if self._whole is None:
+        found = self._wholes.get(view)
+        if found is None:
             now = self._now()
-            self._whole = body_of(self._edition.whole(now, can_sign_out=self._needs_token))
-        return self._whole
+            text = self._edition.whole(now, view, can_sign_out=self._needs_token)
+            found = _kept(self._wholes, view, body_of(text))
+        return found
 
-    def news(self, after: str) -> Body:
+    def news(self, after: str, view: View = ANY_VIEW) -> Body:
         """What is new to a page that shows another edition."""
         seen, now = self._edition.last_seen(after), self._now()
         if not 0 <= now - self._told_at < _SAME_SECONDS:  # they say what time it is
             self._news, self._told_at = {}, now
-        found = self._news.get(seen)
+        found = self._news.get((seen, view))
         if found is None:
-            found = self._news[seen] = body_of(self._edition.news(seen, now))
+            text = self._edition.news(seen, now, view)
+            found = _kept(self._news, (seen, view), body_of(text))
         return found
 
     def _see(self, service: Service) -> Edition:
         self._version = service.state.data_version()  # before: what comes meanwhile is seen later
-        if kind_of(service.backend_url).counted_by:
+        if service.kind.counts_types:
             return self._see_counts(count(service, None))
         overview = PoolService(service).look()
         return self._edition.succeeded_by(
@@ -316,11 +353,11 @@ class Editions:
             sections=sections_of_counts(counts),
         )
 
-    def _histories(self, service: Service, overview: Overview) -> Mapping[str, Series]:
+    def _histories(self, service: Service, overview: Overview) -> Mapping[str, PoolHistory]:
         with contextlib.suppress(LeaseError):  # what is now is to be seen all the same
             if self._history is None:
                 self._history = History(service.events)
-            return self._history.series(overview.pools, overview.at)
+            return self._history.of_pools(overview.pools, overview.at)
         return {}
 
     def _opened(self) -> Service:
@@ -342,7 +379,7 @@ class Editions:
         """
         with contextlib.suppress(LeaseError):
             service = self._opened()
-            if kind_of(service.backend_url).remote:
+            if service.kind.remote:
                 self._watch = service.events.watch()
                 return self._watch.fd
         return None

@@ -12,6 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import TypeVar
 
 from leasectl.server.page.editions import Body, Editions
+from leasectl.server.page.view import View
 
 Result = TypeVar("Result")
 
@@ -56,17 +57,18 @@ class Live:
         self._sleeping: set[asyncio.Future[None]] = set()
         self._is_closing = False
 
-    async def whole(self) -> Body:
+    async def whole(self, view: View) -> Body:
         """The whole page, as it is now."""
         if self._now() - self._looked_at >= _PAUSE_SECONDS:
             await self._look()
-        return await self._run(self._editions.whole)
+        return await self._run(lambda: self._editions.whole(view))
 
-    async def news(self, after: str, gone: asyncio.Future[None]) -> Body | None:
+    async def news(self, after: str, view: View, gone: asyncio.Future[None]) -> Body | None:
         """Wait until there is something new to a page.
 
         Args:
             after: The name of the edition that it shows.
+            view: What it shows of it.
             gone: Done when nobody waits for that any more.
 
         Returns:
@@ -87,7 +89,7 @@ class Live:
             self._asked_at = self._now()
         if after == self._name or gone.done() or self._is_closing:
             return None
-        return await self._run(lambda: self._editions.news(after))
+        return await self._run(lambda: self._editions.news(after, view))
 
     def end(self) -> None:
         """End all waits."""

@@ -12,6 +12,7 @@ from leasectl.server.page.document import headers
 from leasectl.server.page.editions import Body, body_of
 from leasectl.server.page.live import Live, TooMany
 from leasectl.server.page.sign_in import SignIn, sign_in_page, wants_to_leave
+from leasectl.server.page.view import parse_view
 from leasectl.server.responses import read_body, refusal
 
 PAGE = "/"
@@ -37,7 +38,7 @@ class Page:
         """The page, or the form to sign in with."""
         if not self._sign_in.lets_in(request):
             return _sign_in_form(request, was_wrong=False)
-        return _html(request, await self._live.whole())
+        return _html(request, await self._live.whole(parse_view(request.query_params)))
 
     async def change(self, request: Request) -> Response:
         """Sign in, or out."""
@@ -58,7 +59,9 @@ class Page:
             return refusal(401, "sign in, or show the bearer token", _ASKING)
         connection: ClientConnection = request.scope[SCOPE_KEY]
         try:
-            news = await self._live.news(request.query_params.get("after", ""), connection.gone)
+            query = request.query_params
+            after, view = query.get("after", ""), parse_view(query)
+            news = await self._live.news(after, view, connection.gone)
         except TooMany:
             return refusal(503, "too many pages are open", {"Retry-After": "10", **_NO_STORE})
         if news is None:

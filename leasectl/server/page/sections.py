@@ -1,13 +1,16 @@
-"""The sections of the page: pools, holders, queues, charts and counts."""
+"""The sections of the page: what is in them, in which order, and for which views."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from typing import NamedTuple
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, NamedTuple, Protocol, TypeVar
+
+from markupsafe import Markup
 
 from leasectl.engines.facts import NO_SETTINGS
 from leasectl.model import Labels
-from leasectl.pools.counted import CountedLoss, CountedOwner, CountedType, Counts
+from leasectl.pools.counted import CountedType, Counts
+from leasectl.pools.lease_bars import LeaseBar
 from leasectl.pools.settings import describe
 from leasectl.pools.shown import (
     Holder,
@@ -16,382 +19,45 @@ from leasectl.pools.shown import (
     ShownPool,
     ShownResource,
     ShownWaiter,
+    by_number,
     timeless,
     what_is_noted,
     why_unavailable,
 )
 from leasectl.pools.statistics import Series
-from leasectl.server.page.document import Content, Markup, joined, since, tag, until
+from leasectl.server.page.document import render, shown
+from leasectl.server.page.pictures import HEIGHT, ROW, WAIT, WIDTH, charts_of, lanes_of, time_axis
+from leasectl.server.page.view import View
 from leasectl.text.durations import format_duration
-from leasectl.text.naming import as_given, build_url_in
+from leasectl.text.naming import BUILD_LABEL, as_given, build_url_in, short_handle, short_name
 from leasectl.text.properties import described, written
-from leasectl.text.suggestions import NO_POOLS
-from leasectl.text.wording import printable
+from leasectl.text.wording import NO_POOLS
 
-_HEIGHT = 40
-# No line at the very edge, where half of it would be cut off.
-_EDGE = 1
-
-
-def picture(history: Series, pool: ShownPool) -> Markup:
-    """Held, waiting and starts a minute, one below the other.
-
-    Args:
-        history: How things went.
-        pool: As it is now.
-    """
-    capacity = max((pool.capacity, *(history.capacity or ())))
-    # What is known of now may be later than the history.
-    most_held = max(pool.held, history.peak_held)
-    most_waiting = max(len(pool.queue), history.peak_waiting)
-    most_starts = max(history.starts)
-    span = history.until - history.since
-    axis = f"{_ago(span)} ago", f"{_ago(span / 2)} ago", "now"
-    bands = (
-        _band(
-            "held",
-            f"Held: {pool.held} now, at most {most_held} of {_number(capacity)}",
-            axis,
-            _capacity_line(history, capacity),
-            tag("path", d=_area(history.held, capacity)),
-        ),
-        _band(
-            "waiting",
-            f"Waiting: {len(pool.queue)} now, at most {most_waiting}",
-            axis,
-            tag("path", d=_area(history.waiting, max(1.0, *history.waiting))),
-        ),
-        _band(
-            "starts",
-            f"Starts a minute: at most {most_starts}",
-            axis,
-            tag("path", d=_bars(history.starts, most_starts)),
-        ),
-    )
-    return tag("figure", *bands, class_="history")
-
-
-def _band(kind: str, title: str, axis: Sequence[str], *shapes: Markup) -> Markup:
-    drawing = tag(
-        "svg",
-        *shapes,
-        viewBox=f"0 0 1000 {_HEIGHT}",
-        preserveAspectRatio="none",
-        aria_hidden="true",
-    )
-    times = joined(tag("span", each) for each in axis)
-    below = tag("p", times, class_="axis", aria_hidden="true")
-    return tag("div", tag("p", title), drawing, below, class_=f"band {kind}")
-
-
-def _capacity_line(history: Series, top: float) -> Markup:
-    if history.capacity is None:
-        return Markup()
-    step = 1000 / len(history.capacity)
-    points = " ".join(
-        f"{_x(n * step)},{_y(value, top)} {_x((n + 1) * step)},{_y(value, top)}"
-        for n, value in enumerate(history.capacity)
-    )
-    return tag("polyline", points=points, class_="capacity")
-
-
-def _area(values: Sequence[float], top: float) -> str:
-    """The outline of an area from the ground up to the values, as steps."""
-    step = 1000 / len(values)
-    parts = [f"M0,{_HEIGHT}"]
-    drawn = ""
-    for n, value in enumerate(values):
-        y = _y(value, top)
-        if y != drawn:
-            parts.append(f"H{_x(n * step)}V{y}")
-            drawn = y
-    return "".join([*parts, f"H1000V{_HEIGHT}Z"])
-
-
-def _bars(values: Sequence[float], top: float) -> str:
-    """A bar for each value that isn't zero."""
-    step = 1000 / len(values)
-    return "".join(
-        f"M{_x(n * step)},{_HEIGHT}V{_y(value, top)}H{_x((n + 1) * step)}V{_HEIGHT}Z"
-        for n, value in enumerate(values)
-        if value
-    )
-
-
-def _x(value: float) -> str:
-    return f"{value:.1f}".rstrip("0").rstrip(".")
-
-
-def _y(value: float, top: float) -> str:
-    room = _HEIGHT - _EDGE
-    return _x(_HEIGHT - room * min(1.0, value / top if top else 0.0))
-
-
-def _number(value: float) -> str:
-    """A number that is an average, as people read it: 0.4 of one is some, and not none."""
-    return f"{value:.0f}" if value >= 10 else f"{value:.1f}".replace(".0", "")
-
-
-def _ago(seconds: float) -> str:
-    return format_duration(round(seconds))
-
-
-# What stands open, what can be opened, and what is only counted.
-FIRST_ROWS = 50
+# What stands open among all pools, and on a pool's own page; what can be opened; what is counted.
+FIRST_ROWS, FIRST_ROWS_ALONE = 5, 20
 MOST_ROWS = 500
-MOST_FREE = 500
-_LONGEST_TEXT = 300
-
-Cells = Sequence[tuple[str, Content]]
-
-
-def holders_table(resources: Sequence[ShownResource], pool_type: str, now: float) -> Markup:
-    """Who holds what, the longest first.
-
-    Args:
-        resources: Of the pool; those that are free are left out.
-        pool_type: Its type, which names aren't repeated with.
-        now: Wall clock, seconds since the epoch.
-    """
-    held = [(each, each.lease) for each in resources if each.lease is not None]
-    held.sort(key=lambda each: (each[1].lease.acquire_time, each[0].name))
-    rows = [_held_row(each, lease, pool_type, now) for each, lease in held[:MOST_ROWS]]
-    return table_of("held", pool_type, f"Holders of {pool_type}", rows, len(held))
-
-
-def queue_table(queue: Sequence[ShownWaiter], pool_type: str, now: float) -> Markup:
-    """The queue as a table, in its order."""
-    with_priority = any(each.priority or each.effective_priority for each in queue)
-    rows = [_waiting_row(each, pool_type, now, with_priority) for each in queue[:MOST_ROWS]]
-    return table_of("queue", pool_type, f"Waiters for {pool_type}", rows, len(queue))
-
-
-def free_list(resources: Sequence[ShownResource], pool_type: str) -> Markup:
-    """The names of what is free, to be opened; nothing where nothing is."""
-    free = [each for each in resources if each.lease is None]
-    if not free:
-        return Markup()
-    closed = sum(each.is_unavailable for each in free)
-    count = f"{len(free) - closed} free" + (f", {closed} cordoned or held back" if closed else "")
-    shown = joined(tag("li", _free(each, pool_type)) for each in free[:MOST_FREE])
-    return tag(
-        "details",
-        tag("summary", count),
-        tag("ul", shown, class_="free"),
-        _more(len(free) - MOST_FREE, pool_type),
-        id=f"free-{pool_type}",
-    )
-
-
-def _held_row(
-    resource: ShownResource, shown: ShownLease, pool_type: str, now: float
-) -> tuple[str, Cells]:
-    name, notes = resource.name, joined((_notes(shown), _membership(resource)))
-    cells = (
-        ("Resource", joined((_name(name, pool_type), _properties(resource)))),
-        (
-            "Holder",
-            joined((_holder(shown.holder, pool_type, _guard(shown), shown.lease.labels), notes)),
-        ),
-        ("Held for", since(shown.lease.acquire_time, now)),
-        ("Ends", _ends(shown, now)),
-    )
-    return f"{pool_type}/{name}/{shown.lease.fence}/{shown.lease.acquire_time}", cells
-
-
-def _name(name: str, pool_type: str) -> Markup:
-    return tag("span", _short(name, pool_type), title=name, class_="name")
-
-
-def _free(resource: ShownResource, pool_type: str) -> Markup:
-    """A resource without a holder: why it isn't granted, and its properties."""
-    why = why_unavailable(resource)
-    closed = _note(why, "Free, but not granted to anybody.") if why else None
-    name = tag("bdi", _short(resource.name, pool_type))
-    said = (name, closed, _membership(resource), _properties(resource))
-    return joined(filter(None, said), " ")
-
-
-def _properties(resource: ShownResource) -> Markup | None:
-    """The properties of a resource in small print; None if it has none."""
-    if not resource.properties:
-        return None
-    text = _text(described(resource.properties))
-    return tag("bdi", text, class_="where", title=text)
-
-
-def _membership(resource: ShownResource) -> Markup:
-    """Where a resource goes, for how long it stays, and whether it was asked back."""
-    return joined(
-        _note(_text(each), "See: leasectl status --wide")
-        for each in what_is_noted(resource, full=False)
-    )
-
-
-def _waiting_row(
-    waiter: ShownWaiter, pool_type: str, now: float, with_priority: bool
-) -> tuple[str, Cells]:
-    wants = _short(waiter.name, pool_type) if waiter.name else str(waiter.count)
-    where = _text(" ".join(written(waiter.where)))
-    particular = tag("bdi", where, class_="where", title=where) if where else None
-    note = _note("suspended", "This waiter is stopped; requests behind it may go first.")
-    cells: list[tuple[str, Content]] = [
-        ("Place", str(waiter.place)),
-        (
-            "Holder",
-            joined(
-                (
-                    _holder(waiter.holder, pool_type, labels=waiter.labels),
-                    note if waiter.suspended else None,
-                )
-            ),
-        ),
-        ("Waited", since(waiter.since, now)),
-        ("Wants", joined((tag("span", wants, title=waiter.name), particular))),
-    ]
-    if with_priority:
-        cells.append(("Priority", _priority(waiter)))
-    return f"{pool_type}/{waiter.ticket}/{waiter.since}", cells
-
-
-def _priority(waiter: ShownWaiter) -> Content:
-    gained = waiter.effective_priority - waiter.priority
-    if not gained:
-        return str(waiter.priority)
-    why = f"asked for {waiter.priority}, and {gained} gained by waiting"
-    return tag("span", str(waiter.effective_priority), tag("sup", f"+{gained}"), title=why)
-
-
-def _holder(holder: Holder, pool_type: str, guard: str = "", labels: Labels = ()) -> Markup:
-    """A holder: the job or user, then the parts that tell its leases apart."""
-    first = holder.job or holder.owner or holder.identity
-    rest = [holder.build, holder.host, _without_type(holder.handle, pool_type), guard]
-    lines = [tag("bdi", _text(first), class_="who")]
-    url = build_url_in(labels)
-    if url:
-        lines = [tag("a", *lines, href=url, rel="noreferrer")]
-    more = joined((tag("bdi", _text(each)) for each in rest if each), " · ")
-    if more:
-        lines.append(tag("span", more, class_="where"))
-    return tag("span", *lines, class_="holder", title=_text(as_given(holder.identity)))
-
-
-def _notes(shown: ShownLease) -> Markup:
-    """What a person should know of a lease beside its times."""
-    notes = []
-    if shown.ended is not None:
-        notes.append(_note(f"ended: {_text(shown.ended)}", "By force; kept for its holder so long"))
-    if shown.unconfirmed:
-        notes.append(_note("unconfirmed", "The client has not confirmed this grant."))
-    return joined(notes)
-
-
-def _guard(shown: ShownLease) -> str:
-    return "unguarded" if shown.guard == "none" else ""
-
-
-def _ends(shown: ShownLease, now: float) -> Content:
-    """When a lease ends, by a release or by itself."""
-    lines: list[Content] = []
-    if shown.release_time is not None and shown.ended is None:
-        lines.append(joined((until(shown.release_time, now), " (release)")))
-    if shown.expires_in_seconds is not None:
-        lines.append(_expiry(shown, now))
-    return joined(tag("span", each, class_="line") for each in lines) if lines else "—"
-
-
-def _expiry(shown: ShownLease, now: float) -> Content:
-    if shown.renewed_by in ("run", "keeper"):
-        ttl = format_duration(shown.lease.lease_duration_seconds or 0.0)
-        return f"renewed by {shown.renewed_by} (ttl {ttl})"
-    left = until(now + max(0.0, shown.expires_in_seconds or 0.0), now)
-    return left if shown.ended is not None else joined((left, " unless renewed"))
-
-
-def table_of(
-    kind: str, pool_type: str, caption: str, rows: list[tuple[str, Cells]], count: int
-) -> Markup:
-    """A table; with many rows, most of them are in another one that can be opened.
-
-    Args:
-        kind: What its rows are.
-        pool_type: Of what.
-        caption: What it shows, for who can't see it.
-        rows: Those that are shown, each with what tells it from others; none for no table.
-        count: How many there are.
-    """
-    if not rows:
-        return Markup()
-    parts = [_rows(kind, caption, rows[:FIRST_ROWS])]
-    if len(rows) > FIRST_ROWS:
-        summary = tag("summary", f"{len(rows) - FIRST_ROWS} more")
-        rest = _rows(kind, f"{caption}, continued", rows[FIRST_ROWS:])
-        more = _more(count - len(rows), pool_type)
-        parts.append(tag("details", summary, rest, more, id=f"more-{kind}-{pool_type}"))
-    return joined(parts)
-
-
-def _rows(kind: str, caption: str, rows: list[tuple[str, Cells]]) -> Markup:
-    # Roles are said although they are those of the elements: on a phone rows are laid out as
-    # blocks, and browsers then forget that it is a table.
-    titles = joined(
-        tag("th", title, scope="col", role="columnheader", class_=_class(title))
-        for title, _ in rows[0][1]
-    )
-    return tag(
-        "table",
-        tag("caption", caption, class_="hidden"),
-        tag("thead", tag("tr", titles, role="row"), role="rowgroup"),
-        tag("tbody", joined(_row(key, cells) for key, cells in rows), role="rowgroup"),
-        role="table",
-        class_=kind,
-    )
-
-
-def _row(key: str, cells: Cells) -> Markup:
-    content = joined(
-        tag("td", cell, role="cell", class_=_class(title), data_title=title)
-        for title, cell in cells
-    )
-    return tag("tr", content, role="row", data_key=key)
-
-
-def _class(title: str) -> str:
-    return title.lower().replace(" ", "-")
-
-
-def _more(count: int, pool_type: str) -> Markup:
-    """How many aren't shown, and what shows them."""
-    if count <= 0:
-        return Markup()
-    command = tag("code", f"leasectl status -t {pool_type}")
-    return tag("p", f"and {count} more: ", command, class_="more")
-
-
-def _note(text: str, meaning: str) -> Markup:
-    return tag("span", text, class_="note", title=meaning)
-
-
-def _short(name: str, pool_type: str) -> str:
-    """A resource's name without its pool's type: ``--00`` of ``<type>--00``."""
-    begin = f"{pool_type}--"
-    return name[len(pool_type) :] if name.startswith(begin) and len(name) > len(begin) else name
-
-
-def _without_type(handle: str, pool_type: str) -> str:
-    begin = f"{pool_type}-"
-    return handle[len(begin) :] if handle.startswith(begin) else handle
-
-
-def _text(text: str) -> str:
-    return printable(text, longest=_LONGEST_TEXT)
-
-
+MOST_FREE, MOST_CLOSED = 500, 20
 # Beyond so many, pools in which nothing is held and nobody waits are in the summary only.
 _MOST_SECTIONS = 100
 # What a time that is found by two clocks may differ by from one look to the next.
 _SAME_SECONDS = 5.0
-_BAR_WIDTH = 100
+
+ANY_VIEW = View()
+_Item = TypeVar("_Item")
+Keys = Mapping[str, Callable[[Any], Any]]
+
+
+class PoolHistory(Protocol):
+    """How things went in a pool."""
+
+    def version(self, at: float) -> object:
+        """Return what changes with each event, and as time goes on."""
+
+    def series(self, view: View, at: float) -> Series:
+        """Return how things went in the stretch of time that a view shows."""
+
+    def bars(self, since: float, until: float) -> Sequence[LeaseBar]:
+        """Return the leases in a stretch of time."""
 
 
 class Section(NamedTuple):
@@ -400,15 +66,17 @@ class Section(NamedTuple):
     Args:
         id: Of its element.
         facts: What it shows; the same facts look the same, but for time that goes on.
-        write: Makes the HTML of it, as it is at a time; wall clock, seconds since the epoch.
+        write: Makes the HTML of it at a time (wall clock, seconds since the epoch) for a view.
+        is_in: Tells whether a view shows it.
     """
 
     id: str
     facts: object
-    write: Callable[[float], Markup]
+    write: Callable[[float, View], Markup]
+    is_in: Callable[[View], bool] = lambda view: True
 
 
-def sections_of(overview: Overview, histories: Mapping[str, Series]) -> tuple[Section, ...]:
+def sections_of(overview: Overview, histories: Mapping[str, PoolHistory]) -> tuple[Section, ...]:
     """What there is to show.
 
     Args:
@@ -417,17 +85,34 @@ def sections_of(overview: Overview, histories: Mapping[str, Series]) -> tuple[Se
     """
     pools = sorted(overview.pools, key=lambda pool: pool.type)
     busy = [pool for pool in pools if pool.held or pool.queue or pool.type in histories]
+    among_all = {pool.type for pool in busy[:_MOST_SECTIONS]}
+    types = {pool.type for pool in pools}
     summary = Section(
         "pools",
         tuple(map(_counted, pools)),
-        lambda now: _summary(pools, {pool.type for pool in busy[:_MOST_SECTIONS]}, overview, now),
+        lambda now, view: _summary(pools, overview.at, now, view),
+        lambda view: view.pool not in types,
     )
-    return (
-        summary,
-        *(
-            _pool_section(pool, histories.get(pool.type), overview.at)
-            for pool in busy[:_MOST_SECTIONS]
-        ),
+
+    def section(pool: ShownPool) -> Section:
+        history, at = histories.get(pool.type), overview.at
+        ends = tuple(_end(each.lease, at) for each in pool.resources if each.lease is not None)
+        version = None if history is None else history.version(at)
+        return Section(
+            f"pool-{pool.type}",
+            (timeless(pool), pool.next_grant_in_seconds > 0, version, ends),
+            lambda now, view: _pool(pool, history, at, now, view),
+            lambda view: _is_in(view, pool, among_all),
+        )
+
+    return (summary, *map(section, pools))
+
+
+def _is_in(view: View, pool: ShownPool, among_all: set[str]) -> bool:
+    if view.pool:
+        return view.pool == pool.type
+    return pool.type in among_all and (
+        view.has(pool.type) or bool(_held(pool, view) or _queue(pool, view))
     )
 
 
@@ -448,140 +133,239 @@ def in_words(held: int, capacity: int, waiting: int) -> str:
 
 def _counted(pool: ShownPool) -> object:
     has_to_wait = pool.next_grant_in_seconds > 0
-    longest = min((each.since for each in pool.queue), default=0.0)
     return (
         *(pool.type, pool.capacity, pool.held, pool.unavailable, len(pool.queue)),
-        *(longest, pool.settings, has_to_wait),
+        *(_oldest(pool), pool.settings, has_to_wait, is_cordoned(pool)),
     )
 
 
-def _summary(pools: Sequence[ShownPool], shown: set[str], overview: Overview, now: float) -> Markup:
-    if not pools:
-        return tag("section", tag("p", NO_POOLS), id="pools", aria_label="Pools")
-    titles = ["Pool", "Held", "Free", "Waiting", "Longest wait"]
-    with_pace = any(each.settings.pace_seconds for each in pools)
-    if with_pace:
-        titles.append("Next grant")
-    head = joined(tag("th", each, scope="col", role="columnheader") for each in titles)
-    rows = joined(
-        _summary_row(each, each.type in shown, overview.at if with_pace else None, now)
-        for each in pools
-    )
-    table = tag(
-        "table",
-        tag("caption", "Pools", class_="hidden"),
-        tag("thead", tag("tr", head, role="row"), role="rowgroup"),
-        tag("tbody", rows, role="rowgroup"),
-        role="table",
-        class_="pools",
-    )
-    return tag("section", table, id="pools", aria_label="Pools")
+def _oldest(pool: ShownPool) -> float | None:
+    """Return since when somebody has waited longest; None where nobody waits."""
+    return min((each.since for each in pool.queue), default=None)
 
 
-def _summary_row(pool: ShownPool, is_linked: bool, at: float | None, now: float) -> Markup:
-    name = tag("a", pool.type, href=f"#pool-{pool.type}") if is_linked else pool.type
-    longest = min((each.since for each in pool.queue), default=None)
-    cells: list[tuple[str, Content]] = [
-        ("Held", joined((_bar(pool), tag("span", f"{pool.held} of {pool.capacity}")))),
-        ("Free", str(pool.free)),
-        ("Waiting", str(len(pool.queue))),
-        ("Longest wait", "—" if longest is None else since(longest, now)),
+def is_cordoned(pool: ShownPool) -> bool:
+    """Tell whether none of a pool's resources takes a new holder."""
+    return bool(pool.resources) and all(
+        not each.membership.takes_holders for each in pool.resources
+    )
+
+
+_POOL_KEYS: Keys = {
+    "pool": lambda pool: pool.type,
+    "held": lambda pool: pool.held,
+    "free": lambda pool: pool.free,
+    "waiting": lambda pool: len(pool.queue),
+    "longest-wait": lambda pool: -(_oldest(pool) or float("inf")),
+}
+_HELD_KEYS: Keys = {
+    "resource": lambda each: by_number(each.name),
+    "holder": lambda each: each.lease.holder.identity,
+    "held-for": lambda each: -each.lease.lease.acquire_time,
+    "ends": lambda each: _soonest_end(each.lease),
+}
+_QUEUE_KEYS: Keys = {
+    "position": lambda each: each.position,
+    "holder": lambda each: each.holder.identity,
+    "waited": lambda each: -each.since,
+    "wants": lambda each: (each.name or "", each.count),
+    "priority": lambda each: each.effective_priority,
+}
+
+
+def _soonest_end(lease: ShownLease) -> tuple[bool, float]:
+    times = [lease.release_time, lease.expires_in_seconds]
+    known = [each for each in times if each is not None]
+    return not known, min(known, default=0.0)
+
+
+def _sorted(items: Iterable[_Item], keys: Keys, view: View) -> list[_Item]:
+    """Return items in the order that a view wants, if it is by one of their columns."""
+    key = keys.get(view.sort.removeprefix("-"))
+    return sorted(items, key=key, reverse=view.sort.startswith("-")) if key else list(items)
+
+
+def _summary(pools: Sequence[ShownPool], at: float, now: float, view: View) -> Markup:
+    found = [
+        pool
+        for pool in _sorted(pools, _POOL_KEYS, view)
+        if view.has(pool.type) or _held(pool, view) or _queue(pool, view)
     ]
-    if at is not None:
-        cells.append(("Next grant", _next_grant(pool, at, now) or "—"))
-    return tag(
-        "tr",
-        tag("th", name, scope="row", role="rowheader"),
-        joined(tag("td", cell, role="cell", data_title=title) for title, cell in cells),
-        role="row",
-        data_key=pool.type,
+    return render(
+        "pools.html",
+        pools=[(pool, _oldest(pool), is_cordoned(pool), _facts(pool)) for pool in found],
+        with_pace=any(each.settings.pace_seconds for each in found),
+        with_unavailable=any(each.unavailable for each in found),
+        nothing=NO_POOLS if not pools else "No pool, lease or request matches.",
+        at=at,
+        now=now,
+        view=view,
     )
 
 
-def _bar(pool: ShownPool) -> Markup:
-    """How much is held, as a bar; the number stands beside it."""
-    share = pool.held / pool.capacity if pool.capacity else 0.0
-    filled = round(share * _BAR_WIDTH, 1)
-    return tag(
-        "svg",
-        tag("rect", width=_BAR_WIDTH, height=10, class_="ground"),
-        tag("rect", width=filled, height=10, class_="full" if share == 1 else "part"),
-        viewBox=f"0 0 {_BAR_WIDTH} 10",
-        preserveAspectRatio="none",
-        class_="bar",
-        aria_hidden="true",
-    )
-
-
-def _pool_section(pool: ShownPool, history: Series | None, at: float) -> Section:
-    ends = tuple(_end(each.lease, at) for each in pool.resources if each.lease is not None)
-    facts = timeless(pool), pool.next_grant_in_seconds > 0, history, ends
-    return Section(f"pool-{pool.type}", facts, lambda now: _pool(pool, history, at, now))
-
-
-def _end(shown: ShownLease, at: float) -> float | None:
+def _end(shown_lease: ShownLease, at: float) -> float | None:
     """The rough end of a lease that is renewed elsewhere; it changes with each renewal."""
-    if shown.expires_in_seconds is None or shown.renewed_by in ("run", "keeper"):
+    if shown_lease.expires_in_seconds is None or shown_lease.renewed_by in ("run", "keeper"):
         return None
-    return round((at + shown.expires_in_seconds) / _SAME_SECONDS)
+    return round((at + shown_lease.expires_in_seconds) / _SAME_SECONDS)
 
 
-def _pool(pool: ShownPool, history: Series | None, at: float, now: float) -> Markup:
-    drawn = picture(history, pool) if history is not None else Markup()
-    held = tag(
-        "div",
-        tag("h3", f"Held ({pool.held})", id=f"held-{pool.type}"),
-        holders_table(pool.resources, pool.type, now) or tag("p", "Nothing is held."),
-        free_list(pool.resources, pool.type),
-    )
-    queue = tag(
-        "div",
-        tag("h3", f"Waiting ({len(pool.queue)})", id=f"queue-{pool.type}"),
-        queue_table(pool.queue, pool.type, now) or tag("p", "Nobody waits."),
-    )
-    return tag(
-        "section",
-        tag("h2", pool.type, id=f"name-{pool.type}"),
-        tag("p", joined(_facts(pool, at, now), " · "), class_="facts"),
-        drawn,
-        tag("div", held, queue, class_="both"),
-        id=f"pool-{pool.type}",
-        aria_labelledby=f"name-{pool.type}",
-    )
-
-
-def _facts(pool: ShownPool, at: float, now: float) -> list[Content]:
-    facts: list[Content] = [
-        tag("a", f"{pool.held} of {pool.capacity} held", href=f"#held-{pool.type}"),
-        tag("a", f"{len(pool.queue)} waiting", href=f"#queue-{pool.type}"),
+def _held(pool: ShownPool, view: View) -> list[ShownResource]:
+    """Return the resources that a view shows as held, the longest first."""
+    is_all = view.has(pool.type)
+    found = [
+        each
+        for each in pool.resources
+        if each.lease and (is_all or view.has_holder(each.lease.holder, each.name))
     ]
-    if pool.settings != NO_SETTINGS:
-        facts.append(describe(pool.settings))
+    found.sort(key=lambda each: (each.lease.lease.acquire_time if each.lease else 0.0, each.name))
+    return _sorted(found, _HELD_KEYS, view)
+
+
+def _queue(pool: ShownPool, view: View) -> list[ShownWaiter]:
+    is_all = view.has(pool.type)
+    found = [e for e in pool.queue if is_all or view.has_holder(e.holder, e.name or "")]
+    return _sorted(found, _QUEUE_KEYS, view)
+
+
+def _pool(
+    pool: ShownPool, history: PoolHistory | None, at: float, now: float, view: View
+) -> Markup:
+    held, queue = _held(pool, view), _queue(pool, view)
+    free = [each for each in pool.resources if each.lease is None]
+    return render(
+        "pool.html",
+        pool=pool,
+        facts=_facts(pool),
+        is_cordoned=is_cordoned(pool),
+        next_grant=at + pool.next_grant_in_seconds if pool.next_grant_in_seconds > 0 else None,
+        held=[_held_row(each, each.lease, pool.type) for each in held[:MOST_ROWS] if each.lease],
+        queue=[_waiting_row(each, pool.type) for each in queue[:MOST_ROWS]],
+        with_priority=any(each.priority or each.effective_priority for each in queue),
+        counts=(len(held), len(queue)),
+        closed=[_free(each, pool.type) for each in free if each.is_unavailable][:MOST_CLOSED],
+        free=[_free(each, pool.type) for each in free if not each.is_unavailable][:MOST_FREE],
+        first_rows=FIRST_ROWS_ALONE if view.pool else FIRST_ROWS,
+        picture=None if history is None else _picture(pool, history, at, view),
+        now=now,
+        view=view,
+    )
+
+
+def _picture(pool: ShownPool, history: PoolHistory, at: float, view: View) -> dict[str, object]:
+    series = history.series(view, at)
+    bars = history.bars(series.since, series.until) if view.pool else ()
+    return {
+        "size": (WIDTH, HEIGHT, ROW, WAIT),
+        "ticks": time_axis(series.since, series.until),
+        "charts": charts_of(series, pool),
+        "lanes": lanes_of(bars, pool, series.since, series.until) if view.pool else None,
+    }
+
+
+def _facts(pool: ShownPool) -> list[str]:
+    facts = [describe(pool.settings)] if pool.settings != NO_SETTINGS else []
     if pool.default_grace_seconds is not None:
         facts.append(f"default pool, quarantine {format_duration(pool.default_grace_seconds)}")
-    next_grant = _next_grant(pool, at, now)
-    if next_grant:
-        facts.append(joined(("next grant ", next_grant)))
     return facts
 
 
-def _next_grant(pool: ShownPool, at: float, now: float) -> Markup:
-    """When the pool's pace allows the next grant; nothing when it does so now."""
-    if pool.next_grant_in_seconds <= 0:
-        return Markup()
-    return until(at + pool.next_grant_in_seconds, now)
+def _held_row(resource: ShownResource, lease: ShownLease, pool_type: str) -> dict[str, object]:
+    at, fence = lease.lease.acquire_time, lease.lease.fence
+    return {
+        "key": f"{pool_type}/{resource.name}/{fence}/{at}",
+        "name": short_name(resource.name, pool_type),
+        "title": resource.name,
+        "properties": described(resource.properties),
+        "who": _who(lease.holder, pool_type, lease.lease.labels, _guard(lease)),
+        "notes": [*_lease_notes(lease), *_notes(resource)],
+        "since": at,
+        "release_time": lease.release_time if lease.ended is None else None,
+        "renewed": _renewed(lease),
+        "expires": lease.expires_in_seconds,
+        "is_ended": lease.ended is not None,
+    }
+
+
+def _waiting_row(waiter: ShownWaiter, pool_type: str) -> dict[str, object]:
+    stopped = ("suspended", "This waiter is stopped; requests behind it may go first.")
+    return {
+        "key": f"{pool_type}/{waiter.ticket}/{waiter.since}",
+        "position": waiter.position,
+        "who": _who(waiter.holder, pool_type, waiter.labels),
+        "notes": [stopped] if waiter.suspended else [],
+        "since": waiter.since,
+        "wants": short_name(waiter.name, pool_type) if waiter.name else str(waiter.count),
+        "title": waiter.name,
+        "where": shown(" ".join(written(waiter.where))),
+        "priority": waiter.effective_priority,
+        "asked": waiter.priority,
+    }
+
+
+def _free(resource: ShownResource, pool_type: str) -> dict[str, object]:
+    why = why_unavailable(resource)
+    not_granted = [(why, "Free, but not granted to anybody.")] if why else []
+    return {
+        "name": short_name(resource.name, pool_type),
+        "notes": [*not_granted, *_notes(resource)],
+        "properties": described(resource.properties),
+    }
+
+
+def _notes(resource: ShownResource) -> list[tuple[str, str]]:
+    """Where a resource goes, for how long it stays, who cordoned it, and a reclaim."""
+    meaning = "See: leasectl status --wide"
+    return [(shown(each), meaning) for each in what_is_noted(resource, full=False)]
+
+
+def _lease_notes(lease: ShownLease) -> Iterable[tuple[str, str]]:
+    if lease.ended is not None:
+        yield f"ended: {shown(lease.ended)}", "By force; kept for its holder so long"
+    if lease.unconfirmed:
+        yield "unconfirmed", "The client has not confirmed this grant."
+
+
+def _guard(lease: ShownLease) -> str:
+    return "unguarded" if lease.guard == "none" else ""
+
+
+def _renewed(lease: ShownLease) -> str:
+    if lease.renewed_by not in ("run", "keeper"):
+        return ""
+    ttl = format_duration(lease.lease.lease_duration_seconds or 0.0)
+    return f"renewed by {lease.renewed_by} (ttl {ttl})"
+
+
+def _who(holder: Holder, pool_type: str, labels: Labels, guard: str = "") -> dict[str, object]:
+    """A holder: the job or user, then the parts that tell its leases apart."""
+    rest = [holder.build, holder.host, short_handle(holder.handle, pool_type), guard]
+    rest += [f"{key}={value}" for key, value in labels if key != BUILD_LABEL]
+    return {
+        "first": shown(holder.name),
+        "rest": [shown(each) for each in rest if each],
+        "title": shown(as_given(holder.identity)),
+        "url": build_url_in(labels),
+    }
 
 
 def sections_of_counts(counts: Counts) -> tuple[Section, ...]:
-    """What there is to show.
+    """What there is to show of a server that only counts.
 
     Args:
         counts: As they are now.
     """
-    return (
-        Section("pools", counts.types, lambda now: _counts_summary(counts)),
-        *(_type_section(each) for each in counts.types),
-    )
+
+    def section(each: CountedType) -> Section:
+        def write(now: float, view: View) -> Markup:
+            return render("counts.html", counted=each, most=MOST_ROWS, now=now, view=view)
+
+        return Section(f"pool-{each.type}", each, write)
+
+    def summary(now: float, view: View) -> Markup:
+        return render("counts.html", counted=None, counts=counts, now=now, view=view)
+
+    return Section("pools", counts.types, summary), *map(section, counts.types)
 
 
 def totals_of_counts(counts: Counts) -> str:
@@ -591,61 +375,4 @@ def totals_of_counts(counts: Counts) -> str:
         sum(each.held for each in types),
         sum(each.capacity for each in types),
         sum(each.waiting for each in types),
-    )
-
-
-def _counts_summary(counts: Counts) -> Markup:
-    rows = [(each.type, _summary_cells(each)) for each in counts.types]
-    none = f"Nothing was leased from {counts.backend} by this server yet."
-    table = table_of("pools", "", "Pools", rows, len(rows)) or tag("p", none)
-    return tag("section", table, id="pools", aria_label="Pools")
-
-
-def _summary_cells(each: CountedType) -> Cells:
-    others = each.capacity - each.held - each.free
-    return (
-        ("Pool", tag("a", each.type, href=f"#pool-{each.type}")),
-        ("Held", f"{each.held} of {each.capacity}"),
-        ("Free", str(each.free) + (f", {others} neither" if others else "")),
-        ("Waiting here", str(each.waiting)),
-    )
-
-
-def _type_section(each: CountedType) -> Section:
-    return Section(f"pool-{each.type}", each, lambda now: _written(each, now))
-
-
-def _written(each: CountedType, now: float) -> Markup:
-    states = ", ".join(f"{number} {state}" for state, number in each.states.items())
-    owners = [(one.owner, _owner_cells(one, now)) for one in each.owners[:MOST_ROWS]]
-    lost = [(f"{one.name}/{one.at}", _lost_cells(one, now)) for one in each.lost[:MOST_ROWS]]
-    return tag(
-        "section",
-        tag("h2", each.type, id=f"name-{each.type}"),
-        tag("p", f"{_text(states)} · {each.waiting} waiting here", class_="facts"),
-        tag("h3", f"Held ({each.held})"),
-        table_of("held", each.type, f"Holders of {each.type}", owners, len(each.owners))
-        or tag("p", "Nothing is held."),
-        tag("h3", f"Lost within a day ({len(each.lost)})") if lost else None,
-        table_of("lost", each.type, f"Lost leases of {each.type}", lost, len(each.lost)),
-        id=f"pool-{each.type}",
-        aria_labelledby=f"name-{each.type}",
-    )
-
-
-def _owner_cells(owner: CountedOwner, now: float) -> Cells:
-    elsewhere: Content = "—"
-    return (
-        ("Holder", _text(as_given(owner.owner))),
-        ("Holds", str(owner.number)),
-        ("Names", " ".join(owner.names) or elsewhere),
-        ("Held for", elsewhere if owner.since is None else since(owner.since, now)),
-    )
-
-
-def _lost_cells(loss: CountedLoss, now: float) -> Cells:
-    return (
-        ("Resource", loss.name),
-        ("Holder", _text(as_given(loss.holder_identity))),
-        ("Lost", since(loss.at, now)),
     )

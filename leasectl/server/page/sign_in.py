@@ -14,7 +14,7 @@ from urllib.parse import parse_qs
 
 from starlette.requests import Request
 
-from leasectl.server.page.document import Markup, document, tag
+from leasectl.server.page.document import render
 from leasectl.server.responses import BearerToken
 from leasectl.system.clock import Clock
 
@@ -92,30 +92,4 @@ def sign_in_page(*, was_wrong: bool) -> str:
     Args:
         was_wrong: The token that was just sent isn't the one.
     """
-    complaint = tag("p", "That isn't this server's token.", class_="problem", role="alert")
-    field = tag(
-        "input",
-        type="password",
-        name="token",
-        autocomplete="current-password",
-        required=True,
-        autofocus=True,
-        aria_describedby="which",
-    )
-    form = tag(
-        "form",
-        tag("h1", "leasectl"),
-        complaint if was_wrong else Markup(),
-        tag("label", tag("span", "Token"), field),
-        tag("p", "The one in the server's ", tag("code", "--token-file"), ".", id="which"),
-        tag("button", "Sign in"),
-        class_="sign-in",
-        method="post",
-    )
-    return document("leasectl: sign in", tag("div", form), is_refreshed=False)
-
-
-def sign_out_form() -> Markup:
-    """What signs out."""
-    button = tag("button", "Sign out", class_="plain", name="out", value="1")
-    return tag("form", button, method="post")
+    return render("sign_in.html", title="leasectl: sign in", was_wrong=was_wrong)

@@ -20,7 +20,7 @@ from leasectl.backends.boskos.requests import (
     type_of,
     with_login,
 )
-from leasectl.backends.opening import renew_seconds
+from leasectl.backends.kinds import renew_seconds
 from leasectl.backends.unanswered import Loss, Refused
 from leasectl.errors import (
     AccessRefused,

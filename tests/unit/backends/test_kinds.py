@@ -1,63 +1,26 @@
-"""What the table of backends says, and that it says so of records of other versions, too."""
+"""The registry of backends, and what it says of records of other versions."""
 
 from __future__ import annotations
 
-import importlib
 from pathlib import Path
 
 import pytest
 
-from leasectl.backends import dry_run, etcd, kubernetes, local
-from leasectl.backends.boskos import opening as boskos_opening
-from leasectl.backends.boskos import status as boskos_status
-from leasectl.backends.contract import Opener
 from leasectl.backends.kinds import (
-    KINDS,
-    Kind,
+    LOADERS,
+    Context,
+    all_kinds,
+    check_url,
     claim_key_of,
+    is_served,
     kind_of,
     kind_of_handle,
     not_served,
+    prefixes,
     release_key_of,
-    served_prefixes,
 )
-from leasectl.backends.opening import check_url, open_probe, open_renewals
-from leasectl.backends.proxy import opening as proxy_opening
-from leasectl.backends.proxy import status as proxy_status
-from leasectl.backends.servers import (
-    ClaimServer,
-    CountServer,
-    Locator,
-    PoolServer,
-    StatusServer,
-    TimingSource,
-)
-from leasectl.doctor import boskos as examination_of_boskos
-from leasectl.doctor import etcd as examination_of_etcd
-from leasectl.doctor import kubernetes as examination_of_kubernetes
-from leasectl.doctor import lease_proxy as examination_of_proxy
-from leasectl.doctor.examination import Examiner
 from leasectl.errors import InvalidRequest, NotSupported
-from leasectl.http.settings import Settings
 from leasectl.model import Handle, Request
-from leasectl.system.clock import Clock
-
-# What a row names is looked up by name; these have the type checker look at it as well.
-openers: tuple[Opener, ...] = (local, etcd, kubernetes, proxy_opening, boskos_opening, dry_run)
-pool_servers: tuple[PoolServer, ...] = (etcd, kubernetes)
-claim_servers: tuple[ClaimServer, ...] = (*pool_servers, boskos_opening)
-locators: tuple[Locator, ...] = (kubernetes, boskos_opening)
-timing_sources: tuple[TimingSource, ...] = (boskos_opening,)
-count_servers: tuple[CountServer, ...] = (boskos_status,)
-examiners: tuple[Examiner, ...] = (
-    examination_of_etcd,
-    examination_of_kubernetes,
-    examination_of_proxy,
-    examination_of_boskos,
-)
-status_servers: tuple[StatusServer, ...] = (proxy_status,)
-
-ids = [kind.schemes[0] for kind in KINDS]
 
 
 def a_handle(backend: str, **fields: object) -> Handle:
@@ -126,34 +89,14 @@ def test_no_password_in_an_address_is_shown(before: str) -> None:
     assert "secret" not in str(refused.value)
 
 
-def test_a_scheme_is_in_one_row() -> None:
-    schemes = [scheme for kind in KINDS for scheme in kind.schemes]
-    assert len(schemes) == len(set(schemes))
-
-
-@pytest.mark.parametrize("kind", KINDS, ids=ids)
-def test_a_row_names_modules_that_have_what_is_asked_of_them(kind: Kind) -> None:
-    assert importlib.import_module(kind.opener) in openers
-    if kind.claim_server:
-        servers = pool_servers if kind.has_pools else claim_servers
-        assert importlib.import_module(kind.claim_server) in servers
-    if kind.status_by:
-        assert importlib.import_module(kind.status_by) in status_servers
-    if kind.examined_by:
-        assert importlib.import_module(kind.examined_by) in examiners
-    if kind.located_by:
-        assert importlib.import_module(kind.located_by) in locators
-    if kind.timed_by:
-        assert importlib.import_module(kind.timed_by) in timing_sources
-    if kind.counted_by:
-        assert importlib.import_module(kind.counted_by) in count_servers
-
-
 @pytest.mark.parametrize("url", ["local:", "none:", "http://proxy"])
 def test_where_no_pools_are_on_a_server_there_is_none_to_be_asked(url: str) -> None:
-    assert open_probe(url, Settings(), clock=Clock()) is None
-    with pytest.raises(NotSupported, match="aren't renewed by their holder"):
-        open_renewals(url, state_id="", settings="", ttl_seconds=9.0, clock=Clock())
+    kind, context = kind_of(url), Context(url)
+    assert kind.open_probe(context) is None
+    with pytest.raises(NotSupported, match="aren't renewed by their holder; local:, etcd:"):
+        kind.open_renewals(
+            context, state_id="", ttl_seconds=9.0, noted=lambda notes: None, put_off=None
+        )
 
 
 @pytest.mark.parametrize(
@@ -179,6 +122,11 @@ def test_a_handle_that_adopted_a_claim_has_the_claims_own_key() -> None:
     assert claim_key_of(adopter) == "T-9/1"
 
 
+def test_a_url_in_help_is_of_its_own_kind() -> None:
+    for kind in all_kinds():
+        assert LOADERS[kind.prefix.partition(":")[0]]() is kind
+
+
 def test_of_a_backend_that_only_another_version_knows_nothing_is_asked_here() -> None:
     handle = a_handle("tomorrows://server")
     kind = kind_of_handle(handle)
@@ -187,15 +135,15 @@ def test_of_a_backend_that_only_another_version_knows_nothing_is_asked_here() ->
     assert claim_key_of(handle) == "T-1/3"
 
 
-def test_what_can_be_served_is_known_of_every_row() -> None:
+def test_errors_name_what_can_be_served() -> None:
     titles = ["the embedded pool", "etcd", "Kubernetes", "Boskos"]
-    assert [each.title for each in KINDS if each.can_be_served] == titles
-    assert served_prefixes("or") == "local:, etcd://, kubernetes:// or boskos+http://"
+    assert [each.title for each in all_kinds() if each.can_be_served] == titles
+    assert prefixes("or", has=is_served) == "local:, etcd://, kubernetes:// or boskos+http://"
     assert "choose local:, etcd://HOST:PORT, " in str(not_served("none:"))
 
 
 def test_the_page_on_variables_names_every_kind() -> None:
     page = Path(__file__).parents[3].joinpath("docs/files.md").read_text(encoding="utf-8")
     (row,) = [line for line in page.splitlines() if line.startswith("| `LEASECTL_BACKEND` |")]
-    for kind in KINDS:
+    for kind in all_kinds():
         assert f"`{kind.prefix}" in row, kind.title

@@ -9,9 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from leasectl.backends.kinds import kind_of
-from leasectl.backends.opening import located
-from leasectl.backends.places import place_of
+from leasectl.backends.kinds import place_of
+from leasectl.backends.kubernetes import KubernetesBackend
 from leasectl.errors import FileUnreadable
 from leasectl.http.settings import Settings, encode_settings, parse_settings
 from tests.kit.kubernetes.namespaces import Namespace, new_namespace
@@ -30,18 +29,18 @@ def cluster(cli: Cli, kubeconfig: Path) -> Cli:
 
 
 def test_which_cluster_is_found_in_the_environment_and_recorded(kubeconfig: Path) -> None:
-    found = located(URL, Settings(), {"LEASECTL_KUBECONFIG": str(kubeconfig)})
+    found = KubernetesBackend.locate(URL, Settings(), {"LEASECTL_KUBECONFIG": str(kubeconfig)})
     assert found.cluster is not None
     assert str(kubeconfig) in found.cluster
     assert "token" not in found.cluster
     assert parse_settings(encode_settings(found)) == found
     with pytest.raises(FileUnreadable, match="LEASECTL_KUBECONFIG"):
-        located(URL, Settings(), {"LEASECTL_KUBECONFIG": "/nonexistent"})
+        KubernetesBackend.locate(URL, Settings(), {"LEASECTL_KUBECONFIG": "/nonexistent"})
 
 
 def test_a_place_is_a_namespace_whichever_words_name_it(kubeconfig: Path) -> None:
     def place(url: str) -> str:
-        found = located(url, Settings(), {"LEASECTL_KUBECONFIG": str(kubeconfig)})
+        found = KubernetesBackend.locate(url, Settings(), {"LEASECTL_KUBECONFIG": str(kubeconfig)})
         return place_of(url, encode_settings(found))
 
     namespace = json.loads(kubeconfig.read_text())["contexts"][0]["context"]["namespace"]
@@ -95,11 +94,6 @@ class TestTwoNamespacesByOneName:
         examined = both("doctor", **there)
         assert "lost" not in examined.out, examined.out
         assert both.ok("release", "--handle", here).strip() == "a"
-
-
-def test_other_backends_look_for_none() -> None:
-    assert located("etcd://h", Settings(), {"LEASECTL_KUBECONFIG": "/nonexistent"}) == Settings()
-    assert kind_of(URL).located_by is not None
 
 
 def test_who_verifies_nothing_is_warned(cluster: Cli, kubeconfig: Path) -> None:

@@ -33,6 +33,8 @@ from tests.kit.support import ManualClock
 
 START = 1000.0  # of a manual clock
 AWAY = BackendUnreachable("etcd doesn't answer")
+WRONG = BackendUnreachable("its certificate isn't trusted")
+WRONG.lasting = True
 
 
 class Waiter(MemoryWaiter):
@@ -144,11 +146,12 @@ class Line:
         self,
         wait: float | None = None,
         *,
+        connect_seconds: float | None = None,
         report_seconds: float | None = None,
         claim_key: str = "me",
     ) -> Turn:
         """Ask for what is held."""
-        patience = Patience(wait_seconds=wait, warn=self.warnings.append)
+        patience = Patience(wait, connect_seconds, warn=self.warnings.append)
         if report_seconds is not None:
             patience = patience._replace(report=self.reports.append, report_seconds=report_seconds)
         claimant = Claimant(claim_key, claim_key, Request("T"))
@@ -285,19 +288,82 @@ class TestAnOutage:
             look(steps, line, START + 1)
         assert line.journal.said == ["to undo", "gave up"]
 
-    def test_is_what_a_wait_ends_with_that_has_a_deadline(self, line: Line) -> None:
-        steps = line.wait(5)
+    def test_deadline_in_an_outage_is_no_lease_and_says_what_was_known(self, line: Line) -> None:
+        steps = line.wait(5, report_seconds=60)
         next(steps)
         line.engine.error = AWAY
         assert look(steps, line, START + 4.5).until == START + 5
+        text = 'no lease of "T" within 5s: etcd doesn\'t answer; before that, 1 of 1 held'
+        with pytest.raises(NoLease, match=text):
+            look(steps, line, START + 5)
+        assert line.journal.said == ["to undo", "gave up"]
+        assert line.engine.asked == []
+
+    def test_new_request_with_deadline_waits_for_the_store(self, line: Line) -> None:
+        line.engine.refusal = AWAY
+        steps = line.wait(1200)
+        assert next(steps).until == START + 1
+        for number in range(1, 100):
+            look(steps, line, START + number)
+        assert line.warnings == ["trying again: etcd doesn't answer"]
+        assert line.journal.said == []
+        line.engine.refusal = None
+        assert look(steps, line, START + 100).until == START + 1200
+        assert line.queue() == ["me"]
+        steps.close()
+
+    def test_new_request_without_deadline_fails_at_once(self, line: Line) -> None:
+        line.engine.refusal = AWAY
+        with pytest.raises(BackendUnreachable, match="doesn't answer"):
+            next(line.wait())
+
+    def test_store_that_never_answered_until_the_deadline_is_unreachable(self, line: Line) -> None:
+        line.engine.refusal = AWAY
+        steps = line.wait(5)
+        next(steps)
         with pytest.raises(BackendUnreachable, match="doesn't answer"):
             look(steps, line, START + 5)
+
+    @pytest.mark.parametrize("is_new", [True, False])
+    @pytest.mark.parametrize("wait", [None, 1200])
+    def test_connect_timeout_bounds_it(self, line: Line, is_new: bool, wait: float | None) -> None:
+        steps = line.wait(wait, connect_seconds=30)
+        if is_new:
+            line.engine.refusal = AWAY
+        next(steps)
+        line.engine.error = line.engine.refusal = AWAY
+        first = START if is_new else START + 100
+        for number in range(1, 30):
+            look(steps, line, first + number - (not is_new))
+        with pytest.raises(BackendUnreachable, match="doesn't answer"):
+            look(steps, line, first + 30)
+
+    @pytest.mark.parametrize("error", [AccessRefused(NotAllowed("no")), WRONG])
+    def test_new_request_that_is_refused_fails_at_once(self, line: Line, error: LeaseError) -> None:
+        line.engine.refusal = error
+        with pytest.raises(type(error), match=str(error)):
+            next(line.wait(1200))
+
+    def test_longer_than_the_place_is_waited_out_until_the_deadline(self, line: Line) -> None:
+        steps, other = line.wait(1200), line.wait(claim_key="other")
+        next(steps)
+        next(other)
+        line.engine.error = AWAY
+        line.engine.waiters[-2].has_place = False
+        look(steps, line, START + 1)
+        line.engine.waiters[-2].error = TicketExpired("nothing was heard")
+        line.engine.error, line.engine.refusal = None, AWAY
+        look(steps, line, START + 2)
+        line.engine.refusal = None
+        look(steps, line, START + 3)
+        assert line.queue() == ["other", "me"]
+        steps.close()
 
     def test_that_begins_at_the_deadline_ends_the_wait_unsaid(self, line: Line) -> None:
         steps = line.wait(5)
         next(steps)
         line.engine.error = AWAY
-        with pytest.raises(BackendUnreachable, match="doesn't answer"):
+        with pytest.raises(NoLease, match="within 5s: etcd doesn't answer"):
             look(steps, line, START + 5)
         assert line.warnings == []
 

@@ -7,6 +7,7 @@ import os
 import re
 import signal
 from pathlib import Path
+from typing import cast
 
 import pytest
 
@@ -16,6 +17,7 @@ from leasectl.backends.proxy.connection import Connection
 from leasectl.backends.unanswered import NotSent
 from leasectl.http.messages import Answer
 from leasectl.model import Claimant, Lease, Request
+from leasectl.state.directory import State
 from leasectl.system.clock import Clock, boottime_seconds
 from tests.kit.faults.fixture import StartFaultProxy
 from tests.kit.faults.history import names_in_handles
@@ -652,11 +654,11 @@ def test_a_server_that_goes_after_a_long_wait_is_given_time_to_come_back() -> No
     connection = _GoneAfterAWhile()
     backend = ProxyBackend(
         "http://x",
+        cast(State, None),
         connection,
         release_seconds=1,
         warn=print,
         clock=connection.clock,
-        events=lambda: pytest.fail("nobody asks"),
     )
     claimant = Claimant("T-1", "T-1", Request("T"))
     journal = _Journal()

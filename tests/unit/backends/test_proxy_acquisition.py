@@ -40,6 +40,7 @@ class Proxy:
         given_back: Names, each with the key that it was given back under.
         undone: Keys of which everything was to be undone; `heeds` says whether it was.
         echoes: Whether it sends a key back with an answer of no leases.
+        looks: What it answers, before that, to requests for no leases.
     """
 
     def __init__(self, *steps: object) -> None:
@@ -51,6 +52,7 @@ class Proxy:
         self.undone: list[tuple[str, float | None]] = []
         self.heeds: bool | Exception = False
         self.echoes = False
+        self.looks: list[object] = []
 
     def ask(self, path: str, *, headers: dict[str, str], **more: Any) -> Answer:
         assert path == "/lease/acquire"
@@ -66,6 +68,12 @@ class Proxy:
 
     def tell(self, path: str, body: object, *, headers: dict[str, str], seconds: float) -> Answer:
         assert (path, body) == ("/lease/acquire?type=T&count=0", {})
+        if self.looks:
+            look = self.looks.pop(0)
+            if isinstance(look, Exception):
+                raise look
+            assert isinstance(look, Answer)
+            return look
         return grant(key=headers["Idempotency-Key"] if self.echoes else None)
 
     def give_back(self, name: str, key: str) -> None:
@@ -125,6 +133,7 @@ class Try:
         *,
         count: int = 1,
         wait: float | None = None,
+        connect_seconds: float | None = None,
         journal: Journal | None = None,
         reports: bool = True,
     ) -> None:
@@ -134,6 +143,7 @@ class Try:
         self.pauses: list[float] = []
         patience = Patience(
             wait_seconds=wait,
+            connect_seconds=connect_seconds,
             report=self.reports.append if reports else None,
             report_seconds=60.0,
             warn=self.warnings.append,
@@ -296,6 +306,27 @@ class TestLosses:
         assert 5 < proxy.time.clock.elapsed() - 1000 <= 10
         assert acquisition.warnings == ["trying again: answered 502"]
 
+    @pytest.mark.parametrize(
+        "outage",
+        [NotSent("refused"), Loss("reset"), Answer(502, "", {}), Answer(503, ""), Answer(504, "")],
+    )
+    def test_answer_of_reverse_proxy_during_restart_is_no_loss(self, outage: object) -> None:
+        proxy = Proxy(Loss("answered 502"), grant("T--00", key=f"{KEY}/0"))
+        proxy.echoes, proxy.looks = True, [outage] * 20
+        acquisition = Try(proxy, wait=3600)
+        assert acquisition.take() == ["T--00"]
+        assert len(acquisition.pauses) >= 20
+        assert len(acquisition.warnings) == 1
+        assert "trying again" in acquisition.warnings[0]
+
+    def test_deadline_during_restart_is_no_lease_and_leaves_request_to_keeper(self) -> None:
+        proxy = Proxy(Loss("answered 502"))
+        proxy.looks, proxy.heeds = [Answer(502, "", {})] * 1000, BackendUnreachable("away")
+        acquisition = Try(proxy, wait=60)
+        with pytest.raises(NoLease, match=r'no lease of "T" within .*: .* answered 502'):
+            acquisition.take()
+        assert (acquisition.journal.lost, acquisition.journal.unsettled) == (1, True)
+
     def test_request_given_up_at_server_that_heeds_keys_leaves_its_queue(self) -> None:
         def give_up(more: dict[str, Any]) -> BaseException:
             more["late"](Answer(500, "context canceled", {"idempotency-key": f"{KEY}/0"}))
@@ -409,15 +440,41 @@ class TestAServerThatIsAway:
         acquisition.take()
         assert acquisition.warnings == []
 
-    @pytest.mark.parametrize("wait", [None, 7200.0])
-    def test_is_given_up_after_ten_seconds_where_it_never_was_there(
-        self, chance: Callable[[float], None], wait: float | None
+    @pytest.mark.parametrize(("wait", "connect"), [(None, None), (None, 10.0), (7200.0, 10.0)])
+    @pytest.mark.parametrize("first", [NotSent("refused"), Refused("busy")])
+    def test_is_given_up_after_connect_timeout_or_ten_seconds(
+        self,
+        chance: Callable[[float], None],
+        wait: float | None,
+        connect: float | None,
+        first: Exception,
     ) -> None:
         chance(0)
-        acquisition = Try(Proxy(*[NotSent("refused")] * 100), wait=wait)
+        acquisition = Try(
+            Proxy(first, *[NotSent("refused")] * 100), wait=wait, connect_seconds=connect
+        )
         with pytest.raises(NotSent):
             acquisition.take()
         assert acquisition.pauses == pytest.approx([0.2, 0.4, 0.8, 1.6, 3.2, 3.6])  # to 9.8
+
+    def test_that_never_was_there_is_waited_for_until_deadline(
+        self, chance: Callable[[float], None]
+    ) -> None:
+        chance(0)
+        acquisition = Try(Proxy(*[NotSent("refused")] * 100, grant("T--00")), wait=7200)
+        assert acquisition.take() == ["T--00"]
+        assert sum(acquisition.pauses) > 400
+
+    def test_whose_certificate_is_wrong_is_given_up_after_ten_seconds(
+        self, chance: Callable[[float], None]
+    ) -> None:
+        chance(0)
+        distrusted = NotSent("certificate isn't trusted")
+        distrusted.lasting = True
+        acquisition = Try(Proxy(*[distrusted] * 100), wait=7200)
+        with pytest.raises(NotSent):
+            acquisition.take()
+        assert sum(acquisition.pauses) == pytest.approx(9.8)
 
     def test_is_said_to_be_given_up_as_soon_as_it_will_be(
         self, chance: Callable[[float], None]
@@ -430,7 +487,7 @@ class TestAServerThatIsAway:
             raise NotSent("refused")
 
         proxy = Proxy(NotSent("refused"), fail, grant("T--00"))
-        acquisition = Try(proxy, wait=7200)
+        acquisition = Try(proxy)
         acquisition.take()
         (report,) = acquisition.reports
         assert report.gives_up_in_seconds == pytest.approx(10 - 0.2 - 1.5)
@@ -449,10 +506,10 @@ class TestAServerThatIsAway:
     ) -> None:
         chance(0)
         acquisition = Try(Proxy(Refused("busy"), *[NotSent("refused")] * 100), wait=60)
-        with pytest.raises(NotSent):
+        with pytest.raises(NoLease, match=r'no lease of "T" within 1m: refused'):
             acquisition.take()
         assert acquisition.pauses == pytest.approx(
-            [0.2, 0.4, 0.8, 1.6, 3.2] + [5.0] * 10 + [3.6]  # to 59.8
+            [0.2, 0.4, 0.8, 1.6, 3.2] + [5.0] * 10 + [3.6, 0.2]  # to 60
         )
 
     @pytest.mark.parametrize("first", [Refused("busy"), Loss("reset"), grant("T--00")])
@@ -484,7 +541,7 @@ class TestAServerThatIsAway:
             fails_after(1, refused),
             fails_after(1, refused),
         )
-        with pytest.raises(NotSent):
+        with pytest.raises(NotSent if wait is None else NoLease):
             Try(proxy, wait=wait).take()
         assert proxy.time.clock.elapsed() == 1000.0 + seconds
 
@@ -502,7 +559,7 @@ class TestAServerThatIsAway:
 
         proxy = Proxy(*[fails_late] * 100)
         acquisition = Try(proxy, wait=wait)
-        with pytest.raises(Refused):
+        with pytest.raises(Refused if wait is None else NoLease, match="connection refused"):
             acquisition.take()
         assert len(proxy.keys) == (2 if wait is None else pytest.approx(22, abs=1))
 

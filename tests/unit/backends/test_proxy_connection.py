@@ -11,9 +11,9 @@ from typing import Any, NamedTuple
 
 import pytest
 
+from leasectl.backends.kinds import check_url
 from leasectl.backends.proxy.backend import ProxyBackend
 from leasectl.backends.proxy.connection import Connection
-from leasectl.backends.proxy.opening import check_request, check_url
 from leasectl.backends.proxy.status import STATUS, ask_status, capacity_of
 from leasectl.backends.unanswered import Loss, NotSent, Refused, TimeOver
 from leasectl.errors import (
@@ -261,18 +261,18 @@ class TestWhatItCanNot:
         self, request_: Request, wait: float | None, option: str
     ) -> None:
         with pytest.raises(NotSupported, match=f"{option} is not supported by the lease proxy"):
-            check_request(request_, wait)
+            ProxyBackend.check_request(request_, wait)
 
     @pytest.mark.parametrize(
         ("request_", "wait"), [(Request("T"), 0.0), (Request("T", name="T--00"), None)]
     )
     def test_names_boskos_where_that_can(self, request_: Request, wait: float | None) -> None:
         with pytest.raises(NotSupported, match=r"kubernetes:// and boskos\+http:// can do it"):
-            check_request(request_, wait)
+            ProxyBackend.check_request(request_, wait)
 
     def test_is_not_refused_where_it_can(self) -> None:
-        check_request(Request("T", 3), 1.0)
-        check_request(Request("T"), None)
+        ProxyBackend.check_request(Request("T", 3), 1.0)
+        ProxyBackend.check_request(Request("T"), None)
 
     def test_is_to_renew_and_to_hand_on(self, desk: Desk) -> None:
         backend = opened("http://127.0.0.1:1", desk)
@@ -280,7 +280,7 @@ class TestWhatItCanNot:
             backend.renew("T-1/1", ["T--00"])
         claimant: Any = Claimant("T-1/1", "me", Request("T"))
         journal: Any = NoJournal()
-        with pytest.raises(NotSupported, match="another lease proxy"):
+        with pytest.raises(NotSupported, match="serve leases of http"):
             backend.turn(claimant, journal, None)  # type: ignore[arg-type]
 
 

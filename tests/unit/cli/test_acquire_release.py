@@ -331,6 +331,20 @@ class TestReleaseForms:
         assert cli.ok("release", "--names", "T--01,T--00") == "T--01\nT--00\n"
         assert Path(first).read_text() == Path(second).read_text() == ""
 
+    def test_by_what_status_shows_of_names_and_handles(self, cli: Cli) -> None:
+        cli.pool("U")
+        short = cli.hold("T").id.rpartition("-")[2]
+        assert cli.ok("cat", short) == "T--00"
+        assert cli.ok("release", short) == "T--00\n"
+        cli.hold("T")
+        (held,) = re.findall(r"--\d\d", cli.ok("status", "T"))
+        assert cli.ok("release", "--names", held) == f"T{held}\n"
+        assert cli("release", "--names", held).code == NOT_FOUND
+        cli.ok("acquire", "T", "-c", "2"), cli.ok("acquire", "U", "-c", "2")
+        several = cli("release", "--names", "--01")
+        assert (several.code, "T--01, U--01" in several.err) == (USAGE, True)
+        assert cli("release", "--names", "--01", "--force").code == USAGE
+
     def test_by_a_copy_of_the_names_file(self, cli: Cli, tmp_path: Path) -> None:
         handle = cli("acquire", "-t", "T").handle
         copy = tmp_path / "copy"
@@ -558,7 +572,7 @@ class TestWaiting:
         cli.ok("release", "--handle", first)
         finished = waiter.finish()
         start, end = finished.err.splitlines()
-        assert re.search(r"waiting for T: place 1, 2/2 held, .*gives up in 1h", start)
+        assert re.search(r"waiting for T: position 1, 2/2 held, .*gives up in 1h", start)
         assert re.fullmatch(r"leasectl: got T--00 after \d+s", end)
 
     def test_what_will_happen_by_itself_is_said(self, cli: Cli) -> None:
@@ -599,7 +613,7 @@ class TestWaiting:
         eventually(lambda: len(cli.waiting()) == 2)
         cli.ok("release", held)
         assert first.finish().code == 0
-        assert "place 2, 1/2 held, waited 0s, first come, first served, " in second.finish().err
+        assert "position 2, 1/2 held, waited 0s, first come, first served, " in second.finish().err
 
     def test_a_quiet_waiter_says_nothing(self, cli: Cli) -> None:
         first = cli("acquire", "-t", "T", "-c", "2").handle

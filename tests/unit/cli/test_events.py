@@ -70,6 +70,19 @@ class TestLines:
         assert sorted(line[:16].rstrip() for line in said) == sorted(kinds)
         assert {line[15:17] for line in said} == {" T"}
 
+    def test_on_a_terminal_as_many_are_shown_as_fit_it(self, cli: Cli) -> None:
+        cli.pool("T")
+        for _ in range(30):
+            insert(cli, kind="queued", holder_identity=f"{'long-job-' * 15}/1/host/T-a")
+        argv = [sys.executable, "-m", "leasectl", "events"]
+        env = {**os.environ, **cli.env, "TERM": "xterm", "LINES": "24", "COLUMNS": "80"}
+        with contextlib.closing(Terminal(argv, env, cli.cwd)) as terminal:
+            shown = terminal.until(r"last (\d+) events; show more with -n")
+            lines = shown.string[: shown.start()].count("\n")
+            number = shown.string.count("queued")
+            assert terminal.ending() == 0
+        assert (shown[1], 0 < lines <= 22) == (str(number), True)
+
     def test_on_a_terminal_a_long_one_goes_on_below(self, cli: Cli) -> None:
         cli.pool("T")
         cli.ok("acquire", "T", JOB_NAME="pull-ci-main-e2e-azure-ovn", BUILD_ID="1894761002348")

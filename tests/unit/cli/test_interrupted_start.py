@@ -46,7 +46,7 @@ def early(cli: Cli, tmp_path: Path) -> Cli:
         (INSTALLED, "release --all", "leasectl.cli.app"),
         (INSTALLED, "status", "click"),
         (MODULE, "release --help", "click"),
-        (MODULE, "release --all", "leasectl.cli.short_way"),
+        (MODULE, "release --all", "leasectl.cli.described"),
         (MODULE, "release --all", "leasectl.leases.service"),
         (FROM_ARCHIVE, "release --all", "leasectl.__main__"),
     ],

@@ -13,8 +13,8 @@ from leasectl.cli.shown.charts import (
     PictureLook,
     look_of_pictures,
     picture,
-    time_ticks,
 )
+from leasectl.pools.chart_axes import time_ticks
 from leasectl.pools.statistics import PictureRow, Window
 from leasectl.pools.timeline import Timeline, timelines
 from leasectl.state.event import Event
@@ -51,7 +51,7 @@ def test_a_picture_shows_how_things_went() -> None:
     ]
     assert shown[9] == "   4|####"
     assert shown[17] == "   4|#   #"
-    assert shown[-1] == "time in UTC, 15m a column: its average, of starts the most"[:20] + "…"
+    assert shown[-1] == "time in UTC; a column is 15m"[:20] + "…"
 
 
 def test_a_bar_has_as_many_steps_as_its_characters() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.metadata
+import math
 import os
 import re
 import sys
@@ -13,9 +14,12 @@ import pytest
 
 from leasectl.cli.shown.plot import parse_plot_file, plot, replace_file
 from leasectl.errors import InvalidRequest, NotSupported, StateUnwritable
+from leasectl.pools.chart_axes import COLOURS
+from leasectl.pools.lease_bars import LeaseBar
 from leasectl.pools.statistics import PictureRow, Window
 from leasectl.pools.timeline import Timeline, timelines
 from leasectl.state.event import Event
+from leasectl.text.naming import escape_word
 
 # Matplotlib is installed where the tests run that run on one Python only.
 pytestmark = pytest.mark.once
@@ -57,6 +61,20 @@ class TestDrawing:
         assert {"none", "held, of 2", "waiting", "starts in a minute", "30s"} <= set(texts)
         assert sum("</text><script>alert(1)</script>\\x1b[31m" in text for text in texts) == 2
         assert b"<script" not in path.read_bytes()
+
+    def test_one_pool_has_a_bar_for_each_lease_with_its_job(self, tmp_path: Path) -> None:
+        path = tmp_path / "T.svg"
+        bars = (
+            LeaseBar("T--0", START + 5, START + 60, START, "nightly/1/host/T-a"),
+            LeaseBar(
+                "T--1", START - 99, math.inf, START - 99, f"{escape_word(HOSTILE)}/1/host/T-b"
+            ),
+        )
+        plot([row("T")], parse_plot_file(str(path)), title="T", bars=bars)
+        said = "".join(ElementTree.parse(path).getroot().itertext())
+        assert all(each in said for each in ("T--0", "T--1", "nightly", "who held what"))
+        assert b"<script" not in path.read_bytes()
+        assert COLOURS["held"] in path.read_text() and COLOURS["waiting"] in path.read_text()
 
     def test_the_same_picture_is_the_same_bytes(self, tmp_path: Path) -> None:
         paths = [tmp_path / f"{n}.svg" for n in range(2)]

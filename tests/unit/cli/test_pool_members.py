@@ -51,7 +51,7 @@ def check_that_what_is_held_back_is_told_of(cli: Cli) -> None:
     assert told["state"] == "held back"
     assert 3500 < told["held_back_seconds"] <= 3600
     cli.ok("pool", "cordon", "--names", "n")
-    assert "UTC, cordoned\n" in cli.ok("pool", "of", "n")
+    assert "UTC, cordoned: by " in cli.ok("pool", "of", "n")
     told = json.loads(cli.ok("pool", "of", "b-1", "--json"))
     assert (told["state"], told["held_back_seconds"]) == ("free", None)
 
@@ -341,6 +341,20 @@ def test_a_cordon_keeps_new_holders_off_and_is_told_of(pools: Cli) -> None:
         "leasectl: uncordoned: 1 resource, a-1\nleasectl: already uncordoned: 1 resource, b-1\n"
     )
     assert waiter.finish().out == "b-1\n"
+
+
+def test_every_view_shows_who_cordoned_and_why(pools: Cli) -> None:
+    pools.ok("pool", "cordon", "--names", "b-1", "--reason", "disk full")
+    why = r"disk full, by \S+ since 20\d\d-\d\d-\d\d \d\d:\d\d UTC\n"
+    assert re.search(why, pools.ok("pool", "of", "b-1"))
+    assert re.search(why, pools.ok("status", "B"))
+    (pool,) = json.loads(pools.ok("status", "B", "-o", "json"))["pools"]
+    assert (pool["resources"][0]["state"], pool["held"]) == ("cordoned", 0)
+    cordon = pool["resources"][0]["membership"]["cordon"]
+    assert cordon["reason"] == "disk full"
+    assert json.loads(pools.ok("pool", "of", "b-1", "--json"))["cordon"] == cordon
+    refused = pools("pool", "cordon", "--names", "b-1", "--reason", "two\nlines")
+    assert (refused.code, "one printable line" in refused.err) == (USAGE, True)
 
 
 def test_what_is_cordoned_and_free_is_counted_as_closed(pools: Cli) -> None:

@@ -79,6 +79,8 @@ class TestReclaim:
     def test_leaves_what_is_in_use_and_takes_another(self, cli: Cli) -> None:
         handle = hold(cli, "--on-reclaim", "release", count=3)
         cli.ok("use", handle, "--name", "a")
+        (shown,) = (each for each in json.loads(cli.ok("status", "--json"))["pools"])
+        assert {each["name"] for each in shown["resources"] if each["in_use"]} == {"a"}
         assert cli.ok("reclaim", POOL, "--excess", "1", *SOON) == "b\n"
         assert Path(handle).read_text().split() == ["a", "c"]
 

@@ -21,7 +21,7 @@ from typing import Any
 import pytest
 
 from leasectl.pools.shown import NOTHING_SAID
-from leasectl.text.suggestions import NO_POOLS
+from leasectl.text.wording import NO_POOLS
 from tests.kit.support import Cli, Started, kill
 from tests.kit.waits import end_of, eventually
 
@@ -117,7 +117,7 @@ class TestJson:
         assert {key: free.pop(key) for key in nothing_said} == nothing_said
         assert set(free.values()) == {None}
         assert [*entry] == [
-            *("ticket", "holder_identity", "count", "since", "place", "host"),
+            *("ticket", "holder_identity", "count", "since", "position", "host"),
             *("handle", "job", "build", "owner", "pid", "name", "labels", "suspended"),
             *("priority", "effective_priority", "where"),
         ]
@@ -129,7 +129,7 @@ class TestJson:
             "ticket": 2,
             "holder_identity": f"{user}/{HOST}/{handle_id}",
             "count": 1,
-            "place": 1,
+            "position": 1,
             "priority": 0,
             "effective_priority": 0,
             "where": [],
@@ -205,7 +205,7 @@ class TestTable:
         assert re.fullmatch(rf"  b +\d+s  ({ends})  {who}", lines[7])
         assert lines[8] == ""
         assert re.split(r"  +", lines[9].strip()) == [
-            *("PLACE", "WAITED", "ASKS FOR", "JOB", "BUILD", "HANDLE", "HOST", "PID", "LABELS")
+            *("POSITION", "WAITED", "ASKS FOR", "JOB", "BUILD", "HANDLE", "HOST", "PID", "LABELS")
         ]
         who = rf"\S+@{HOST} +- +T-\w{{6}}  {HOST} +{waiter.process.pid}"
         assert re.fullmatch(rf" +1 +\d+s  2 +{who}", lines[10])

@@ -320,3 +320,15 @@ class TestMemberships:
         )
         text = pools_table([ShownPool("T", resources, ())], Look(None))
         assert text.splitlines()[1].endswith("  n=1|2|3|4|…")
+
+
+def test_a_lease_of_several_resources_takes_one_line_where_it_fits() -> None:
+    many = [held(n, VPC, "aB3xYz", 60, guard="none") for n in range(6)]
+    other = held(7, VPC, "Qw8rTy", 60, guard="none")
+    marked = held(8, VPC, "Qw8rTy", 60, guard="none")._replace(in_use=True)
+    pool = ShownPool(TYPE, (*many, other, marked), ())
+    lines = [line.split()[0] for line in shown(pool, width=100).splitlines() if "  --" in line]
+    assert lines == ["--00,--01,--02,--03", "--04,--05", "--07", "--08"]
+    assert "in use" in shown(pool, width=100)
+    wide = shown(pool, width=None)
+    assert all(f"  {TYPE}--{n:02d} " in wide for n in (*range(6), 7, 8))

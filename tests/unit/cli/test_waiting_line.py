@@ -36,7 +36,7 @@ def told(
     waited, gives_up = Said(TIMES[0]), Said(TIMES[1], goes=5)
     if not place:
         return [Said(f"waiting for {subject}: {TIMES[0]}"), gives_up]
-    parts = [Said(f"waiting for {subject}: place 3"), Said("4/4 held", goes=3), waited]
+    parts = [Said(f"waiting for {subject}: position 3"), Said("4/4 held", goes=3), waited]
     if likely:
         parts.append(Said("likely 20m more", goes=4))
     parts.append(gives_up)
@@ -51,11 +51,11 @@ def whole(parts: list[Said]) -> str:
 @pytest.mark.parametrize(
     ("width", "line"),
     [
-        (59, "openshif…a-slice: place 3, waited 12m3s, gives up in 17m57s"),
-        (79, "openshift-org…-quota-slice: place 3, 4/4 held, waited 12m3s, gives up in 17m57s"),
+        (59, "opensh…-slice: position 3, waited 12m3s, gives up in 17m57s"),
+        (79, "openshift-o…quota-slice: position 3, 4/4 held, waited 12m3s, gives up in 17m57s"),
         (
             119,
-            "waiting for openshif…a-slice: place 3, 4/4 held, waited 12m3s, gives up in 17m57s, "
+            "waiting for opensh…-slice: position 3, 4/4 held, waited 12m3s, gives up in 17m57s, "
             f"longest 1h12m by {BUILD}",
         ),
         (1000, whole(told(TYPE))),
@@ -77,7 +77,7 @@ def test_it_fits_and_says_how_long(subject: str, place: bool, longest: bool) -> 
             assert TIMES[0] in line
         if width >= 79:
             assert TIMES[1] in line
-            assert not place or "place 3, 4/4 held" in line
+            assert not place or "position 3, 4/4 held" in line
 
 
 def test_what_fits_is_left_alone() -> None:
@@ -87,12 +87,12 @@ def test_what_fits_is_left_alone() -> None:
 
 def test_at_80_columns_who_holds_longest_has_its_turn_and_is_whole() -> None:
     lines = [fit_line(told(TYPE, likely=True), TYPE, 79, turn=turn) for turn in range(4)]
-    times = "openshift…ota-slice: place 3, waited 12m3s, likely 20m more, gives up in 17m57s"
-    holder = f"openshift…ta-slice: place 3, waited 12m3s, longest 1h12m by {BUILD}"
+    times = "openshif…a-slice: position 3, waited 12m3s, likely 20m more, gives up in 17m57s"
+    holder = f"openshi…a-slice: position 3, waited 12m3s, longest 1h12m by {BUILD}"
     assert lines == [times, times, holder, times]
     parts = [part for part in told("azure--install", likely=True) if part.text != TIMES[1]]
     assert fit_line(parts, "azure--install", 79, turn=2) == (
-        f"azure--install: place 3, waited 12m3s, longest 1h12m by {BUILD}"
+        f"azure--install: position 3, waited 12m3s, longest 1h12m by {BUILD}"
     )
 
 
@@ -111,14 +111,14 @@ def test_at_80_columns_the_next_grant_has_its_turn_and_a_holder_outside_of_a_job
     events = Events(1200.0, 9)
     parts = WaitingFacts(Request(slices), 1800.0, at(events)).tell(progress)
     assert [fit_line(parts, slices, 79, turn=turn) for turn in range(3)] == [
-        "us-east-1…ota-slice: place 3, waited 12m3s, likely 21m more, gives up in 17m57s",
-        "us-east-…ta-slice: place 3, waited 12m3s, next grant in 14s, gives up in 17m57s",
-        "us-east-…ta-slice: place 3, waited 12m3s, longest 1h12m by root@e2e-a…xxxxxxxxx",
+        "us-east-…a-slice: position 3, waited 12m3s, likely 21m more, gives up in 17m57s",
+        "us-east…-slice: position 3, waited 12m3s, next grant in 14s, gives up in 17m57s",
+        "us-east…-slice: position 3, waited 12m3s, longest 1h12m by root@e2e-a…xxxxxxxxx",
     ]
     soon = progress._replace(position=1, next_grant_in_seconds=None, pace_seconds=0.0)
     parts = WaitingFacts(Request(slices), 1800.0, at(events)).tell(soon)
     assert fit_line(parts, slices, 79) == (
-        "us-east-1…ota-slice: place 1, waited 12m3s, likely <1m more, gives up in 17m57s"
+        "us-east-…a-slice: position 1, waited 12m3s, likely <1m more, gives up in 17m57s"
     )
 
 
@@ -159,7 +159,7 @@ class TestWhatIsTold:
 
     def test_how_long_it_is_likely_to_be_by_what_was_held_lately(self) -> None:
         said = self.tell(self.PROGRESS, events=Events(1200.0, 9))
-        assert said == ["waiting for T: place 2", "4/4 held", "waited 5s", "likely 13m more"]
+        assert said == ["waiting for T: position 2", "4/4 held", "waited 5s", "likely 13m more"]
         for progress, request, events in (
             (self.PROGRESS, None, None),
             (self.PROGRESS, None, Events(1200.0, 0)),
@@ -224,10 +224,10 @@ def test_on_a_terminal(cli: Cli, term: str) -> None:
     if term == "dumb":
         # As in a log: whole, and nothing that a dumb terminal would show as it is.
         assert "\x1b" not in shown.string
-        assert f"waiting for {TYPE}: place 1, 1/1 held, waited 0s, " in shown.string
+        assert f"waiting for {TYPE}: position 1, 1/1 held, waited 0s, " in shown.string
     else:
         assert "\r\x1b[K" in shown.string
-        assert ": place 1, 1/1 held, waited 0s, " in shown.string
+        assert ": position 1, 1/1 held, waited 0s, " in shown.string
 
 
 def test_in_the_background_of_a_terminal_it_is_a_line_a_minute(
@@ -273,7 +273,7 @@ def test_it_is_gone_before_the_command_says_anything(cli: Cli, options: tuple[st
     held = cli("acquire", "-t", "T").handle
     command = cli.command("run", "-t", "T", *options, "--", "/bin/echo", "said")
     with terminal(command, {**cli.env, "TERM": "xterm"}, cli.cwd) as there:
-        there.until("place 1, 1/1 held")
+        there.until("position 1, 1/1 held")
         if "1h" in options:
             cli.ok("release", "--handle", held)
         before = there.until(r"\r\nsaid\r\n").string.partition("\r\nsaid\r\n")[0]

@@ -11,11 +11,11 @@ from typing import Any
 
 import pytest
 
+from leasectl.backends.contract import Caller
 from leasectl.doctor import machine
 from leasectl.doctor.examination import Examination
 from leasectl.doctor.findings import Finding, exit_code
 from leasectl.doctor.machine import Surroundings
-from leasectl.leases.service import Caller
 from tests.kit.doctor_reports import (
     UNWRITABLE,
 )

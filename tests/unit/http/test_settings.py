@@ -27,16 +27,12 @@ def test_what_is_written_is_read_back(settings: Settings) -> None:
     assert parse_settings(encode_settings(settings)) == settings
 
 
-def test_what_versions_without_etcd_wrote_is_read() -> None:
-    assert parse_settings("/token\n/ca\ntrust") == Settings("/token", "/ca", True)
-    assert parse_settings("\n/ca\n") == Settings(ca_file="/ca")
+def test_the_text_names_what_is_not_the_default() -> None:
+    settings = Settings(ca_file="/a=b", trust_env=True)
+    assert encode_settings(settings) == "ca_file=/a=b\ntrust_env=1"
 
 
-def test_versions_without_etcd_can_read_what_has_nothing_to_do_with_it() -> None:
-    assert encode_settings(Settings("/token", "/ca", True)) == "/token\n/ca\ntrust"
-
-
-@pytest.mark.parametrize("text", ["/token", "a\nb", "\n".join("abcdefgh")])
-def test_what_no_version_wrote_is_refused(text: str) -> None:
+@pytest.mark.parametrize("text", ["/token", "a\nb", "colour=red", "ca_file=", "ca_file=/ca\n"])
+def test_any_other_text_is_refused(text: str) -> None:
     with pytest.raises(CorruptState, match="newer leasectl, or are damaged"):
         parse_settings(text)

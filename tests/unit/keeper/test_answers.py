@@ -6,7 +6,6 @@ from pathlib import Path
 
 import pytest
 
-from leasectl.backends import kinds
 from leasectl.backends.contract import Patience
 from leasectl.backends.kinds import claim_key_of
 from leasectl.backends.pool.backend import PoolBackend
@@ -24,9 +23,8 @@ from leasectl.leases.service import Service
 from leasectl.model import Handle, OnReclaim, Request, whole
 from leasectl.state.uses import Uses
 from leasectl.system.process import this_process
-from tests.kit import made_up_backend
 from tests.kit.desk import Desk
-from tests.kit.made_up_backend import KIND
+from tests.kit.made_up_backend import MadeUpBackend, register_made_up
 from tests.kit.reclaiming import Operator
 from tests.kit.waits import wait_readable
 from tests.kit.watching import watched
@@ -272,7 +270,7 @@ class TestOnAServer:
 
     @pytest.fixture
     def service(self, desk: Desk, monkeypatch: pytest.MonkeyPatch) -> Service:
-        monkeypatch.setattr(kinds, "KINDS", (*kinds.KINDS, KIND))
+        register_made_up(monkeypatch)
         store = MemoryStore(clock=desk.time.clock, lost=lambda owner, names: None)
         backend = PoolBackend(
             "madeup://here",
@@ -281,7 +279,7 @@ class TestOnAServer:
             clock=desk.time.clock,
             remote=True,
         )
-        monkeypatch.setattr(made_up_backend, "open_backend", lambda url, opening: backend)
+        monkeypatch.setattr(MadeUpBackend, "open", lambda context, state, lost: backend)
         service = desk.as_caller(desk.caller, "madeup://here")
         service.pools.create_pool("T", ["T--00"])
         return service

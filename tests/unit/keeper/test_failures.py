@@ -18,7 +18,7 @@ from leasectl.keeper.log import Log
 from leasectl.keeper.rounds import Rounds, open_service
 from leasectl.leases.delay import arm
 from leasectl.model import Process, Request, whole
-from leasectl.state import keeper_version
+from leasectl.state import keeper_process
 from leasectl.system.clock import Clock
 from leasectl.system.process import identify, this_process
 from leasectl.system.process_watch import ProcessEnds
@@ -226,15 +226,15 @@ class TestLimitsOfAnotherJob:
 def test_a_keeper_with_other_limits_some_higher_some_lower_stays(
     monkeypatch: pytest.MonkeyPatch, child: Process
 ) -> None:
-    its = dict.fromkeys(keeper_version.LIMITS, 100.0)
+    its = dict.fromkeys(keeper_process.LIMITS, 100.0)
     own = dict(its)
-    monkeypatch.setattr(keeper_version, "_LOOK_AGAIN_SECONDS", 0.0)
+    monkeypatch.setattr(keeper_process, "_LOOK_AGAIN_SECONDS", 0.0)
     monkeypatch.setattr(
-        keeper_version, "_hard_limits", lambda pid: own if pid == os.getpid() else its
+        keeper_process, "_hard_limits", lambda pid: own if pid == os.getpid() else its
     )
-    assert keeper_version.is_fit(child)
+    assert keeper_process.is_fit(child)
     its["Max file size"] = 10.0
-    assert not keeper_version.is_fit(child)
+    assert not keeper_process.is_fit(child)
     its["Max processes"] = 1000.0
-    assert keeper_version.is_fit(child)
-    assert keeper_version.is_fit(identify(os.getpid()))
+    assert keeper_process.is_fit(child)
+    assert keeper_process.is_fit(identify(os.getpid()))

@@ -14,7 +14,8 @@ from pathlib import Path
 
 import pytest
 
-from leasectl.backends.contract import Patience
+from leasectl.backends.contract import Caller, Patience
+from leasectl.backends.kinds import Context
 from leasectl.errors import StateUnwritable
 from leasectl.keeper import loop
 from leasectl.keeper.log import Log
@@ -22,7 +23,7 @@ from leasectl.keeper.rounds import Rounds
 from leasectl.leases.acquire import acquire
 from leasectl.leases.delay import announce
 from leasectl.leases.release import finish, release
-from leasectl.leases.service import Caller, Service
+from leasectl.leases.service import Service
 from leasectl.model import Handle, ReleaseTarget, Request, parse_process
 from leasectl.state import keeper_process
 from leasectl.state.directory import State
@@ -454,7 +455,7 @@ class Failing:
         clock = Clock(elapsed=lambda: self.now)
         state = State.open(str(directory))
         self.service = Service(
-            state, backend_url="local:", caller=Caller("test@host", "host"), clock=clock
+            state, Context("local:", caller=Caller("test@host", "host"), clock=clock)
         )
         self.ends = ProcessEnds(100)
         log = Log(state.path("keeper.log"), clock)

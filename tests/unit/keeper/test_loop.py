@@ -17,7 +17,7 @@ from leasectl.keeper import loop as module
 from leasectl.keeper.rounds import Rounds
 from leasectl.leases.delay import arm
 from leasectl.model import Handle, Process, Request, whole
-from leasectl.state import keeper_process, keeper_version
+from leasectl.state import keeper_process
 from leasectl.state.directory import State
 from leasectl.system import afterwards
 from leasectl.system.poll import is_readable
@@ -56,7 +56,7 @@ class Signals:
 
 
 def register(db: sqlite3.Connection, process: Process) -> None:
-    keeper_version.note(db, process)
+    keeper_process.note(db, process)
 
 
 class Keeper:

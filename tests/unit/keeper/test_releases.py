@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 
-from leasectl.backends import kinds
 from leasectl.errors import BackendUnreachable
 from leasectl.keeper.log import Log
 from leasectl.keeper.releases import Releases
@@ -15,7 +14,7 @@ from leasectl.keeper.retries import key_meant
 from leasectl.leases.request import new_handle
 from leasectl.model import Handle, ReleaseTarget, Request, whole
 from tests.kit.desk import Desk
-from tests.kit.made_up_backend import KIND
+from tests.kit.made_up_backend import register_made_up
 from tests.kit.waits import wait_readable
 
 START = 1000.0  # of a manual clock
@@ -60,7 +59,7 @@ def server() -> Server:
 def releases(
     desk: Desk, server: Server, log: Path, monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[Releases]:
-    monkeypatch.setattr(kinds, "KINDS", (*kinds.KINDS, KIND))
+    register_made_up(monkeypatch)
     desk.pool(2)
     clock = desk.time.clock
     yield Releases(desk.service, server.open, clock=clock, log=Log(str(log), clock))

@@ -6,7 +6,6 @@ from pathlib import Path
 
 import pytest
 
-from leasectl.backends import kinds
 from leasectl.backends.contract import Patience
 from leasectl.engines.notes import Note
 from leasectl.errors import BackendUnreachable
@@ -22,7 +21,7 @@ from leasectl.state.watched import WatchedHandles
 from leasectl.system.process import this_process
 from leasectl.system.request_threads import Outcome
 from tests.kit.desk import Desk
-from tests.kit.made_up_backend import KIND
+from tests.kit.made_up_backend import register_made_up
 
 TTL = 30.0
 START = 1000.0  # of a manual clock
@@ -225,7 +224,7 @@ class TestOnAServer:
     def threads(self, monkeypatch: pytest.MonkeyPatch) -> Threads:
         threads = self.Threads()
         monkeypatch.setattr(module, "RenewalThreads", lambda state, **_: threads)
-        monkeypatch.setattr(kinds, "KINDS", (*kinds.KINDS, KIND))
+        register_made_up(monkeypatch)
         return threads
 
     @pytest.fixture

@@ -22,10 +22,10 @@ from leasectl.state.watched import MadePool, MadePools
 from leasectl.system.poll import is_readable
 from leasectl.system.process import this_process
 from leasectl.system.process_watch import ProcessEnds
-from tests.kit import made_up_backend
 from tests.kit.children import child as child
 from tests.kit.children import kill
 from tests.kit.desk import Desk
+from tests.kit.made_up_backend import MadeUpBackend
 from tests.kit.made_up_server import URL, Server
 from tests.kit.made_up_server import server as server
 from tests.kit.reclaiming import Operator
@@ -129,7 +129,7 @@ class TestOnAServer:
     def handle(self, desk: Desk, server: Server, monkeypatch: pytest.MonkeyPatch) -> Handle:
         """Of which a release is due, while the server is away."""
         monkeypatch.setattr(
-            made_up_backend, "open_renewals", lambda url, **_: lambda claim_key, names: names
+            MadeUpBackend, "open_renewals", lambda context, **_: lambda claim_key, names: names
         )
         service = desk.as_caller(desk.caller, URL)
         handle = acquire(service, Request("T"), patience=Patience(wait_seconds=0))

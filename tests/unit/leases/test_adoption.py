@@ -7,12 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from leasectl.backends.contract import Patience
+from leasectl.backends.contract import Caller, Patience
+from leasectl.backends.kinds import Context
 from leasectl.errors import BackendUnreachable, CorruptState, LeaseError, NotAllowed, NotFound
 from leasectl.leases.acquire import acquire
 from leasectl.leases.delay import arm
 from leasectl.leases.release import release
-from leasectl.leases.service import Caller, Service
+from leasectl.leases.service import Service
 from leasectl.leases.targets import Targets, adopt, is_resource, unknown_here
 from leasectl.model import Handle, Request, whole
 from leasectl.state import shared_leases
@@ -211,7 +212,7 @@ def test_of_what_a_lease_proxy_had_not_leased_at_all_nothing_is_told_but_that(
 ) -> None:
     told: list[str] = []
     service = Service(
-        desk.state, backend_url=fault_proxy("T=1").url, caller=desk.caller, warn=told.append
+        desk.state, Context(fault_proxy("T=1").url, caller=desk.caller, warn=told.append)
     )
     handle = acquire(service, Request("T"), patience=Patience())
     with desk.state.transaction() as db:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from leasectl.backends.contract import Caller
 from leasectl.errors import InvalidRequest
-from leasectl.leases.service import Caller
 
 JOB = Caller("job/1", "host", "/shared")
 PERSON = Caller("me@host", "host")

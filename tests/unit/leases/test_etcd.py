@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from leasectl.backends.contract import Backend, Patience, Progress
-from leasectl.backends.kinds import claim_key_of, release_key_of
+from leasectl.backends.contract import Caller, Patience, Progress
+from leasectl.backends.kinds import Backend, Context, claim_key_of, release_key_of
 from leasectl.errors import BackendUnreachable, Cancelled, InvalidRequest, LeaseLost
 from leasectl.leases.acquire import acquire, turn
 from leasectl.leases.delay import announce
@@ -16,7 +16,7 @@ from leasectl.leases.reacquire import reacquire
 from leasectl.leases.recovery import due
 from leasectl.leases.release import finish, release
 from leasectl.leases.renew import renew
-from leasectl.leases.service import Caller, Service
+from leasectl.leases.service import Service
 from leasectl.leases.targets import Targets
 from leasectl.model import Handle, Request, whole
 from leasectl.pools.admin import PoolService
@@ -49,7 +49,7 @@ def service(
     state = State.open(str(state_dir))
     url = f"{between.endpoint.replace('http', 'etcd')}{prefix}"
     service = Service(
-        state, backend_url=url, caller=Caller("job/1", "host"), release_seconds=0.5, clock=Clock()
+        state, Context(url, caller=Caller("job/1", "host"), release_seconds=0.5, clock=Clock())
     )
     service.pools.create_pool("T", ["T--00", "T--01"])
     yield service
@@ -101,7 +101,7 @@ def test_a_request_without_a_ttl_gets_one(service: Service) -> None:
 
 def test_scope_test_needs_a_ttl_of_its_own(service: Service) -> None:
     caller = Caller("job/1", "host", shared_dir=service.state.directory)
-    other = Service(service.state, backend_url=service.backend_url, caller=caller)
+    other = Service(service.state, Context(service.backend_url, caller=caller))
     with pytest.raises(InvalidRequest, match="--scope test needs --ttl"):
         acquired(other, Request("T", scope="test"))
 

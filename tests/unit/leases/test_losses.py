@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from leasectl.backends.contract import Patience
+from leasectl.backends.contract import Caller, Patience
 from leasectl.backends.kinds import claim_key_of
 from leasectl.errors import NoLease
 from leasectl.leases.acquire import acquire
@@ -15,7 +15,7 @@ from leasectl.leases.reacquire import reacquire
 from leasectl.leases.release import finish, give_up_lost, release
 from leasectl.leases.release_forced import release_by_force
 from leasectl.leases.request import new_handle
-from leasectl.leases.service import Caller, Service
+from leasectl.leases.service import Service
 from leasectl.model import Handle, ReleaseTarget, Request, whole
 from leasectl.state import shared_leases
 from leasectl.state.event_log import StateEventLog

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from leasectl.backends.contract import Patience, Withdrawn
+from leasectl.backends.contract import Caller, Patience, Withdrawn
 from leasectl.backends.kinds import claim_key_of, release_key_of
 from leasectl.backends.pool.backend import PoolBackend
 from leasectl.errors import (
@@ -36,7 +36,7 @@ from leasectl.leases.recovery import due
 from leasectl.leases.release import finish, release
 from leasectl.leases.renew import note_renewal, renew
 from leasectl.leases.request import new_handle
-from leasectl.leases.service import Caller, Service
+from leasectl.leases.service import Service
 from leasectl.model import (
     Claimant,
     Handle,
@@ -48,10 +48,9 @@ from leasectl.model import (
     whole,
 )
 from leasectl.state import keeper_process, shared_leases
-from leasectl.state.amendments import count_lost_replies, explain_loss
 from leasectl.state.directory import State
 from leasectl.state.event_log import StateEventLog
-from leasectl.state.handles import new_id, renews_itself
+from leasectl.state.handles import count_lost_replies, explain_loss, new_id, renews_itself
 from leasectl.state.timers import GivingBack
 from leasectl.state.uses import SeenMark, Uses
 from leasectl.system.named_pipe import is_read
@@ -648,7 +647,7 @@ class TestRelease:
                     service.handles.returned(service.handles.require(handle.id), "T--01")
 
         told: list[str] = []
-        monkeypatch.setattr(service, "_warn", told.append)
+        service.context = service.context._replace(warn=told.append)
         start_giving_back(service, handle, "T--02", alive)
         server.before_release = look
         release(service, whole(handle))
@@ -706,7 +705,7 @@ class TestRelease:
     ) -> None:
         change_kind(monkeypatch, releases_by_name=True)
         start_giving_back(service, handle, "T--01", alive)
-        service.release_seconds = 0.0
+        service.context = service.context._replace(release_seconds=0.0)
         assert release(service, whole(handle)) == ("T--00", "T--02", "T--01")
         assert held(server) == []
 

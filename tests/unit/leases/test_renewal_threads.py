@@ -8,13 +8,14 @@ from collections.abc import Sequence
 import pytest
 
 from leasectl.backends.contract import Patience
+from leasectl.backends.kinds import Context
 from leasectl.backends.servers import Renew
 from leasectl.engines.notes import Note, NoteListener
 from leasectl.leases.acquire import acquire
 from leasectl.leases.renewal_threads import RenewalThreads, Renewed
 from leasectl.model import ReleaseTarget, Request, whole
-from tests.kit import made_up_backend
 from tests.kit.desk import Desk
+from tests.kit.made_up_backend import MadeUpBackend
 from tests.kit.made_up_server import URL, Server
 from tests.kit.waits import wait_readable
 
@@ -45,14 +46,14 @@ def test_each_is_sent_to_its_server_with_its_ttl_and_comes_back_with_its_handle(
 def test_each_comes_with_what_is_noted_at_its_own_claims(
     desk: Desk, server: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def open_renewals(url: str, *, noted: NoteListener, **more: object) -> Renew:
+    def open_renewals(context: Context, *, noted: NoteListener, **more: object) -> Renew:
         def renew(claim_key: str, names: Sequence[str]) -> tuple[str, ...]:
             noted([Note("T", name, 1, f"of {name}") for name in names])
             return tuple(names)
 
         return renew
 
-    monkeypatch.setattr(made_up_backend, "open_renewals", open_renewals)
+    monkeypatch.setattr(MadeUpBackend, "open_renewals", open_renewals)
     service = desk.as_caller(desk.caller, URL)
     came: dict[ReleaseTarget, Renewed] = {}
     with contextlib.closing(RenewalThreads(desk.state, clock=desk.time.clock)) as threads:

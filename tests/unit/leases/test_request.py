@@ -6,16 +6,17 @@ from pathlib import Path
 
 import pytest
 
-from leasectl.backends import kinds
+from leasectl.backends.contract import Caller
+from leasectl.backends.kinds import Context
 from leasectl.errors import InvalidRequest, NotSupported, StateUnwritable
 from leasectl.leases.journal import RecordJournal
 from leasectl.leases.request import check_request, claimant_of, draw_start_delay, new_handle
-from leasectl.leases.service import Caller, Service
+from leasectl.leases.service import Service
 from leasectl.model import Request
 from leasectl.state.handles import renews_itself
 from leasectl.system.process import this_process
 from tests.kit.desk import Desk
-from tests.kit.made_up_backend import KIND
+from tests.kit.made_up_backend import register_made_up
 
 OURS = Caller("job/1", "host")
 
@@ -62,7 +63,7 @@ class TestWhereAServerHasOneTtlForAll:
     def test_another_can_not_be_asked_for(self) -> None:
         asked = Request("T", ttl_seconds=601.0)
         with pytest.raises(NotSupported, match="use --ttl 10m, or leave --ttl out"):
-            check_request(asked, None, backend_url=self.URL, caller=OURS)
+            check_request(asked, None, Context(self.URL, caller=OURS))
 
 
 class TestWhereEveryLeaseRunsOut:
@@ -76,7 +77,7 @@ class TestWhereEveryLeaseRunsOut:
 
     @pytest.fixture
     def service(self, desk: Desk, shared_dir: Path, monkeypatch: pytest.MonkeyPatch) -> Service:
-        monkeypatch.setattr(kinds, "KINDS", (*kinds.KINDS, KIND))
+        register_made_up(monkeypatch)
         return desk.as_caller(OURS._replace(shared_dir=str(shared_dir)), "madeup://here")
 
     def test_scope_test_needs_a_ttl_for_nobody_renews_it(self, service: Service) -> None:
@@ -139,12 +140,12 @@ class TestACheckAlone:
     )
     def test_refuses_what_makes_no_sense(self, request_: Request, refusal: str) -> None:
         with pytest.raises(InvalidRequest, match=refusal):
-            check_request(request_, None, backend_url="local:", caller=OURS)
+            check_request(request_, None, Context("local:", caller=OURS))
 
     def test_lets_pass_what_does(self) -> None:
         types = tuple(f"T{number}" for number in range(1, 16))
         for request in (Request("T"), Request("T", name="T--00"), Request("T", other_types=types)):
-            check_request(request, 0.0, backend_url="local:", caller=OURS)
+            check_request(request, 0.0, Context("local:", caller=OURS))
 
     @pytest.mark.parametrize(
         ("request_", "wait"),
@@ -155,17 +156,17 @@ class TestACheckAlone:
         self, request_: Request, wait: float | None
     ) -> None:
         with pytest.raises(NotSupported, match="not supported by the lease proxy"):
-            check_request(request_, wait, backend_url="http://127.0.0.1:9", caller=OURS)
-        check_request(Request("T"), None, backend_url="http://127.0.0.1:9", caller=OURS)
+            check_request(request_, wait, Context("http://127.0.0.1:9", caller=OURS))
+        check_request(Request("T"), None, Context("http://127.0.0.1:9", caller=OURS))
 
     @pytest.mark.parametrize(
         "request_", [Request("T", other_types=("U",)), Request("T", on_reclaim="release")]
     )
     def test_refuses_what_only_pools_can_do_where_there_are_none(self, request_: Request) -> None:
         with pytest.raises(NotSupported):
-            check_request(request_, None, backend_url="http://127.0.0.1:9", caller=OURS)
+            check_request(request_, None, Context("http://127.0.0.1:9", caller=OURS))
         for url in ("local:", "none:"):
-            check_request(request_, None, backend_url=url, caller=OURS)
+            check_request(request_, None, Context(url, caller=OURS))
 
 
 class TestWhoStandsInTheQueue:

@@ -8,13 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from leasectl.backends.contract import Patience
+from leasectl.backends.contract import Caller, Patience
 from leasectl.errors import Cancelled, InvalidRequest, NoLease, StateUnwritable
 from leasectl.leases.acquire import acquire
 from leasectl.leases.delay import announce
 from leasectl.leases.release import finish, release
-from leasectl.leases.scope_test import unlist_stale
-from leasectl.leases.service import Caller, Service
+from leasectl.leases.service import Service, unlist_stale
 from leasectl.leases.targets import Targets
 from leasectl.model import Handle, Request, whole
 from leasectl.state import shared_leases
@@ -137,7 +136,7 @@ def test_a_lease_that_can_not_be_listed_goes_back(
 ) -> None:
     desk.pool(1)
 
-    def read_only(shared_dir: str, names: Sequence[str]) -> None:
+    def read_only(shared_dir: str, names: Sequence[str], **_: object) -> None:
         raise StateUnwritable(f"{shared_dir}: Read-only file system")
 
     monkeypatch.setattr(shared_leases, "add", read_only)
@@ -154,7 +153,7 @@ def test_a_reacquired_lease_that_can_not_be_listed_goes_back(
     desk.pool(1)
     handle = desk.acquire(TEST)
 
-    def read_only(shared_dir: str, names: Sequence[str]) -> None:
+    def read_only(shared_dir: str, names: Sequence[str], **_: object) -> None:
         raise StateUnwritable(f"{shared_dir}: Read-only file system")
 
     with monkeypatch.context() as patch:

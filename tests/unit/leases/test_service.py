@@ -4,19 +4,23 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator
+from typing import NamedTuple
 
 import pytest
 
-from leasectl.backends.contract import Opening
+from leasectl.backends.kinds import Context
 from leasectl.backends.pool.backend import PoolBackend
+from leasectl.engines.contract import LostListener
 from leasectl.engines.memory.pools import MemoryPools
 from leasectl.engines.memory.sides import MemoryMembers, MemoryNotes, MemoryValues
+from leasectl.http.settings import Settings, encode_settings
 from leasectl.leases.release import release
 from leasectl.leases.request import new_handle
 from leasectl.leases.service import Service
 from leasectl.model import Request, whole
-from tests.kit import made_up_backend
+from leasectl.state.directory import State
 from tests.kit.desk import Desk
+from tests.kit.made_up_backend import MadeUpBackend
 from tests.kit.made_up_server import URL, Server
 
 
@@ -29,7 +33,7 @@ def test_events_are_those_of_its_backend(desk: Desk) -> None:
 
 def test_what_is_withheld_is_told_in_the_end(desk: Desk) -> None:
     told: list[str] = []
-    service = Service(desk.state, backend_url="local:", caller=desk.caller, warn=told.append)
+    service = Service(desk.state, Context("local:", caller=desk.caller, warn=told.append))
     service.warn("at once")
     with service.withholding() as withheld:
         service.warn("forgotten")
@@ -39,33 +43,32 @@ def test_what_is_withheld_is_told_in_the_end(desk: Desk) -> None:
     assert told == ["at once", "later"]
 
 
+class _Opened(NamedTuple):
+    context: Context
+    state: State
+    lost: LostListener
+
+
 class TestItsBackend:
     """On a made-up server, of which it is seen what it is opened with."""
 
-    @pytest.fixture
-    def opened(
-        self, server: Server, monkeypatch: pytest.MonkeyPatch
-    ) -> list[tuple[str, str, Opening]]:
-        opened: list[tuple[str, str, Opening]] = []
+    SETTINGS = Settings(token_file="/t")
 
-        def open_backend(url: str, opening: Opening) -> PoolBackend:
-            opened.append((url, opening.settings, opening))
+    @pytest.fixture
+    def opened(self, server: Server, monkeypatch: pytest.MonkeyPatch) -> list[_Opened]:
+        opened: list[_Opened] = []
+
+        def open_one(context: Context, state: State, lost: LostListener) -> PoolBackend:
+            opened.append(_Opened(context, state, lost))
             return server
 
-        monkeypatch.setattr(made_up_backend, "open_backend", open_backend)
+        monkeypatch.setattr(MadeUpBackend, "open", open_one)
         return opened
 
     @pytest.fixture
     def service(self, desk: Desk) -> Service:
-        return Service(
-            desk.state,
-            backend_url=URL,
-            caller=desk.caller,
-            settings="{}",
-            release_seconds=3.0,
-            rest_seconds=7.0,
-            clock=desk.time.clock,
-        )
+        caller, clock = desk.caller, desk.time.clock
+        return Service(desk.state, Context(URL, self.SETTINGS, caller, 3.0, 7.0, clock=clock))
 
     def test_has_all_its_sides(self, server: Server, service: Service) -> None:
         assert isinstance(service.pools, MemoryPools)
@@ -74,50 +77,39 @@ class TestItsBackend:
         assert isinstance(service.values, MemoryValues)
         assert service.events is server.events
 
-    def test_is_opened_once_with_all_that_it_is_to_know(
-        self, desk: Desk, service: Service, opened: list[tuple[str, str, Opening]]
+    def test_is_opened_once_with_its_context(
+        self, desk: Desk, service: Service, opened: list[_Opened]
     ) -> None:
         assert service.pools.pools("T")
         service.backend_of(new_handle(service, Request("T"), "T-1"))
-        ((url, settings, opening),) = opened
-        assert (url, settings) == (URL, "{}")
-        assert opening == Opening(
-            desk.state,
-            "{}",
-            3.0,
-            7.0,
-            service.losses.tell,
-            service.warn,
-            desk.time.clock,
-            service.caller.identity,
-        )
+        context = service.context._replace(warn=service.warn)
+        assert opened == [_Opened(context, desk.state, service.losses.tell)]
 
     def test_of_a_handle_is_the_one_that_the_handle_is_from(
-        self, service: Service, opened: list[tuple[str, str, Opening]]
+        self, service: Service, opened: list[_Opened]
     ) -> None:
-        handle = new_handle(service, Request("T"), "T-1")
+        handle, others = new_handle(service, Request("T"), "T-1"), Settings(token_file="/other")
         service.backend_of(handle)
-        service.backend_of(handle._replace(settings="others"))
+        service.backend_of(handle._replace(settings=encode_settings(others)))
         service.backend_of(handle._replace(backend="madeup://there"))
-        assert [each[:2] for each in opened] == [
-            (URL, "{}"),
-            (URL, "others"),
-            ("madeup://there", "{}"),
+        assert [each.context[:2] for each in opened] == [
+            (URL, self.SETTINGS),
+            (URL, others),
+            ("madeup://there", self.SETTINGS),
         ]
 
     def test_for_another_thread_is_opened_in_the_same_way_on_a_directory_of_its_own(
-        self, desk: Desk, service: Service, opened: list[tuple[str, str, Opening]]
+        self, desk: Desk, service: Service, opened: list[_Opened]
     ) -> None:
         desk.state.events.kept_seconds, desk.state.events.kept_number = 60.0, 5
-        assert service.pools.pools("T")
         other = service.for_another_thread()
         with contextlib.closing(other.state) as state:
-            assert other.pools.pools("T")
+            assert other.context == service.context
             assert state is not desk.state
             assert state.directory == desk.state.directory
             assert (state.events.kept_seconds, state.events.kept_number) == (60.0, 5)
-            (first, second) = (opening for _, _, opening in opened)
-            assert second == first._replace(state=state, lost=other.losses.tell, warn=other.warn)
+            assert other.pools.pools("T")
+            assert [each.state for each in opened] == [state]
 
     def test_is_waited_for_as_long_as_is_said(
         self, server: Server, service: Service, monkeypatch: pytest.MonkeyPatch
@@ -144,6 +136,6 @@ def test_steps_inside_happen_at_once(desk: Desk) -> None:
 
 def test_who_writes_down_what_happens_warns_as_the_service_does(desk: Desk) -> None:
     warn = list[str]().append
-    service = Service(desk.state, backend_url="local:", caller=desk.caller, warn=warn)
+    service = Service(desk.state, Context("local:", caller=desk.caller, warn=warn))
     with contextlib.closing(service.for_another_thread().state) as state:
         assert service.state.events.warn is state.events.warn is warn

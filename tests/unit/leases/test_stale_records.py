@@ -7,12 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from leasectl.backends.contract import Patience
+from leasectl.backends.contract import Caller, Patience
+from leasectl.backends.kinds import Context
 from leasectl.errors import NotAllowed
 from leasectl.leases.acquire import acquire
 from leasectl.leases.delay import announce
 from leasectl.leases.release import release
-from leasectl.leases.service import Caller, Service
+from leasectl.leases.service import Service
 from leasectl.leases.targets import Targets
 from leasectl.model import Handle, Request, whole
 from leasectl.state import keeper_process
@@ -44,9 +45,7 @@ class Ground:
     def by(self, owner: str, state: State | None = None) -> Service:
         """What a job does, in the first state directory if none is given."""
         url = f"{self._endpoint.replace('http', 'etcd')}{self._prefix}"
-        return Service(
-            state or self.here, backend_url=url, caller=Caller(owner, "host", self.shared)
-        )
+        return Service(state or self.here, Context(url, caller=Caller(owner, "host", self.shared)))
 
     def acquire(self, service: Service, *, ttl_seconds: float = 60) -> Handle:
         request = Request("T", scope="test", ttl_seconds=ttl_seconds, name="T--00")

@@ -11,13 +11,14 @@ from pathlib import Path
 
 import pytest
 
-from leasectl.backends.contract import Patience
+from leasectl.backends.contract import Caller, Patience
+from leasectl.backends.kinds import Context
 from leasectl.errors import CorruptState, NotAllowed, NotFound
 from leasectl.leases.acquire import acquire
 from leasectl.leases.delay import announce
 from leasectl.leases.release import release
 from leasectl.leases.request import new_handle
-from leasectl.leases.service import Caller, Service
+from leasectl.leases.service import Service
 from leasectl.leases.targets import Targets, read_names
 from leasectl.model import Handle, Process, ReleaseTarget, Request, whole
 from leasectl.state.directory import State
@@ -44,7 +45,7 @@ def state(held: Handle, cli: Cli) -> Iterator[State]:
 
 @pytest.fixture
 def targets(state: State) -> Targets:
-    return Targets(Service(state, backend_url="local:", caller=CALLER))
+    return Targets(Service(state, Context("local:", caller=CALLER)))
 
 
 class TestCallers:
@@ -170,7 +171,7 @@ class TestNames:
             targets.of_names(["T--00", "U--00"])
 
     def test_anothers_is_refused(self, state: State, held: Handle) -> None:
-        other = Targets(Service(state, backend_url="local:", caller=Caller("job/2", "host")))
+        other = Targets(Service(state, Context("local:", caller=Caller("job/2", "host"))))
         with pytest.raises(NotAllowed, match=f"{held.holder_identity}.*another job or build"):
             other.of_names(["T--02", "T--00"])
 
@@ -185,7 +186,7 @@ def test_everything_leaves_grants_to_clients_of_serve_to_force(
 
 
 def test_everything_leaves_other_jobs_handles_to_force(state: State, held: Handle) -> None:
-    other = Targets(Service(state, backend_url="local:", caller=Caller("job/2", "host")))
+    other = Targets(Service(state, Context("local:", caller=Caller("job/2", "host"))))
     own, others = other.of_everything()
     assert (own, [each.id for each in others]) == ([], [held.id])
 
@@ -201,7 +202,7 @@ def test_everything_is_what_is_not_released(targets: Targets, held: Handle, cli:
 def test_of_everything_those_come_first_that_would_get_what_the_others_give_back(
     state: State, targets: Targets, held: Handle
 ) -> None:
-    service = Service(state, backend_url="local:", caller=CALLER)
+    service = Service(state, Context("local:", caller=CALLER))
     waiting = [new_handle(service, Request("T"), handle_id) for handle_id in ("A-1", "Z-1")]
     with state.transaction():
         for each in waiting:
@@ -215,7 +216,7 @@ def test_those_who_mean_a_name_at_once_mean_one_handle(held: Handle, cli: Cli) -
 
     def mean(name: str) -> str:
         with contextlib.closing(State.open(str(cli.state_dir))) as state:
-            service = Service(state, backend_url="http://127.0.0.1:9", caller=CALLER)
+            service = Service(state, Context("http://127.0.0.1:9", caller=CALLER))
             together.wait(20)
             (target,) = Targets(service).of_names([name])
             return target.handle_id

@@ -9,6 +9,7 @@ from typing import Any, Callable
 
 import pytest
 
+from leasectl.backends.contract import Caller
 from leasectl.backends.kinds import claim_key_of
 from leasectl.engines.notes import NoteChange
 from leasectl.errors import LeaseLost, NotAllowed, NotFound
@@ -26,7 +27,6 @@ from leasectl.leases.marks import (
     carry_out as carry_out_now,
 )
 from leasectl.leases.release import finish, release
-from leasectl.leases.service import Caller
 from leasectl.model import Handle, OnReclaim, ReleaseTarget, Request, whole
 from leasectl.state import keeper_process
 from leasectl.state.uses import Uses

@@ -1,6 +1,6 @@
 """What can come to be of a node that nothing was ever asked of, and by which way.
 
-The diagram and the table of `docs/maintenance-states.md` are made here, of the lifecycle itself.
+The diagram and the table of `docs/dev/maintenance-states.md` are made here.
 """
 
 from __future__ import annotations

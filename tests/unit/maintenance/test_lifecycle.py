@@ -26,7 +26,7 @@ from tests.unit.maintenance.model import US, Wrong, all_worlds
 
 pytestmark = pytest.mark.once
 
-PAGE = Path(__file__).parents[3] / "docs" / "maintenance-states.md"
+PAGE = Path(__file__).parents[3] / "docs" / "dev" / "maintenance-states.md"
 FIGURES = re.compile(r"in (\d[\d,]+) worlds, whose steps can go in (\d[\d,]+) ways")
 
 

@@ -14,10 +14,10 @@ from pathlib import Path
 import click
 import pytest
 
-from leasectl.cli.root import COMMANDS, ENVIRONMENT
+from leasectl.cli.root import COMMANDS, environment
 from leasectl.cli.root import command as root
 from leasectl.errors import EXIT_CODES
-from tests.kit.etcd.server import EtcdServer
+from tests.kit.etcd.server import EtcdServer, reserve_port
 from tests.kit.faults.fixture import StartFaultProxy
 from tests.kit.kubernetes.namespaces import Namespace
 from tests.kit.kubernetes.nodes import NODES, make_node
@@ -30,46 +30,11 @@ pytestmark = pytest.mark.once
 
 README = Path(__file__).parents[3] / "README.md"
 REFERENCE = README.parent / "docs" / "reference.md"
+INDEX = README.parent / "docs" / "README.md"
+DEVELOPERS = README.parent / "docs" / "dev"
 # What users read; the others are for those who read the code.
-PAGES = (
-    README,
-    *(
-        README.parent / "docs" / f"{name}.md"
-        for name in (
-            "bash",
-            "boot",
-            "boskos",
-            "boskos-serve",
-            "completion",
-            "etcd",
-            "files",
-            "history",
-            "kubernetes",
-            "kubernetes-objects",
-            "kubernetes-troubleshooting",
-            "leases",
-            "limits",
-            "local-limits",
-            "maintenance",
-            "maintenance-states",
-            "membership",
-            "mounting",
-            "once",
-            "pacing",
-            "pools",
-            "properties",
-            "reclaim",
-            "recipes",
-            "reference",
-            "run",
-            "security",
-            "serve",
-            "simulation",
-            "status",
-        )
-    ),
-)
-NAMES = [page.name for page in PAGES]
+PAGES = (README, INDEX, *sorted({*INDEX.parent.glob("*.md")} - {INDEX}))
+NAMES = [page.relative_to(README.parent).as_posix() for page in PAGES]
 # A comment right before a block says why it isn't run.
 _BLOCK = re.compile(
     r"(?:<!-- not run by the tests: (?P<reason>[^\n]+) -->\n)?```bash\n(?P<text>.*?)```", re.DOTALL
@@ -103,6 +68,7 @@ CLUSTER = "etcd://etcd-0:2379,etcd-1:2379,etcd-2:2379/"
 BOSKOS = "boskos+http://boskos.ci"
 
 MOST_README_WORDS = 900
+MOST_PAGE_WORDS = 1200
 
 INSTALL_LEASE = "openshift-org-azure--azure4--install-quota-slice"
 
@@ -248,6 +214,15 @@ def write_program(path: Path, text: str) -> None:
     path.chmod(0o755)
 
 
+def with_own_ports(text: str) -> str:
+    """A block that starts an etcd: on ports that nobody else has, until the block ends."""
+    peers = f"http://127.0.0.1:{reserve_port()}"
+    member = f"--listen-peer-urls={peers} --initial-advertise-peer-urls={peers}"
+    start = f"etcd {member} --initial-cluster=default={peers}"
+    text = text.replace("etcd --data-dir", f"{start} --data-dir")
+    return text.replace("127.0.0.1:2379", f"127.0.0.1:{reserve_port()}") + "kill $!\n"
+
+
 def run_bash(cli: Cli, text: str) -> None:
     # Some build what they then try.
     finished = cli.spawn(["bash", "-euo", "pipefail", "-c", text]).finish()
@@ -267,6 +242,8 @@ class TestPages:
         elif page.stem in ("README", "kubernetes"):
             have_cluster(shell, request)
         for text in [text for reason, text in blocks(page) if reason is None]:
+            if "etcd --data-dir" in text:
+                text = with_own_ports(text)
             text = text.replace(CLUSTER, f"{etcd.endpoints[0].replace('http', 'etcd')}/")
             if BOSKOS in text:
                 server = request.getfixturevalue("boskos")("lab=2")
@@ -307,8 +284,8 @@ class TestPages:
     def test_the_ci_step_runs_on_what_is_mounted(
         self, shell: Cli, fault_proxy: StartFaultProxy
     ) -> None:
-        mounting = README.parent / "docs" / "mounting.md"
-        run_bash(shell, block_below(mounting, "Mounting it beside client.sh"))
+        page = README.parent / "docs" / "install.md"
+        run_bash(shell, block_below(page, "Mounting it beside client.sh"))
         image = shell.cwd / "image"
         image.mkdir()
         write_program(image / "python3", f'#!/bin/sh\nexec "{sys.executable}" "$@"\n')
@@ -329,11 +306,22 @@ class TestPages:
         # It was leasectl.pyz that did it.
         assert [*(shell.cwd / "code").iterdir()]
 
-    def test_the_readme_is_short_and_links_every_page(self) -> None:
+    def test_the_readme_is_short_and_links_the_index(self) -> None:
         text = read(README)
         assert len(text.split()) <= MOST_README_WORDS
-        for page in PAGES[1:]:
-            assert f"](docs/{page.name})" in text
+        assert "](docs/README.md)" in text
+
+    def test_the_index_links_every_page_once(self) -> None:
+        linked = re.findall(r"\]\(([\w-]+\.md)\)", read(INDEX))
+        assert sorted(linked) == [page.name for page in PAGES[2:]]
+
+    @pytest.mark.parametrize("page", [*PAGES, *DEVELOPERS.rglob("*.md")], ids=str)
+    def test_no_page_is_long(self, page: Path) -> None:
+        assert len(read(page).split()) <= MOST_PAGE_WORDS
+
+    @pytest.mark.parametrize("page", [*DEVELOPERS.rglob("*.md")], ids=str)
+    def test_links_of_pages_for_developers_lead_somewhere(self, page: Path) -> None:
+        self.test_its_links_lead_somewhere(page)
 
     def test_the_reference_names_every_command(self) -> None:
         for name in COMMANDS:
@@ -346,7 +334,7 @@ class TestPages:
 
     def test_every_variable_that_is_read_is_in_its_page(self) -> None:
         text = read(README.parent / "docs" / "files.md")
-        for names, _ in ENVIRONMENT:
+        for names, _ in environment():
             for name in names.split(", "):
                 assert f"`{name}`" in text
 
@@ -396,7 +384,7 @@ class TestHelp:
         assert len(text.splitlines()) <= 45
 
     def test_topics_have_the_exit_codes_and_the_variables(self, shell: Cli) -> None:
-        for topic, rows in (("exit-codes", EXIT_CODES), ("environment", ENVIRONMENT)):
+        for topic, rows in (("exit-codes", EXIT_CODES), ("environment", environment())):
             text = " ".join(shell.ok("help", topic, COLUMNS="200").split())
             for term, meaning in rows:
                 assert f"{term} {meaning}" in text

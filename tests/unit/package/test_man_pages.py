@@ -13,7 +13,7 @@ from pathlib import Path
 import click
 import pytest
 
-from leasectl.cli.root import ENVIRONMENT, TOLD
+from leasectl.cli.root import TOLD, environment
 from leasectl.errors import EXIT_CODES
 
 once = pytest.mark.once  # they are the same on every Python
@@ -53,9 +53,17 @@ def test_a_page_says_what_help_says(name: str) -> None:
 @once
 def test_the_first_page_has_the_variables_and_the_exit_codes() -> None:
     said = plain(SCRIPT["page"](CONTEXTS["leasectl"]))
-    for term, meaning in (*ENVIRONMENT, *TOLD, *EXIT_CODES):
+    for term, meaning in (*environment(), *TOLD, *EXIT_CODES):
         assert f".B {term} {meaning}" in said
     assert ".BR leasectl-run (1)" in said
+
+
+@once
+@pytest.mark.parametrize("name", sorted(CONTEXTS))
+def test_every_page_has_the_exit_codes_and_says_where_the_variables_are(name: str) -> None:
+    page = SCRIPT["page"](CONTEXTS[name])
+    assert page.count(".SH ENVIRONMENT") == page.count(".SH EXIT STATUS") == 1
+    assert all(f".B {code}" in plain(page) for code, _ in EXIT_CODES)
 
 
 @once

@@ -81,7 +81,12 @@ def test_an_install_has_every_file_of_the_package() -> None:
 
 def test_the_package_depends_on_five_libraries() -> None:
     assert declared_dependencies() == {"click", "filelock", "httpx", "pyyaml", "tenacity"}
-    assert declared_dependencies("serve") == {"starlette", "uvicorn"}
+    assert declared_dependencies("serve") == {
+        "jinja2",
+        "markupsafe",
+        "starlette",
+        "uvicorn",
+    }
 
 
 # Some Pythons have the one in their standard library, the others the other.

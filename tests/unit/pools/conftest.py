@@ -8,12 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from leasectl.backends.kinds import LOCAL
+from leasectl.backends.contract import Caller
+from leasectl.backends.kinds import LOCAL, Context
 from leasectl.backends.pool.backend import PoolBackend
 from leasectl.engines.memory.engine import MemoryEngine
 from leasectl.engines.memory.sides import MemorySides
 from leasectl.engines.memory.store import MemoryStore
-from leasectl.leases.service import Caller, Service
+from leasectl.leases.service import Service
 from leasectl.state.directory import State
 from leasectl.system.clock import Clock
 from tests.kit.support import ManualClock
@@ -32,7 +33,7 @@ class MemoryService(Service):
     """A service on pools in memory."""
 
     def __init__(self, state: State, clock: Clock) -> None:
-        super().__init__(state, backend_url=LOCAL, caller=Caller("test@host", "host"), clock=clock)
+        super().__init__(state, Context(LOCAL, caller=Caller("test@host", "host"), clock=clock))
         store = MemoryStore(clock=clock, lost=self.losses.tell)
         self.memory = _WithRecords(LOCAL, MemoryEngine(store), MemorySides(store), clock=clock)
         self.memory.state = state

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from leasectl.engines.facts import Pool, QueueEntry, Resource
-from leasectl.engines.membership import Lifetime, Member
+from leasectl.engines.membership import Cordon, Lifetime, Member
 from leasectl.errors import CorruptState
 from leasectl.leases.marks import encode_mark, new_mark
 from leasectl.model import Handle, Lease, Process, Request
@@ -47,7 +47,7 @@ HANDLE = Handle(
 
 def shown(resource: Resource, handle: Handle | None = None, *, shared: bool = True) -> ShownLease:
     handles = {} if handle is None else {resource.claim_key or "": handle}
-    pool = Showing(handles, {}, shared=shared, clock=CLOCK).pool(Pool("T", (resource,), ()))
+    pool = Showing(handles, {}, {}, shared=shared, clock=CLOCK).pool(Pool("T", (resource,), ()))
     lease = pool.resources[0].lease
     assert lease is not None
     return lease
@@ -124,7 +124,14 @@ WAITING = (
     QueueEntry(8, "me@laptop/laptop/T-zzzzzz", 1, NOW - 1.25, "l", None, "T--00"),
     QueueEntry(9, "me@laptop/laptop/T-yyyyyy", 1, NOW, "m", where=(("a", "b=c", True),)),
 )
-CORDONED = Member("T--02", "T", cordoned=True, expected="T", properties=(("a", "b=c"), ("z", "")))
+CORDONED = Member(
+    "T--02",
+    "T",
+    cordoned=True,
+    expected="T",
+    properties=(("a", "b=c"), ("z", "")),
+    cordon=Cordon("me@laptop/laptop", NOW - 60, "disk full"),
+)
 LEAVING = Member(
     "T--00",
     "T",
@@ -145,7 +152,7 @@ def overview() -> Overview:
         Resource("T--03", member=Member("T--03", "T", by_default=True), held_back_seconds=3.0),
     )
     handle = HANDLE._replace(release_at=BOOTTIME + 90, guard=GUARD, served=True, unconfirmed=True)
-    pool = Showing({"mine": handle}, {}, shared=True, clock=CLOCK).pool(
+    pool = Showing({"mine": handle}, {}, {}, shared=True, clock=CLOCK).pool(
         Pool("T", resources, WAITING, default_grace_seconds=120.0)
     )
     return Overview("etcd://x", NOW, (pool,))
@@ -163,7 +170,8 @@ class TestJson:
         held, free, *_ = encode_overview(overview())["pools"][0]["resources"]  # type: ignore[index]
         assert list(held) == list(free)
         own = {"properties": {}, "membership": NOTHING_SAID._asdict()}
-        assert free == {**dict.fromkeys(held), "name": "T--01", "state": "free", **own}
+        free_of = {"name": "T--01", "state": "free", "in_use": False}
+        assert free == {**dict.fromkeys(held), **free_of, **own}
 
     def test_an_older_version_says_nothing_of_memberships(self) -> None:
         fields: Any = json.loads(json.dumps(encode_overview(overview())))

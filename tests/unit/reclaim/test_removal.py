@@ -61,7 +61,11 @@ def test_one_that_is_interrupted_leaves_it_as_it_was(world: World) -> None:
     listener = Listener(world.freed.extend)
     steps = remove_when_ready(world.ground(), world.sides.members, ["T--0"], PATIENTLY, listener)
     next(steps)
-    assert in_pool(world)["T--0"]
+    (cordoned,) = world.sides.members.members(["T--0"])
+    assert (cordoned.cordoned, cordoned.cordon and cordoned.cordon.reason) == (
+        True,
+        "to be removed",
+    )
     steps.close()
     assert not in_pool(world)["T--0"]
 

@@ -14,7 +14,6 @@ from leasectl.model import Process
 from leasectl.run import keeper_pidfd as module
 from leasectl.run.keeper_pidfd import KeeperPidfd
 from leasectl.state import keeper_process
-from leasectl.system.lock_wait import lock_limit
 from leasectl.system.poll import is_readable
 from leasectl.system.process import this_process
 from tests.kit.children import child as child
@@ -96,16 +95,17 @@ def test_where_that_can_not_be_looked_at_it_is_looked_at_again(
         raise error
 
     limits: list[float] = []
+    within = desk.state.lock_limit.within
 
     def limit(seconds: float) -> contextlib.AbstractContextManager[None]:
         limits.append(seconds)
-        return lock_limit(seconds)
+        return within(seconds)
 
     keepers.append(this_process())
     with contextlib.ExitStack() as stack:
         with monkeypatch.context() as patch:
             patch.setattr(module, "recover", fail)
-            patch.setattr(module, "lock_limit", limit)
+            patch.setattr(desk.state.lock_limit, "within", limit)
             keeper = stack.enter_context(watching(desk))
         assert (keeper.fd, keeper.look_at) == (None, START + 0.3)
         assert limits == [0.25]

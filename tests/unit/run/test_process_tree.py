@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from leasectl.backends.contract import Patience
+from leasectl.backends.kinds import Context
 from leasectl.errors import LeaseError, LeaseLost
 from leasectl.leases.acquire import acquire
 from leasectl.leases.delay import announce
@@ -244,7 +245,7 @@ class Leased:
 
     def __post_init__(self) -> None:
         self.service = Service(
-            self.desk.state, backend_url="local:", caller=self.desk.caller, clock=Clock()
+            self.desk.state, Context("local:", caller=self.desk.caller, clock=Clock())
         )
         request = Request("T", ttl_seconds=2.0)
         self.handle = acquire(self.service, request, patience=Patience(), followed=True)

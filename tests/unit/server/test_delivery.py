@@ -203,7 +203,6 @@ def test_what_could_not_be_recorded_just_then_is_settled_a_moment_later(
         losses=None,
         acquire_seconds=1.0,
         clock=desk.time.clock,
-        meter=SimpleNamespace(granted=lambda *_: None),  # type: ignore[arg-type]
         notices=notices,  # type: ignore[arg-type]
         keeper_watch=SimpleNamespace(look=lambda: None),  # type: ignore[arg-type]
     )

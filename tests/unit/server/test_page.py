@@ -9,11 +9,14 @@ import socket
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlsplit
+from urllib.parse import parse_qsl, urlsplit
 
 import pytest
 
-from leasectl.leases.service import Caller, Service
+from leasectl.backends.contract import Caller
+from leasectl.backends.kinds import Context
+from leasectl.engines.membership import Cordon
+from leasectl.leases.service import Service
 from leasectl.model import Lease
 from leasectl.pools.shown import (
     Overview,
@@ -25,9 +28,9 @@ from leasectl.pools.shown import (
     ShownWaiter,
     parse_holder,
 )
-from leasectl.server.page.document import Markup, tag
 from leasectl.server.page.editions import Edition, Editions
 from leasectl.server.page.sections import sections_of
+from leasectl.server.page.view import View, parse_view
 from leasectl.state.directory import State
 from tests.kit.etcd.server import EtcdServer
 from tests.kit.faults.raw_client import Got, RawClient
@@ -187,7 +190,7 @@ class TestToken:
         with server.connect() as client:
             wrong = client.ask("POST", "/", "token=s3cret")
             assert (wrong.status, "set-cookie" in wrong.headers) == (401, False)
-            assert "isn&#x27;t this server&#x27;s token" in wrong.text
+            assert "isn't this server's token" in wrong.text
             right = client.ask("POST", "/", "token=s3cret%26%3D%25")
             assert (right.status, right.headers["location"]) == (303, "./")
             cookie, *attributes = right.headers["set-cookie"].split("; ")
@@ -261,12 +264,6 @@ def _policy(got: Got) -> list[str]:
     return got.headers["content-security-policy"].split("; ")
 
 
-class TestMarkup:
-    def test_text_is_escaped_wherever_it_comes_in(self) -> None:
-        made = tag("p", "<b>", Markup("<i/>"), title="\"'><", hidden=True, id=None)
-        assert made == '<p title="&quot;&#x27;&gt;&lt;" hidden>&lt;b&gt;<i/></p>'
-
-
 @pytest.mark.parametrize(
     ("url", "is_link"), [("https://ci/1?a=<b>", True), ("javascript:alert(1)", False)]
 )
@@ -275,9 +272,62 @@ def test_the_page_links_a_holder_to_its_build_by_http_only(url: str, is_link: bo
     lease = Lease("T--00", 1, 1, 1, identity, 0.0, 0.0, None, 0, labels=(("build", url),))
     held = ShownResource("T--00", ShownLease(lease, parse_holder(identity)))
     overview = Overview("local:", 0.0, (ShownPool("T", (held,), ()),))
-    page = "".join(str(each.write(1.0)) for each in sections_of(overview, {}))
-    assert ('<a href="https://ci/1?a=&lt;b&gt;"' in page) is is_link
+    page = "".join(str(each.write(1.0, View())) for each in sections_of(overview, {}))
+    link = '<a href="https://ci/1?a=&lt;b&gt;" rel="noopener noreferrer">'
+    assert (link in page) is is_link
     assert "javascript:" not in page
+
+
+class TestView:
+    def test_a_query_says_what_is_wanted_and_a_link_says_it_again(self) -> None:
+        view = parse_view({"pool": "T", "text": " é&b ", "sort": "-held-for", "range": "6h"})
+        assert view == View("T", "é&b", "-held-for", "6h")
+        query = dict(parse_qsl(view.link().removeprefix("?")))
+        assert parse_view(query) == view
+        assert view.link(pool="", text="", sort="", range="1h") == "./"
+
+    def test_what_a_query_says_wrongly_is_as_usual(self) -> None:
+        assert parse_view({"range": "../../etc", "other": "x", "text": "x" * 999}) == View(
+            text="x" * 300
+        )
+
+    def shown(self, view: View) -> list[tuple[str, str]]:
+        leases = [
+            Lease(f"T--{n:02d}", 1, 1, 1, f"{job}/1/host/T-{n}", float(n), 0.0, None, 0)
+            for n, job in enumerate(("b-job", "a-job", "größe"))
+        ]
+        held = [
+            ShownResource(each.name, ShownLease(each, parse_holder(each.holder_identity)))
+            for each in leases
+        ]
+        pools = (ShownPool("T", tuple(held), ()), ShownPool("U", (ShownResource("U--0"),), ()))
+        sections = sections_of(Overview("local:", 0.0, pools), {})
+        page = "".join(each.write(1.0, view) for each in sections if each.is_in(view))
+        found: list[tuple[str, str]] = re.findall(
+            '<bdi class="who">([^<]*)<|<h2 id="name-(U)', page
+        )
+        return found
+
+    def test_rows_are_those_that_are_searched_for_in_the_order_that_is_wanted(self) -> None:
+        jobs = [first for first, _ in self.shown(View())]
+        assert jobs == ["b-job", "a-job", "größe"]
+        by_holder = [first for first, _ in self.shown(View(sort="holder"))]
+        assert by_holder == ["a-job", "b-job", "größe"]
+        assert [first for first, _ in self.shown(View(sort="-resource"))] == jobs[::-1]
+        assert self.shown(View(text="GRÖSSE")) == [("größe", "")]
+        assert self.shown(View(text="T--01")) == [("a-job", "")]
+        assert self.shown(View(text="nobody")) == []
+        assert self.shown(View(pool="U")) == [("", "U")]  # which is in the summary only
+        assert self.shown(View(pool="U", text="b-job")) == [("", "U")]
+
+    def test_a_pool_that_takes_no_holder_says_so_and_why(self) -> None:
+        why = Cordon("me@host/host", 0.0, "disk <full>")
+        resource = ShownResource("T--0", None, ShownMembership(cordoned=True, cordon=why))
+        sections = sections_of(Overview("local:", 0.0, (ShownPool("T", (resource,), ()),)), {})
+        summary, section = (each.write(0.0, View(pool="T")) for each in sections)
+        assert '<span class="note">cordoned</span>' in summary
+        assert '<span class="note">cordoned</span>' in section
+        assert "disk &lt;full&gt;, by me@host since 1970-01-01 00:00 UTC" in section
 
 
 class TestEditions:
@@ -287,7 +337,7 @@ class TestEditions:
         def open_service() -> Service:
             caller = Caller("job/1", "host")
             state = State.open(str(state_dir))
-            return Service(state, backend_url="local:", caller=caller, clock=manual_clock.clock)
+            return Service(state, Context("local:", caller=caller, clock=manual_clock.clock))
 
         editions = Editions(open_service, needs_token=False)
         editions.look()
@@ -338,7 +388,7 @@ class TestMemberships:
         )
         pool = ShownPool("T", (*resources, held), queue, default_grace_seconds=120.0)
         _, section = sections_of(Overview("local:", 0.0, (pool,)), {})
-        return section.write(0.0)
+        return section.write(0.0, View(pool="T"))
 
     def test_are_noted_at_what_is_held_and_at_what_is_free(self) -> None:
         page = self.shown(
@@ -350,7 +400,7 @@ class TestMemberships:
         held, free = ["asked back", "cordoned", "moves to U"], ["cordoned", "held back"]
         assert notes == [*held, *free, "by default"]
         assert re.findall('class="where" title="([^"]*)"', page) == ["region=eu", "a=b"]
-        assert "<summary>1 free, 2 cordoned or held back</summary>" in page
+        assert "Free, but cordoned or held back (2)" in page and "<summary>1 free</summary>" in page
         assert "default pool, quarantine 2m" in page
 
     def test_are_not_mentioned_where_there_are_none(self) -> None:
@@ -362,7 +412,7 @@ class TestMemberships:
         waiter = ShownWaiter(1, 1, parse_holder("a/b/c"), 1, None, 0.0, where=where)
         page = self.shown(ShownResource("T--00", None, properties=hostile), queue=(waiter,))
         assert "<script>" not in page and "<b>" not in page
-        assert "k=&lt;script&gt;&quot;&#x27;&amp;" in page and "k!=&lt;b&gt;" in page
+        assert "k=&lt;script&gt;&#34;&#39;&amp;" in page and "k!=&lt;b&gt;" in page
         assert "\x1b" not in page and "\u202e" not in page
 
     def test_make_the_page_another(self) -> None:

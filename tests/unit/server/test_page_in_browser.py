@@ -102,7 +102,7 @@ class TestWhatItShows:
         assert f"{HOLDERS} of {HOLDERS} held" in seen
         assert f"{WAITERS} waiting" in seen
         assert "next grant in 59m" in seen
-        assert f"{HOLDERS - 50} more" in seen
+        assert f"{HOLDERS - 5} more" in seen
         assert browser.texts("#pool-idle") == []
 
     def test_what_a_name_holds_is_text(self, browser: Browser, page: Busy) -> None:
@@ -130,6 +130,30 @@ class TestWhatItShows:
         assert len(drawn) == 3
         assert all(drawn)  # how high depends on when the step began that they are averages of
 
+    def test_a_pools_page_has_a_bar_for_each_lease(self, browser: Browser, page: Busy) -> None:
+        browser.open(f"{page.url}/?pool={POOL}&range=15m")
+        bars = browser.texts(".timeline .lease title")
+        assert len(bars) >= HOLDERS // 2  # of the first hundred resources
+        assert all(HOSTILE in each for each in bars)
+        assert browser.texts(".timeline .names title")[0] == f"{POOL}--000"
+        assert browser.evaluate("document.querySelectorAll('.timeline .wait').length") == 20
+        assert f"{WAITERS - 20} waiting requests" in browser.text()
+        assert browser.texts(".timeline text.tick")
+        assert browser.texts("#pools") == []
+
+    def test_links_sort_and_search_without_scripts(self, browser: Browser, page: Busy) -> None:
+        browser.run_scripts(False)
+        browser.open(f"{page.url}/?pool={POOL}")
+        browser.driver.find_element("css selector", "table.held th.resource a").click()
+        browser.driver.find_element("css selector", "table.held th.resource a").click()
+        browser.run_scripts(True)
+        assert rows(browser, "held")[0].split()[0] == f"--{HOLDERS - 1:03d}"
+        browser.open(f"{page.url}/?text={POOL}--007")
+        eventually(lambda: browser.texts("#state") == ["live"])
+        assert len(rows(browser, "held")) == 1
+        browser.open(f"{page.url}/?text=nobody-has-this")
+        assert "No pool, lease or request matches." in browser.text()
+
     def test_without_scripts_it_is_all_there(self, browser: Browser, page: Busy) -> None:
         browser.run_scripts(False)
         browser.open(page.url)
@@ -140,15 +164,16 @@ class TestWhatItShows:
         assert 'http-equiv="refresh"' in source
         assert "as of " in source  # what the script would have put "live" in its place
 
+    @pytest.mark.parametrize("path", ["", f"/?pool={POOL}"])
     @pytest.mark.parametrize("screen", SCREENS)
     @pytest.mark.parametrize("scheme", ["light", "dark"])
     def test_it_fits_and_can_be_read(
-        self, browser: Browser, page: Busy, screen: str, scheme: str, tmp_path: Path
+        self, browser: Browser, page: Busy, path: str, screen: str, scheme: str, tmp_path: Path
     ) -> None:
         width, height = SCREENS[screen]
         browser.resize(width, height)
         browser.prefer(scheme)
-        browser.open(page.url)
+        browser.open(page.url + path)
         browser.picture(tmp_path / f"{screen}-{scheme}.png")
         assert browser.evaluate("document.documentElement.scrollWidth") <= width
         assert browser.evaluate(WIDEST) <= width
@@ -172,6 +197,7 @@ class TestLive:
         assert 0 < sorted(delays)[1] <= 2
 
     def test_what_was_opened_stays_open(self, browser: Browser, page: Busy) -> None:
+        browser.open(f"{page.url}/?pool={POOL}&sort=-resource")
         more = f"document.getElementById('more-held-{POOL}')"
         browser.evaluate(f"{more}.open = true")
         before = len(rows(browser, "held"))

@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+import leasectl
+from leasectl.pools.shown import Overview
 from tests.kit.serving import Serve, Serving, first_line, held, states, waiting
 from tests.kit.support import Cli
 from tests.kit.waits import eventually
@@ -238,13 +240,24 @@ class TestMetrics:
             'leasectl_burst{type="T"} 9',
             'leasectl_aging_seconds{type="U"} 0.0',
             'leasectl_next_grant_seconds{type="U"} 0.0',
-            'leasectl_grants_total{type="T"} 1',
-            'leasectl_wait_seconds_bucket{type="T",le="+Inf"} 1',
-            'leasectl_wait_seconds_count{type="T"} 1',
+            # Of the command as well as of the server's client.
+            'leasectl_grants_total{type="T"} 2',
+            'leasectl_wait_seconds_bucket{type="T",le="+Inf"} 2',
+            'leasectl_wait_seconds_count{type="T"} 2',
+            'leasectl_leases_lost_total{type="T"} 0',
+            'leasectl_oldest_wait_seconds{type="U"} 0.0',
             'leasectl_resources_free{type="U"} 1',
             'leasectl_resources_unavailable{type="U"} 1',
         } <= set(lines)
         assert "# TYPE leasectl_wait_seconds histogram" in lines
+        of_ages = re.compile(r'leasectl_(oldest_\w+)_seconds\{type="T"\} (\S+)')
+        assert {each[0] for each in of_ages.findall("\n".join(lines))} == {
+            "oldest_lease",
+            "oldest_wait",
+        }
+        (built,) = [line for line in lines if line.startswith("leasectl_build_info{")]
+        assert f'version="{leasectl.__version__}"' in built
+        lines.remove(built)
         sample = re.compile(r'[a-z_]+\{type="[^"]+"(,(le|priority)="[^"]+")?\} [0-9.]+')
         assert all(line.startswith("# ") or sample.fullmatch(line) for line in lines)
 
@@ -254,7 +267,7 @@ class TestMetrics:
         meter = Meter()
         for seconds in (0.001, 0.05, 0.05, 100.0, 1e9):
             meter.granted("T", seconds)
-        text = meter.text(())
+        text = meter.text(Overview("local:", 0.0, ()))
         counts = [int(n) for n in re.findall(r"_bucket\{.*\} (\d+)", text)]
         assert counts == [1, 3, 3, 3, 3, 4, 4, 4, 4, 4, 5]
         assert 'leasectl_wait_seconds_count{type="T"} 5' in text

@@ -40,11 +40,10 @@ def test_late_release_after_a_restore_is_told_by_the_events_since() -> None:
     log = RestoredLog(lost(90, "a"))
     told: list[str] = []
     notices = SimpleNamespace(tell=lambda _, text: told.append(text))
-    meter = SimpleNamespace(lost=lambda *_: None)
     service = SimpleNamespace(events=log, clock=SimpleNamespace(wall=lambda: 1000.0))
 
     async def serve() -> None:
-        watch = LossWatch(cast(Any, service), cast(Any, meter), cast(Any, notices))
+        watch = LossWatch(cast(Any, service), cast(Any, notices))
         watch.open()
         log.events = [lost(9, "b")]
         assert [watch.tell_late(name) for name in ("a", "b")] == [False, True]
@@ -60,7 +59,7 @@ def test_late_release_after_a_restore_is_told_by_the_events_since() -> None:
 def test_history_after_a_restore_is_read_again() -> None:
     log = RestoredLog(Event(90, 900.0, "queued", "T", ticket=1))
     history = History(cast(Any, log))
-    history.series([], 1000.0)
+    history.of_pools([], 1000.0)
     log.events = [Event(9, 990.0, "queued", "U", ticket=1)]
-    history.series([], 1020.0)
-    assert list(history._timelines) == ["U"]
+    history.of_pools([], 1020.0)
+    assert list(history._pools) == ["U"]

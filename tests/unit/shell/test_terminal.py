@@ -21,7 +21,7 @@ from tests.kit.waits import eventually
 pytestmark = pytest.mark.once
 
 FUNCTIONS = Path(leasectl.__file__).parent / "shell" / "leasectl.bash"
-WAITS = "waiting for T: place 1"
+WAITS = "waiting for T: position 1"
 IN_A_FUNCTION = "lease__acquire -t T --scope=step --var=h"
 IN_A_SUBSHELL = "h=$(lease__acquire -t T --scope=step)"
 ACQUIRE = "leasectl acquire -t T"

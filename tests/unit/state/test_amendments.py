@@ -7,7 +7,9 @@ from collections.abc import Iterator
 import pytest
 
 from leasectl.model import Handle, ReleaseTarget, Request
-from leasectl.state.amendments import (
+from leasectl.state.directory import State
+from leasectl.state.handles import (
+    Handles,
     change_ttl,
     count_lost_replies,
     explain_loss,
@@ -16,8 +18,6 @@ from leasectl.state.amendments import (
     remember_release_after,
     seconds_since,
 )
-from leasectl.state.directory import State
-from leasectl.state.handles import Handles
 from leasectl.state.rows import insert
 from leasectl.state.timers import Timers
 from leasectl.state.uses import SeenMark, Uses

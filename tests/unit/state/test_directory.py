@@ -21,7 +21,7 @@ from leasectl.state import names_files
 from leasectl.state.database import check_directory
 from leasectl.state.directory import State
 from leasectl.state.rows import insert
-from leasectl.system.lock_wait import flock_exclusive, lock_limit
+from leasectl.system.lock_wait import LockLimit, flock_exclusive
 from leasectl.system.named_pipe import NamedPipe
 from tests.kit.forking import ending, fork
 from tests.kit.killing import kill_this_process
@@ -136,7 +136,8 @@ class TestTransaction:
     ) -> None:
         other = os.open(state.path("state.lock"), os.O_RDWR)
         fcntl.flock(other, fcntl.LOCK_EX)
-        with pytest.raises(LeaseError, match=r"state\.lock"), lock_limit(0.05), state.transaction():
+        limit = state.lock_limit.within(0.05)
+        with pytest.raises(LeaseError, match=r"state\.lock"), limit, state.transaction():
             pytest.fail("it has the lock that another holds")
         assert not state.is_changing
         os.close(other)
@@ -154,17 +155,18 @@ class TestTransaction:
                 pytest.fail("two change it at once")
         assert not state.is_changing
         with (
-            lock_limit(1),
             contextlib.closing(State.open(state.directory)) as another,
+            another.lock_limit.within(1),
             another.transaction(),
         ):
             set_cursor(another, "x")
         assert cursor(state) == "x"
 
     def test_who_opens_it_does_not_wait_for_a_writer(self, state: State) -> None:
-        with state.transaction(), lock_limit(1):
+        limit = LockLimit()
+        with state.transaction(), limit.within(1):
             set_cursor(state, "x")
-            with contextlib.closing(State.open(state.directory)) as other:
+            with contextlib.closing(State.open(state.directory, lock_limit=limit)) as other:
                 assert cursor(other) == ""
 
     def test_a_writer_that_is_killed_leaves_nothing_and_blocks_nobody(self, state: State) -> None:
@@ -738,8 +740,8 @@ class TestTheDirectory:
         made = b"\0" + b"as another made it".ljust(8191, b".")
         lock.write_bytes(b"")
 
-        def wait_for_another(fd: int) -> None:
-            flock_exclusive(fd)
+        def wait_for_another(fd: int, limit: LockLimit) -> None:
+            flock_exclusive(fd, limit)
             lock.write_bytes(made)
 
         with monkeypatch.context() as patched:

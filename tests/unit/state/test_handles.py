@@ -12,17 +12,18 @@ import pytest
 
 from leasectl.errors import CorruptState, NotFound
 from leasectl.model import Handle, Lease, Process, ReleaseTarget, Request, Timer, whole
-from leasectl.state.amendments import explain_loss, seconds_since
 from leasectl.state.directory import State
 from leasectl.state.handles import (
     _NEXT,
     Handles,
+    explain_loss,
     forget_plain,
     is_plain,
     is_watched,
     new_id,
     purge,
     renews_itself,
+    seconds_since,
 )
 from leasectl.state.rows import (
     SERVED_KEY_LABEL,

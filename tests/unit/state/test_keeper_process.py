@@ -17,7 +17,7 @@ import pytest
 import leasectl
 from leasectl.errors import LeaseError
 from leasectl.model import Handle, Request
-from leasectl.state import keeper_process, keeper_version
+from leasectl.state import keeper_process
 from leasectl.state.directory import State
 from leasectl.state.handles import Handles
 from leasectl.state.pipes import listen
@@ -207,7 +207,7 @@ def test_there_is_one_for_all_who_ask(state: State, seen: Path) -> None:
     first = keeper_process.running(state)
     keeper_process.ensure(state)
     assert keeper_process.running(state) == first is not None
-    assert keeper_version.registered(state.db) == keeper_version.Registered(
+    assert keeper_process.registration(state.db) == keeper_process.Registered(
         first, leasectl.__version__
     )
 
@@ -227,7 +227,7 @@ def test_one_that_can_not_be_woken_gets_a_signal(state: State, seen: Path) -> No
 def test_only_one_that_does_not_listen_is_sent_a_signal(state: State, listens: bool) -> None:
     keeper_process.call(state)  # there is none
     us = this_process()
-    keeper_version.note(state.db, us)
+    keeper_process.note(state.db, us)
     assert keeper_process.begin(state, us)
     called: list[int] = []
     before = signal.signal(signal.SIGURG, lambda signum, _: called.append(signum))

@@ -20,13 +20,15 @@ from leasectl.errors import Interrupted, LeaseError, LockHeld
 from leasectl.system import lock_wait
 from leasectl.system.lock_wait import (
     CLEAN_UP_SECONDS,
+    LockLimit,
     flock_exclusive,
     flock_within,
     holders_of,
-    lock_limit,
 )
 from leasectl.system.signals import SignalDescriptor, SignalTrap
 from tests.kit.waits import eventually
+
+LIMIT = LockLimit()
 
 
 @pytest.fixture
@@ -75,7 +77,7 @@ class Waiter:
 
 
 def wait_for(path: Path) -> None:
-    flock_exclusive(os.open(path, os.O_RDWR))
+    flock_exclusive(os.open(path, os.O_RDWR), LIMIT)
 
 
 def beside_a_trap(path: Path) -> None:
@@ -98,7 +100,7 @@ def in_a_thread(path: Path) -> None:
         got.append(True)
 
     thread = threading.Thread(target=work)
-    with lock_limit(0.0):
+    with LIMIT.within(0.0):
         thread.start()
         thread.join()
     assert got == [True]
@@ -128,10 +130,10 @@ def test_with_nothing_to_heed_it_is_one_call_whoever_has_it(
 
     monkeypatch.setattr(fcntl, "flock", counted)
     fd = os.open(lock, os.O_RDWR)
-    flock_exclusive(fd)
+    flock_exclusive(fd, LIMIT)
     assert calls == [fcntl.LOCK_EX]
-    with lock_limit(1.0):
-        flock_exclusive(fd)
+    with LIMIT.within(1.0):
+        flock_exclusive(fd, LIMIT)
     assert calls == [fcntl.LOCK_EX, fcntl.LOCK_EX | fcntl.LOCK_NB]
     os.close(fd)
 
@@ -182,7 +184,7 @@ def test_what_is_cleaned_up_after_a_signal_may_take_the_lock(lock: Path, held: i
 @pytest.mark.parametrize("wait", [wait_for, beside_a_trap, beside_a_descriptor])
 def test_a_limit_ends_the_wait(lock: Path, held: int, wait: Callable[[Path], None]) -> None:
     def wait_within() -> None:
-        with lock_limit(0.1):
+        with LIMIT.within(0.1):
             wait(lock)
 
     assert Waiter(wait_within).ending() == 1
@@ -190,7 +192,7 @@ def test_a_limit_ends_the_wait(lock: Path, held: int, wait: Callable[[Path], Non
 
 def test_a_signal_ends_a_wait_that_has_a_limit(lock: Path, held: int) -> None:
     def wait() -> None:
-        with lock_limit(60.0):
+        with LIMIT.within(60.0):
             beside_a_trap(lock)
 
     waiter = Waiter(wait)
@@ -200,7 +202,7 @@ def test_a_signal_ends_a_wait_that_has_a_limit(lock: Path, held: int) -> None:
 
 def test_a_limit_that_is_over_leaves_each_wait_its_moment(lock: Path, held: int) -> None:
     def wait() -> None:
-        with lock_limit(0.0, each_seconds=60.0):
+        with LIMIT.within(0.0, each_seconds=60.0):
             wait_for(lock)
 
     waiter = Waiter(wait)
@@ -211,8 +213,8 @@ def test_a_limit_that_is_over_leaves_each_wait_its_moment(lock: Path, held: int)
 
 def test_a_limit_inside_another_gives_way_to_it_again(lock: Path, held: int) -> None:
     def wait() -> None:
-        with lock_limit(0.1):
-            with lock_limit(None):
+        with LIMIT.within(0.1):
+            with LIMIT.within(None):
                 pass
             wait_for(lock)
 
@@ -221,7 +223,7 @@ def test_a_limit_inside_another_gives_way_to_it_again(lock: Path, held: int) -> 
 
 def test_who_holds_it_is_named(lock: Path, held: int) -> None:
     assert holders_of(held) == [str(os.getpid())]
-    with lock_limit(0.0), pytest.raises(LockHeld, match=f"{lock} .* by process {os.getpid()}; "):
+    with LIMIT.within(0.0), pytest.raises(LockHeld, match=f"{lock} .* by process {os.getpid()}; "):
         wait_for(lock)
 
 
@@ -246,7 +248,7 @@ def test_holders_are_looked_for_only_where_the_error_is_shown(
             return ["4711"]
 
         monkeypatch.setattr(lock_wait, "_holders_of", count)
-        with lock_limit(0.01), pytest.raises(LockHeld) as raised:
+        with LIMIT.within(0.01), pytest.raises(LockHeld) as raised:
             wait_for(lock)
         assert asked == []
         assert "by process 4711;" in str(raised.value)
@@ -268,8 +270,8 @@ def test_lock_that_is_free_when_time_is_over_is_taken(
             flock(fd, operation)
 
         monkeypatch.setattr(fcntl, "flock", as_if_stopped_meanwhile)
-        with lock_limit(0.01):
-            flock_exclusive(fd)
+        with LIMIT.within(0.01):
+            flock_exclusive(fd, LIMIT)
 
     assert Waiter(wait).ending() == 0
 
@@ -277,7 +279,7 @@ def test_lock_that_is_free_when_time_is_over_is_taken(
 def test_nothing_is_left_of_the_timer_after_a_wait(lock: Path, held: int) -> None:
     def wait() -> None:
         before = signal.getsignal(signal.SIGALRM)
-        with lock_limit(0.01), pytest.raises(LockHeld):
+        with LIMIT.within(0.01), pytest.raises(LockHeld):
             wait_for(lock)
         assert signal.getitimer(signal.ITIMER_REAL) == (0.0, 0.0)
         assert signal.getsignal(signal.SIGALRM) is before

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from leasectl.text.suggestions import NO_POOLS, did_you_mean, option_meant
+from leasectl.text.wording import NO_POOLS, did_you_mean, option_meant
 
 
 def test_the_nearest_is_suggested_and_how_to_see_all() -> None:

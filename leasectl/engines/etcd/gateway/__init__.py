@@ -8,5 +8,6 @@ A lost answer says nothing, so every request may be repeated.
 - `answers`: map etcd's errors to ours
 - `failures`: explain in one line why no member gave a usable answer
 - `user`: read the user and password for etcd from a file
+- `tokens`: share a token between the processes of a state directory
 - `ahead`: send the next of several requests while the last answer is used
 """

@@ -9,9 +9,12 @@ from __future__ import annotations
 
 import contextlib
 import json
-from collections.abc import Sequence
+import time
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
 
 from leasectl.engines.etcd.gateway.answers import (
+    CommonNameRefused,
     FailedPrecondition,
     InvalidArgument,
     PermissionDenied,
@@ -24,11 +27,15 @@ from leasectl.errors import NotAllowed
 from leasectl.http.exchange import Client
 from leasectl.http.messages import Call
 from leasectl.http.no_answer import NOT_IN_TIME, NoAnswer
-from leasectl.http.tls import Trust
 from leasectl.system.clock import Clock
+
+if TYPE_CHECKING:
+    from leasectl.engines.etcd.gateway.tokens import TokenStore
+    from leasectl.http.tls import Trust
 
 KEEP_ALIVE = "/v3/lease/keepalive"
 _CONNECT_SECONDS = 1.0
+_NAME_USER = "name a file that holds user:password in LEASECTL_USER_FILE"
 # What is sent takes etcd time for each byte. It is made here, and so has no circles.
 _TO_JSON = json.JSONEncoder(separators=(",", ":"), check_circular=False).encode
 # Pools of many thousands of resources take a few MiB.
@@ -45,6 +52,7 @@ class MemberAccess:
         user_file: Path of a file with ``user:password``, read whenever a token is needed; None
             where etcd asks for none.
         prefix: Below which a user needs to be allowed everything, for messages.
+        pause: Called with seconds between two looks for another process's token.
     """
 
     def __init__(
@@ -55,12 +63,19 @@ class MemberAccess:
         trust: Trust | None,
         user_file: str | None,
         prefix: str,
+        pause: Callable[[float], object] = time.sleep,
     ) -> None:
         self._endpoints = tuple(endpoints)
         self._clock = clock
         self._trust = trust
         self._user_file = user_file
         self._prefix = prefix
+        self._pause = pause
+        self._tokens: TokenStore | None = None
+        if user_file is not None:
+            from leasectl.engines.etcd.gateway.tokens import TokenStore
+
+            self._tokens = TokenStore(endpoints, user_file)
         # Of any thread: each is as good as the others.
         self._token: str | None = None  # None: not asked for; empty: etcd wants none
 
@@ -76,7 +91,16 @@ class MemberAccess:
             longest_bytes=_LONGEST_ANSWER_BYTES,
         )
 
-    def ask(self, client: Client, member: int, path: str, body: Json, seconds: float) -> Json:
+    def ask(
+        self,
+        client: Client,
+        member: int,
+        path: str,
+        body: Json,
+        seconds: float,
+        *,
+        login_seconds: float | None = None,
+    ) -> Json:
         """Ask one member, with a new token if it doesn't take the one that we have.
 
         Args:
@@ -84,7 +108,9 @@ class MemberAccess:
             member: Its number among the endpoints.
             path: What is asked of it.
             body: The JSON.
-            seconds: How long all that may take.
+            seconds: How long all that may take, but for a login.
+            login_seconds: How long all may take if it needs one: etcd goes on checking a password
+                when nobody waits for that any more. None for no longer.
 
         Raises:
             NoAnswer: None that counts.
@@ -93,20 +119,22 @@ class MemberAccess:
             NotAllowed: etcd doesn't know the user, or the user may not do this.
             CorruptState, InvalidRequest: A file that is needed to ask can't be used.
         """
-        until = self._clock.elapsed() + seconds
-        if self._user_file is None:
+        start = self._clock.elapsed()
+        until = start + seconds
+        if self._tokens is None:
             try:
                 return self._post(client, member, path, body, None, until)
             except Unauthenticated as refusal:
-                raise NotAllowed(
-                    f"{self._endpoints[member]}: {refusal}; "
-                    "name a file that holds user:password in LEASECTL_USER_FILE"
-                ) from refusal
-        token = self._token
+                raise NotAllowed(f"{self._endpoints[member]}: {refusal}; {_NAME_USER}") from refusal
+        token = self._token if self._token is not None else self._tokens.load()
         if token is not None:
             with contextlib.suppress(Unauthenticated):
-                return self._post(client, member, path, body, token, until)
-        token = self._authenticate(client, member, self._user_file, until)
+                answer = self._post(client, member, path, body, token, until)
+                self._token = token
+                return answer
+        login_until = start + max(seconds, login_seconds or 0.0)
+        token = self._authenticate(client, member, self._tokens, login_until, refused=token)
+        until = max(until, min(login_until, self._clock.elapsed() + seconds))
         try:
             return self._post(client, member, path, body, token, until)
         except Unauthenticated as refusal:
@@ -128,17 +156,35 @@ class MemberAccess:
             NoAnswer: None that counts.
             NotAllowed: etcd doesn't know the user.
         """
-        if self._user_file is None:
+        if self._tokens is None:
             return {}
         until = self._clock.elapsed() + seconds
         if self._token:
             # With a token, even what does nothing is refused unless that is valid.
             self.ask(client, member, "/v3/kv/txn", {}, seconds)
             return _headers(self._token)
-        return _headers(self._authenticate(client, member, self._user_file, until))
+        token = self._tokens.load()
+        if token:
+            self._token = token
+            return self.headers(client, member, seconds)
+        return _headers(self._authenticate(client, member, self._tokens, until, refused=token))
 
-    def _authenticate(self, client: Client, member: int, user_file: str, until: float) -> str:
-        user = read_user(user_file)
+    def _authenticate(
+        self, client: Client, member: int, tokens: TokenStore, until: float, *, refused: str | None
+    ) -> str:
+        """Return a token other than the refused one: of another process, or a new one."""
+        left = until - self._clock.elapsed()
+        with tokens.alone(left / 2, self._pause):
+            token = tokens.load()
+            if token is None or token in (refused, self._token):
+                token = self._new_token(client, member, until)
+                tokens.keep(token)
+        self._token = token
+        return token
+
+    def _new_token(self, client: Client, member: int, until: float) -> str:
+        assert self._user_file is not None
+        user_file, user = self._user_file, read_user(self._user_file)
         body = {"name": user.name, "password": user.password}
         try:
             said = self._post(client, member, "/v3/auth/authenticate", body, None, until)
@@ -156,7 +202,6 @@ class MemberAccess:
         token = str(said.get("token", ""))
         if not token.isascii() or not token.isprintable():
             raise NoAnswer("its token can't be read", sent=False)
-        self._token = token
         return token
 
     def _post(
@@ -177,9 +222,17 @@ class MemberAccess:
         try:
             return parse_answer(endpoint + path, answer)
         except PermissionDenied as refusal:
+            whose = "the user in LEASECTL_USER_FILE needs"
+            if self._user_file is None:
+                whose = f"{_NAME_USER}, of a user with"
+            role = f"a role that may read and write all keys below {self._prefix}/"
+            advice = f"{whose} {role}"
+            raise NotAllowed(f"{endpoint}: {refusal}; {advice}") from refusal
+        except CommonNameRefused as refusal:
             raise NotAllowed(
-                f"{endpoint}: {refusal}; the user in LEASECTL_USER_FILE needs a role that may "
-                f"read and write all keys below {self._prefix}/"
+                f"{endpoint}: {refusal}; where etcd demands users, its gateway takes no "
+                "certificate with a common name: name one without CN in LEASECTL_CERT_FILE, and "
+                f"{_NAME_USER}"
             ) from refusal
 
 

@@ -18,6 +18,8 @@ _INVALID_ARGUMENT, _RESOURCE_EXHAUSTED, _OUT_OF_RANGE, _UNIMPLEMENTED = 3, 8, 11
 _ALSO_UNAUTHENTICATED = ("user name is empty", "revision of auth store is old")
 # This one too, where a request came only in part: nothing was carried out.
 _CUT_SHORT = "unexpected EOF"
+# Since 3.5, without a code.
+_COMMON_NAME = "CommonName of client"
 # This one with the code that also says that there are too many requests.
 _NO_SPACE = "database space exceeded"
 
@@ -40,6 +42,10 @@ class Unauthenticated(Exception):
 
 class PermissionDenied(Exception):
     """The user may not do this. Nothing was carried out."""
+
+
+class CommonNameRefused(Exception):
+    """The client's certificate has a common name, which the gateway takes from nobody."""
 
 
 class InvalidArgument(LeaseError):
@@ -73,14 +79,16 @@ def parse_answer(url: str, answer: Answer) -> Json:
 
     Raises:
         NoAnswer: None that counts.
-        EtcdLeaseGone, FailedPrecondition, Compacted, Unauthenticated, PermissionDenied: etcd
-            refuses.
+        EtcdLeaseGone, FailedPrecondition, Compacted, Unauthenticated, PermissionDenied,
+            CommonNameRefused: etcd refuses.
         LeaseError: It refuses, for a reason that people have to see.
     """
     try:
         said = read_json(answer.text)
     except (ValueError, RecursionError):
         said = None
+    if said is None and _COMMON_NAME in answer.text:
+        raise CommonNameRefused(printable(answer.text.strip(), longest=120))
     if not isinstance(said, dict) or (answer.status != 200 and "code" not in said):
         shown = redirection(answer) or printable(answer.text[:200].strip(), longest=60)
         words = f"{answer.status} ({shown or 'nothing'})"

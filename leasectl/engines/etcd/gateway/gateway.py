@@ -9,11 +9,11 @@ succeeds. Which one did is read back (`Outcome.answers` of one that failed), nev
 from __future__ import annotations
 
 import contextlib
-import secrets
+import os
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from leasectl.engines.etcd.gateway.access import KEEP_ALIVE, MemberAccess
 from leasectl.engines.etcd.gateway.answers import (
@@ -36,16 +36,19 @@ from leasectl.errors import (
 )
 from leasectl.http.exchange import Client
 from leasectl.http.no_answer import NoAnswer
-from leasectl.http.tls import Trust
 from leasectl.system.backoff import Backoff, Pauses
 from leasectl.system.clock import Clock
 from leasectl.text.properties import MALFORMED, read_number
 from leasectl.text.wording import printable
 
+if TYPE_CHECKING:
+    from leasectl.http.tls import Trust
+
 ATTEMPT_SECONDS = 2.0
 # etcd tells what is left of a lease in whole seconds, without the rest.
 ROUNDED_SECONDS = 1
-_BACKOFF = Backoff(first_seconds=0.1, longest_seconds=0.1)  # between two rounds of all members
+# Between two rounds of all members.
+_BACKOFF = Backoff(first_seconds=0.1, longest_seconds=1.0, chance=0.5)
 # However little time is left, an answer that takes no longer is waited for.
 _LEAST_SECONDS = 3.0
 
@@ -70,7 +73,8 @@ class MemberStatus(NamedTuple):
 
 def new_etcd_lease_id() -> int:
     """An id for an etcd lease that nobody else would choose."""
-    return secrets.randbelow((1 << 63) - 1) + 1  # signed in etcd, and 0 is none
+    # Signed in etcd, and 0 is none.
+    return (int.from_bytes(os.urandom(8), "big") >> 1) or 1
 
 
 class Gateway:
@@ -111,7 +115,12 @@ class Gateway:
         self._rest = (0.0, "")  # until when on the elapsed clock, and why
         self._pause = pause
         self._access = MemberAccess(
-            self.endpoints, clock=clock, trust=trust, user_file=user_file, prefix=prefix
+            self.endpoints,
+            clock=clock,
+            trust=trust,
+            user_file=user_file,
+            prefix=prefix,
+            pause=pause,
         )
         self._limits = threading.local()  # `until`: see `limited`
         self._lock = threading.Lock()
@@ -298,20 +307,25 @@ class Gateway:
         with self._idle_client() as client:
             while True:
                 lasting = True
-                for _ in self.endpoints:
-                    member = self._current
-                    seconds = min(attempt_seconds, deadline - self._clock.elapsed())
+                for turns in range(len(self.endpoints), 0, -1):
+                    member, left = self._current, deadline - self._clock.elapsed()
+                    seconds = min(attempt_seconds, left)
                     if seconds <= 0:
                         why = failures.text(deadline - start)
                         self._rest = (self._clock.elapsed() + self._rest_seconds, why)
                         raise BackendUnreachable(why)
                     try:
-                        return self._access.ask(client, member, path, body, seconds), repeated
+                        answer = self._access.ask(
+                            client, member, path, body, seconds, login_seconds=left / turns
+                        )
+                        return answer, repeated
                     except NoAnswer as reason:
                         repeated = repeated or reason.sent
                         lasting = lasting and reason.lasting
                         failures.note(self.endpoints[member], reason)
                         self.leave(member)
                 if lasting and not client.is_outdated:
-                    raise BackendUnreachable(failures.text())
+                    error = BackendUnreachable(failures.text())
+                    error.lasting = True
+                    raise error
                 self._pause(min(pauses.next(), max(0.0, deadline - self._clock.elapsed())))

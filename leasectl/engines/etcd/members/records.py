@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 from leasectl.engines.etcd.gateway.requests import KeyValue
 from leasectl.engines.etcd.key_values import name_in, safe_text, unreadable
 from leasectl.engines.etcd.records import Free
-from leasectl.engines.membership import Lifetime, Member, Pools, Properties
+from leasectl.engines.membership import Lifetime, Member, Pools, Properties, read_cordon
 from leasectl.model import parse_process
 from leasectl.system.process import is_dead_here
 from leasectl.text.properties import (
@@ -51,6 +51,7 @@ def encode_member(member: Member, by: str) -> str:
         "expected": member.expected,
         "by_default": member.by_default,
         "cordoned": member.cordoned,
+        "cordon": member.cordon,
         "moves_to": member.moves_to,
         "leaves": member.leaves,
         "lifetime": None if lifetime is None else _encode_lifetime(lifetime),
@@ -87,6 +88,7 @@ def parse_member(kv: KeyValue | None, name: str, pool: str | None) -> Member:
             lifetime=read_optional(_read_lifetime, record.get("lifetime")),
             joined=int(record.get("joined", 0)),
             properties=_read_properties(record.get("properties", ())),
+            cordon=read_cordon(record.get("cordon")),
         )
     except MALFORMED as error:
         raise unreadable(kv, error) from error

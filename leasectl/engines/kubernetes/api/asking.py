@@ -230,7 +230,9 @@ class Asking:
                 if reason.sent and not is_repeatable:
                     raise _lost(access, deed, reason) from reason
                 if reason.lasting:
-                    raise BackendUnreachable(f"{access.server}: {reason}") from reason
+                    error = BackendUnreachable(f"{access.server}: {reason}")
+                    error.lasting = True
+                    raise error from reason
                 self._wait(tries.pause_after(reason))
 
     def _wait(self, seconds: float) -> None:

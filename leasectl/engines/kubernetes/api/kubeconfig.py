@@ -121,7 +121,7 @@ class Kubeconfig(NamedTuple):
         return entries[name]
 
     def _meant(self, name: str) -> str:
-        from leasectl.text.suggestions import nearest
+        from leasectl.text.wording import nearest
 
         near = nearest(name, list(self.contexts))
         return f'; did you mean "{printable(near)}"?' if near else ""

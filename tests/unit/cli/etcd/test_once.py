@@ -73,7 +73,7 @@ def test_a_failure_is_the_next_ones_to_try_and_its_result_is_for_both(hosts: Hos
     )
     eventually(lambda: "k" in one.ok("status"))
     second = other.start("once", "k", "--", "echo", "result")
-    eventually(lambda: "PLACE" in one.ok("status", "--wide"))
+    eventually(lambda: "POSITION" in one.ok("status", "--wide"))
     may.touch()
     assert first.finish().out == "result\n"
     assert second.finish().out == "result\n"
@@ -131,7 +131,7 @@ def test_a_runner_that_lost_its_lease_before_its_command_waits_for_the_next(host
     eventually(has_lease.exists)
     second = begun(other, "second", 60, log)
     may_begin.touch()
-    eventually(lambda: "PLACE" in other.ok("status", "--wide"), what="the first waits again")
+    eventually(lambda: "POSITION" in other.ok("status", "--wide"), what="the first waits again")
     (other.cwd / "log.may").touch()
     assert ending(first) == 0
     assert output.read_text() == second.finish().out == "second\n"
@@ -144,7 +144,7 @@ def test_the_next_machine_takes_over_from_one_that_was_killed(hosts: Hosts) -> N
     log = str(one.cwd / "log")
     first = begun(one, "first", 60, log)
     waits = other.start("once", "k", "--", *works("second", 0.1, log))
-    eventually(lambda: "PLACE" in one.ok("status", "--wide"))
+    eventually(lambda: "POSITION" in one.ok("status", "--wide"))
     first.kill()
     killed_at = time.clock_gettime(time.CLOCK_BOOTTIME)
     assert waits.finish().out == "second\n"

@@ -9,11 +9,11 @@ from typing import Callable
 import httpx
 import pytest
 
-from leasectl.backends.opening import open_probe
+from leasectl.backends.etcd import EtcdBackend
+from leasectl.backends.kinds import Context
 from leasectl.engines.etcd.gateway.gateway import Gateway
 from leasectl.engines.etcd.gateway.requests import read_all
 from leasectl.errors import BackendUnreachable
-from leasectl.http.settings import Settings
 from leasectl.system.clock import Clock
 from tests.kit.etcd.server import EtcdServer, etcd_server
 from tests.kit.waits import eventually
@@ -30,9 +30,7 @@ def cluster() -> Iterator[EtcdServer]:
 def probe_of(*endpoints: str) -> Callable[[], None]:
     """A new one, which begins with the first member."""
     members = ",".join(endpoint.partition("://")[2] for endpoint in endpoints)
-    probe = open_probe(f"etcd://{members}{PREFIX}", Settings(), clock=Clock())
-    assert probe is not None
-    return probe
+    return EtcdBackend.open_probe(Context(f"etcd://{members}{PREFIX}"))
 
 
 def works(*endpoints: str) -> bool:
@@ -96,8 +94,3 @@ def test_a_cluster_without_space_does_not_do(cluster: EtcdServer) -> None:
     finally:
         alarm("DEACTIVATE")
     assert works(*cluster.endpoints)
-
-
-@pytest.mark.parametrize("url", ["local:", "none:", "http://127.0.0.1:9"])
-def test_others_have_no_server_that_could_be_asked(url: str) -> None:
-    assert open_probe(url, Settings(), clock=Clock()) is None

@@ -7,14 +7,15 @@ from pathlib import Path
 
 import pytest
 
-from leasectl.backends.contract import Patience
+from leasectl.backends.contract import Caller, Patience
+from leasectl.backends.kinds import Context
 from leasectl.engines.contract import TicketGone
 from leasectl.engines.local.wait_pipes import WaitPipes
 from leasectl.errors import NoLease
 from leasectl.leases.acquire import acquire
 from leasectl.leases.delay import announce
 from leasectl.leases.release import release
-from leasectl.leases.service import Caller, Service
+from leasectl.leases.service import Service
 from leasectl.model import Claimant, Request, whole
 from leasectl.pools.admin import PoolService
 from leasectl.state.directory import State
@@ -34,7 +35,7 @@ def waits(service: Service) -> None:
 
 def test_who_waits_once_leaves_no_pipe_and_who_waits_often_reuses_one(state_dir: Path) -> None:
     state = State.open(str(state_dir))
-    service = Service(state, backend_url="local:", caller=Caller("test@host", "host"))
+    service = Service(state, Context("local:", caller=Caller("test@host", "host")))
     service.pools.create_pool("T", ["only"])
     announce(service, acquire(service, Request("T"), patience=Patience()))
     pipes = state_dir / "waiters"

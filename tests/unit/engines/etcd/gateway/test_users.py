@@ -12,7 +12,8 @@ from typing import Callable
 import httpx
 import pytest
 
-from leasectl.backends.opening import open_probe
+from leasectl.backends.etcd import EtcdBackend
+from leasectl.backends.kinds import Context
 from leasectl.engines.etcd.gateway.gateway import Gateway
 from leasectl.engines.etcd.gateway.requests import encode, put, read
 from leasectl.errors import (
@@ -23,7 +24,6 @@ from leasectl.errors import (
     NotAllowed,
 )
 from leasectl.http.settings import Settings
-from leasectl.system.clock import Clock
 from tests.kit.etcd.gateways import (
     PREFIX,
     LetIn,
@@ -129,9 +129,7 @@ class TestUsers:
     ) -> None:
         def probe(user: tuple[str, str]) -> None:
             settings = Settings(user_file=user_file(user))
-            found = open_probe(address(guarded), settings, clock=Clock())
-            assert found is not None
-            found()
+            EtcdBackend.open_probe(Context(address(guarded), settings))()
 
         probe(ROOT)
         for user in (READER, (ROOT[0], "wrong")):
