@@ -376,8 +376,11 @@ class Lookout:
             kind: set() for kind in ("ticket", "claim", "life", "grace")
         }
         self._lives: set[str] = set()  # the resources that are there for a time
-        for name in (*self._view.tickets, *self._view.resources):
+        for name in self._view.tickets:
             self.note(name)
+        for name, each in self._view.resources.items():
+            if each.claim or each.member.lifetime or each.grace_seconds is not None:
+                self.note(name)
 
     def _set(self, kind: str, name: str, end: float | None) -> None:
         if end is None:

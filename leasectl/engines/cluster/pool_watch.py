@@ -26,7 +26,7 @@ from leasectl.engines.cluster.objects import (
 from leasectl.engines.cluster.observed import Lookout
 from leasectl.engines.cluster.place import Place
 from leasectl.engines.cluster.ticket import OwnTicket
-from leasectl.engines.cluster.turns import Over, is_before, turn_of
+from leasectl.engines.cluster.turns import Over, Turn, is_before, turn_of
 from leasectl.engines.cluster.view import PoolView
 from leasectl.engines.facts import PoolSettings
 from leasectl.errors import LeaseError
@@ -59,8 +59,17 @@ class Verdict(NamedTuple):
     coming: str = ""
 
 
-def verdict_of(own: OwnTicket, view: PoolView, over: Over) -> Verdict | None:
-    """How it stands for a ticket; None where what was seen is older than that."""
+def verdict_of(
+    own: OwnTicket, view: PoolView, over: Over, turn: Turn | None = None
+) -> Verdict | None:
+    """Return how it stands for a ticket; None where what was seen is older than that.
+
+    Args:
+        own: Which.
+        view: What was seen of its pool.
+        over: What is over in it.
+        turn: As `turn_of` has told of that; None to ask it.
+    """
     ticket = own.object
     if ticket is not None and view.version < ticket.place:
         return None
@@ -68,7 +77,7 @@ def verdict_of(own: OwnTicket, view: PoolView, over: Over) -> Verdict | None:
         return Verdict("no pool")
     if ticket is not None and own.object_name not in view.tickets:
         return Verdict("gone")
-    turn = turn_of(own.as_seen(view), view, over)
+    turn = turn or turn_of(own.as_seen(view), view, over)
     if not turn.is_met:
         return Verdict("unmet", coming=_coming(view))
     if turn.before is not None:

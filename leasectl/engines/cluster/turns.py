@@ -106,15 +106,23 @@ def members_of(view: PoolView) -> list[Member]:
 
 def free_in(view: PoolView, over: Over = NOTHING_OVER) -> list[ResourceObject]:
     """Return what can be claimed, least recently acquired first."""
-    free = [
-        each
-        for name, each in view.resources.items()
-        if (each.claim is None or name in over.claims)
-        and each.member.takes_holders
-        and (each.grace_seconds is None or name in over.graces)
-        and name not in over.lives
-    ]
-    return sorted(free, key=lambda each: (each.fence, each.name))
+    return sorted(_free(view, over), key=lambda each: (each.fence, each.name))
+
+
+def count_free(view: PoolView, want: Want, over: Over) -> int:
+    """Return how much of that would do, where the queue is empty."""
+    return sum(_would_do(want, each) for each in _free(view, over))
+
+
+def _free(view: PoolView, over: Over) -> Iterator[ResourceObject]:
+    for name, each in view.resources.items():
+        if (
+            (each.claim is None or name in over.claims)
+            and each.member.takes_holders
+            and (each.grace_seconds is None or name in over.graces)
+            and name not in over.lives
+        ):
+            yield each
 
 
 def turn_of(ticket: TicketObject, view: PoolView, over: Over = NOTHING_OVER) -> Turn:

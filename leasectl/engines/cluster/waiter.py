@@ -39,6 +39,7 @@ from leasectl.engines.cluster.pool_watch import Verdict, verdict_of
 from leasectl.engines.cluster.ticket import LOOK_AGAIN_SECONDS, OwnTicket
 from leasectl.engines.cluster.turns import (
     Turn,
+    count_free,
     is_waited_in,
     members_of,
     standing_of,
@@ -48,7 +49,7 @@ from leasectl.engines.cluster.turns import (
 from leasectl.engines.cluster.view import PoolView
 from leasectl.engines.contract import Outlook, TicketGone
 from leasectl.engines.facts import Standing
-from leasectl.engines.possible import unmet
+from leasectl.engines.possible import unmet, want_of
 from leasectl.model import Lease, Process
 from leasectl.system.wakeup import Wakeup
 
@@ -176,7 +177,8 @@ class ClusterWaiter:
         """Return whether the queue is empty and there is enough."""
         if is_waited_in(view):
             return False
-        return len(self._turn(view, self._observed.look(view)).free) >= self.ticket.request.count
+        over, request = self._observed.look(view).over, self.ticket.request
+        return count_free(view, want_of(request), over) >= request.count
 
     def _turn(self, view: PoolView, looked: Looked) -> Turn:
         return turn_of(self.ticket.as_seen(view), view, looked.over)
@@ -264,7 +266,8 @@ class ClusterWaiter:
         looked = self._observed.look(view)
         if not self._reap(view, looked):
             return None
-        turn, self.verdict = self._turn(view, looked), verdict_of(own, view, looked.over)
+        turn = self._turn(view, looked)
+        self.verdict = verdict_of(own, view, looked.over, turn)
         self._far_behind = None
         if not turn.is_met:
             return self._until_more(Outlook(impossible=str(unmet(own.request, members_of(view)))))
