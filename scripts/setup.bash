@@ -21,7 +21,8 @@ as_root() { # <command> [<arg>...]
 works() { # <tool>
   case $1 in
     *python3) "$1" -c 'import ensurepip, sys, venv; sys.exit(sys.version_info < (3, 9))' ;;
-    openssl | etcdctl) "$1" version ;;
+    openssl | etcdctl | caddy) "$1" version ;;
+    nginx) nginx -v ;;
     kubectl) kubectl version --client ;;
     # What go.mod of the kube-apiserver asks for; an older one doesn't read it.
     go) [[ $(go env GOVERSION) =~ ^go1\.([0-9]+) ]] && ((BASH_REMATCH[1] >= 24)) ;;

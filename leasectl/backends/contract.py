@@ -138,6 +138,8 @@ class Patience(NamedTuple):
         see_to_witness: Called by who has waited behind others for a moment, and again when what it
             returns has ended: has somebody see to it that those others come when they can claim.
             It returns that process; None when it couldn't now. None where nobody has to.
+        waits_for_server: A request with a limit waits also for a server that is away. A server of
+            ours tells its client instead, which waits.
     """
 
     wait_seconds: float | None = None
@@ -150,6 +152,7 @@ class Patience(NamedTuple):
     watched: Callable[[], Sequence[Process]] = tuple
     recover: Callable[[], None] = lambda: None
     see_to_witness: Callable[[], Process | None] | None = None
+    waits_for_server: bool = True
 
     def server_seconds(self, without_limits: float) -> float:
         """Return for how long a server may fail to answer before the request fails.
@@ -161,7 +164,8 @@ class Patience(NamedTuple):
         """
         if self.connect_seconds is not None:
             return self.connect_seconds
-        return without_limits if self.wait_seconds is None else math.inf
+        is_limited = self.wait_seconds is not None and self.waits_for_server
+        return math.inf if is_limited else without_limits
 
 
 class Caller(NamedTuple):

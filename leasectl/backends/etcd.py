@@ -15,6 +15,7 @@ from leasectl.engines.etcd.keys import Keys
 from leasectl.engines.etcd.opening import open_below, open_etcd, open_gateway
 from leasectl.engines.etcd.pools.listing import pool_types as types_in
 from leasectl.engines.etcd.pools.listing import resource_names as names_in
+from leasectl.engines.etcd.probe import probe
 from leasectl.engines.etcd.records import check_count, revision_of
 from leasectl.state.event import Kept
 from leasectl.system import signals
@@ -60,10 +61,6 @@ class EtcdBackend(PoolBackend):
     @classmethod
     def open(cls, context: Context, state: State, lost: LostListener) -> EtcdBackend:
         seconds = context.release_seconds
-        if context.settings.user_file is not None:
-            from leasectl.engines.etcd.gateway.tokens import keep_in
-
-            keep_in(state.directory)
         gateway = open_gateway(
             context.url,
             context.settings,
@@ -130,8 +127,6 @@ class EtcdBackend(PoolBackend):
 
     @classmethod
     def open_probe(cls, context: Context) -> Callable[[], None]:
-        from leasectl.engines.etcd.probe import probe
-
         address = parse_etcd_url(context.url)
         # One out of so many answers, as long as most of them do.
         tries = len(address.endpoints) // 2 + 1

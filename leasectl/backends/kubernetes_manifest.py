@@ -22,8 +22,14 @@ from leasectl.engines.kubernetes.api.rights import (
     rules_of,
 )
 from leasectl.engines.kubernetes.bodies import body_of, new_expectations
-from leasectl.engines.kubernetes.labels import BY
-from leasectl.engines.kubernetes.names import object_of_pool, object_of_resource
+from leasectl.engines.kubernetes.labels import BY, SETTINGS, STATE
+from leasectl.engines.kubernetes.names import (
+    POOL_PREFIX,
+    TICKET_PREFIX,
+    VALUE_PREFIX,
+    object_of_pool,
+    object_of_resource,
+)
 from leasectl.engines.membership import Member
 from leasectl.errors import InvalidRequest
 from leasectl.text.naming import next_names
@@ -112,6 +118,76 @@ def rights(
         rules = [_rule(*each) for each in rules_of(needed_for_maintenance())]
         made += _role_and_binding("Cluster", _CLUSTER_ROLE, {}, rules, account)
     return made
+
+
+def for_jobs_only(namespace: str, account: Account) -> Manifest:
+    """Return the admission policy by which an account can use pools and not change them.
+
+    A Role can't tell the object of a pool from that of a waiting request. Names and annotations
+    can. It needs Kubernetes 1.30, and rights on the whole cluster.
+
+    Args:
+        namespace: Of the pools.
+        account: The one that jobs have.
+    """
+    name = f"leasectl-jobs.{namespace}.{account.namespace}.{account.name}"
+    user = f"system:serviceaccount:{account.namespace}:{account.name}"
+    of_requests = " || ".join(
+        f"request.name.startsWith('{each}')" for each in (TICKET_PREFIX, VALUE_PREFIX)
+    )
+    unchanged = " && ".join(
+        f"object.metadata.?annotations[?'{each}'].orValue('') == "
+        f"oldObject.metadata.?annotations[?'{each}'].orValue('')"
+        for each in (SETTINGS, STATE)
+    )
+    rule = {
+        "apiGroups": ["coordination.k8s.io"],
+        "apiVersions": ["v1"],
+        "operations": ["CREATE", "UPDATE", "DELETE"],
+        "resources": ["leases"],
+    }
+    validations = [
+        _validation(
+            f"request.operation == 'UPDATE' || {of_requests}",
+            "this account can use pools, but not create or delete them or their resources",
+        ),
+        _validation(
+            "request.operation != 'UPDATE' || "
+            f"!request.name.startsWith('{POOL_PREFIX}') || ({unchanged})",
+            "this account can use pools, but not change or delete them",
+        ),
+    ]
+    api = {"apiVersion": "admissionregistration.k8s.io/v1"}
+    here = {"namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": namespace}}}
+    return [
+        {
+            **api,
+            "kind": "ValidatingAdmissionPolicy",
+            "metadata": {"name": name},
+            "spec": {
+                "failurePolicy": "Fail",
+                "matchConstraints": {"resourceRules": [rule]},
+                "matchConditions": [
+                    {"name": "jobs", "expression": f"request.userInfo.username == '{user}'"}
+                ],
+                "validations": validations,
+            },
+        },
+        {
+            **api,
+            "kind": "ValidatingAdmissionPolicyBinding",
+            "metadata": {"name": name},
+            "spec": {
+                "policyName": name,
+                "validationActions": ["Deny"],
+                "matchResources": here,
+            },
+        },
+    ]
+
+
+def _validation(expression: str, message: str) -> dict[str, str]:
+    return {"expression": expression, "message": message, "reason": "Forbidden"}
 
 
 def pools(namespace: str, counts: Mapping[str, int]) -> Manifest:

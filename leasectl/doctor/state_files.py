@@ -18,11 +18,10 @@ from collections.abc import Iterator
 from leasectl.doctor.findings import ELSEWHERE, FAIL, OK, WARN, Finding, unwritable
 from leasectl.errors import CorruptState, LeaseError, StateUnwritable
 from leasectl.state import pipes
-from leasectl.state.database import check_directory, check_parent, unlink
+from leasectl.state.database import check_directory, check_parent, no_parent, unlink
 from leasectl.state.directory import State
 from leasectl.state.handles import Handles
 from leasectl.state.reads import examine
-from leasectl.state.refusals import no_parent
 from leasectl.system.lock_wait import flock_within, holders_of
 from leasectl.system.own_files import open_own
 from leasectl.text.wording import counted, listed

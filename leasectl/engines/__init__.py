@@ -18,5 +18,4 @@ woken, and tries again. The claim takes the ticket away.
 - `local`: tables in the state directory, for the jobs of one machine
 - `etcd`: for the jobs of many machines; claims end with etcd's leases
 - `kubernetes`: the same; claims are Lease objects, which end when nobody renews them
-- `memory`: within one process, for simulations and tests
 """

@@ -25,10 +25,20 @@ from leasectl.system.wakeup import Wakeup
 
 if TYPE_CHECKING:
     from leasectl.http.proxied import ProxiedSending, ProxiedTransport
+    from leasectl.http.settings import Settings
     from leasectl.http.tls import Trust
 
 # Go's server answers a half-closed connection at once; this is for the way there and back.
 LINGER_SECONDS = 0.5
+
+
+def trust_for(url: str, settings: Settings) -> Trust | None:
+    """Return what is needed for TLS with the server of a URL; None without TLS."""
+    if not url.startswith("https:"):
+        return None
+    from leasectl.http.tls import trust_of  # it loads ssl, which takes a MiB
+
+    return trust_of(settings)
 
 
 class Client:

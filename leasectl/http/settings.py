@@ -4,14 +4,11 @@ from __future__ import annotations
 
 import os
 import time
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from leasectl.errors import CorruptState, FileUnreadable
 from leasectl.system.poll import is_readable
 from leasectl.text.wording import printable
-
-if TYPE_CHECKING:
-    from leasectl.http.tls import Trust
 
 _LONGEST_BYTES = 16 << 20
 _PIECE_BYTES = 1 << 16
@@ -88,15 +85,6 @@ def is_readable_by_others(path: str) -> bool:
         return bool(os.stat(path).st_mode & 0o044)
     except (OSError, ValueError):
         return False  # whoever reads it says what is wrong with it
-
-
-def trust_for(url: str, settings: Settings) -> Trust | None:
-    """Return what is needed for TLS with the server of a URL; None without TLS."""
-    if not url.startswith("https:"):
-        return None
-    from leasectl.http.tls import trust_of  # it loads ssl, which takes a MiB
-
-    return trust_of(settings)
 
 
 _LONGEST_TOKEN_BYTES = 64 * 1024

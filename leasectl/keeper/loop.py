@@ -19,10 +19,10 @@ from leasectl.keeper.rounds import Rounds, open_service
 from leasectl.state import keeper_process
 from leasectl.state.directory import State
 from leasectl.state.event import parse_kept
+from leasectl.state.named_pipe import NamedPipe
 from leasectl.system import afterwards, threads
 from leasectl.system.backoff import Backoff
 from leasectl.system.clock import Clock, earliest
-from leasectl.system.named_pipe import NamedPipe
 from leasectl.system.poll import sleep
 from leasectl.system.process import this_process
 from leasectl.system.process_watch import ProcessEnds

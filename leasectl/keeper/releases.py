@@ -15,6 +15,9 @@ from leasectl.model import ReleaseTarget
 from leasectl.system.clock import Clock
 from leasectl.system.request_threads import RequestThreads
 
+# A server that is away for long costs little; a resource that nobody can have costs more.
+_LONGEST_PAUSE_SECONDS = 10.0
+
 # Opens, in the thread that calls it, a function that releases.
 OpenRelease = Callable[[], Callable[[ReleaseTarget], tuple[str, ...]]]
 
@@ -36,6 +39,7 @@ class Releases:
         self._clock = clock
         self._log = log
         self._retries = Retries(clock=clock, log=log)
+        self._servers: dict[Key, Server] = {}  # which each release was sent to last
         self._threads: RequestThreads[Server, ReleaseTarget, tuple[str, ...]] = RequestThreads(
             lambda server: open_release(), clock=clock
         )
@@ -57,7 +61,9 @@ class Releases:
         try:
             handle = self._service.handles.load(target.handle_id)
             if handle is not None and kind_of_handle(handle).remote:
-                self._threads.send(Server(handle.backend, handle.settings), target)
+                server = Server(handle.backend, handle.settings)
+                self._servers[key_meant(target)] = server
+                self._threads.send(server, target)
                 return None
         except Exception as error:  # its record is damaged, or no descriptor is left
             return self._failed(target, error)
@@ -69,16 +75,24 @@ class Releases:
 
     def _failed(self, target: ReleaseTarget, error: Exception) -> float:
         text = f"can't release {target.handle_id}: {described(error)}"
-        return self._retries.failed(key_meant(target), text)
+        key = key_meant(target)
+        return self._retries.failed(key, text, longest_seconds=_LONGEST_PAUSE_SECONDS)
 
     def take_outcomes(self) -> None:
         """Note what came of what threads were asked to do."""
         for outcome in self._threads.outcomes():
-            self._note(outcome.job, outcome.result)
+            if self._note(outcome.job, outcome.result) is None:
+                self._answers_again(key_meant(outcome.job))
+
+    def _answers_again(self, key: Key) -> None:
+        """Release at once what failed at the same server before."""
+        server = self._servers.pop(key, None)
+        self._retries.bring_forward(k for k, each in self._servers.items() if each == server)
 
     def keep_only(self, known: Container[Key]) -> None:
         """Forget what isn't there any more."""
         self._retries.keep_only(known)
+        self._servers = {key: each for key, each in self._servers.items() if key in known}
 
     def _note(self, target: ReleaseTarget, released: Callable[[], tuple[str, ...]]) -> float | None:
         key = key_meant(target)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Container
+from collections.abc import Container, Iterable
 from typing import NamedTuple
 
 from leasectl.keeper.log import Log
@@ -74,6 +74,14 @@ class Retries:
         self._retries[key] = _Retry(self._clock.elapsed() + pause, failures)
         self._log.write(f"{text}; next try in {format_seconds(pause)}")
         return self._retries[key].at
+
+    def bring_forward(self, keys: Iterable[Key]) -> None:
+        """Try some of them again at once: what made them fail has passed, perhaps."""
+        now = self._clock.elapsed()
+        for key in keys:
+            retry = self._retries.get(key)
+            if retry is not None:
+                self._retries[key] = retry._replace(at=min(retry.at, now))
 
     def succeeded(self, key: Key) -> None:
         """Forget earlier failures."""

@@ -12,8 +12,8 @@ from leasectl.keeper.log import Log
 from leasectl.leases.service import Service
 from leasectl.model import Process
 from leasectl.state.database import errors_of
+from leasectl.state.named_pipe import NamedPipe
 from leasectl.system.clock import Clock, earliest
-from leasectl.system.named_pipe import NamedPipe
 from leasectl.system.poll import is_readable
 from leasectl.system.process_watch import ProcessEnds
 

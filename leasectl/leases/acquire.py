@@ -27,7 +27,7 @@ from leasectl.leases.service import Service, enlist, unlist
 from leasectl.model import Handle, Process, Request
 from leasectl.state import keeper_process
 from leasectl.state.handles import new_id
-from leasectl.system.named_pipe import is_read
+from leasectl.state.named_pipe import is_read
 from leasectl.system.process import this_process
 from leasectl.text.naming import is_reserved
 from leasectl.text.wording import listed

@@ -16,7 +16,8 @@ from leasectl.leases.request import claimant_of, give_up_unlisted
 from leasectl.leases.service import Service, enlist, unlist
 from leasectl.model import Handle, whole
 from leasectl.state.handles import renews_itself
-from leasectl.state.pipes import listen, tidy
+from leasectl.state.named_pipe import listen
+from leasectl.state.pipes import tidy
 from leasectl.system.poll import READABLE, Interrupt
 
 

@@ -17,7 +17,7 @@ from leasectl.leases.release import release
 from leasectl.leases.service import ANY_LEASE, Expected, Service
 from leasectl.model import Handle, Process, whole
 from leasectl.state.handles import explain_loss
-from leasectl.system.named_pipe import is_read
+from leasectl.state.named_pipe import is_read
 from leasectl.system.process import liveness
 from leasectl.text.wording import printable
 

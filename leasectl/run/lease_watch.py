@@ -16,7 +16,7 @@ from leasectl.leases.service import Service
 from leasectl.model import Handle, ReleaseTarget, whole
 from leasectl.run.keeper_pidfd import KeeperPidfd
 from leasectl.state.handles import explain_loss
-from leasectl.state.pipes import listen
+from leasectl.state.named_pipe import listen
 from leasectl.system.clock import Clock, earliest
 from leasectl.system.request_threads import Outcome
 from leasectl.text.naming import work_in

@@ -283,7 +283,11 @@ class ServedLeases:
     ) -> tuple[Coroutine[Any, Any, Handle], Callable[[], object] | None]:
         """What acquires, and what gives that up, if it isn't to be cancelled for that."""
         if self._waiting_threads is None:
-            patience = Patience(self._acquire_seconds, warn=self._notices.backend_is_silent)
+            patience = Patience(
+                self._acquire_seconds,
+                warn=self._notices.backend_is_silent,
+                waits_for_server=False,
+            )
             steps = turn(
                 self.service,
                 request,

@@ -3,17 +3,16 @@
 A change is one transaction under one file lock. Names files and wake-ups follow the commit.
 
 - `directory`: the state directory and its transactions
-- `database`: open the directory, the lock file and the database
-- `refusals`: explain why a folder can't be the state directory
+- `database`: open the directory, the lock file and the database; reserve fences in blocks
 - `schema`: the tables, format 1, and how a database with them is created
 - `rows`: read and write rows, and the facts in them
 - `handles`: records of handles: read, write, change, purge
 - `timers`: delayed releases, and releases under way
 - `uses`: what is in use, and what others want back
-- `fences`: fences, reserved in blocks, so that none is given twice
 - `names_files`: the names files that scripts read
 - `shared_leases`: ``$SHARED_DIR/leases``: what later steps give back
-- `pipes`: named pipes of waiters, and files of killed processes
+- `named_pipe`: a pipe by which another process ends a sleep
+- `pipes`: the files that killed waiters left, and the handles of dead processes
 - `watched`: what the keeper looks after
 - `keeper_process`: find, start, wake and replace the keeper
 - `event`: the kinds of events

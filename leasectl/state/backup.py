@@ -36,13 +36,13 @@ from leasectl.state.database import (
     drawn,
     errors_of,
     make_folder,
+    note_boot,
     note_drawn,
     open_directory,
     open_lock,
     unlink,
 )
 from leasectl.state.directory import State
-from leasectl.state.fences import note_boot
 from leasectl.system.clock import Clock, rfc3339
 from leasectl.system.lock_wait import LockLimit, flock_exclusive
 from leasectl.system.own_files import read_own, write_new

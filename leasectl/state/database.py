@@ -1,4 +1,7 @@
-"""Open the directory, the lock file and the database."""
+"""Open the directory, the lock file and the database; reserve fences in blocks.
+
+A block is noted in the lock file and in the database, so that no fence is given twice.
+"""
 
 from __future__ import annotations
 
@@ -15,6 +18,7 @@ from contextlib import contextmanager
 from leasectl.errors import CorruptState, LeaseError, StateUnwritable, is_out_of_files, out_of_files
 from leasectl.system.lock_wait import LockLimit, flock_exclusive
 from leasectl.system.own_files import open_own
+from leasectl.system.process import boot_id
 
 # docs/dev/state-format.md describes the format.
 FORMAT = 1
@@ -283,8 +287,6 @@ def open_directory(directory: str, *, create: bool) -> int:
         found = os.fstat(fd)
         is_ours = stat.S_ISDIR(found.st_mode) and found.st_uid == os.geteuid()
         if not is_ours or found.st_mode & 0o077:
-            from leasectl.state.refusals import unfit
-
             raise unfit(directory, found)
         with contextlib.suppress(PermissionError):
             check_parent(directory, os.stat("..", dir_fd=fd))
@@ -297,8 +299,6 @@ def open_directory(directory: str, *, create: bool) -> int:
 def check_parent(directory: str, parent: os.stat_result) -> None:
     """Check that no other user can replace a state directory, given the status of its parent."""
     if parent.st_mode & stat.S_IWOTH and not parent.st_mode & stat.S_ISVTX:
-        from leasectl.state.refusals import replaceable
-
         raise replaceable(directory, parent)
 
 
@@ -311,8 +311,6 @@ def _make_directory(directory: str) -> None:
     except FileNotFoundError:
         if os.path.isdir(os.path.dirname(directory)):
             raise  # as in /proc, where no process can create a folder
-        from leasectl.state.refusals import no_parent
-
         raise no_parent(directory) from None
 
 
@@ -325,8 +323,6 @@ def absolute(directory: str) -> str:
     try:
         return os.path.abspath(directory)
     except FileNotFoundError:
-        from leasectl.state.refusals import nowhere
-
         raise nowhere(directory) from None
 
 
@@ -379,3 +375,127 @@ def drawn(lock_fd: int) -> tuple[int, int]:
 
 def note_drawn(lock_fd: int, last: int, end: int) -> None:
     os.pwrite(lock_fd, _FENCES.pack(_FENCES_MARK, last, end), _FENCES_AT)
+
+
+def unfit(directory: str, found: os.stat_result) -> StateUnwritable:
+    """Return the error for a path that isn't a private folder of ours.
+
+    Args:
+        directory: The path.
+        found: The status of what is there.
+    """
+    where = f"state directory {directory}"
+    other = "or choose another with LEASECTL_STATE_DIR"
+    if stat.S_ISLNK(found.st_mode):
+        return StateUnwritable(f"{where} is a symbolic link; remove it {other}")
+    if not stat.S_ISDIR(found.st_mode):
+        return StateUnwritable(f"{where} is not a directory; remove it {other}")
+    if found.st_uid != os.geteuid():
+        return StateUnwritable(f"{where} belongs to user {found.st_uid}; choose {other[10:]}")
+    mode = stat.S_IMODE(found.st_mode)
+    return StateUnwritable(
+        f"{where} is open to others (mode {mode:04o}); run: chmod 700 {directory}"
+    )
+
+
+def replaceable(directory: str, parent: os.stat_result) -> StateUnwritable:
+    """Return the error for a state directory that any user can replace by another.
+
+    Args:
+        directory: Its path.
+        parent: The folder that it is in.
+    """
+    import shlex
+
+    where = os.path.dirname(directory)
+    return StateUnwritable(
+        f"state directory {directory} can be replaced by any user, as {where} is writable for all "
+        f"without the sticky bit (mode {stat.S_IMODE(parent.st_mode):04o}); run: chmod +t "
+        f"{shlex.quote(where)}, or choose another with LEASECTL_STATE_DIR"
+    )
+
+
+def nowhere(directory: str) -> StateUnwritable:
+    """Return the error for a path that is relative to a deleted folder."""
+    return StateUnwritable(
+        f"state directory {directory} is to be in the current folder, which is gone; "
+        "go to another, or name it by an absolute path in LEASECTL_STATE_DIR"
+    )
+
+
+def no_parent(directory: str) -> StateUnwritable:
+    """Return the error for a path whose parent is missing: only its last part is created."""
+    import shlex
+
+    parent = os.path.dirname(directory)
+    return StateUnwritable(
+        f"can't create state directory {directory}: no directory {parent}; create it with: mkdir "
+        f"-p {shlex.quote(parent)}, or choose another with LEASECTL_STATE_DIR"
+    )
+
+
+# Writing back takes as long as about ten grants, or a hundred on a slow disk.
+FENCE_BLOCK = 1000
+_WRITE_BACK_PATIENCE_MS = 100
+
+
+def reserve_first_fences(lock_fd: int) -> int:
+    """Reserve a block of fences for a new database, and return the last one."""
+    last = max(drawn(lock_fd))  # of an earlier database in this place
+    note_drawn(lock_fd, last, last + FENCE_BLOCK)
+    return last + FENCE_BLOCK
+
+
+def reserve_fences(db: sqlite3.Connection, last: int) -> int:
+    """Reserve a block of fences, inside a transaction after which `write_back` is called.
+
+    Returns:
+        The last fence of the block.
+    """
+    end = last + FENCE_BLOCK
+    db.execute("UPDATE meta SET fence = ?", (end,))
+    return end
+
+
+def write_back(db: sqlite3.Connection) -> bool:
+    """Write all that is committed to the database's main file; outside any transaction.
+
+    Returns:
+        Whether that worked: a long reader or a full disk may prevent it.
+    """
+    try:
+        ((before,),) = db.execute("PRAGMA busy_timeout").fetchall()
+        db.execute(f"PRAGMA busy_timeout = {_WRITE_BACK_PATIENCE_MS}")
+        try:
+            ((busy, _, _),) = db.execute("PRAGMA wal_checkpoint(FULL)").fetchall()
+        finally:
+            db.execute(f"PRAGMA busy_timeout = {before}")
+    except sqlite3.Error:
+        return False
+    return not busy
+
+
+_FORGET = (
+    "UPDATE timer SET due = 0",
+    "UPDATE resource SET expires_at = 0 WHERE expires_at IS NOT NULL",
+    "UPDATE handle SET released_at = 0 WHERE released_at IS NOT NULL",
+    "UPDATE handle SET queued_at = NULL WHERE queued_at IS NOT NULL",
+    "UPDATE handle SET granted_at = NULL WHERE granted_at IS NOT NULL",
+    "UPDATE pool_setting SET paid_until = 0",
+    "DELETE FROM ranked_ticket",
+    "UPDATE member SET ends_at = 0 WHERE ends_at IS NOT NULL",
+    "UPDATE mark_seen SET ends_at = 0",
+    "UPDATE name_in_use SET until = 0 WHERE until IS NOT NULL",
+    "UPDATE member SET held_back_until = 0 WHERE held_back_until IS NOT NULL",
+)
+
+
+def note_boot(db: sqlite3.Connection) -> None:
+    """After a reboot, let everything be due at once that was due at some uptime; in a transaction.
+
+    No waiter and no holder of a lease with a ttl has survived the reboot, and a pool owes no time
+    for its earlier grants.
+    """
+    db.execute("UPDATE meta SET boot_id = ?", (boot_id(),))
+    for statement in _FORGET:
+        db.execute(statement)

@@ -25,10 +25,14 @@ from leasectl.state.database import (
     drawn,
     errors_of,
     let_log_grow,
+    note_boot,
     note_drawn,
     open_directory,
     open_lock,
+    reserve_fences,
+    reserve_first_fences,
     translate,
+    write_back,
 )
 from leasectl.state.event_rows import EventRows, leaves_room
 from leasectl.state.names_files import NamesFiles
@@ -42,6 +46,7 @@ from leasectl.system.process import (
 )
 
 if TYPE_CHECKING:
+    from leasectl.state.named_pipe import NamedPipe
     from leasectl.system.file_watch import FileWatch
 
 
@@ -59,13 +64,19 @@ class State:
     """
 
     def __init__(
-        self, directory: str, dir_fd: int, lock_fd: int, db: sqlite3.Connection, limit: LockLimit
+        self,
+        directory: str,
+        dir_fd: int,
+        lock_fd: int,
+        db: sqlite3.Connection,
+        limit: LockLimit,
+        db_file: os.stat_result,
     ) -> None:
         self.directory = directory
         self.lock_limit = limit
         self.db = db
         self._db_path = os.path.join(directory, "state.db")
-        self._db_file = os.stat(self._db_path)
+        self._db_file = db_file
         self._dir_fd, self._lock_fd = dir_fd, lock_fd
         self._removal_watch: FileWatch | None = None
         self.is_changing = False
@@ -118,7 +129,7 @@ class State:
                     _create(path, lock_fd, limit)
                 db = (connect_to_show if to_show else connect)(path, dir_fd=dir_fd)
                 opened.callback(db.close)
-                state = cls(directory, dir_fd, lock_fd, db, limit)
+                state = cls(directory, dir_fd, lock_fd, db, limit, os.stat(path))
             with contextlib.suppress(StateUnwritable) if to_show else contextlib.nullcontext():
                 state._note_boot()
                 state._remove_lock_of_earlier_namespace()
@@ -273,6 +284,12 @@ class State:
         """Return whether a file is the ``state.lock`` that was opened here."""
         return os.path.samestat(found, os.fstat(self._lock_fd))
 
+    def listen(self, pipe: str) -> NamedPipe:
+        """Create the named pipe of a waiter or follower; see `named_pipe.listen`."""
+        from leasectl.state.named_pipe import listen  # only waiters need it
+
+        return listen(pipe)
+
     def wake(self, pipe: str) -> bool:
         """Wake the process that sleeps on a named pipe once this transaction has ended.
 
@@ -326,7 +343,7 @@ class State:
         self.names_files.stage(handle_id, names)
 
     def draw_fences(self, count: int, reserved: int | None = None) -> range:
-        """Draw fences that were never given out before, inside a transaction; see `fences`.
+        """Draw fences that were never given out before, inside a transaction; see `reserve_fences`.
 
         They are reserved up to `meta.fence`, which isn't read again if this transaction has read
         it.
@@ -334,10 +351,8 @@ class State:
         last, end = drawn(self._lock_fd)
         reserved = self.query("SELECT fence FROM meta")[0][0] if reserved is None else reserved
         if end != reserved or last + count > end:
-            from leasectl.state.fences import reserve
-
             last = last if end == reserved else max(last, reserved)
-            self._reserved, end = reserve(self.db, last + count), 0
+            self._reserved, end = reserve_fences(self.db, last + count), 0
             self.write_back()
         self._last_drawn = last + count
         note_drawn(self._lock_fd, self._last_drawn, end)
@@ -351,8 +366,6 @@ class State:
         self._is_to_write_back = True
 
     def _write_back(self) -> None:
-        from leasectl.state.fences import write_back
-
         if write_back(self.db) and self._reserved:
             # The note of a thousand names files may have overwritten the fences.
             with contextlib.suppress(
@@ -404,8 +417,6 @@ class State:
         """After a reboot, let everything that was due at some uptime be due at once."""
         if self._is_of_this_boot():
             return
-        from leasectl.state.fences import note_boot
-
         with self.transaction() as db:
             if not self._is_of_this_boot():  # another process may have been faster
                 note_drawn(
@@ -474,14 +485,11 @@ def removed(directory: str) -> StateUnwritable:
 
 
 def _create(path: str, lock_fd: int, limit: LockLimit) -> None:
-    from leasectl.state.fences import BLOCK
     from leasectl.state.schema import create
 
     flock_exclusive(lock_fd, limit)
     try:
         if not os.path.exists(path):
-            last = max(drawn(lock_fd))  # of an earlier database in this place
-            note_drawn(lock_fd, last, last + BLOCK)
-            create(path, fence=last + BLOCK)
+            create(path, fence=reserve_first_fences(lock_fd))
     finally:
         fcntl.flock(lock_fd, fcntl.LOCK_UN)

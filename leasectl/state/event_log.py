@@ -15,7 +15,6 @@ from leasectl.state.database import unlink
 from leasectl.state.directory import State
 from leasectl.state.event import ALL_EVENTS, Event, EventFilter, Missed
 from leasectl.state.event_rows import EVENT_COLUMNS
-from leasectl.state.pipes import listen
 from leasectl.state.rows import insert, parse_optional_process
 from leasectl.system.process import is_dead, this_process
 
@@ -124,7 +123,7 @@ class StateEventWatch:
     def __init__(self, state: State) -> None:
         self._state = state
         self._name = f"follower-{os.urandom(8).hex()}"
-        self._pipe = listen(state.waiter_pipe(self._name))
+        self._pipe = state.listen(state.waiter_pipe(self._name))
         try:
             with state.transaction() as db:
                 remove_dead_followers(state)

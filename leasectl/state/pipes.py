@@ -1,33 +1,19 @@
-"""Named pipes of waiters, and files of killed processes."""
+"""The files that killed waiters left, and the handles of dead processes."""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Iterator
 
-from leasectl.state.database import errors_of, make_folder, unlink
+from leasectl.state.database import unlink
 from leasectl.state.directory import State
-from leasectl.system.named_pipe import NamedPipe, is_read
+from leasectl.state.named_pipe import is_read
 from leasectl.system.process import DeadProcesses
 
 _LISTENING = (
     "SELECT id, acquisition, runner IS NOT NULL, state = 'acquiring' FROM handle "
     "WHERE state <> 'released' AND (runner IS NOT NULL OR state = 'acquiring')"
 )
-
-
-def listen(path: str) -> NamedPipe:
-    """Create a named pipe in the folder, and the folder if it was removed.
-
-    Raises:
-        StateUnwritable: That fails.
-    """
-    with errors_of(path):
-        try:
-            return NamedPipe(path)
-        except FileNotFoundError:
-            make_folder(os.path.dirname(path))
-            return NamedPipe(path)
 
 
 def tidy(state: State) -> None:

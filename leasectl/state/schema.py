@@ -310,14 +310,24 @@ def _fill(path: str, fence: int) -> None:
         db.execute("PRAGMA page_size = 1024")  # rows are short, and whole pages are logged
         db.execute("PRAGMA journal_mode = OFF")
         db.execute("PRAGMA synchronous = OFF")
-        db.executescript(f"BEGIN; {SCHEMA}")
-        db.execute(
-            "INSERT INTO meta (fence, boot_id, purge_cursor, place) VALUES (?, ?, '', ?)",
-            (fence, boot_id(), new_state_id()),
-        )
-        db.execute(f"PRAGMA application_id = {APPLICATION_ID}")
-        db.execute(f"PRAGMA user_version = {FORMAT}")
-        db.execute("COMMIT")
+        fill(db, fence=fence)
         db.execute("PRAGMA journal_mode = WAL")
     finally:
         db.close()
+
+
+def fill(db: sqlite3.Connection, *, fence: int) -> None:
+    """Create the tables in an empty database.
+
+    Args:
+        db: The database, in autocommit mode.
+        fence: Up to where fences are reserved.
+    """
+    db.executescript(f"BEGIN; {SCHEMA}")
+    db.execute(
+        "INSERT INTO meta (fence, boot_id, purge_cursor, place) VALUES (?, ?, '', ?)",
+        (fence, boot_id(), new_state_id()),
+    )
+    db.execute(f"PRAGMA application_id = {APPLICATION_ID}")
+    db.execute(f"PRAGMA user_version = {FORMAT}")
+    db.execute("COMMIT")

@@ -6,7 +6,6 @@ A waiter sleeps in one poll(2) until a deadline or a descriptor wakes it.
 - `due_times`: find what is due next without looking at all
 - `poll`: the poll(2) in which every waiter sleeps
 - `wakeup`: a descriptor by which a thread ends a sleep
-- `named_pipe`: a pipe by which another process ends a sleep
 - `file_watch`: a descriptor that tells when a file is removed, moved or replaced
 - `process`: identify processes, and tell whether they live
 - `process_watch`: descriptors that tell when processes end

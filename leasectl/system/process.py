@@ -87,6 +87,11 @@ def use_namespace_locks_of(directory: str) -> None:
     _state_directory = directory
 
 
+def state_directory() -> str | None:
+    """Return the state directory that this process has opened last; None before the first."""
+    return _state_directory
+
+
 def identify(pid: int) -> Process:
     """Name a process that lives now.
 

@@ -13,12 +13,10 @@ from tests.contract.boskos_world import BoskosWorld
 from tests.contract.etcd_world import EtcdWorld
 from tests.contract.kubernetes_world import KubernetesWorld
 from tests.contract.local_world import LocalWorld
-from tests.contract.memory_world import MemoryWorld
 from tests.contract.world import World
 from tests.kit.serving import shared as shared
 
 WORLDS: dict[str, Callable[[pytest.FixtureRequest, Path], World]] = {
-    "memory": lambda request, folder: MemoryWorld(),
     "local": lambda request, folder: LocalWorld(folder / "state"),
     "etcd": lambda request, folder: EtcdWorld(request.getfixturevalue("etcd"), folder),
     "kubernetes": lambda request, folder: KubernetesWorld(

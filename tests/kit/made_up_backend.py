@@ -13,12 +13,9 @@ from leasectl.backends.kinds import Context, lacking, no_backend
 from leasectl.backends.pool.backend import PoolBackend
 from leasectl.backends.servers import Renew
 from leasectl.engines.contract import LostListener
-from leasectl.engines.memory.engine import MemoryEngine
-from leasectl.engines.memory.pools import MemoryPools
-from leasectl.engines.memory.sides import MemorySides
-from leasectl.engines.memory.store import MemoryStore
 from leasectl.model import Request
 from leasectl.state.directory import State
+from tests.kit.made_up_store import MadeUpEngine, MadeUpStore
 
 if TYPE_CHECKING:
     import pytest
@@ -47,11 +44,10 @@ class MadeUpBackend(PoolBackend):
 
     @classmethod
     def open(cls, context: Context, state: State, lost: LostListener) -> MadeUpBackend:
-        store = MemoryStore(clock=context.clock, lost=lost)
-        pools = MemoryPools(store)
+        store = MadeUpStore(context.clock, lost)
         for each in TYPES:
-            pools.create_pool(each, [f"{each}--00"])
-        return cls(context.url, MemoryEngine(store), MemorySides(store), clock=context.clock)
+            store.pools.create_pool(each, [f"{each}--00"])
+        return cls(context.url, MadeUpEngine(store), store.sides, clock=context.clock)
 
     @classmethod
     def open_renewals(

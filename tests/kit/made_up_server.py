@@ -8,13 +8,10 @@ from typing import Callable
 import pytest
 
 from leasectl.backends.pool.backend import PoolBackend
-from leasectl.engines.memory.engine import MemoryEngine
-from leasectl.engines.memory.pools import MemoryPools
-from leasectl.engines.memory.sides import MemorySides
-from leasectl.engines.memory.store import MemoryStore
 from leasectl.model import ReleasedBy
 from tests.kit.desk import Desk
 from tests.kit.made_up_backend import MadeUpBackend, register_made_up
+from tests.kit.made_up_store import MadeUpEngine, MadeUpStore
 
 URL = "madeup://here"
 NAMES = ("T--00", "T--01", "T--02")
@@ -31,8 +28,8 @@ class Server(PoolBackend):
         asked: The releases that came, each by claim key and names.
     """
 
-    def __init__(self, store: MemoryStore, desk: Desk) -> None:
-        engine, sides = MemoryEngine(store), MemorySides(store)
+    def __init__(self, store: MadeUpStore, desk: Desk) -> None:
+        engine, sides = MadeUpEngine(store), store.sides
         super().__init__(URL, engine, sides, clock=desk.time.clock, remote=True)
         self.before_release: Look = lambda names: None
         self.after_release: Look = lambda names: None
@@ -66,9 +63,8 @@ def change_kind(monkeypatch: pytest.MonkeyPatch, **facts: bool) -> None:
 @pytest.fixture
 def server(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> Server:
     """A server with a pool T of three."""
-    store = MemoryStore(clock=desk.time.clock, lost=lambda owner, names: None)
-    pools = MemoryPools(store)
-    pools.create_pool("T", NAMES)
+    store = MadeUpStore(desk.time.clock)
+    store.pools.create_pool("T", NAMES)
     server = Server(store, desk)
     register_made_up(monkeypatch)
     monkeypatch.setattr(MadeUpBackend, "open", lambda context, state, lost: server)

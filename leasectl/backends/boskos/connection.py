@@ -11,10 +11,10 @@ from leasectl.backends.contract import Patience
 from leasectl.backends.one_by_one import Steps
 from leasectl.backends.unanswered import Loss, Refused, failure, trying_again, words_of
 from leasectl.errors import AccessRefused, BackendUnreachable, CanNeverBeMet, NotAllowed, NotFound
-from leasectl.http.exchange import Client
+from leasectl.http.exchange import Client, trust_for
 from leasectl.http.messages import Answer, Call
 from leasectl.http.no_answer import NoAnswer, NotInTime
-from leasectl.http.settings import Settings, trust_for
+from leasectl.http.settings import Settings
 from leasectl.model import Request
 from leasectl.system.clock import Clock
 from leasectl.system.poll import sleep_through

@@ -7,10 +7,10 @@ from collections.abc import Callable, Mapping, Sequence
 
 from leasectl.backends.unanswered import Late, TimeOver, failure, words_of
 from leasectl.errors import AccessRefused, NotAllowed
-from leasectl.http.exchange import Client
+from leasectl.http.exchange import Client, trust_for
 from leasectl.http.messages import Answer, Call, encode_query
 from leasectl.http.no_answer import NoAnswer, NotInTime
-from leasectl.http.settings import Settings, read_token, trust_for
+from leasectl.http.settings import Settings, read_token
 from leasectl.system.clock import Clock
 from leasectl.system.poll import Interrupt
 from leasectl.text.wording import printable

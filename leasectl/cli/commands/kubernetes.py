@@ -9,6 +9,7 @@ from leasectl.backends.kubernetes_manifest import (
     check_namespace,
     controller,
     expectations,
+    for_jobs_only,
     namespace_in,
     parse_account,
     rights,
@@ -52,6 +53,13 @@ _DEFAULT_NAMESPACE = "default"
     help="Who leases there; it is made. One of another namespace is written N:S, and isn't made.",
 )
 @option(
+    "--admin-account",
+    "admin",
+    metavar="S",
+    help="Also make this account, for admins, and a policy by which --service-account, for jobs, "
+    "can use pools but not change them. Needs Kubernetes 1.30 or later.",
+)
+@option(
     "--maintenance",
     is_flag=True,
     help="Add the rights that leasectl maintenance needs, on all nodes and pods.",
@@ -81,6 +89,7 @@ def manifest(
     *,
     namespace: str | None,
     account: str,
+    admin: str | None,
     maintenance: bool,
     image: str | None,
     pools: tuple[str, ...],
@@ -99,6 +108,12 @@ def manifest(
     # That of maintenance is leasectl's own; who leases elsewhere has a namespace there.
     is_ours = there == OF_MAINTENANCE
     made = rights(there, whose, for_maintenance=maintenance, makes_namespace=is_ours)
+    if admin is not None:
+        admins = parse_account(admin, there)
+        if admins == whose:
+            raise InvalidRequest("--admin-account is --service-account; name two accounts")
+        made += rights(there, admins, for_maintenance=False, makes_namespace=False)
+        made += for_jobs_only(there, whose)
     if image is not None:
         if not maintenance:
             raise InvalidRequest("--image needs --maintenance; the controller needs its rights")

@@ -13,7 +13,8 @@ from leasectl.engines.etcd.engine import EtcdEngine
 from leasectl.engines.etcd.events.events import EtcdEvents
 from leasectl.engines.etcd.gateway.gateway import ATTEMPT_SECONDS, Gateway
 from leasectl.engines.etcd.keys import Keys
-from leasectl.http.settings import Settings, trust_for
+from leasectl.http.exchange import trust_for
+from leasectl.http.settings import Settings
 from leasectl.state.event import Kept
 from leasectl.system.clock import Clock
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterator
 from heapq import merge
+from itertools import islice
 from typing import TYPE_CHECKING, Generic, NamedTuple, Protocol, TypeVar
 
 from leasectl.engines.pacing import effective_priority, next_rise
@@ -34,6 +35,7 @@ _RANKED_TICKETS = f"ranked_ticket AS ranked CROSS JOIN ticket ON {_SAME} {_BESID
 # Of a hundred priorities most are asked for one ticket only.
 _FIRST_ROWS, _MORE_ROWS = 2, 8
 _BEFORE_ALL, _BEHIND_ALL = float("-inf"), float("inf")
+_LARGEST = 2**62  # number of a ticket
 # How much clocks and sums of theirs may be rounded, in seconds; what they let in is looked at.
 _ROUNDING_SECONDS = 0.001
 
@@ -152,21 +154,34 @@ class LocalOrder(Generic[Found]):
         """
         where = place or self.rank(ticket)
         ascending = (
-            self._ascending(each, self._divide(ticket, where, each) - _ROUNDING_SECONDS)
+            self._ascending(each, self._divide(ticket, where, each) - _ROUNDING_SECONDS, where)
             for each in self._priorities()
         )
-        merged = merge(*ascending, key=self.rank)
-        return (each for each in merged if self.rank(each) > where)
+        yield from merge(*ascending, key=self.rank)
 
     def before(self, ticket: Found) -> Iterator[Found]:
         """Those that are better than a ticket, the nearest first."""
         where = self.rank(ticket)
         descending = (
-            self._descending(each, self._divide(ticket, where, each) + _ROUNDING_SECONDS)
+            self._descending(each, self._divide(ticket, where, each) + _ROUNDING_SECONDS, where)
             for each in self._priorities()
         )
-        merged = merge(*descending, key=self.rank, reverse=True)
-        return (each for each in merged if self.rank(each) < where)
+        return merge(*descending, key=self.rank, reverse=True)
+
+    def has_passed(self, ticket: Found, place: Rank) -> bool:
+        """Tell whether a ticket is better now than another that is better than a place it had.
+
+        Of one priority none passes another, however long they wait.
+        """
+        where = self.rank(ticket)
+        if where == place:
+            return False
+        behind = (
+            self._ascending(each, self._divide(ticket, where, each) - _ROUNDING_SECONDS, where)
+            for each in self._priorities()
+            if each != ticket.priority
+        )
+        return any(self.rank(each) < place for line in behind for each in islice(line, 1))
 
     def overtakes_at(self, ticket: Found, other: Found) -> float | None:
         """When a ticket will be better than one that is better now; None for never.
@@ -177,13 +192,9 @@ class LocalOrder(Generic[Found]):
         left = next_rise(self._now - ticket.queued_at, self._aging)
         if left is None:
             return None
-        then = self._now + left
+        then = self._now + max(left, _ROUNDING_SECONDS)  # it isn't looked for again and again
         own = Rank(self.rank(ticket).below - 1, ticket.number)
         return then if own < self.rank(other, then) else None
-
-    def is_over(self, then: float | None) -> bool:
-        """Tell whether a time has come; None is never."""
-        return then is not None and self._now >= then
 
     def _divide(self, ticket: Found, place: Rank, priority: int) -> float:
         """When those of a priority were queued of which the earlier are better than a place.
@@ -204,16 +215,43 @@ class LocalOrder(Generic[Found]):
     def _priorities(self) -> list[int]:
         return [row["priority"] for row in self._state.query(_PRIORITIES, type=self._type)]
 
-    def _ascending(self, priority: int, since: float) -> Iterator[Found]:
-        return self._of(priority, ">", "", (since, -1))
+    def _ascending(self, priority: int, since: float, place: Rank | None = None) -> Iterator[Found]:
+        """The tickets of one priority that were queued since a time, and are behind a place."""
 
-    def _descending(self, priority: int, until: float) -> Iterator[Found]:
-        return self._of(priority, "<", "DESC", (until, 2**62))
+        def passed(found: Found) -> int | None:
+            if place is None or self.rank(found) > place:
+                return None
+            return place.number if self.rank(found).below == place.below else _LARGEST
+
+        return self._of(priority, ">", "", (since, -1), passed)
+
+    def _descending(self, priority: int, until: float, place: Rank) -> Iterator[Found]:
+        """Those that were queued until a time, and are before a place, the latest first."""
+
+        def passed(found: Found) -> int | None:
+            if self.rank(found) < place:
+                return None
+            return place.number if self.rank(found).below == place.below else -1
+
+        return self._of(priority, "<", "DESC", (until, _LARGEST), passed)
 
     def _of(
-        self, priority: int, beyond: str, direction: str, start: tuple[float, int]
+        self,
+        priority: int,
+        beyond: str,
+        direction: str,
+        start: tuple[float, int],
+        passed: Callable[[Found], int | None],
     ) -> Iterator[Found]:
-        """The tickets of one priority, from a place on; no cursor stays open in between."""
+        """The tickets of one priority, from a place on; no cursor stays open in between.
+
+        Args:
+            priority: Theirs.
+            beyond, direction: Which way.
+            start: When the first was queued at the earliest, or the latest, and its number.
+            passed: Tells of the first one up to which number those don't count that were queued at
+                the same instant, which may be thousands; None where it counts.
+        """
         sql = (
             f"FROM {_RANKED_TICKETS} WHERE ranked.type = ? AND ranked.priority = ? "
             f"AND (ranked.queued_at, ranked.number) {beyond} (?, ?) "
@@ -222,6 +260,10 @@ class LocalOrder(Generic[Found]):
         limit = _FIRST_ROWS
         while True:
             found = self._read(sql, self._type, priority, *start, limit)
+            number = passed(found[0]) if found else None
+            if number is not None:
+                start = found[0].queued_at, number
+                continue
             yield from found
             if len(found) < limit:
                 return

@@ -58,7 +58,7 @@ class LocalPlace:
         order = self._queues.order(self._type)
         if is_new:
             self._queues.wake_behind(self._type, ticket, is_more_free=False)
-        elif order.is_over(self._overtakes_at) or order.rank(ticket) != self._rank:
+        elif order.has_passed(ticket, self._rank):
             # Also who was woken by the first of several that have passed others at one instant.
             self._queues.wake_behind(self._type, ticket)
             self._queues.wake_behind(self._type, ticket, place=self._rank)

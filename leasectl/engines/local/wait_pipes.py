@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 from leasectl.state.directory import State
-from leasectl.state.pipes import listen
-from leasectl.system.named_pipe import NamedPipe
 from leasectl.system.poll import is_readable
+
+if TYPE_CHECKING:
+    from leasectl.state.named_pipe import NamedPipe
 
 _MOST_IDLE = 32
 
@@ -26,6 +28,7 @@ class WaitPipe:
 
     def __init__(self, state: State, put_aside: Callable[[WaitPipe], bool]) -> None:
         self.name = f"waiter-{os.urandom(8).hex()}"
+        self._state = state
         self._path = state.waiter_pipe(self.name)
         self._put_aside = put_aside
         self._pipe: NamedPipe | None = None
@@ -49,7 +52,7 @@ class WaitPipe:
         if self._pipe is not None and not self._pipe.is_in_place():
             self.remove()
         if self._pipe is None:
-            self._pipe = listen(self._path)
+            self._pipe = self._state.listen(self._path)
         elif is_readable(self._pipe.fd, 0):  # somebody has woken it too late
             self._pipe.renew()
         self._is_open = True

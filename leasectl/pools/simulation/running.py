@@ -12,10 +12,8 @@ from typing import NamedTuple
 
 from leasectl.backends.contract import Patience, Turn
 from leasectl.backends.pool.backend import PoolBackend
-from leasectl.engines.memory.engine import MemoryEngine
-from leasectl.engines.memory.pools import MemoryPools
-from leasectl.engines.memory.sides import MemorySides
-from leasectl.engines.memory.store import MemoryStore
+from leasectl.engines.local.engine import LocalEngine
+from leasectl.engines.local.sides import LocalSides
 from leasectl.errors import InvalidRequest, LeaseError
 from leasectl.model import Claimant, Lease, Request
 from leasectl.pools.simulation.jobs import Job
@@ -23,6 +21,7 @@ from leasectl.pools.simulation.policies import Policy
 from leasectl.pools.statistics import PictureRow, Spread, Window, spread, starts_within
 from leasectl.pools.timeline import Timeline
 from leasectl.state.event import Event
+from leasectl.state.in_memory import MemoryState, record
 from leasectl.system.clock import Clock
 from leasectl.system.poll import Sleep
 from leasectl.text.wording import printable
@@ -211,7 +210,10 @@ def run(
         done: Called as each job ends.
     """
     running = _Running(tuple(jobs), pool, policy, Random(f"{seed} {policy.text}"), done)
-    return running.run()
+    try:
+        return running.run()
+    finally:
+        running.close()
 
 
 class _Running:
@@ -235,17 +237,12 @@ class _Running:
         self._chance = chance
         self._done = done
         self._time = VirtualTime(epoch=pool.epoch)
-        store = MemoryStore(clock=self._time.clock, lost=lambda key, names: None)
-        pools = MemoryPools(store)
-        pools.create_pool(pool.type, pool.names, settings=policy.settings)
-        self._engine = MemoryEngine(store, new_waker=self._time.new_waker)
-        self._backend = PoolBackend(
-            "memory:",
-            self._engine,
-            MemorySides(store),
-            clock=self._time.clock,
-        )
-        self._events = store.events
+        clock = self._time.clock
+        self._state = MemoryState(self._time.new_waker)
+        engine = LocalEngine(self._state, lost=lambda key, names: None, clock=clock)
+        sides = LocalSides(self._state, lost=lambda key, names: None, clock=clock)
+        sides.pools.create_pool(pool.type, pool.names, settings=policy.settings)
+        self._backend = PoolBackend("local:", engine, sides, clock=clock)
         self._grants: list[float | None] = [None] * len(jobs)
         self._starts: list[float | None] = [None] * len(jobs)
         self._held_seconds = 0.0
@@ -260,7 +257,7 @@ class _Running:
             start - job.at for start, job in zip(self._starts, self._jobs) if start is not None
         ]
         return Run(
-            events=tuple(self._events.read()),
+            events=tuple(self._backend.events.read()),
             grants=tuple(self._grants),
             starts=tuple(self._starts),
             waits=tuple(waits),
@@ -269,12 +266,20 @@ class _Running:
             end=self._end,
         )
 
+    def close(self) -> None:
+        self._state.close()
+
     def _request(self, number: int, job: Job) -> None:
         handle = f"{self._pool_type}-{number + 1:06d}"
         request = Request(self._pool_type, job.count, job.name, priority=job.priority)
-        journal = _GrantJournal(partial(self._grant, number, job, handle), self._give_up)
+        claimant = Claimant(handle, f"job/{number + 1}", request)
+        journal = _Journal(
+            partial(record, self._state, claimant),
+            partial(self._grant, number, job, handle),
+            self._give_up,
+        )
         patience = Patience(wait_seconds=job.wait_seconds)
-        turn = self._backend.turn(Claimant(handle, f"job/{number + 1}", request), journal, patience)
+        turn = self._backend.turn(claimant, journal, patience)
         self._time.begin(turn, journal.pass_on)
 
     def _grant(self, number: int, job: Job, handle: str, leases: Sequence[Lease]) -> None:
@@ -291,7 +296,8 @@ class _Running:
             self._time.after(held, partial(self._free, handle, freed, is_last=n == last))
 
     def _free(self, handle: str, names: Sequence[str], *, is_last: bool) -> None:
-        self._backend.release(handle, names)
+        with self._backend.atomic():
+            self._backend.release(handle, names)
         self._end = self._time.clock.elapsed()
         if is_last:
             self._done()
@@ -308,23 +314,25 @@ class _Running:
         return self._chance.uniform(0.0, seconds) if seconds else 0.0
 
 
-class _GrantJournal:
+class _Journal:
     """The journal of a job: keeps its leases until its turn is over.
 
     Args:
+        enqueuing: Called before its ticket is put.
         granted: Called then with them.
         gave_up: Called when the job has given up.
     """
 
     def __init__(
-        self, granted: Callable[[Sequence[Lease]], None], gave_up: Callable[[], None]
+        self,
+        enqueuing: Callable[[], None],
+        granted: Callable[[Sequence[Lease]], None],
+        gave_up: Callable[[], None],
     ) -> None:
+        self.enqueuing = enqueuing
         self._granted = granted
         self._gave_up = gave_up
         self._leases: Sequence[Lease] = ()
-
-    def enqueuing(self) -> None:
-        """Nothing has to be recorded."""
 
     def granted(self, leases: Sequence[Lease], *, pool_type: str | None = None) -> None:
         self._leases = leases

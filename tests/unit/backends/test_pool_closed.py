@@ -7,10 +7,8 @@ import pytest
 from leasectl.backends.pool.closed import closed_in, why_closed
 from leasectl.engines.facts import Pool, Resource
 from leasectl.engines.membership import Member, cordon
-from leasectl.engines.memory.pools import MemoryPools
-from leasectl.engines.memory.sides import MemorySides
-from leasectl.engines.memory.store import MemoryStore
 from leasectl.model import Lease
+from tests.kit.made_up_store import MadeUpStore
 from tests.kit.support import ManualClock
 
 OPEN = Member("n", "T")
@@ -57,8 +55,8 @@ def test_what_is_held_is_not_closed() -> None:
 
 
 def test_all_pools_count_that_were_waited_for(manual_clock: ManualClock) -> None:
-    store = MemoryStore(clock=manual_clock.clock, lost=lambda claim_key, names: None)
-    pools, members = MemoryPools(store), MemorySides(store).members
+    store = MadeUpStore(manual_clock.clock)
+    pools, members = store.pools, store.members
     for pool_type in "ABC":
         pools.create_pool(pool_type, [f"{pool_type}--00"])
         members.update([f"{pool_type}--00"], lambda each, _: cordon(each, is_cordoned=True))

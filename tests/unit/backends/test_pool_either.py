@@ -13,29 +13,24 @@ from leasectl.backends.pool.backend import PoolBackend
 from leasectl.backends.pool.either import EitherWaiter
 from leasectl.engines.contract import Outlook, TicketExpired, TicketGone
 from leasectl.engines.facts import PoolSettings
-from leasectl.engines.memory.engine import MemoryEngine
-from leasectl.engines.memory.pools import MemoryPools
-from leasectl.engines.memory.sides import MemorySides
-from leasectl.engines.memory.store import MemoryStore
-from leasectl.engines.memory.waiter import MemoryWaiter
 from leasectl.errors import BackendUnreachable, Interrupted, NoLease, NotFound
 from leasectl.model import Claimant, Lease, Process, Request
-from leasectl.system.wakeup import Wakeup
 from tests.kit.children import child as child
 from tests.kit.journal import NoJournal
+from tests.kit.made_up_store import MadeUpEngine, MadeUpStore, MadeUpWaiter
 from tests.kit.support import ManualClock
 
 EITHER = Request("A", other_types=("B",))
 
 
-class Waiter(MemoryWaiter):
+class Waiter(MadeUpWaiter):
     """A waiter of one type, which fails when its engine is to."""
 
     has_place = True
     _unheard: Outlook | None = None
 
-    def __init__(self, engine: Engine, store: MemoryStore, claimant: Claimant) -> None:
-        super().__init__(store, claimant, Wakeup)
+    def __init__(self, engine: Engine, store: MadeUpStore, claimant: Claimant) -> None:
+        super().__init__(store, claimant)
         self._engine = engine
         self._type = claimant.request.type
 
@@ -78,7 +73,7 @@ class Waiter(MemoryWaiter):
         super().close()
 
 
-class Engine(MemoryEngine):
+class Engine(MadeUpEngine):
     """A store that can fail.
 
     Attributes:
@@ -91,9 +86,8 @@ class Engine(MemoryEngine):
         is_locked: Whether a step is being taken at once with others.
     """
 
-    def __init__(self, store: MemoryStore) -> None:
+    def __init__(self, store: MadeUpStore) -> None:
         super().__init__(store)
-        self._memory = store
         self.failing: set[str] = set()
         self.expired: set[str] = set()
         self.vanished: set[str] = set()
@@ -102,8 +96,8 @@ class Engine(MemoryEngine):
         self.waiters: dict[str, Waiter] = {}
         self.is_locked = False
 
-    def waiter(self, claimant: Claimant, *, until: float | None) -> MemoryWaiter:
-        made = Waiter(self, self._memory, claimant)
+    def waiter(self, claimant: Claimant, *, until: float | None) -> MadeUpWaiter:
+        made = Waiter(self, self.made_up, claimant)
         self.waiters[claimant.request.type] = made
         return made
 
@@ -140,13 +134,13 @@ class Scene:
 
     def __init__(self, time: ManualClock) -> None:
         self.time = time
-        store = MemoryStore(clock=time.clock, lost=lambda claim_key, names: None)
-        self.pools = MemoryPools(store)
+        store = MadeUpStore(time.clock)
+        self.pools = store.pools
         self.engine = Engine(store)
         self.backend = PoolBackend(
             "made-up:",
             self.engine,
-            MemorySides(store),
+            store.sides,
             clock=time.clock,
         )
         self.journal = Journal()
@@ -332,13 +326,13 @@ class TestTheStart:
     ) -> None:
         def put_one(*, again: bool = False) -> None:
             scene.engine.failing = {"check B"}
-            MemoryWaiter.enqueue(scene.engine.waiters["A"])
+            MadeUpWaiter.enqueue(scene.engine.waiters["A"])
 
         steps = scene.turn()
         waiter = scene.engine.waiter
         with monkeypatch.context() as patch:
 
-            def made(claimant: Claimant, *, until: float | None) -> MemoryWaiter:
+            def made(claimant: Claimant, *, until: float | None) -> MadeUpWaiter:
                 found = waiter(claimant, until=until)
                 if claimant.request.type == "A":
                     patch.setattr(found, "enqueue", put_one)

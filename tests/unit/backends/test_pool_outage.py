@@ -10,11 +10,6 @@ import pytest
 from leasectl.backends.contract import Patience, Progress, Turn, Withdrawn
 from leasectl.backends.pool.backend import PoolBackend
 from leasectl.engines.contract import Outlook, TicketExpired
-from leasectl.engines.memory.engine import MemoryEngine
-from leasectl.engines.memory.pools import MemoryPools
-from leasectl.engines.memory.sides import MemorySides
-from leasectl.engines.memory.store import MemoryStore
-from leasectl.engines.memory.waiter import MemoryWaiter
 from leasectl.errors import (
     AccessRefused,
     BackendUnreachable,
@@ -27,8 +22,8 @@ from leasectl.errors import (
 )
 from leasectl.model import Claimant, Request
 from leasectl.system.poll import Sleep
-from leasectl.system.wakeup import Wakeup
 from tests.kit.journal import NoJournal
+from tests.kit.made_up_store import MadeUpEngine, MadeUpStore, MadeUpWaiter
 from tests.kit.support import ManualClock
 
 START = 1000.0  # of a manual clock
@@ -37,11 +32,11 @@ WRONG = BackendUnreachable("its certificate isn't trusted")
 WRONG.lasting = True
 
 
-class Waiter(MemoryWaiter):
+class Waiter(MadeUpWaiter):
     has_place = True
 
-    def __init__(self, engine: Engine, store: MemoryStore, claimant: Claimant) -> None:
-        super().__init__(store, claimant, Wakeup)
+    def __init__(self, engine: Engine, store: MadeUpStore, claimant: Claimant) -> None:
+        super().__init__(store, claimant)
         self._engine = engine
         self.error: BaseException | None = None  # what its looking ends with
 
@@ -65,7 +60,7 @@ class Waiter(MemoryWaiter):
         super().close()
 
 
-class Engine(MemoryEngine):
+class Engine(MadeUpEngine):
     """A store that can be away.
 
     Attributes:
@@ -78,9 +73,8 @@ class Engine(MemoryEngine):
         closed: Those of the waiters that listen no longer.
     """
 
-    def __init__(self, store: MemoryStore) -> None:
+    def __init__(self, store: MadeUpStore) -> None:
         super().__init__(store)
-        self._memory = store
         self.refusal: LeaseError | None = None
         self.error: BaseException | None = None
         self.first_look: BaseException | None = None
@@ -89,8 +83,8 @@ class Engine(MemoryEngine):
         self.asked: list[str] = []
         self.closed: list[Waiter] = []
 
-    def waiter(self, claimant: Claimant, *, until: float | None) -> MemoryWaiter:
-        self.waiters.append(Waiter(self, self._memory, claimant))
+    def waiter(self, claimant: Claimant, *, until: float | None) -> MadeUpWaiter:
+        self.waiters.append(Waiter(self, self.made_up, claimant))
         self.waiters[-1].error, self.first_look = self.first_look, None
         if self.stops:
             self.stops -= 1
@@ -123,11 +117,11 @@ class Line:
 
     def __init__(self, time: ManualClock) -> None:
         self.time = time
-        store = MemoryStore(clock=time.clock, lost=lambda claim_key, names: None)
-        self.pools = MemoryPools(store)
+        store = MadeUpStore(time.clock)
+        self.pools = store.pools
         self.pools.create_pool("T", ["T--00"])
         self.engine = Engine(store)
-        self.sides = MemorySides(store)
+        self.sides = store.sides
         self.backend = PoolBackend(
             "made-up:",
             self.engine,

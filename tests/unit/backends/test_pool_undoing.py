@@ -8,14 +8,11 @@ import pytest
 
 from leasectl.backends.contract import Patience
 from leasectl.backends.pool.backend import PoolBackend
-from leasectl.engines.memory.engine import MemoryEngine
-from leasectl.engines.memory.pools import MemoryPools
-from leasectl.engines.memory.sides import MemorySides
-from leasectl.engines.memory.store import MemoryStore
-from leasectl.engines.memory.waiter import MemoryWaiter
+from leasectl.engines.local.waiter import LocalWaiter
 from leasectl.errors import Cancelled, NotFound, StateUnwritable
 from leasectl.model import Claimant, Lease, Request
 from tests.kit.journal import NoJournal
+from tests.kit.made_up_store import MadeUpEngine, MadeUpStore
 from tests.kit.support import ManualClock
 
 
@@ -33,31 +30,31 @@ class FullDisk(NoJournal):
 
 
 @pytest.fixture
-def store(manual_clock: ManualClock) -> MemoryStore:
-    store = MemoryStore(clock=manual_clock.clock, lost=lambda claim_key, names: None)
-    MemoryPools(store).create_pool("T", ["T--00"])
+def store(manual_clock: ManualClock) -> MadeUpStore:
+    store = MadeUpStore(manual_clock.clock)
+    store.pools.create_pool("T", ["T--00"])
     return store
 
 
 def backend_on(
-    store: MemoryStore, clock: ManualClock, engine: MemoryEngine | None = None
+    store: MadeUpStore, clock: ManualClock, engine: MadeUpEngine | None = None
 ) -> PoolBackend:
-    engine = engine or MemoryEngine(store)
+    engine = engine or MadeUpEngine(store)
     return PoolBackend(
         "contract:",
         engine,
-        MemorySides(store),
+        store.sides,
         clock=clock.clock,
     )
 
 
-def held_and_waiting(store: MemoryStore) -> tuple[int, int]:
-    (pool,) = MemoryPools(store).pools("T")
+def held_and_waiting(store: MadeUpStore) -> tuple[int, int]:
+    (pool,) = store.pools.pools("T")
     return pool.held, len(pool.queue)
 
 
 def test_a_grant_that_can_not_be_recorded_is_given_back(
-    store: MemoryStore, manual_clock: ManualClock
+    store: MadeUpStore, manual_clock: ManualClock
 ) -> None:
     journal = FullDisk()
     backend = backend_on(store, manual_clock)
@@ -68,7 +65,7 @@ def test_a_grant_that_can_not_be_recorded_is_given_back(
 
 
 def test_a_grant_after_a_wait_that_can_not_be_recorded_is_given_back(
-    store: MemoryStore, manual_clock: ManualClock
+    store: MadeUpStore, manual_clock: ManualClock
 ) -> None:
     journal = FullDisk()
     backend = backend_on(store, manual_clock)
@@ -82,10 +79,10 @@ def test_a_grant_after_a_wait_that_can_not_be_recorded_is_given_back(
     assert journal.given_up == 1
 
 
-class WithdrawnAtOnce(MemoryEngine):
+class WithdrawnAtOnce(MadeUpEngine):
     """A store on which a ticket can be taken away before its owner has looked."""
 
-    def waiter(self, claimant: Claimant, *, until: float | None) -> MemoryWaiter:
+    def waiter(self, claimant: Claimant, *, until: float | None) -> LocalWaiter:
         waiter = super().waiter(claimant, until=until)
         put = waiter.enqueue
 
@@ -98,7 +95,7 @@ class WithdrawnAtOnce(MemoryEngine):
 
 
 def test_a_request_that_is_withdrawn_before_its_first_look_was_cancelled(
-    store: MemoryStore, manual_clock: ManualClock
+    store: MadeUpStore, manual_clock: ManualClock
 ) -> None:
     journal = FullDisk()
     with pytest.raises(Cancelled, match="released while it waited"):
@@ -109,7 +106,7 @@ def test_a_request_that_is_withdrawn_before_its_first_look_was_cancelled(
 
 
 def test_a_request_that_was_refused_is_no_longer_on_record(
-    store: MemoryStore, manual_clock: ManualClock
+    store: MadeUpStore, manual_clock: ManualClock
 ) -> None:
     journal = FullDisk()
     with pytest.raises(NotFound):

@@ -13,16 +13,13 @@ import pytest
 from leasectl.backends.contract import Patience
 from leasectl.backends.pool.backend import PoolBackend
 from leasectl.engines.facts import PoolSettings
-from leasectl.engines.memory.engine import MemoryEngine
-from leasectl.engines.memory.pools import MemoryPools
-from leasectl.engines.memory.sides import MemorySides
-from leasectl.engines.memory.store import MemoryStore
 from leasectl.engines.pool_admin import Sides
 from leasectl.errors import NoLease
 from leasectl.model import Claimant, Process, Request
 from leasectl.system.process import identify, this_process
 from tests.kit.forking import ending, fork
 from tests.kit.journal import NoJournal
+from tests.kit.made_up_store import MadeUpEngine, MadeUpStore
 from tests.kit.support import ManualClock
 
 
@@ -30,10 +27,10 @@ def test_what_can_not_be_tended_is_tried_each_second_and_not_in_a_spin(
     manual_clock: ManualClock,
 ) -> None:
     clock = manual_clock.clock
-    store = MemoryStore(clock=clock, lost=lambda claim_key, names: None)
-    pools = MemoryPools(store)
+    store = MadeUpStore(clock)
+    pools = store.pools
     pools.create_pool("T", ["T--00"])
-    backend = PoolBackend("contract:", MemoryEngine(store), MemorySides(store), clock=clock)
+    backend = PoolBackend("contract:", MadeUpEngine(store), store.sides, clock=clock)
     backend.acquire(Claimant("first", "first", Request("T")), NoJournal(), Patience())
     pid = fork(signal.pause)
     holder = identify(pid)
@@ -71,10 +68,10 @@ def test_who_waits_is_told_once_that_it_can_not_be_met_and_once_that_it_can_agai
     manual_clock: ManualClock,
 ) -> None:
     clock = manual_clock.clock
-    store = MemoryStore(clock=clock, lost=lambda claim_key, names: None)
-    pools, warnings = MemoryPools(store), list[str]()
+    store = MadeUpStore(clock)
+    pools, warnings = store.pools, list[str]()
     pools.create_pool("T", ["T--00", "T--01"])
-    backend = PoolBackend("contract:", MemoryEngine(store), MemorySides(store), clock=clock)
+    backend = PoolBackend("contract:", MadeUpEngine(store), store.sides, clock=clock)
     backend.acquire(Claimant("first", "first", Request("T")), NoJournal(), Patience())
     asked = Claimant("next", "next", Request("T", 2))
     steps = backend.turn(asked, NoJournal(), Patience(warn=warnings.append))
@@ -99,9 +96,9 @@ def test_who_waits_behind_others_sees_to_a_witness_and_puts_nothing_right_when_t
     manual_clock: ManualClock,
 ) -> None:
     clock = manual_clock.clock
-    store = MemoryStore(clock=clock, lost=lambda claim_key, names: None)
-    MemoryPools(store).create_pool("T", ["T--00"])
-    backend = PoolBackend("contract:", MemoryEngine(store), MemorySides(store), clock=clock)
+    store = MadeUpStore(clock)
+    store.pools.create_pool("T", ["T--00"])
+    backend = PoolBackend("contract:", MadeUpEngine(store), store.sides, clock=clock)
     backend.acquire(Claimant("first", "first", Request("T")), NoJournal(), Patience())
     ahead = backend.turn(Claimant("second", "second", Request("T")), NoJournal(), Patience())
     next(ahead)
@@ -130,10 +127,10 @@ def test_who_waits_behind_others_sees_to_a_witness_and_puts_nothing_right_when_t
 
 def test_what_is_left_of_the_pace_is_told_to_its_end(manual_clock: ManualClock) -> None:
     clock = manual_clock.clock
-    store = MemoryStore(clock=clock, lost=lambda claim_key, names: None)
-    pools = MemoryPools(store)
+    store = MadeUpStore(clock)
+    pools = store.pools
     pools.create_pool("T", ["T--00", "T--01"], settings=PoolSettings(pace_seconds=10.0))
-    backend = PoolBackend("contract:", MemoryEngine(store), MemorySides(store), clock=clock)
+    backend = PoolBackend("contract:", MadeUpEngine(store), store.sides, clock=clock)
     backend.acquire(Claimant("first", "first", Request("T")), NoJournal(), Patience())
     manual_clock.advance(9.5)
     with pytest.raises(NoLease, match="next grant in 1s;"):
@@ -143,8 +140,8 @@ def test_what_is_left_of_the_pace_is_told_to_its_end(manual_clock: ManualClock) 
 
 def test_beside_that_it_has_what_its_store_has(manual_clock: ManualClock) -> None:
     clock = manual_clock.clock
-    store = MemoryStore(clock=clock, lost=lambda claim_key, names: None)
+    store = MadeUpStore(clock)
     names = ("pools", "events", "members", "notes", "values")
     sides = cast(Sides, SimpleNamespace(**{each: f"its {each}" for each in names}))
-    backend = PoolBackend("contract:", MemoryEngine(store), sides, clock=clock)
+    backend = PoolBackend("contract:", MadeUpEngine(store), sides, clock=clock)
     assert [getattr(backend, each) for each in names] == [f"its {each}" for each in names]

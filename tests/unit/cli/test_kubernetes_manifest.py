@@ -370,3 +370,49 @@ EVENTS_ONLY: Rules = (EVENTS,)
 
 def saved(account: Account, tmp_path: Path) -> str:
     return str(account.kubeconfig(tmp_path / account.name))
+
+
+def test_account_of_jobs_uses_pools_and_only_the_admins_changes_them(
+    cli: Cli, administrator: str, namespace: Namespace, tmp_path: Path
+) -> None:
+    there = ("--namespace", namespace.name, "--service-account", "jobs")
+    apply(cli, administrator, *there, "--admin-account", "admins", "--pool", "T=1")
+    jobs = {"LEASECTL_KUBECONFIG": kubeconfig_of(namespace, "jobs", tmp_path / "jobs")}
+    admins = {"LEASECTL_KUBECONFIG": kubeconfig_of(namespace, "admins", tmp_path / "admins")}
+    cli.env["LEASECTL_BACKEND"] = f"kubernetes://{namespace.name}"
+
+    # Policies count a moment after they were made.
+    def is_refused() -> bool:
+        said = cli("pool", "create", "U", "--count", "1", **jobs)
+        if said.code == 0:
+            cli.ok("pool", "delete", "U", "--force", **admins)
+        return said.code == 77
+
+    eventually(is_refused, "the policy to count")
+
+    cli.ok("pool", "set", "T", "--pace", "1s", **admins)
+    for _ in range(2):
+        cli.ok("run", "T", "-q", "--", "true", **jobs)
+    handle = cli.ok("acquire", "-q", "T", **jobs).rstrip()
+    waiter = cli.start("run", "-q", "T", "-w", "10m", "--", "true", **jobs)
+    eventually(lambda: '"position": 1' in cli.ok("status", "--json", **jobs), "it to wait")
+    for words in (
+        ("pool", "delete", "T", "--force"),
+        ("pool", "set", "T", "--pace", "1h"),
+        ("pool", "add", "T", "--count", "1"),
+        ("pool", "remove", "T", "T--00", "--force"),
+    ):
+        refused = cli(*words, **jobs)
+        assert refused.code == 77, (words, refused)
+        assert len(refused.err.splitlines()) == 1
+    cli.ok("renew", handle, **jobs)
+    cli.ok("release", handle, **jobs)
+    assert waiter.finish().code == 0
+    cli.ok("pool", "add", "T", "--count", "1", **admins)
+    cli.ok("pool", "delete", "T", **admins)
+
+
+def test_one_account_for_jobs_and_admins_is_refused(cli: Cli) -> None:
+    refused = cli("kubernetes", "manifest", "--namespace", "ci", "--admin-account", "leasectl")
+    assert refused.code == 64
+    assert "name two accounts" in refused.err

@@ -56,7 +56,11 @@ class TestJson:
         (pool,) = found["pools"]
         held, free = pool["resources"]
         (entry,) = pool["queue"]
-        nothing_said = {"properties": {}, "membership": NOTHING_SAID._asdict()}
+        nothing_said = {
+            "properties": {},
+            "membership": NOTHING_SAID._asdict(),
+            "in_use": False,
+        }
         assert list(found) == ["backend", "at", "pools", "works", "circular_waits"]
         assert TIME.fullmatch(found["at"])
         assert found["backend"] == "local:"
@@ -79,7 +83,7 @@ class TestJson:
             *("guard_pid", "host", "expires_in_seconds"),
             *("handle", "job", "build", "owner", "pid", "guard", "release_time", "renewed_by"),
             *("labels", "ended", "release_at"),
-            *("properties", "membership", "mark"),
+            *("properties", "membership", "mark", "in_use"),
         ]
         assert held["release_at"] == held["release_time"]
         assert TIME.fullmatch(held.pop("acquire_time"))

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from leasectl.doctor import state_files
-from leasectl.system.named_pipe import NamedPipe
+from leasectl.state.named_pipe import NamedPipe
 from tests.kit.doctor_reports import (
     CORRUPT,
     UNWRITABLE,

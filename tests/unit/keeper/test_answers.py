@@ -9,9 +9,6 @@ import pytest
 from leasectl.backends.contract import Patience
 from leasectl.backends.kinds import claim_key_of
 from leasectl.backends.pool.backend import PoolBackend
-from leasectl.engines.memory.engine import MemoryEngine
-from leasectl.engines.memory.sides import MemorySides
-from leasectl.engines.memory.store import MemoryStore
 from leasectl.errors import BackendUnreachable, StateUnwritable
 from leasectl.keeper.answers import Answers
 from leasectl.keeper.log import Log
@@ -25,6 +22,7 @@ from leasectl.state.uses import Uses
 from leasectl.system.process import this_process
 from tests.kit.desk import Desk
 from tests.kit.made_up_backend import MadeUpBackend, register_made_up
+from tests.kit.made_up_store import MadeUpEngine, MadeUpStore
 from tests.kit.reclaiming import Operator
 from tests.kit.waits import wait_readable
 from tests.kit.watching import watched
@@ -271,11 +269,11 @@ class TestOnAServer:
     @pytest.fixture
     def service(self, desk: Desk, monkeypatch: pytest.MonkeyPatch) -> Service:
         register_made_up(monkeypatch)
-        store = MemoryStore(clock=desk.time.clock, lost=lambda owner, names: None)
+        store = MadeUpStore(desk.time.clock)
         backend = PoolBackend(
             "madeup://here",
-            MemoryEngine(store),
-            MemorySides(store),
+            MadeUpEngine(store),
+            store.sides,
             clock=desk.time.clock,
             remote=True,
         )

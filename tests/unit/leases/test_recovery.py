@@ -18,7 +18,7 @@ from leasectl.leases.service import Service
 from leasectl.model import Handle, Process, ReleaseTarget, Request, whole
 from leasectl.state import keeper_process
 from leasectl.state.directory import State
-from leasectl.state.pipes import listen
+from leasectl.state.named_pipe import listen
 from leasectl.system.process import own_pid_namespace, this_process
 from tests.kit.desk import Desk
 from tests.kit.forking import ending, fork

@@ -21,7 +21,7 @@ from leasectl.leases.delay import announce
 from leasectl.leases.release import release
 from leasectl.leases.release_forced import Forced, check_reason, release_by_force
 from leasectl.model import Handle, Request, whole
-from leasectl.state.pipes import listen
+from leasectl.state.named_pipe import listen
 from leasectl.system.process import this_process
 from tests.kit.desk import Desk
 from tests.kit.made_up_server import URL, Server

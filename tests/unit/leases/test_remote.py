@@ -51,9 +51,9 @@ from leasectl.state import keeper_process, shared_leases
 from leasectl.state.directory import State
 from leasectl.state.event_log import StateEventLog
 from leasectl.state.handles import count_lost_replies, explain_loss, new_id, renews_itself
+from leasectl.state.named_pipe import is_read
 from leasectl.state.timers import GivingBack
 from leasectl.state.uses import SeenMark, Uses
-from leasectl.system.named_pipe import is_read
 from leasectl.system.poll import is_readable
 from leasectl.system.process import identify, is_dead, this_process
 from tests.kit.desk import Desk

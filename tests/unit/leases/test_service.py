@@ -11,14 +11,17 @@ import pytest
 from leasectl.backends.kinds import Context
 from leasectl.backends.pool.backend import PoolBackend
 from leasectl.engines.contract import LostListener
-from leasectl.engines.memory.pools import MemoryPools
-from leasectl.engines.memory.sides import MemoryMembers, MemoryNotes, MemoryValues
+from leasectl.engines.local.members import LocalMembers
+from leasectl.engines.local.notes import LocalNotes
+from leasectl.engines.local.pools import LocalPools
+from leasectl.engines.local.values import LocalValues
 from leasectl.http.settings import Settings, encode_settings
 from leasectl.leases.release import release
 from leasectl.leases.request import new_handle
 from leasectl.leases.service import Service
 from leasectl.model import Request, whole
 from leasectl.state.directory import State
+from leasectl.state.event_log import StateEventLog
 from tests.kit.desk import Desk
 from tests.kit.made_up_backend import MadeUpBackend
 from tests.kit.made_up_server import URL, Server
@@ -71,11 +74,11 @@ class TestItsBackend:
         return Service(desk.state, Context(URL, self.SETTINGS, caller, 3.0, 7.0, clock=clock))
 
     def test_has_all_its_sides(self, server: Server, service: Service) -> None:
-        assert isinstance(service.pools, MemoryPools)
-        assert isinstance(service.members, MemoryMembers)
-        assert isinstance(service.notes, MemoryNotes)
-        assert isinstance(service.values, MemoryValues)
-        assert service.events is server.events
+        assert isinstance(service.pools, LocalPools)
+        assert isinstance(service.members, LocalMembers)
+        assert isinstance(service.notes, LocalNotes)
+        assert isinstance(service.values, LocalValues)
+        assert isinstance(service.events, StateEventLog)
 
     def test_is_opened_once_with_its_context(
         self, desk: Desk, service: Service, opened: list[_Opened]

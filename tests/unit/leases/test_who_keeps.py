@@ -21,7 +21,7 @@ from leasectl.leases.service import Service
 from leasectl.model import Claimant, Handle, Process, Request, whole
 from leasectl.state import keeper_process
 from leasectl.state.directory import State
-from leasectl.system.named_pipe import NamedPipe
+from leasectl.state.named_pipe import NamedPipe
 from leasectl.system.poll import is_readable
 from leasectl.system.process import own_pid_namespace, this_process
 from tests.kit.desk import Desk

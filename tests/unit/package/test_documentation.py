@@ -163,6 +163,7 @@ def shell(cli: Cli) -> Cli:
     installed = Path(sys.executable).parent
     cli.env.update(
         PATH=f"{folder}:{installed}:{cli.env['PATH']}",
+        HOME=str(cli.cwd),
         SHARED_DIR=str(shared),
         LEASECTL_CODE_DIR=str(cli.cwd / "code"),
         LEASECTL_BACKEND="local:",

@@ -22,7 +22,6 @@ DOCS = Path(__file__).parents[3] / "docs"
 ALERTS = DOCS / "alerts.yaml"
 DASHBOARD = json.loads((DOCS / "grafana-dashboard.json").read_text())
 PAGE = (DOCS / "metrics.md").read_text()
-ONLY_BOSKOS = {"leasectl_leases_lost_total"}
 # Grafana's model of a dashboard, and what a panel of it needs:
 # https://grafana.com/docs/grafana/latest/dashboards/build-dashboards/view-dashboard-json-model/
 OF_DASHBOARD = {
@@ -53,7 +52,7 @@ def test_page_has_every_metric_of_the_server_with_its_type(cli: Cli) -> None:
     cli.pool("T", "a")
     server = Serving(cli)
     found = dict(re.findall(r"^# TYPE (\w+) (\w+)$", server.get("/metrics"), re.MULTILINE))
-    assert {k: v for k, v in documented().items() if k not in ONLY_BOSKOS} == found
+    assert documented() == found
 
 
 def test_alerts_and_dashboard_use_metrics_of_the_page() -> None:

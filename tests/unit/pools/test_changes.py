@@ -8,11 +8,10 @@ from functools import partial
 import pytest
 
 from leasectl.engines.facts import Pool, PoolSettings, Resource
+from leasectl.engines.local.members import LocalMembers
+from leasectl.engines.local.pools import LocalPools
+from leasectl.engines.local.store import LocalStore
 from leasectl.engines.membership import Lifetime, Member, Pools, join, set_default
-from leasectl.engines.memory.engine import MemoryEngine
-from leasectl.engines.memory.pools import MemoryPools
-from leasectl.engines.memory.sides import MemoryMembers
-from leasectl.engines.memory.store import MemoryStore
 from leasectl.engines.pool_admin import Decide, Updated
 from leasectl.errors import InvalidRequest, NotAllowed
 from leasectl.model import Claimant, Lease, Request
@@ -26,6 +25,7 @@ from leasectl.pools.definitions import (
 )
 from leasectl.pools.settings import USUAL_GRACE_SECONDS, SettingsChange, changed
 from leasectl.system.clock import Clock
+from tests.kit.made_up_store import MadeUpEngine, MadeUpStore
 
 LEASE = Lease("", 1, 1, 1, "somebody", 0.0, 0.0, None, 0, ())
 
@@ -210,7 +210,7 @@ class TestExpectations:
         self.planned(CountedPool("T", 0, 9, expected=Expected()), wanted)
 
 
-class OthersToo(MemoryPools):
+class OthersToo(LocalPools):
     """Whenever somebody has looked, somebody else changes what isn't as it is to be, in turn.
 
     Args:
@@ -218,8 +218,8 @@ class OthersToo(MemoryPools):
         changes: What others change.
     """
 
-    def __init__(self, store: MemoryStore, *changes: SettingsChange) -> None:
-        super().__init__(store)
+    def __init__(self, store: MadeUpStore, *changes: SettingsChange) -> None:
+        super().__init__(store.state, lost=store.lost, clock=store.clock)
         self._changes = list(changes)
 
     def pools(self, pool_type: str | None = None, *, expiries: bool = False) -> tuple[Pool, ...]:
@@ -232,51 +232,51 @@ class OthersToo(MemoryPools):
 
 class TestTwoAtOnce:
     def test_of_changed_settings_none_is_lost(self) -> None:
-        store = MemoryStore(clock=Clock(), lost=lambda key, names: None)
-        MemoryPools(store).create_pool("T", ["T--00"])
+        store = MadeUpStore(Clock())
+        store.pools.create_pool("T", ["T--00"])
         pools = OthersToo(store, SettingsChange(pace_seconds=20.0), SettingsChange(burst=2))
         seen, after = change_settings(pools, "T", SettingsChange(aging_seconds=1800.0))
         assert (seen, after) == (PoolSettings(20.0, 2, 0.0), PoolSettings(20.0, 2, 1800.0))
         assert pools.pools("T")[0].settings == after
 
     def test_nor_where_a_file_says_them(self) -> None:
-        store = MemoryStore(clock=Clock(), lost=lambda key, names: None)
-        MemoryPools(store).create_pool("T", ["T--00"])
+        store = MadeUpStore(Clock())
+        store.pools.create_pool("T", ["T--00"])
         pools = OthersToo(store, SettingsChange(pace_seconds=20.0), SettingsChange(burst=2))
         wanted = NamedPool("T", ("T--00",), settings=SettingsChange(aging_seconds=1800.0))
-        carry_out(plan([wanted], pools.pools()), pools, MemoryMembers(store))
+        carry_out(plan([wanted], pools.pools()), pools, store.members)
         assert pools.pools("T")[0].settings == PoolSettings(20.0, 2, 1800.0)
 
 
 class TestCarryingOut:
     @pytest.fixture
-    def store(self) -> MemoryStore:
-        return MemoryStore(clock=Clock(), lost=self.nobody_loses)
+    def store(self) -> MadeUpStore:
+        return MadeUpStore(Clock(), self.nobody_loses)
 
     @pytest.fixture
-    def pools(self, store: MemoryStore) -> MemoryPools:
-        return MemoryPools(store)
+    def pools(self, store: MadeUpStore) -> LocalPools:
+        return store.pools
 
     @pytest.fixture
-    def members(self, store: MemoryStore) -> MemoryMembers:
-        return MemoryMembers(store)
+    def members(self, store: MadeUpStore) -> LocalMembers:
+        return store.members
 
     @staticmethod
     def nobody_loses(owner: str, names: Sequence[str]) -> None:
         raise AssertionError(f"{owner} lost {names}")
 
-    def hold(self, store: MemoryStore, name: str, pool_type: str = "T") -> None:
-        engine = MemoryEngine(store)
+    def hold(self, store: MadeUpStore, name: str, pool_type: str = "T") -> None:
+        engine = MadeUpEngine(store)
         claimant = Claimant("owner", "owner@host", Request(pool_type, name=name), None)
         waiter = engine.waiter(claimant, until=None)
         waiter.enqueue()
         assert waiter.claim().leases
 
-    def names(self, pools: MemoryPools) -> dict[str, list[str]]:
+    def names(self, pools: LocalPools) -> dict[str, list[str]]:
         return {each.type: [r.name for r in each.resources] for each in pools.pools()}
 
     def test_it_makes_pools_as_planned_and_then_nothing_is_left_to_do(
-        self, pools: MemoryPools, members: MemoryMembers
+        self, pools: LocalPools, members: LocalMembers
     ) -> None:
         pools.create_pool("T", ["a", "b"])
         pools.create_pool("U", ["c", "d"])
@@ -297,7 +297,7 @@ class TestCarryingOut:
         assert plan(wanted, pools.pools()) == tuple(PoolChange(each.type) for each in wanted)
 
     def test_what_somebody_else_has_made_the_default_since_stays_that(
-        self, pools: MemoryPools, members: MemoryMembers
+        self, pools: LocalPools, members: LocalMembers
     ) -> None:
         for each in ("T", "U", "V"):
             pools.create_pool(each, [each.lower()])
@@ -312,7 +312,7 @@ class TestCarryingOut:
         assert members.belonging().default == "V"
 
     def test_a_new_pool_may_consist_of_what_another_gives_up(
-        self, pools: MemoryPools, members: MemoryMembers
+        self, pools: LocalPools, members: LocalMembers
     ) -> None:
         pools.create_pool("T", ["a", "b"])
         wanted: list[Definition] = [NamedPool("N", ("b",)), NamedPool("T", ("a",))]
@@ -320,7 +320,7 @@ class TestCarryingOut:
         assert self.names(pools) == {"N": ["b"], "T": ["a"]}
 
     def test_what_was_acquired_since_the_plan_stays(
-        self, store: MemoryStore, pools: MemoryPools, members: MemoryMembers
+        self, store: MadeUpStore, pools: LocalPools, members: LocalMembers
     ) -> None:
         pools.create_pool("T", ["a", "b", "c"])
         changes = plan([NamedPool("T", ("a",)), NamedPool("U", ("c",))], pools.pools())
@@ -332,7 +332,7 @@ class TestCarryingOut:
         assert self.names(pools) == {"T": ["a", "c"], "U": []}
 
     def test_what_has_joined_for_a_time_since_the_plan_stays(
-        self, pools: MemoryPools, members: MemoryMembers
+        self, pools: LocalPools, members: LocalMembers
     ) -> None:
         pools.create_pool("T", ["a", "b", "c"])
         changes = plan([NamedPool("T", ("a",)), NamedPool("U", ("c",))], pools.pools())
@@ -345,7 +345,7 @@ class TestCarryingOut:
         assert self.names(pools) == {"T": ["a", "b", "c"], "U": []}
 
     def test_what_was_removed_since_the_plan_is_no_failure(
-        self, pools: MemoryPools, members: MemoryMembers
+        self, pools: LocalPools, members: LocalMembers
     ) -> None:
         pools.create_pool("T", ["a", "b", "c"])
         changes = plan([NamedPool("T", ("a",))], pools.pools())
@@ -354,7 +354,7 @@ class TestCarryingOut:
         assert self.names(pools) == {"T": ["a"]}
 
     def test_what_moves_is_at_every_step_in_a_pool(
-        self, store: MemoryStore, pools: MemoryPools
+        self, store: MadeUpStore, pools: LocalPools
     ) -> None:
         pools.create_pool("T", ["a", "b"])
         pools.create_pool("U", ["u"])
@@ -365,7 +365,7 @@ class TestCarryingOut:
         assert members.updates == [["b"]]
 
     def test_a_new_default_pool_takes_the_place_of_the_one_before(
-        self, pools: MemoryPools, members: MemoryMembers
+        self, pools: LocalPools, members: LocalMembers
     ) -> None:
         pools.create_pool("T", ["a"])
         members.change_belonging(lambda known: set_default(known, "T", 5.0))
@@ -377,11 +377,12 @@ class TestCarryingOut:
         assert (members.belonging().default, members.belonging().grace_seconds) == ("U", 9.0)
 
 
-class _LookedAt(MemoryMembers):
+class _LookedAt(LocalMembers):
     """Notes of which names is written at once."""
 
-    def __init__(self, store: MemoryStore) -> None:
-        super().__init__(store)
+    def __init__(self, store: MadeUpStore) -> None:
+        local = LocalStore(store.state, lost=store.lost, clock=store.clock)
+        super().__init__(store.state, local, clock=store.clock, caller="")
         self.updates: list[list[str]] = []
 
     def update(
@@ -440,8 +441,8 @@ class TestProperties:
         assert (less.removed, less.properties) == (("T--02",), {"T--00": self.US})
 
     def test_come_with_the_names(self) -> None:
-        store = MemoryStore(clock=Clock(), lost=lambda key, names: None)
-        pools, members = MemoryPools(store), MemoryMembers(store)
+        store = MadeUpStore(Clock())
+        pools, members = store.pools, store.members
         pools.create_pool("U", ["m", "u"])
         seen: list[tuple[str, tuple[tuple[str, str], ...]]] = []
         update = members.update

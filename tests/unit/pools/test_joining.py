@@ -13,32 +13,30 @@ from leasectl.leases.acquire import acquire
 from leasectl.leases.delay import announce, take_back
 from leasectl.leases.recovery import recover
 from leasectl.leases.release import release
+from leasectl.leases.service import Service
 from leasectl.model import Handle, Request, whole
 from leasectl.pools.joining import end_stay, join, join_again, join_held, lifetime, settle, stay
 from leasectl.pools.memberships import MembershipService
 from leasectl.state.watched import Stay
 from leasectl.system.process import identify
 from tests.kit.support import ManualClock
-from tests.unit.pools.conftest import MemoryService
 
 ME = identify(os.getpid())
 
 
-def names(service: MemoryService, pool_type: str = "A") -> list[str]:
+def names(service: Service, pool_type: str = "A") -> list[str]:
     (pool,) = service.pools.pools(pool_type)
     return [each.name for each in pool.resources]
 
 
-def joined(service: MemoryService, name: str = "n") -> Handle:
+def joined(service: Service, name: str = "n") -> Handle:
     handle = join_held(service, "A", name, lives=None)
     announce(service, handle)
     settle(service, handle)
     return handle
 
 
-def test_it_is_there_for_good_or_for_a_time(
-    service: MemoryService, manual_clock: ManualClock
-) -> None:
+def test_it_is_there_for_good_or_for_a_time(service: Service, manual_clock: ManualClock) -> None:
     join(service, "A", "n", lives=None)
     join(service, "A", "m", lives=lifetime(service, ttl_seconds=60.0))
     assert names(service) == ["a-1", "a-2", "m", "n"]
@@ -46,7 +44,7 @@ def test_it_is_there_for_good_or_for_a_time(
     assert names(service) == ["a-1", "a-2", "n"]
 
 
-def test_as_held_it_is_on_record_like_any_lease(service: MemoryService) -> None:
+def test_as_held_it_is_on_record_like_any_lease(service: Service) -> None:
     handle = joined(service)
     record = service.handles.require(handle.id)
     assert (record.state, record.names, record.waiter) == ("held", ("n",), None)
@@ -57,19 +55,19 @@ def test_as_held_it_is_on_record_like_any_lease(service: MemoryService) -> None:
     assert names(service) == ["a-1", "a-2", "n"]
 
 
-def test_as_held_goes_with_a_handle_that_was_never_announced(service: MemoryService) -> None:
+def test_as_held_goes_with_a_handle_that_was_never_announced(service: Service) -> None:
     take_back(service, join_held(service, "A", "n", lives=None))
     assert names(service) == ["a-1", "a-2"]
     assert service.handles.active() == []
 
 
-def test_what_was_there_before_stays_there(service: MemoryService) -> None:
+def test_what_was_there_before_stays_there(service: Service) -> None:
     take_back(service, join_held(service, "A", "a-1", lives=None))
     assert names(service) == ["a-1", "a-2"]
 
 
 def test_of_a_process_that_died_before_the_announcement_nothing_is_left(
-    service: MemoryService,
+    service: Service,
 ) -> None:
     handle = join_held(service, "A", "n", lives=None)
     dead = identify(fork_that_waits := os.fork() or _wait())
@@ -87,7 +85,7 @@ def _wait() -> int:
 
 
 def test_one_that_another_holds_is_refused_and_nothing_is_on_record(
-    service: MemoryService,
+    service: Service,
 ) -> None:
     joined(service)
     with pytest.raises(NotAllowed, match="held by"):
@@ -99,7 +97,7 @@ def test_one_that_another_holds_is_refused_and_nothing_is_on_record(
 
 
 def test_again_it_is_the_same_handle_that_stays_on(
-    service: MemoryService, manual_clock: ManualClock
+    service: Service, manual_clock: ManualClock
 ) -> None:
     lives = lifetime(service, ttl_seconds=60.0)
     assert join_again(service, "A", "n", lives=lives) is None
@@ -118,7 +116,7 @@ def test_again_it_is_the_same_handle_that_stays_on(
 
 
 def test_what_is_given_back_just_then_is_not_free_before_it_is_ready(
-    service: MemoryService, monkeypatch: pytest.MonkeyPatch
+    service: Service, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     handle = joined(service)
     holding = service.handles.holding
@@ -134,7 +132,7 @@ def test_what_is_given_back_just_then_is_not_free_before_it_is_ready(
     assert names(service) == ["a-1", "a-2"]
 
 
-def test_what_another_has_acquired_here_isnt_handed_to_who_joins(service: MemoryService) -> None:
+def test_what_another_has_acquired_here_isnt_handed_to_who_joins(service: Service) -> None:
     handle = acquire(service, Request("A", name="a-1"), patience=Patience(wait_seconds=0))
     announce(service, handle)
     assert join_again(service, "A", "a-1", lives=None) is None
@@ -144,7 +142,7 @@ def test_what_another_has_acquired_here_isnt_handed_to_who_joins(service: Memory
 
 
 def test_whose_time_is_over_while_it_is_held_goes_with_its_release(
-    service: MemoryService, manual_clock: ManualClock
+    service: Service, manual_clock: ManualClock
 ) -> None:
     handle = join_held(service, "A", "n", lives=lifetime(service, ttl_seconds=60.0))
     announce(service, handle)
@@ -155,7 +153,7 @@ def test_whose_time_is_over_while_it_is_held_goes_with_its_release(
     assert names(service) == ["a-1", "a-2"]
 
 
-def test_a_time_that_no_store_keeps_is_refused(service: MemoryService) -> None:
+def test_a_time_that_no_store_keeps_is_refused(service: Service) -> None:
     with pytest.raises(LeaseError, match="too short"):
         lifetime(service, ttl_seconds=0.5)
 
@@ -166,14 +164,14 @@ class TestStaying:
     def kept(self) -> Stay:
         return Stay("", "", "n", "A", ME, 60.0)
 
-    def join(self, service: MemoryService) -> None:
+    def join(self, service: Service) -> None:
         kept = self.kept()
         lives = lifetime(service, process=kept.process)
         assert lives is not None
         join(service, "A", "n", lives=lives._replace(ttl_seconds=kept.ttl_seconds))
 
     def test_renews_for_as_long_as_it_is_as_it_joined(
-        self, service: MemoryService, manual_clock: ManualClock
+        self, service: Service, manual_clock: ManualClock
     ) -> None:
         self.join(service)
         for _ in range(3):
@@ -183,7 +181,7 @@ class TestStaying:
         assert not stay(service.members, self.kept())
         assert "n" not in names(service)
 
-    def test_ends_with_the_process_and_meets_no_other(self, service: MemoryService) -> None:
+    def test_ends_with_the_process_and_meets_no_other(self, service: Service) -> None:
         self.join(service)
         other = self.kept()._replace(process=ME._replace(start_time=1))
         assert not end_stay(service.members, other)
@@ -191,7 +189,7 @@ class TestStaying:
         assert end_stay(service.members, self.kept())
         assert "n" not in names(service)
 
-    def test_is_over_with_a_move(self, service: MemoryService) -> None:
+    def test_is_over_with_a_move(self, service: Service) -> None:
         self.join(service)
         MembershipService(service).move(["n"], "B", when_free=False)
         assert not stay(service.members, self.kept())

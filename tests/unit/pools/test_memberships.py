@@ -9,11 +9,12 @@ from pytest import MonkeyPatch
 
 from leasectl.backends.contract import Patience
 from leasectl.engines.facts import PoolSettings
-from leasectl.engines.memory.sides import MemoryMembers
+from leasectl.engines.local.members import LocalMembers
 from leasectl.engines.pool_admin import Decide, Updated
 from leasectl.errors import BackendUnreachable, InvalidRequest, LeaseError, NotAllowed, NotFound
 from leasectl.leases.acquire import acquire
 from leasectl.leases.delay import announce
+from leasectl.leases.service import Service
 from leasectl.model import Request
 from leasectl.pools.admin import PoolService
 from leasectl.pools.memberships import MembershipService
@@ -26,33 +27,32 @@ from leasectl.pools.whereabouts import (
     whereabouts,
     whereabouts_fields,
 )
-from tests.unit.pools.conftest import MemoryService
 
 
 @pytest.fixture
-def memberships(service: MemoryService) -> MembershipService:
+def memberships(service: Service) -> MembershipService:
     return MembershipService(service)
 
 
-def names(service: MemoryService, pool_type: str) -> list[str]:
+def names(service: Service, pool_type: str) -> list[str]:
     (pool,) = service.pools.pools(pool_type)
     return [each.name for each in pool.resources]
 
 
-def hold(service: MemoryService, name: str, pool_type: str = "A") -> None:
+def hold(service: Service, name: str, pool_type: str = "A") -> None:
     request = Request(pool_type, name=name)
     announce(service, acquire(service, request, patience=Patience(wait_seconds=0)))
 
 
 class TestCreating:
-    def test_makes_a_pool_of_names_that_are_in_none(self, service: MemoryService) -> None:
+    def test_makes_a_pool_of_names_that_are_in_none(self, service: Service) -> None:
         PoolService(service).create("N", ["n-1", "n-2"], PoolSettings(20.0))
         assert names(service, "N") == ["n-1", "n-2"]
         assert service.pools.pools("N")[0].settings.pace_seconds == 20.0
 
     @pytest.mark.parametrize(("name", "said"), [("a-1", 'in pool "A"'), ("x-1", 'to pool "B"')])
     def test_of_a_name_that_is_or_belongs_elsewhere_is_refused_whole(
-        self, service: MemoryService, memberships: MembershipService, name: str, said: str
+        self, service: Service, memberships: MembershipService, name: str, said: str
     ) -> None:
         memberships.expect("B", ["x-1"], [])
         with pytest.raises(NotAllowed, match=said):
@@ -60,25 +60,25 @@ class TestCreating:
         assert [each.type for each in service.pools.pools()] == ["A", "B"]
 
     def test_takes_over_what_came_by_default(
-        self, service: MemoryService, memberships: MembershipService
+        self, service: Service, memberships: MembershipService
     ) -> None:
         memberships.set_default("B", 60.0)
         memberships.add("B", ["n"])
         PoolService(service).create("N", ["n", "m"])
         assert (names(service, "N"), names(service, "B")) == (["m", "n"], ["b-1"])
 
-    def test_of_a_pool_that_is_there_is_a_mistake(self, service: MemoryService) -> None:
+    def test_of_a_pool_that_is_there_is_a_mistake(self, service: Service) -> None:
         with pytest.raises(InvalidRequest, match='pool "A" exists'):
             PoolService(service).create("A", ["a-1"])
 
 
 class TestAdding:
-    def test_numbers_go_on(self, service: MemoryService) -> None:
+    def test_numbers_go_on(self, service: Service) -> None:
         assert PoolService(service).add_with("A", 2, NO_CHANGE) == ("A--00", "A--01")
         assert PoolService(service).add_with("A", 1, NO_CHANGE) == ("A--02",)
 
     def test_a_number_that_another_pool_has_is_refused(
-        self, service: MemoryService, memberships: MembershipService
+        self, service: Service, memberships: MembershipService
     ) -> None:
         memberships.add("B", ["A--00"])
         with pytest.raises(NotAllowed, match='in pool "B"'):
@@ -87,7 +87,7 @@ class TestAdding:
 
 class TestMoving:
     def test_says_what_became_of_each(
-        self, service: MemoryService, memberships: MembershipService
+        self, service: Service, memberships: MembershipService
     ) -> None:
         hold(service, "a-2")
         after = memberships.move(["a-1", "a-2", "b-1"], "B", when_free=True).after
@@ -98,7 +98,7 @@ class TestMoving:
         ]
 
     def test_of_a_held_one_moves_none(
-        self, service: MemoryService, memberships: MembershipService
+        self, service: Service, memberships: MembershipService
     ) -> None:
         hold(service, "a-2")
         with pytest.raises(NotAllowed):
@@ -119,13 +119,13 @@ class TestMoving:
         error: LeaseError,
         said: str,
     ) -> None:
-        update, refusal = MemoryMembers.update, str(error)
+        update, refusal = LocalMembers.update, str(error)
 
-        def half(self: MemoryMembers, names: Sequence[str], decide: Decide) -> Updated:
+        def half(self: LocalMembers, names: Sequence[str], decide: Decide) -> Updated:
             update(self, names[:1], decide)
             raise error
 
-        monkeypatch.setattr(MemoryMembers, "update", half)
+        monkeypatch.setattr(LocalMembers, "update", half)
         with pytest.raises(type(error)) as raised:
             memberships.move(["a-1", "a-2"], "B", when_free=False)
         assert str(raised.value) == (said or refusal)
@@ -153,7 +153,7 @@ class TestTheDefaultPool:
 
 class TestExpectations:
     def test_are_told_by_type_names_first(
-        self, service: MemoryService, memberships: MembershipService
+        self, service: Service, memberships: MembershipService
     ) -> None:
         memberships.expect("B", ["x", "b-1"], ["x-*"])
         memberships.expect("A", [], ["*"])
@@ -170,7 +170,7 @@ class TestExpectations:
     @pytest.mark.parametrize(("subjects", "patterns"), [(["x"], []), ([], ["y*"])])
     def test_are_dropped_by_whom_they_are_said_of(
         self,
-        service: MemoryService,
+        service: Service,
         memberships: MembershipService,
         subjects: list[str],
         patterns: list[str],
@@ -184,7 +184,7 @@ class TestExpectations:
             memberships.drop("B", subjects, patterns)
 
     def test_answer_for_names_that_are_nowhere(
-        self, service: MemoryService, memberships: MembershipService
+        self, service: Service, memberships: MembershipService
     ) -> None:
         memberships.expect("B", [], ["x*", "x-1*"])
         memberships.expect("A", ["x-1"], [])
@@ -193,12 +193,12 @@ class TestExpectations:
         assert (by_name.type, by_name.pattern) == ("A", None)
         assert whereabouts_fields(by_name)["pool"] is None
 
-    def test_of_nothing_leave_a_name_unknown(self, service: MemoryService) -> None:
+    def test_of_nothing_leave_a_name_unknown(self, service: Service) -> None:
         with pytest.raises(NotFound, match='"z" is in no pool'):
             whereabouts(service, "z")
 
 
-def test_where_a_name_is_tells_who_holds_it(service: MemoryService) -> None:
+def test_where_a_name_is_tells_who_holds_it(service: Service) -> None:
     hold(service, "a-2")
     found = whereabouts(service, "a-2")
     assert (found.type, found.state) == ("A", "held")
@@ -206,7 +206,7 @@ def test_where_a_name_is_tells_who_holds_it(service: MemoryService) -> None:
 
 
 def test_a_cordon_of_an_unknown_name_changes_none(
-    service: MemoryService, memberships: MembershipService
+    service: Service, memberships: MembershipService
 ) -> None:
     with pytest.raises(LeaseError):
         memberships.cordon(["a-1", "z"], is_cordoned=True)

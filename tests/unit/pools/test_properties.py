@@ -5,9 +5,6 @@ from __future__ import annotations
 import pytest
 
 from leasectl.engines.membership import Properties
-from leasectl.engines.memory.engine import MemoryEngine
-from leasectl.engines.memory.sides import MemorySides
-from leasectl.engines.memory.store import MemoryStore
 from leasectl.errors import InvalidRequest, LeaseError, NotAllowed, NotFound
 from leasectl.model import Claimant, Request
 from leasectl.pools.properties import (
@@ -19,6 +16,7 @@ from leasectl.pools.properties import (
     put_properties,
 )
 from leasectl.system.clock import Clock
+from tests.kit.made_up_store import MadeUpEngine, MadeUpStore
 
 EU = parse_change(["region=eu"])
 
@@ -27,10 +25,9 @@ class Store:
     """Pools in memory, and what is in them."""
 
     def __init__(self) -> None:
-        store = MemoryStore(clock=Clock(), lost=lambda *_: None)
-        sides = MemorySides(store)
-        self.engine = MemoryEngine(store)
-        self.pools, self.members = sides.pools, sides.members
+        store = MadeUpStore(Clock())
+        self.engine = MadeUpEngine(store)
+        self.pools, self.members = store.pools, store.members
 
     def properties(self, pool_type: str) -> dict[str, Properties]:
         (pool,) = self.pools.pools(pool_type)

@@ -169,9 +169,8 @@ class TestJson:
     def test_a_free_resource_has_the_same_keys_as_a_held_one(self) -> None:
         held, free, *_ = encode_overview(overview())["pools"][0]["resources"]  # type: ignore[index]
         assert list(held) == list(free)
-        own = {"properties": {}, "membership": NOTHING_SAID._asdict()}
-        free_of = {"name": "T--01", "state": "free", "in_use": False}
-        assert free == {**dict.fromkeys(held), **free_of, **own}
+        own = {"properties": {}, "membership": NOTHING_SAID._asdict(), "in_use": False}
+        assert free == {**dict.fromkeys(held), "name": "T--01", "state": "free", **own}
 
     def test_an_older_version_says_nothing_of_memberships(self) -> None:
         fields: Any = json.loads(json.dumps(encode_overview(overview())))

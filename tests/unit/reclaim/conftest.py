@@ -4,7 +4,13 @@ from __future__ import annotations
 
 import pytest
 
+from leasectl.state import keeper_process
 from tests.unit.reclaim.world import World
+
+
+@pytest.fixture(autouse=True)
+def no_keeper(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(keeper_process, "ensure", lambda state: None)
 
 
 @pytest.fixture

@@ -9,9 +9,6 @@ from typing import Callable, TypeVar
 from leasectl.backends.contract import Patience
 from leasectl.backends.pool.backend import PoolBackend
 from leasectl.engines.membership import cordon
-from leasectl.engines.memory.engine import MemoryEngine
-from leasectl.engines.memory.sides import MemorySides
-from leasectl.engines.memory.store import MemoryStore
 from leasectl.engines.notes import Note, NoteChange
 from leasectl.leases.marks import Answered, encode_mark, parse_mark
 from leasectl.model import Claimant, ReleasedBy, Request
@@ -20,6 +17,7 @@ from leasectl.reclaim.taking_back import Ground, Listener, Outcome, take_back
 from leasectl.state.uses import LastUse
 from leasectl.system.poll import Sleep, is_readable
 from tests.kit.journal import NoJournal
+from tests.kit.made_up_store import MadeUpEngine, MadeUpStore
 from tests.kit.support import ManualClock
 
 Result = TypeVar("Result")
@@ -32,9 +30,9 @@ class World:
 
     def __init__(self) -> None:
         self.time = ManualClock()
-        store = MemoryStore(clock=self.time.clock, lost=lambda *_: None)
-        self.engine, self.sides = MemoryEngine(store), MemorySides(store)
-        self.backend = PoolBackend("memory:", self.engine, self.sides, clock=self.time.clock)
+        store = MadeUpStore(self.time.clock)
+        self.engine, self.sides = MadeUpEngine(store), store.sides
+        self.backend = PoolBackend("made-up:", self.engine, self.sides, clock=self.time.clock)
         self.sides.pools.create_pool("T", [f"T--{number}" for number in range(4)])
         self.uses: dict[tuple[str, str], LastUse] = {}
         self.freed: list[str] = []

@@ -269,9 +269,9 @@ WATCH_FOR_THE_END_OF = """(name => {
   }).observe(document.querySelector("main"), {childList: true, subtree: true});
 })"""
 
-# How far to the right anything reaches that isn't hidden.
+# How far to the right anything reaches that isn't hidden, or cut off as the name in a bar is.
 WIDEST = """Math.max(...[...document.querySelectorAll("body *")]
-  .filter(e => !e.closest(".hidden, thead") && e.getClientRects().length)
+  .filter(e => !e.closest(".hidden, thead, .lease") && e.getClientRects().length)
   .map(e => e.getBoundingClientRect().right))"""
 
 # The contrast of each kind of text to what is behind it, as WCAG 2 has it.

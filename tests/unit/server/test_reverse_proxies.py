@@ -79,6 +79,11 @@ def _wait_in_order(front: Front, cli: Cli, folder: Path, names: str) -> dict[str
     return started
 
 
+def _noted(cli: Cli) -> int:
+    """How many requests a next server would wait for."""
+    return sum(path.read_text().count("+") for path in cli.state_dir.glob("serve.places.*"))
+
+
 def _wait_for_waiters(cli: Cli, number: int) -> None:
     eventually(lambda: waiting(cli, POOL) == number, f"{number} to wait")
 
@@ -90,6 +95,7 @@ def test_waiters_keep_their_order_over_a_restart_of_the_server(
     front = open_front(proxy)
     handle = cli.hold(POOL)
     waiters = _wait_in_order(front, cli, tmp_path, "abc")
+    eventually(lambda: _noted(cli) == 3, "their places to be noted")
     front.server.kill()
     for each in waiters.values():
         assert each.process.stderr is not None

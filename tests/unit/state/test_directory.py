@@ -20,9 +20,9 @@ from leasectl.errors import CorruptState, Interrupted, LeaseError, StateUnwritab
 from leasectl.state import names_files
 from leasectl.state.database import check_directory
 from leasectl.state.directory import State
+from leasectl.state.named_pipe import NamedPipe
 from leasectl.state.rows import insert
 from leasectl.system.lock_wait import LockLimit, flock_exclusive
-from leasectl.system.named_pipe import NamedPipe
 from tests.kit.forking import ending, fork
 from tests.kit.killing import kill_this_process
 from tests.kit.waits import eventually

@@ -1,4 +1,4 @@
-"""leasectl.state.fences: numbers that nobody was ever given, whatever was undone meanwhile."""
+"""leasectl.state.database: numbers that nobody was ever given, whatever was undone meanwhile."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from leasectl.state import fences
+from leasectl.state import database
 from leasectl.state.directory import State
 
 
 @pytest.fixture(autouse=True)
 def small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(fences, "BLOCK", 5)
+    monkeypatch.setattr(database, "FENCE_BLOCK", 5)
 
 
 def drawn(state: State, count: int) -> list[int]:
@@ -90,8 +90,8 @@ def test_that_it_could_not_be_written_back_is_told(state: State) -> None:
         db.execute("UPDATE meta SET purge_cursor = 'x'")
     uri = f"file:{state.path('state.db')}?mode=ro"
     with contextlib.closing(sqlite3.connect(uri, uri=True)) as reader:
-        assert fences.write_back(reader) is False
-    assert fences.write_back(state.db) is True
+        assert database.write_back(reader) is False
+    assert database.write_back(state.db) is True
 
 
 def test_which_were_drawn_stands_where_other_versions_look_for_it(state: State) -> None:

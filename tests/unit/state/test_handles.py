@@ -25,6 +25,7 @@ from leasectl.state.handles import (
     renews_itself,
     seconds_since,
 )
+from leasectl.state.named_pipe import NamedPipe
 from leasectl.state.rows import (
     SERVED_KEY_LABEL,
     encode_labels,
@@ -32,7 +33,6 @@ from leasectl.state.rows import (
     parse_labels,
 )
 from leasectl.state.uses import Uses
-from leasectl.system.named_pipe import NamedPipe
 from leasectl.system.poll import is_readable
 from leasectl.system.process import identify, this_process
 from tests.kit.waits import wait_readable

@@ -20,8 +20,7 @@ from leasectl.model import Handle, Request
 from leasectl.state import keeper_process
 from leasectl.state.directory import State
 from leasectl.state.handles import Handles
-from leasectl.state.pipes import listen
-from leasectl.system.named_pipe import NamedPipe
+from leasectl.state.named_pipe import NamedPipe, listen
 from leasectl.system.poll import is_readable
 from leasectl.system.process import is_dead, this_process
 from tests.kit.forking import ending, fork

@@ -13,7 +13,7 @@ from leasectl.leases.acquire import acquire
 from leasectl.leases.delay import announce
 from leasectl.leases.release import finish
 from leasectl.model import Request
-from leasectl.state import database, fences
+from leasectl.state import database
 from leasectl.state.directory import State
 from tests.kit.ended import nothing_runs_on as nothing_runs_on
 from tests.kit.forking import ending, fork
@@ -66,7 +66,7 @@ def restart(cli: Cli) -> None:
 
 @pytest.fixture
 def pool(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> str:
-    monkeypatch.setattr(fences, "BLOCK", 20)
+    monkeypatch.setattr(database, "FENCE_BLOCK", 20)
     cli.pool("T", "T--00")
     return "T"
 
@@ -90,18 +90,18 @@ def test_a_pool_is_there_without_its_log(cli: Cli) -> None:
 def test_no_fence_is_given_twice(cli: Cli, pool: str, lose: object) -> None:
     assert callable(lose)
     highest = 0
-    for times in (1, 3, fences.BLOCK + 7, 2):
+    for times in (1, 3, database.FENCE_BLOCK + 7, 2):
         used(cli, times=times)
         ((fence,),) = cli.query("SELECT fence FROM resource")
-        assert highest + times <= int(str(fence)) <= highest + times + 2 * fences.BLOCK
+        assert highest + times <= int(str(fence)) <= highest + times + 2 * database.FENCE_BLOCK
         highest = int(str(fence))
         lose(cli)
 
 
 def test_fences_are_consecutive_from_block_to_block(cli: Cli, pool: str) -> None:
-    used(cli, times=fences.BLOCK + 7)
-    assert cli.query("SELECT fence FROM resource") == [(fences.BLOCK + 7,)]
-    assert cli.query("SELECT fence FROM meta") == [(2 * fences.BLOCK + 1,)]
+    used(cli, times=database.FENCE_BLOCK + 7)
+    assert cli.query("SELECT fence FROM resource") == [(database.FENCE_BLOCK + 7,)]
+    assert cli.query("SELECT fence FROM meta") == [(2 * database.FENCE_BLOCK + 1,)]
 
 
 def test_a_database_that_is_made_anew_goes_on_where_the_one_before_was(cli: Cli, pool: str) -> None:
@@ -126,7 +126,7 @@ def test_a_fence_that_the_version_before_drew_is_not_drawn_again(cli: Cli, pool:
 
 
 def test_a_reader_who_is_in_the_way_costs_a_block_and_no_fence(cli: Cli, pool: str) -> None:
-    used(cli, times=fences.BLOCK - 1)
+    used(cli, times=database.FENCE_BLOCK - 1)
     with cli.service() as reader:
         reader.state.db.execute("BEGIN")
         assert reader.state.query("SELECT fence FROM meta")

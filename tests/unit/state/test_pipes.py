@@ -10,7 +10,8 @@ import shutil
 from leasectl.model import Handle, Request
 from leasectl.state.directory import State
 from leasectl.state.handles import Handles
-from leasectl.state.pipes import listen, tidy, unused
+from leasectl.state.named_pipe import listen
+from leasectl.state.pipes import tidy, unused
 from leasectl.system.poll import is_readable
 from leasectl.system.process import this_process
 from tests.kit.forking import ending, fork

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from leasectl.errors import Interrupted
+from leasectl.state.named_pipe import NamedPipe
 from leasectl.system.clock import boottime_seconds
-from leasectl.system.named_pipe import NamedPipe
 from leasectl.system.poll import (
     READABLE,
     Alarm,

@@ -49,6 +49,7 @@ ATTEMPT_SECONDS = 2.0
 ROUNDED_SECONDS = 1
 # Between two rounds of all members.
 _BACKOFF = Backoff(first_seconds=0.1, longest_seconds=1.0, chance=0.5)
+_LONGEST_LOGIN_SECONDS = 60.0
 # However little time is left, an answer that takes no longer is waited for.
 _LEAST_SECONDS = 3.0
 
@@ -295,6 +296,17 @@ class Gateway:
             attempt_seconds = min(attempt_seconds, (deadline - start) / len(self.endpoints))
         return deadline, attempt_seconds
 
+    def _login_seconds(self, left: float) -> float:
+        """Return how long a login may take: longer than a request, for a waiter that has time.
+
+        Of many that come at once, all logins take as long as etcd takes for all passwords; what is
+        given up and repeated makes that longer.
+        """
+        until = getattr(self._limits, "until", None)
+        if until is None:
+            return left
+        return max(left, min(until - self._clock.elapsed(), _LONGEST_LOGIN_SECONDS))
+
     def _ask_anybody(self, path: str, body: Json) -> tuple[Json, bool]:
         start = self._clock.elapsed()
         rests_until, why = self._rest
@@ -316,7 +328,12 @@ class Gateway:
                         raise BackendUnreachable(why)
                     try:
                         answer = self._access.ask(
-                            client, member, path, body, seconds, login_seconds=left / turns
+                            client,
+                            member,
+                            path,
+                            body,
+                            seconds,
+                            login_seconds=self._login_seconds(left) / turns,
                         )
                         return answer, repeated
                     except NoAnswer as reason:

@@ -17,19 +17,13 @@ from collections.abc import Callable, Iterator, Sequence
 
 from leasectl.system.backoff import draw
 from leasectl.system.own_files import open_own, read_own, write_new
+from leasectl.system.process import state_directory
 
 _LONGEST_BYTES = 64 << 10
 # Between two looks whether the process that authenticates is done.
 _LOOK_SECONDS = 0.1
 
-_directory: str | None = None  # the state directory of this process, once it is known
 _of_process: dict[str, str] = {}
-
-
-def keep_in(directory: str) -> None:
-    """Keep tokens in a state directory, from now on and for the whole process."""
-    global _directory
-    _directory = directory
 
 
 class TokenStore:
@@ -97,7 +91,8 @@ class TokenStore:
         return hashlib.sha256(text.encode("utf-8", "surrogateescape")).hexdigest()[:16]
 
     def _path(self, identity: str) -> str | None:
-        return None if _directory is None else f"{_directory}/etcd.token.{identity}"
+        directory = state_directory()
+        return None if directory is None else f"{directory}/etcd.token.{identity}"
 
 
 def _lock(fd: int, until: float, pause: Callable[[float], object]) -> None:

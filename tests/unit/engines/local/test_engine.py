@@ -19,8 +19,8 @@ from leasectl.leases.service import Service
 from leasectl.model import Claimant, Request, whole
 from leasectl.pools.admin import PoolService
 from leasectl.state.directory import State
+from leasectl.state.named_pipe import is_read
 from leasectl.system.clock import boottime_seconds
-from leasectl.system.named_pipe import is_read
 from leasectl.system.poll import sleep
 from tests.kit.desk import Desk
 from tests.kit.desk import desk as desk

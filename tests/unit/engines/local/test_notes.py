@@ -11,7 +11,7 @@ from leasectl.leases.release import release
 from leasectl.model import Handle, Request, whole
 from leasectl.state import keeper_process
 from leasectl.state.event import ALL_EVENTS
-from leasectl.system.named_pipe import NamedPipe
+from leasectl.state.named_pipe import NamedPipe
 from leasectl.system.poll import is_readable
 from leasectl.system.process import this_process
 from tests.kit.desk import Desk

@@ -13,13 +13,14 @@ from leasectl.engines.contract import Outlook
 from leasectl.engines.facts import PoolSettings, QueueEntry
 from leasectl.engines.local.absent import suspend
 from leasectl.engines.local.engine import LocalEngine
+from leasectl.engines.local.order import LocalOrder
 from leasectl.engines.local.pools import LocalPools
 from leasectl.engines.local.queues import LocalQueues, Waiting
 from leasectl.engines.local.waiter import LocalWaiter
 from leasectl.engines.pacing import effective_priority
 from leasectl.model import Request
+from leasectl.state.database import note_boot
 from leasectl.state.directory import State
-from leasectl.state.fences import note_boot
 from leasectl.system.process import this_process
 from tests.kit import recorded
 from tests.kit.support import ManualClock
@@ -162,6 +163,22 @@ class TestWaking:
         for waiter in (early, passed, behind):
             waiter.close()
 
+    def test_one_that_has_aged_wakes_nobody_as_long_as_it_passes_nobody(
+        self, desk: Desk, woken: set[str]
+    ) -> None:
+        desk.age()
+        assert self.look(desk, desk.wait(count=2)).leases is not None
+        first, second = self.wait_in_vain(desk, 0), self.wait_in_vain(desk, 0)
+        other, third = self.wait_in_vain(desk, -2), self.wait_in_vain(desk, 0)
+        woken.clear()
+        for _ in range(3):
+            desk.time.advance(AGING)
+            for waiter in (first, second, third, other):
+                assert not self.look(desk, waiter).leases
+        assert woken == set()
+        for waiter in (first, second, other, third):
+            waiter.close()
+
     def test_one_that_was_woken_in_place_of_the_best_passes_that_on(
         self, desk: Desk, woken: set[str]
     ) -> None:
@@ -283,14 +300,29 @@ def test_those_before_one_are_found_once_each(desk: Desk) -> None:
     assert [each.number for each in found] == [3, 2, 1]
 
 
-def test_a_time_has_come_from_its_instant_on(desk: Desk) -> None:
-    order, now = desk.queues.order("T"), desk.time.clock.elapsed()
-    assert [order.is_over(then) for then in (None, now - 1, now, now + 1)] == [
-        False,
-        True,
-        True,
-        False,
-    ]
+def test_of_thousands_queued_at_one_instant_the_nearest_are_found_at_once(desk: Desk) -> None:
+    desk.age()
+    with desk.state.transaction():
+        for number in range(150):
+            desk.wait(number % 3 - 1).close()
+    rows = 0
+
+    def read(sql: str, *values: object) -> list[Waiting]:
+        nonlocal rows
+        found = desk.queues._rows(sql, *values)
+        rows += len(found)
+        return found
+
+    for aged in (0.5 * AGING, AGING, 2 * AGING):
+        now = desk.time.clock.elapsed() + aged
+        order = LocalOrder(desk.state, "T", now=now, read=read)
+        ranked = sorted(order.best_first(), key=order.rank)
+        rows = 0
+        for before, ticket, behind in zip(ranked, ranked[1:], ranked[2:]):
+            assert next(order.before(ticket)).number == before.number
+            assert next(order.behind(ticket)).number == behind.number
+            assert not order.has_passed(ticket, order.rank(ticket))
+        assert rows < 20 * len(ranked)
 
 
 def test_positions_are_told_by_the_order(desk: Desk) -> None:

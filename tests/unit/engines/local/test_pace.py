@@ -15,8 +15,8 @@ from leasectl.engines.local.pools import LocalPools
 from leasectl.engines.local.waiter import LocalWaiter
 from leasectl.engines.local.witness import LocalWitness
 from leasectl.model import Request
+from leasectl.state.database import note_boot
 from leasectl.state.directory import State
-from leasectl.state.fences import note_boot
 from leasectl.system.clock import Clock
 from tests.kit import recorded
 

@@ -18,7 +18,7 @@ from leasectl.engines.local.queues import LocalQueues
 from leasectl.engines.local.waiter import LocalWaiter
 from leasectl.model import Request
 from leasectl.state.directory import State
-from leasectl.state.pipes import listen
+from leasectl.state.named_pipe import listen
 from leasectl.system.poll import is_readable
 from leasectl.system.process import identify, this_process
 from tests.kit import recorded

@@ -16,7 +16,7 @@ from leasectl.engines.local.waiter import LocalWaiter
 from leasectl.engines.membership import move
 from leasectl.model import Lease, Request, Where
 from leasectl.state.directory import State
-from leasectl.state.pipes import listen
+from leasectl.state.named_pipe import listen
 from leasectl.state.rows import encode_where
 from leasectl.system.poll import is_readable
 from tests.kit import recorded

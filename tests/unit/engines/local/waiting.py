@@ -12,7 +12,7 @@ from leasectl.engines.local.engine import LocalEngine
 from leasectl.engines.local.queues import LocalQueues, Waiting
 from leasectl.engines.local.waiter import LocalWaiter
 from leasectl.model import Process, Request
-from leasectl.state.pipes import listen
+from leasectl.state.named_pipe import listen
 from leasectl.system.poll import is_readable
 from tests.kit import recorded
 from tests.kit.desk import Desk

@@ -113,7 +113,7 @@ def open_to(user_file: str) -> OpenTo:
 @pytest.fixture
 def kept_in(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A folder in which this process keeps its tokens."""
-    monkeypatch.setattr(tokens, "_directory", str(tmp_path))
+    monkeypatch.setattr(tokens, "state_directory", lambda: str(tmp_path))
     forget_those_of_this_process(monkeypatch)
     return tmp_path
 
@@ -162,7 +162,7 @@ def test_folder_that_cant_be_written_costs_a_login_and_no_more(
     slow: SlowMember, open_to: OpenTo, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     forget_those_of_this_process(monkeypatch)
-    monkeypatch.setattr(tokens, "_directory", "/nowhere")
+    monkeypatch.setattr(tokens, "state_directory", lambda: "/nowhere")
     read_something(open_to(slow))
     assert slow.logins == 1
 
@@ -242,3 +242,16 @@ def test_token_that_etcd_has_forgotten_is_replaced_for_all(
         cli.ok("release", handle)
     assert _logins(guarded) == before + 1
     assert "nonsense" not in file.read_text()
+
+
+def test_waiter_with_time_waits_for_its_login_longer_than_for_a_request(
+    slow: SlowMember, user_file: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    forget_those_of_this_process(monkeypatch)
+    url = f"etcd://127.0.0.1:{slow.server_address[1]}{PREFIX}"
+    settings = Settings(user_file=user_file)
+    gateway = open_gateway(url, settings, clock=Clock(), deadline_seconds=0.1, attempt_seconds=0.05)
+    slow.slow_seconds = 1.0
+    with gateway.limited(Clock().elapsed() + 600):
+        read_something(gateway)
+    assert slow.logins == 1

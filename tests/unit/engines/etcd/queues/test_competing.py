@@ -1,4 +1,4 @@
-"""What better tickets in etcd leave to one: the same as in memory, where all are known."""
+"""What better tickets in etcd leave to one: the same as on the embedded pool."""
 
 from __future__ import annotations
 
@@ -10,10 +10,14 @@ from leasectl.engines.etcd.gateway.requests import KeyValue
 from leasectl.engines.etcd.members.stock import Stock
 from leasectl.engines.etcd.queues.competing import Rival, Supply, compete, leave, rival
 from leasectl.engines.etcd.records import encode_ticket
+from leasectl.engines.local.store import LocalStore
+from leasectl.engines.local.waiter import _ahead_of, put_ticket
 from leasectl.engines.membership import Member
-from leasectl.engines.memory.queue import Place, Queue
 from leasectl.engines.possible import Want, unmet, want_of
-from leasectl.model import Claimant, Request, Ticket, Where
+from leasectl.model import Claimant, Request, Where
+from leasectl.state.in_memory import record
+from leasectl.system.clock import Clock
+from tests.kit.made_up_store import MadeUpStore
 
 EU: Where = (("region", "eu", True),)
 NOT_EU: Where = (("region", "eu", False),)
@@ -50,31 +54,42 @@ def as_supply(stock: Stock, free: frozenset[str] | None = None) -> Supply:
     return Supply(takers, stock, free)
 
 
-class Remembered:
-    """The same queue in memory, without those that can't be met."""
+class Embedded:
+    """The same queue of the embedded pool, without those that can't be met."""
 
-    def __init__(self, better: Sequence[Request], own: Request, stock: Stock) -> None:
-        self._queue = Queue(lambda: 0.0, 0.0, stock.properties)
-        met = [each for each in better if unmet(each, stock.members.values()) is None]
-        places = [self._put(n, request) for n, request in enumerate((*met, own))]
-        self.own = places[-1]
+    def __init__(self) -> None:
+        self._made_up = MadeUpStore(Clock())
+        self._made_up.pools.create_pool("T", NAMES)
+        self._state = self._made_up.state
+        self._store = LocalStore(self._state, lost=self._made_up.lost, clock=self._made_up.clock)
 
-    def _put(self, number: int, request: Request) -> Place:
-        claimant = Claimant(f"handle-{number}", "me@host", request)
-        place = Place(Ticket(number, claimant), 0.0, 0.0, lambda: None)
-        self._queue.append(place)
-        return place
+    def claimable(
+        self, better: Sequence[Request], own: Request, stock: Stock
+    ) -> frozenset[str] | None:
+        """Return what a request may have of all that is open; None where it isn't its turn."""
+        self._made_up.members.update(NAMES, lambda each, _: _as_in(stock, each))
+        with self._state.transaction() as db:
+            db.execute("DELETE FROM ticket")
+            db.execute("DELETE FROM suspended")
+            for number, request in enumerate((*better, own), 1):
+                claimant = Claimant(f"handle-{number}", "me@host", request)
+                record(self._state, claimant)
+                put_ticket(self._store.queues, claimant, number, "none", clock=self._made_up.clock)
+            _, *ahead = self._store.queues.up_to("T", 1 + len(better))
+            blocker, particular = _ahead_of(own, ahead, self._store.queues)
+            if blocker is not None:
+                return None
+            others = particular if own.name is None else ()
+            rows = self._store.free_resources(own._replace(count=len(NAMES)), others)
+            return frozenset(row["name"] for row in rows)
 
-    @property
-    def is_turn(self) -> bool:
-        return self._queue.is_turn_of(self.own)
 
-    def may_have(self, name: str) -> bool:
-        kept = self._queue.kept_from(self.own)
-        return self._queue.could_use(self.own, name) and not kept.has(name)
+def _as_in(stock: Stock, member: Member) -> Member:
+    drawn = stock.members[member.name]
+    return member._replace(cordoned=drawn.cordoned, properties=drawn.properties)
 
 
-def check_same(chance: random.Random) -> None:
+def check_same(chance: random.Random, embedded: Embedded) -> None:
     stock = drawn_stock(chance)
     open_names = [each.name for each in stock.members.values() if each.takes_holders]
     possible = [each for each in WANTED if unmet(each, stock.members.values()) is None]
@@ -83,20 +98,21 @@ def check_same(chance: random.Random) -> None:
     rivals = [rival(ticket(number, each)) for number, each in enumerate(better, 1)]
     supply = as_supply(stock)
     competition = compete(want_of(own), rivals, supply, is_paced=False)
-    remembered = Remembered(better, own, stock)
-    assert (competition.before is None) == remembered.is_turn
+    claimable = embedded.claimable([each for each in better if each in possible], own, stock)
+    assert (competition.before is None) == (claimable is not None)
     if competition.before is None:
         has = leave(want_of(own), competition.others, supply).has
-        assert [*map(has, open_names)] == [*map(remembered.may_have, open_names)]
+        assert claimable == frozenset(filter(has, open_names))
         assert competition.passes == any(
-            unmet(each, stock.members.values()) is not None and each.name is None for each in better
+            each not in possible and each.name is None for each in better
         )
 
 
-def test_it_is_the_same_as_in_memory() -> None:
+def test_it_is_the_same_as_of_the_embedded_pool() -> None:
+    embedded = Embedded()
     for seed in range(500):
         try:
-            check_same(random.Random(seed))
+            check_same(random.Random(seed), embedded)
         except AssertionError as error:
             raise AssertionError(f"seed {seed}") from error
 

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from leasectl.state.named_pipe import NamedPipe
 from leasectl.system.clock import boottime_seconds
-from leasectl.system.named_pipe import NamedPipe
 from leasectl.system.poll import sleep
 
 

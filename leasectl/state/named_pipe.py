@@ -6,6 +6,8 @@ import contextlib
 import errno
 import os
 
+from leasectl.state.database import errors_of, make_folder
+
 
 class NamedPipe:
     """A pipe that others open and close to wake its reader.
@@ -95,3 +97,17 @@ def is_read(path: str) -> bool:
     except OSError as error:
         return error.errno not in (errno.ENXIO, errno.ENOENT)
     return True
+
+
+def listen(path: str) -> NamedPipe:
+    """Create a named pipe in the folder, and the folder if it was removed.
+
+    Raises:
+        StateUnwritable: That fails.
+    """
+    with errors_of(path):
+        try:
+            return NamedPipe(path)
+        except FileNotFoundError:
+            make_folder(os.path.dirname(path))
+            return NamedPipe(path)
