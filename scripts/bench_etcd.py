@@ -192,7 +192,7 @@ def requests(endpoint: str, *, waiters: int, seconds: float) -> Row:
     """What those cost who only wait; their keep-alives are one each in a third of the ttl."""
     from leasectl.backends.contract import Patience
     from leasectl.model import Claimant, Request
-    from tests.kit.journal import NoJournal
+    from tests.kit.recorded import NoJournal
     from tests.kit.relay import relay
 
     access(endpoint, "/requests", resources=1).acquire("holder", Request("T"))

@@ -40,7 +40,7 @@ def measure(rounds: int) -> list[Row]:
         rounds: Of the pair. Hand-offs are measured for a quarter of so many seconds: 240 is what
             was promised of them.
     """
-    from tests.kit.kubernetes.assets import find_programs
+    from tests.kit.kubernetes.control_plane import find_programs
     from tests.kit.kubernetes.servers import own_servers
 
     if find_programs() is None:

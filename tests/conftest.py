@@ -15,11 +15,11 @@ from pathlib import Path
 import pytest
 
 from leasectl.system import signals
-from tests.kit.boskos.fixture import any_boskos as any_boskos
-from tests.kit.boskos.fixture import boskos as boskos
-from tests.kit.boskos.fixture import shared_boskos as shared_boskos
+from tests.kit.boskos.any_boskos import any_boskos as any_boskos
+from tests.kit.boskos.any_boskos import shared_boskos as shared_boskos
+from tests.kit.boskos.process import boskos as boskos
 from tests.kit.etcd.server import EtcdServer, etcd_server
-from tests.kit.faults.fixture import fault_proxy as fault_proxy
+from tests.kit.faults.process import fault_proxy as fault_proxy
 from tests.kit.kubernetes.namespaces import Namespace, new_namespace
 from tests.kit.kubernetes.servers import Kubernetes, kubernetes_servers
 from tests.kit.relay import Relay, relay
@@ -45,8 +45,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         fixtures = set(getattr(item, "fixturenames", ()))
         if fixtures & {"cli", "other_user"}:
             item.add_marker(pytest.mark.commands)
-            if zlib.crc32(item.nodeid.encode()) % 3 == 0:
-                item.add_marker(pytest.mark.third)
+        if zlib.crc32(item.nodeid.encode()) % 3 == 0:
+            item.add_marker(pytest.mark.third)
         if fixtures & SERVERS:
             item.add_marker(pytest.mark.once)
 

@@ -35,10 +35,10 @@ from leasectl.text.naming import (
     superseding_label,
     whole_pool_label,
 )
+from leasectl.text.wording import printable
 
 if TYPE_CHECKING:
     import click
-    from click.shell_completion import CompletionItem
 
 
 Function = TypeVar("Function", bound=Callable[..., Any])
@@ -46,41 +46,32 @@ PRIORITY_VARIABLE = "LEASECTL_PRIORITY"
 _LONGEST_LABEL = 200  # characters of its value
 
 
-def complete_types(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
-    """Complete the name of a pool."""
-    from leasectl.cli.completion_values import types_like
+def completing(offer: Callable[[Any, str, Any, Any], list[Any]]) -> Callable[..., list[Any]]:
+    """Make a function that completes a word, and loads what that takes when it is called.
 
-    return types_like(incomplete, ctx, param)
+    Args:
+        offer: Returns what to offer, given the module `completion_values`, the word so far, the
+            context and the parameter.
+    """
 
+    def complete(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[Any]:
+        from leasectl.cli import completion_values
 
-def complete_name(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
-    """Complete the name of a resource."""
-    from leasectl.cli.completion_values import names_like
+        return offer(completion_values, incomplete, ctx, param)
 
-    return names_like(incomplete, ctx)
-
-
-def complete_names(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
-    """Complete the last name of a comma-separated list of resources."""
-    from leasectl.cli.completion_values import last_in_list, names_like
-
-    return last_in_list(incomplete, ctx, names_like)
+    return complete
 
 
-def complete_handles(
-    ctx: click.Context, param: click.Parameter, incomplete: str
-) -> list[CompletionItem]:
-    """Complete a handle; leave a path to the shell."""
-    from leasectl.cli.completion_values import handles_like
-
-    return handles_like(incomplete, ctx, param)
-
-
-def complete_where(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
-    """Complete a property of resources in the embedded pools."""
-    from leasectl.cli.completion_values import properties_like
-
-    return properties_like(incomplete, ctx)
+complete_types = completing(lambda values, word, ctx, param: values.types_like(word, ctx, param))
+complete_name = completing(lambda values, word, ctx, _: values.names_like(word, ctx))
+complete_names = completing(
+    lambda values, word, ctx, _: values.last_in_list(word, ctx, values.names_like)
+)
+# Leaves a path to the shell.
+complete_handles = completing(
+    lambda values, word, ctx, param: values.handles_like(word, ctx, param)
+)
+complete_where = completing(lambda values, word, ctx, _: values.properties_like(word, ctx))
 
 
 def name_list(text: str) -> tuple[str, ...]:
@@ -195,7 +186,9 @@ def _count(text: str) -> int | None:
     try:
         return int(text)
     except ValueError:
-        raise InvalidRequest(f'--count: "{text}" is neither a number nor "all"') from None
+        raise InvalidRequest(
+            f'--count "{printable(text)}": give a number of resources, or "all"'
+        ) from None
 
 
 def _ttl_help() -> str:

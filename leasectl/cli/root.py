@@ -21,8 +21,7 @@ from leasectl.text.wording import option_meant
 # As `leasectl --help` shows them. A command is `command` in the module of its name, or
 # NAME_command in a module that `_MODULES` names.
 SECTIONS = {
-    "Leases": ("run", "acquire", "release", "reacquire", "renew", "cat"),
-    "Pools": ("pool",),
+    "Leases and pools": ("run", "acquire", "release", "reacquire", "renew", "cat", "pool"),
     "Coordination": ("once", "reclaim", "use", "unuse", "marks", "answer", "maintenance"),
     "Insight": ("status", "events", "stats", "simulate"),
     "Server": ("serve", "backup", "restore", "kubernetes"),

@@ -3,6 +3,7 @@
 A change is one transaction under one file lock. Names files and wake-ups follow the commit.
 
 - `directory`: the state directory and its transactions
+- `in_memory`: the same tables in memory, for simulations and tests
 - `database`: open the directory, the lock file and the database; reserve fences in blocks
 - `schema`: the tables, format 1, and how a database with them is created
 - `rows`: read and write rows, and the facts in them

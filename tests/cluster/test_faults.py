@@ -8,7 +8,7 @@ from tests.cluster.participants import Habits
 from tests.cluster.run import Run
 from tests.cluster.schedule import plan
 from tests.kit.etcd.server import EtcdServer
-from tests.kit.sizes import FULL_SIZE
+from tests.kit.killing import FULL_SIZE
 
 SECONDS = 30.0
 BURSTS = 4 if FULL_SIZE else 1

@@ -25,7 +25,7 @@ from leasectl.system.clock import Clock
 from tests.contract.forked import ForkedClient, LostFile, SharedClock
 from tests.contract.world import Hold
 from tests.kit.boskos.any_boskos import AnyBoskos, SharedBoskos
-from tests.kit.journal import NoJournal
+from tests.kit.recorded import NoJournal
 from tests.kit.waits import eventually
 
 TYPES = ("T", "U")

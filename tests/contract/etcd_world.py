@@ -34,7 +34,6 @@ class EtcdWorld:
 
     ttl_seconds = 10.0
     keeps_stopped = False
-    next_is_witness = False
     ages_itself = True
     counts_grants = True
     has_fences = True

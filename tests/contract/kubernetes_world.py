@@ -44,7 +44,6 @@ class ObservingWorld:
 
     ttl_seconds = 10.0
     keeps_stopped = False
-    next_is_witness = False
     ages_itself = True
     counts_grants = False
     has_fences = True

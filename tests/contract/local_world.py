@@ -45,7 +45,6 @@ class LocalWorld:
 
     ttl_seconds = 10.0
     keeps_stopped = True
-    next_is_witness = False
     ages_itself = False
     counts_grants = True
     has_fences = True

@@ -20,7 +20,7 @@ from leasectl.engines.contract import Engine
 from leasectl.engines.pool_admin import Sides
 from leasectl.model import Claimant, Lease, Process, Request
 from leasectl.system.clock import Clock
-from tests.kit.journal import NoJournal
+from tests.kit.recorded import NoJournal
 
 _OWN_POOLS = "is_of_own_pools"
 _Claim = TypeVar("_Claim", bound=Callable[..., object])
@@ -104,7 +104,6 @@ class World(Sides, Protocol):
     Attributes:
         ttl_seconds: A ttl as short as the store can do.
         keeps_stopped: A waiter that was stopped for long has kept its position in the queue.
-        next_is_witness: Whoever is next may look once more, for the sake of who is before it.
         ages_itself: Each waiter sees to it itself that its ticket counts with more in time.
         counts_grants: They are numbered 1, 2, 3; else only in order.
         has_fences: Each lease has one.
@@ -113,7 +112,6 @@ class World(Sides, Protocol):
 
     ttl_seconds: float
     keeps_stopped: bool
-    next_is_witness: bool
     ages_itself: bool
     counts_grants: bool
     has_fences: bool

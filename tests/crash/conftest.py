@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from tests.kit.ended import nothing_runs_on as nothing_runs_on
+from tests.kit.forking import nothing_runs_on as nothing_runs_on
 from tests.kit.hosts import hosts as hosts
+from tests.kit.killing import EVERY_KILL
 from tests.kit.kubernetes.hosts import kubernetes_hosts as kubernetes_hosts
 from tests.kit.marks import marked_below, once_below
-from tests.kit.sizes import EVERY_KILL
 
 _mark_once = once_below(__file__)
 _mark_long = marked_below(__file__, pytest.mark.timeout(0 if EVERY_KILL else 900))

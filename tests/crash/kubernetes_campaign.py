@@ -27,13 +27,13 @@ from tests.crash.kubernetes_faults import Faults
 from tests.crash.kubernetes_judge import Counts, all_violations, count, gaps_in
 from tests.crash.kubernetes_participants import POOL, Habits, Place
 from tests.crash.kubernetes_picture import explain, taking
+from tests.kit.fork_server import load_everything
 from tests.kit.forking import end_all
 from tests.kit.history import Recorder, read_history
 from tests.kit.invariants import broken_invariants
-from tests.kit.journal import NoJournal
 from tests.kit.kubernetes.namespaces import Namespace, new_namespace
 from tests.kit.kubernetes.servers import own_servers
-from tests.kit.loading import load_everything
+from tests.kit.recorded import NoJournal
 from tests.kit.support import Cli
 from tests.kit.waits import eventually
 

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 from tests.kit.history import Event, Hold, expired_early, participant_of, uses, violations
-from tests.kit.kubernetes.audit import Asked
+from tests.kit.kubernetes.control_plane import Asked
 
 # What hinders a keeper may have begun so long before, in nanoseconds.
 _BEFORE = 30 * 10**9

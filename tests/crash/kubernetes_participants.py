@@ -27,7 +27,7 @@ from leasectl.system.clock import Clock
 from leasectl.system.process import this_process
 from tests.kit.forking import leasectl
 from tests.kit.history import Recorder
-from tests.kit.journal import NoJournal
+from tests.kit.recorded import NoJournal
 from tests.kit.use import Use, give_back
 
 POOL = "T"

@@ -27,6 +27,7 @@ from tests.crash.maintenance_judge import (
     judge_evictions,
     judge_node,
 )
+from tests.kit.kubernetes.accounts import MAINTENANCE_RULES
 from tests.kit.kubernetes.api import Object
 from tests.kit.kubernetes.namespaces import Namespace, new_namespace
 from tests.kit.kubernetes.nodes import (
@@ -37,7 +38,6 @@ from tests.kit.kubernetes.nodes import (
     make_pod,
     set_allowed,
 )
-from tests.kit.kubernetes.rights import MAINTENANCE_RULES
 from tests.kit.kubernetes.servers import own_servers
 from tests.kit.relay import Relay
 from tests.kit.support import Cli, Started

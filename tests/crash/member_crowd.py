@@ -25,7 +25,7 @@ from leasectl.system.poll import is_readable
 from leasectl.system.process import this_process
 from tests.crash.member_judge import UNSURE, Seen, read_seen
 from tests.kit.forking import ending, fork
-from tests.kit.sizes import FULL_SIZE
+from tests.kit.killing import FULL_SIZE
 
 SPECIFIC = ("A", "B", "C")
 DEFAULT = "D"

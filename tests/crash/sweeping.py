@@ -28,8 +28,7 @@ from tests.crash.contenders import CONTENDER, contention
 from tests.kit.forking import ending, fork, leasectl
 from tests.kit.history import Recorder, read_history, violations
 from tests.kit.invariants import Told, broken_invariants
-from tests.kit.killing import kill_at
-from tests.kit.sizes import EVERY_KILL
+from tests.kit.killing import EVERY_KILL, kill_at
 from tests.kit.support import Cli
 
 CAPACITY = 3

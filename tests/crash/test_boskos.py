@@ -20,13 +20,12 @@ from leasectl.pools.admin import PoolService
 from tests.crash.boskos_campaign import FREE_WITHIN_SECONDS, Campaign
 from tests.crash.boskos_judge import Use, changed_ids, out_of_order, overlaps
 from tests.crash.sweeping import kill_at_request, lose_answer
-from tests.kit.boskos.fixture import StartBoskos
 from tests.kit.boskos.history import BoskosHistory, Event
-from tests.kit.boskos.process import Boskos
+from tests.kit.boskos.process import Boskos, StartBoskos
+from tests.kit.fork_server import load_everything
 from tests.kit.forking import ending, fork, leasectl
 from tests.kit.invariants import broken_invariants
-from tests.kit.loading import load_everything
-from tests.kit.sizes import EVERY_KILL, FULL_SIZE
+from tests.kit.killing import EVERY_KILL, FULL_SIZE
 from tests.kit.support import Cli
 from tests.kit.waits import eventually
 

@@ -16,7 +16,7 @@ from tests.crash.contenders import Choose, Participant
 from tests.kit.forking import ending, fork
 from tests.kit.history import Recorder, read_history, violations
 from tests.kit.invariants import broken_invariants
-from tests.kit.sizes import FULL_SIZE
+from tests.kit.killing import FULL_SIZE
 from tests.kit.support import Cli
 from tests.kit.waits import eventually
 

@@ -5,11 +5,10 @@ from __future__ import annotations
 import signal
 from pathlib import Path
 
+from tests.kit.fork_server import load_everything
 from tests.kit.forking import ending, fork, leasectl
 from tests.kit.invariants import broken_invariants
-from tests.kit.killing import kill_at
-from tests.kit.loading import load_everything
-from tests.kit.sizes import EVERY_KILL
+from tests.kit.killing import EVERY_KILL, kill_at
 from tests.kit.support import Cli
 
 STRIDE = 1 if EVERY_KILL else 17

@@ -14,11 +14,11 @@ from leasectl.pools.admin import PoolService
 from tests.crash.contenders import Choose, Participant, contention
 from tests.crash.sweeping import Sweep
 from tests.crash.test_etcd_sweep import EtcdSweep
+from tests.kit.fork_server import load_everything
 from tests.kit.forking import ending, fork
 from tests.kit.history import Event, read_history, violations
 from tests.kit.hosts import Hosts
 from tests.kit.invariants import broken_invariants
-from tests.kit.loading import load_everything
 from tests.kit.support import Cli
 from tests.kit.waits import eventually
 

@@ -33,7 +33,7 @@ from tests.kit.etcd.access import Access
 from tests.kit.etcd.event_writer import SMALLEST, packs
 from tests.kit.etcd.server import EtcdServer
 from tests.kit.forking import ending, fork
-from tests.kit.sizes import FULL_SIZE
+from tests.kit.killing import FULL_SIZE
 from tests.kit.waits import eventually
 
 SECONDS = 60.0 if FULL_SIZE else 2.0

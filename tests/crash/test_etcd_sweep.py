@@ -29,13 +29,12 @@ from leasectl.system.clock import boottime_seconds
 from tests.crash.sweeping import Sweep, kill_at_request
 from tests.kit.etcd.chronicle import chronicle, grants_in
 from tests.kit.etcd.event_writer import packs
+from tests.kit.fork_server import load_everything
 from tests.kit.forking import ending, fork, leasectl
 from tests.kit.hosts import Hosts
 from tests.kit.invariants import Claim, broken_invariants
-from tests.kit.killing import kill_at
-from tests.kit.loading import load_everything
+from tests.kit.killing import EVERY_KILL, kill_at
 from tests.kit.pacing import too_fast
-from tests.kit.sizes import EVERY_KILL
 from tests.kit.story import story_of
 from tests.kit.waits import eventually
 

@@ -17,9 +17,9 @@ from leasectl.leases.release import release
 from leasectl.leases.release_forced import release_by_force
 from leasectl.model import Request, whole
 from tests.crash.sweeping import Sweep
+from tests.kit.fork_server import load_everything
 from tests.kit.forking import ending, fork, leasectl
 from tests.kit.killing import kill_at
-from tests.kit.loading import load_everything
 from tests.kit.support import Cli
 
 NEVER = 1 << 30  # an event that doesn't come

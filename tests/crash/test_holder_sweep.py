@@ -14,12 +14,12 @@ from leasectl.leases.release import release
 from leasectl.leases.service import Service
 from leasectl.model import Handle, Request, whole
 from tests.crash.sweeping import Sweep, kill_at_request
+from tests.kit.fork_server import load_everything
 from tests.kit.forking import ending, fork, leasectl
 from tests.kit.hosts import Hosts
 from tests.kit.killing import kill_at
 from tests.kit.kubernetes.hosts import KubernetesHosts, namespace_settings
 from tests.kit.kubernetes.namespaces import Namespace
-from tests.kit.loading import load_everything
 from tests.kit.reclaiming import Operator
 from tests.kit.support import Cli
 from tests.kit.waits import eventually

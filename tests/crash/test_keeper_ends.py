@@ -28,11 +28,10 @@ from leasectl.model import Request, parse_process, whole
 from leasectl.state import keeper_process
 from leasectl.state.handles import new_id
 from leasectl.system.process import is_dead, this_process
+from tests.kit.fork_server import load_everything
 from tests.kit.forking import ending, fork
-from tests.kit.killing import at_each_event
-from tests.kit.loading import load_everything
+from tests.kit.killing import EVERY_KILL, at_each_event
 from tests.kit.reclaiming import Operator
-from tests.kit.sizes import EVERY_KILL
 from tests.kit.support import Cli
 
 # How the process of a command ends: as nobody sees to what it has made; well, after the end of the

@@ -13,7 +13,7 @@ import pytest
 
 from leasectl.model import Request
 from tests.crash.sweeping import Sweep, among_contenders
-from tests.kit.loading import load_everything
+from tests.kit.fork_server import load_everything
 from tests.kit.support import Cli
 
 

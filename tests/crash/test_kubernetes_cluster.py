@@ -10,7 +10,7 @@ from tests.crash.kubernetes_campaign import Size, campaign
 from tests.crash.kubernetes_judge import all_violations, count
 from tests.crash.kubernetes_participants import Habits
 from tests.kit.history import Event
-from tests.kit.kubernetes.audit import Asked
+from tests.kit.kubernetes.control_plane import Asked
 from tests.kit.kubernetes.namespaces import Namespace
 
 SHORT = Size(

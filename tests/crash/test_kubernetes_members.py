@@ -18,12 +18,11 @@ from tests.crash.member_judge import WrittenStory
 from tests.crash.sweeping import kill_at_request
 from tests.kit.forking import ending, fork, leasectl
 from tests.kit.invariants import broken_invariants
+from tests.kit.killing import EVERY_KILL, Losing, each_answer_lost
 from tests.kit.kubernetes.history import LeaseHistory
 from tests.kit.kubernetes.hosts import KubernetesHosts
 from tests.kit.kubernetes.namespaces import Namespace
-from tests.kit.losing import Losing, each_answer_lost
 from tests.kit.relay import Relay
-from tests.kit.sizes import EVERY_KILL
 from tests.kit.support import Cli
 
 MOST_REQUESTS = 60

@@ -30,15 +30,14 @@ from leasectl.state.directory import State
 from leasectl.system.afterwards import finish
 from leasectl.system.clock import boottime_seconds
 from tests.crash.sweeping import kill_at_request
+from tests.kit.fork_server import load_everything
 from tests.kit.forking import ending, fork, leasectl
 from tests.kit.invariants import broken_invariants
+from tests.kit.killing import EVERY_KILL, each_answer_lost
 from tests.kit.kubernetes.access import Access
 from tests.kit.kubernetes.hosts import KubernetesHosts
 from tests.kit.kubernetes.namespaces import Namespace
-from tests.kit.loading import load_everything
-from tests.kit.losing import each_answer_lost
 from tests.kit.relay import Relay
-from tests.kit.sizes import EVERY_KILL
 from tests.kit.support import Cli
 from tests.kit.waits import eventually
 

@@ -11,10 +11,10 @@ from pathlib import Path
 import pytest
 
 from leasectl.engines.kubernetes.names import TICKET_PREFIX
+from tests.kit.killing import FULL_SIZE
 from tests.kit.kubernetes.contest import contest
 from tests.kit.kubernetes.crowd import crowd
 from tests.kit.kubernetes.namespaces import Namespace
-from tests.kit.sizes import FULL_SIZE
 from tests.kit.support import Cli
 from tests.kit.waits import eventually
 

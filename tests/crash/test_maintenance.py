@@ -34,15 +34,14 @@ from tests.crash.maintenance_judge import (
     judge_node,
 )
 from tests.crash.sweeping import kill_at_request
+from tests.kit.fork_server import load_everything
 from tests.kit.forking import ending, fork, leasectl
+from tests.kit.killing import EVERY_KILL, FULL_SIZE, each_answer_lost
+from tests.kit.kubernetes.accounts import MAINTENANCE_RULES
 from tests.kit.kubernetes.api import Object
 from tests.kit.kubernetes.namespaces import Namespace
 from tests.kit.kubernetes.nodes import NODES, end_pods, make_node, make_pod
-from tests.kit.kubernetes.rights import MAINTENANCE_RULES
-from tests.kit.loading import load_everything
-from tests.kit.losing import each_answer_lost
 from tests.kit.relay import Relay
-from tests.kit.sizes import EVERY_KILL, FULL_SIZE
 from tests.kit.waits import PATIENCE_SECONDS
 
 _MERGE = "application/merge-patch+json"

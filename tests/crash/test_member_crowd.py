@@ -12,10 +12,10 @@ from tests.crash.member_crowd import DEFAULT, Host, make_pools, open_service, ru
 from tests.crash.member_judge import Seen, Story, WrittenStory, read_seen, summary, violations
 from tests.kit.hosts import Hosts
 from tests.kit.invariants import broken_invariants
+from tests.kit.killing import FULL_SIZE
 from tests.kit.kubernetes.history import LeaseHistory
 from tests.kit.kubernetes.hosts import namespace_settings
 from tests.kit.kubernetes.namespaces import Namespace
-from tests.kit.sizes import FULL_SIZE
 from tests.kit.support import Cli
 from tests.kit.waits import eventually
 

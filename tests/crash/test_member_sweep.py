@@ -20,11 +20,10 @@ from leasectl.model import Handle, whole
 from leasectl.pools.admin import PoolService
 from leasectl.pools.memberships import MembershipService
 from tests.crash.sweeping import Sweep, among_contenders, kill_at_request
+from tests.kit.fork_server import load_everything
 from tests.kit.forking import ending, fork, leasectl
 from tests.kit.hosts import Hosts
-from tests.kit.killing import kill_at
-from tests.kit.loading import load_everything
-from tests.kit.sizes import EVERY_KILL
+from tests.kit.killing import EVERY_KILL, kill_at
 from tests.kit.support import Cli
 from tests.kit.waits import eventually
 

@@ -20,10 +20,10 @@ from tests.crash.once_attempt import Attempt, lose, see_all_gone
 from tests.crash.once_race import Race
 from tests.crash.sweeping import kill_at_request
 from tests.crash.test_once_race import KEYS, RUNS, TTL_SECONDS, judge
+from tests.kit.fork_server import load_everything
+from tests.kit.killing import EVERY_KILL, FULL_SIZE
 from tests.kit.kubernetes.access import Access
 from tests.kit.kubernetes.namespaces import Namespace
-from tests.kit.loading import load_everything
-from tests.kit.sizes import EVERY_KILL, FULL_SIZE
 from tests.kit.support import Cli
 
 BACKEND = "kubernetes://"

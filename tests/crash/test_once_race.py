@@ -9,7 +9,7 @@ from pathlib import Path
 
 from tests.crash.once_race import Found, Race
 from tests.kit.hosts import Hosts
-from tests.kit.sizes import FULL_SIZE
+from tests.kit.killing import FULL_SIZE
 from tests.kit.support import Cli
 
 RUNS, KEYS = (10, 200) if FULL_SIZE else (4, 3)

@@ -21,11 +21,10 @@ from leasectl.once.work import work_of
 from leasectl.pools.admin import PoolService
 from tests.crash.once_attempt import Attempt, lose, see_all_gone
 from tests.crash.sweeping import UNHARMED, kill_at_request
+from tests.kit.fork_server import load_everything
 from tests.kit.hosts import Hosts
 from tests.kit.invariants import broken_invariants
-from tests.kit.killing import kill_at
-from tests.kit.loading import load_everything
-from tests.kit.sizes import EVERY_KILL
+from tests.kit.killing import EVERY_KILL, kill_at
 from tests.kit.support import Cli
 from tests.kit.waits import eventually
 

@@ -14,12 +14,11 @@ from leasectl.model import Request, whole
 from leasectl.state.event import Event, EventFilter
 from leasectl.system.clock import boottime_seconds
 from tests.crash.sweeping import Sweep
+from tests.kit.fork_server import load_everything
 from tests.kit.forking import ending, fork, leasectl
 from tests.kit.killing import kill_at
-from tests.kit.loading import load_everything
-from tests.kit.pacing import too_fast
+from tests.kit.pacing import too_fast, unfair
 from tests.kit.support import Cli, since_boot
-from tests.kit.turns import unfair
 
 PACE = 0.15
 # Between a grant and a look at the clock others may run; a pace that was forgotten is all missing.

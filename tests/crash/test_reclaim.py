@@ -19,13 +19,12 @@ from tests.crash.reclaim_campaign import Size, campaign
 from tests.crash.reclaim_log import Line, violations
 from tests.crash.sweeping import Sweep, kill_at_request
 from tests.kit.etcd.server import EtcdServer
+from tests.kit.fork_server import load_everything
 from tests.kit.forking import ending, fork, leasectl
 from tests.kit.hosts import Hosts
-from tests.kit.killing import kill_at
+from tests.kit.killing import FULL_SIZE, kill_at
 from tests.kit.kubernetes.hosts import namespace_settings
 from tests.kit.kubernetes.namespaces import Namespace
-from tests.kit.loading import load_everything
-from tests.kit.sizes import FULL_SIZE
 from tests.kit.support import Cli
 
 TOO_FEW = 75

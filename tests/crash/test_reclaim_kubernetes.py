@@ -17,12 +17,11 @@ from leasectl.leases.service import Service
 from tests.crash.handshake_judge import Handshakes, claims_in
 from tests.crash.sweeping import Sweep
 from tests.crash.test_reclaim import Asked
+from tests.kit.killing import EVERY_KILL, Losing, each_answer_lost
 from tests.kit.kubernetes.history import LeaseHistory
 from tests.kit.kubernetes.hosts import KubernetesHosts, namespace_settings
 from tests.kit.kubernetes.namespaces import Namespace
-from tests.kit.losing import Losing, each_answer_lost
 from tests.kit.relay import Relay
-from tests.kit.sizes import EVERY_KILL
 from tests.kit.support import Cli
 from tests.kit.waits import eventually
 

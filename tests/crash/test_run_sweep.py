@@ -17,9 +17,9 @@ from leasectl.pools.admin import PoolService
 from leasectl.state import keeper_process
 from tests.crash.contenders import CONTENDER
 from tests.crash.sweeping import Sweep, among_contenders
+from tests.kit.fork_server import load_everything
 from tests.kit.forking import ending, fork, leasectl
 from tests.kit.killing import kill_at
-from tests.kit.loading import load_everything
 from tests.kit.support import Cli
 from tests.kit.waits import PATIENCE_SECONDS, eventually
 

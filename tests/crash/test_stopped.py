@@ -31,8 +31,7 @@ from tests.crash.contenders import Choose, Participant, contention
 from tests.kit.forking import ending, fork
 from tests.kit.history import Recorder, read_history, violations
 from tests.kit.invariants import broken_invariants
-from tests.kit.killing import kill_at
-from tests.kit.sizes import EVERY_KILL
+from tests.kit.killing import EVERY_KILL, kill_at
 from tests.kit.support import Cli, ManualClock, stop
 from tests.kit.waits import eventually
 

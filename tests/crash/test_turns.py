@@ -22,13 +22,12 @@ from leasectl.pools.admin import PoolService
 from leasectl.state.event import Event, EventFilter
 from tests.crash.contenders import Participant
 from tests.kit.etcd.server import EtcdServer
+from tests.kit.fork_server import load_everything
 from tests.kit.forking import ending, fork
 from tests.kit.history import read_history, violations
 from tests.kit.invariants import broken_invariants
-from tests.kit.loading import load_everything
-from tests.kit.pacing import middle_gap, too_fast, too_late
+from tests.kit.pacing import middle_gap, too_fast, too_late, unfair
 from tests.kit.support import Cli
-from tests.kit.turns import unfair
 from tests.kit.waits import eventually
 
 FULL = bool(os.environ.get("LEASECTL_TEST_FULL_TURNS"))

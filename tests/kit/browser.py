@@ -36,7 +36,7 @@ class Browser:
         self.driver.get(url)
 
     def evaluate(self, expression: str) -> Any:
-        """The value of an expression of JavaScript in the page, as JSON has it."""
+        """The value of a JavaScript expression in the page, as JSON."""
         return self.driver.execute_script(f"return ({expression})")
 
     def texts(self, selector: str) -> list[str]:
@@ -52,7 +52,7 @@ class Browser:
         return found
 
     def resize(self, width: int, height: int) -> None:
-        """Have a screen of this size, in pixels; a narrow one is a phone's."""
+        """Set the size of the screen in pixels; a narrow one is a phone's."""
         size = {"width": width, "height": height, "deviceScaleFactor": 1, "mobile": width < 600}
         self.driver.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)
 

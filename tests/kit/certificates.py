@@ -43,7 +43,7 @@ def make_certificates(folder: Path) -> Certificates:
 
 
 def make_client_certificate(folder: Path, name: str, ca: Certificate, *, group: str) -> Certificate:
-    """Have a CA sign one more client's, who is in a group, as Kubernetes reads its subject."""
+    """Make a client certificate for a member of a group, as Kubernetes reads its subject."""
     return _make(folder, name, _LEAF, ca, subject=f"/O={group}/CN={name}")
 
 

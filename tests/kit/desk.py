@@ -52,7 +52,7 @@ class Desk:
         return Service(state, Context(url, caller=caller or self.caller, clock=self.time.clock))
 
     def as_caller(self, caller: Caller, url: str = "local:") -> Service:
-        """The same state directory, on behalf of somebody else."""
+        """The same state directory, for another caller."""
         return self.open(self.state, caller, url)
 
     def pool(self, capacity: int, pool_type: str = "T") -> None:
@@ -153,7 +153,7 @@ class Desk:
 def desk(
     state_dir: Path, manual_clock: ManualClock, monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[Desk]:
-    """Handles in a state directory that nobody keeps."""
+    """Handles in a state directory without a keeper."""
     monkeypatch.setattr(keeper_process, "ensure", lambda state: None)
     desk = Desk(state_dir, manual_clock)
     yield desk

@@ -14,8 +14,10 @@ import atexit
 import contextlib
 import functools
 import gc
+import importlib
 import json
 import os
+import pkgutil
 import runpy
 import select
 import signal
@@ -28,9 +30,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Callable, NoReturn, TextIO
 
+import leasectl
 from leasectl.state import keeper_process
 from tests.kit.forked_command import Command
-from tests.kit.loading import load_everything
 
 _ROOT = Path(__file__).parents[2]
 # The last in the path: what is installed goes before the source.
@@ -94,7 +96,7 @@ def start_program(program: Path, args: Sequence[str]) -> Command:
 
 
 def _forked(request: Mapping[str, object], out: int, err: int) -> tuple[int, TextIO]:
-    """Have a process forked; returns its pid, and where it is said how it ended."""
+    """Have the server fork a process; returns its pid and the descriptor of its exit status."""
     words = json.dumps(request).encode()
     assert len(words) <= 2 * _LONGEST_REQUEST, "it would arrive in part"
     status, status_end = os.pipe()
@@ -134,7 +136,7 @@ def _server() -> socket.socket:
 
 
 def serve(fd: int) -> None:
-    """Fork a command for each request that comes, until whoever asks is gone.
+    """Fork a command for each request, until the client is gone.
 
     Args:
         fd: Of the socket.
@@ -256,7 +258,7 @@ def _become_keeper(request: dict[str, Any], fds: Sequence[int]) -> NoReturn:
 
 
 def _take_over(env: Mapping[str, str]) -> None:
-    """Have that environment."""
+    """Replace the environment of this process."""
     os.environ.clear()
     os.environ.update(env)
     time.tzset()
@@ -282,3 +284,20 @@ def _run(request: dict[str, Any]) -> None:
 
     sys.argv = [str(command.__file__), *request["args"]]
     command.main()
+
+
+# What modules of leasectl, or of those they import, load when they first need it.
+_LATE = ("certifi", "ctypes", "difflib", "encodings.idna", "httpcore", "json", "pwd", "random")
+
+
+def load_everything() -> None:
+    """Import every module of leasectl, and what some import only when they need it.
+
+    Else a process that is killed at each of its calls into the system is also killed while it
+    imports, where nothing is at stake.
+    """
+    for module in pkgutil.walk_packages(leasectl.__path__, "leasectl."):
+        if not module.name.endswith("__main__"):
+            importlib.import_module(module.name)
+    for name in _LATE:
+        importlib.import_module(name)

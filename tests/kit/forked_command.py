@@ -1,4 +1,4 @@
-"""A command that was forked, to whoever started it."""
+"""A forked command, as its starter sees it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Participants as forked processes: everything is imported already, so hundreds are cheap."""
+"""Fork processes, and see their ends."""
 
 from __future__ import annotations
 
@@ -7,10 +7,14 @@ import os
 import signal
 import sys
 import traceback
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Callable
 
-from leasectl.system import afterwards
+import pytest
+
+from leasectl.model import Process
+from leasectl.system import afterwards, process
 from tests.kit.support import CI_MARKERS
 from tests.kit.waits import wait_readable
 
@@ -86,3 +90,26 @@ def leasectl(directory: Path, output: Path, *args: str) -> None:
     sys.stderr = os.fdopen(os.dup(2), "w")
     sys.argv = ["leasectl", *args]
     main()
+
+
+@pytest.fixture(autouse=True)
+def nothing_runs_on() -> Iterator[None]:
+    """End the processes of a failed test, in each module that imports this name."""
+    yield
+    end_all()
+
+
+@pytest.fixture
+def child() -> Iterator[Process]:
+    """One that does nothing; it is gone at the end of the test."""
+    pid = fork(signal.pause)
+    name = process.identify(pid)
+    yield name
+    if process.liveness(name) == "alive":
+        kill(name)
+
+
+def kill(child: Process) -> None:
+    """KILL one and see it gone."""
+    os.kill(child.pid, signal.SIGKILL)
+    ending(child.pid)

@@ -72,7 +72,7 @@ def parse_event(line: str) -> Event:
 
 
 def participant_of(handle: str) -> str:
-    """Who a handle was."""
+    """The participant that a handle belongs to."""
     return handle.rpartition(".")[0] or handle
 
 
@@ -126,7 +126,7 @@ def read_history(path: Path) -> list[Event]:
 
 
 class Hold(NamedTuple):
-    """A grant and when its use ended; None when its holder was killed, and nobody wrote when."""
+    """A grant and the end of its use; None if its holder was killed before it wrote that."""
 
     start: int
     end: int | None

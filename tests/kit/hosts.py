@@ -90,7 +90,7 @@ class Hosts:
         return started
 
     def is_free(self, pool_type: str = "T") -> bool:
-        """Whether nobody holds anything and nobody waits."""
+        """Whether there are no holders and no waiters."""
         pool = self.access.pool(pool_type)
         return not pool.held and not pool.queue
 

@@ -1,4 +1,4 @@
-"""What must be true of a state directory after any command, whoever was killed before.
+"""What must be true of a state directory after any command, after any kill.
 
 Read with SQL and with file system calls alone: no code of leasectl says here what it thinks is
 true, but for whether a process lives.
@@ -24,7 +24,7 @@ Rows = list[sqlite3.Row]
 
 
 class Claim(NamedTuple):
-    """That a resource is held, as where it lives says it.
+    """A claim on a resource, as its store records it.
 
     Args:
         name: The resource.
@@ -50,7 +50,7 @@ class Told:
 
 
 class _Reader:
-    """A state directory as it is while nobody can change it."""
+    """A state directory, read while its lock is held."""
 
     def __init__(
         self, directory: Path, db: sqlite3.Connection, elsewhere: Sequence[Claim], told: Told
@@ -135,7 +135,7 @@ def _resources(reader: _Reader) -> Iterator[str]:
 
 
 def _records(reader: _Reader) -> Iterator[str]:
-    """No record claims what it doesn't hold, and none waits for somebody dead."""
+    """No record claims what it doesn't hold, and none has a dead waiter."""
     owners = {claim.name: claim.owner for claim in reader.claims}
     for handle_id, leases in reader.leases.items():
         if handle_id not in reader.handles:

@@ -1,8 +1,4 @@
-"""Killing a process at its k-th call into the system, for each k.
-
-Between two calls into the system a process changes nothing that others can see. So killing it
-before and after each of them, one after the other, leaves nothing out and nothing to luck.
-"""
+"""Kill a process at each of its steps, or lose each answer it waits for."""
 
 from __future__ import annotations
 
@@ -11,8 +7,13 @@ import select
 import signal
 import sqlite3
 import sys
+from collections.abc import Iterator
 from types import FrameType
 from typing import Any, Callable, NoReturn
+
+from tests.kit.forking import ending, fork
+from tests.kit.relay import Relay
+from tests.kit.waits import eventually
 
 # time, sys, builtins and the like do nothing that others can see.
 _MODULES = {"posix", "fcntl", "select", "_signal", "_io", "_sqlite3", "resource"}
@@ -47,7 +48,7 @@ def at_each_event(
     generation: int = 0,
     before_poll: Callable[[FrameType], object] | None = None,
 ) -> None:
-    """Have something be done at each event of this process, which is given its number.
+    """Call a function at each event of this process, with its number.
 
     Args:
         act: What; its own calls into the system are no events.
@@ -96,3 +97,77 @@ def kill_this_process(*_: object, **__: object) -> NoReturn:
     """Stand in for a function at whose call a process is to be killed."""
     os.kill(os.getpid(), signal.SIGKILL)
     raise AssertionError("unreachable")
+
+
+class Losing:
+    """One of these times.
+
+    Args:
+        between: What the requests go through.
+        number: Of the answer that is lost, of those to requests since `begin`, from 1.
+    """
+
+    def __init__(self, between: Relay, number: int) -> None:
+        self.number = number
+        self._between = between
+        self._first = 0
+
+    def begin(self) -> None:
+        """Count requests, and lose an answer, from here on."""
+        self._first = len(self._between.paths)
+        lose = self._first + self.number
+        self._between.listen(after=lambda at, _path: at == lose)
+
+    def asked(self) -> int:
+        """How many requests there have been since."""
+        return len(self._between.paths) - self._first
+
+
+def each_answer_lost(between: Relay, *, more_than: int, stride: int = 1) -> Iterator[Losing]:
+    """Once for each answer that could be lost, and once more when there are no more of them.
+
+    Args:
+        between: What the requests go through.
+        more_than: So many have to be lost at least, and one more.
+        stride: Only every so many-th.
+    """
+    number = asked = 0
+    while number <= asked:
+        number += stride
+        losing = Losing(between, number)
+        yield losing
+        asked = losing.asked()
+    assert asked > more_than
+
+
+# Of what is killed at each of its steps: every one of them, where a sweep else takes every n-th.
+EVERY_KILL = bool(os.environ.get("LEASECTL_TEST_EVERY_KILL"))
+# Of what many do at once: as many as people may have.
+FULL_SIZE = bool(os.environ.get("LEASECTL_TEST_FULL_SIZE"))
+
+
+class Victim:
+    """A process that is killed at one of its requests.
+
+    Args:
+        between: What its requests go through.
+        when: ``before`` the request is passed on, or ``after`` it was answered.
+        fatal: The number of the request.
+    """
+
+    def __init__(self, between: Relay, when: str, fatal: int) -> None:
+        self._fatal = len(between.paths) + fatal
+        self._pids: list[int] = []
+        between.listen(**{when: self._kill})
+
+    def run(self, work: Callable[[], object]) -> bool:
+        """Run it in a process; returns whether it was killed before its end."""
+        self._pids.append(fork(work))
+        code = ending(self._pids[0])
+        assert code in (0, -signal.SIGKILL)
+        return code != 0
+
+    def _kill(self, at: int, _path: str) -> bool:
+        if at == self._fatal:
+            os.kill(eventually(lambda: self._pids)[0], signal.SIGKILL)
+        return at >= self._fatal

@@ -1,22 +1,24 @@
-"""Whether a pool has granted as fast as its pace allows and no faster, by when it did."""
+"""Judge a pool's grants by its events: pace, order and the position of a waiter."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from statistics import median
 
+from leasectl.engines.facts import Pool, Standing
+from leasectl.engines.pacing import effective_priority
 from leasectl.state.event import Event
 
 
 def too_fast(
     times: Sequence[float], *, pace: float, burst: int = 1, slack: float = 0.02
 ) -> list[str]:
-    """Say which stretches of time had more grants than ``burst + T / pace``.
+    """List stretches of time with more grants than ``burst + T / pace``.
 
     Args:
         times: Of the grants, in seconds of one clock, in any order.
         pace: Of the pool, in seconds.
-        burst: Likewise.
+        burst: Of the pool.
         slack: How much later than it was decided a grant may be dated, in seconds.
     """
     ordered = sorted(times)
@@ -63,3 +65,71 @@ def too_late(events: Iterable[Event], *, pace: float, slack: float) -> list[str]
                 late.append(f"ticket {event.ticket} was granted {after:.3f}s too late")
             due = event.time + pace
     return late
+
+
+_NEVER = float("inf")
+
+
+def unfair(
+    events: Iterable[Event],
+    *,
+    aging: float = 0.0,
+    killed: Mapping[str, float] | None = None,
+    slack: float = 0.0,
+) -> list[str]:
+    """List grants that passed a better waiter.
+
+    Args:
+        events: Of one pool, in their order, from the first on.
+        aging: Of the pool, in seconds.
+        killed: Handles whose waiters died, and when (wall clock): from then on others may pass.
+        slack: How exactly times of waiting are known, in seconds; without ageing none matters.
+    """
+    killed = killed or {}
+    waiting: dict[int, Event] = {}
+    broken = []
+    for event in events:
+        if event.kind == "queued":
+            waiting[event.ticket] = event
+        elif event.kind == "gave up":
+            waiting.pop(event.ticket, None)
+        elif event.kind == "granted":
+            own = waiting.pop(event.ticket, None)
+            if own is None:
+                broken.append(f"ticket {event.ticket} was granted, and didn't wait")
+                continue
+            at_most = -_priority(own, event.time + slack, aging), own.ticket
+            for other in waiting.values():
+                at_least = -_priority(other, event.time - slack, aging), other.ticket
+                lives = event.time < killed.get(other.handle, _NEVER)
+                if at_least < at_most and lives and _could_use(other, event.names):
+                    broken.append(
+                        f"ticket {own.ticket} ({own.priority}) was granted before ticket "
+                        f"{other.ticket} ({other.priority})"
+                    )
+    return broken
+
+
+def _priority(queued: Event, at: float, aging: float) -> int:
+    return effective_priority(queued.priority, at - queued.time, aging)
+
+
+def _could_use(queued: Event, names: Iterable[str]) -> bool:
+    return not queued.names or bool({*queued.names} & {*names})
+
+
+def standing_in(pool: Pool, ticket: int) -> Standing:
+    """How things stand for the ticket of that number."""
+    leases = [each.lease for each in pool.resources if each.lease is not None]
+    standing = Standing(
+        position=1 + sum(entry.ticket < ticket for entry in pool.queue),
+        others=sum(entry.ticket != ticket for entry in pool.queue),
+        held=len(leases),
+        capacity=pool.capacity,
+    )
+    if not leases:
+        return standing
+    oldest = min(leases, key=lambda lease: lease.acquire_time)
+    return standing._replace(
+        longest_holder=oldest.holder_identity, longest_since=oldest.acquire_time
+    )

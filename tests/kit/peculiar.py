@@ -88,7 +88,7 @@ class Deaf:
         self.told.set()
 
     def all_told(self) -> bytes:
-        """What it was sent until whoever did so was gone."""
+        """Everything that a client sent until it was gone."""
         join(self._watch)
         self._connection.settimeout(PATIENCE_SECONDS)
         return b"".join(iter(lambda: self._connection.recv(4096), b""))

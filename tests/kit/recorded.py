@@ -1,13 +1,15 @@
-"""Records for tickets that a test puts by itself, and who waits with them: on the embedded pool the
-name that one waits for stands there."""
+"""Records of handles that a test writes, reads, or leaves out."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from leasectl.engines.local.engine import LocalEngine
 from leasectl.engines.local.waiter import LocalWaiter
-from leasectl.model import Claimant, Handle, Request
+from leasectl.model import Claimant, Handle, Lease, Request
 from leasectl.state.directory import State
 from leasectl.state.handles import Handles
+from leasectl.state.watched import WatchedHandles
 from leasectl.system.process import this_process
 
 
@@ -33,3 +35,31 @@ def waiter(
     record(state, handle_id, request, now=now)
     claimant = Claimant(handle_id, f"job/1/host/{handle_id}", request, this_process())
     return engine.waiter(claimant, until=None)
+
+
+def watched(state: State) -> list[Handle]:
+    """Those that a keeper has to watch, release or renew, as they are on record."""
+    return [Handles(state).require(each.id) for each in WatchedHandles(state).all()]
+
+
+class NoJournal:
+    """Writes nothing down.
+
+    Attributes:
+        leases: What was granted last; None while nothing has been.
+    """
+
+    leases: tuple[Lease, ...] | None = None
+
+    def enqueuing(self) -> None:
+        """Not noted."""
+
+    def granted(self, leases: Sequence[Lease], *, pool_type: str | None = None) -> None:
+        """Only kept, for the test."""
+        self.leases = tuple(leases)
+
+    def gave_up(self) -> None:
+        """Not noted."""
+
+    def to_undo(self) -> None:
+        """Not noted."""

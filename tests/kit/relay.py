@@ -88,7 +88,7 @@ class Relay:
         threading.Thread(target=self._accept, daemon=True).start()
 
     def listen(self, *, before: Hook | None = None, after: Hook | None = None) -> None:
-        """Have these hooks called from here on, and no others."""
+        """Call these hooks from here on, and no others."""
         self.before, self.after = before or _pass_on, after or _pass_on
 
     def cut(self) -> None:

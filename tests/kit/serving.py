@@ -40,7 +40,7 @@ class Serving:
 
     @classmethod
     def at(cls, url: str) -> Serving:
-        """A server that somebody else started."""
+        """Return a server that was started elsewhere."""
         serving = cls.__new__(cls)
         serving.url = url
         return serving

@@ -45,7 +45,7 @@ def since_boot(wall: float) -> float:
 
 
 def kill(pid: int) -> None:
-    """KILL a process and see it dead: it may be nobody's child here, so that none waits for it."""
+    """KILL a process and see it dead, even if it is not a child of this process."""
     pidfd = os.pidfd_open(pid)
     os.kill(pid, signal.SIGKILL)
     wait_readable(pidfd, what=f"the end of process {pid}")
@@ -307,7 +307,7 @@ class ManualClock:
         self._wall += seconds
 
     def put_back(self, seconds: float) -> None:
-        """Have the wall clock be late, as another machine's may be."""
+        """Put the wall clock back, as another machine's may be."""
         self._wall -= seconds
 
 
@@ -327,7 +327,7 @@ def clock_from(event: threading.Event) -> Clock:
 def clock_without_stalls(rate: float = 1.0) -> Clock:
     """A clock that a machine with other things to do doesn't put forward.
 
-    Between two looks at it no more than a fifth of a second goes by: whoever waits looks again.
+    Between two looks at it no more than a fifth of a second goes by: waiters look again.
 
     Args:
         rate: How much faster than others it is.

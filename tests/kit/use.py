@@ -95,7 +95,7 @@ def give_back(
     *,
     unsure: type[LeaseError],
 ) -> None:
-    """Give back, as one caller or as several at once, and write down who was told what.
+    """Release, as one caller or several at once, and record what each was told.
 
     Args:
         recorder: Told.

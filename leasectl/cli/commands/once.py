@@ -69,11 +69,7 @@ def words_of_command(args: list[str]) -> int | None:
     return None if argv is None else len(argv)
 
 
-def _complete_keys(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
-    """Complete a word with the keys of kept results."""
-    from leasectl.cli.completion_values import work_keys_like
-
-    return work_keys_like(incomplete, ctx)
+_complete_keys = options.completing(lambda values, word, ctx, _: values.work_keys_like(word, ctx))
 
 
 @new_command(OnceCommand, epilog=EXAMPLE, options_metavar="KEY [OPTIONS] -- CMD...")

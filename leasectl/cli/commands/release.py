@@ -19,7 +19,7 @@ from leasectl.text.durations import DurationRange, parse_duration_range
 from leasectl.text.wording import counted, followed_by, listed
 
 if TYPE_CHECKING:
-    import click
+    pass
 
 EXAMPLE = """\b
 Examples:
@@ -30,11 +30,9 @@ Examples:
 """
 
 
-def _complete_names(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
-    """Offer what can be released by name to a shell, of several the last."""
-    from leasectl.cli.completion_values import last_in_list, released_names_like
-
-    return last_in_list(incomplete, ctx, released_names_like)
+_complete_names = options.completing(
+    lambda values, word, ctx, _: values.last_in_list(word, ctx, values.released_names_like)
+)
 
 
 @plain_command(

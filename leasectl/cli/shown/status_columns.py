@@ -263,7 +263,7 @@ _HANDLE = Column("HANDLE", shrinks=5, at_least=12, goes=7)
 HOST = Column("HOST", shrinks=3, at_least=14, goes=5)
 _GUARD = Column("GUARD", shrinks=4, at_least=9, cut="end", goes=4, colour=_colour_of_guard)
 _PID = Column("PID", goes=2)
-JOB = Column("JOB", shrinks=2, at_least=34)
+JOB = Column("JOB", shrinks=2, at_least=24)
 _LABELS = Column("LABELS", shrinks=1, at_least=12, cut="end", goes=1)
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterator
 from heapq import merge
-from itertools import islice
+from itertools import chain, islice
 from typing import TYPE_CHECKING, Generic, NamedTuple, Protocol, TypeVar
 
 from leasectl.engines.pacing import effective_priority, next_rise
@@ -143,7 +143,7 @@ class LocalOrder(Generic[Found]):
     def best_first(self) -> Iterator[Found]:
         """All tickets."""
         ascending = (self._ascending(each, _BEFORE_ALL) for each in self._priorities())
-        return merge(*ascending, key=self.rank)
+        return self._merged(ascending)
 
     def behind(self, ticket: Found, place: Rank | None = None) -> Generator[Found, None, None]:
         """Those that a ticket is better than, the nearest first.
@@ -156,17 +156,30 @@ class LocalOrder(Generic[Found]):
         ascending = (
             self._ascending(each, self._divide(ticket, where, each) - _ROUNDING_SECONDS, where)
             for each in self._priorities()
+            if self._aging or each <= -where.below
         )
-        yield from merge(*ascending, key=self.rank)
+        yield from self._merged(ascending)
 
     def before(self, ticket: Found) -> Iterator[Found]:
         """Those that are better than a ticket, the nearest first."""
         where = self.rank(ticket)
         descending = (
             self._descending(each, self._divide(ticket, where, each) + _ROUNDING_SECONDS, where)
-            for each in self._priorities()
+            for each in reversed(self._priorities())
+            if self._aging or each >= -where.below
         )
-        return merge(*descending, key=self.rank, reverse=True)
+        return self._merged(descending, reverse=True)
+
+    def _merged(
+        self, lines: Iterator[Iterator[Found]], *, reverse: bool = False
+    ) -> Iterator[Found]:
+        """Return the tickets of several priorities in one order.
+
+        Without ageing the priorities follow each other, so a line is read only when it is reached.
+        """
+        if not self._aging:
+            return chain.from_iterable(lines)
+        return merge(*lines, key=self.rank, reverse=reverse)
 
     def has_passed(self, ticket: Found, place: Rank) -> bool:
         """Tell whether a ticket is better now than another that is better than a place it had.

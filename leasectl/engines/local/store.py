@@ -318,7 +318,8 @@ class LocalStore:
         wall, first = self._clock.wall(), claims[0]
         granted_at = first["granted_at"]
         if granted_at is None:  # the grant was before the machine was started again
-            hold = max(0.0, wall - first["acquire_time"])
+            since = first["acquire_time"]
+            hold = 0.0 if since is None else max(0.0, wall - since)
         else:
             hold = self._clock.elapsed() - granted_at
         self.state.events.add(

@@ -15,6 +15,8 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
+import pytest
+
 from tests.kit.boskos.process import Boskos
 from tests.kit.boskos.ranch import OTHER_JOB
 from tests.kit.boskos.raw_boskos import RawBoskos
@@ -65,7 +67,7 @@ class AnyBoskos:
         self._free_all()
 
     def client(self, owner: str) -> RawBoskos:
-        """A connection of somebody's."""
+        """A connection of one client."""
         made = RawBoskos(self.url, owner, pool_type=self.type)
         return self._clients.enter_context(made)
 
@@ -76,7 +78,7 @@ class AnyBoskos:
 
     @property
     def owners(self) -> dict[str, str]:
-        """Of all that somebody has."""
+        """The owner of each resource that has one."""
         with self._nobody() as client:
             owners = {name: client.owner_of(name) for name in self.names}
         return {name: owner for name, owner in owners.items() if owner}
@@ -123,7 +125,7 @@ class AnyBoskos:
 
 
 class SharedBoskos:
-    """The server, and the types that nobody has had yet.
+    """The server, and its unused types.
 
     Args:
         url: Of the server.
@@ -143,9 +145,9 @@ class SharedBoskos:
         return AnyBoskos(self.url, next(self._types_of_four))
 
 
-@contextlib.contextmanager
+@pytest.fixture(scope="session")
 def shared_boskos() -> Iterator[SharedBoskos]:
-    """A server for as long as the block lasts."""
+    """One for all tests that need no faults, no reaper and no restart of it."""
     real = os.environ.get("LEASECTL_TEST_BOSKOS")
     if real:
         yield SharedBoskos(real.rstrip("/"))
@@ -161,6 +163,14 @@ def shared_boskos() -> Iterator[SharedBoskos]:
             assert server.history().problems() == []
         finally:
             server.close()
+
+
+@pytest.fixture
+def any_boskos(shared_boskos: SharedBoskos) -> Iterator[AnyBoskos]:
+    """A type of one's own, of a real Boskos if `LEASECTL_TEST_BOSKOS` names one."""
+    found = shared_boskos.one()
+    yield found
+    found.close()
 
 
 if __name__ == "__main__":

@@ -9,9 +9,9 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 
 from tests.kit.boskos.ranch import OTHER_JOB, Asked, Ranch, Resource
-from tests.kit.boskos.wordings import Refused
+from tests.kit.boskos.raw_boskos import Refused
 from tests.kit.faults.answers import refusal
-from tests.kit.faults.exchange import Exchange
+from tests.kit.faults.connection import Exchange
 from tests.kit.faults.http1 import Answer, Request
 
 _DURATION = re.compile(r"(?:[0-9]+(?:\.[0-9]*)?(?:h|ms|m|s|us|µs|ns))+")

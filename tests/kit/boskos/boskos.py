@@ -20,9 +20,8 @@ from typing import Any, Callable
 sys.path.insert(0, str(Path(__file__).resolve().parents[3]))
 
 from tests.kit.boskos.api import BoskosApi
-from tests.kit.boskos.ranch import Ranch
-from tests.kit.boskos.ranks import Ranks
-from tests.kit.boskos.wordings import WORDINGS
+from tests.kit.boskos.ranch import Ranch, Ranks
+from tests.kit.boskos.raw_boskos import WORDINGS
 from tests.kit.faults.ledger import parse_resources
 from tests.kit.faults.log import Log
 from tests.kit.faults.program import add_server_options, parse_rules, serve

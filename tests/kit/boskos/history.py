@@ -19,7 +19,7 @@ _ENDS = ("release", "reset", "reap")
 
 
 class Tenure(NamedTuple):
-    """That Boskos took a resource for somebody's.
+    """A time in which Boskos took a resource to be owned.
 
     Args:
         since: In ns of CLOCK_BOOTTIME.
@@ -60,7 +60,7 @@ class BoskosHistory:
 
     @property
     def tenures(self) -> list[Tenure]:
-        """Who had what and how long, as Boskos saw it, in the order of the grants."""
+        """The owners of resources over time, as Boskos saw them, in the order of the grants."""
         found: list[Tenure] = []
         open_ones: dict[str, int] = {}
         for event in self.events:
@@ -75,7 +75,7 @@ class BoskosHistory:
         return found
 
     def problems(self) -> list[str]:
-        """What no Boskos may have done: give somebody what another has."""
+        """List grants of resources that another had, which no Boskos may make."""
         owners: dict[str, str] = {}
         found: list[str] = []
         for event in self.events:
@@ -91,7 +91,7 @@ class BoskosHistory:
         return found + self.out_of_turn()
 
     def out_of_turn(self) -> list[str]:
-        """The grants by rank that were not for this rank, or to somebody else than asked."""
+        """The grants by rank that were for another rank or another requester."""
         asks: dict[int, Event] = {}
         found: list[str] = []
         for grant in self.events:

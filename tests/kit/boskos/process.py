@@ -1,13 +1,16 @@
-"""The stand-in for Boskos as a process of its own, for pytest."""
+"""The stand-in for Boskos as a process of its own, and its fixtures."""
 
 from __future__ import annotations
 
 import signal
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import Protocol
+
+import pytest
 
 from tests.kit.boskos.history import BoskosHistory
-from tests.kit.faults.listener import bind
+from tests.kit.faults.connection import bind
 from tests.kit.faults.process import FaultServer
 from tests.kit.waits import eventually
 
@@ -44,7 +47,7 @@ class Boskos(FaultServer):
 
     @property
     def owners(self) -> dict[str, str]:
-        """Of all that somebody has."""
+        """The owner of each resource that has one."""
         owners = self.state()["owners"]
         assert isinstance(owners, dict)
         return owners
@@ -79,3 +82,35 @@ class Boskos(FaultServer):
     def close(self) -> None:
         super().close()
         self._reserved.close()
+
+
+class StartBoskos(Protocol):
+    """What the fixture `boskos` is."""
+
+    def __call__(
+        self, *resources: str, faults: tuple[object, ...] = (), **options: object
+    ) -> Boskos: ...
+
+
+@pytest.fixture
+def boskos(tmp_path: Path) -> Iterator[StartBoskos]:
+    """Start stand-ins for Boskos, such as ``boskos("T=3", expire=5, reaper_interval=1)``.
+
+    Options are those of `boskos.py`. They end with the test; then the log of each is checked for
+    what no Boskos may do, and shown if the test failed.
+    """
+    started: list[Boskos] = []
+
+    def start(*resources: str, faults: tuple[object, ...] = (), **options: object) -> Boskos:
+        port_file = tmp_path / f"boskos-{len(started) + 1}"
+        words = [f"--{name.replace('_', '-')}={value}" for name, value in options.items()]
+        server = Boskos(port_file, resources or ("T=3",), rules=faults, options=words)
+        started.append(server)
+        return server
+
+    yield start
+    for server in started:
+        server.close()
+    for server in started:
+        print(server.log_path.read_text(encoding="utf-8"), end="")
+        assert server.history().problems() == []

@@ -12,8 +12,7 @@ from collections import Counter, deque
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Callable, NamedTuple
 
-from tests.kit.boskos.ranks import Queue, Ranks
-from tests.kit.boskos.wordings import WORDINGS, Refused, Wording, other_owner, other_state
+from tests.kit.boskos.raw_boskos import WORDINGS, Refused, Wording, other_owner, other_state
 from tests.kit.faults.log import Log
 
 # Owner of what is occupied. It renews in time however long a test takes: no reaper takes it away.
@@ -38,7 +37,7 @@ class Resource(NamedTuple):
 
 
 class Asked(NamedTuple):
-    """Who asks for what: the parameters of an acquire."""
+    """The parameters of an acquire."""
 
     type: str
     state: str
@@ -85,7 +84,7 @@ class Ranch:
     # ---- what there is
 
     def restore(self, events: Iterable[Mapping[str, Any]], *, with_queues: bool = False) -> None:
-        """Have what an earlier process had, as its log says."""
+        """Restore what an earlier process had from its log."""
         for event in events:
             if event["event"] == "gone":
                 del self.resources[event["name"]]
@@ -99,14 +98,14 @@ class Ranch:
                     self.ranks.leave(queue, event["request_id"])
 
     def make(self, resources: Mapping[str, Sequence[str]], state: str = "free") -> None:
-        """Have these resources, by type; those that are there already stay as they are."""
+        """Make these resources, by type; those that are there already stay as they are."""
         for pool_type, names in resources.items():
             for name in names:
                 if name not in self.resources:
                     self._change("made", Resource(pool_type, name, state))
 
     def list_only(self, resources: Mapping[str, Sequence[str]]) -> None:
-        """Have what a changed file lists: others go, those that somebody has once they are free."""
+        """Keep what a changed file lists: others go, owned ones once they are free."""
         self.make(resources)
         self._listed = {name for names in resources.values() for name in names}
         self.drop_unlisted()
@@ -219,7 +218,7 @@ class Ranch:
         }
 
     def metric(self, pool_type: str) -> dict[str, object]:
-        """How many are in which state, and of whom; nobody's are counted too.
+        """Count resources by state and owner, those without an owner included.
 
         Raises:
             Refused: There are none.
@@ -244,12 +243,12 @@ class Ranch:
         return [each.name for each in free[:count]]
 
     def reap(self, names: Iterable[str], dest: str) -> list[str]:
-        """Take these away now, whatever their age; returns those that somebody had."""
+        """Take these away now, whatever their age; returns those that had an owner."""
         owned = [each for each in map(self.resources.__getitem__, names) if each.owner]
         return [each.name for each in owned if self._take_away(each, dest, "reap")]
 
     def clean(self) -> None:
-        """Do a janitor's work: what is dirty and nobody's becomes free."""
+        """Do a janitor's work: what is dirty and has no owner becomes free."""
         for each in list(self.resources.values()):
             if each.state == "dirty" and not each.owner:
                 self._change("clean", each._replace(state="free"), touch=True)
@@ -300,3 +299,78 @@ class Ranch:
         while self._views and self._views[0][0] <= time.monotonic() - self._view_seconds:
             self._views.popleft()
         return self._views[0][1] if self._views else self.resources
+
+
+class Queue(NamedTuple):
+    """Which of its queues: there is one for each type in each state."""
+
+    type: str
+    state: str
+
+
+class Ranks:
+    """The places of those who ask.
+
+    A place counts for so long after its id was last asked with. When that is over it isn't counted,
+    but only a clearing forgets it: who asks again before that is where he was.
+
+    Args:
+        ttl_seconds: How long a place counts: `--request-ttl`.
+        clearing_seconds: How often those that don't count any more are forgotten.
+        clock: Seconds that only grow.
+    """
+
+    def __init__(
+        self,
+        ttl_seconds: float = 30.0,
+        clearing_seconds: float = 60.0,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._ttl_seconds = ttl_seconds
+        self._clearing_seconds = clearing_seconds
+        self._clock = clock
+        self._next_clearing = clock() + clearing_seconds
+        # Until when each place counts, in the order in which they were taken.
+        self._queues: dict[Queue, dict[str, float]] = {}
+
+    def rank(self, queue: Queue, request_id: str) -> int:
+        """The rank of who asks now, from 1; without an id it is the last, and has no place."""
+        now = self._clock()
+        self._clear(now)
+        places = self._queues.setdefault(queue, {})
+        if request_id:
+            places[request_id] = now + self._ttl_seconds
+        rank = 1
+        for each, until in places.items():
+            if each == request_id:
+                break
+            rank += until >= now
+        return rank
+
+    def knows(self, queue: Queue, request_id: str) -> bool:
+        """Whether an earlier request had this id."""
+        return request_id in self._queues.get(queue, {})
+
+    def leave(self, queue: Queue, request_id: str) -> None:
+        """The place goes with the grant."""
+        self._queues.get(queue, {}).pop(request_id, None)
+
+    def show(self) -> list[dict[str, object]]:
+        """The places that count, in their order."""
+        now = self._clock()
+        return [
+            {"type": queue.type, "state": queue.state, "request_id": each, "left": until - now}
+            for queue, places in self._queues.items()
+            for each, until in places.items()
+            if until >= now
+        ]
+
+    def restore(self, queue: Queue, request_id: str, asked_at: float) -> None:
+        """Restore a place as it was before a restart, which no real Boskos does."""
+        self._queues.setdefault(queue, {})[request_id] = asked_at + self._ttl_seconds
+
+    def _clear(self, now: float) -> None:
+        if now >= self._next_clearing:
+            self._next_clearing = now + self._clearing_seconds
+            for queue, places in self._queues.items():
+                self._queues[queue] = {each: until for each, until in places.items() if until > now}

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import Future
 from typing import Callable
 
@@ -20,9 +21,9 @@ from leasectl.engines.facts import Pool
 from leasectl.model import Claimant, Lease, Request
 from leasectl.state.event import Kept
 from leasectl.system.clock import Clock
-from tests.kit.journal import NoJournal
+from tests.kit.recorded import NoJournal
 from tests.kit.relay import Relay
-from tests.kit.waits import eventually
+from tests.kit.waits import eventually, join
 
 CLOCK = Clock()
 NAMES = ["T--0", "T--1", "T--2", "T--3"]
@@ -111,7 +112,7 @@ class Access:
         return int(found.first.value) if found.first else 0
 
     def etcd_lease_ids(self) -> list[int]:
-        """Of the claims in the pool, in their order."""
+        """The etcd leases of the claims in the pool, in their order."""
         (found,) = self.gateway.read(read_all(self.keys.helds("T"), keys_only=True)).answers
         return [etcd_lease_id_in(kv) for kv in found.items]
 
@@ -125,7 +126,7 @@ def begin_listening(
     request: Request,
     patience: Patience | None = None,
 ) -> Future[tuple[Lease, ...]]:
-    """Have a waiter begin that has to wait, and come back when it listens.
+    """Start a waiter that has to wait, and return when it listens.
 
     Args:
         access: Its own, through the relay; nobody has waited there before.
@@ -145,3 +146,45 @@ def keys_left(access: Access) -> list[str]:
     kinds = (*of_claims, "ticket", "waiting", "queued", "rank")
     keys = [kv.key[len(access.keys.prefix) :] for kv in found.items]
     return [key for key in keys if key.split("/")[0] in kinds]
+
+
+_EVERY_SECONDS = 0.05
+
+
+class Pulse:
+    """Something small that is done again and again, beside what a test looks at.
+
+    Attributes:
+        longest_pause: For how many seconds it wasn't done, at the longest: what comes by the clock
+            may come so much later.
+    """
+
+    def __init__(self, access: Access) -> None:
+        self.longest_pause = 0.0
+        self._access = access
+        self._is_over = threading.Event()
+        self._thread = threading.Thread(target=self._beat, daemon=True)
+        self._thread.start()
+
+    def _beat(self) -> None:
+        before = time.monotonic()
+        while not self._is_over.wait(_EVERY_SECONDS):
+            self._access.gateway.read()
+            now = time.monotonic()
+            self.longest_pause = max(self.longest_pause, now - before - _EVERY_SECONDS)
+            before = now
+
+    def close(self) -> None:
+        """End it, once it has seen what goes on now."""
+        self._is_over.set()
+        join(self._thread)
+
+
+@contextlib.contextmanager
+def pulse(access: Access) -> Iterator[Pulse]:
+    """A pulse while something is done; it has been closed by the end of that."""
+    beating = Pulse(access)
+    try:
+        yield beating
+    finally:
+        beating.close()

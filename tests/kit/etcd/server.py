@@ -39,7 +39,7 @@ class Security(NamedTuple):
     token_seconds: int = 300
 
     def options(self) -> dict[str, str]:
-        """As etcd takes them."""
+        """Return the options of etcd for tokens and TLS."""
         options = {"auth-token-ttl": str(self.token_seconds)}
         if self.certificates:
             options["cert-file"], options["key-file"] = self.certificates.server
@@ -60,7 +60,7 @@ OPEN = Security()
 
 
 class Leadership(NamedTuple):
-    """That a member leads; with each change the term grows."""
+    """A leader and its term, which grows with each change."""
 
     term: int
     member: int
@@ -144,7 +144,7 @@ class EtcdServer:
         return leadership.member
 
     def leadership(self) -> Leadership | None:
-        """Who leads, as far as those members know that answer at once; None when nobody does."""
+        """The leader that the members who answer at once know; None if there is none."""
         found: list[Leadership] = []
         for member, endpoint in enumerate(self.endpoints):
             with contextlib.suppress(httpx.HTTPError):
@@ -157,7 +157,7 @@ class EtcdServer:
         return max(found, default=None)
 
     def alarm(self, *, on: bool) -> None:
-        """Have the first member say that its quota is reached, or that it isn't any more."""
+        """Set or clear the alarm of the first member that its quota is reached."""
         url = f"{self.endpoints[0]}/v3/maintenance"
         post = partial(httpx.post, timeout=PATIENCE_SECONDS, verify=self.verify, trust_env=False)
         member = post(f"{url}/status", json={}).json()["header"]["member_id"]
@@ -167,7 +167,7 @@ class EtcdServer:
         post(f"{url}/alarm", json=action).raise_for_status()
 
     def compact(self) -> None:
-        """Have all before now forgotten: who asks for an earlier revision is refused."""
+        """Compact everything before now: requests for an earlier revision are refused."""
         url = f"{self.endpoints[0]}/v3/kv"
         post = partial(httpx.post, timeout=PATIENCE_SECONDS, verify=self.verify, trust_env=False)
         revision = post(f"{url}/range", json={"key": "AA=="}).json()["header"]["revision"]
@@ -193,7 +193,7 @@ class EtcdServer:
         return copy
 
     def restore(self, copy: Path) -> None:
-        """Have the one member go on from an older copy of its data."""
+        """Restart the one member from an older copy of its data."""
         self.kill(0)
         shutil.rmtree(self._folder / "m0")
         shutil.copytree(copy, self._folder / "m0")

@@ -1,19 +1,15 @@
-"""One client's connection, and when its handler gets to know that the client is gone.
-
-As in Go's net/http, where the end of what the client sends (it closed, or only half-closed) ends
-the request's context, but not the connection: an answer is still written to the half that is open.
-Go watches for that end only when nothing is left to be read before it. A request body that the
-handler doesn't read, and a further request sent in advance, both hide it.
-"""
+"""Sockets of the server: the listener, the connection of a client, and one request under way."""
 
 from __future__ import annotations
 
 import asyncio
 import socket
 import struct
+import time
 from typing import Callable
 
 from tests.kit.faults.http1 import BadRequest, Request, parse_body, parse_head
+from tests.kit.faults.script import Fault
 
 
 class Connection(asyncio.Protocol):
@@ -119,3 +115,122 @@ class Connection(asyncio.Protocol):
         self._arrived.set()
         if self.on_change is not None:
             self.on_change()
+
+
+_BACKLOG = 1024
+
+
+class Listener:
+    """Takes connections while it is open.
+
+    A second socket, bound and never listening, keeps the port from everybody else meanwhile:
+    connections to it are refused.
+
+    Args:
+        protocol: Makes what handles a connection.
+        port: By default one that is free.
+    """
+
+    def __init__(self, protocol: Callable[[], asyncio.BaseProtocol], port: int = 0) -> None:
+        self._protocol = protocol
+        self._reserved = bind(port)
+        self.port: int = self._reserved.getsockname()[1]
+        self._accepting: asyncio.Task[None] | None = None
+        self._socket: socket.socket | None = None
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.port}"
+
+    @property
+    def is_open(self) -> bool:
+        return self._socket is not None
+
+    def open(self) -> None:
+        """Listen; from the return of this on, connections succeed."""
+        self._socket = bind(self.port)
+        self._socket.listen(_BACKLOG)
+        self._accepting = asyncio.ensure_future(self._accept(self._socket))
+
+    def close(self) -> None:
+        """Refuse connections, those included that the kernel took and that are not accepted yet."""
+        if self._socket is not None and self._accepting is not None:
+            self._accepting.cancel()
+            asyncio.get_running_loop().remove_reader(self._socket)
+            self._socket.close()
+            self._socket = None
+
+    async def _accept(self, listening: socket.socket) -> None:
+        loop = asyncio.get_running_loop()
+        while True:
+            try:
+                accepted, _ = await loop.sock_accept(listening)
+                await loop.connect_accepted_socket(self._protocol, accepted)
+            except OSError:
+                # That client has gone already. Or descriptors are short, for a moment.
+                await asyncio.sleep(0.01)
+
+
+def bind(port: int) -> socket.socket:
+    """Reserve a port of loopback, 0 for a free one; a listener there binds it too."""
+    bound = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
+    bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    bound.setblocking(False)
+    bound.bind(("127.0.0.1", port))
+    return bound
+
+
+class Exchange:
+    """A request, its connection, the fault it gets, and the wait it is in.
+
+    Args:
+        number: Among all requests, from 1.
+        connection_number: Among all connections, from 1.
+
+    Attributes:
+        names: What was granted so far.
+    """
+
+    def __init__(
+        self,
+        number: int,
+        connection_number: int,
+        connection: Connection,
+        request: Request,
+        fault: Fault | None,
+    ) -> None:
+        self.number = number
+        self.connection_number = connection_number
+        self.connection = connection
+        self.request = request
+        self.fault = fault
+        self.names: list[str] = []
+        self._since = time.monotonic()
+        self._stirred = asyncio.Event()
+        connection.on_change = self.stir
+
+    def fault_is(self, *names: str) -> bool:
+        return self.fault is not None and self.fault.name in names
+
+    def stir(self) -> None:
+        """Wake it, to look again at whatever it waits for."""
+        self._stirred.set()
+
+    async def wait(self, seconds: float | None = None) -> None:
+        """Sleep until stirred, at most this long."""
+        self._stirred.clear()
+        try:
+            await asyncio.wait_for(self._stirred.wait(), seconds)
+        except asyncio.TimeoutError:
+            return
+
+    def show(self) -> dict[str, object]:
+        """What the state says of it."""
+        return {
+            "request": self.number,
+            "connection": self.connection_number,
+            "target": self.request.target,
+            "idempotency_key": self.request.headers.get("idempotency-key"),
+            "got": list(self.names),
+            "since": round(self._since, 6),
+        }

@@ -7,9 +7,8 @@ import json
 from collections.abc import Mapping
 from typing import Callable
 
-from tests.kit.faults.connection import Connection
+from tests.kit.faults.connection import Connection, Listener
 from tests.kit.faults.http1 import Answer, BadRequest, Request
-from tests.kit.faults.listener import Listener
 from tests.kit.faults.log import Log
 from tests.kit.faults.script import parse_rule
 from tests.kit.faults.server import LeaseProxy

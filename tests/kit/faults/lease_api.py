@@ -15,11 +15,10 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
 from tests.kit.faults.answers import names_answer, quoted, refusal
-from tests.kit.faults.exchange import Exchange
+from tests.kit.faults.connection import Exchange
 from tests.kit.faults.http1 import Answer
-from tests.kit.faults.ledger import Ledger, NotReleased
+from tests.kit.faults.ledger import Ledger, NotReleased, Places
 from tests.kit.faults.log import Log
-from tests.kit.faults.places import Places
 from tests.kit.faults.script import Fault
 
 ACQUIRE = "/lease/acquire"
@@ -38,7 +37,7 @@ class _NotAcquired(Exception):
 
 
 class LeaseApi:
-    """What the two paths do.
+    """The two paths of the protocol.
 
     Args:
         ledger: The resources.
@@ -107,7 +106,7 @@ class LeaseApi:
         return vacated
 
     def reap(self, names: Sequence[str]) -> list[str]:
-        """Let Boskos take back these leases, as its reaper does; nobody here is told."""
+        """Take these leases back as Boskos' reaper does, without telling the proxy."""
         taken = self._ledger.reap(names)
         self._log.write("reap", names=taken)
         self._stir()

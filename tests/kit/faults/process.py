@@ -1,4 +1,4 @@
-"""A server with scripted faults as a process of its own, for pytest; the lease proxy is one."""
+"""A server with scripted faults as a process of its own, and its fixture."""
 
 from __future__ import annotations
 
@@ -6,8 +6,11 @@ import json
 import os
 import signal
 import subprocess
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import Protocol
+
+import pytest
 
 from tests.kit import fork_server
 from tests.kit.faults.control import Control
@@ -73,7 +76,7 @@ class FaultServer(Control):
 
     @property
     def waiting(self) -> list[dict[str, object]]:
-        """Who waits for a resource."""
+        """The clients that wait for a resource."""
         return self._list("waiting")
 
     @property
@@ -82,7 +85,7 @@ class FaultServer(Control):
         return self._list("hanging")
 
     def pause(self) -> None:
-        """STOP it: the kernel still takes connections, and nobody answers."""
+        """STOP it: the kernel still takes connections, and no answer comes."""
         os.kill(self.process.pid, signal.SIGSTOP)
         eventually(lambda: is_stopped(self.process.pid), what="it is stopped")
 
@@ -133,3 +136,66 @@ class FaultProxy(FaultServer):
     def history(self) -> History:
         """What has happened so far; also when the process is gone."""
         return History.read(self.log_path)
+
+
+class StartFaultProxy(Protocol):
+    """What the fixture `fault_proxy` is."""
+
+    def __call__(
+        self,
+        *resources: str,
+        faults: tuple[object, ...] = (),
+        idempotent: bool = False,
+        seed: int = 1,
+        poll_seconds: float | None = None,
+        acquire_timeout_seconds: float | None = None,
+        upstream: str | None = None,
+        ghost_seconds: float | None = None,
+        reaped_seconds: float | None = None,
+    ) -> FaultProxy: ...
+
+
+@pytest.fixture
+def fault_proxy(tmp_path: Path) -> Iterator[StartFaultProxy]:
+    """Start lease proxies with scripted faults, such as ``fault_proxy("T=3")``.
+
+    They end with the test; then the log of each is checked for what no server may do, and shown if
+    the test failed.
+    """
+    started: list[FaultProxy] = []
+
+    def start(
+        *resources: str,
+        faults: tuple[object, ...] = (),
+        idempotent: bool = False,
+        seed: int = 1,
+        poll_seconds: float | None = None,
+        acquire_timeout_seconds: float | None = None,
+        upstream: str | None = None,
+        ghost_seconds: float | None = None,
+        reaped_seconds: float | None = None,
+    ) -> FaultProxy:
+        options = [f"--seed={seed}"]
+        if idempotent:
+            options.append("--idempotent")
+        if poll_seconds is not None:
+            options.append(f"--poll={poll_seconds}")
+        if acquire_timeout_seconds is not None:
+            options.append(f"--acquire-timeout={acquire_timeout_seconds}")
+        if ghost_seconds is not None:
+            options.append(f"--ghosts={ghost_seconds}")
+        if reaped_seconds is not None:
+            options.append(f"--reaped={reaped_seconds}")
+        if upstream is not None:
+            options.append(f"--upstream={upstream}")
+        port_file = tmp_path / f"lease-proxy-{len(started) + 1}"
+        proxy = FaultProxy(port_file, resources or ("T=3",), rules=faults, options=options)
+        started.append(proxy)
+        return proxy
+
+    yield start
+    for proxy in started:
+        proxy.close()
+    for proxy in started:
+        print(proxy.log_path.read_text(encoding="utf-8"), end="")
+        assert proxy.history().problems() == []

@@ -85,7 +85,7 @@ def _end_with_parent(pid: int, over: asyncio.Event) -> None:
 
 
 def _write_whole(path: str, text: str) -> None:
-    """Write a file that nobody sees half of."""
+    """Write a file that no reader sees in part."""
     part = f"{path}.part"
     Path(part).write_text(f"{text}\n", encoding="ascii")
     os.replace(part, path)

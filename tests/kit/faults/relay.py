@@ -17,7 +17,7 @@ from collections.abc import Mapping, Sequence
 from urllib.parse import urlsplit
 
 from tests.kit.faults.answers import refusal
-from tests.kit.faults.exchange import Exchange
+from tests.kit.faults.connection import Exchange
 from tests.kit.faults.http1 import Answer, BadRequest, Request, parse_answer
 from tests.kit.faults.lease_api import ACQUIRE, RELEASE
 from tests.kit.faults.log import Log

@@ -8,11 +8,9 @@ from typing import Protocol
 
 from tests.kit.faults import hostile
 from tests.kit.faults.answers import quoted, refusal
-from tests.kit.faults.connection import Connection
-from tests.kit.faults.exchange import Exchange
+from tests.kit.faults.connection import Connection, Exchange, Listener
 from tests.kit.faults.http1 import Answer, BadRequest, Request
 from tests.kit.faults.lease_api import ACQUIRE, RELEASE
-from tests.kit.faults.listener import Listener
 from tests.kit.faults.log import Log
 from tests.kit.faults.script import Fault, Script
 

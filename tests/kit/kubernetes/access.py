@@ -13,7 +13,7 @@ from leasectl.engines.kubernetes.opening import open_kubernetes
 from leasectl.engines.kubernetes.posting import Posting
 from leasectl.model import Claimant, Lease, Request
 from leasectl.system.clock import Clock
-from tests.kit.journal import NoJournal
+from tests.kit.recorded import NoJournal
 
 CLOCK = Clock()
 

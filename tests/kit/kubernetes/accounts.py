@@ -1,22 +1,120 @@
-"""Service accounts: what clients are, with the tokens and kubeconfigs that a test gives them."""
+"""Service accounts, with the tokens, kubeconfigs and rights that a test gives them."""
 
 from __future__ import annotations
 
 import base64
+import itertools
 import json
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from unittest import SkipTest
 
 from tests.kit.certificates import sign
-from tests.kit.kubernetes.api import Api, Credentials
+from tests.kit.kubernetes.api import Api, Credentials, Object, write_kubeconfig
 from tests.kit.kubernetes.control_plane import ISSUER
-from tests.kit.kubernetes.kubeconfigs import write_kubeconfig
-from tests.kit.kubernetes.rights import LEAST_RULES, Rights, Rules
+from tests.kit.waits import eventually
 
 # That the server lets a token live on after its end, for clocks that differ.
 _LEEWAY_SECONDS = 60
+
+
+def _encode(part: object) -> bytes:
+    return _base64(json.dumps(part).encode())
+
+
+def _base64(data: bytes) -> bytes:
+    return base64.urlsafe_b64encode(data).rstrip(b"=")
+
+
+Rules = Sequence[Mapping[str, Sequence[str]]]
+
+LEAST_RULES: Rules = (
+    {
+        "apiGroups": ["coordination.k8s.io"],
+        "resources": ["leases"],
+        "verbs": ["get", "list", "watch", "create", "update", "delete"],
+    },
+    {
+        "apiGroups": ["events.k8s.io"],
+        "resources": ["events"],
+        "verbs": ["create", "list", "watch"],
+    },
+)
+
+# Besides those, in all of the cluster.
+MAINTENANCE_RULES: Rules = (
+    {"apiGroups": [""], "resources": ["nodes"], "verbs": ["get", "list", "watch", "patch"]},
+    {"apiGroups": [""], "resources": ["pods"], "verbs": ["list"]},
+    {"apiGroups": [""], "resources": ["pods/eviction"], "verbs": ["create"]},
+)
+
+_GROUP = "rbac.authorization.k8s.io"
+_REVIEWS = "/apis/authorization.k8s.io/v1/subjectaccessreviews"
+
+
+class Rights:
+    """The rights of one account in one place, none at first.
+
+    Args:
+        administrators: Access to each API server, as somebody who may do everything.
+        namespace: That the account is in.
+        account: Its name.
+        everywhere: Whether the rights are for all of the cluster, not only for that namespace.
+    """
+
+    def __init__(
+        self, administrators: Sequence[Api], namespace: str, account: str, *, everywhere: bool
+    ) -> None:
+        self._administrators = administrators
+        self._subject = {"kind": "ServiceAccount", "name": account, "namespace": namespace}
+        self._user = f"system:serviceaccount:{namespace}:{account}"
+        self._kind = "ClusterRole" if everywhere else "Role"
+        self._name = f"{namespace}-{account}"
+        self._namespace = None if everywhere else namespace
+        below = "" if everywhere else f"/namespaces/{namespace}"
+        self._path = f"/apis/{_GROUP}/v1{below}/{self._kind.lower()}"
+        self._changes = itertools.count(1)
+        self._mark = ""
+
+    def permit(self, rules: Rules) -> None:
+        """Let it do so much, and nothing else, from here on."""
+        # Servers hear of a change a moment later. This right is of no use but to tell when.
+        self._mark = f"change-{next(self._changes)}"
+        mark = {"apiGroups": ["leasectl.test"], "resources": [self._mark], "verbs": ["get"]}
+        self._put("s", {"rules": [*rules, mark]})
+        reference = {"apiGroup": _GROUP, "kind": self._kind, "name": self._name}
+        self._put("bindings", {"subjects": [self._subject], "roleRef": reference})
+        self._wait_until_permitted(True)
+
+    def forbid(self) -> None:
+        """Let it do nothing, from here on."""
+        if self._mark:
+            self._administrators[0].ok("DELETE", f"{self._path}bindings/{self._name}")
+            self._wait_until_permitted(False)
+            self._mark = ""
+
+    def _put(self, kind: str, body: Object) -> None:
+        path, ask = f"{self._path}{kind}", self._administrators[0]
+        named = {"metadata": {"name": self._name}, **body}
+        if ask("POST", path, named).status_code == 409:
+            ask.ok("PUT", f"{path}/{self._name}", named)
+
+    def _wait_until_permitted(self, expected: bool) -> None:
+        asked = {"group": "leasectl.test", "resource": self._mark, "verb": "get"}
+        if self._namespace:
+            asked["namespace"] = self._namespace
+        review = {"spec": {"user": self._user, "resourceAttributes": asked}}
+        for api in self._administrators:
+            eventually(
+                partial(_is_answered, api, review, expected),
+                what=f"{api.server} has heard of the rights of {self._user}",
+            )
+
+
+def _is_answered(api: Api, review: Object, expected: bool) -> bool:
+    return bool(api.ok("POST", _REVIEWS, review)["status"]["allowed"]) is expected
 
 
 class Account:
@@ -113,11 +211,3 @@ class Account:
             user=user or {"token": token or self.token()},
             namespace=self.namespace,
         )
-
-
-def _encode(part: object) -> bytes:
-    return _base64(json.dumps(part).encode())
-
-
-def _base64(data: bytes) -> bytes:
-    return base64.urlsafe_b64encode(data).rstrip(b"=")

@@ -69,7 +69,7 @@ def contest(
     seconds: float,
     more_than: int = 0,
 ) -> Contest:
-    """Have so many processes take turns at a pool of so many resources for so long.
+    """Run processes that take turns at a pool for some time.
 
     It takes longer where there are no more grants than so many by then: on a busy machine. They
     send events, as commands do: that is done beside, but not for nothing.
@@ -128,7 +128,7 @@ def _requests(namespace: Namespace) -> Counter[str]:
 
 
 def _hand_offs(events: Sequence[Event]) -> list[float]:
-    """Of each resource, the times between a release and the next grant."""
+    """The times between a release and the next grant of each resource."""
     released: dict[str, int] = {}
     taken = []
     for event in events:

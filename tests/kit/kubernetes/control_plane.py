@@ -8,21 +8,58 @@ tests do.
 from __future__ import annotations
 
 import contextlib
+import json
+import os
 import shutil
 import subprocess
 import tempfile
 from collections.abc import Collection, Iterator
 from functools import partial
 from pathlib import Path
+from typing import NamedTuple
 
 from tests.kit.certificates import make_certificates, make_client_certificate, make_signing_key
 from tests.kit.etcd.server import EtcdServer, reserve_port
-from tests.kit.kubernetes.api import Api, Credentials
-from tests.kit.kubernetes.assets import Programs
-from tests.kit.kubernetes.audit import audit_options
-from tests.kit.kubernetes.kubeconfigs import write_kubeconfig
+from tests.kit.kubernetes.api import Api, Credentials, write_kubeconfig
 from tests.kit.kubernetes.wire import Wire
 from tests.kit.waits import eventually
+
+_BUILD = Path(__file__).parent / "apiserver" / "build"
+
+
+class Programs(NamedTuple):
+    """What a control plane consists of, as paths."""
+
+    kube_apiserver: str
+    etcd: str
+
+
+def find_programs() -> Programs | None:
+    """Find what `KUBEBUILDER_ASSETS` names, or else has been built here; None if it hasn't.
+
+    Raises:
+        FileNotFoundError: `KUBEBUILDER_ASSETS` is set, and there is no kube-apiserver in it.
+    """
+    folder = os.environ.get("KUBEBUILDER_ASSETS")
+    if folder:
+        etcd = Path(folder, "etcd")
+        found = Programs(f"{folder}/kube-apiserver", str(etcd) if etcd.exists() else "etcd")
+        if not os.access(found.kube_apiserver, os.X_OK):
+            raise FileNotFoundError(f"KUBEBUILDER_ASSETS is set: no {found.kube_apiserver}")
+        return found
+    built = subprocess.run([_BUILD, "--where"], check=True, capture_output=True, text=True)
+    found = Programs(built.stdout.rstrip("\n"), "etcd")
+    return found if all(map(shutil.which, found)) else None
+
+
+def how_to_have_one() -> str:
+    """Return one line that says how to get a kube-apiserver."""
+    build = _BUILD.relative_to(Path(__file__).parents[3])
+    return (
+        f"no kube-apiserver: build it with {build} (some 5 minutes, once), "
+        "or set KUBEBUILDER_ASSETS or LEASECTL_TEST_KUBECONFIG (tests/README.md)"
+    )
+
 
 # Of tokens: who gives them out, and for whom they are.
 ISSUER = "https://kubernetes.default.svc"
@@ -83,7 +120,7 @@ class ControlPlane:
             api.close()
 
     def administrator(self, number: int = 0) -> Api:
-        """Access as somebody who may do everything: for what tests set up, never for clients."""
+        """Access with all rights: for what tests set up, never for clients."""
         certificate = Credentials(certificate=self._administrator)
         return Api(self.endpoints[number], self.certificates.ca.file, certificate)
 
@@ -171,3 +208,68 @@ def control_plane(
     finally:
         servers.close()
         shutil.rmtree(folder)
+
+
+# What the servers ask themselves isn't written down, nor what tests do as administrator.
+_POLICY = {
+    "apiVersion": "audit.k8s.io/v1",
+    "kind": "Policy",
+    "omitStages": ["RequestReceived"],
+    "rules": [
+        {"level": "None", "userGroups": ["system:masters"]},
+        {"level": "Metadata"},
+    ],
+}
+
+
+class Asked(NamedTuple):
+    """One request of a client, answered; a watch once it has begun.
+
+    Args:
+        verb: As in a Role: get, list, watch, create, update, patch, delete ...
+        resource: Such as `leases`; with a subresource `pods/eviction`.
+        name: Of the object; empty for a list and a create.
+        code: The answer's status.
+        user: Who asked; empty where the server doesn't know that.
+    """
+
+    verb: str
+    resource: str
+    name: str
+    code: int
+    user: str
+
+
+def audit_options(folder: Path, log: Path) -> dict[str, str]:
+    """Return the options of a server that writes an audit log."""
+    policy = folder / "audit.json"
+    policy.write_text(json.dumps(_POLICY), encoding="utf-8")
+    return {"audit-policy-file": str(policy), "audit-log-path": str(log)}
+
+
+def asked_in(log: Path, namespace: str) -> Iterator[Asked]:
+    """What a server was asked of a namespace so far, in the order of answers.
+
+    A request is in it a moment after its answer has come.
+    """
+    about = f'"namespace":"{namespace}"'
+    with open(log, encoding="utf-8") as lines:
+        for line in lines:
+            # A line that is being written has no end yet.
+            if about not in line or not line.endswith("\n"):
+                continue
+            event = json.loads(line)
+            if (event["verb"] == "watch") is (event["stage"] == "ResponseStarted"):
+                yield _asked(event)
+
+
+def _asked(event: dict[str, dict[str, str]]) -> Asked:
+    about = event["objectRef"]
+    resource = "/".join(filter(None, (about["resource"], about.get("subresource"))))
+    return Asked(
+        str(event["verb"]),
+        resource,
+        about.get("name", ""),
+        int(event["responseStatus"]["code"]),
+        event["user"].get("username", ""),
+    )

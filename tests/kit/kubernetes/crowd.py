@@ -28,7 +28,7 @@ _SETTLED_SECONDS = 2.0
 
 
 class Crowd(NamedTuple):
-    """What came of it.
+    """What a crowd of waiters costs.
 
     Args:
         waiters: How many there were.
@@ -65,7 +65,7 @@ class Crowd(NamedTuple):
 def crowd(
     namespace: Namespace, folder: Path, *, waiters: int, ttl_seconds: float, idle_seconds: float
 ) -> Crowd:
-    """Have so many wait on one resource, look at them for a while, and then give it back.
+    """Let many wait on one resource, measure them for a while, and then release it.
 
     Args:
         namespace: Where; on a server of our own.
@@ -135,7 +135,7 @@ class _Server:
             return next(float(line.split()[1]) for line in file if line.startswith("VmRSS"))
 
     def seconds(self) -> float:
-        """Of a processor, that it has had so far."""
+        """The processor time of the server so far, in seconds."""
         with open(f"/proc/{self._pid}/stat") as file:
             fields = file.read().rpartition(")")[2].split()
         return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
@@ -152,7 +152,7 @@ class _Server:
             time.sleep(0.5)
 
     def until_settled(self) -> None:
-        """Wait until clients ask for nothing but that somebody lives."""
+        """Wait until clients send nothing but renewals."""
         deadline, before = time.monotonic() + PATIENCE_SECONDS, -1
         while (asked := self._asked_beside_renewals()) != before:
             assert time.monotonic() < deadline, "there is no end to what those ask who wait"
@@ -163,7 +163,7 @@ class _Server:
         return sum(number for verb, number in self.requests().items() if verb != "update")
 
     def write_ms(self, name: str, times: int = 100) -> float:
-        """Of a core, that a write of an object takes it."""
+        """The processor time of one write of an object, in milliseconds."""
         path = f"{self._namespace.leases}/{name}"
         api, start = self._namespace.administrator, self.seconds()
         for number in range(times):

@@ -10,9 +10,9 @@ import pytest
 from leasectl.engines.kubernetes.api.address import KubernetesAddress
 from leasectl.engines.kubernetes.api.choice import choose, encode_choice
 from leasectl.http.settings import Settings, encode_settings
+from tests.kit.fork_server import load_everything
 from tests.kit.kubernetes.access import Access
 from tests.kit.kubernetes.namespaces import Namespace
-from tests.kit.loading import load_everything
 from tests.kit.relay import Relay
 from tests.kit.support import Cli
 
@@ -61,7 +61,7 @@ class KubernetesHosts:
         return cli
 
     def is_free(self, pool_type: str = "T") -> bool:
-        """Whether nobody holds anything and nobody waits."""
+        """Whether there are no holders and no waiters."""
         (pool,) = self.access.pools.pools(pool_type)
         return not pool.held and not pool.queue
 

@@ -55,12 +55,12 @@ class Process:
             waiter.close()
 
     def recover(self, key: str) -> None:
-        """What whoever finds the record of a dead process does."""
+        """Recover what a dead process has left."""
         self.engine.withdraw(key)
         self.engine.free(key)
 
     def held(self) -> dict[str, str]:
-        """Who holds what."""
+        """The holders of all resources."""
         return {
             each.name: each.lease.holder_identity
             for pool in self.pools.pools()

@@ -7,11 +7,9 @@ import secrets
 from collections.abc import Iterator
 from contextlib import AbstractContextManager
 
-from tests.kit.kubernetes.accounts import Account
+from tests.kit.kubernetes.accounts import LEAST_RULES, Account, Rules
 from tests.kit.kubernetes.api import Object
-from tests.kit.kubernetes.audit import Asked, asked_in
-from tests.kit.kubernetes.control_plane import ControlPlane
-from tests.kit.kubernetes.rights import LEAST_RULES, Rules
+from tests.kit.kubernetes.control_plane import Asked, ControlPlane, asked_in
 from tests.kit.kubernetes.servers import Kubernetes
 from tests.kit.relay import Relay, Tls, relay
 
@@ -71,7 +69,7 @@ class Namespace:
 
     @property
     def servers(self) -> ControlPlane:
-        """The servers that have it; the test is skipped if they are somebody else's."""
+        """The servers that have it; the test is skipped if they are not the tests' own."""
         return self._kubernetes.own
 
     def asked(self) -> list[Asked]:

@@ -12,7 +12,7 @@ _MERGE = "application/merge-patch+json"
 
 
 def make_node(api: Api, name: str) -> Object:
-    """A Node that is ready and takes Pods. Nodes are in no namespace: the name is nobody else's."""
+    """A Node that is ready and takes Pods. Nodes are in no namespace: the name is unique."""
     api.ok("POST", NODES, {"metadata": {"name": name, "labels": {"kubernetes.io/hostname": name}}})
     # The server taints it as not ready; a controller would take that away.
     api.ok("PATCH", f"{NODES}/{name}", {"spec": {"taints": None}}, content_type=_MERGE)
@@ -64,7 +64,7 @@ def make_pod(
 
 
 def end_pods(namespace: Namespace) -> list[str]:
-    """Have all Pods end that were told to, as kubelets do; returns their names."""
+    """End all Pods that were told to, as kubelets do; returns their names."""
     api = namespace.administrator
     told = [
         each["metadata"]["name"]
@@ -94,7 +94,7 @@ def make_budget(
 
 
 def set_allowed(namespace: Namespace, name: str, allowed: int) -> Object:
-    """Let a budget allow so many evictions from here on, each of which takes one away."""
+    """Set the evictions that a budget allows from here on; each takes one away."""
     status = {
         "observedGeneration": 1,
         "disruptionsAllowed": allowed,

@@ -1,4 +1,4 @@
-"""The API servers that tests make namespaces on: somebody's, or our own, so many as it takes."""
+"""The API servers that tests make namespaces on: a given cluster's, or the tests' own."""
 
 from __future__ import annotations
 
@@ -10,10 +10,14 @@ from pathlib import Path
 from typing import NamedTuple
 from unittest import SkipTest
 
-from tests.kit.kubernetes.api import Api
-from tests.kit.kubernetes.assets import Programs, find_programs, how_to_have_one
-from tests.kit.kubernetes.control_plane import ControlPlane, control_plane
-from tests.kit.kubernetes.kubeconfigs import api_of
+from tests.kit.kubernetes.api import Api, api_of
+from tests.kit.kubernetes.control_plane import (
+    ControlPlane,
+    Programs,
+    control_plane,
+    find_programs,
+    how_to_have_one,
+)
 
 
 class Kubernetes(NamedTuple):
@@ -21,7 +25,7 @@ class Kubernetes(NamedTuple):
 
     Args:
         administrators: Access to each, as somebody who may do everything.
-        control_plane: The servers themselves; None if they are somebody else's.
+        control_plane: The servers themselves; None for a given cluster.
     """
 
     administrators: Sequence[Api]
@@ -29,7 +33,7 @@ class Kubernetes(NamedTuple):
 
     @property
     def own(self) -> ControlPlane:
-        """The servers themselves; the test is skipped if they are somebody else's."""
+        """The servers themselves; the test is skipped on a given cluster."""
         if self.control_plane is None:
             raise SkipTest("needs an API server of its own")
         return self.control_plane

@@ -8,8 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.kit.boskos.fixture import StartBoskos
-from tests.kit.boskos.process import Boskos
+from tests.kit.boskos.process import Boskos, StartBoskos
 from tests.kit.boskos.raw_boskos import RawBoskos
 from tests.kit.relay import Relay
 from tests.kit.support import Cli

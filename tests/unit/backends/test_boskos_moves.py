@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.kit.boskos.fixture import StartBoskos
+from tests.kit.boskos.process import StartBoskos
 from tests.kit.hosts import Hosts
 from tests.kit.kubernetes.hosts import KubernetesHosts
 from tests.kit.support import Cli, Finished, Started

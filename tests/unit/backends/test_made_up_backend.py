@@ -19,8 +19,8 @@ from leasectl.model import Request, whole
 from leasectl.state import keeper_process
 from tests.kit.desk import Desk
 from tests.kit.made_up_backend import TYPES, MadeUpBackend, register_made_up
+from tests.kit.recorded import watched
 from tests.kit.support import Cli, Finished, ManualClock
-from tests.kit.watching import watched
 
 URL = "madeup://here"
 

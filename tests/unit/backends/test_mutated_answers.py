@@ -8,13 +8,13 @@ from random import Random
 
 import pytest
 
-from tests.kit.boskos.fixture import StartBoskos
+from tests.kit.boskos.process import StartBoskos
 from tests.kit.etcd.server import EtcdServer
-from tests.kit.faults.fixture import StartFaultProxy
+from tests.kit.faults.process import StartFaultProxy
+from tests.kit.killing import FULL_SIZE
 from tests.kit.kubernetes.namespaces import Namespace
 from tests.kit.mutations import mutated_answer
 from tests.kit.relay import Relay, relay
-from tests.kit.sizes import FULL_SIZE
 from tests.kit.support import Cli, Finished
 
 pytestmark = pytest.mark.once  # servers are there on one Python only: see scripts/test

@@ -11,7 +11,7 @@ from leasectl.backends.one_by_one import BACKOFF, PART_SECONDS, Steps, acquire_o
 from leasectl.errors import BackendUnreachable
 from leasectl.model import Lease
 from leasectl.system.poll import sleep_through
-from tests.kit.journal import NoJournal
+from tests.kit.recorded import NoJournal
 
 # What a server does: grants a name, lets all the time pass that it is given, or fails.
 Step = object

@@ -15,9 +15,9 @@ from leasectl.engines.contract import Outlook, TicketExpired, TicketGone
 from leasectl.engines.facts import PoolSettings
 from leasectl.errors import BackendUnreachable, Interrupted, NoLease, NotFound
 from leasectl.model import Claimant, Lease, Process, Request
-from tests.kit.children import child as child
-from tests.kit.journal import NoJournal
+from tests.kit.forking import child as child
 from tests.kit.made_up_store import MadeUpEngine, MadeUpStore, MadeUpWaiter
+from tests.kit.recorded import NoJournal
 from tests.kit.support import ManualClock
 
 EITHER = Request("A", other_types=("B",))

@@ -30,9 +30,8 @@ from leasectl.state.directory import State
 from leasectl.system.clock import earliest
 from leasectl.system.poll import Sleep, is_readable
 from leasectl.system.process import this_process
-from tests.kit.journal import NoJournal
 from tests.kit.pacing import too_fast
-from tests.kit.recorded import record
+from tests.kit.recorded import NoJournal, record
 from tests.kit.support import ManualClock
 
 WALKS = int(os.environ.get("LEASECTL_TEST_WALKS", "4"))

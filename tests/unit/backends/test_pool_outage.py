@@ -22,8 +22,8 @@ from leasectl.errors import (
 )
 from leasectl.model import Claimant, Request
 from leasectl.system.poll import Sleep
-from tests.kit.journal import NoJournal
 from tests.kit.made_up_store import MadeUpEngine, MadeUpStore, MadeUpWaiter
+from tests.kit.recorded import NoJournal
 from tests.kit.support import ManualClock
 
 START = 1000.0  # of a manual clock

@@ -15,7 +15,7 @@ from leasectl.errors import BackendUnreachable, NoLease
 from leasectl.model import Claimant, Process, Request
 from leasectl.system.process import identify, this_process
 from tests.kit.forking import ending, fork
-from tests.kit.journal import NoJournal
+from tests.kit.recorded import NoJournal
 from tests.kit.support import ManualClock
 from tests.unit.backends.test_pool_outage import AWAY, START, Line, look
 

@@ -11,8 +11,8 @@ from leasectl.backends.pool.backend import PoolBackend
 from leasectl.engines.local.waiter import LocalWaiter
 from leasectl.errors import Cancelled, NotFound, StateUnwritable
 from leasectl.model import Claimant, Lease, Request
-from tests.kit.journal import NoJournal
 from tests.kit.made_up_store import MadeUpEngine, MadeUpStore
+from tests.kit.recorded import NoJournal
 from tests.kit.support import ManualClock
 
 

@@ -18,8 +18,8 @@ from leasectl.errors import NoLease
 from leasectl.model import Claimant, Process, Request
 from leasectl.system.process import identify, this_process
 from tests.kit.forking import ending, fork
-from tests.kit.journal import NoJournal
 from tests.kit.made_up_store import MadeUpEngine, MadeUpStore
+from tests.kit.recorded import NoJournal
 from tests.kit.support import ManualClock
 
 

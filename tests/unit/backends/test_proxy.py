@@ -19,12 +19,11 @@ from leasectl.http.messages import Answer
 from leasectl.model import Claimant, Lease, Request
 from leasectl.state.directory import State
 from leasectl.system.clock import Clock, boottime_seconds
-from tests.kit.faults.fixture import StartFaultProxy
 from tests.kit.faults.history import names_in_handles
-from tests.kit.faults.process import FaultProxy
+from tests.kit.faults.process import FaultProxy, StartFaultProxy
 from tests.kit.forking import ending, fork
-from tests.kit.journal import NoJournal
-from tests.kit.sizes import FULL_SIZE
+from tests.kit.killing import FULL_SIZE
+from tests.kit.recorded import NoJournal
 from tests.kit.support import Cli
 from tests.kit.waits import eventually
 

@@ -19,7 +19,7 @@ from leasectl.errors import BackendUnreachable, Interrupted, InvalidRequest, NoL
 from leasectl.http.messages import Answer
 from leasectl.model import Lease, Request
 from leasectl.system.poll import Sleep
-from tests.kit.journal import NoJournal
+from tests.kit.recorded import NoJournal
 from tests.kit.support import ManualClock
 
 KEY = "T-1/1"

@@ -31,7 +31,7 @@ from leasectl.state.event import ALL_EVENTS
 from leasectl.system.clock import Clock
 from tests.kit.desk import Desk
 from tests.kit.desk import desk as desk
-from tests.kit.journal import NoJournal
+from tests.kit.recorded import NoJournal
 
 CLOCK = Clock()
 

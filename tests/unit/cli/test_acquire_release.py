@@ -337,7 +337,7 @@ class TestReleaseForms:
         assert cli.ok("cat", short) == "T--00"
         assert cli.ok("release", short) == "T--00\n"
         cli.hold("T")
-        (held,) = re.findall(r"--\d\d", cli.ok("status", "T"))
+        (held,) = re.findall(r"T(--\d\d)", cli.ok("status", "T", "--held"))
         assert cli.ok("release", "--names", held) == f"T{held}\n"
         assert cli("release", "--names", held).code == NOT_FOUND
         cli.ok("acquire", "T", "-c", "2"), cli.ok("acquire", "U", "-c", "2")

@@ -86,12 +86,12 @@ class TestTypesAndCounts:
         [
             ("0", "--count 0"),
             ("-1", "--count -1"),
-            ("x", "'x' is not a valid integer"),
-            ("", "'' is not a valid integer"),
-            ("1.5", "'1.5' is not a valid integer"),
+            ("x", '--count "x": give a number'),
+            ("", '--count "": give a number'),
+            ("1.5", '--count "1.5": give a number'),
             ("3", "2 resources, so --count 3 can never be met"),
             ("1" * 30, "at most"),
-            ("9" * 5000, "Invalid value for '-c'"),
+            ("9" * 5000, '9…": give a number'),
         ],
         ids=lambda value: value[:30],
     )

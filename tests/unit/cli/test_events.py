@@ -17,7 +17,7 @@ import pytest
 from leasectl.model import parse_process
 from leasectl.pools.history import parse_event
 from leasectl.state.event import Event, EventKind
-from tests.kit.faults.fixture import StartFaultProxy
+from tests.kit.faults.process import StartFaultProxy
 from tests.kit.support import Cli, Started, stop
 from tests.kit.terminal import CTRL_C, Terminal
 from tests.kit.waits import end_of, eventually

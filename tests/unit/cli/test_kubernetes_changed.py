@@ -10,8 +10,8 @@ from typing import Any, Callable, NamedTuple
 
 import pytest
 
+from tests.kit.kubernetes.accounts import LEAST_RULES
 from tests.kit.kubernetes.namespaces import Namespace
-from tests.kit.kubernetes.rights import LEAST_RULES
 from tests.kit.support import Cli, Finished
 from tests.kit.waits import eventually
 

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
+from tests.kit.kubernetes.accounts import LEAST_RULES
 from tests.kit.kubernetes.namespaces import Namespace
-from tests.kit.kubernetes.rights import LEAST_RULES
 from tests.kit.relay import Relay
 from tests.kit.support import Cli
 from tests.kit.waits import eventually

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.kit.faults.fixture import StartFaultProxy
+from tests.kit.faults.process import StartFaultProxy
 from tests.kit.support import Cli, Finished
 from tests.kit.waits import eventually
 

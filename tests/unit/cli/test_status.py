@@ -503,7 +503,7 @@ class TestWatchOnATerminal:
             lines = last.splitlines()
             assert len(lines) <= 8
             assert max(map(len, lines)) <= 40
-            assert lines[-1] == "… 23 more lines"
+            assert lines[-1] == "… 7 more lines"
             os.kill(watch.pid, signal.SIGINT)
             assert end_of(watch) == -signal.SIGINT
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from tests.kit.boskos.any_boskos import AnyBoskos
-from tests.kit.boskos.fixture import StartBoskos
+from tests.kit.boskos.process import StartBoskos
 from tests.kit.support import Cli, Started
 from tests.kit.waits import eventually
 

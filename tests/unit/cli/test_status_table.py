@@ -269,8 +269,8 @@ class TestMemberships:
 
     def test_are_told_in_80_columns_before_where_a_holder_is(self) -> None:
         text = shown(MOVING, width=80)
-        assert text.startswith("hidden columns: BUILD, GUARD, HOST, PID, PROPERTIES, WHERE;\n")
-        assert "  --00          12m3s  -         asked back, move…  periodic-c…n-upgrade" in text
+        assert text.startswith("hidden columns: BUILD, GUARD, HOST, PROPERTIES, WHERE;\n")
+        assert "  --00          12m3s  -         asked back, …  periodic-ci-…ovn-upgrade" in text
         assert "  --03       cordoned\n" in text
         assert "  --04      held back  in 1m15s  by default\n" in text
         assert "rack-7" not in text

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.kit.boskos.any_boskos import AnyBoskos
-from tests.kit.boskos.fixture import StartBoskos
+from tests.kit.boskos.process import StartBoskos
 from tests.kit.doctor_reports import doctor
 from tests.kit.support import Cli
 

@@ -12,8 +12,8 @@ import pytest
 
 from leasectl.engines.kubernetes.labels import MEMBER, SETTINGS
 from tests.kit.doctor_reports import Report, doctor
+from tests.kit.kubernetes.accounts import LEAST_RULES
 from tests.kit.kubernetes.namespaces import Namespace
-from tests.kit.kubernetes.rights import LEAST_RULES
 from tests.kit.support import Cli
 from tests.kit.waits import eventually
 

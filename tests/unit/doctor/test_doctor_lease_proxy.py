@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.kit.doctor_reports import doctor
-from tests.kit.faults.fixture import StartFaultProxy
+from tests.kit.faults.process import StartFaultProxy
 from tests.kit.serving import Serving
 from tests.kit.support import Cli
 

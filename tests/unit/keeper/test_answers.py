@@ -24,8 +24,8 @@ from tests.kit.desk import Desk
 from tests.kit.made_up_backend import MadeUpBackend, register_made_up
 from tests.kit.made_up_store import MadeUpEngine, MadeUpStore
 from tests.kit.reclaiming import Operator
+from tests.kit.recorded import watched
 from tests.kit.waits import wait_readable
-from tests.kit.watching import watched
 
 START = 1000.0  # of a manual clock
 GOOD_FOR = 100.0

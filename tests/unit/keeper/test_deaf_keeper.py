@@ -21,10 +21,12 @@ from leasectl.state import keeper_process
 from leasectl.state.directory import State
 from leasectl.system.process import own_pid_namespace
 from tests.kit.doctor_reports import doctor
-from tests.kit.ended import nothing_runs_on as nothing_runs_on
 from tests.kit.forking import ending, fork
+from tests.kit.forking import nothing_runs_on as nothing_runs_on
 from tests.kit.support import Cli, Started
 from tests.kit.waits import eventually
+
+pytestmark = pytest.mark.once
 
 HOUR = Request("T", release_after_seconds=3600.0)
 

@@ -23,9 +23,9 @@ from leasectl.system.clock import Clock
 from leasectl.system.process import identify, this_process
 from leasectl.system.process_watch import ProcessEnds
 from leasectl.system.request_threads import RequestThreads
-from tests.kit.children import child as child
-from tests.kit.children import kill
 from tests.kit.desk import Desk
+from tests.kit.forking import child as child
+from tests.kit.forking import kill
 from tests.kit.support import Cli, clean_environment
 from tests.kit.waits import eventually
 

@@ -185,6 +185,7 @@ def test_it_ends_when_nothing_is_left(cli: Cli, pool: str) -> None:
     eventually(lambda: keeper not in keepers_of(cli.state_dir), what="its process is gone")
 
 
+@pytest.mark.once
 def test_what_is_registered_while_it_ends_is_kept(cli: Cli, pool: str) -> None:
     with cli.service() as service:
         request = Request(pool, release_after_seconds=3600.0)
@@ -235,6 +236,7 @@ def guard_of_the_handle(cli: Cli) -> int | None:
     return None
 
 
+@pytest.mark.once
 def test_a_thousand_handles_need_one_small_keeper(cli: Cli) -> None:
     with cli.service() as service:
         service.pools.create_pool("many", [f"many--{number}" for number in range(1000)])
@@ -398,6 +400,7 @@ def test_a_waiter_starts_a_killed_one_again(cli: Cli, pool: str) -> None:
     assert waiter.finish().code == 0
 
 
+@pytest.mark.once
 def test_leases_with_a_ttl_are_renewed_as_long_as_the_guard_lives(cli: Cli, pool: str) -> None:
     acquired(cli, "--ttl", "4s", "--guard-pid", str(os.getpid()))
     since = boottime_seconds()

@@ -20,9 +20,9 @@ from leasectl.state.watched import WatchedHandles
 from leasectl.system import process
 from leasectl.system.process import identify, this_process
 from leasectl.system.process_watch import ProcessEnds
-from tests.kit.children import child as child
-from tests.kit.children import kill
 from tests.kit.desk import Desk
+from tests.kit.forking import child as child
+from tests.kit.forking import kill
 
 TTL = 30.0
 

@@ -17,9 +17,9 @@ from leasectl.model import Process
 from leasectl.state.watched import Stay, Stays
 from leasectl.system.process import identify
 from leasectl.system.process_watch import ProcessEnds
-from tests.kit.children import child as child
-from tests.kit.children import kill
 from tests.kit.desk import Desk
+from tests.kit.forking import child as child
+from tests.kit.forking import kill
 from tests.kit.waits import eventually, wait_readable
 
 TTL_SECONDS = 60.0

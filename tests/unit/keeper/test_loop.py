@@ -23,11 +23,10 @@ from leasectl.system import afterwards
 from leasectl.system.poll import is_readable
 from leasectl.system.process import identify, this_process
 from leasectl.system.process_watch import ProcessEnds
-from tests.kit.children import child as child
-from tests.kit.children import kill
 from tests.kit.desk import Desk
-from tests.kit.ended import nothing_runs_on as nothing_runs_on
-from tests.kit.forking import ending, fork
+from tests.kit.forking import child as child
+from tests.kit.forking import ending, fork, kill
+from tests.kit.forking import nothing_runs_on as nothing_runs_on
 from tests.kit.support import Cli
 from tests.kit.waits import eventually
 

@@ -17,6 +17,8 @@ from leasectl.system.process import is_in_first_pid_namespace
 from tests.kit.support import Cli, Finished, Started
 from tests.kit.waits import eventually
 
+pytestmark = pytest.mark.once
+
 # The host name of the machine, and a /proc of its own; process 1 is the guard.
 _CONTAINER = ["unshare", "--pid", "--fork", "--mount-proc", "--kill-child", "sleep", "1000"]
 Start = Callable[[], "Container"]

@@ -22,9 +22,9 @@ from leasectl.state.watched import MadePool, MadePools
 from leasectl.system.poll import is_readable
 from leasectl.system.process import this_process
 from leasectl.system.process_watch import ProcessEnds
-from tests.kit.children import child as child
-from tests.kit.children import kill
 from tests.kit.desk import Desk
+from tests.kit.forking import child as child
+from tests.kit.forking import kill
 from tests.kit.made_up_backend import MadeUpBackend
 from tests.kit.made_up_server import URL, Server
 from tests.kit.made_up_server import server as server

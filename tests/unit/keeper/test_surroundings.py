@@ -8,6 +8,8 @@ import resource
 import sqlite3
 from pathlib import Path
 
+import pytest
+
 from tests.kit.support import Cli
 from tests.kit.waits import eventually
 
@@ -40,6 +42,7 @@ def test_what_it_makes_is_private(cli: Cli) -> None:
     assert modes == {0}
 
 
+@pytest.mark.once
 def test_what_cant_be_read_is_said_and_looked_at_again(cli: Cli) -> None:
     cli.pool("T")
     guard = cli.spawn(["sleep", "600"])

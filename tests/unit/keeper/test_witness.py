@@ -20,12 +20,11 @@ from leasectl.state.directory import State
 from leasectl.system.clock import Clock
 from leasectl.system.process import identify
 from leasectl.system.process_watch import ProcessEnds
-from tests.kit.children import child as child
-from tests.kit.children import kill
 from tests.kit.desk import Desk
 from tests.kit.desk import desk as desk
-from tests.kit.ended import nothing_runs_on as nothing_runs_on
-from tests.kit.forking import ending, fork
+from tests.kit.forking import child as child
+from tests.kit.forking import ending, fork, kill
+from tests.kit.forking import nothing_runs_on as nothing_runs_on
 from tests.kit.support import Cli, Started, stop
 from tests.kit.waits import eventually
 

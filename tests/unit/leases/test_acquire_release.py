@@ -13,18 +13,12 @@ from leasectl.backends.contract import Patience
 from leasectl.errors import (
     Cancelled,
     InvalidRequest,
-    LeaseLost,
-    NoLease,
-    NotAllowed,
     NotFound,
-    NotSupported,
 )
 from leasectl.leases.acquire import acquire
 from leasectl.leases.delay import announce
-from leasectl.leases.reacquire import reacquire
 from leasectl.leases.recovery import due, recover
 from leasectl.leases.release import finish, release
-from leasectl.leases.renew import renew
 from leasectl.leases.service import Service
 from leasectl.model import Process, ReleaseTarget, Request, whole
 from leasectl.pools.admin import PoolService
@@ -38,38 +32,10 @@ from tests.kit.waits import eventually, result_of
 
 
 class TestAcquire:
-    def test_a_handle_says_who_holds_what(self, desk: Desk) -> None:
-        desk.pool(1)
-        handle = desk.acquire(guard=this_process())
-        assert handle.id.startswith("T-")
-        assert handle.holder_identity == f"job/1/host/{handle.id}"
-        assert (handle.state, handle.acquisition, handle.guard) == ("held", 1, this_process())
-        (lease,) = handle.leases
-        assert (lease.name, lease.fence, lease.ticket, lease.grant) == ("T--00", 1, 1, 1)
-        assert lease.holder_identity == handle.holder_identity
-        assert desk.names_file(handle) == "T--00"
-
-    def test_of_several_types_it_says_from_which_it_is(self, desk: Desk) -> None:
-        desk.pool(1)
-        desk.pool(2, "U")
-        either = Request("T", other_types=("U",))
-        handles = [desk.acquire(each) for each in (either, either, Request("U"))]
-        assert [(each.names, each.granted_type, each.type) for each in handles] == [
-            (("T--00",), "T", "T"),
-            (("U--00",), "U", "U"),
-            (("U--01",), None, "U"),
-        ]
-
     def test_of_several_types_it_is_the_first_where_nobody_says(self, desk: Desk) -> None:
         service = desk.as_caller(desk.caller, "none:")
         either = Request("T", other_types=("U",))
         assert acquire(service, either, patience=Patience()).granted_type == "T"
-
-    def test_what_is_recorded_is_what_the_pool_says(self, desk: Desk) -> None:
-        desk.pool(3)
-        handle = desk.acquire(Request("T", count=2, labels=(("a", "b"),), ttl_seconds=60))
-        (pool,) = PoolService(desk.service).show("T")
-        assert handle.leases == tuple(each.lease for each in pool.resources if each.lease)
 
     @pytest.mark.parametrize(
         "request_", [Request("T", count=3), Request("U"), Request("T", name="x")]
@@ -102,21 +68,6 @@ class TestAcquire:
             desk.acquire(request_)
         assert desk.held() == {}
 
-    def test_a_request_that_got_nothing_leaves_nothing(self, desk: Desk) -> None:
-        desk.pool(1)
-        handle = desk.acquire()
-        with pytest.raises(NoLease):
-            desk.acquire()
-        assert [each.id for each in desk.service.handles.active()] == [handle.id]
-        assert os.listdir(desk.directory / "handles") == [handle.id]
-        assert os.listdir(desk.directory / "waiters") == []
-
-    def test_the_names_file_is_there_when_the_handle_is_announced(self, desk: Desk) -> None:
-        desk.pool(1)
-        handle = acquire(desk.service, Request("T"), patience=Patience())
-        announce(desk.service, handle)
-        assert desk.names_file(handle) == "T--00"
-
     def test_the_names_file_is_there_with_the_grant_where_its_path_is_told_before(
         self, desk: Desk
     ) -> None:
@@ -126,22 +77,6 @@ class TestAcquire:
         os.unlink(desk.state.names_path(handle.id))  # as who cleans /tmp does
         announce(desk.service, handle)
         assert desk.names_file(handle) == "T--00"
-
-    def test_a_lease_that_nobody_is_told_of_makes_no_file(self, desk: Desk) -> None:
-        desk.pool(1)
-        handle = acquire(desk.service, Request("T"), patience=Patience())
-        assert os.listdir(desk.directory / "handles") == []
-        finish(desk.service, handle)
-        assert os.listdir(desk.directory / "handles") == []
-
-    def test_the_names_file_of_a_handle_that_is_acquired_again_says_what_it_got(
-        self, desk: Desk
-    ) -> None:
-        desk.pool(1)
-        handle = desk.acquire()
-        release(desk.service, whole(handle))
-        again = reacquire(desk.service, handle.id, patience=Patience())
-        assert desk.names_file(again) == "T--00"
 
     def test_what_a_lease_that_nobody_is_told_of_asks_of_the_database_is_little(
         self, desk: Desk
@@ -219,23 +154,6 @@ class TestRelease:
         assert release(desk.service, ReleaseTarget(handle.id, 1, ("T--00",))) == ()
         assert desk.held() == {"T--00": other.id}
 
-    def test_some_names_can_be_given_back(self, desk: Desk) -> None:
-        desk.pool(3)
-        handle = desk.acquire(Request("T", count=3))
-        assert release(desk.service, ReleaseTarget(handle.id, 1, ("T--01", "T--77"))) == ("T--01",)
-        assert desk.names_file(handle) == "T--00\nT--02"
-        assert desk.record(handle).state == "held"
-        assert release(desk.service, whole(handle)) == ("T--00", "T--02")
-        assert desk.record(handle).state == "released"
-
-    def test_names_and_handle_may_be_released_in_any_order(self, desk: Desk) -> None:
-        desk.pool(2)
-        handle = desk.acquire(Request("T", count=2))
-        target = ReleaseTarget(handle.id, 1, ("T--00", "T--01"))
-        assert release(desk.service, target) == ("T--00", "T--01")
-        assert desk.record(handle).state == "released"
-        assert release(desk.service, whole(handle)) == ()
-
     def test_of_many_at_once_exactly_one_gets_the_names(self, desk: Desk) -> None:
         desk.pool(2)
         handle = desk.acquire(Request("T", count=2))
@@ -252,30 +170,6 @@ class TestRelease:
         with pytest.raises(Cancelled):
             result_of(pending)
         assert desk.tickets() == []
-
-    def test_of_a_forgotten_handle_is_nothing(self, desk: Desk) -> None:
-        desk.pool(1)
-        handle = desk.acquire()
-        assert finish(desk.service, handle) == ("T--00",)
-        assert desk.service.handles.load(handle.id) is None
-        assert release(desk.service, whole(handle)) == ()
-        assert os.listdir(desk.directory / "handles") == []
-
-    def test_finishing_gives_back_what_is_left_of_it(self, desk: Desk) -> None:
-        desk.pool(2)
-        handle = desk.acquire(Request("T", count=2))
-        release(desk.service, ReleaseTarget(handle.id, handle.acquisition, ("T--00",)))
-        assert finish(desk.service, handle) == ("T--01",)
-        assert desk.service.handles.load(handle.id) is None
-        assert os.listdir(desk.directory / "handles") == []
-
-    def test_finishing_leaves_no_delayed_release_behind(self, desk: Desk) -> None:
-        desk.pool(1)
-        handle = desk.acquire()
-        with desk.service.state.transaction():
-            desk.service.handles.timers.arm(whole(handle), 1e9)
-        assert finish(desk.service, handle) == ("T--00",)
-        assert desk.service.handles.timers.armed() == []
 
     def test_finishing_what_expired_and_is_anothers_now_touches_nothing(self, desk: Desk) -> None:
         desk.pool(1)
@@ -300,62 +194,6 @@ class TestRelease:
         other = desk.acquire()
         assert release(desk.service, whole(handle)) == ()
         assert desk.held() == {"T--00": other.id}
-
-
-class TestRenew:
-    def test_a_heartbeat_gives_the_full_time_again(self, desk: Desk) -> None:
-        desk.pool(1)
-        handle = desk.acquire(Request("T", ttl_seconds=60))
-        for _ in range(3):
-            desk.time.advance(50)
-            renew(desk.service, whole(handle))
-        with pytest.raises(NoLease):
-            desk.acquire()
-        (lease,) = desk.record(handle).leases
-        assert (lease.acquire_time, lease.renew_time) == (1_700_000_000, 1_700_000_150)
-
-    def test_what_has_expired_is_lost_and_stays_lost(self, desk: Desk) -> None:
-        desk.pool(1)
-        handle = desk.acquire(Request("T", ttl_seconds=60))
-        desk.time.advance(60)
-        for _ in range(2):
-            with pytest.raises(LeaseLost, match=f"reacquire --handle .*/handles/{handle.id}"):
-                renew(desk.service, whole(handle))
-        assert desk.held() == {}
-
-    def test_what_was_taken_by_force_is_lost(self, desk: Desk) -> None:
-        desk.pool(1)
-        handle = desk.acquire()
-        desk.service.pools.delete_pool("T", force=True)
-        with pytest.raises(LeaseLost):
-            renew(desk.service, whole(handle))
-        assert desk.names_file(handle) == ""
-
-    def test_what_was_given_back_can_not_be_renewed(self, desk: Desk) -> None:
-        desk.pool(1)
-        handle = desk.acquire(Request("T", ttl_seconds=60))
-        release(desk.service, whole(handle))
-        with pytest.raises(NotAllowed, match="holds nothing"):
-            renew(desk.service, whole(handle))
-
-    def test_nothing_can_not_be_renewed(self, desk: Desk) -> None:
-        with pytest.raises(NotFound):
-            renew(desk.service, ReleaseTarget("T-nobody", 1))
-
-    def test_what_has_no_ttl_is_renewed_for_show(self, desk: Desk) -> None:
-        desk.pool(1)
-        handle = desk.acquire()
-        desk.time.advance(5)
-        renewed = renew(desk.service, whole(handle))
-        assert renewed.leases[0].renew_time == 1_700_000_005
-
-    def test_a_reacquire_makes_up_for_a_loss(self, desk: Desk) -> None:
-        desk.pool(1)
-        handle = desk.acquire(Request("T", ttl_seconds=60))
-        desk.time.advance(61)
-        again = desk.reacquire(handle)
-        assert not again.lost
-        renew(desk.service, whole(again))
 
 
 class TestWhatTheDeadLeave:
@@ -457,36 +295,6 @@ class TestWhatTheDeadLeave:
 
 
 class TestTheDryRun:
-    def test_grants_nothing_to_everybody(self, desk: Desk) -> None:
-        service = desk.as_caller(desk.caller, "none:")
-        handle = acquire(service, Request("no-such-type", count=99), patience=Patience())
-        announce(service, handle)
-        assert (handle.names, handle.backend) == ((), "none:")
-        assert service.handles.require(handle.id).state == "held"
-        assert desk.names_file(handle) == ""
-        assert release(service, whole(handle)) == ()
-        assert service.handles.require(handle.id).state == "released"
-
-    def test_can_be_reacquired(self, desk: Desk) -> None:
-        service = desk.as_caller(desk.caller, "none:")
-        handle = acquire(service, Request("T"), patience=Patience())
-        announce(service, handle)
-        again = reacquire(service, handle.id, patience=Patience(wait_seconds=0))
-        assert (again.acquisition, again.names) == (2, ())
-
-    def test_has_no_pools(self, desk: Desk) -> None:
-        with pytest.raises(NotSupported, match="local:"):
-            desk.as_caller(desk.caller, "none:").pools  # noqa: B018
-
-    def test_a_handle_remembers_its_backend(self, desk: Desk) -> None:
-        desk.pool(1)
-        handle = desk.acquire()
-        elsewhere = desk.as_caller(desk.caller, "none:")
-        again = reacquire(elsewhere, handle.id, patience=Patience(wait_seconds=0))
-        assert (again.backend, again.names) == ("local:", ("T--00",))
-        assert release(elsewhere, whole(again)) == ("T--00",)
-        assert desk.held() == {}
-
     def test_an_unknown_backend_is_refused(self, desk: Desk) -> None:
         for url in ("locl:", "", "http:x", "ftp://x", "http://x y", "local:x"):
             service = desk.as_caller(desk.caller, url)

@@ -18,7 +18,7 @@ from leasectl.leases.targets import Targets, adopt, is_resource, unknown_here
 from leasectl.model import Handle, Request, whole
 from leasectl.state import shared_leases
 from tests.kit.desk import Desk
-from tests.kit.faults.fixture import StartFaultProxy
+from tests.kit.faults.process import StartFaultProxy
 from tests.kit.made_up_server import URL, Server, change_kind
 
 NAMES = ["T--00", "T--01", "T--02"]

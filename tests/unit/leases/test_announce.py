@@ -12,7 +12,6 @@ from leasectl.leases.reacquire import reacquire
 from leasectl.leases.release import finish, release
 from leasectl.leases.release_forced import release_by_force
 from leasectl.model import Handle, Request, whole
-from leasectl.system.process import this_process
 from tests.kit.desk import Desk
 
 NO_WAIT = Patience(wait_seconds=0)
@@ -22,15 +21,6 @@ NO_WAIT = Patience(wait_seconds=0)
 def granted(desk: Desk) -> Handle:
     desk.pool(2)
     return acquire(desk.service, Request("T", ttl_seconds=60.0), patience=NO_WAIT)
-
-
-def test_what_ran_out_before_anybody_was_told_is_lost_and_nobody_has_taken_it(
-    desk: Desk, granted: Handle
-) -> None:
-    desk.time.advance(60)
-    desk.acquire(Request("T", 2))  # by which that is noticed
-    with pytest.raises(LeaseLost, match=r"^the lease of T was lost before it could be used$"):
-        announce(desk.service, granted)
 
 
 @pytest.mark.parametrize("is_forgotten", [False, True])
@@ -54,41 +44,6 @@ def test_what_a_later_acquisition_has_lost_was_released_by_that(
         announce(desk.service, granted)
     with pytest.raises(LeaseLost, match=r"\(released by force by job/1: stuck\)"):
         announce(desk.service, again)
-
-
-@pytest.mark.parametrize(
-    "asked",
-    [
-        pytest.param("note SELECT name, fence, '' FROM resource", id="for what nobody has seen"),
-        pytest.param("mark_seen SELECT handle, 1, name, '', '', 0, 1 FROM lease", id="seen"),
-    ],
-)
-def test_what_others_have_asked_back_before_stays_asked_of_the_keeper(
-    desk: Desk, granted: Handle, asked: str
-) -> None:
-    def is_watched() -> list[int]:
-        return [watched for (watched,) in desk.state.query("SELECT watched FROM handle")]
-
-    announce(desk.service, desk.acquire(Request("T", release_after_seconds=None)))
-    with desk.state.transaction() as db:
-        db.execute("UPDATE handle SET watched = (id = ?), ttl_seconds = NULL", (granted.id,))
-        db.execute(f"INSERT INTO {asked}")
-    announce(desk.service, granted._replace(request=Request("T")))
-    assert sorted(is_watched()) == [0, 1]
-    with desk.state.transaction() as db:
-        db.execute("DELETE FROM note")
-        db.execute("DELETE FROM mark_seen")
-        db.execute("UPDATE handle SET waiter = 'x:1:1:1' WHERE id = ?", (granted.id,))
-    announce(desk.service, granted._replace(request=Request("T")))
-    assert is_watched() == [0, 0]
-
-
-def test_a_guard_stays_unless_there_is_another(desk: Desk, granted: Handle) -> None:
-    ours, other = this_process(), this_process()._replace(pid=11)
-    announce(desk.service, granted._replace(guard=ours))
-    assert desk.record(granted).guard == ours
-    announce(desk.service, granted._replace(guard=ours), guard=other)
-    assert desk.record(granted).guard == other
 
 
 def test_what_is_taken_back_is_forgotten_if_nobody_has_ever_known_the_handle(

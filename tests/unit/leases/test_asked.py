@@ -42,11 +42,6 @@ def needs(
 
 @pytest.mark.parametrize("is_answered_here", [True, False])
 class TestWhoeverAnswers:
-    def test_has_nothing_to_do_where_nothing_is_and_nothing_was(
-        self, is_answered_here: bool
-    ) -> None:
-        assert not needs(None, None, is_answered_here=is_answered_here)
-
     def test_sees_to_what_is_new_or_has_gone(self, is_answered_here: bool) -> None:
         another = SEEN._replace(id="another")
         for state, seen in (("marked", None), ("marked", another), (None, SEEN), ("keep", another)):
@@ -61,25 +56,6 @@ class TestWhoeverAnswers:
         assert needs("keep", ready, is_answered_here=is_answered_here)
         assert not needs("ready", ready, is_answered_here=is_answered_here)
         assert not needs("keep", SEEN, is_answered_here=is_answered_here)
-
-    def test_sends_an_answer_again_that_has_not_come(self, is_answered_here: bool) -> None:
-        ready = SEEN._replace(is_ready=True)
-        assert needs("marked", ready, is_answered_here=is_answered_here)
-
-
-def test_of_another_mark_is_seen_what_that_says(desk: Desk) -> None:
-    desk.pool(1)
-    handle = desk.acquire()
-    operator = Operator(desk.service.notes, seconds=100.0)
-    operator.mark(handle)
-    (first,) = asked_of(desk.service, whole(handle))
-    operator.take_off()
-    operator.seconds = 200.0
-    operator.mark(handle)
-    (second,) = asked_of(desk.service, whole(handle))
-    assert second.ends_at == first.ends_at + 100.0
-    assert second.mark.id != first.mark.id
-    assert Uses(desk.state).marks(handle)["T--00"].id == second.mark.id
 
 
 def test_what_another_has_seen_since_is_not_what_is_told_now(

@@ -5,15 +5,9 @@ from __future__ import annotations
 import pytest
 
 from leasectl.backends.contract import Caller
-from leasectl.errors import InvalidRequest
 
 JOB = Caller("job/1", "host", "/shared")
 PERSON = Caller("me@host", "host")
-
-
-def test_others_know_it_by_its_job_and_its_machine() -> None:
-    assert JOB.identity == "job/1/host"
-    assert JOB.identity_of("T-x") == "job/1/host/T-x"
 
 
 @pytest.mark.parametrize(
@@ -32,10 +26,3 @@ def test_what_its_job_or_its_directory_has_is_its_own(
     caller: Caller, owner: str, is_its_own: bool
 ) -> None:
     assert caller.is_owner(owner) is is_its_own
-
-
-def test_scope_test_needs_a_folder_that_steps_share() -> None:
-    assert JOB.require_shared_dir() == "/shared"
-    for shared_dir in (None, ""):
-        with pytest.raises(InvalidRequest, match="needs SHARED_DIR"):
-            PERSON._replace(shared_dir=shared_dir).require_shared_dir()

@@ -30,8 +30,8 @@ from leasectl.system.poll import sleep_through
 from leasectl.system.process import identify, this_process
 from tests.kit.etcd.server import EtcdServer
 from tests.kit.hosts import revoke_claims
+from tests.kit.recorded import watched
 from tests.kit.relay import Relay
-from tests.kit.watching import watched
 
 ONE = Request("T")
 # Servers are there on one Python only: see scripts/test.

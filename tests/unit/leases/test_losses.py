@@ -8,7 +8,6 @@ import pytest
 
 from leasectl.backends.contract import Caller, Patience
 from leasectl.backends.kinds import claim_key_of
-from leasectl.errors import NoLease
 from leasectl.leases.acquire import acquire
 from leasectl.leases.delay import announce
 from leasectl.leases.reacquire import reacquire
@@ -43,18 +42,6 @@ class TestWhatWasTakenByForce:
         take(desk, "T--00")
         return handle
 
-    def test_is_kept_until_the_holder_has_released_all_else(
-        self, desk: Desk, handle: Handle
-    ) -> None:
-        assert release(desk.service, ReleaseTarget(handle.id, 1, ("T--01",))) == ("T--01",)
-        assert free(desk) == ["T--01"]
-        assert release(desk.service, ReleaseTarget(handle.id, 1, ("T--02",))) == ("T--02",)
-        assert free(desk) == list(NAMES)
-
-    def test_goes_with_a_release_of_the_whole(self, desk: Desk, handle: Handle) -> None:
-        assert release(desk.service, whole(handle)) == ("T--01", "T--02")
-        assert free(desk) == list(NAMES)
-
     def test_goes_with_a_handle_that_is_finished(self, desk: Desk, handle: Handle) -> None:
         assert finish(desk.service, handle) == ("T--01", "T--02")
         assert free(desk) == list(NAMES)
@@ -68,23 +55,9 @@ class TestWhatWasTakenByForce:
         assert free(desk) == list(NAMES)
         assert desk.service.handles.load(handle.id) is None
 
-    @pytest.mark.parametrize("by", ["command", "guard", "run", "delay"])
-    def test_goes_when_whoever_had_nothing_else_releases_that(
-        self, desk: Desk, handle: Handle, by: str
-    ) -> None:
-        take(desk, "T--01", "T--02")
-        some = ReleaseTarget(handle.id, 1, ("T--00",))
-        assert release(desk.service, some) == ()
-        assert free(desk) == []  # only who releases all of it has done with it
-        assert release(desk.service, whole(handle, by=by)) == ()  # type: ignore[arg-type]
-        assert free(desk) == list(NAMES)
-
     def test_stays_while_its_holder_has_something_else(self, desk: Desk, handle: Handle) -> None:
         give_up_lost(desk.service, whole(handle))
         assert free(desk) == []
-
-    def test_can_be_acquired_again_by_its_holder_at_once(self, desk: Desk, handle: Handle) -> None:
-        assert set(desk.reacquire(handle).names) == set(NAMES)
 
     def test_of_a_later_acquisition_is_not_given_up_by_who_is_late(
         self, desk: Desk, handle: Handle
@@ -97,13 +70,6 @@ class TestWhatWasTakenByForce:
         assert desk.record(again).lost
         release(desk.service, whole(again))
         assert free(desk) == list(NAMES)
-
-    def test_leaves_alone_what_its_holder_has_got_since(self, desk: Desk, handle: Handle) -> None:
-        again = desk.reacquire(handle)
-        give_up_lost(desk.service, whole(handle))
-        give_up_lost(desk.service, whole(again))
-        assert desk.record(again) == again
-        assert free(desk) == []
 
 
 def take(desk: Desk, *names: str) -> None:
@@ -254,13 +220,3 @@ class TestTheListOfScopeTest:
         listed.mkdir()
         desk.service.losses.unlist()
         assert desk.record(handle).names == ("T--01", "T--02")
-
-
-def test_a_loss_frees_nothing_for_others_while_its_holder_may_use_it(desk: Desk) -> None:
-    desk.pool(1)
-    desk.acquire(Request("T", ttl_seconds=60.0))
-    take(desk, "T--00")
-    with pytest.raises(NoLease):
-        desk.acquire()
-    desk.time.advance(60)
-    assert desk.acquire().names == ("T--00",)

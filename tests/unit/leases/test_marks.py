@@ -34,24 +34,6 @@ def test_what_is_written_is_read_back(state: MarkState) -> None:
     assert parse_mark(encode_mark(mark)) == mark
 
 
-def test_an_answer_changes_nothing_else() -> None:
-    assert MARK.answered("ready") == MARK._replace(state="ready")
-    assert MARK.answered("ready").answered("keep") == MARK._replace(state="keep")
-
-
-def test_no_two_marks_are_the_same() -> None:
-    first, second = (new_mark("ops@desk", seconds=9, now=5) for _ in "ab")
-    assert first != second
-    assert len(first.id) == len(MARK.id)
-    assert first._replace(id=second.id) == second
-
-
-def test_who_asks_can_be_shown_and_is_read_back() -> None:
-    mark = new_mark("\x1b[2J" + "x" * 500, seconds=1, now=5)
-    assert mark.asked_by.isprintable()
-    assert parse_mark(encode_mark(mark)) == mark
-
-
 def test_a_note_as_long_as_one_may_be_is_read() -> None:
     mark = new_mark("ops@desk", seconds=1, now=5)
     longest = encode_mark(mark).ljust(LONGEST_NOTE)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import os
 import signal
-from pathlib import Path
 
 import pytest
 
@@ -18,11 +17,11 @@ from leasectl.errors import (
     NotFound,
     StateUnwritable,
 )
-from leasectl.leases.delay import announce, arm, take_back
+from leasectl.leases.delay import announce, arm
 from leasectl.leases.journal import RecordJournal
 from leasectl.leases.reacquire import reacquire
 from leasectl.leases.recovery import due, recover
-from leasectl.leases.release import finish, release
+from leasectl.leases.release import release
 from leasectl.leases.request import drawn
 from leasectl.model import Handle, ReleaseTarget, Request, whole
 from leasectl.state import keeper_process
@@ -38,15 +37,6 @@ LATER = Request("T", release_after_seconds=100.0)
 
 
 class TestAReacquire:
-    def test_gives_back_and_gets_anew_in_one_step(self, desk: Desk) -> None:
-        desk.pool(1)
-        first = desk.acquire()
-        again = desk.reacquire(first)
-        assert (again.id, again.acquisition, again.names) == (first.id, 2, ("T--00",))
-        assert again.leases[0].fence > first.leases[0].fence
-        assert again.leases[0].grant == 2
-        assert desk.names_file(again) == "T--00"
-
     def test_gets_the_same_request_again(self, desk: Desk) -> None:
         desk.pool(4)
         request = Request("T", count=3, labels=(("a", "b"),))
@@ -55,11 +45,6 @@ class TestAReacquire:
         # Least recently acquired first: the one that it didn't have before comes first.
         assert again.names == ("T--03", "T--00", "T--01")
         assert desk.names_file(again) == "T--03\nT--00\nT--01"
-
-    def test_gets_the_very_resource_again_that_was_named(self, desk: Desk) -> None:
-        desk.pool(3)
-        again = desk.reacquire(desk.acquire(Request("T", name="T--01")))
-        assert again.names == ("T--01",)
 
     def test_changes_nothing_where_the_keeper_that_is_to_release_it_can_not_be_had(
         self, desk: Desk, monkeypatch: pytest.MonkeyPatch
@@ -76,38 +61,6 @@ class TestAReacquire:
         assert (record.state, record.acquisition, record.names) == ("held", 1, handle.names)
         assert desk.held() == {"T--00": handle.id}
 
-    def test_keeps_guard_and_backend(self, desk: Desk) -> None:
-        desk.pool(1)
-        first = desk.acquire(guard=this_process())
-        again = desk.reacquire(first)
-        assert (again.guard, again.backend) == (this_process(), "local:")
-
-    def test_goes_to_the_end_of_the_queue(self, desk: Desk) -> None:
-        desk.pool(1)
-        first = desk.acquire()
-        other = desk.acquire_beside()
-        again = desk.reacquire_beside(first)
-        assert result_of(other).names == ("T--00",)
-        assert not again.done()
-        release(desk.service, whole(other.result()))
-        assert result_of(again).names == ("T--00",)
-
-    def test_holds_nothing_while_it_waits(self, desk: Desk) -> None:
-        desk.pool(1)
-        first = desk.acquire()
-        other = desk.acquire_beside()
-        desk.reacquire_beside(first)
-        result_of(other)
-        record = desk.record(first)
-        assert (record.state, record.names) == ("acquiring", ())
-        assert desk.names_file(first) == ""
-
-    def test_of_a_released_handle_works(self, desk: Desk) -> None:
-        desk.pool(1)
-        first = desk.acquire()
-        release(desk.service, whole(first))
-        assert desk.reacquire(first).names == ("T--00",)
-
     def test_works_again_after_it_timed_out(self, desk: Desk) -> None:
         desk.pool(1)
         first = desk.acquire()
@@ -121,16 +74,6 @@ class TestAReacquire:
         assert desk.tickets() == []
         release(desk.service, whole(other))
         assert desk.reacquire(first).acquisition == 4
-
-    def test_that_times_out_has_given_back_what_was_held(self, desk: Desk) -> None:
-        desk.pool(2)
-        first, _ = desk.acquire(), desk.acquire()
-        group = desk.acquire_beside(Request("T", count=2))
-        with pytest.raises(NoLease):
-            desk.reacquire(first)
-        assert first.id not in desk.held().values()
-        assert desk.names_file(first) == ""
-        assert not group.done()
 
     def test_that_can_never_be_met_changes_nothing(self, desk: Desk) -> None:
         desk.pool(2)
@@ -208,25 +151,6 @@ class TestAReacquire:
         assert desk.record(first).state == "released"
         assert desk.reacquire(first).names == ("T--00",)
 
-    def test_that_can_not_tell_of_its_grant_leaves_the_handle_for_the_next(
-        self, desk: Desk
-    ) -> None:
-        desk.pool(1)
-        first = desk.acquire()
-        again = reacquire(desk.service, first.id, patience=Patience(wait_seconds=0))
-        take_back(desk.service, again)
-        assert desk.held() == {}
-        assert desk.reacquire(first).names == ("T--00",)
-
-    def test_is_not_undone_by_whoever_finishes_the_acquisition_before(self, desk: Desk) -> None:
-        desk.pool(1)
-        first = desk.acquire()
-        again = desk.reacquire(first)
-        assert finish(desk.service, first) == ()
-        assert desk.record(first) == again
-        assert desk.held() == {"T--00": first.id}
-        assert desk.names_file(first) == "T--00"
-
 
 class TestTwoReacquiresAtOnce:
     def test_the_later_one_gets_the_lease_and_the_earlier_is_told(self, desk: Desk) -> None:
@@ -241,19 +165,6 @@ class TestTwoReacquiresAtOnce:
         release(desk.service, whole(other))
         assert result_of(later).acquisition == 3
         assert desk.held() == {"T--00": first.id}
-
-    def test_one_that_was_granted_but_not_told_gives_way(self, desk: Desk) -> None:
-        desk.pool(2)
-        first = desk.acquire()
-        patience = Patience(wait_seconds=0)
-        earlier = reacquire(desk.service, first.id, patience=patience)
-        later = reacquire(desk.service, first.id, patience=patience)
-        announce(desk.service, later)
-        with pytest.raises(Cancelled, match="released before it could be used"):
-            announce(desk.service, earlier)
-        # What the loser does then: it gives back what it had, which is long gone.
-        assert release(desk.service, whole(earlier)) == ()
-        assert desk.held() == {later.names[0]: first.id}
 
     def test_of_many_exactly_one_holds_in_the_end(self, desk: Desk) -> None:
         desk.pool(2)
@@ -297,19 +208,6 @@ class TestADelayedRelease:
         desk.time.advance(1)
         assert due(desk.service) == [whole(again, by="delay")]
 
-    @pytest.mark.parametrize("capacity", [1, 2], ids=["same name", "another name"])
-    def test_armed_before_a_reacquire_does_not_free_what_that_got(
-        self, desk: Desk, capacity: int
-    ) -> None:
-        desk.pool(capacity)
-        handle = desk.acquire()
-        arm(desk.service, whole(handle), 100)
-        desk.time.advance(60)
-        again = desk.reacquire(handle)
-        desk.time.advance(60)
-        assert desk.release_due() == []
-        assert desk.held() == {again.names[0]: handle.id}
-
     def test_is_armed_anew_by_a_reacquire(self, desk: Desk) -> None:
         desk.pool(1)
         handle = desk.acquire()
@@ -319,18 +217,6 @@ class TestADelayedRelease:
         assert again.release_at == desk.time.clock.elapsed() + 100
         desk.time.advance(100)
         assert desk.release_due() == [("T--00",)]
-
-    def test_that_is_armed_while_it_waits_is_as_it_was_said_last(self, desk: Desk) -> None:
-        desk.pool(1)
-        first = desk.acquire(LATER)
-        other = desk.acquire_beside()
-        again = desk.reacquire_beside(first)
-        result_of(other)
-        arm(desk.service, whole(desk.record(first)), 5.0)
-        said = desk.time.clock.elapsed() + 5.0
-        release(desk.service, whole(other.result()))
-        assert result_of(again).release_at == said
-        assert desk.record(first).release_at == said
 
     def test_is_drawn_anew_by_each_where_it_is_between_two_times(self, desk: Desk) -> None:
         desk.pool(1)
@@ -398,62 +284,6 @@ class TestADelayedRelease:
         assert release(desk.service, late) == ()
         assert desk.held() == {"T--00": handle.id}
 
-    def test_that_was_armed_for_a_name_does_not_outlive_the_acquisition(self, desk: Desk) -> None:
-        desk.pool(1)
-        handle = desk.acquire()
-        arm(desk.service, ReleaseTarget(handle.id, 1, ("T--00",)), 100)
-        desk.reacquire(handle)
-        desk.time.advance(1000)
-        assert desk.release_due() == []
-        assert desk.held() == {"T--00": handle.id}
-
-    def test_can_not_be_armed_for_an_acquisition_that_is_over(self, desk: Desk) -> None:
-        desk.pool(1)
-        handle = desk.acquire()
-        desk.reacquire(handle)
-        arm(desk.service, whole(handle), 100)
-        assert desk.service.handles.timers.armed() == []
-        assert desk.record(handle).request.release_after_seconds is None
-
-    def test_that_happened_long_ago_does_not_stop_a_reacquire(self, desk: Desk) -> None:
-        desk.pool(1)
-        handle = desk.acquire(LATER)
-        desk.time.advance(100)
-        desk.release_due()
-        desk.time.advance(3600)
-        again = desk.reacquire(handle)
-        assert again.names == ("T--00",)
-        assert again.release_at == desk.time.clock.elapsed() + 100
-
-    def test_and_a_timed_out_reacquire_do_not_stop_another(self, desk: Desk) -> None:
-        desk.pool(1)
-        handle = desk.acquire(LATER)
-        desk.time.advance(100)
-        desk.release_due()
-        other = desk.acquire()
-        with pytest.raises(NoLease):
-            desk.reacquire(handle)
-        assert desk.service.handles.timers.armed() == []
-        release(desk.service, whole(other))
-        assert desk.reacquire(handle).release_at == desk.time.clock.elapsed() + 100
-
-    def test_armed_twice_happens_once_at_the_later_arming(self, desk: Desk) -> None:
-        desk.pool(1)
-        handle = desk.acquire(LATER)
-        arm(desk.service, whole(handle), 500)
-        desk.time.advance(400)
-        assert desk.release_due() == []
-        desk.time.advance(100)
-        assert desk.release_due() == [("T--00",)]
-
-    def test_of_one_name_leaves_the_others(self, desk: Desk) -> None:
-        desk.pool(2)
-        handle = desk.acquire(Request("T", count=2))
-        arm(desk.service, ReleaseTarget(handle.id, 1, ("T--01",)), 100)
-        desk.time.advance(100)
-        assert desk.release_due() == [("T--01",)]
-        assert desk.held() == {"T--00": handle.id}
-
 
 def reacquire_elsewhere(desk: Desk, handle: Handle) -> None:
     """Reacquire in a forked process, without telling."""
@@ -464,9 +294,3 @@ def reacquire_elsewhere(desk: Desk, handle: Handle) -> None:
 def kill(pid: int) -> None:
     os.kill(pid, signal.SIGKILL)
     assert ending(pid) == -signal.SIGKILL
-
-
-def test_names_files_are_where_scripts_look(desk: Desk) -> None:
-    desk.pool(1)
-    handle = desk.acquire()
-    assert Path(desk.state.names_path(handle.id)) == desk.directory / "handles" / handle.id

@@ -9,13 +9,12 @@ import signal
 import pytest
 
 from leasectl.backends.contract import Patience
-from leasectl.errors import BackendUnreachable
 from leasectl.leases import recovery
 from leasectl.leases.acquire import acquire
 from leasectl.leases.delay import announce
-from leasectl.leases.recovery import due, is_abandoned, recover, release_abandoned
+from leasectl.leases.recovery import due, recover, release_abandoned
 from leasectl.leases.service import Service
-from leasectl.model import Handle, Process, ReleaseTarget, Request, whole
+from leasectl.model import Handle, Process, Request, whole
 from leasectl.state import keeper_process
 from leasectl.state.directory import State
 from leasectl.state.named_pipe import listen
@@ -64,12 +63,6 @@ class TestBesideAKeeper:
         desk.pool(2)
         return [of_the_dead(desk), of_the_dead(desk, guarded=False)]
 
-    def test_only_what_nobody_was_told_of_goes_back_with_any_command(
-        self, desk: Desk, handles: list[Handle]
-    ) -> None:
-        recover(desk.service)
-        assert list(desk.held().values()) == [handles[0].id]
-
     def test_all_goes_back_before_somebody_looks(self, desk: Desk, handles: list[Handle]) -> None:
         release_abandoned(desk.service)
         assert desk.held() == {}
@@ -107,17 +100,6 @@ class TestBesideAKeeper:
 
 
 class TestWithoutAKeeper:
-    def test_what_is_due_goes_back_and_what_is_left_gets_one(
-        self, desk: Desk, started: list[State]
-    ) -> None:
-        desk.pool(2)
-        handle = desk.acquire(guard=this_process())
-        of_the_dead(desk)
-        started.clear()
-        recover(desk.service)
-        assert list(desk.held().values()) == [handle.id]
-        assert started == [desk.state]
-
     def test_where_nothing_is_left_none_is_started(self, desk: Desk, started: list[State]) -> None:
         desk.pool(1)
         of_the_dead(desk)
@@ -139,20 +121,6 @@ class TestWithoutAKeeper:
         assert {each.id for each in service.handles.active()} == {each.id for each in there}
         assert started == [desk.state]
 
-    def test_what_can_not_go_back_now_is_left_to_the_next_one(
-        self, desk: Desk, started: list[State], monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        def release(service: Service, target: ReleaseTarget) -> tuple[str, ...]:
-            raise BackendUnreachable("no answer")
-
-        desk.pool(1)
-        handle = of_the_dead(desk)
-        started.clear()
-        monkeypatch.setattr(recovery, "release", release)
-        recover(desk.service)
-        assert desk.record(handle) == handle
-        assert started == [desk.state]
-
     @pytest.mark.parametrize("is_guarded", [True, False])
     def test_a_killed_one_is_forgotten_when_nobody_needs_another(
         self, desk: Desk, is_guarded: bool
@@ -166,21 +134,6 @@ class TestWithoutAKeeper:
             )
         recover(desk.service)
         assert keeper_process.registered(desk.state) == (DEAD if is_guarded else None)
-
-
-def test_who_is_abandoned_has_nobody_left_who_uses_or_waits(desk: Desk) -> None:
-    desk.pool(1)
-    us = this_process()
-    handle = acquire(desk.service, Request("T"), patience=NO_WAIT)
-    assert not is_abandoned(desk.service, handle)
-    assert is_abandoned(desk.service, handle._replace(guard=DEAD))
-    assert not is_abandoned(desk.service, handle._replace(guard=us))
-    # Of another waiter than the record's it isn't known whether it has told meanwhile.
-    assert not is_abandoned(desk.service, handle._replace(waiter=DEAD))
-    with desk.state.transaction() as db:
-        db.execute("UPDATE handle SET waiter = ?", (DEAD.encode(),))
-    assert is_abandoned(desk.service, handle._replace(waiter=DEAD))
-    assert not is_abandoned(desk.service, handle._replace(waiter=DEAD, acquisition=2))
 
 
 @pytest.mark.parametrize(

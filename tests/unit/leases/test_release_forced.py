@@ -49,21 +49,6 @@ def is_free(desk: Desk) -> bool:
     return pool.resources[0].lease is None
 
 
-def test_one_that_nobody_listens_for_any_more_is_not_waited_for(desk: Desk, handle: Handle) -> None:
-    (forced,) = release_by_force(desk.service, handle.names, reason="")
-    assert (forced.has_run, forced.free_in_seconds) == (False, 0.0)
-    assert is_free(desk)
-
-
-def test_one_that_expires_is_free_when_it_does_at_the_latest(desk: Desk) -> None:
-    desk.pool(2)
-    kept, plain = desk.acquire(Request("T", ttl_seconds=60.0)), desk.acquire()
-    announce(desk.service, kept, guard=this_process(), runner=None)
-    desk.time.advance(20.0)
-    found = release_by_force(desk.service, [*kept.names, *plain.names], reason="")
-    assert [each.free_in_seconds for each in found] == [40.0, 0.0]
-
-
 def test_one_that_listens_is_told_and_waited_for_until_it_ends(desk: Desk, handle: Handle) -> None:
     with contextlib.closing(listen(desk.state.runner_pipe(handle.id))):
         for _ in range(2):
@@ -102,17 +87,6 @@ def test_of_what_is_kept_still_it_is_said_who_had_ended_it_before(desk: Desk) ->
     told = "released by force by job/1: stuck"
     assert again == [first._replace(free_in_seconds=30.0, ended_before=told)]
     assert desk.record(handle).lost_reason == told
-
-
-@pytest.mark.parametrize("ttl", [None, 60.0])
-def test_a_guard_alone_is_waited_for_only_until_the_ttl_is_over(
-    desk: Desk, ttl: float | None
-) -> None:
-    desk.pool(1)
-    handle = desk.acquire(Request("T", ttl_seconds=ttl), guard=this_process())
-    (forced,) = release_by_force(desk.service, handle.names, reason="")
-    assert (forced.has_run, forced.free_in_seconds) == (False, ttl or 0.0)
-    assert is_free(desk) == (ttl is None)
 
 
 def test_a_run_that_lives_is_waited_for_and_one_that_has_ended_is_not(desk: Desk) -> None:

@@ -17,7 +17,6 @@ from leasectl.backends.pool.backend import PoolBackend
 from leasectl.errors import (
     BackendUnreachable,
     Cancelled,
-    Interrupted,
     InvalidRequest,
     LeaseLost,
     NoLease,
@@ -50,7 +49,7 @@ from leasectl.model import (
 from leasectl.state import keeper_process, shared_leases
 from leasectl.state.directory import State
 from leasectl.state.event_log import StateEventLog
-from leasectl.state.handles import count_lost_replies, explain_loss, new_id, renews_itself
+from leasectl.state.handles import count_lost_replies, explain_loss, new_id
 from leasectl.state.named_pipe import is_read
 from leasectl.state.timers import GivingBack
 from leasectl.state.uses import SeenMark, Uses
@@ -120,22 +119,6 @@ def unreachable_for(name: str) -> Look:
 
 
 @pytest.mark.usefixtures("without_pools")
-def test_where_a_server_has_no_pools_the_records_tell_what_happened(
-    service: Service, desk: Desk
-) -> None:
-    handle = acquire(service, Request("T"), patience=Patience(wait_seconds=0))
-    announce(service, handle)
-    desk.time.advance(5)
-    release(service, whole(handle))
-    told = StateEventLog(service.state, backend=URL).read()
-    assert [(each.kind, each.names, each.hold_seconds) for each in told] == [
-        ("queued", (), None),
-        ("granted", ("T--00",), None),
-        ("released", ("T--00",), 5.0),
-    ]
-
-
-@pytest.mark.usefixtures("without_pools")
 def test_there_it_is_told_by_whom_a_lease_was_given_back_and_what_was_lost(
     server: Server, service: Service, handle: Handle
 ) -> None:
@@ -200,29 +183,6 @@ def test_there_who_gives_up_by_itself_has_waited_since_it_asked(
     assert waits == [("queued", None, ""), ("gave up", 5.0, "why")]
 
 
-@pytest.mark.usefixtures("without_pools")
-def test_there_who_was_granted_has_not_given_up_when_that_goes_back(service: Service) -> None:
-    journal = RecordJournal(service, new_handle(service, Request("T"), "T-new"))
-    journal.enqueuing()
-    journal.granted([remote_lease(journal.handle, "T--00", 5.0)])
-    journal.gave_up("why")
-    told = [each.kind for each in StateEventLog(service.state, backend=URL).read()]
-    assert told == ["queued", "granted"]
-    assert service.handles.load("T-new") is None
-
-
-@pytest.mark.usefixtures("without_pools")
-def test_there_who_is_granted_has_waited_since_it_asked(service: Service, desk: Desk) -> None:
-    desk.time.advance(3)
-    journal = RecordJournal(service, new_handle(service, Request("T"), "T-new"))
-    journal.enqueuing()
-    desk.time.advance(5)
-    journal.granted([remote_lease(journal.handle, "T--00", desk.time.clock.wall())])
-    told = StateEventLog(service.state, backend=URL).read()
-    waits = [(each.kind, each.names, each.wait_seconds) for each in told]
-    assert waits == [("queued", (), None), ("granted", ("T--00",), 5.0)]
-
-
 def test_of_what_is_granted_by_name_only_all_else_is_unknown(handle: Handle) -> None:
     assert remote_lease(handle, "far", 5.0) == Lease(
         name="far",
@@ -247,25 +207,6 @@ class TestAcquire:
         with pytest.raises(NotFound):
             acquire(service, Request("none-such"), patience=Patience())
         assert service.handles.ids() == set()
-
-    def test_without_a_lease_in_time_there_is_no_record(
-        self, server: Server, service: Service, handle: Handle
-    ) -> None:
-        with pytest.raises(NoLease):
-            acquire(service, Request("T"), patience=Patience(wait_seconds=0))
-        assert service.handles.ids() == {handle.id}
-        assert not server.pools.pools("T")[0].queue
-
-    def test_a_grant_that_cant_be_recorded_goes_back(
-        self, server: Server, service: Service, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        def full(*_: object, **__: object) -> None:
-            raise StateUnwritable("no space left")
-
-        monkeypatch.setattr(RecordJournal, "granted", full)
-        with pytest.raises(StateUnwritable):
-            acquire(service, Request("T"), patience=Patience())
-        assert (held(server), service.handles.ids()) == ([], set())
 
     def test_one_that_cant_go_back_now_either_is_left_to_the_keeper(
         self, server: Server, service: Service, monkeypatch: pytest.MonkeyPatch
@@ -347,21 +288,6 @@ class TestAcquire:
         with pytest.raises(BackendUnreachable, match="ended the waiting request; try again"):
             acquire(service, Request("T"), patience=Patience())
 
-    def test_a_wait_that_was_ended_here_is_cancelled_also_where_its_server_is_who_says_so(
-        self, server: Server, service: Service, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        def withdrawn(claimant: Claimant, journal: RecordJournal, patience: Patience) -> None:
-            journal.enqueuing()
-            with service.state.transaction():
-                service.handles.cancel(service.handles.require(journal.handle.id))
-            journal.gave_up()
-            raise Withdrawn("T: the request was released")
-
-        monkeypatch.setattr(server, "acquire", withdrawn)
-        with pytest.raises(Cancelled, match="the request was released"):
-            acquire(service, Request("T"), patience=Patience())
-        assert service.handles.ids() == set()
-
     def test_the_ttl_of_what_nobody_is_going_to_renew_counts_from_the_grant(
         self, server: Server, service: Service, monkeypatch: pytest.MonkeyPatch
     ) -> None:
@@ -392,32 +318,6 @@ class TestAcquire:
         with pytest.raises(StateUnwritable):
             acquire(service, wanted, patience=Patience())
         assert held(server) == ["T--01"]
-
-    def test_what_goes_back_is_listed_no_more(
-        self, server: Server, desk: Desk, tmp_path: Path
-    ) -> None:
-        service = desk.as_caller(Caller("job/1", "host", str(tmp_path)), URL)
-        wanted = Request("T", 3, scope="test", ttl_seconds=60.0)
-        handle = acquire(service, wanted, patience=Patience())
-        server.before_release = unreachable_for("T--01")
-        release_in_vain(service, handle)
-        assert shared_leases.listed(str(tmp_path)) == ["T--01", "T--02"]
-        server.before_release = lambda names: None
-        release(service, whole(handle))
-        assert shared_leases.listed(str(tmp_path)) == []
-
-    def test_again_nothing_stays_listed_of_what_its_server_had_lost(
-        self, server: Server, desk: Desk, tmp_path: Path
-    ) -> None:
-        service = desk.as_caller(Caller("job/1", "host", str(tmp_path)), URL)
-        wanted = Request("T", scope="test", ttl_seconds=60.0)
-        handle = acquire(service, wanted, patience=Patience())
-        announce(service, handle)
-        list(PoolBackend.release(server, claim_key_of(handle), handle.names))
-        assert shared_leases.listed(str(tmp_path)) == ["T--00"]
-        again = reacquire(service, handle.id, patience=Patience())
-        assert again.names == ("T--01",)
-        assert shared_leases.listed(str(tmp_path)) == ["T--01"]
 
     def test_as_a_generator_it_is_the_same(self, server: Server, service: Service) -> None:
         with pytest.raises(StopIteration) as end:
@@ -465,22 +365,6 @@ class TestAcquire:
 
 
 class TestReacquire:
-    def test_it_gives_back_what_it_holds_before_it_asks_anew(
-        self, server: Server, service: Service, handle: Handle
-    ) -> None:
-        again = reacquire(service, handle.id, patience=Patience(wait_seconds=0))
-        assert (again.acquisition, set(again.names)) == (2, set(NAMES))
-        assert server.asked == [(claim_key_of(handle), NAMES)]
-        assert {lease.ticket for lease in again.leases} == {2}
-
-    def test_what_cant_be_given_back_keeps_it_from_asking(
-        self, server: Server, service: Service, handle: Handle
-    ) -> None:
-        server.before_release = unreachable_for("T--00")
-        with pytest.raises(BackendUnreachable):
-            reacquire(service, handle.id, patience=Patience(wait_seconds=0))
-        assert service.handles.require(handle.id).acquisition == 1
-
     def test_who_finds_that_another_has_begun_one_meanwhile_gives_way(
         self, server: Server, service: Service, handle: Handle
     ) -> None:
@@ -571,66 +455,6 @@ class TestRelease:
         assert giving_back(service, handle, "T--00") == []
         with pytest.raises(LeaseLost):
             note_renewal(service, whole(handle), NAMES[1:])
-
-    def test_nor_where_a_signal_has_ended_the_release(
-        self, server: Server, service: Service, handle: Handle
-    ) -> None:
-        def end(names: Sequence[str]) -> None:
-            server.after_release = lambda names: None
-            raise Interrupted(signal.SIGINT)
-
-        server.after_release = end
-        with pytest.raises(Interrupted):
-            release(service, whole(handle))
-        assert release(service, whole(handle)) == NAMES[1:]
-        assert not service.handles.require(handle.id).lost
-
-    def test_of_what_is_released_by_name_alone_nothing_is_left_of_that(
-        self, server: Server, service: Service, handle: Handle, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        """It would be of whoever has been granted it since."""
-        change_kind(monkeypatch, releases_by_name=True)
-        server.before_release = unreachable_for("T--01")
-        release_in_vain(service, handle)
-        assert [giving_back(service, handle, name) for name in NAMES] == [[], [], []]
-
-    def test_some_names_leave_the_others_in_the_names_file(
-        self, server: Server, service: Service, handle: Handle, desk: Desk
-    ) -> None:
-        target = ReleaseTarget(handle.id, 1, ("T--02", "T--00"))
-        assert release(service, target) == ("T--02", "T--00")
-        assert desk.names_file(handle) == "T--01"
-        assert service.handles.require(handle.id).names == ("T--01",)
-        assert held(server) == ["T--01"]
-
-    def test_what_the_server_had_lost_is_lost_and_not_released(
-        self, server: Server, service: Service, handle: Handle
-    ) -> None:
-        list(PoolBackend.release(server, claim_key_of(handle), ["T--01"]))
-        assert release(service, whole(handle)) == ("T--00", "T--02")
-        record = service.handles.require(handle.id)
-        assert (record.state, record.names, record.lost) == ("released", (), True)
-
-    def test_what_another_has_released_and_is_about_to_record_is_left_to_it(
-        self, server: Server, service: Service, handle: Handle, alive: Process
-    ) -> None:
-        start_giving_back(service, handle, "T--01", alive)
-        list(PoolBackend.release(server, claim_key_of(handle), ["T--01"]))
-        assert release(service, whole(handle)) == ("T--00", "T--02")
-        record = service.handles.require(handle.id)
-        assert (record.state, record.names, record.lost) == ("held", ("T--01",), False)
-        assert giving_back(service, handle, "T--01") == [alive]
-
-    def test_what_another_has_recorded_meanwhile_was_released_by_that(
-        self, server: Server, service: Service, handle: Handle
-    ) -> None:
-        def look(names: Sequence[str]) -> None:
-            if "T--01" in names:
-                with service.state.transaction():
-                    service.handles.returned(service.handles.require(handle.id), "T--01")
-
-        server.before_release = look
-        assert release(service, whole(handle)) == ("T--00", "T--02")
 
     def test_what_is_to_be_said_of_another_ones_doing_is_not_told(
         self,
@@ -755,16 +579,6 @@ class TestRelease:
         record = service.handles.require(handle.id)
         assert (record.state, record.names, record.lost) == ("released", (), False)
 
-    def test_what_its_server_had_lost_beside_that_is(
-        self, server: Server, service: Service, handle: Handle
-    ) -> None:
-        with service.state.transaction():
-            seen = SeenMark("0" * 16, "ops", 1e9, is_ready=True)
-            Uses(service.state).see(handle, "T--01", seen)
-        list(PoolBackend.release(server, claim_key_of(handle), ["T--00", "T--01"]))
-        assert release(service, whole(handle)) == ("T--02",)
-        assert service.handles.require(handle.id).lost
-
     def test_of_what_was_granted_before_it_could_be_told_no_more_is_asked_for_either(
         self, server: Server, service: Service, handle: Handle, dead: Process
     ) -> None:
@@ -803,15 +617,6 @@ class TestRelease:
         assert finish(service, handle) == NAMES
         assert service.handles.load(handle.id) is None
         assert held(server) == []
-
-    def test_one_that_has_moved_on_is_not(self, service: Service, handle: Handle) -> None:
-        release(service, whole(handle))
-        with service.state.transaction():
-            again = service.handles.begin_again(
-                service.handles.require(handle.id), this_process(), remote=True, now=1.0
-            )
-        assert finish(service, handle) == ()
-        assert service.handles.require(handle.id).acquisition == again.acquisition == 2
 
 
 class TestReleaseOfWhoWaits:
@@ -938,26 +743,6 @@ class TestAPartGivenBack:
         record = service.handles.require(first.handle.id)
         assert (record.state, record.names, record.lost) == ("acquiring", ("T--00",), False)
 
-    def test_what_it_did_not_give_back_it_has_lost_and_may_not_hold(
-        self, service: Service, alive: Process
-    ) -> None:
-        first, second = self.begun(service, alive), self.begun(service, this_process())
-        assert first.arrived("T--01") is not None
-        assert second.arrived("T--01") is not None
-        record = service.handles.require(first.handle.id)
-        assert (record.state, record.names, record.lost) == ("released", (), True)
-
-    def test_what_was_held_by_who_is_dead_is_released_or_lost(
-        self, service: Service, handle: Handle, dead: Process
-    ) -> None:
-        start_giving_back(service, handle, "T--00", dead)
-        journal = self.begun(service, this_process())
-        for name, is_lost in (("T--00", False), ("T--01", False), ("T--02", True)):
-            if name == "T--01":
-                start_giving_back(service, handle, name, dead)
-            assert journal.arrived(name) is not None
-            assert service.handles.require(handle.id).lost is is_lost
-
     def test_a_release_that_nobody_can_tell_the_end_of_keeps_it_for_a_time(
         self, service: Service, desk: Desk
     ) -> None:
@@ -974,11 +759,6 @@ class TestAPartGivenBack:
 
 
 class TestRenewals:
-    def test_a_renewal_is_in_the_record(self, service: Service, handle: Handle, desk: Desk) -> None:
-        desk.time.advance(3)
-        renewed = renew(service, whole(handle))
-        assert {each.renew_time for each in renewed.leases} == {desk.time.clock.wall()}
-
     def test_what_is_not_among_what_is_held_has_been_lost(
         self, service: Service, handle: Handle, monkeypatch: pytest.MonkeyPatch
     ) -> None:
@@ -1012,31 +792,6 @@ class TestRenewals:
             note_renewal(service, whole(handle), NAMES)
         with pytest.raises(NotAllowed):
             renew(service, whole(handle))
-
-    @pytest.mark.parametrize("ttl", [3.0, 60.0])
-    @pytest.mark.parametrize("is_lost_on_the_way_back", [False, True])
-    def test_while_it_is_not_sure_which_ttl_it_has_it_is_renewed_by_the_shorter(
-        self,
-        server: Server,
-        service: Service,
-        handle: Handle,
-        monkeypatch: pytest.MonkeyPatch,
-        ttl: float,
-        is_lost_on_the_way_back: bool,
-    ) -> None:
-        def unanswered(
-            claim_key: str, names: Sequence[str], *, ttl_seconds: float | None = None
-        ) -> tuple[str, ...]:
-            if is_lost_on_the_way_back:
-                PoolBackend.renew(server, claim_key, names, ttl_seconds=ttl_seconds)
-            raise BackendUnreachable("no answer")
-
-        monkeypatch.setattr(server, "renew", unanswered)
-        with pytest.raises(BackendUnreachable):
-            renew(service, whole(handle), ttl_seconds=ttl)
-        record = service.handles.require(handle.id)
-        assert record.request.ttl_seconds == min(ttl, 7.0)
-        assert renews_itself(record)
 
 
 class TestTheJournal:
@@ -1117,28 +872,6 @@ class TestTheJournal:
         journal.arrived("T--00")
         assert desk.record(here) == here
         assert service.handles.require("T-new").names == ("T--00",)
-
-    def test_what_another_is_giving_back_is_not_taken_for_a_grant(
-        self, service: Service, journal: RecordJournal, alive: Process
-    ) -> None:
-        with service.state.transaction():
-            GivingBack(service.state, release_key_of(journal.handle)).start(["T--00"], alive)
-        assert journal.arrived("T--00") is None
-        assert service.handles.require("T-new").names == ()
-
-    def test_what_a_dead_one_was_giving_back_is_a_grant_and_that_is_over(
-        self, service: Service, journal: RecordJournal, dead: Process
-    ) -> None:
-        start_giving_back(service, journal.handle, "T--00", dead)
-        assert journal.arrived("T--00") is not None
-        assert giving_back(service, journal.handle, "T--00") == []
-
-    def test_what_is_unsettled_stays_on_record_for_the_keeper(
-        self, service: Service, journal: RecordJournal
-    ) -> None:
-        journal.to_undo()
-        journal.gave_up()
-        assert service.handles.load("T-new") is not None
 
     def test_what_the_keeper_is_to_give_back_is_due_at_once_and_it_is_told(
         self, service: Service, journal: RecordJournal, monkeypatch: pytest.MonkeyPatch

@@ -8,8 +8,7 @@ import pytest
 
 from leasectl.backends.contract import Patience
 from leasectl.backends.kinds import claim_key_of
-from leasectl.engines.facts import Pool
-from leasectl.errors import BackendUnreachable, InvalidRequest, LeaseLost, NotAllowed
+from leasectl.errors import InvalidRequest, LeaseLost, NotAllowed
 from leasectl.leases.acquire import acquire
 from leasectl.leases.delay import announce
 from leasectl.leases.reacquire import reacquire
@@ -69,27 +68,6 @@ class TestWhoTookIt:
         with pytest.raises(LeaseLost, match=REASON):
             renew(service, whole(handle), ttl_seconds=20.0)
 
-    def test_is_known_still_when_the_server_has_forgotten_it(
-        self, server: Server, service: Service, asked: list[str]
-    ) -> None:
-        handle = acquired(service)
-        take(server, handle)
-        with pytest.raises(LeaseLost, match=REASON):
-            renew(service, whole(handle))
-        assert len(asked) == 1
-        server.pools.delete_pool("T", force=True)
-        asked.clear()
-        with pytest.raises(LeaseLost, match=REASON):
-            renew(service, whole(handle))
-        assert asked == []
-
-    def test_is_nobody_where_it_ran_out(self, service: Service, desk: Desk) -> None:
-        handle = acquired(service)
-        desk.time.advance(8)
-        with pytest.raises(LeaseLost, match="has lost its lease; get a new one"):
-            renew(service, whole(handle))
-        assert service.handles.require(handle.id).lost_reason == ""
-
     def test_is_not_who_took_anothers(self, server: Server, service: Service) -> None:
         other, handle = acquired(service), acquired(service)
         take(server, other)
@@ -97,12 +75,6 @@ class TestWhoTookIt:
         assert list(server.release(claim_key_of(handle), handle.names)) == [*handle.names]
         with pytest.raises(LeaseLost, match="has lost its lease; get a new one"):
             renew(service, whole(handle))
-
-    def test_is_not_asked_of_a_server_for_what_is_held(
-        self, service: Service, asked: list[str]
-    ) -> None:
-        renew(service, whole(acquired(service)))
-        assert asked == []
 
     def test_is_not_asked_for_an_acquisition_that_is_over(
         self, server: Server, service: Service, asked: list[str]
@@ -117,19 +89,6 @@ class TestWhoTookIt:
         with pytest.raises(LeaseLost, match="has lost its lease; get a new one"):
             renew(service, whole(first))
         assert asked == []
-
-    def test_may_not_be_found_out_and_it_is_lost_all_the_same(
-        self, server: Server, service: Service, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        handle = acquired(service)
-        take(server, handle)
-
-        def unreachable(pool_type: str) -> tuple[Pool, ...]:
-            raise BackendUnreachable("no answer")
-
-        monkeypatch.setattr(type(server.pools), "pools", lambda _self, name: unreachable(name))
-        with pytest.raises(LeaseLost, match="has lost its lease; get a new one"):
-            renew(service, whole(handle))
 
     def test_is_on_record_where_the_record_is_told_at_once(self, desk: Desk) -> None:
         desk.pool(1)

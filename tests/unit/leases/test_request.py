@@ -89,13 +89,6 @@ class TestWhereEveryLeaseRunsOut:
         assert handle.request.ttl_seconds == 60
         assert handle.shared_dir == str(shared_dir)
 
-    def test_scope_step_gets_that_of_the_server(self, service: Service) -> None:
-        handle = new_handle(service, Request("T"), "T-1")
-        assert (handle.request.ttl_seconds, handle.shared_dir) == (7, None)
-
-    def test_a_ttl_of_ones_own_goes_before_that(self, service: Service) -> None:
-        assert new_handle(service, Request("T", ttl_seconds=9), "T-1").request.ttl_seconds == 9
-
     def test_it_is_renewed_unless_it_is_ones_own_and_nobody_guards_it(
         self, service: Service
     ) -> None:
@@ -109,11 +102,6 @@ class TestWhereEveryLeaseRunsOut:
 
 
 class TestScopeTest:
-    def test_where_nothing_runs_out_it_needs_no_ttl(self, desk: Desk, tmp_path: Path) -> None:
-        service = desk.as_caller(OURS._replace(shared_dir=str(tmp_path)))
-        handle = new_handle(service, Request("T", scope="test"), "T-1")
-        assert handle.request.ttl_seconds is None
-
     def test_it_needs_a_folder_for_its_list(self, desk: Desk, tmp_path: Path) -> None:
         service = desk.as_caller(OURS._replace(shared_dir=str(tmp_path / "gone")))
         with pytest.raises(StateUnwritable, match="gone is not a directory"):

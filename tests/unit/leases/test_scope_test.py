@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from leasectl.backends.contract import Caller, Patience
-from leasectl.errors import Cancelled, InvalidRequest, NoLease, StateUnwritable
+from leasectl.errors import NoLease, StateUnwritable
 from leasectl.leases.acquire import acquire
 from leasectl.leases.delay import announce
 from leasectl.leases.release import finish, release
@@ -19,7 +19,6 @@ from leasectl.model import Handle, Request, whole
 from leasectl.state import shared_leases
 from leasectl.state.directory import State
 from tests.kit.desk import Desk
-from tests.kit.forking import ending, fork
 
 TEST = Request("T", scope="test")
 
@@ -44,19 +43,6 @@ def release_scope_test(service: Service) -> list[str]:
     return released
 
 
-def test_names_are_listed_where_later_steps_look(desk: Desk, shared_dir: Path) -> None:
-    desk.pool(3)
-    desk.acquire(Request("T", count=2, scope="test"))
-    desk.acquire(TEST)
-    assert (shared_dir / "leases").read_text() == "T--00\nT--01\nT--02\n"
-
-
-def test_scope_step_lists_nothing(desk: Desk, shared_dir: Path) -> None:
-    desk.pool(1)
-    desk.acquire()
-    assert listed(shared_dir) == []
-
-
 def test_one_that_is_forgotten_with_its_release_leaves_no_name_behind(
     desk: Desk, shared_dir: Path
 ) -> None:
@@ -78,25 +64,6 @@ def test_a_release_in_any_form_takes_names_out(desk: Desk, shared_dir: Path) -> 
     assert (shared_dir / "leases").read_text() == ""
 
 
-def test_releasing_the_scope_releases_all_that_is_listed(desk: Desk, shared_dir: Path) -> None:
-    desk.pool(4)
-    desk.acquire(TEST)
-    desk.acquire(Request("T", count=2, scope="test"))
-    step = desk.acquire()
-    assert release_scope_test(desk.service) == ["T--00", "T--01", "T--02"]
-    assert list(desk.held().values()) == [step.id]
-    assert listed(shared_dir) == []
-    assert release_scope_test(desk.service) == []
-
-
-def test_a_later_step_of_another_caller_releases_it(desk: Desk, shared_dir: Path) -> None:
-    """The list is the authority: it is only as private as the folder is."""
-    desk.pool(1)
-    desk.acquire(TEST)
-    later = desk.as_caller(Caller("job/2", "host", str(shared_dir)))
-    assert release_scope_test(later) == ["T--00"]
-
-
 def test_a_listed_name_that_is_anothers_by_now_is_only_taken_out(
     desk: Desk, shared_dir: Path, tmp_path: Path
 ) -> None:
@@ -110,25 +77,6 @@ def test_a_listed_name_that_is_anothers_by_now_is_only_taken_out(
     assert release_scope_test(desk.service) == []
     assert sorted(desk.held().values()) == sorted([step.id, elsewhere.id])
     assert listed(shared_dir) == []
-
-
-def test_what_is_no_resource_stays_listed_and_keeps_nothing_from_going_back(
-    desk: Desk, shared_dir: Path
-) -> None:
-    desk.pool(1)
-    shared_leases.add(str(shared_dir), ["T--99"])
-    desk.acquire(TEST)
-    assert Targets(desk.service).of_scope_test().unknown == ["T--99"]
-    assert release_scope_test(desk.service) == ["T--00"]
-    assert listed(shared_dir) == ["T--99"]
-
-
-def test_without_shared_dir_there_is_no_scope_test(desk: Desk) -> None:
-    desk.pool(1)
-    with pytest.raises(InvalidRequest, match="SHARED_DIR"):
-        desk.acquire(TEST)
-    with pytest.raises(InvalidRequest, match="SHARED_DIR"):
-        Targets(desk.service).of_scope_test()
 
 
 def test_a_lease_that_can_not_be_listed_goes_back(
@@ -145,48 +93,6 @@ def test_a_lease_that_can_not_be_listed_goes_back(
     assert desk.held() == {}
     assert desk.service.handles.active() == []
     assert list((desk.directory / "handles").iterdir()) == []
-
-
-def test_a_reacquired_lease_that_can_not_be_listed_goes_back(
-    desk: Desk, shared_dir: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    desk.pool(1)
-    handle = desk.acquire(TEST)
-
-    def read_only(shared_dir: str, names: Sequence[str], **_: object) -> None:
-        raise StateUnwritable(f"{shared_dir}: Read-only file system")
-
-    with monkeypatch.context() as patch:
-        patch.setattr(shared_leases, "add", read_only)
-        with pytest.raises(StateUnwritable):
-            desk.reacquire(handle)
-    assert desk.held() == {}
-    assert desk.record(handle).state == "released"
-    assert desk.reacquire(handle).names == ("T--00",)
-
-
-def test_a_release_works_also_when_the_list_can_not_be_written(
-    desk: Desk, shared_dir: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    desk.pool(1)
-    handle = desk.acquire(TEST)
-
-    def read_only(*_: object, **__: object) -> None:
-        raise StateUnwritable("read-only")
-
-    monkeypatch.setattr(shared_leases, "remove", read_only)
-    assert release(desk.service, whole(handle)) == ("T--00",)
-    assert desk.held() == {}
-
-
-def test_a_reacquire_lists_what_it_holds_now(desk: Desk, shared_dir: Path) -> None:
-    desk.pool(2)
-    handle = desk.acquire(TEST)
-    again = desk.reacquire(handle)
-    assert again.names == ("T--01",)
-    assert listed(shared_dir) == ["T--01"]
-    assert desk.reacquire(again).names == ("T--00",)
-    assert listed(shared_dir) == ["T--00"]
 
 
 def test_a_reacquire_that_got_nothing_takes_out_what_it_gave_back(
@@ -235,29 +141,3 @@ def test_a_name_acquired_anew_during_a_release_stays_listed(
     assert desk.held() == {"T--00": between[0].id}
     assert listed(shared_dir) == ["T--00"]
     assert release_scope_test(desk.service) == ["T--00"]
-
-
-def test_after_any_number_of_acquires_and_releases_the_list_is_right(
-    desk: Desk, shared_dir: Path
-) -> None:
-    desk.pool(3)
-
-    def work(number: int) -> None:
-        with contextlib.closing(State.open(str(desk.directory))) as state:
-            service = desk.open(state)
-            patience = Patience(wait_seconds=None)
-            for round_number in range(8):
-                handle = acquire(service, TEST, patience=patience)
-                with contextlib.suppress(Cancelled):  # the scope was released already
-                    announce(service, handle)
-                if number == 0 and round_number % 2:
-                    release_scope_test(service)
-                else:
-                    release(service, whole(handle))
-
-    children = [fork(lambda n=n: work(n)) for n in range(5)]  # type: ignore[misc]
-    assert [ending(child) for child in children] == [0] * 5
-    assert desk.held() == {}
-    kept = desk.acquire(TEST)
-    assert release_scope_test(desk.service) == list(kept.names)
-    assert listed(shared_dir) == []

@@ -15,23 +15,15 @@ from leasectl.engines.local.members import LocalMembers
 from leasectl.engines.local.notes import LocalNotes
 from leasectl.engines.local.pools import LocalPools
 from leasectl.engines.local.values import LocalValues
-from leasectl.http.settings import Settings, encode_settings
-from leasectl.leases.release import release
+from leasectl.http.settings import Settings
 from leasectl.leases.request import new_handle
 from leasectl.leases.service import Service
-from leasectl.model import Request, whole
+from leasectl.model import Request
 from leasectl.state.directory import State
 from leasectl.state.event_log import StateEventLog
 from tests.kit.desk import Desk
 from tests.kit.made_up_backend import MadeUpBackend
 from tests.kit.made_up_server import URL, Server
-
-
-def test_events_are_those_of_its_backend(desk: Desk) -> None:
-    desk.pool(1)
-    release(desk.service, whole(desk.acquire()))
-    told = [each.kind for each in desk.service.events.read()]
-    assert told[-2:] == ["granted", "released"]
 
 
 def test_what_is_withheld_is_told_in_the_end(desk: Desk) -> None:
@@ -88,32 +80,6 @@ class TestItsBackend:
         context = service.context._replace(warn=service.warn)
         assert opened == [_Opened(context, desk.state, service.losses.tell)]
 
-    def test_of_a_handle_is_the_one_that_the_handle_is_from(
-        self, service: Service, opened: list[_Opened]
-    ) -> None:
-        handle, others = new_handle(service, Request("T"), "T-1"), Settings(token_file="/other")
-        service.backend_of(handle)
-        service.backend_of(handle._replace(settings=encode_settings(others)))
-        service.backend_of(handle._replace(backend="madeup://there"))
-        assert [each.context[:2] for each in opened] == [
-            (URL, self.SETTINGS),
-            (URL, others),
-            ("madeup://there", self.SETTINGS),
-        ]
-
-    def test_for_another_thread_is_opened_in_the_same_way_on_a_directory_of_its_own(
-        self, desk: Desk, service: Service, opened: list[_Opened]
-    ) -> None:
-        desk.state.events.kept_seconds, desk.state.events.kept_number = 60.0, 5
-        other = service.for_another_thread()
-        with contextlib.closing(other.state) as state:
-            assert other.context == service.context
-            assert state is not desk.state
-            assert state.directory == desk.state.directory
-            assert (state.events.kept_seconds, state.events.kept_number) == (60.0, 5)
-            assert other.pools.pools("T")
-            assert [each.state for each in opened] == [state]
-
     def test_is_waited_for_as_long_as_is_said(
         self, server: Server, service: Service, monkeypatch: pytest.MonkeyPatch
     ) -> None:
@@ -127,14 +93,6 @@ class TestItsBackend:
         monkeypatch.setattr(server, "limited", limited)
         with service.limited(5.0), service.limited(None):
             assert limits == [5.0, None]
-
-
-def test_steps_inside_happen_at_once(desk: Desk) -> None:
-    desk.pool(1)
-    with pytest.raises(ZeroDivisionError), desk.service.atomic():
-        desk.service.pools.delete_pool("T", force=False)
-        raise ZeroDivisionError
-    assert [pool.type for pool in desk.service.pools.pools()] == ["T"]
 
 
 def test_who_writes_down_what_happens_warns_as_the_service_does(desk: Desk) -> None:

@@ -284,14 +284,6 @@ class TestWork:
 
 
 class TestNamesFiles:
-    @pytest.mark.parametrize(
-        ("text", "names"), [("a", ["a"]), ("a\nb", ["a", "b"]), ("a\n", ["a"]), ("", [])]
-    )
-    def test_a_names_file_is_read(self, tmp_path: Path, text: str, names: list[str]) -> None:
-        path = tmp_path / "copy"
-        path.write_text(text)
-        assert read_names(str(path)) == names
-
     def test_a_link_to_ones_own_file_is_fine(self, tmp_path: Path) -> None:
         (tmp_path / "copy").write_text("a")
         (tmp_path / "link").symlink_to("copy")

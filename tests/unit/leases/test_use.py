@@ -10,7 +10,6 @@ from typing import Any, Callable
 import pytest
 
 from leasectl.backends.contract import Caller
-from leasectl.backends.kinds import claim_key_of
 from leasectl.engines.notes import NoteChange
 from leasectl.errors import LeaseLost, NotAllowed, NotFound
 from leasectl.leases import marks
@@ -29,6 +28,7 @@ from leasectl.leases.marks import (
 from leasectl.leases.release import finish, release
 from leasectl.model import Handle, OnReclaim, ReleaseTarget, Request, whole
 from leasectl.state import keeper_process
+from leasectl.state.directory import State
 from leasectl.state.uses import Uses
 from tests.kit.desk import Desk
 from tests.kit.made_up_server import URL, Server
@@ -85,13 +85,6 @@ class TestUse:
         with pytest.raises(LeaseLost, match="reacquire"):
             use(desk.service, whole(handle), "T--00")
 
-    def test_ends_with_a_release_of_its_name(self, desk: Desk, operator: Operator) -> None:
-        handle = desk.acquire(TWO)
-        for name in handle.names:
-            use(desk.service, whole(handle), name)
-        release(desk.service, ReleaseTarget(handle.id, handle.acquisition, ("T--00",)))
-        assert in_use(desk, handle) == {"T--01"}
-
     def test_ends_with_the_acquisition(self, desk: Desk, operator: Operator) -> None:
         handle = desk.acquire(TWO)
         use(desk.service, whole(handle), "T--00")
@@ -111,19 +104,8 @@ class TestUse:
         assert desk.state.query("SELECT * FROM name_in_use") == []
         assert desk.state.query("SELECT * FROM mark_seen") == []
 
-    def test_keeps_no_release_back(self, desk: Desk, operator: Operator) -> None:
-        handle = desk.acquire(TWO)
-        use(desk.service, whole(handle), "T--00")
-        assert release(desk.service, whole(handle)) == handle.names
-
 
 class TestAMark:
-    def test_alone_keeps_nobody_from_using(self, desk: Desk, operator: Operator) -> None:
-        handle = desk.acquire(TWO)
-        operator.mark(handle)
-        use(desk.service, whole(handle), "T--00")
-        assert in_use(desk, handle) == {"T--00"}
-
     def test_that_was_answered_ready_keeps_from_using(self, desk: Desk, operator: Operator) -> None:
         handle = desk.acquire(TWO)
         operator.mark(handle, ["T--00"])
@@ -242,13 +224,6 @@ class TestAMark:
         assert operator.states() == {}
         assert Uses(desk.state).marks(handle) == {}
 
-    def test_that_nobody_made_cant_be_answered(self, desk: Desk, operator: Operator) -> None:
-        handle = desk.acquire(TWO)
-        operator.mark(handle, ["T--00"])
-        with pytest.raises(NotFound, match="T--01"):
-            answer(desk.service, whole(handle), "ready", ["T--00", "T--01"])
-        assert operator.states() == {"T--00": "marked"}
-
     def test_that_was_taken_off_lets_it_be_used_again(self, desk: Desk, operator: Operator) -> None:
         handle = desk.acquire(TWO)
         operator.mark(handle)
@@ -259,30 +234,8 @@ class TestAMark:
         assert asked_of(desk.service, whole(handle)) == ()
         use(desk.service, whole(handle), "T--00")
 
-    def test_of_an_older_round_frees_nothing(self, desk: Desk, operator: Operator) -> None:
-        handle = desk.acquire(TWO)
-        operator.mark(handle)
-        answer(desk.service, whole(handle), "ready")
-        before = operator.in_state("ready")
-        operator.take_off()
-        operator.mark(handle)
-        answer(desk.service, whole(handle), "ready")
-        assert operator.notes.free(before, by="command") == ()
-
 
 class TestWhatWasTakenBack:
-    def test_leaves_the_handle_and_is_no_loss(self, desk: Desk, operator: Operator) -> None:
-        handle = desk.acquire(TWO)
-        operator.mark(handle, ["T--00"])
-        answer(desk.service, whole(handle), "ready")
-        assert operator.free() == ("T--00",)
-        record = desk.record(handle)
-        assert (record.names, record.state, record.lost) == (("T--01",), "held", False)
-        assert desk.names_file(handle) == "T--01"
-        with pytest.raises(NotAllowed, match="doesn't hold"):
-            use(desk.service, whole(handle), "T--00")
-        assert desk.reacquire(handle).request.count == 2
-
     def test_all_of_it_leaves_a_released_handle(self, desk: Desk, operator: Operator) -> None:
         handle = desk.acquire(TWO)
         operator.mark(handle)
@@ -291,28 +244,6 @@ class TestWhatWasTakenBack:
         record = desk.record(handle)
         assert (record.names, record.state, record.lost) == ((), "released", False)
         assert len(desk.reacquire(handle).names) == 2
-
-    def test_is_no_loss_either_when_two_notice_it_at_once(
-        self, desk: Desk, operator: Operator, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        handle = desk.acquire(TWO)
-        operator.mark(handle, ["T--00"])
-        answer(desk.service, whole(handle), "ready")
-
-        def free_before_notes_are_read(handle: Handle) -> str:
-            operator.free()
-            return claim_key_of(handle)
-
-        monkeypatch.setattr(marks, "claim_key_of", free_before_notes_are_read)
-        assert asked_of(desk.service, whole(handle)) == ()
-        record = desk.record(handle)
-        assert (record.names, record.lost) == (("T--01",), False)
-
-    def test_without_an_answer_is_lost(self, desk: Desk, operator: Operator) -> None:
-        handle = desk.acquire(TWO)
-        operator.mark(handle)
-        operator.notes.free(operator.in_state("marked"), by="command")
-        assert desk.record(handle).lost
 
     def test_leaves_the_list_of_scope_test(
         self, desk: Desk, operator: Operator, tmp_path: Path
@@ -331,15 +262,6 @@ class TestWhatWasTakenBack:
 
 
 class TestAnAnswerForTheHolder:
-    @pytest.mark.parametrize(("on_reclaim", "said"), [("keep", "keep"), ("release", "ready")])
-    def test_is_as_its_request_has_it(
-        self, desk: Desk, operator: Operator, on_reclaim: str, said: str
-    ) -> None:
-        handle = desk.acquire(TWO._replace(on_reclaim=on_reclaim))  # type: ignore[arg-type]
-        operator.mark(handle)
-        answer_for_holder(desk.service, whole(handle))
-        assert operator.states() == {"T--00": said, "T--01": said}
-
     @pytest.mark.parametrize("is_ready", [True, False])
     def test_that_is_ready_has_a_keeper_which_takes_it_off_once_it_has_ended(
         self, desk: Desk, server: Server, monkeypatch: pytest.MonkeyPatch, is_ready: bool
@@ -350,7 +272,13 @@ class TestAnAnswerForTheHolder:
         Operator(server.notes).mark(handle)
         told: list[str] = []
         monkeypatch.setattr(keeper_process, "ensure", lambda _: told.append("is there"))
-        monkeypatch.setattr(keeper_process, "wake", lambda _: told.append("is woken"))
+        of_desk = desk.state  # the server has a state of its own
+
+        def wake(state: State) -> None:
+            if state is of_desk:
+                told.append("is woken")
+
+        monkeypatch.setattr(keeper_process, "wake", wake)
         assert not desk.service.handles.any_watched()
         answer_for_holder(desk.service, whole(handle))
         assert told == (["is there", "is woken"] if is_ready else [])
@@ -371,13 +299,6 @@ class TestAnAnswerForTheHolder:
         assert answer_for_holder(desk.service, whole(handle)) == {}
         assert {mark.ends_at for mark in Uses(desk.state).marks(handle).values()} == {1100.0}
         assert operator.states() == {"T--00": "marked", "T--01": "marked"}
-
-    def test_keeps_what_is_in_use(self, desk: Desk, operator: Operator) -> None:
-        handle = desk.acquire(TWO._replace(on_reclaim="release"))
-        use(desk.service, whole(handle), "T--00")
-        operator.mark(handle)
-        answer_for_holder(desk.service, whole(handle))
-        assert operator.states() == {"T--00": "keep", "T--01": "ready"}
 
     def test_keeps_what_comes_into_use_while_it_is_decided(
         self, desk: Desk, operator: Operator

@@ -30,7 +30,6 @@ from tests.kit.made_up_server import URL, Server
 # As they are: a desk has no keeper started.
 _ENSURE, _WAKE = keeper_process.ensure, keeper_process.wake
 _NO_PID = 1 << 22  # larger than any
-DEAD = this_process()._replace(start_time=1)
 
 
 class Keeper:
@@ -152,9 +151,6 @@ class TestAWait:
         assert patience.see_to_witness is not None
         return patience.see_to_witness()
 
-    def test_is_as_long_as_it_was_to_be(self, patience: Patience) -> None:
-        assert patience.wait_seconds == 5.0
-
     @pytest.mark.parametrize("is_there", [True, False])
     def test_calls_a_keeper_which_is_started_where_there_is_none(
         self, desk: Desk, keeper: Keeper, patience: Patience, is_there: bool
@@ -165,13 +161,6 @@ class TestAWait:
             assert is_readable(pipe.fd, 0)
         assert keeper.starts == (0 if is_there else 1)
 
-    def test_hears_which_one_that_is(
-        self, desk: Desk, keeper: Keeper, patience: Patience, alive: Process
-    ) -> None:
-        assert self.call(patience) is None
-        register(desk, alive)
-        assert self.call(patience) == alive
-
     def test_goes_on_where_none_can_be_started(self, keeper: Keeper, patience: Patience) -> None:
         def look() -> None:
             raise LeaseError("no process could be forked")
@@ -179,29 +168,6 @@ class TestAWait:
         keeper.look = look
         assert self.call(patience) is None
         assert keeper.starts == 1
-
-    def test_heeds_whoever_was_granted_a_lease_and_has_told_nobody_yet(
-        self, desk: Desk, keeper: Keeper, patience: Patience
-    ) -> None:
-        desk.pool(1, "U")
-        assert list(patience.watched()) == []
-        acquire(desk.service, Request("U"), patience=Patience(wait_seconds=0))
-        assert list(patience.watched()) == []
-        handle = granted(desk)
-        assert list(patience.watched()) == [this_process()]
-        register(desk, DEAD)
-        assert list(patience.watched()) == [this_process(), DEAD]
-        announce(desk.service, handle)
-        assert list(patience.watched()) == [DEAD]
-
-    def test_puts_right_what_the_dead_have_left(
-        self, desk: Desk, keeper: Keeper, patience: Patience
-    ) -> None:
-        handle = granted(desk)
-        with desk.state.transaction() as db:
-            db.execute("UPDATE handle SET waiter = ? WHERE id = ?", (DEAD.encode(), handle.id))
-        patience.recover()
-        assert desk.held() == {}
 
     def of_a_client(
         self, service: Service, patience: Patience, monkeypatch: pytest.MonkeyPatch
@@ -231,13 +197,6 @@ class TestAWait:
         register(desk, alive)
         assert self.call(patience) == this_process()
 
-    def test_of_a_client_for_a_server_is_left_to_that(
-        self, desk: Desk, keeper: Keeper, server: Server, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        patience = Patience(wait_seconds=5.0)
-        service = desk.as_caller(desk.caller, URL)
-        assert self.of_a_client(service, patience, monkeypatch) == patience
-
 
 class TestADelayedRelease:
     @pytest.fixture
@@ -257,14 +216,6 @@ class TestADelayedRelease:
         assert due(desk.service) == []
         desk.time.advance(0.1)
         assert due(desk.service) == [whole(handle, by="delay")]
-
-    def test_keeps_nobody_waiting_until_a_keeper_is_there(
-        self, desk: Desk, keeper: Keeper, handle: Handle
-    ) -> None:
-        seen: list[bool] = []
-        keeper.look = lambda: seen.append(desk.state.is_changing)
-        arm(desk.service, whole(handle), 10)
-        assert seen == [False]
 
     def test_of_what_goes_while_a_keeper_is_started_is_nobodys_either(
         self, desk: Desk, keeper: Keeper, handle: Handle

@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 
 from leasectl.maintenance.api_cluster import ApiCluster, open_cluster
+from tests.kit.kubernetes.accounts import MAINTENANCE_RULES
 from tests.kit.kubernetes.api import Object
 from tests.kit.kubernetes.namespaces import Namespace
 from tests.kit.kubernetes.nodes import NODES, make_node
-from tests.kit.kubernetes.rights import MAINTENANCE_RULES
 
 US = "machine-remediation"
 

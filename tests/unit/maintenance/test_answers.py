@@ -8,7 +8,7 @@ from typing import Any, Callable
 
 import pytest
 
-from leasectl.engines.kubernetes.api.collection import Collection, leases
+from leasectl.engines.kubernetes.api.collection import Collection
 from leasectl.engines.kubernetes.api.refusals import (
     Absent,
     AlreadyExists,
@@ -28,7 +28,7 @@ from leasectl.errors import (
 )
 from leasectl.maintenance.api_cluster import ApiCluster, Evicted
 from leasectl.maintenance.facts import Lease, NodeWrite
-from leasectl.maintenance.objects import CORDON_MARK, Pod
+from leasectl.maintenance.objects import Pod
 from tests.kit.support import ManualClock
 
 pytestmark = pytest.mark.once
@@ -135,16 +135,6 @@ def test_what_is_there_is_said_as_it_is() -> None:
     assert (pod.name, pod.uid) == ("a", "u")
 
 
-def test_one_is_read_by_its_name() -> None:
-    asked = Asked(NODE)
-    asked.cluster.node("a")
-    asked.cluster.lease("b")
-    assert [each[1] for each in asked.asked] == [
-        (Collection("v1", "nodes"), "a"),
-        (leases("ns"), "b"),
-    ]
-
-
 def test_what_is_not_there_is_none() -> None:
     absent = Asked(refused(Absent)).cluster
     assert absent.node("a") is None
@@ -163,31 +153,11 @@ def test_what_has_changed_is_not_written() -> None:
     assert Asked(MadeAnew("it was gone", NODE)).cluster.write_lease("a", NODE, LEASE) is None
 
 
-def test_what_is_written_is_of_what_was_read() -> None:
-    asked = Asked(NODE)
-    assert asked.cluster.write_node(NODE, NodeWrite("new", "cordon"))
-    ((_, (collection, name, patch), options),) = asked.asked
-    assert (collection, name) == (Collection("v1", "nodes"), "a")
-    assert patch["metadata"]["resourceVersion"] == "7"
-    assert patch["metadata"]["annotations"][CORDON_MARK] == US
-    assert not options.get("is_repeatable")  # it would be refused, as its first try has changed it
-
-
 def test_a_request_of_a_person_may_be_written_twice() -> None:
     asked = Asked(NODE)
     assert asked.cluster.ask_for("a", "30m")
     ((_, (_, name, _), options),) = asked.asked
     assert (name, options) == ("a", {"is_repeatable": True})
-
-
-def test_a_lease_is_written_where_those_of_nodes_are() -> None:
-    asked = Asked(NODE)
-    asked.cluster.write_lease("a", None, LEASE, node="a")
-    asked.cluster.write_lease("a", NODE, LEASE, node="a")
-    (_, (first, body), _), (_, (second, name, again), _) = asked.asked
-    assert first == second == asked.cluster.lease_collection == leases("ns")
-    assert (body["metadata"]["name"], name) == ("a", "a")
-    assert again["metadata"]["resourceVersion"] == "7"
 
 
 class TestEvictions:
@@ -263,7 +233,3 @@ class TestEvictions:
     )
     def test_one_that_is_refused_keeps_no_other_from_going(self, error: Exception) -> None:
         assert self.evicted(error) == Evicted("failed", str(error))
-
-    def test_one_that_nobody_answers_does(self) -> None:
-        with pytest.raises(BackendUnreachable):
-            self.evicted(BackendUnreachable("it is away"))

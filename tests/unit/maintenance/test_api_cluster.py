@@ -12,6 +12,7 @@ from leasectl.errors import AccessRefused
 from leasectl.maintenance.api_cluster import ApiCluster, open_cluster
 from leasectl.maintenance.facts import Lease, NodeWrite
 from leasectl.maintenance.objects import STATUS, parse_lease, parse_node
+from tests.kit.kubernetes.accounts import MAINTENANCE_RULES
 from tests.kit.kubernetes.namespaces import Namespace
 from tests.kit.kubernetes.nodes import (
     NODES,
@@ -21,7 +22,6 @@ from tests.kit.kubernetes.nodes import (
     make_pod,
     set_allowed,
 )
-from tests.kit.kubernetes.rights import MAINTENANCE_RULES
 from tests.kit.relay import Relay
 from tests.unit.maintenance.conftest import US, annotations_of
 

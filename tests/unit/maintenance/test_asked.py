@@ -64,12 +64,6 @@ def people() -> Any:
 
 
 class TestAsking:
-    def test_writes_it_at_the_node_and_says_what_was_there(self, people: Any) -> None:
-        assert ask_for(people, "a", " 30m ") is None
-        assert people.requested("a") == "30m"
-        assert ask_for(people, "a", "1h") == "30m"
-        assert people.requested("a") == "1h"
-
     @pytest.mark.parametrize("text", ["0", "", "soon", "-5m", "\x1b[2J"])
     def test_in_vain_writes_nothing(self, people: Any, text: str) -> None:
         with pytest.raises(InvalidRequest, match=r'invalid --for ".*"; use a duration like 30m$'):
@@ -105,22 +99,6 @@ class TestAsking:
         assert len(words) == 5
         assert all(words)
 
-    def test_keeps_the_word_of_a_request_that_changes(self, people: Any) -> None:
-        ask_for(people, "a", "30m")
-        word = self.word(people)
-        ask_for(people, "a", "1h")
-        assert self.word(people) == word
-        people.fake.ask_for("a", "30m")  # by another tool
-        ask_for(people, "a", "1h")
-        assert self.word(people) is None
-
-    def test_gives_a_new_word_where_another_tool_removed_only_the_duration(
-        self, people: Any
-    ) -> None:
-        people.fake.ask_for("a", None, "left")
-        ask_for(people, "a", "30m")
-        assert self.word(people) not in (None, "left")
-
     def test_cancelling_takes_it_away_and_says_whether_it_was_there(self, people: Any) -> None:
         ask_for(people, "a", "30m")
         assert cancel(people, "a")
@@ -133,9 +111,6 @@ class TestStanding:
         (found,) = standings(people, SETTINGS, "a")
         return found
 
-    def test_of_a_node_with_nothing_is_that(self, people: Any) -> None:
-        assert self.standing(people) == Standing("a", None, "", "", "")
-
     def test_is_what_the_node_and_its_lease_show(self, people: Any) -> None:
         people.fake.add_node("a", cordoned=True)
         ask_for(people, "a", "30m")
@@ -147,22 +122,6 @@ class TestStanding:
         expected = Standing("a", "30m", "active", "ours", US, BEGAN_AT + 1800)
         assert self.standing(people) == expected
         assert standings(people, SETTINGS) == [expected]
-
-    @pytest.mark.parametrize(
-        ("cordoned", "mark", "cordon"),
-        [
-            (True, US, "ours"),
-            (True, "", "another's"),
-            (True, "upgrader", "another's"),
-            (False, US, ""),
-        ],
-    )
-    def test_says_whose_the_cordon_is(
-        self, people: Any, cordoned: bool, mark: str, cordon: str
-    ) -> None:
-        people.fake.add_node("a", cordoned=cordoned)
-        people.note("a", CORDON_MARK, mark)
-        assert self.standing(people).cordon == cordon
 
     @pytest.mark.parametrize(
         ("spec", "holder"),

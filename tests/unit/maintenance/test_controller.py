@@ -1,24 +1,27 @@
-"""The controller, on a cluster in memory and a clock that a test moves."""
+"""The controller, on a cluster in memory and a clock that a test moves, and clocks that jump."""
 
 from __future__ import annotations
 
-from typing import Callable
+from typing import Any, Callable
 
 import pytest
 
 from leasectl.errors import BackendUnreachable
 from leasectl.maintenance.controller import Controller, Reconciling, Settings
 from leasectl.maintenance.drain import DrainOptions
-from leasectl.maintenance.facts import NodeWrite, Us
+from leasectl.maintenance.facts import Lease, NodeWrite, Us
 from leasectl.maintenance.leadership import LEASE_NAME, TTL_SECONDS, Leadership
 from leasectl.maintenance.objects import Json, Pod, name_of, parse_time
-from leasectl.system.clock import rfc3339
+from leasectl.system.clock import Clock, rfc3339
 from tests.kit.support import ManualClock
 from tests.unit.maintenance.fake_cluster import FakeCluster
 
 pytestmark = pytest.mark.once
 
+
 IDENTITY = "machine-remediation"
+
+
 NODE = "worker-1"
 
 
@@ -138,13 +141,6 @@ class TestLife:
         assert not cluster.requested(NODE)
         assert "leaseDurationSeconds" not in cluster.leases[NODE]["spec"]
 
-    def test_a_cancelled_one_ends_at_once(self, world: World) -> None:
-        world.cluster.ask_for(NODE, "10m")
-        world.until(lambda: world.cluster.status(NODE) == "active")
-        world.cluster.ask_for(NODE, None)
-        world.until(lambda: world.cluster.status(NODE) == "ended", within=1)
-        assert not world.cluster.is_cordoned(NODE)
-
     def test_who_asks_for_what_no_lease_can_be_called_after_is_told(self, world: World) -> None:
         world.replicas = [world.replica(lease_name="x" * 250 + "{node}")]
         world.cluster.ask_for(NODE, "10m")
@@ -200,28 +196,6 @@ class TestLife:
         assert not world.cluster.is_cordoned(NODE)
         world.until(lambda: world.cluster.status(NODE) == "active", within=20)
         assert world.cluster.leases[NODE]["spec"]["leaseTransitions"] == 4
-
-    def test_a_restarted_one_ends_it_when_it_was_to_end(self, world: World) -> None:
-        world.cluster.ask_for(NODE, "10m")
-        world.until(lambda: world.cluster.status(NODE) == "active")
-        began = world.now
-        for number in range(5):
-            world.during(100)
-            world.replicas = [world.replica(f"r{number}")]
-        world.until(lambda: world.cluster.status(NODE) == "ended")
-        assert world.now - began <= 601 + TTL_SECONDS
-
-    def test_after_a_server_was_away_for_longer_it_ends_as_soon_as_that_is_back(
-        self, world: World
-    ) -> None:
-        self.be_away_at_the_end(world)
-        acquired = world.cluster.leases[NODE]["spec"]["acquireTime"]
-        world.cluster.is_away = False
-        world.until(lambda: world.cluster.status(NODE) == "ended", within=10)
-        assert not world.cluster.is_cordoned(NODE)
-        # It was made longer, not acquired once more.
-        assert world.cluster.leases[NODE]["spec"]["acquireTime"] == acquired
-        assert not world.cluster.requested(NODE)
 
     def test_if_another_has_it_by_then_the_cordon_stays_and_is_theirs(self, world: World) -> None:
         self.be_away_at_the_end(world)
@@ -303,18 +277,6 @@ class TestLife:
 
 
 class TestDrain:
-    def test_a_pod_that_is_held_keeps_no_other_from_going(self, world: World) -> None:
-        world.cluster.running[NODE] = [pod("a"), pod("b"), pod("c")]
-        world.cluster.held = {"b"}
-        world.cluster.ask_for(NODE, "10m")
-        world.until(lambda: len(world.cluster.evicted) == 2, within=10)
-        world.during(60)
-        status = world.cluster.status(NODE)
-        assert status == "draining: default/b (a disruption budget forbids it now)"
-        assert 8 <= world.cluster.requests.count("evict") <= 18
-        world.cluster.held = set()
-        world.until(lambda: world.cluster.status(NODE) == "active", within=10)
-
     def test_a_budget_that_never_allows_it_holds_up_no_end(self, world: World) -> None:
         world.cluster.running[NODE] = [pod("a")]
         world.cluster.held = {"a"}
@@ -325,22 +287,6 @@ class TestDrain:
         world.during(60)
         assert "evict" not in world.cluster.requests
 
-    def test_what_may_not_go_is_said_with_what_would_allow_it(self, world: World) -> None:
-        world.cluster.running[NODE] = [
-            pod("data", has_local_data=True),
-            pod("alone", is_managed=False),
-            pod("done", is_managed=False, has_local_data=True, has_finished=True),
-        ]
-        world.cluster.ask_for(NODE, "10m")
-        world.until(lambda: "--force" in world.cluster.status(NODE), within=10)
-        assert "default/data (it has local data: --delete-emptydir-data)" in world.cluster.status(
-            NODE
-        )
-        assert world.cluster.evicted == ["default/done"]
-        world.replicas = [world.replica("b", force=True, deletes_local_data=True)]
-        world.until(lambda: world.cluster.status(NODE) == "active", within=30)
-        assert len(world.cluster.evicted) == 3
-
     def test_it_is_given_up_after_its_time(self, world: World) -> None:
         world.cluster.running[NODE] = [pod("a")]
         world.cluster.held = {"a"}
@@ -350,29 +296,6 @@ class TestDrain:
         world.cluster.requests.clear()
         world.during(60)
         assert "evict" not in world.cluster.requests
-
-    def test_an_end_waits_for_no_drain_of_others(self, world: World) -> None:
-        for number in range(20):
-            name = f"busy-{number}"
-            world.cluster.add_node(name)
-            world.cluster.running[name] = [pod(f"{name}-{each}") for each in range(10)]
-            world.cluster.held |= {each.name for each in world.cluster.running[name]}
-        # Each request takes a second.
-        world.cluster.each_request = lambda: world.clock.advance(1.0)
-        world.cluster.ask_for(NODE, "3m")
-        # Which of them it looks at first is all the same.
-        world.until(lambda: world.cluster.status(NODE) == "active", within=120)
-        for number in range(20):
-            world.cluster.ask_for(f"busy-{number}", "20m")
-        # It never sleeps, with so much to do: what it says, and when, tells how it went.
-        world.until(lambda: world.cluster.status(NODE) == "ended", within=3000)
-        acquired_at = parse_time(world.cluster.leases[NODE]["spec"]["acquireTime"])
-        (ended_at,) = (at for at, what in world.replicas[0].told if what.startswith(f"{NODE}: end"))
-        assert acquired_at is not None
-        assert 180 <= ended_at - acquired_at < 190
-        before = [what for at, what in world.replicas[0].told if at < ended_at]
-        assert sum("new, create" in each for each in before) > 5
-        assert world.cluster.requests.count("evict") > 50
 
 
 class TestReplicas:
@@ -412,32 +335,6 @@ class TestAnotherIdentity:
         world.cluster.identity = identity
         world.replicas = [Replica(world.cluster, world.clock, identity, identity)]
 
-    @pytest.mark.parametrize("cordoned", [False, True])
-    def test_waits_for_the_window_that_it_finds_and_keeps_the_request(
-        self, world: World, cordoned: bool
-    ) -> None:
-        cluster = world.cluster
-        cluster.add_node(NODE, cordoned=cordoned)
-        cluster.ask_for(NODE, "10m", "a")
-        world.until(lambda: cluster.status(NODE) == "active")
-        before = dict(cluster.leases[NODE]["spec"])
-        self.lead(world, self.OTHER)
-        world.until(lambda: cluster.status(NODE) == "waiting", within=30)
-        world.during(500)
-        assert cluster.status(NODE) == "waiting"
-        assert cluster.requested(NODE)
-        assert cluster.leases[NODE]["spec"] == before
-        # Nobody has renewed the Lease for as long as it lasts: the request gets its window now.
-        world.until(lambda: cluster.status(NODE) == "active", within=200)
-        assert any(f"{NODE}: new, acquired" in each for each in world.replicas[0].said)
-        assert cluster.leases[NODE]["spec"]["leaseTransitions"] == 2
-        world.until(lambda: cluster.status(NODE) == "ended", within=700)
-        assert cluster.is_cordoned(NODE)
-        assert cluster.is_marked(NODE) is not cordoned
-        self.lead(world, IDENTITY)
-        world.until(lambda: cluster.is_cordoned(NODE) is cordoned, within=30)
-        assert not cluster.is_marked(NODE)
-
     def test_leaves_the_window_to_its_owner(self, world: World) -> None:
         cluster = world.cluster
         cluster.ask_for(NODE, "10m", "a")
@@ -450,20 +347,6 @@ class TestAnotherIdentity:
         world.until(lambda: cluster.status(NODE) == "ended")
         assert 595 <= world.now - began <= 601
         assert not (cluster.is_cordoned(NODE) or cluster.is_marked(NODE))
-
-    def test_removes_only_its_own_status_when_the_request_is_cancelled(self, world: World) -> None:
-        cluster = world.cluster
-        cluster.ask_for(NODE, "10m", "a")
-        world.until(lambda: cluster.status(NODE) == "active")
-        self.lead(world, self.OTHER)
-        world.until(lambda: cluster.status(NODE) == "waiting", within=30)
-        cluster.ask_for(NODE, None)
-        world.until(lambda: cluster.status(NODE) == "", within=5)
-        world.during(60)
-        assert cluster.is_cordoned(NODE)
-        self.lead(world, IDENTITY)
-        world.until(lambda: cluster.status(NODE) == "ended", within=30)
-        assert not cluster.is_cordoned(NODE)
 
 
 class TestSignals:
@@ -571,3 +454,241 @@ class TestFailures:
                 world.replicas = [world.replica("b")]
 
         world.replicas[0].go = go_or_die  # type: ignore[method-assign]
+
+
+def refuse_to_renew(world: World) -> None:
+    """Have the server answer all but who writes the Lease of leaders."""
+    write_lease = world.cluster.write_lease
+
+    def refused(name: str, read: Json | None, lease: Lease, *, node: str = "") -> Json | None:
+        if name == LEASE_NAME:
+            raise BackendUnreachable("it is away")
+        return write_lease(name, read, lease, node=node)
+
+    world.cluster.write_lease = refused  # type: ignore[method-assign]
+
+
+def test_a_wall_clock_that_jumps_ahead_is_noticed_soon(world: World) -> None:
+    world.cluster.ask_for(NODE, "10m")
+    world.until(lambda: world.cluster.status(NODE) == "active")
+    elapsed = world.now
+    world.clock._wall += 700.0
+    world.until(lambda: world.cluster.status(NODE) == "ended", within=15)
+    assert world.now - elapsed <= 11
+
+
+def test_a_leader_begins_nothing_that_it_could_not_see_done(world: World) -> None:
+    world.during(1)
+    refuse_to_renew(world)
+    world.during(TTL_SECONDS - 5)
+    assert world.replicas[0].leadership.has_seconds(0)
+    world.cluster.ask_for(NODE, "10m")
+    world.during(30)
+    assert world.cluster.status(NODE) == ""
+    assert NODE not in world.cluster.leases
+
+
+def test_the_second_write_is_not_begun_either_if_the_first_took_too_long(world: World) -> None:
+    world.during(1)
+    refuse_to_renew(world)
+    write_lease = world.cluster.write_lease
+
+    def slow(name: str, read: Json | None, lease: Lease, *, node: str = "") -> Json | None:
+        written = write_lease(name, read, lease, node=node)
+        world.clock.advance(TTL_SECONDS)
+        return written
+
+    world.cluster.write_lease = slow  # type: ignore[method-assign]
+    written: list[NodeWrite] = []
+    write_node = world.cluster.write_node
+
+    def noted(read: Json, write: NodeWrite) -> bool:
+        written.append(write)
+        return write_node(read, write)
+
+    world.cluster.write_node = noted  # type: ignore[method-assign]
+    world.cluster.ask_for(NODE, "10m")
+    world.during(30)
+    assert NODE in world.cluster.leases
+    assert written == []
+
+
+def test_a_second_maintenance_is_drained_anew(world: World) -> None:
+    world.cluster.ask_for(NODE, "10m")
+    world.until(lambda: world.cluster.status(NODE) == "active")
+    world.cluster.ask_for(NODE, None)
+    world.until(lambda: world.cluster.status(NODE) == "ended")
+    world.cluster.running[NODE] = [pod("late")]
+    world.cluster.ask_for(NODE, "10m")
+    world.until(lambda: world.cluster.status(NODE) == "active", within=60)
+    assert world.cluster.evicted == ["default/late"]
+
+
+def refused(name: str) -> Json | None:
+    raise BackendUnreachable("it may not")
+
+
+def drain_in_vain(world: World) -> None:
+    """Have a pod that no budget ever lets go, and a drain that asks for it again and again."""
+    world.cluster.running[NODE] = [pod("a")]
+    world.cluster.held = {"a"}
+    world.cluster.ask_for(NODE, "2m")
+    world.until(lambda: "disruption budget" in world.cluster.status(NODE), within=30)
+
+
+def test_who_leads_no_more_evicts_nothing(world: World) -> None:
+    drain_in_vain(world)
+    refuse_to_renew(world)
+    world.during(TTL_SECONDS)
+    world.cluster.requests.clear()
+    world.during(30)
+    assert "evict" not in world.cluster.requests
+
+
+def test_a_drain_ends_in_time_also_where_the_node_cannot_be_looked_at(world: World) -> None:
+    drain_in_vain(world)
+    world.cluster.node = refused  # type: ignore[method-assign]
+    world.during(125)
+    world.cluster.requests.clear()
+    world.during(30)
+    assert "evict" not in world.cluster.requests
+
+
+class Wire:
+    """The way of one replica to the cluster, which can be cut."""
+
+    def __init__(self, cluster: FakeCluster) -> None:
+        self.is_cut = False
+        self._cluster = cluster
+
+    def __getattr__(self, name: str) -> Any:
+        if self.is_cut:
+            raise BackendUnreachable("the API is away")
+        return getattr(self._cluster, name)
+
+
+class Pair:
+    """Two replicas, of which the first leads and can be cut off."""
+
+    def __init__(self, world: World) -> None:
+        self.world = world
+        self.wire = Wire(world.cluster)
+        self.first = Replica(self.wire, world.clock, "a")  # type: ignore[arg-type]
+        self.second = world.replica("b")
+        world.replicas = [self.first, self.second]
+        world.during(1)
+        assert self.first.leadership.has_seconds(0)
+
+    def cut_off_the_first(self) -> None:
+        """Have the other lead, and nobody tell the first of anything."""
+        self.wire.is_cut = True
+        self.first.changes.names.clear()
+        self.world.replicas = [self.second]
+        self.world.until(lambda: self.second.leadership.has_seconds(0), within=30)
+
+    def bring_back_the_first(self) -> None:
+        """Have the other end in good order, so that the first doesn't even see that it led."""
+        self.second.leadership.resign()
+        self.wire.is_cut = False
+        self.first.changes.names.clear()
+        self.world.replicas = [self.first]
+        self.world.cluster.requests.clear()
+
+
+def test_whoever_leads_again_evicts_nothing_of_what_another_has_ended_meanwhile(
+    world: World,
+) -> None:
+    pair, cluster = Pair(world), world.cluster
+    drain_in_vain(world)
+    pair.cut_off_the_first()
+    cluster.ask_for(NODE, None)
+    world.until(lambda: cluster.status(NODE) == "ended")
+    cluster.held.clear()
+    cluster.node = refused  # type: ignore[method-assign]  # it doesn't get to see that
+    pair.bring_back_the_first()
+    world.during(30)
+    assert pair.first.leadership.has_seconds(0)
+    assert cluster.evicted == []
+
+
+def test_whose_lease_is_given_away_by_hand_leads_no_more_when_another_has_taken_it(
+    world: World,
+) -> None:
+    world.during(1)
+    first, second = world.replicas[0].leadership, world.replica("b").leadership
+    lease = world.cluster.lease
+
+    def emptied_and_taken(name: str) -> Json | None:
+        read = lease(name)
+        world.cluster.lease = lease  # type: ignore[method-assign]
+        world.cluster.put_lease(LEASE_NAME)
+        second.turn()
+        return read
+
+    world.cluster.lease = emptied_and_taken  # type: ignore[method-assign]
+    first.turn()
+    assert second.has_seconds(5)
+    assert not first.has_seconds(0)
+
+
+class Elsewhere(ManualClock):
+    """The clocks of another host: that which dates is some time away from ours."""
+
+    def __init__(self, ours: ManualClock, ahead_seconds: float) -> None:
+        super().__init__()
+        clock = ours.clock
+        self.clock = Clock(clock.elapsed, lambda: clock.wall() + ahead_seconds)
+
+
+@pytest.mark.parametrize("ahead_seconds", [300.0, -300.0, 86400.0])
+def test_a_replica_by_whose_clock_it_is_another_time_ends_by_that(
+    world: World, ahead_seconds: float
+) -> None:
+    cluster = world.cluster
+    world.cluster.ask_for(NODE, "10m")
+    world.until(lambda: cluster.status(NODE) == "active")
+    began = world.now
+    there = Replica(cluster, Elsewhere(world.clock, ahead_seconds), "b")
+    world.replicas.append(there)
+    world.during(60)
+    assert not there.leadership.has_seconds(0)  # whoever leads is no matter of dates
+    world.replicas = [there]
+    world.until(lambda: cluster.status(NODE) == "ended", within=1000)
+    over_at = began + 600 - ahead_seconds
+    assert world.now == pytest.approx(max(over_at, began + 60), abs=TTL_SECONDS + 12)
+    assert not (cluster.is_cordoned(NODE) or cluster.is_marked(NODE) or cluster.requested(NODE))
+    assert "leaseDurationSeconds" not in cluster.leases[NODE]["spec"]
+
+
+class TestANodeThatIsMadeAnew:
+    def make_anew(self, world: World) -> None:
+        """Have its kubelet register it once more, and whoever runs now hear of nothing else."""
+        world.cluster.add_node(NODE, uid="another")
+
+    @pytest.fixture
+    def world(self, world: World) -> World:
+        world.cluster.running[NODE] = [pod("a")]
+        world.cluster.held = {"a"}
+        world.cluster.ask_for(NODE, "10m")
+        world.until(lambda: "disruption budget" in world.cluster.status(NODE))
+        return world
+
+    def test_is_drained_anew_if_it_asks_for_it(self, world: World) -> None:
+        self.make_anew(world)
+        world.cluster.running[NODE] = [pod("b")]
+        world.cluster.ask_for(NODE, "20m")
+        world.until(lambda: world.cluster.status(NODE) == "active", within=20)
+        assert world.cluster.evicted == ["default/b"]
+        (owner,) = world.cluster.leases[NODE]["metadata"]["ownerReferences"]
+        assert owner["uid"] == "another"
+        assert any(f"{NODE}: new, stale" in each for each in world.replicas[0].said)
+
+
+def test_a_node_that_goes_in_the_middle_of_its_drain_is_drained_no_more(world: World) -> None:
+    drain_in_vain(world)
+    del world.cluster.nodes[NODE]
+    world.replicas[0].changes.names.add(NODE)
+    world.during(1)
+    world.cluster.requests.clear()
+    world.during(150)
+    assert set(world.cluster.requests) == {"lease", "write lease"}  # of the lead alone

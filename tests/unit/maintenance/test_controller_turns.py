@@ -118,28 +118,6 @@ def pod(name: str, **facts: bool) -> Pod:
 
 
 class TestSleeps:
-    def test_with_nothing_to_do_it_sleeps_for_its_lead(self, turns: Turns) -> None:
-        assert turns.rest() == math.inf
-        assert turns.slept.fds == {turns.changes.fd}
-        turns.lead.due_at = turns.now + 3.0
-        assert turns.rest() == 3.0
-
-    def test_what_is_under_way_is_looked_at_now_and_then_and_at_its_end(self, turns: Turns) -> None:
-        turns.begin(text="15s")
-        assert turns.rest() == 10.0
-        assert turns.cluster.status(NODE) == "active"
-        turns.sleep()
-        assert turns.rest() == 5.0
-        turns.sleep()
-        assert turns.rest() == math.inf
-        assert turns.cluster.status(NODE) == "ended"
-
-    def test_what_is_drained_in_vain_is_looked_at_by_the_drains_time(self, turns: Turns) -> None:
-        turns.begin(pod("a"))
-        turns.cluster.held = {"a"}
-        assert turns.rest() == 2.0
-        assert "disruption budget" in turns.cluster.status(NODE)
-
     def test_who_does_not_lead_sleeps_for_the_lead_alone(self, turns: Turns) -> None:
         turns.begin()
         turns.lead.left = 4.9
@@ -164,13 +142,6 @@ class TestSleeps:
 
 
 class TestTheLead:
-    def test_is_kept_before_anything_else(self, turns: Turns) -> None:
-        turns.begin()
-        turns.lead.due_at = turns.now
-        assert turns.turn() == []
-        assert turns.lead.turns == 1
-        assert turns.turn() != []
-
     def test_is_looked_at_when_it_changes_and_is_anothers(self, turns: Turns) -> None:
         turns.rest()
         turns.changes.names.add(LEASE_NAME)
@@ -184,12 +155,6 @@ class TestTheLead:
         turns.changes.names.add(LEASE_NAME)
         turns.turn()
         assert turns.lead.turns == 1
-
-    def test_is_said_when_it_changes_and_only_then(self, turns: Turns) -> None:
-        for leader, left in (("us", 9.0), ("us", 9.0), ("b\x1b[2J", -1.0), ("us", 0.0)):
-            turns.lead.leader, turns.lead.left, turns.lead.due_at = leader, left, turns.now
-            turns.turn()
-        assert turns.said == ["leading", "standing by; b\\x1b[2J leads", "leading"]
 
     def test_that_was_lost_in_between_has_drains_begin_anew(self, turns: Turns) -> None:
         turns.begin(pod("a"), text="1h")
@@ -228,38 +193,6 @@ class TestTurns:
         turns.rest()
         evicted = [each.removeprefix("default/")[0] for each in turns.cluster.evicted]
         assert evicted in (list("aaabbb"), list("bbbaaa"))
-
-    def test_what_is_over_first_ends_first_and_before_all_else(self, turns: Turns) -> None:
-        for name, text in (("late", "20s"), ("soon", "15s"), ("last", "25s")):
-            turns.begin(name=name, text=text)
-        turns.rest()
-        turns.cluster.add_node("new")
-        turns.cluster.ask_for("new", "1h")
-        turns.time.advance(30.0)
-        turns.said.clear()
-        turns.rest()
-        ended = [each.split(":")[0] for each in turns.said if "ended" in each]
-        assert ended == ["soon", "late", "last"]
-        assert turns.said[:3] == [f"{name}: ended (its time is over)" for name in ended]
-
-    def test_the_node_that_is_due_first_is_looked_at_first(self, turns: Turns) -> None:
-        turns.begin(name="first")
-        turns.rest()
-        turns.time.advance(1.0)
-        turns.begin(name="second")
-        turns.rest()
-        turns.time.advance(10.0)
-        turns.lead.left = 100.0
-        looked: list[str] = []
-        node = turns.cluster.node
-
-        def noted(name: str) -> Json | None:
-            looked.append(name)
-            return node(name)
-
-        turns.cluster.node = noted  # type: ignore[method-assign]
-        turns.rest()
-        assert looked == ["first", "second"]
 
 
 class TestFailures:
@@ -428,15 +361,6 @@ class TestDrains:
             turns.sleep()
             turns.rest()
         assert 10.0 <= turns.now - began <= 12.0
-
-    def test_what_more_is_known_is_noted_at_once(self, turns: Turns) -> None:
-        turns.begin(pod("a"))
-        turns.cluster.held = {"a"}
-        turns.rest()
-        turns.cluster.running[NODE] = []
-        turns.time.advance(2.0)
-        turns.rest()
-        assert turns.cluster.status(NODE) == "active"
 
     def test_one_that_fails_is_said_and_goes_on(self, turns: Turns) -> None:
         turns.begin(pod("a"))

@@ -84,12 +84,6 @@ class TestWhoMayGo:
             assert (why is None) == (words is None), options
             assert words is None or words in (why or "")
 
-    def test_excludes_those_of_the_node_itself(self) -> None:
-        draining = Draining(pod("agent", is_of_node=True))
-        assert draining.turn()
-        assert draining.drain.drain == Drain(0)
-        assert draining.cluster.requests == ["pods"]
-
     def test_leaves_the_others_where_they_are_and_says_so(self) -> None:
         draining = Draining(pod("a", is_managed=False), pod("b"))
         draining.during(3)
@@ -126,34 +120,11 @@ class TestOneRequestAtATime:
         assert draining.drain.drain == Drain(0)
         assert draining.cluster.requests[3:] == ["pods"]
 
-    def test_it_says_only_when_something_more_is_known(self) -> None:
-        draining = Draining(pod("a", is_ending=True))
-        assert [draining.turn(), draining.turn()] == [True, False]
-        draining.cluster.running[NODE] = []
-        assert [draining.turn(), draining.turn()] == [True, False]
-
-    def test_a_list_is_made_anew_before_any_eviction_that_comes_late(self) -> None:
-        draining = Draining(pod("a"), pod("b"))
-        for now in (0.0, 10.0, 20.1):
-            draining.turn(now)
-        assert draining.cluster.requests == ["pods", "evict", "pods"]
-        draining = Draining(pod("a"), pod("b"))
-        for now in (0.0, 10.1):
-            draining.turn(now)
-        assert draining.cluster.requests == ["pods", "pods"]
-
     def test_each_that_was_asked_to_go_is_said_and_has_the_time_that_was_said(self) -> None:
         draining = Draining(pod("a"), options=DrainOptions(grace_seconds=7))
         draining.during(1)
         assert draining.said == [f"{NODE}: default/a is being evicted"]
         assert draining.cluster.graces == [7]
-
-    def test_one_that_had_gone_by_then_is_not_left(self) -> None:
-        draining = Draining(pod("a"))
-        draining.cluster.answers["a"] = Evicted("gone")
-        draining.during(1)
-        assert draining.drain.drain == Drain(0)
-        assert draining.said == []
 
 
 class TestWhatIsHeld:
@@ -197,16 +168,6 @@ class TestWhatIsHeld:
             draining.turn()
             draining.now += 1.0  # each request takes a second
         assert len(draining.cluster.evicted) == 5
-
-    def test_is_asked_again_in_the_order_in_which_it_may(self) -> None:
-        draining = Draining(pod("a"), pod("b"), pod("c"))
-        draining.cluster.answers.update(a=Evicted("held", "a", 20.0), b=Evicted("held", "b", 10.0))
-        draining.during(1)
-        draining.cluster.answers.clear()
-        draining.turn(30.0)
-        draining.turn()
-        draining.turn()
-        assert draining.cluster.evicted == ["default/c", "default/b", "default/a"]
 
 
 class TestTheTimeLimit:
@@ -288,15 +249,6 @@ class TestFailures:
         with pytest.raises(AccessRefused):
             draining.turn()
         assert draining.drain.drain.left == 1
-
-    def test_a_server_that_is_away_says_nothing_about_what_is_left(self) -> None:
-        draining = Draining(pod("a", is_ending=True))
-        draining.turn()
-        before = draining.drain.drain
-        draining.cluster.is_away = True
-        with pytest.raises(BackendUnreachable):
-            draining.turn()
-        assert draining.drain.drain == before
 
 
 @pytest.mark.parametrize(

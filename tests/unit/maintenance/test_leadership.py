@@ -105,20 +105,6 @@ class TestTaking:
         assert here.lease == Lease("a", TTL_SECONDS, wall, wall, 4)
         assert here.leadership.leader == "a"
 
-    def test_who_is_the_slower_looks_again_soon_and_does_not_lead(self, here: Here) -> None:
-        here.leadership.turn()
-        sound = here.cluster.write_lease
-
-        def taken(name: str, read: Json | None, lease: Lease, *, node: str = "") -> Json | None:
-            here.take_by_another()
-            return sound(name, read, lease, node=node)
-
-        here.cluster.write_lease = taken  # type: ignore[method-assign]
-        here.slow("lease", 1.0)
-        here.leadership.turn()
-        assert not here.leadership.has_seconds(0)
-        assert here.leadership.due_at == pytest.approx(here.now + 0.2)
-
 
 class TestRenewing:
     def test_it_goes_on_as_the_same_lease(self, here: Here) -> None:
@@ -153,15 +139,6 @@ class TestRenewing:
         with pytest.raises(BackendUnreachable):
             here.leadership.turn()
         assert not here.leadership.has_seconds(USED - RENEW_SECONDS + 0.1)
-
-    def test_whose_time_was_over_may_have_been_followed(self, here: Here) -> None:
-        here.leadership.turn()
-        here.time.advance(USED)
-        here.leadership.turn()
-        assert here.leadership.reign == 1  # to the last moment, nobody was
-        here.time.advance(USED + 0.1)
-        here.leadership.turn()
-        assert here.leadership.reign == 2
 
     def test_who_sees_another_leads_no_more(self, here: Here) -> None:
         here.leadership.turn()

@@ -264,30 +264,6 @@ def test_no_number_is_larger_than_the_api_accepts(
 class TestWords:
     EXPIRED = Lease(US.identity, 5, NOW - 100, NOW - 100, 1, "uid")
 
-    @pytest.mark.parametrize(
-        ("begun", "requested", "status"),
-        [
-            ("a", "a", "ended"),
-            ("", "", "ended"),
-            ("a", "b", "new, stale"),
-            ("a", "", "new, stale"),
-            ("", "b", "new, stale"),
-        ],
-    )
-    def test_a_request_with_another_word_gets_a_window_although_the_last_one_has_expired(
-        self, begun: str, requested: str, status: str
-    ) -> None:
-        for seconds in (2, 50):
-            wanted = Wanted(seconds, requested)
-            step = next_step(US, Seen(window(begun), wanted, self.EXPIRED, None, NOW))
-            assert step.status == status
-            if status == "ended":
-                continue
-            lease, node = step.writes
-            assert isinstance(lease, LeaseWrite)
-            assert (lease.lease.acquired_at, lease.lease.duration_seconds) == (NOW, seconds + 3)
-            assert node == NodeWrite("new, stale", begins=requested)
-
     def test_a_request_with_another_word_waits_for_another_holder_and_is_kept(self) -> None:
         theirs = Lease("them", 60, NOW, NOW, 2, "uid", unchanged_seconds=20.0)
         step = next_step(US, Seen(window("a"), Wanted(5, "b"), theirs, None, NOW))

@@ -14,9 +14,9 @@ from leasectl.maintenance.facts import Us
 from leasectl.maintenance.leadership import Leadership
 from leasectl.maintenance.watching import WatchedChanges
 from leasectl.system.clock import Clock
+from tests.kit.kubernetes.accounts import LEAST_RULES, MAINTENANCE_RULES, Rules
 from tests.kit.kubernetes.namespaces import Namespace
 from tests.kit.kubernetes.nodes import NODES, make_node, make_pod
-from tests.kit.kubernetes.rights import LEAST_RULES, MAINTENANCE_RULES, Rules
 from tests.kit.waits import PATIENCE_SECONDS
 
 pytestmark = pytest.mark.once

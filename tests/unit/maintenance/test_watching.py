@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 import queue
-import re
-import signal
 import threading
 from collections.abc import Iterator
-from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, Union
 
@@ -197,20 +194,6 @@ class TestWhatIsThere:
 
 
 class TestWhatHappens:
-    def test_to_a_node_counts_where_it_is_judged_by_it(self, watched: Watched) -> None:
-        watched.api.there["nodes"] = [node("a"), node("b", request="1h")]
-        watched.begin()
-        assert watched.after(event("MODIFIED", node("b", request="1h", seen=1))) == set()
-        assert watched.after(event("MODIFIED", node("a", cordoned=True))) == set()
-        assert watched.after(event("MODIFIED", node("b", request="2h"))) == {"b"}
-        assert watched.after(event("MODIFIED", node("b", request="2h", cordoned=True))) == {"b"}
-        assert watched.after(event("MODIFIED", node("b", request="2h", word="w"))) == {"b"}
-        assert watched.after(event("MODIFIED", node("a", request="1h"))) == {"a"}
-        assert watched.after(event("MODIFIED", node("a"))) == {"a"}
-        assert watched.after(event("MODIFIED", node("a", seen=1))) == set()
-        assert watched.after(event("DELETED", node("b", request="2h", word="w"))) == {"b"}
-        assert watched.after(event("ADDED", node("b", request="2h"))) == {"b"}
-
     def test_to_a_lease_counts_by_whose_it_is(self, watched: Watched) -> None:
         watched.begin()
         theirs = lease("window-a", "upgrader")
@@ -310,16 +293,6 @@ def test_what_nobody_has_expected_ends_whoever_listens(watched: Watched) -> None
     wait_readable(watched.changes.fd)
     with pytest.raises(ZeroDivisionError):
         watched.changes.take()
-
-
-def test_signals_are_left_to_whoever_sleeps_on_them() -> None:
-    watched, before = Watched(), _followers()
-    watched.begin()
-    for each in _followers() - before:
-        status = Path(f"/proc/self/task/{each.native_id}/status").read_text()
-        (blocked,) = re.findall(r"^SigBlk:\t([0-9a-f]+)$", status, re.MULTILINE)
-        assert int(blocked, 16) >> (signal.SIGTERM - 1) & 1
-    watched.changes.close()
 
 
 def test_closing_ends_both_and_what_would_begin_then() -> None:

@@ -18,10 +18,10 @@ from leasectl.cli.root import COMMANDS, environment
 from leasectl.cli.root import command as root
 from leasectl.errors import EXIT_CODES
 from tests.kit.etcd.server import EtcdServer, reserve_port
-from tests.kit.faults.fixture import StartFaultProxy
+from tests.kit.faults.process import StartFaultProxy
+from tests.kit.kubernetes.accounts import MAINTENANCE_RULES
 from tests.kit.kubernetes.namespaces import Namespace
 from tests.kit.kubernetes.nodes import NODES, make_node
-from tests.kit.kubernetes.rights import MAINTENANCE_RULES
 from tests.kit.kubernetes.servers import Kubernetes
 from tests.kit.support import Cli, clean_environment
 

@@ -11,9 +11,9 @@ from typing import Any, NamedTuple
 
 import pytest
 
+from tests.kit.kubernetes.accounts import MAINTENANCE_RULES
 from tests.kit.kubernetes.namespaces import Namespace
 from tests.kit.kubernetes.nodes import NODES, make_node
-from tests.kit.kubernetes.rights import MAINTENANCE_RULES
 from tests.kit.support import Cli
 from tests.kit.waits import eventually
 

@@ -35,8 +35,8 @@ def test_a_claim_whose_answer_was_lost_is_given_back_and_leaves_the_pool(
     hosts: Hosts, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     hosts.pool("t-1")
-    members = PoolBackend.__dict__["members"].fget
-    monkeypatch.setattr(PoolBackend, "members", property(lambda self: Unheard(members(self))))
+    unheard = property(lambda self: Unheard(self.sides.members))
+    monkeypatch.setattr(PoolBackend, "members", unheard)
     host = hosts.new()
     with host.service(backend=hosts.url) as service:
         with pytest.raises(BackendUnreachable, match="its answer was lost"):

@@ -34,7 +34,7 @@ import leasectl
 from leasectl.cli.commands.setup import _INIT_LINE
 from leasectl.pyz import unpack
 from leasectl.pyz.unpack import LEFT_OVER, LOCK_NAME, UNPACKED
-from tests.kit.sizes import FULL_SIZE
+from tests.kit.killing import FULL_SIZE
 from tests.kit.support import Cli, Finished
 from tests.kit.waits import eventually
 

@@ -16,8 +16,8 @@ from leasectl.reclaim.plan import Wanted
 from leasectl.reclaim.taking_back import Ground, Listener, Outcome, take_back
 from leasectl.state.uses import LastUse
 from leasectl.system.poll import Sleep, is_readable
-from tests.kit.journal import NoJournal
 from tests.kit.made_up_store import MadeUpEngine, MadeUpStore
+from tests.kit.recorded import NoJournal
 from tests.kit.support import ManualClock
 
 Result = TypeVar("Result")

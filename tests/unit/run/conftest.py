@@ -8,13 +8,21 @@ from collections.abc import Iterator
 
 import pytest
 
+from leasectl.state import keeper_process
 from leasectl.system import signals as signals_module
+from leasectl.system.process import this_process
 from leasectl.system.signals import SignalDescriptor
 from tests.kit.desk import desk as desk
 from tests.kit.marks import marked_below
 
 # What a child and a signal do differs between Pythons.
 pytest_collection_modifyitems = marked_below(__file__, pytest.mark.processes)
+
+
+@pytest.fixture
+def keeper(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A keeper that lives, as far as `run` can tell."""
+    monkeypatch.setattr(keeper_process, "running", lambda state: this_process())
 
 
 @pytest.fixture

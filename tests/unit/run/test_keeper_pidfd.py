@@ -16,9 +16,9 @@ from leasectl.run.keeper_pidfd import KeeperPidfd
 from leasectl.state import keeper_process
 from leasectl.system.poll import is_readable
 from leasectl.system.process import this_process
-from tests.kit.children import child as child
-from tests.kit.children import kill
 from tests.kit.desk import Desk
+from tests.kit.forking import child as child
+from tests.kit.forking import kill
 from tests.kit.waits import wait_readable
 
 START = 1000.0  # of a manual clock

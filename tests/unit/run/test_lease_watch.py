@@ -33,15 +33,11 @@ from tests.kit.desk import Desk
 from tests.kit.made_up_backend import MadeUpBackend, register_made_up
 from tests.kit.reclaiming import Operator
 
+pytestmark = pytest.mark.usefixtures("keeper")
+
 TTL = 30.0
 START = 1000.0  # of a manual clock
 GIVE_UP = START + TTL - TTL / 5  # so that there is time to end the command
-
-
-@pytest.fixture(autouse=True)
-def keeper(monkeypatch: pytest.MonkeyPatch) -> None:
-    """There is one, and it lives."""
-    monkeypatch.setattr(keeper_process, "running", lambda state: this_process())
 
 
 @pytest.fixture

@@ -24,20 +24,15 @@ from leasectl.run.child import Child, Ending
 from leasectl.run.leased_command import LeasedCommand, give_back
 from leasectl.run.plan import Plan
 from leasectl.run.supervision import Supervisor
-from leasectl.state import keeper_process
 from leasectl.system.process import this_process
 from leasectl.system.signals import SignalDescriptor
 from tests.kit.desk import Desk
 from tests.kit.waits import eventually, result_of
 
+pytestmark = pytest.mark.usefixtures("keeper")
+
 HOUR = 3600.0
 TTL = 30.0
-
-
-@pytest.fixture(autouse=True)
-def keeper(monkeypatch: pytest.MonkeyPatch) -> None:
-    """There is one, and it lives."""
-    monkeypatch.setattr(keeper_process, "running", lambda state: this_process())
 
 
 @pytest.fixture(params=[None, TTL], ids=["for good", "with a ttl"])

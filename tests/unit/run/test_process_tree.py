@@ -106,6 +106,7 @@ def test_worker_behind_a_shell_is_gone_when_its_lease_is_granted_again(
         end(pid)
 
 
+@pytest.mark.once
 def test_worker_that_ignores_term_is_killed_within_its_ttl(
     cli: Cli, pool: str, deaf_worker: Path, tmp_path: Path
 ) -> None:
@@ -344,6 +345,7 @@ def check_ended_for_its_lease(
     leased.end(child, watch)
 
 
+@pytest.mark.once
 @named(WHILE_IT_RUNS, WHEN_IT_IS_ENDED)
 def test_a_call_that_fails_for_ever_leaves_a_command_its_lease_until_it_has_ended(
     leased: Leased, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, owner: object, name: str
@@ -352,6 +354,7 @@ def test_a_call_that_fails_for_ever_leaves_a_command_its_lease_until_it_has_ende
     check_ended_for_its_lease(leased, monkeypatch, owner, name, failing)
 
 
+@pytest.mark.once
 @named(WHEN_IT_IS_ENDED)
 def test_an_error_at_a_call_that_ends_a_command_leaves_its_lease_until_it_has_ended(
     leased: Leased, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, owner: object, name: str

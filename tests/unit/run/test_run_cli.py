@@ -19,7 +19,7 @@ import pytest
 from leasectl.model import parse_process
 from leasectl.run.tree import is_keeper
 from leasectl.system.clock import boottime_seconds
-from tests.kit.sizes import FULL_SIZE
+from tests.kit.killing import FULL_SIZE
 from tests.kit.support import Cli, Started
 from tests.kit.terminal import CTRL_BACKSLASH, CTRL_C, terminal
 from tests.kit.waits import eventually
@@ -686,6 +686,7 @@ def is_quiet(pid: int) -> bool:
     return ticks() == before
 
 
+@pytest.mark.once
 def test_leases_with_a_ttl_are_renewed_while_the_command_runs(cli: Cli, pool: str) -> None:
     script = Script(cli.cwd, f"say begin\nuntil [[ -e {cli.cwd}/end ]]; do sleep 0.05; done")
     run = start(cli, script, "--ttl", "4s")
@@ -697,6 +698,7 @@ def test_leases_with_a_ttl_are_renewed_while_the_command_runs(cli: Cli, pool: st
     assert run.finish().code == 0
 
 
+@pytest.mark.once
 @pytest.mark.parametrize("heeds_term", [True, False])
 def test_the_command_is_gone_before_a_lease_that_cannot_be_renewed_expires(
     cli: Cli, pool: str, heeds_term: bool

@@ -31,7 +31,6 @@ from leasectl.run.child import CannotExecute, Child, CommandNotFound, Ending
 from leasectl.run.plan import Plan
 from leasectl.run.runner import Runner
 from leasectl.run.supervision import Supervisor
-from leasectl.state import keeper_process
 from leasectl.system.poll import Interrupt
 from leasectl.system.process import this_process
 from tests.kit.desk import Desk
@@ -41,13 +40,7 @@ from tests.kit.waits import eventually, result_of
 START = 1000.0  # of a manual clock
 HOUR = 3600.0
 
-pytestmark = pytest.mark.usefixtures("signals_as_before")
-
-
-@pytest.fixture(autouse=True)
-def keeper(monkeypatch: pytest.MonkeyPatch) -> None:
-    """There is one, and it lives."""
-    monkeypatch.setattr(keeper_process, "running", lambda state: this_process())
+pytestmark = pytest.mark.usefixtures("signals_as_before", "keeper")
 
 
 class Job:

@@ -18,20 +18,15 @@ from leasectl.model import Handle, Request, whole
 from leasectl.run import start_delay as module
 from leasectl.run.lease_watch import LeaseWatch
 from leasectl.run.start_delay import hold_back, wait_to_start
-from leasectl.state import keeper_process
 from leasectl.system.poll import READABLE, Interrupt
 from leasectl.system.process import this_process
 from tests.kit.desk import Desk
 
+pytestmark = pytest.mark.usefixtures("keeper")
+
 HOUR = 3600.0
 TTL = 30.0
 START = 1000.0  # of a manual clock
-
-
-@pytest.fixture(autouse=True)
-def keeper(monkeypatch: pytest.MonkeyPatch) -> None:
-    """There is one, and it lives."""
-    monkeypatch.setattr(keeper_process, "running", lambda state: this_process())
 
 
 def acquired(desk: Desk, *, ttl: float | None = None) -> Handle:

@@ -15,8 +15,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.kit.boskos.fixture import StartBoskos
-from tests.kit.faults.fixture import StartFaultProxy
+from tests.kit.boskos.process import StartBoskos
+from tests.kit.faults.process import StartFaultProxy
 from tests.kit.serving import Serving, held
 from tests.kit.support import Cli, Finished
 from tests.kit.waits import eventually

@@ -9,12 +9,11 @@ import time
 
 import pytest
 
-from tests.kit.boskos.fixture import StartBoskos
 from tests.kit.boskos.history import Tenure
-from tests.kit.boskos.process import Boskos
+from tests.kit.boskos.process import Boskos, StartBoskos
 from tests.kit.faults.raw_client import RawClient
+from tests.kit.killing import FULL_SIZE
 from tests.kit.serving import Serve, Serving, first_line
-from tests.kit.sizes import FULL_SIZE
 from tests.kit.support import Cli
 from tests.kit.waits import PATIENCE_SECONDS, eventually
 

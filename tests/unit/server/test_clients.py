@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.kit.faults.fixture import StartFaultProxy
+from tests.kit.faults.process import StartFaultProxy
 from tests.kit.relay import relay
 from tests.kit.serving import Serve, Serving, held, states, waiting
 from tests.kit.support import Cli

@@ -9,11 +9,11 @@ import os
 import time
 from pathlib import Path
 
-from tests.kit.faults.fixture import StartFaultProxy
+from tests.kit.faults.process import StartFaultProxy
+from tests.kit.fork_server import load_everything
 from tests.kit.forking import end_all, ending, fork, leasectl
-from tests.kit.loading import load_everything
+from tests.kit.killing import FULL_SIZE
 from tests.kit.serving import Serve, held, waiting
-from tests.kit.sizes import FULL_SIZE
 from tests.kit.support import Cli
 from tests.kit.waits import eventually
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.kit.faults.fixture import StartFaultProxy
+from tests.kit.faults.process import StartFaultProxy
 from tests.kit.faults.raw_client import Got
 from tests.kit.serving import Serving, held
 

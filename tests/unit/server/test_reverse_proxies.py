@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import ExitStack
+from contextlib import AbstractContextManager, ExitStack
 from pathlib import Path
 from typing import Callable
 
@@ -16,7 +16,10 @@ from tests.kit.support import Cli, Started
 from tests.kit.waits import eventually
 
 POOL = "T"
-PROXIES = {"nginx": nginx, "caddy": caddy}
+PROXIES: dict[str, Callable[..., AbstractContextManager[str]]] = {
+    "nginx": nginx,
+    "caddy": caddy,
+}
 
 
 class Front:

@@ -9,7 +9,7 @@ from urllib.parse import quote
 import pytest
 
 from tests.kit.doctor_reports import doctor
-from tests.kit.faults.fixture import StartFaultProxy
+from tests.kit.faults.process import StartFaultProxy
 from tests.kit.serving import Serve, Serving, resources
 from tests.kit.support import Cli
 from tests.kit.waits import eventually

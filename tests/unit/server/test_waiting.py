@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from tests.kit.faults.raw_client import RawClient
+from tests.kit.killing import FULL_SIZE
 from tests.kit.serving import Serve, Serving, held, states, waiting
-from tests.kit.sizes import FULL_SIZE
 from tests.kit.support import Cli
 from tests.kit.waits import eventually
 

@@ -12,16 +12,12 @@ from leasectl.state.handles import (
     Handles,
     change_ttl,
     count_lost_replies,
-    explain_loss,
     note_answer,
     record_renewal,
     remember_release_after,
     seconds_since,
 )
-from leasectl.state.rows import insert
 from leasectl.state.timers import Timers
-from leasectl.state.uses import SeenMark, Uses
-from leasectl.system.process import this_process
 from tests.unit.state.held import made
 
 
@@ -50,11 +46,6 @@ def now_of(state: State, handle: Handle) -> Handle:
     return Handles(state).require(handle.id)
 
 
-def is_watched(state: State, handle: Handle) -> bool:
-    ((watched,),) = state.query("SELECT watched FROM handle WHERE id = ?", handle.id)
-    return bool(watched)
-
-
 class TestATtl:
     def test_is_the_new_one_and_asked_for_or_not(self, state: State, handle: Handle) -> None:
         for seconds, explicit in [(20.0, True), (30.0, False)]:
@@ -62,44 +53,6 @@ class TestATtl:
             now = now_of(state, handle)
             assert (now.request.ttl_seconds, now.explicit_ttl) == (seconds, explicit)
             assert [each.lease_duration_seconds for each in now.leases] == [seconds]
-
-    def test_of_an_acquisition_that_is_over_changes_nothing(
-        self, state: State, handle: Handle
-    ) -> None:
-        change_ttl(state, handle._replace(acquisition=1), 20.0, explicit=True)
-        assert now_of(state, handle) == handle
-
-    def test_that_nobody_asked_for_is_the_keepers_to_renew(
-        self, state: State, handle: Handle
-    ) -> None:
-        change_ttl(state, handle, 20.0, explicit=False)
-        assert is_watched(state, handle)
-        change_ttl(state, handle, 20.0, explicit=True)
-        assert not is_watched(state, handle)
-
-    def test_of_who_has_not_told_of_the_grant_yet_is_no_reason_to_see_to_it(
-        self, state: State
-    ) -> None:
-        untold = made(state, "T-3", waiter=this_process())
-        change_ttl(state, untold, 20.0, explicit=True)
-        assert not is_watched(state, untold)
-
-    @pytest.mark.parametrize("what", ["timer", "mark", "note"])
-    def test_leaves_the_keeper_what_else_it_has_to_see_to(
-        self, state: State, handle: Handle, what: str
-    ) -> None:
-        if what == "timer":
-            Timers(state).arm(ReleaseTarget(handle.id, 2, handle.names), 9.0)
-        else:
-            Uses(state).have_watched([handle.id])
-        if what == "mark":
-            Uses(state).see(handle, handle.names[0], SeenMark("0" * 16, "ops", 9.0, False))
-        if what == "note":
-            resource = {"name": "n", "type": "T", "fence": 7, "owner": handle.id, "labels": ""}
-            insert(state.db, "resource", {**resource, "lease_transitions": 0})
-            insert(state.db, "note", {"name": "n", "fence": 7, "text": "marked"})
-        change_ttl(state, handle, 20.0, explicit=True)
-        assert is_watched(state, handle)
 
 
 def test_a_delayed_release_is_part_of_the_request(state: State, handle: Handle) -> None:
@@ -115,18 +68,6 @@ def test_a_renewal_is_told_of_all_that_it_holds(state: State, handle: Handle) ->
     record_renewal(state, handle, 160.0)
     (lease,) = now_of(state, handle).leases
     assert (lease.acquire_time, lease.renew_time) == (100.0, 160.0)
-
-
-def test_lost_replies_are_counted(state: State, handle: Handle) -> None:
-    count_lost_replies(state, handle, 3)
-    assert now_of(state, handle) == handle._replace(lost_replies=3)
-
-
-def test_a_loss_is_explained(state: State, handle: Handle) -> None:
-    explain_loss(state, handle._replace(acquisition=1), "too late")
-    assert now_of(state, handle) == handle
-    explain_loss(state, handle, "its machine is gone")
-    assert now_of(state, handle) == handle._replace(lost_reason="its machine is gone")
 
 
 class TestAnAnswer:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import errno
 import os
 import resource
 import sqlite3
@@ -228,17 +227,6 @@ def test_errors_of_others_become_ours_at_one_edge(
         raise raised
     assert type(translated.value) is becomes
     assert "/the/file" in str(translated.value)
-
-
-def test_an_error_names_the_file_that_it_is_about() -> None:
-    with pytest.raises(StateUnwritable, match=r"^can't write /another: No space"), errors_of("/it"):
-        raise OSError(errno.ENOSPC, "No space left on device", "/another")
-
-
-@pytest.mark.parametrize("number", [errno.EMFILE, errno.ENFILE])
-def test_that_no_more_files_may_be_opened_is_told_as_that(number: int) -> None:
-    with pytest.raises(StateUnwritable, match=r"/another: Too many .*ulimit -n"), errors_of("/it"):
-        raise OSError(number, os.strerror(number), "/another")
 
 
 @pytest.mark.parametrize(

@@ -266,22 +266,6 @@ class TestNamesFiles:
         assert names_file(state) == "T--01\nT--00"
         assert os.stat(state.names_path("h")).st_mode & 0o777 == 0o600
 
-    def test_it_follows_its_record(self, state: State) -> None:
-        for names in (("a", "b"), ("b",), (), ("c", "d", "e")):
-            with state.transaction():
-                record(state, "h", *names)
-            assert names_file(state) == "\n".join(names)
-        with state.transaction() as db:
-            db.execute("DELETE FROM handle")
-            state.stage_names("h", None)
-        assert handle_files(state) == []
-
-    def test_what_is_staged_last_counts(self, state: State) -> None:
-        with state.transaction():
-            record(state, "h", "a")
-            record(state, "h", "b")
-        assert names_file(state) == "b"
-
     def test_a_reader_never_sees_half_a_list(self, state: State) -> None:
         """A file that is replaced is another file; whoever has the old one open reads that."""
         with state.transaction():
@@ -808,16 +792,6 @@ class TestTheDirectory:
             fcntl.flock(other, fcntl.LOCK_EX | fcntl.LOCK_NB)
             os.close(other)
 
-    def test_one_that_is_named_from_here_stays_the_same_wherever_one_goes(
-        self, state_dir: Path, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        monkeypatch.chdir(state_dir.parent)
-        with contextlib.closing(State.open(state_dir.name)) as state:
-            assert state.directory == str(state_dir)
-            monkeypatch.chdir("/")
-            assert state.path("a", "b") == str(state_dir / "a" / "b")
-            assert not state.was_removed()
-
     def test_a_path_that_can_not_be_looked_at_is_refused(self, state_dir: Path) -> None:
         state_dir.touch()
         with pytest.raises(StateUnwritable, match="Not a directory; choose another"):
@@ -841,23 +815,6 @@ class TestAReboot:
         assert [tuple(row) for row in state.query("SELECT boot_id FROM meta")] == [(boot,)]
         with state.transaction() as db:
             db.execute("INSERT INTO timer VALUES ('h', '', 1, 1e9)")
-        State.open(state.directory).close()
-        assert [tuple(row) for row in state.query("SELECT due FROM timer")] == [(1e9,)]
-
-    def test_it_is_noted_by_the_first_alone(
-        self, state: State, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        with state.transaction() as db:
-            db.execute("UPDATE meta SET boot_id = 'an earlier one'")
-        transaction = State.transaction
-
-        def as_another_is_faster(slower: State) -> object:
-            monkeypatch.setattr(State, "transaction", transaction)
-            with State.open(state.directory).transaction() as db:
-                db.execute("INSERT INTO timer VALUES ('h', '', 1, 1e9)")
-            return slower.transaction()
-
-        monkeypatch.setattr(State, "transaction", as_another_is_faster)
         State.open(state.directory).close()
         assert [tuple(row) for row in state.query("SELECT due FROM timer")] == [(1e9,)]
 

@@ -47,22 +47,6 @@ def cursor(state: State) -> str:
 
 
 class TestWriting:
-    def test_all_facts_are_read_as_they_were_written(self, state: State) -> None:
-        with state.transaction():
-            state.events.add(
-                12.5, "released", "T", ("a", "b"), (3, 4),
-                handle="T-x", acquisition=2, holder="j/1/h/T-x", count=2, priority=-3, ticket=7,
-                grant=6, wait=1.5, hold=2.5, by="ttl", reason="why",
-            )  # fmt: skip
-        (event,) = StateEventLog(state).read()
-        assert event == EVENT
-
-    @pytest.mark.parametrize("backend", ["", "http://x"])
-    def test_one_that_is_known_as_such_is_read_as_it_was(self, state: State, backend: str) -> None:
-        with state.transaction():
-            add_event(state.events, EVENT, backend=backend)
-        assert list(StateEventLog(state, backend=backend).read()) == [EVENT]
-
     @pytest.mark.parametrize(("wait", "hold"), [(None, None), (1.5, None), (None, 2.5), (0.0, 0.0)])
     def test_how_long_it_took_is_written_as_far_as_that_is_known(
         self, state: State, wait: float | None, hold: float | None
@@ -89,11 +73,6 @@ class TestWriting:
         found = [(each.type, each.kind) for each in StateEventLog(state).read()]
         assert found == [(reserved, "work begun"), (reserved, "work done"), ("T", "granted")]
 
-    def test_what_is_not_said_is_nothing_and_of_one_resource(self, state: State) -> None:
-        write(state)
-        (event,) = StateEventLog(state).read()
-        assert event == Event(1, 1000.0, "queued", "T", handle="h0")
-
     def test_what_was_undone_has_not_happened(self, state: State) -> None:
         with pytest.raises(RuntimeError), state.transaction():
             state.events.add(1.0, "queued", "T")
@@ -109,13 +88,6 @@ class TestWriting:
         write(state, 2)
         assert [each for each in said if "events" in each] == ["SAVEPOINT events", "RELEASE events"]
         state.db.set_trace_callback(None)
-
-    def test_each_backend_has_its_own(self, state: State) -> None:
-        with state.transaction():
-            state.events.add(1.0, "queued", "T", backend="http://x")
-            state.events.add(2.0, "queued", "T")
-        assert [each.time for each in StateEventLog(state).read()] == [2.0]
-        assert [each.time for each in StateEventLog(state, backend="http://x").read()] == [1.0]
 
     @pytest.mark.parametrize("how", ["RAISE(ABORT, 'no')", "RAISE(FAIL, 'no')"])
     def test_a_table_that_takes_none_stops_nothing_and_is_told_of_once(
@@ -234,15 +206,6 @@ def test_an_event_is_wanted_by_all_that_is_said_of_it() -> None:
 
 
 class TestKeeping:
-    def test_no_more_are_kept_than_is_said(self, state: State) -> None:
-        state.events.kept_number = 100
-        for _ in range(20):
-            write(state, 40)
-        found = numbers(state)
-        assert found[-1] == 800
-        assert len(found) <= 100 + 64 + 40
-        assert found == list(range(found[0], 801))
-
     def test_as_many_are_kept_as_is_said(self, state: State) -> None:
         state.events.kept_number = 100
         write(state, 300)
@@ -297,11 +260,6 @@ class TestKeeping:
             for n in range(64):
                 state.events.add(5000.0 + n, "queued", "T")
         assert numbers(state)[-1] == 384
-
-    def test_none_are_written_where_none_are_to_be_kept(self, state: State) -> None:
-        state.events.kept_number = 0
-        write(state)
-        assert numbers(state) == []
 
     def test_more_than_are_read_at_once_are_all_read(self, state: State) -> None:
         write(state, 4500)

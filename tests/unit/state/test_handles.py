@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from leasectl.errors import CorruptState, NotFound
-from leasectl.model import Handle, Lease, Process, ReleaseTarget, Request, Timer, whole
+from leasectl.model import Handle, Lease, Process, ReleaseTarget, Request, whole
 from leasectl.state.directory import State
 from leasectl.state.handles import (
     _NEXT,
@@ -28,15 +28,13 @@ from leasectl.state.handles import (
 from leasectl.state.named_pipe import NamedPipe
 from leasectl.state.rows import (
     SERVED_KEY_LABEL,
-    encode_labels,
     is_on_record_elsewhere,
-    parse_labels,
 )
 from leasectl.state.uses import Uses
 from leasectl.system.poll import is_readable
 from leasectl.system.process import identify, this_process
+from tests.kit.recorded import watched
 from tests.kit.waits import wait_readable
-from tests.kit.watching import watched
 
 
 @pytest.fixture
@@ -168,29 +166,12 @@ class TestRecords:
         lease = Lease("T--00", 5, 3, 2, "job/1/host/T-abcdef", 10.0, 11.0, 60.0, 4, (("pr", "7"),))
         assert held(state, handles, a_handle(request=request), lease).leases == (lease,)
 
-    def test_of_many_each_has_its_own_leases(self, state: State, handles: Handles) -> None:
-        ids = [f"T-{number:04d}" for number in range(1001)]
-        with state.transaction():
-            for handle_id in ids:
-                handle = a_handle(handle_id)
-                handles.create(handle, remote=False)
-                identity = handle.holder_identity
-                leases = [a_lease(f"{handle_id}--{n}", identity=identity) for n in (1, 0)]
-                handles.grant(handle, leases, now=0.0)
-        names = {each.id: each.names for each in handles.active()}
-        assert names == {each: (f"{each}--1", f"{each}--0") for each in ids}
-        assert {each.names for each in handles.active(with_leases=False)} == {()}
-
     def test_ids_are_of_all_that_there_are_records_of(self, state: State, handles: Handles) -> None:
         assert handles.ids() == set()
         held(state, handles, a_handle("T-1"), a_lease())
         released(state, handles, a_handle("T-2"), now=1.0)
         assert handles.ids() == {"T-1", "T-2"}
         assert [each.id for each in handles.active()] == ["T-1"]
-
-    @pytest.mark.parametrize("name", ["", "..", "a/b", "T\0", "\udcff"])
-    def test_what_can_be_no_name_is_no_handle(self, handles: Handles, name: str) -> None:
-        assert handles.load(name) is None
 
     def test_a_grant_reads_back_in_the_order_of_fences(
         self, state: State, handles: Handles
@@ -236,20 +217,10 @@ class TestRecords:
         read = handles.require(handle.id)
         assert (read.state, read.leases) == ("held", leases)
 
-    def test_an_unknown_handle_is_none_or_not_found(self, handles: Handles) -> None:
-        assert handles.load("T-nobody") is None
-        with pytest.raises(NotFound, match='no handle "T-nobody"'):
-            handles.require("T-nobody")
-
     def test_a_hostile_name_is_shown_in_one_printable_line(self, handles: Handles) -> None:
         with pytest.raises(NotFound) as refused:
             handles.require("x\n\x1b[31m")
         assert str(refused.value).isprintable()
-
-    def test_who_holds_a_name_is_found(self, state: State, handles: Handles) -> None:
-        handle = held(state, handles, a_handle(), a_lease())
-        assert handles.holding("T--00", prefer=lambda _: False) == handle
-        assert handles.holding("T--01", prefer=lambda _: True) is None
 
     @pytest.mark.parametrize("preferred", ["local:", "http://x"])
     def test_of_both_sides_of_a_connection_the_one_that_is_preferred_holds_a_name(
@@ -275,13 +246,6 @@ class TestRecords:
         assert handles.types_at("local:") == ["T", "U"]
         assert handles.types_at("http://y") == []
 
-    def test_of_those_that_tell_something_nobody_reads_what_they_hold(
-        self, state: State, handles: Handles
-    ) -> None:
-        held(state, handles, a_handle("T-plain"), a_lease())
-        told = held(state, handles, a_handle("T-told", guard=this_process()), a_lease("T--01"))
-        assert handles.telling() == [told._replace(leases=())]
-
     @pytest.mark.parametrize(
         "fields",
         [
@@ -300,44 +264,13 @@ class TestRecords:
         told = held(state, handles, a_handle(**fields), a_lease())
         assert [each.id for each in handles.telling()] == [told.id]
 
-    def test_one_with_a_delayed_release_tells_that(self, state: State, handles: Handles) -> None:
-        handle = held(state, handles, a_handle(), a_lease())
-        assert handles.telling() == []
-        with state.transaction():
-            handles.timers.arm(whole(handle), 5.0)
-        assert [each.release_at for each in handles.telling()] == [5.0]
-
     def test_ids_are_of_the_type_and_do_not_repeat(self) -> None:
         ids = {new_id("azure--install") for _ in range(1000)}
         assert len(ids) == 1000
         assert all(re.fullmatch(r"azure--install-[A-Za-z0-9]{6}", each) for each in ids)
 
-    @pytest.mark.parametrize(
-        "labels", [(), (("a", "b"),), (("a", ""), ("b", "c=d")), (("a", "b c é"),)]
-    )
-    def test_labels_read_back(self, labels: tuple[tuple[str, str], ...]) -> None:
-        assert parse_labels(encode_labels(labels)) == labels
-
-    @pytest.mark.parametrize("separator", ["\u2028", "\x85", "\x0b", "\x1c"])
-    def test_labels_with_odd_separators_read_back(self, separator: str) -> None:
-        labels = (("a", f"b{separator}c"),)
-        assert parse_labels(encode_labels(labels)) == labels
-
 
 class TestAcquisitions:
-    def test_each_further_acquisition_has_the_next_number_and_starts_clean(
-        self, state: State, handles: Handles
-    ) -> None:
-        handle = held(state, handles, a_handle(guard=this_process()), a_lease())
-        with state.transaction():
-            handles.timers.arm(whole(handle), 5.0)
-            handles.timers.arm(part(handle, "T--00"), 6.0)
-            again = handles.begin_again(handle, this_process(), remote=False, now=1.0)
-        assert handles.require(handle.id) == again
-        assert (again.state, again.acquisition, again.leases) == ("acquiring", 2, ())
-        assert again.guard == this_process()
-        assert handles.timers.armed() == []
-
     def test_of_what_became_of_the_last_acquisition_the_next_knows_nothing(
         self, state: State, handles: Handles
     ) -> None:
@@ -409,17 +342,6 @@ class TestAcquisitions:
         assert (told.waiter, told.guard) == (None, this_process())
         assert watched(state) == [told]
 
-    def test_telling_leaves_a_names_file_alone_that_is_there(
-        self, state: State, handles: Handles
-    ) -> None:
-        handle = held(state, handles, a_handle(waiter=this_process()), a_lease())
-        with state.transaction():
-            state.stage_names(handle.id, handle.names)
-        before = os.stat(state.names_path(handle.id)).st_ino
-        with state.transaction():
-            assert handles.announce(handle, guard=None, runner=None)
-        assert os.stat(state.names_path(handle.id)).st_ino == before
-
     def test_who_still_acquires_is_woken_when_that_is_no_longer_wanted(
         self, state: State, handles: Handles
     ) -> None:
@@ -470,28 +392,6 @@ class TestAcquisitions:
                 handles.forget(handle.id, handle.acquisition)
             assert not handles.announce(handle, guard=None, runner=None)
         assert not os.path.exists(state.names_path(handle.id)) or names_file(state) == ""
-
-    def test_telling_leaves_the_keeper_what_it_is_to_release_later(
-        self, state: State, handles: Handles
-    ) -> None:
-        handle = held(state, handles, a_handle(waiter=this_process()), a_lease())
-        with state.transaction():
-            handles.timers.arm(part(handle, "T--00"), 9.0)
-            assert handles.announce(handle, guard=None, runner=None)
-        assert [each.id for each in watched(state)] == [handle.id]
-
-    def test_arming_again_replaces(self, state: State, handles: Handles) -> None:
-        handle = held(state, handles, a_handle(), a_lease())
-        with state.transaction():
-            handles.timers.arm(whole(handle), 5.0)
-            handles.timers.arm(whole(handle), 9.0)
-            handles.timers.arm(part(handle, "T--00"), 7.0)
-        assert handles.timers.armed() == [
-            Timer(part(handle, "T--00")._replace(by="delay"), 7.0),
-            Timer(whole(handle, by="delay"), 9.0),
-        ]
-        assert handles.require(handle.id).release_at == 9.0
-        assert handles.any_watched()
 
 
 class TestDropping:
@@ -573,15 +473,6 @@ class TestDropping:
         pipe.close()
         over = handles.require(handle.id)
         assert (over.state, over.runner, over.waiter, over.lost) == ("released", None, None, False)
-
-    def test_what_is_released_is_not_watched(self, state: State, handles: Handles) -> None:
-        handle = held(state, handles, a_handle(guard=this_process()), a_lease())
-        assert handles.any_watched()
-        with state.transaction():
-            handles.release(handle, now=1.0)
-        assert watched(state) == []
-        assert not handles.any_watched()
-        assert handles.active() == []
 
 
 class TestForgetting:
@@ -702,12 +593,6 @@ class TestWhatIsPlain:
         assert is_plain(state, handle)
         assert not is_plain(state, handle._replace(acquisition=2))
         assert not is_plain(state, a_handle("T-nobody"))
-
-    @pytest.mark.parametrize("fields", [{"guard": this_process()}, {"runner": this_process()}])
-    def test_has_nobody_who_follows_it(
-        self, state: State, handles: Handles, fields: dict[str, Any]
-    ) -> None:
-        assert not is_plain(state, held(state, handles, a_handle(**fields), a_lease()))
 
     def test_has_not_lost_anything(self, state: State, handles: Handles) -> None:
         handle = held(state, handles, a_handle(), a_lease("a"), a_lease("b", fence=2))

@@ -70,10 +70,6 @@ def open_here() -> set[str]:
     return set(os.listdir("/proc/self/fd"))
 
 
-def is_asleep(process: Path) -> bool:
-    return (process / "stat").read_text().rpartition(")")[2].split()[0] == "S"
-
-
 def test_it_has_nothing_of_whoever_starts_it_and_leaves_nothing_there(
     state: State, seen: Path
 ) -> None:
@@ -167,21 +163,6 @@ def test_it_is_nobodys_child(state_dir: Path, seen: Path) -> None:
 def test_it_is_this_python_with_the_directory() -> None:
     words = [sys.executable, "-m", "leasectl.keeper", "/some/state"]
     assert keeper_process.command("/some/state") == words
-
-
-def test_it_waits_for_the_commit_of_who_starts_it(state: State, seen: Path) -> None:
-    with pytest.raises(ZeroDivisionError), state.transaction():
-        keeper_process.ensure(state)
-        candidate = keeper_process.running(state)
-        assert candidate is not None
-        of_it = Path(f"/proc/{candidate.pid}")
-        eventually(lambda: is_asleep(of_it), what="the candidate waits")
-        assert (of_it / "cmdline").read_bytes() == Path("/proc/self/cmdline").read_bytes()
-        raise ZeroDivisionError
-    assert keeper_process.registered(state) is None
-    eventually(seen.exists, what="it runs all the same, and finds that it is no keeper")
-    assert candidate is not None
-    os.kill(candidate.pid, signal.SIGKILL)
 
 
 def test_a_candidate_that_is_killed_at_once_is_no_keeper(

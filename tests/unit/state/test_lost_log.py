@@ -15,8 +15,8 @@ from leasectl.leases.release import finish
 from leasectl.model import Request
 from leasectl.state import database
 from leasectl.state.directory import State
-from tests.kit.ended import nothing_runs_on as nothing_runs_on
 from tests.kit.forking import ending, fork
+from tests.kit.forking import nothing_runs_on as nothing_runs_on
 from tests.kit.support import Cli
 
 CORRUPT, UNKNOWN = 65, 66

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import shutil
-import time
 from pathlib import Path
 from typing import Callable
 
@@ -42,12 +41,6 @@ def used(desk: Desk) -> str:
 def test_pools_and_what_is_in_them(used: str) -> None:
     assert read_only.pool_types(used) == ["T", "U"]
     assert read_only.resource_names(used) == [("T--00", "T"), ("U--00", "U"), ("U--01", "U")]
-    assert read_only.held_names(used) == ["U--00", "U--01"]
-
-
-def test_what_several_handles_hold_is_named_once(desk: Desk, used: str) -> None:
-    with desk.state.transaction() as db:
-        db.execute("INSERT INTO lease SELECT 'T-other', name, 1, 1, 1, 1, 0, 0, 0 FROM lease")
     assert read_only.held_names(used) == ["U--00", "U--01"]
 
 
@@ -94,21 +87,6 @@ def test_properties_are_each_once(desk: Desk, used: str) -> None:
     with desk.state.transaction() as db:
         db.execute("UPDATE member SET properties = '5' WHERE name = 'U--01'")
     assert read_only.properties(used) == []
-
-
-def test_values_are_those_that_are_kept_still(desk: Desk, used: str) -> None:
-    now = time.time()
-    rows = [("once/a", None), ("once/b", now + 1000), ("once/c", now - 1000), ("other", None)]
-    with desk.state.transaction() as db:
-        for number, (key, until) in enumerate(rows, start=1):
-            content = key.encode()
-            row = {"key": key, "content": content, "version": number, "written_at": float(number)}
-            insert(db, "value", {**row, "kept_until": until})
-    assert read_only.values(used, "once/") == [
-        ("once/a", b"once/a", 1, 1.0),
-        ("once/b", b"once/b", 2, 2.0),
-    ]
-    assert [key for key, *_ in read_only.values(used, "")] == ["once/a", "once/b", "other"]
 
 
 @pytest.mark.parametrize("read", READERS.values(), ids=READERS)

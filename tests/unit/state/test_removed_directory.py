@@ -21,7 +21,6 @@ from leasectl.system.poll import is_readable
 from tests.kit.support import Cli, Started
 from tests.kit.waits import eventually, wait_readable
 
-Change = Callable[[Path], None]
 LOST, UNWRITABLE = 79, 73
 
 

@@ -24,49 +24,6 @@ def content(shared_dir: Path) -> str:
     return (shared_dir / "leases").read_text()
 
 
-def test_names_are_listed_one_a_line(shared_dir: Path) -> None:
-    assert shared_leases.listed(str(shared_dir)) == []
-    shared_leases.add(str(shared_dir), ["T--00", "T--01"])
-    shared_leases.add(str(shared_dir), ["U--00"])
-    assert content(shared_dir) == "T--00\nT--01\nU--00\n"
-    assert shared_leases.listed(str(shared_dir)) == ["T--00", "T--01", "U--00"]
-    assert (shared_dir / "leases").stat().st_mode & 0o777 == 0o600
-
-
-def test_names_are_taken_out_wherever_they_stand(shared_dir: Path) -> None:
-    (shared_dir / "leases").write_text("a\nb\nc\nb\n")
-    shared_leases.remove(str(shared_dir), ["b", "unknown"])
-    assert content(shared_dir) == "a\nc\n"
-    shared_leases.remove(str(shared_dir), ["a", "c"])
-    assert content(shared_dir) == ""
-
-
-def test_what_is_listed_already_is_not_listed_twice(shared_dir: Path) -> None:
-    shared_leases.add(str(shared_dir), ["a", "b"])
-    shared_leases.add(str(shared_dir), ["b", "c"])
-    assert content(shared_dir) == "a\nb\nc\n"
-
-
-def test_what_has_to_stay_is_not_taken_out(shared_dir: Path) -> None:
-    shared_leases.add(str(shared_dir), ["a", "b"])
-    shared_leases.remove(str(shared_dir), ["a", "b"], unless=lambda name: name == "a")
-    assert content(shared_dir) == "a\n"
-
-
-def test_a_name_is_not_taken_for_one_that_it_is_a_part_of(shared_dir: Path) -> None:
-    shared_leases.add(str(shared_dir), ["T--1", "T--10", "T--11"])
-    shared_leases.remove(str(shared_dir), ["T--1"])
-    assert content(shared_dir) == "T--10\nT--11\n"
-
-
-@pytest.mark.parametrize("text", ["a\nb", "a\n\nb\n", "a\r\nb\r\n", " a \n b\n"])
-def test_what_others_wrote_a_little_differently_is_read(shared_dir: Path, text: str) -> None:
-    (shared_dir / "leases").write_text(text)
-    assert shared_leases.listed(str(shared_dir)) == ["a", "b"]
-    shared_leases.add(str(shared_dir), ["c"])
-    assert content(shared_dir) == "a\nb\nc\n"
-
-
 @pytest.mark.parametrize("junk", [b"$(id)\n", b"a\n../b\n", b"\xff\xfe\x00", b"a\x00b", b"x" * 254])
 def test_what_is_no_list_is_refused_and_left_alone(shared_dir: Path, junk: bytes) -> None:
     (shared_dir / "leases").write_bytes(junk)
@@ -87,13 +44,6 @@ def test_a_list_longer_than_a_secret_is_refused(shared_dir: Path) -> None:
     (shared_dir / "leases").write_bytes(longest + b"\n")
     with pytest.raises(CorruptState):
         shared_leases.listed(str(shared_dir))
-
-
-def test_nothing_else_is_left_in_the_folder(shared_dir: Path) -> None:
-    """It is carried as a flat Secret: what lies there is carried along."""
-    shared_leases.add(str(shared_dir), ["a"])
-    shared_leases.remove(str(shared_dir), ["a"])
-    assert os.listdir(shared_dir) == ["leases"]
 
 
 def test_a_list_that_does_not_change_is_not_written(shared_dir: Path) -> None:

@@ -55,30 +55,3 @@ def test_what_an_index_lacks_is_found(state_dir: Path) -> None:
         problem = examine(state).problem
     assert problem is not None
     assert "timer_due" in problem
-
-
-def test_a_value_that_is_missing_is_found(state_dir: Path) -> None:
-    State.open(str(state_dir)).close()
-    _allow_null(state_dir / "state.db", "settings TEXT", "settings TEXT NOT NULL")
-    with contextlib.closing(State.open(str(state_dir))) as state:
-        assert examine(state).problem == "NULL value in made_pool.settings"
-
-
-def _allow_null(path: Path, nullable: str, declared: str) -> None:
-    """Put a row without a value into a table that takes none such."""
-
-    def declare(before: str, after: str) -> None:
-        db = sqlite3.connect(path, isolation_level=None)
-        db.execute("PRAGMA writable_schema = ON")
-        db.execute(
-            "UPDATE sqlite_master SET sql = replace(sql, ?, ?) WHERE name = 'made_pool'",
-            (before, after),
-        )
-        db.close()
-
-    declare(declared, nullable)
-    db = sqlite3.connect(path)
-    with db:
-        db.execute("INSERT INTO made_pool VALUES ('none:', NULL, 'T', 'a process')")
-    db.close()
-    declare(nullable, declared)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from leasectl.model import ReleaseTarget, Timer
+from leasectl.model import ReleaseTarget
 from leasectl.state.directory import State
 from leasectl.state.timers import Timers
 
@@ -22,12 +22,6 @@ def timers(changing: State) -> Timers:
     return timers
 
 
-def test_they_are_told_in_the_order_in_which_they_are_due(timers: Timers) -> None:
-    armed = timers.armed()
-    assert armed[:2] == [Timer(target("T-1"), 5.0), Timer(target("T-3"), 7.5)]
-    assert set(armed[2:]) == {Timer(target("T-2", name, acquisition=3), 9.0) for name in ("a", "b")}
-
-
 def test_those_are_due_whose_time_has_come(timers: Timers) -> None:
     assert timers.due(4.9) == []
     assert timers.due(5.0) == [target("T-1")]
@@ -39,14 +33,6 @@ def test_the_next_is_the_first_that_is_not_due(timers: Timers) -> None:
     assert timers.next_after(0.0) == 5.0
     assert timers.next_after(5.0) == 7.5
     assert timers.next_after(9.0) is None
-
-
-def test_those_of_some_names_are_taken_away_or_all(timers: Timers) -> None:
-    timers.disarm("T-2", ["a", "unknown"])
-    assert [each.target for each in timers.armed()][2:] == [target("T-2", "b", acquisition=3)]
-    timers.disarm("T-2")
-    timers.disarm("T-1")
-    assert timers.armed() == [Timer(target("T-3"), 7.5)]
 
 
 def test_those_of_no_handle_are_found(timers: Timers) -> None:

@@ -9,7 +9,7 @@ from leasectl.model import Handle, Request, whole
 from leasectl.state import watched
 from leasectl.state.directory import State
 from leasectl.state.handles import Handles
-from leasectl.state.watched import Changes, Watched, WatchedHandles
+from leasectl.state.watched import Changes, WatchedHandles
 from leasectl.system.process import this_process
 
 US = this_process()
@@ -58,42 +58,6 @@ def test_at_first_all_are_read(state: State, handles: Handles, keeper: WatchedHa
         assert (found.id, found.acquisition, found.is_held) == ("T-1", 3, True)
         assert (found.guard, found.waiter, found.runner, found.ttl_seconds) == (US, None, US, None)
         assert found.processes == {US}
-
-
-@pytest.mark.parametrize("is_granted", [True, False])
-def test_each_process_is_known_for_what_it_does(
-    state: State, handles: Handles, keeper: WatchedHandles, is_granted: bool
-) -> None:
-    guard, waiter, runner = (US._replace(pid=pid) for pid in (11, 12, 13))
-    made(handles, state, "T-1", guard=guard, waiter=waiter, runner=runner)
-    if not is_granted:
-        with state.transaction() as db:
-            db.execute("UPDATE handle SET state = 'acquiring'")
-    found = Watched("T-1", 1, is_granted, guard, waiter, runner, None, "local:")
-    assert keeper.all() == [found]
-    assert found.processes == {guard, waiter, runner}
-    assert found._replace(guard=None, runner=None).processes == {waiter}
-
-
-def test_then_what_has_changed_is_read_once(
-    state: State, handles: Handles, keeper: WatchedHandles
-) -> None:
-    first, second = (made(handles, state, each) for each in ("T-1", "T-2"))
-    assert set(keeper.changes().handles) == {"T-1", "T-2"}
-    assert keeper.changes() == NOTHING
-    made(handles, state, "T-3")
-    with state.transaction():
-        handles.release(second, now=2.0)
-    changes = keeper.changes()
-    assert (changes.are_all, set(changes.handles)) == (False, {"T-2", "T-3"})
-    assert changes.handles["T-2"] is None
-    assert changes.handles["T-3"] == keeper.one("T-3")
-    assert keeper.changes() == NOTHING
-    with state.transaction():
-        handles.forget(first.id, 1)
-    assert keeper.changes() == Changes({"T-1": None}, are_all=False)
-    assert keeper.one("T-1") is keeper.one("T-nobody") is None
-    assert [each.id for each in keeper.all()] == ["T-3"]
 
 
 def test_what_the_keeper_is_given_to_release_later_is_new_to_it(
@@ -170,15 +134,6 @@ class TestTrimming:
         keeper.changes()
         keeper.trim()
         assert len(self.notes(state)) == self.KEPT
-
-    def test_is_nothing_before_any_was_read(
-        self, state: State, handles: Handles, keeper: WatchedHandles
-    ) -> None:
-        handle = made(handles, state, "T-1")
-        self.change(state, handle, 2 * self.KEPT)
-        before = self.notes(state)
-        keeper.trim()
-        assert self.notes(state) == before
 
     def test_that_fails_stops_nobody_and_is_done_the_next_time(
         self, state: State, handles: Handles, keeper: WatchedHandles

@@ -12,8 +12,8 @@ from leasectl.system import process_watch
 from leasectl.system.poll import is_readable
 from leasectl.system.process import this_process
 from leasectl.system.process_watch import ProcessEnds
-from tests.kit.children import child as child
-from tests.kit.children import kill
+from tests.kit.forking import child as child
+from tests.kit.forking import kill
 from tests.kit.waits import wait_readable
 
 

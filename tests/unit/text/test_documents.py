@@ -1,4 +1,4 @@
-"""JSON and YAML of others, as parts that know their line."""
+"""YAML: documents that are read, and text that is written."""
 
 from __future__ import annotations
 
@@ -6,10 +6,12 @@ import builtins
 from typing import Any
 
 import pytest
+import yaml
 
 from leasectl.errors import InvalidRequest, NotSupported
 from leasectl.text.documents import DEEPEST, Fields, Items, Part, Scalar
 from leasectl.text.documents import parse_document as parse
+from leasectl.text.yaml_text import yaml_documents
 
 AS_JSON = "turn FILE"
 
@@ -124,3 +126,39 @@ def test_without_a_library_for_yaml_there_is_still_json(monkeypatch: pytest.Monk
         parse_document("a: 1", "f")
     with pytest.raises(NotSupported, match=r"^f:2: invalid JSON \(Expecting"):
         parse_document('{"a": 1,\n"b"}', "f")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        *(
+            "1e3",
+            "no",
+            "null",
+            "~",
+            "0o7",
+            "0x1f",
+            "1:30",
+            "a: b",
+            "- a",
+            "---",
+            '"',
+            "\\",
+            "#",
+            " ",
+        ),
+        *("", "\x7f\x85\u2028", "a\nb", "{{x}}", "%TAG", "&a", "*a", "!x", "2026-11-22"),
+    ],
+)
+def test_a_text_is_that_text(text: str) -> None:
+    said: dict[str, Any] = {"key": text, text: [text, "b"], "list": [{"of": text, "x": {}}, text]}
+    written = yaml_documents([said, said])
+    assert list(yaml.safe_load_all(written)) == [said, said]
+    # What isn't between quotes is a word of letters, and no other reader's number or boolean.
+    assert f": {text}\n" not in written or not text.strip()
+
+
+def test_what_is_empty_stays_so() -> None:
+    said: dict[str, Any] = {"spec": {}, "list": [], "number": 1, "no": True, "nothing": None}
+    (read,) = yaml.safe_load_all(yaml_documents([said]))
+    assert read == said

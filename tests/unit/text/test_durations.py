@@ -1,4 +1,4 @@
-"""leasectl.text.durations"""
+"""Durations and moments, read and written."""
 
 from __future__ import annotations
 
@@ -8,7 +8,14 @@ from random import Random
 import pytest
 
 from leasectl.errors import InvalidRequest
-from leasectl.text.durations import LONGEST_SECONDS, format_duration, format_seconds, parse_duration
+from leasectl.system.clock import rfc3339
+from leasectl.text.durations import (
+    LONGEST_SECONDS,
+    format_duration,
+    format_seconds,
+    parse_duration,
+    parse_moment,
+)
 
 
 @pytest.mark.parametrize(
@@ -33,6 +40,8 @@ def test_a_duration_is_read_as_people_write_it(text: str, seconds: float) -> Non
 
 
 BAD = ["", " ", "m", "-1", "+1", "1 m", "1m ", " 1m", "1m\n", "90\n", "1x", "1mm", "m1", "1m30"]
+
+
 BAD += ["1e3", "0x10", "nan", "inf", "1,5h", "1_000", "\u0661", "1\u0661m", "--", "1..5h", "."]
 
 
@@ -113,3 +122,42 @@ def test_texts_are_read_as_by_expressions_that_say_the_same() -> None:
             parts = re.findall(rf"({number})([smhd]?)", text)
             sizes = {"": 1, "s": 1, "m": 60, "h": 3600, "d": 86400}
             assert seconds == sum(float(each) * sizes[unit] for each, unit in parts)
+
+
+NOW = 1_795_000_000.0
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("0", NOW),
+        ("90", NOW - 90),
+        ("2h", NOW - 7200),
+        ("7d", NOW - 7 * 86400),
+        ("2026-11-18", 1794960000.0),
+        ("2026-11-18T11:06:40", NOW),
+        ("2026-11-18 11:06:40", NOW),
+        ("2026-11-18T11:06:40Z", NOW),
+        ("2026-11-18T12:06:40+01:00", NOW),
+        ("1970-01-01", 0.0),
+    ],
+)
+def test_a_moment_is_so_long_ago_or_a_date(text: str, expected: float) -> None:
+    assert parse_moment(text, NOW) == expected
+
+
+def test_what_we_write_is_read_back() -> None:
+    assert parse_moment(rfc3339(NOW + 0.25) or "", NOW) == NOW + 0.25
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        *("", "x", "yesterday", "-1h", "2026-13-01", "2026-11-18T25:00", "2026-11-18Z1"),
+        *("0000-00-00", "99999999d", "2026-11-18\x1b[31m", "\uff12\uff10\uff12\uff16-11-18"),
+    ],
+)
+def test_what_is_no_moment_is_refused(text: str) -> None:
+    with pytest.raises(InvalidRequest, match=r"^invalid time .*; write an age") as caught:
+        parse_moment(text, NOW)
+    assert str(caught.value).isprintable()

@@ -1,4 +1,4 @@
-"""leasectl.text.naming"""
+"""Names, and suggestions for misspelt ones."""
 
 from __future__ import annotations
 
@@ -9,8 +9,11 @@ import pytest
 
 from leasectl.errors import InvalidRequest
 from leasectl.text.naming import as_given, check_name, check_type, escape_word, is_name, is_reserved
+from leasectl.text.wording import NO_POOLS, did_you_mean, option_meant
 
 BAD = ["", " ", ".", "..", "-a", "_a", ".a", "a/b", "/a", "a b", "a\n", "\na", "$(id)", "a;b"]
+
+
 BAD += ["a'b", 'a"b', "é", "a\x00b", "\u0661", "a`b", "a*", "--help"]
 
 
@@ -89,3 +92,19 @@ def test_what_work_is_done_under_is_64_digits_of_sixteen_and_anything(
 ) -> None:
     text = f"once.{digit * length}"
     assert is_reserved(text) is (re.match(r"once\.[0-9a-f]{64}", text) is not None)
+
+
+def test_the_nearest_is_suggested_and_how_to_see_all() -> None:
+    known = ["azure--install", "aws--install"]
+    assert did_you_mean("azure--instal", known).startswith('; did you mean "azure--install"? list')
+    assert did_you_mean("gcp", known) == "; list them with: leasectl pool list"
+
+
+def test_where_there_is_none_it_says_how_to_make_one() -> None:
+    assert did_you_mean("T", []) == f"; {NO_POOLS}"
+
+
+def test_an_option_of_another_tool_is_known_where_ours_is_there() -> None:
+    assert option_meant("--timeout", ["--wait", "--type"]) == "--wait"
+    assert option_meant("--timeout", ["--type"]) is None
+    assert option_meant("--frobnicate", ["--wait"]) is None

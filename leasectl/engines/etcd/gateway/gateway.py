@@ -302,7 +302,7 @@ class Gateway:
         Of many that come at once, all logins take as long as etcd takes for all passwords; what is
         given up and repeated makes that longer.
         """
-        until = getattr(self._limits, "until", None)
+        until: float | None = getattr(self._limits, "until", None)
         if until is None:
             return left
         return max(left, min(until - self._clock.elapsed(), _LONGEST_LOGIN_SECONDS))

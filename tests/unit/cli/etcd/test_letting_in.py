@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from tests.kit.certificates import Certificates, make_certificates
+from tests.kit.etcd.gateways import READER, ROOT, demand_users
 from tests.kit.etcd.server import EtcdServer, Security, etcd_server
-from tests.kit.etcd.users import READER, ROOT, demand_users
 from tests.kit.hosts import Script
 from tests.kit.support import Cli, Finished
 from tests.kit.waits import eventually

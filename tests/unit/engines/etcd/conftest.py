@@ -12,10 +12,10 @@ from leasectl.engines.etcd.gateway.gateway import Gateway
 from leasectl.engines.etcd.opening import open_gateway
 from leasectl.http.settings import Settings
 from leasectl.system.clock import Clock
-from tests.kit.ended import nothing_runs_on as nothing_runs_on
 from tests.kit.etcd.access import NAMES, Access
 from tests.kit.etcd.gateways import LONG, LetIn, WriteUserFile, address
 from tests.kit.etcd.server import EtcdServer
+from tests.kit.forking import nothing_runs_on as nothing_runs_on
 from tests.kit.marks import once_below
 from tests.kit.peculiar import serve as serve
 

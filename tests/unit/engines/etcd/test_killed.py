@@ -17,9 +17,9 @@ from leasectl.model import Request
 from leasectl.system.clock import boottime_seconds
 from tests.kit.etcd.access import NAMES, SHORT, Access, keys_left
 from tests.kit.etcd.server import EtcdServer
-from tests.kit.etcd.victim import Victim
 from tests.kit.forking import ending, fork
 from tests.kit.history import Recorder, read_history, violations
+from tests.kit.killing import Victim
 from tests.kit.relay import Relay
 from tests.kit.waits import eventually
 

@@ -23,7 +23,7 @@ from leasectl.errors import (
 from leasectl.model import Request
 from tests.kit.etcd.access import NAMES, SHORT, Access, keys_left
 from tests.kit.etcd.server import EtcdServer
-from tests.kit.losing import each_answer_lost
+from tests.kit.killing import each_answer_lost
 from tests.kit.relay import Relay
 from tests.kit.support import ManualClock
 from tests.kit.waits import eventually

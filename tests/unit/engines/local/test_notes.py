@@ -16,8 +16,8 @@ from leasectl.system.poll import is_readable
 from leasectl.system.process import this_process
 from tests.kit.desk import Desk
 from tests.kit.desk import desk as desk
+from tests.kit.recorded import watched
 from tests.kit.waits import wait_readable
-from tests.kit.watching import watched
 
 
 @pytest.fixture

@@ -19,7 +19,7 @@ from leasectl.errors import NotFound
 from leasectl.model import Claimant, Request
 from leasectl.state.directory import State
 from leasectl.system.process import this_process
-from tests.kit.standing import standing_in
+from tests.kit.pacing import standing_in
 from tests.kit.support import ManualClock
 
 

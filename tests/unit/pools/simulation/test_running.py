@@ -2,15 +2,26 @@
 
 from __future__ import annotations
 
+from heapq import heappop
+from pathlib import Path
 from random import Random
 
 import pytest
 
 from leasectl.errors import InvalidRequest
+from leasectl.pools.simulation import running
 from leasectl.pools.simulation.jobs import Job, parse_arrivals, parse_holds
 from leasectl.pools.simulation.policies import parse_policy
 from leasectl.pools.simulation.replay import recorded
-from leasectl.pools.simulation.running import Outcome, Run, check_jobs, outcome_of, picture_row, run
+from leasectl.pools.simulation.running import (
+    Outcome,
+    Run,
+    VirtualTime,
+    check_jobs,
+    outcome_of,
+    picture_row,
+    run,
+)
 from leasectl.pools.simulation.scenario import (
     Scenario,
     advised_policy,
@@ -20,7 +31,9 @@ from leasectl.pools.simulation.scenario import (
     replayed,
 )
 from leasectl.pools.simulation.search import Limits, Sought, search
+from leasectl.state.directory import State
 from leasectl.state.event import Event
+from leasectl.system.poll import is_readable
 from tests.kit.pacing import too_fast
 from tests.kit.story import story_of
 
@@ -67,6 +80,24 @@ def mixed_jobs(number: int, seed: int = 3) -> tuple[Job, ...]:
             )
         )
     return tuple(sorted(jobs))
+
+
+class PolledTime(VirtualTime):
+    """Virtual time for waiters that sleep on named pipes."""
+
+    def run(self) -> None:
+        while True:
+            woken = [fd for fd in self._sleeping if is_readable(fd, 0)]
+            if woken:
+                sleeper = self._sleeping.pop(woken[0])
+                sleeper.sleep = 0  # another may sleep on a descriptor of the same number
+                sleeper.resume({woken[0]})
+            elif self._agenda:
+                time, _, do = heappop(self._agenda)
+                self._now = max(self._now, time)
+                do()
+            else:
+                return
 
 
 class TestARun:
@@ -126,6 +157,18 @@ class TestARun:
         tried = run(mixed_jobs(300), pool_of("pool", 3), parse_policy("pace=5s,aging=2m"))
         story = story_of(tried.events)
         assert (story.broken, story.held, story.waiting) == ([], {}, set())
+
+    @pytest.mark.parametrize("policy", ["none", "pace=5s", "aging=2m", "pace=4s,burst=2,aging=90s"])
+    def test_jobs_are_granted_when_a_state_directory_grants_them(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, policy: str
+    ) -> None:
+        jobs, pool = mixed_jobs(120), pool_of("pool", 3)
+        in_memory = run(jobs, pool, parse_policy(policy))
+        monkeypatch.setattr(running, "VirtualTime", PolledTime)
+        monkeypatch.setattr(running, "MemoryState", lambda _: State.open(str(tmp_path / "state")))
+        on_disk = run(jobs, pool, parse_policy(policy))
+        assert on_disk.grants == in_memory.grants
+        assert len(on_disk.events) == len(in_memory.events)
 
     @pytest.mark.parametrize(
         ("job", "said"),

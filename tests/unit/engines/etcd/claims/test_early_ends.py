@@ -18,8 +18,7 @@ from leasectl.errors import (
 from leasectl.model import Lease, Request
 from tests.kit.etcd.access import NAMES, SHORT, Access, keys_left
 from tests.kit.etcd.server import EtcdServer
-from tests.kit.etcd.victim import Victim
-from tests.kit.losing import each_answer_lost
+from tests.kit.killing import Victim, each_answer_lost
 from tests.kit.relay import Relay
 from tests.kit.waits import eventually
 

@@ -22,7 +22,7 @@ from leasectl.system.clock import Clock
 from tests.kit.etcd.access import Access
 from tests.kit.etcd.event_writer import SMALLEST, Writer, buckets, pack_all, packs, told
 from tests.kit.etcd.server import EtcdServer
-from tests.kit.etcd.victim import Victim
+from tests.kit.killing import Victim
 from tests.kit.relay import Relay
 from tests.kit.waits import eventually
 

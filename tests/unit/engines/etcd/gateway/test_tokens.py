@@ -18,9 +18,8 @@ from leasectl.engines.etcd.opening import open_gateway
 from leasectl.errors import AccessRefused, NotAllowed
 from leasectl.http.settings import Settings
 from leasectl.system.clock import Clock
-from tests.kit.etcd.gateways import PREFIX, address, read_something
+from tests.kit.etcd.gateways import PREFIX, ROOT, address, demand_users, read_something
 from tests.kit.etcd.server import EtcdServer, Security, etcd_server
-from tests.kit.etcd.users import ROOT, demand_users
 from tests.kit.support import Cli
 
 ANSWER = {

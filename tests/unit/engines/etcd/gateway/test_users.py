@@ -26,9 +26,13 @@ from leasectl.errors import (
 from leasectl.http.settings import Settings
 from tests.kit.etcd.gateways import (
     PREFIX,
+    READER,
+    ROOT,
     LetIn,
     WriteUserFile,
     address,
+    demand_no_users,
+    demand_users,
     first_lines,
     read_something,
     refusal,
@@ -36,7 +40,6 @@ from tests.kit.etcd.gateways import (
     write_something,
 )
 from tests.kit.etcd.server import EtcdServer, Security, etcd_server, reserve_port
-from tests.kit.etcd.users import READER, ROOT, demand_no_users, demand_users
 from tests.kit.waits import eventually
 
 TOKEN_SECONDS = 2

@@ -29,10 +29,8 @@ from leasectl.errors import BackendUnreachable, NotAllowed
 from leasectl.model import Claimant, Request
 from tests.kit.etcd.access import NAMES, SHORT, Access, keys_left
 from tests.kit.etcd.server import EtcdServer
-from tests.kit.etcd.victim import Victim
-from tests.kit.losing import each_answer_lost
+from tests.kit.killing import EVERY_KILL, Victim, each_answer_lost
 from tests.kit.relay import Relay
-from tests.kit.sizes import EVERY_KILL
 from tests.kit.waits import eventually
 
 EU = (("region", "eu"),)

@@ -22,9 +22,8 @@ from leasectl.errors import CorruptState, NoLease
 from leasectl.model import Claimant, Request, Where
 from tests.kit.etcd.access import NAMES, SHORT, Access, begin_listening, keys_left
 from tests.kit.etcd.server import EtcdServer
-from tests.kit.etcd.victim import Victim
 from tests.kit.forking import ending, fork
-from tests.kit.losing import each_answer_lost
+from tests.kit.killing import Victim, each_answer_lost
 from tests.kit.relay import Relay
 from tests.kit.waits import eventually, result_of
 

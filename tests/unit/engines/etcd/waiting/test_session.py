@@ -17,9 +17,9 @@ from leasectl.model import Claimant, Lease, Request
 from leasectl.system.poll import Sleep
 from tests.kit.etcd.access import Access
 from tests.kit.etcd.server import EtcdServer
-from tests.kit.journal import NoJournal
+from tests.kit.killing import FULL_SIZE
+from tests.kit.recorded import NoJournal
 from tests.kit.relay import Relay
-from tests.kit.sizes import FULL_SIZE
 from tests.kit.waits import eventually
 
 NAMES = ["T--0", "T--1"]

@@ -23,8 +23,7 @@ from leasectl.errors import (
     LeaseError,
 )
 from leasectl.model import Claimant, Lease, Request
-from tests.kit.etcd.access import NAMES, SHORT, Access, begin_listening
-from tests.kit.etcd.pulse import pulse
+from tests.kit.etcd.access import NAMES, SHORT, Access, begin_listening, pulse
 from tests.kit.etcd.server import EtcdServer, etcd_server
 from tests.kit.relay import Relay, relay
 from tests.kit.waits import eventually, result_of, wait_set

@@ -10,8 +10,8 @@ import pytest
 from leasectl.engines.kubernetes.api.collection import leases
 from leasectl.engines.kubernetes.api.refusals import Conflict, LostAnswer
 from leasectl.errors import AccessRefused
+from tests.kit.kubernetes.accounts import LEAST_RULES
 from tests.kit.kubernetes.namespaces import Namespace
-from tests.kit.kubernetes.rights import LEAST_RULES
 from tests.kit.relay import Relay
 from tests.unit.engines.kubernetes.api.scripted import api_of
 

@@ -25,10 +25,10 @@ from leasectl.engines.membership import (
 )
 from leasectl.errors import BackendUnreachable, LeaseError
 from leasectl.model import Claimant, Request
+from tests.kit.killing import EVERY_KILL
 from tests.kit.kubernetes.made_up_api import Killed, MadeUpApi
 from tests.kit.kubernetes.made_up_process import Process
 from tests.kit.kubernetes.memberships import MembershipJudge
-from tests.kit.sizes import EVERY_KILL
 from tests.kit.support import ManualClock
 
 Act = Callable[[Process], object]

@@ -15,9 +15,9 @@ from leasectl.engines.kubernetes.opening import Opened, open_kubernetes
 from leasectl.model import Claimant, Request
 from leasectl.system.afterwards import finish
 from leasectl.system.clock import Clock
+from tests.kit.killing import EVERY_KILL
 from tests.kit.kubernetes.namespaces import Namespace
 from tests.kit.relay import Relay
-from tests.kit.sizes import EVERY_KILL
 
 REQUEST = Request("T", count=2, ttl_seconds=60.0)
 STRIDE = 1 if EVERY_KILL else 4

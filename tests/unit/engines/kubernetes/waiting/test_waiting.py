@@ -25,9 +25,9 @@ from leasectl.model import Claimant, Lease, Request
 from leasectl.system.clock import Clock
 from leasectl.system.process import this_process
 from tests.kit.forking import ending, fork
-from tests.kit.journal import NoJournal
+from tests.kit.kubernetes.accounts import LEAST_RULES
 from tests.kit.kubernetes.namespaces import Namespace
-from tests.kit.kubernetes.rights import LEAST_RULES
+from tests.kit.recorded import NoJournal
 from tests.kit.waits import eventually
 
 TTL = 1.5
