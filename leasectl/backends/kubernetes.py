@@ -14,14 +14,13 @@ from leasectl.engines.kubernetes.api.address import parse_kubernetes_url
 from leasectl.engines.kubernetes.api.asking import LONGEST_BUSY_SECONDS
 from leasectl.engines.kubernetes.api.choice import choose, encode_choice, parse_choice
 from leasectl.engines.kubernetes.api.collection import leases
-from leasectl.engines.kubernetes.api.opening import open_api
-from leasectl.engines.kubernetes.events.own_record import OwnRecord
-from leasectl.engines.kubernetes.events.posting import Posting
-from leasectl.engines.kubernetes.objects.names import object_of_pool
-from leasectl.engines.kubernetes.objects.store import Store
+from leasectl.engines.kubernetes.api.login import open_api
+from leasectl.engines.kubernetes.names import object_of_pool
+from leasectl.engines.kubernetes.objects import KubernetesObjects
 from leasectl.engines.kubernetes.opening import open_kubernetes
-from leasectl.engines.kubernetes.queues.ticket import check_count
-from leasectl.errors import CorruptState
+from leasectl.engines.kubernetes.own_record import OwnRecord
+from leasectl.engines.kubernetes.posting import Posting
+from leasectl.errors import CorruptState, InvalidRequest
 from leasectl.http.settings import parse_settings
 from leasectl.system import signals
 
@@ -40,6 +39,8 @@ if TYPE_CHECKING:
 _REQUEST_SECONDS = 10.0
 _ATTEMPT_SECONDS = 4.0
 _PROBE_SECONDS = 2.0
+# Each is a request; a pool is seldom that large.
+_MOST_AT_ONCE = 100
 
 
 class KubernetesBackend(PoolBackend):
@@ -60,7 +61,11 @@ class KubernetesBackend(PoolBackend):
     @classmethod
     def check_request(cls, request: Request, wait_seconds: float | None) -> None:
         """Refuse a request for more than is claimed one after the other."""
-        check_count(request)
+        if request.count > _MOST_AT_ONCE:
+            raise InvalidRequest(
+                f"--count {request.count}: Kubernetes grants at most {_MOST_AT_ONCE} at "
+                "once, because each needs a request"
+            )
 
     @classmethod
     def locate(cls, url: str, settings: Settings, environment: Mapping[str, str]) -> Settings:
@@ -156,32 +161,33 @@ class KubernetesBackend(PoolBackend):
     def open_claim_watch(
         cls, context: Context, *, state_id: str, claim_key: str, fence: int
     ) -> ClaimWatch:
-        from leasectl.engines.kubernetes.waiting.claim_watch import KubernetesClaimWatch
+        from leasectl.engines.cluster.claim_watch import ClusterClaimWatch
 
-        return KubernetesClaimWatch(_store(context, _REQUEST_SECONDS, state_id), claim_key)
+        objects = _objects(context, _REQUEST_SECONDS)
+        return ClusterClaimWatch(objects, f"{state_id}/{claim_key}")
 
     @classmethod
     def open_probe(cls, context: Context) -> Callable[[], None]:
-        store = _store(context, _PROBE_SECONDS)
+        objects = _objects(context, _PROBE_SECONDS)
 
         def probe() -> None:
-            store.get(object_of_pool("probe"))  # whether that is there or not
+            objects.get(object_of_pool("probe"))  # whether that is there or not
 
         return probe
 
     @classmethod
     def pool_types(cls, context: Context, *, seconds: float) -> list[str]:
-        from leasectl.engines.kubernetes.pools.listing import pool_types as types_in
+        from leasectl.engines.cluster.listing import pool_types as types_in
 
-        return types_in(cls.open_to_look(context, seconds=seconds).store)
+        return types_in(cls.open_to_look(context, seconds=seconds).context)
 
     @classmethod
     def resource_names(
         cls, context: Context, begin: str, types: Collection[str], *, seconds: float
     ) -> list[str]:
-        from leasectl.engines.kubernetes.pools.listing import resource_names as names_in
+        from leasectl.engines.cluster.listing import resource_names as names_in
 
-        return names_in(cls.open_to_look(context, seconds=seconds).store, begin, types)
+        return names_in(cls.open_to_look(context, seconds=seconds).context, begin, types)
 
     @classmethod
     def open_to_look(cls, context: Context, *, seconds: float) -> Opened:
@@ -197,10 +203,10 @@ class KubernetesBackend(PoolBackend):
         )
 
 
-def _store(context: Context, seconds: float, state_id: str = "") -> Store:
+def _objects(context: Context, seconds: float) -> KubernetesObjects:
     choice = _choice(context.settings)
     api = open_api(choice, clock=context.clock, deadline_seconds=seconds)
-    return Store(api, leases(choice.namespace), state_id)
+    return KubernetesObjects(api, leases(choice.namespace))
 
 
 def _choice(settings: Settings) -> ClusterChoice:

@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from leasectl.backends.kinds import kind_of
+from leasectl.engines.cluster.changes import new_pool, new_resource
 from leasectl.engines.facts import NO_SETTINGS
 from leasectl.engines.kubernetes.api.address import is_namespace, parse_kubernetes_url
 from leasectl.engines.kubernetes.api.rights import (
@@ -20,9 +21,15 @@ from leasectl.engines.kubernetes.api.rights import (
     needed_in,
     rules_of,
 )
-from leasectl.engines.kubernetes.objects import bodies, resource_bodies
-from leasectl.engines.kubernetes.objects.names import POOL_PREFIX, TICKET_PREFIX, VALUE_PREFIX
-from leasectl.engines.kubernetes.objects.objects import BY, SETTINGS, STATE
+from leasectl.engines.kubernetes.bodies import body_of, new_expectations
+from leasectl.engines.kubernetes.labels import BY, SETTINGS, STATE
+from leasectl.engines.kubernetes.names import (
+    POOL_PREFIX,
+    TICKET_PREFIX,
+    VALUE_PREFIX,
+    object_of_pool,
+    object_of_resource,
+)
 from leasectl.engines.membership import Member
 from leasectl.errors import InvalidRequest
 from leasectl.text.naming import next_names
@@ -195,9 +202,10 @@ def pools(namespace: str, counts: Mapping[str, int]) -> Manifest:
     """
     made: Manifest = []
     for pool_type, count in counts.items():
-        made.append(bodies.new_pool(pool_type, NO_SETTINGS))
+        made.append(body_of(new_pool(object_of_pool(pool_type), pool_type, NO_SETTINGS)))
         for name in next_names(pool_type, count, ()):
-            made.append(resource_bodies.new_resource(Member(name, pool_type)))
+            member = Member(name, pool_type)
+            made.append(body_of(new_resource(object_of_resource(name), member)))
     return [_in_namespace(body, namespace) for body in made]
 
 
@@ -208,7 +216,7 @@ def expectations(namespace: str, patterns: Mapping[str, str]) -> Manifest:
         namespace: The namespace of the pools.
         patterns: The pool of each name or pattern.
     """
-    return [_in_namespace(bodies.new_expectations(patterns), namespace)] if patterns else []
+    return [_in_namespace(new_expectations(patterns), namespace)] if patterns else []
 
 
 def _in_namespace(body: dict[str, Any], namespace: str) -> dict[str, Any]:

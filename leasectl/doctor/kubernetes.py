@@ -9,10 +9,19 @@ from typing import NamedTuple
 
 from leasectl.doctor.findings import FAIL, OK, WARN, Check, Finding, circular, failure
 from leasectl.doctor.holders import agreement, agreement_of
+from leasectl.engines.cluster.changes import new_pool
+from leasectl.engines.cluster.known import all_known
+from leasectl.engines.cluster.objects import (
+    PoolObject,
+    ResourceObject,
+    Selection,
+    TicketObject,
+    Unreadable,
+)
 from leasectl.engines.facts import NO_SETTINGS
 from leasectl.engines.kubernetes.api.address import parse_kubernetes_url
 from leasectl.engines.kubernetes.api.choice import ClusterChoice, choose, parse_choice
-from leasectl.engines.kubernetes.api.opening import open_api
+from leasectl.engines.kubernetes.api.login import open_api
 from leasectl.engines.kubernetes.api.requests import Api
 from leasectl.engines.kubernetes.api.rights import how_to_permit, is_of_events, needed_in
 from leasectl.engines.kubernetes.api.standing import (
@@ -21,27 +30,18 @@ from leasectl.engines.kubernetes.api.standing import (
     what_we_may_not,
     who_we_are,
 )
-from leasectl.engines.kubernetes.members.known import all_known
-from leasectl.engines.kubernetes.objects.bodies import Body, new_pool
-from leasectl.engines.kubernetes.objects.edited import as_it_counts
-from leasectl.engines.kubernetes.objects.names import object_of_pool
-from leasectl.engines.kubernetes.objects.objects import (
-    PLACE,
-    Json,
-    PoolObject,
-    ResourceObject,
-    TicketObject,
-    Unreadable,
-)
-from leasectl.engines.kubernetes.objects.reading import (
+from leasectl.engines.kubernetes.bodies import Body
+from leasectl.engines.kubernetes.edited import as_it_counts
+from leasectl.engines.kubernetes.labels import PLACE, Json
+from leasectl.engines.kubernetes.names import object_of_pool
+from leasectl.engines.kubernetes.objects import KubernetesObjects
+from leasectl.engines.kubernetes.opening import Opened, open_kubernetes
+from leasectl.engines.kubernetes.reading import (
     annotations_of,
     identity_of,
     kind_of,
     parse_object,
 )
-from leasectl.engines.kubernetes.objects.recognition import is_made_by
-from leasectl.engines.kubernetes.objects.store import Store
-from leasectl.engines.kubernetes.opening import Opened, open_kubernetes
 from leasectl.errors import LeaseError, NotAllowed
 from leasectl.http.settings import Settings
 from leasectl.leases.service import Service
@@ -69,7 +69,7 @@ class _Found(NamedTuple):
     orphaned: tuple[str, ...]
 
 
-def objects(store: Store) -> Finding:
+def objects(store: KubernetesObjects) -> Finding:
     """Is all there and as we wrote it, whatever was edited or deleted by hand?"""
     found = _found(store)
     if not any(found[1:]):
@@ -103,11 +103,11 @@ def objects(store: Store) -> Finding:
     )
 
 
-def _mend(store: Store, found: _Found) -> str:
+def _mend(store: KubernetesObjects, found: _Found) -> str:
     written = [
         _name(body)
         for body in found.edited
-        if store.change(body, lambda raw: as_it_counts(raw) is None).raw is not None
+        if store.replace_raw(body, lambda found: as_it_counts(found.raw) is None).is_done
     ]
     parts = [f"written again: {listed(written) or 'nothing'}"] if found.edited else []
     if found.orphaned:
@@ -115,17 +115,16 @@ def _mend(store: Store, found: _Found) -> str:
     return "; ".join(parts)
 
 
-def _make_again(store: Store, types: tuple[str, ...]) -> str:
+def _make_again(store: KubernetesObjects, types: tuple[str, ...]) -> str:
     for each in types:
-        body = new_pool(each, NO_SETTINGS)
-        store.create(body, is_made_by(body))
+        store.create(new_pool(object_of_pool(each), each, NO_SETTINGS))
     return f"made again, without pace and ageing: pool {listed(types)}"
 
 
-def _found(store: Store) -> _Found:
+def _found(store: KubernetesObjects) -> _Found:
     edited: list[Body] = []
     items = []
-    for raw in store.everything().items:
+    for raw in store.list_raw()[0]:
         body = as_it_counts(raw)
         if body is not None:
             edited.append(body)
@@ -185,9 +184,9 @@ def checks(url: str, settings: Settings, environment: Mapping[str, str]) -> list
         Check("cluster", lambda: cluster(choice)),
         *([Check("kubeconfig", lambda: kubeconfig(choice))] if choice.kubeconfigs else []),
         Check("kubectl", lambda: kubectl(choice, environment)),
-        Check("cluster user", lambda: user(opened.api)),
-        Check("cluster rights", lambda: rights(opened.api, choice.namespace)),
-        Check("cluster objects", lambda: objects(opened.store)),
+        Check("cluster user", lambda: user(opened.objects.api)),
+        Check("cluster rights", lambda: rights(opened.objects.api, choice.namespace)),
+        Check("cluster objects", lambda: objects(opened.objects)),
     ]
 
 
@@ -288,18 +287,18 @@ def claims(service: Service, opened: Opened, state_id: str) -> Finding:
     """Do the claims of this state directory and its handles agree?"""
 
     def claim_keys() -> list[str]:
-        found = map(parse_object, opened.store.all("resource").items)
-        held = (each.claim for each in found if isinstance(each, ResourceObject))
+        found = opened.context.resources(Selection(kinds=("resource",)))
+        held = (each.claim for each in found)
         written = (each.claim_key for each in held if each is not None)
         ours = (each for each in written if each.startswith(f"{state_id}/"))
-        return list(dict.fromkeys(map(opened.store.claim_key_of, ours)))
+        return list(dict.fromkeys(map(opened.context.claim_key_of, ours)))
 
     return agreement(service, "the cluster", claim_keys, opened.engine.free)
 
 
 def names(opened: Opened) -> Finding:
     """Is every name where it belongs? Only looked at: what is over stays."""
-    known = all_known(opened.store)
+    known = all_known(opened.context)
     members = [known.member(name) for name in known.resources]
     there = [each for each in members if each.pool is not None]
     return agreement_of(there, known.pools, members, number=len(there))

@@ -136,3 +136,16 @@ def _tls_error(error: BaseException | None) -> ssl.SSLError | None:
     while error is not None and not isinstance(error, ssl.SSLError):
         error = error.__cause__ or error.__context__
     return error
+
+
+class WatchEnded(Exception):
+    """A watch ended: list again, and watch from there.
+
+    Args:
+        words: Why, printable.
+        retry_after_seconds: Not before that, says the server; None where it doesn't.
+    """
+
+    def __init__(self, words: str, *, retry_after_seconds: float | None = None) -> None:
+        super().__init__(words)
+        self.retry_after_seconds = retry_after_seconds

@@ -12,8 +12,9 @@ from functools import partial
 
 from leasectl.engines.kubernetes.api.collection import Collection
 from leasectl.engines.kubernetes.api.requests import Api
-from leasectl.engines.kubernetes.api.watching import Watch, WatchEnded
+from leasectl.engines.kubernetes.api.watching import Watch
 from leasectl.errors import LeaseError
+from leasectl.http.no_answer import WatchEnded
 from leasectl.maintenance.api_cluster import NODES, ApiCluster
 from leasectl.maintenance.controller import Settings
 from leasectl.maintenance.facts import Node

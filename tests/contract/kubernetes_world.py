@@ -7,24 +7,23 @@ to say that they live; what a dead or a stopped client left in a queue goes as i
 
 from __future__ import annotations
 
+import abc
 import os
 import threading
 from multiprocessing.sharedctypes import RawValue
 from pathlib import Path
 
+from leasectl.engines.cluster.engine import WAITER_TTL_SECONDS, ClusterSides
+from leasectl.engines.cluster.fields import parse_time
+from leasectl.engines.cluster.objects import Selection, TicketObject
+from leasectl.engines.cluster.session import WaitSession
+from leasectl.engines.cluster.waiter import FEW_NEXT, remove_dead
 from leasectl.engines.event_log import EventLog
 from leasectl.engines.kubernetes.api.address import KubernetesAddress
 from leasectl.engines.kubernetes.api.choice import choose
-from leasectl.engines.kubernetes.api.opening import open_api
-from leasectl.engines.kubernetes.engine import WAITER_TTL_SECONDS
-from leasectl.engines.kubernetes.events.posting import Posting
-from leasectl.engines.kubernetes.objects.fields import parse_time
-from leasectl.engines.kubernetes.objects.objects import TicketObject
-from leasectl.engines.kubernetes.objects.reading import parse_object
-from leasectl.engines.kubernetes.opening import Opened, open_kubernetes
-from leasectl.engines.kubernetes.queues.dead_tickets import remove_dead
-from leasectl.engines.kubernetes.waiting.session import WaitSession
-from leasectl.engines.kubernetes.waiting.waiter import FEW_NEXT
+from leasectl.engines.kubernetes.api.login import open_api
+from leasectl.engines.kubernetes.opening import open_kubernetes
+from leasectl.engines.kubernetes.posting import Posting
 from leasectl.engines.notes import Notes
 from leasectl.engines.pool_admin import Members
 from leasectl.engines.values import Values
@@ -36,8 +35,12 @@ from tests.kit.kubernetes.namespaces import Namespace
 from tests.kit.waits import PATIENCE_SECONDS, eventually
 
 
-class KubernetesWorld:
-    """A namespace of its own, and the processes that use it."""
+class ObservingWorld:
+    """A place of its own, and the processes that use it and see who lives.
+
+    Args:
+        folder: For what they share.
+    """
 
     ttl_seconds = 10.0
     keeps_stopped = False
@@ -46,32 +49,33 @@ class KubernetesWorld:
     has_fences = True
     numbers_what_happened = False
 
-    def __init__(self, namespace: Namespace, folder: Path) -> None:
-        self._losses = LostFile(folder / "lost")
-        self._observed = str(folder / "observed")
-        kubeconfig = namespace.account.kubeconfig(folder / "kubeconfig")
-        self._choice = choose(KubernetesAddress(kubeconfig=str(kubeconfig)), {})
-        self._time = SharedClock()
-        opened = self._open()
-        self._store, self.engine, self.pools = opened.store, opened.engine, opened.pools
-        self._opened = opened
+    def __init__(self, folder: Path) -> None:
+        self.losses = LostFile(folder / "lost")
+        self.observed = str(folder / "observed")
+        self.time = SharedClock()
+        opened = self.open()
+        self._context, self.engine, self.pools = opened.context, opened.engine, opened.pools
         self._clients: list[_Client] = []
+
+    @abc.abstractmethod
+    def open(self) -> ClusterSides:
+        """Open the place, as one process has it."""
 
     @property
     def members(self) -> Members:
-        return self._open().members
+        return self.open().members
 
     @property
     def notes(self) -> Notes:
-        return self._open().notes
+        return self.open().notes
 
     @property
     def values(self) -> Values:
-        return self._open().values
+        return self.open().values
 
     @property
     def events(self) -> EventLog:
-        return self._open().events
+        return self.open().events
 
     def client(self) -> Client:
         client = _Client(f"handle-{len(self._clients)}", self)
@@ -92,7 +96,7 @@ class KubernetesWorld:
         while left > 0:
             waiting = self._waiting()
             step = min([left, *(each.ttl_seconds / 3 for each in waiting)])
-            self._time.advance(step)
+            self.time.advance(step)
             left -= step
             for client in self._clients:
                 client.look_at_time()
@@ -100,7 +104,7 @@ class KubernetesWorld:
                 eventually(self._all_have_renewed)
 
     def lost(self) -> list[tuple[str, str]]:
-        return self._losses.read()
+        return self.losses.read()
 
     def close(self) -> None:
         for client in self._clients:
@@ -112,18 +116,18 @@ class KubernetesWorld:
     def end_waiting(self, claim_key: str) -> None:
         """Have the time run out in which a dead waiter's ticket is still there."""
         for ticket in self._tickets(claim_key):
-            view = self._store.pool(ticket.pool)
+            view = self._context.pool(ticket.pool)
             dead = [name for name in view.tickets if name == ticket.id.name]
-            remove_dead(dead, view, self._store, self._opened.claims.events)
+            remove_dead(dead, view, self._context)
 
     def participant(self, client: ForkedClient) -> Participant:
         assert isinstance(client, _Client)
-        opened = self._open()
+        opened = self.open()
         client.when_to_look(opened.engine.session)
         return Participant(
             opened.engine,
             opened,
-            self._time.clock,
+            self.time.clock,
             claim_key=client.claim_key,
             process=this_process(),
             count_wakeup=client.count_wakeup,
@@ -131,13 +135,12 @@ class KubernetesWorld:
         )
 
     def _tickets(self, claim_key: str) -> list[TicketObject]:
-        found = map(parse_object, self._store.of_claim(claim_key, "ticket").items)
-        return [each for each in found if isinstance(each, TicketObject)]
+        return self._context.tickets(claim_key)
 
     def _waiting(self) -> list[TicketObject]:
         """The tickets of those who can say that they live."""
         running = {f"world/{each.claim_key}" for each in self._clients if each.is_running}
-        found = map(parse_object, self._store.all("ticket").items)
+        found = self._context.objects.list(Selection(kinds=("ticket",))).items
         tickets = [each for each in found if isinstance(each, TicketObject)]
         return [each for each in tickets if each.claim_key in running]
 
@@ -148,7 +151,7 @@ class KubernetesWorld:
             return True  # some don't follow their pool
         by_key = {f"world/{each.claim_key}": each for each in self._clients}
         for ticket in tickets:
-            view = self._store.pool(ticket.pool)
+            view = self._context.pool(ticket.pool)
             ids = [each.id for each in view.resources.values()]
             latest = max(each.version for each in (*ids, ticket.id))
             if by_key[ticket.claim_key].seen() < latest:
@@ -156,22 +159,30 @@ class KubernetesWorld:
         return True
 
     def _all_have_renewed(self) -> bool:
-        now = self._time.clock.wall()
+        now = self.time.clock.wall()
         return all(
-            now - parse_time(each.raw["spec"]["renewTime"]) < each.ttl_seconds / 3
-            for each in self._waiting()
+            now - parse_time(each.renewed) < each.ttl_seconds / 3 for each in self._waiting()
         )
 
-    def _open(self) -> Opened:
+
+class KubernetesWorld(ObservingWorld):
+    """A namespace of its own, and the processes that use it."""
+
+    def __init__(self, namespace: Namespace, folder: Path) -> None:
+        kubeconfig = namespace.account.kubeconfig(folder / "kubeconfig")
+        self._choice = choose(KubernetesAddress(kubeconfig=str(kubeconfig)), {})
+        super().__init__(folder)
+
+    def open(self) -> ClusterSides:
         # Whether an answer is late is a matter of this machine's time.
         api, namespace = open_api(self._choice, clock=Clock()), self._choice.namespace
         return open_kubernetes(
             api,
             namespace,
             state_id="world",
-            observed_path=self._observed,
-            lost=self._losses.note,
-            clock=self._time.clock,
+            observed_path=self.observed,
+            lost=self.losses.note,
+            clock=self.time.clock,
             caller="world",
             # A client sends its events before it goes on, as a command does that ends. A busy
             # machine drops none of them.
@@ -186,7 +197,7 @@ class KubernetesWorld:
 
 
 class _Client(ForkedClient):
-    def __init__(self, claim_key: str, world: KubernetesWorld) -> None:
+    def __init__(self, claim_key: str, world: ObservingWorld) -> None:
         self._world = world
         self._read_fd, self._write_fd = os.pipe()
         self._seen = RawValue("q", 0)

@@ -19,7 +19,7 @@ from leasectl.backends.contract import Patience
 from leasectl.backends.pool.backend import PoolBackend
 from leasectl.engines.kubernetes.api.address import KubernetesAddress
 from leasectl.engines.kubernetes.api.choice import choose
-from leasectl.engines.kubernetes.api.opening import open_api
+from leasectl.engines.kubernetes.api.login import open_api
 from leasectl.engines.kubernetes.opening import Opened, open_kubernetes
 from leasectl.errors import LeaseError
 from leasectl.model import Claimant, Lease, Request
@@ -192,10 +192,10 @@ class Participant:
         frees = [partial(each.engine.free, claim_key) for each in places]
         give_back(self._recorder, handle, leases, frees, unsure=LeaseError)
         for opened in places[1:]:
-            opened.api.close()
+            opened.objects.api.close()
 
     def _note_expired(self, claim_key: str, names: Sequence[str]) -> None:
-        written = self._opened.store.with_state_id(claim_key)
+        written = self._opened.context.with_state_id(claim_key)
         for name in names:
             self._recorder.note("expired", written, name)
 

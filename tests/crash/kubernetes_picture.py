@@ -13,8 +13,8 @@ from pathlib import Path
 
 import httpx
 
-from leasectl.engines.kubernetes.objects.objects import ResourceObject, TicketObject
-from leasectl.engines.kubernetes.objects.reading import parse_object
+from leasectl.engines.cluster.objects import ResourceObject, TicketObject
+from leasectl.engines.kubernetes.reading import parse_object
 from leasectl.system.clock import boottime_seconds
 from tests.crash.kubernetes_judge import Gap
 from tests.kit.history import Event

@@ -73,7 +73,7 @@ def clock_of(host: Host, service: Service) -> Callable[[], int]:
     if not host.backend.startswith("kubernetes:"):
         return service.events.last_number
     opened = KubernetesBackend.open_to_look(service.context, seconds=20.0)
-    return lambda: opened.store.labelled("leasectl.dev/none").version
+    return lambda: opened.objects.list_raw("leasectl.dev/none")[1]
 
 
 def make_pools(host: Host) -> None:

@@ -15,8 +15,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from leasectl.engines.kubernetes.objects.objects import ResourceObject
-from leasectl.engines.kubernetes.objects.reading import parse_object
+from leasectl.engines.cluster.objects import ResourceObject
+from leasectl.engines.kubernetes.reading import parse_object
 from leasectl.state.event import Event
 from tests.kit.kubernetes.memberships import MembershipJudge, Write
 

@@ -13,7 +13,7 @@ from leasectl.backends.contract import Caller, Patience
 from leasectl.backends.kinds import Context
 from leasectl.engines.etcd.gateway.gateway import Gateway
 from leasectl.engines.facts import Pool
-from leasectl.engines.kubernetes.objects.store import Store
+from leasectl.engines.kubernetes.objects import KubernetesObjects
 from leasectl.engines.notes import Note, NoteChange, NoteWatch
 from leasectl.errors import LeaseError
 from leasectl.http.settings import parse_settings
@@ -272,18 +272,18 @@ class _Watched:
 def _count_commits() -> Callable[[], int]:
     """Count the transactions that this process asks etcd for, or its writes to Kubernetes."""
     number = 0
-    commit, change = Gateway.commit, Store.change
+    commit, change = Gateway.commit, KubernetesObjects.replace
 
     def counted(gateway: Gateway, *args: object, **options: object) -> object:
         nonlocal number
         number += 1
         return commit(gateway, *args, **options)  # type: ignore[arg-type]
 
-    def counted_change(store: Store, *args: object, **options: object) -> object:
+    def counted_change(store: KubernetesObjects, *args: object, **options: object) -> object:
         nonlocal number
         number += 1
         return change(store, *args, **options)  # type: ignore[arg-type]
 
     Gateway.commit = counted  # type: ignore[method-assign,assignment]
-    Store.change = counted_change  # type: ignore[method-assign,assignment]
+    KubernetesObjects.replace = counted_change  # type: ignore[method-assign,assignment]
     return lambda: number

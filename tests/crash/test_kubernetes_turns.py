@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from leasectl.engines.kubernetes.objects.names import TICKET_PREFIX
+from leasectl.engines.kubernetes.names import TICKET_PREFIX
 from tests.kit.killing import FULL_SIZE
 from tests.kit.kubernetes.contest import contest
 from tests.kit.kubernetes.crowd import crowd

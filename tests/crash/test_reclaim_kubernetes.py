@@ -11,7 +11,7 @@ from typing import Callable, cast
 
 import pytest
 
-from leasectl.engines.kubernetes.objects.objects import Claim
+from leasectl.engines.cluster.objects import Claim
 from leasectl.leases.marks import Mark, MarkState, encode_mark, parse_mark
 from leasectl.leases.service import Service
 from tests.crash.handshake_judge import Handshakes, claims_in

@@ -284,6 +284,8 @@ class PoolTurn:
         """Claim, if it is this ticket's turn and there is enough, and have it recorded."""
         self._check_whole_pool()
         outlook = self._waiter.claim()
+        if outlook.impossible is not None:  # since the check, and nothing else would tell
+            self._check_whole_pool()
         self._outage, self._has_looked = None, True
         if outlook.leases is not None:
             self._journal.granted(outlook.leases, pool_type=outlook.pool_type)

@@ -1,17 +1,15 @@
-"""Pools in Kubernetes: Lease objects of one namespace, with nothing to install.
+"""Pools in Kubernetes: the cluster engine over Lease objects of one namespace; nothing to install.
 
-Each step is one write of one object, so a process may be killed after any of them.
-
-- `engine`: the Kubernetes engine: one object for each resource, ticket and pool; guarded writes
 - `opening`: open the engine for a namespace
-- `following`: a thread that follows watches and wakes whoever waits for them
+- `objects`: read, write and watch Leases; find lost answers
+- `labels`: labels and annotations of our Leases
+- `names`: names of objects, and values of labels
+- `reading`: parse Leases, and check them
+- `bodies`: encode facts as Leases
+- `edited`: what was edited by hand and contradicts the annotations
 - `restored`: handle a cluster that was restored from a backup
-- `objects`: read and write the objects
-- `queues`: from a request to its turn
-- `waiting`: how a waiter sleeps, is woken, and keeps its ticket alive
-- `claims`: make, renew and end claims
-- `pools`: make, change, show and delete pools
-- `members`: in which pool a name is
-- `events`: the events of pools
+- `posting`, `post_objects`: post events to the cluster
+- `event_log`: read events of the cluster and of this machine, each once, and follow new ones
+- `own_record`: record events in the state directory
 - `api`: requests to the API server
 """

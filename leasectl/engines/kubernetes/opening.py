@@ -3,92 +3,47 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
+from leasectl.engines.cluster.context import Context
+from leasectl.engines.cluster.engine import ClusterSides
+from leasectl.engines.cluster.events import ClusterEvents, Post
+from leasectl.engines.cluster.observed import Observed
 from leasectl.engines.contract import LostListener
 from leasectl.engines.kubernetes.api.collection import leases
 from leasectl.engines.kubernetes.api.requests import Api
-from leasectl.engines.kubernetes.claims.claims import Claims
-from leasectl.engines.kubernetes.engine import KubernetesEngine
-from leasectl.engines.kubernetes.events.events import KubernetesEvents
-from leasectl.engines.kubernetes.objects.store import Store
-from leasectl.engines.kubernetes.queues.observed import Observed
+from leasectl.engines.kubernetes.names import object_of_pool
+from leasectl.engines.kubernetes.objects import KubernetesObjects
 from leasectl.system.clock import Clock
 
 if TYPE_CHECKING:
+    from leasectl.engines.cluster.objects import Identity
     from leasectl.engines.event_log import EventLog
-    from leasectl.engines.kubernetes.claims.notes import KubernetesNotes
-    from leasectl.engines.kubernetes.events.own_record import OwnRecord
-    from leasectl.engines.kubernetes.events.posting import Posting
-    from leasectl.engines.kubernetes.members.members import KubernetesMembers
-    from leasectl.engines.kubernetes.pools.pools import KubernetesPools
-    from leasectl.engines.kubernetes.pools.values import KubernetesValues
+    from leasectl.engines.kubernetes.own_record import OwnRecord
+    from leasectl.engines.kubernetes.posting import Posting
+    from leasectl.state.event import Event
 
 
-class Opened(NamedTuple):
-    """The pools in one namespace, from all sides, as `Sides` has them."""
+class Opened(ClusterSides):
+    """The pools in one namespace, from all sides, as `Sides` has them.
 
-    api: Api
-    store: Store
-    observed: Observed
-    claims: Claims
-    engine: KubernetesEngine
-    clock: Clock
-    lost: LostListener
-    caller: str
-    namespace: str
-    own: OwnRecord | None
-    only_looks: bool = False
-    warn: Callable[[str], object] = lambda text: None
+    Args:
+        context: Of that namespace.
+        objects: The Leases there.
+        own: Where the state directory has the events of what was done by it; None for nowhere.
+    """
 
-    @property
-    def pools(self) -> KubernetesPools:
-        from leasectl.engines.kubernetes.pools.pools import KubernetesPools
-
-        return KubernetesPools(
-            self.store,
-            self.claims,
-            self.observed,
-            lost=self.lost,
-            clock=self.clock,
-            only_looks=self.only_looks,
-            warn=self.warn,
-        )
+    def __init__(self, context: Context, objects: KubernetesObjects, own: OwnRecord | None) -> None:
+        super().__init__(context)
+        self.objects = objects
+        self._own = own
 
     @property
     def events(self) -> EventLog:
-        from leasectl.engines.kubernetes.events.log import KubernetesEventLog
+        from leasectl.engines.kubernetes.event_log import KubernetesEventLog
 
-        return KubernetesEventLog(
-            self.api, self.namespace, own=None if self.own is None else self.own.log()
-        )
-
-    @property
-    def members(self) -> KubernetesMembers:
-        from leasectl.engines.kubernetes.members.members import KubernetesMembers
-
-        return KubernetesMembers(
-            self.store,
-            self.claims,
-            self.observed,
-            lost=self.lost,
-            clock=self.clock,
-            only_looks=self.only_looks,
-        )
-
-    @property
-    def notes(self) -> KubernetesNotes:
-        from leasectl.engines.kubernetes.claims.notes import KubernetesNotes
-
-        return KubernetesNotes(self.store, self.claims)
-
-    @property
-    def values(self) -> KubernetesValues:
-        from leasectl.engines.kubernetes.pools.values import KubernetesValues
-
-        return KubernetesValues(
-            self.store, self.claims, tell=self.claims.events.happened, clock=self.clock
-        )
+        own = None if self._own is None else self._own.log()
+        return KubernetesEventLog(self.objects.api, self.objects.collection.namespace, own=own)
 
 
 def open_kubernetes(
@@ -122,43 +77,46 @@ def open_kubernetes(
             deleted by hand; of each thing once.
     """
     observed = Observed(clock, observed_path)
-    store = Store(api, leases(namespace), state_id, observed)
+    objects = KubernetesObjects(api, leases(namespace), observed)
     if not only_looks:
-        store.restored = _note_restored(store, warn)
-    events = KubernetesEvents(own, posting, clock=clock, caller=caller)
-    claims = Claims(store, observed, lost=lost, clock=clock, events=events)
-    engine = KubernetesEngine(store, observed, claims, clock=clock)
-    return Opened(
-        api,
-        store,
+        objects.restored = _note_restored(objects, warn)
+    context = Context(
+        objects,
         observed,
-        claims,
-        engine,
-        clock,
-        lost,
-        caller,
-        namespace,
-        own,
-        only_looks,
-        _once(warn),
+        ClusterEvents(_post(own, posting), clock=clock, caller=caller),
+        state_id=state_id,
+        lost=lost,
+        clock=clock,
+        only_looks=only_looks,
+        warn=warn,
     )
+    return Opened(context, objects, own)
 
 
-def _once(warn: Callable[[str], object]) -> Callable[[str], object]:
-    warned: set[str] = set()
+def _post(own: OwnRecord | None, posting: Posting | None) -> Post | None:
+    """What writes events, to the state directory and to the cluster; None where nothing does."""
+    if posting is None or (own is not None and not own.is_kept):
+        return None
 
-    def warn_of(text: str) -> None:
-        if text not in warned:  # whoever looks again and again knows
-            warned.add(text)
-            warn(text)
+    def post(events: tuple[Event, ...], about: tuple[Identity, ...], title: str) -> None:
+        from leasectl.engines.cluster.objects import Identity
+        from leasectl.engines.kubernetes.post_objects import Post
 
-    return warn_of
+        if own is not None:
+            for each in events:
+                own.add(each)
+        of_pool = (Identity(object_of_pool(events[-1].type)),)
+        posting.send(Post(events, about or of_pool, title))
+
+    return post
 
 
-def _note_restored(store: Store, warn: Callable[[str], object]) -> Callable[[int, int], object]:
+def _note_restored(
+    objects: KubernetesObjects, warn: Callable[[str], object]
+) -> Callable[[int, int], object]:
     def note(before: int, version: int) -> None:
         from leasectl.engines.kubernetes.restored import note_restored
 
-        note_restored(store, warn, before, version)
+        note_restored(objects, warn, before, version)
 
     return note

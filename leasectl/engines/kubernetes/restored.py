@@ -13,28 +13,28 @@ import contextlib
 import secrets
 from collections.abc import Callable
 
-from leasectl.engines.kubernetes.objects.bodies import with_belonging, with_epoch
-from leasectl.engines.kubernetes.objects.objects import EPOCH, BelongingObject, Json, PoolObject
-from leasectl.engines.kubernetes.objects.reading import annotations_of, parse_object
-from leasectl.engines.kubernetes.objects.recognition import is_made_by
-from leasectl.engines.kubernetes.objects.store import Store
+from leasectl.engines.cluster.changes import with_belonging
+from leasectl.engines.cluster.objects import BelongingObject, Found, PoolObject, Selection
+from leasectl.engines.kubernetes.objects import KubernetesObjects
 from leasectl.engines.membership import Pools
 from leasectl.errors import LeaseError
 
 _MOST_TRIES = 5
 
 
-def note_restored(store: Store, warn: Callable[[str], object], before: int, version: int) -> None:
+def note_restored(
+    objects: KubernetesObjects, warn: Callable[[str], object], before: int, version: int
+) -> None:
     """Tell that a cluster was restored: a user, and all who use its pools.
 
     Args:
-        store: Where they are.
+        objects: Where they are.
         warn: Told in a line for people.
         before: The resourceVersion that it had before.
         version: What it has now.
     """
     warn(
-        f'the cluster of namespace "{store.collection.namespace}" was restored '
+        f'the cluster of namespace "{objects.collection.namespace}" was restored '
         f"from a backup (resourceVersion {version} after {before}). It doesn't "
         "know leases granted since that backup, so others may get the same "
         "resources; see: leasectl status, leasectl doctor"
@@ -42,24 +42,23 @@ def note_restored(store: Store, warn: Callable[[str], object], before: int, vers
     epoch = secrets.token_hex(8)
     with contextlib.suppress(LeaseError):  # whoever looks next sees it for himself
         floor = before + 1  # so that no fence comes again
-        for raw in store.all("pool").items:
-            _note(store, raw, epoch, floor)
-        body = with_belonging(None, Pools(frozenset()))  # unless it is there
-        written = store.create(body, is_made_by(body))
-        _note(store, written.raw or written.found, epoch, floor)
+        for each in objects.list(Selection(kinds=("pool",))).items:
+            _note(objects, each, epoch, floor)
+        nothing = with_belonging(None, objects.name_of("belonging"), Pools(frozenset()))
+        written = objects.create(nothing)  # unless it is there
+        _note(objects, written.object or written.found, epoch, floor)
 
 
-def _note(store: Store, raw: Json | None, epoch: str, floor: int) -> None:
+def _note(objects: KubernetesObjects, seen: Found | None, epoch: str, floor: int) -> None:
     for _ in range(_MOST_TRIES):
-        seen = None if raw is None else parse_object(raw)
         if not isinstance(seen, (PoolObject, BelongingObject)):
             return
-        body = with_epoch(seen, epoch, floor)
-        written = store.change(body, _has(body["metadata"]["annotations"][EPOCH]))
-        if written.raw is not None:
+        new = seen._replace(epoch=epoch, floor=max(floor, seen.floor))
+        written = objects.replace(seen, new, lambda found: _has(found, epoch))
+        if written.is_done:
             return
-        raw = written.found
+        seen = written.found
 
 
-def _has(said: str) -> Callable[[Json], bool]:
-    return lambda raw: bool(annotations_of(raw).get(EPOCH) == said)
+def _has(found: Found, epoch: str) -> bool:
+    return isinstance(found, (PoolObject, BelongingObject)) and found.epoch == epoch

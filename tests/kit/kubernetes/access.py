@@ -8,9 +8,9 @@ from leasectl.backends.contract import Patience
 from leasectl.backends.pool.backend import PoolBackend
 from leasectl.engines.kubernetes.api.address import KubernetesAddress
 from leasectl.engines.kubernetes.api.choice import choose
-from leasectl.engines.kubernetes.api.opening import open_api
-from leasectl.engines.kubernetes.events.posting import Posting
+from leasectl.engines.kubernetes.api.login import open_api
 from leasectl.engines.kubernetes.opening import open_kubernetes
+from leasectl.engines.kubernetes.posting import Posting
 from leasectl.model import Claimant, Lease, Request
 from leasectl.system.clock import Clock
 from tests.kit.recorded import NoJournal

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from typing import Any
 
-from leasectl.engines.kubernetes.objects.names import OBJECT_OF_BELONGING
+from leasectl.engines.kubernetes.names import OBJECT_OF_BELONGING
 from tests.kit.kubernetes.api import Object
 from tests.kit.kubernetes.memberships import Write
 from tests.kit.kubernetes.namespaces import Namespace

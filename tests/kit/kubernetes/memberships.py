@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from leasectl.engines.kubernetes.objects.objects import BelongingObject, PoolObject, ResourceObject
-from leasectl.engines.kubernetes.objects.reading import parse_object
+from leasectl.engines.cluster.objects import BelongingObject, PoolObject, ResourceObject
+from leasectl.engines.kubernetes.reading import parse_object
 from leasectl.engines.membership import Pools, belongs_to
 
 Write = tuple[str, "dict[str, Any] | None"]

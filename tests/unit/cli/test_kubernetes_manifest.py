@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 import yaml
 
-from leasectl.engines.kubernetes.objects.objects import BY
+from leasectl.engines.kubernetes.labels import BY
 from leasectl.maintenance.objects import STATUS
 from tests.kit.kubernetes.accounts import LEAST_RULES, MAINTENANCE_RULES, Account, Rules
 from tests.kit.kubernetes.api import Object, write_kubeconfig

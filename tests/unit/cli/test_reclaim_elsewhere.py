@@ -11,7 +11,7 @@ from typing import Any, Union
 
 import pytest
 
-from leasectl.engines.kubernetes.objects.objects import NOTE
+from leasectl.engines.kubernetes.labels import NOTE
 from tests.kit.hosts import Hosts, Script
 from tests.kit.kubernetes.history import LeaseHistory
 from tests.kit.kubernetes.hosts import KubernetesHosts

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from leasectl.engines.kubernetes.objects.objects import MEMBER, SETTINGS
+from leasectl.engines.kubernetes.labels import MEMBER, SETTINGS
 from tests.kit.doctor_reports import Report, doctor
 from tests.kit.kubernetes.accounts import LEAST_RULES
 from tests.kit.kubernetes.namespaces import Namespace

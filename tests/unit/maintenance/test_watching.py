@@ -12,8 +12,9 @@ import pytest
 
 from leasectl.engines.kubernetes.api.collection import Collection, leases
 from leasectl.engines.kubernetes.api.requests import Listed
-from leasectl.engines.kubernetes.api.watching import EventType, WatchEnded, WatchEvent
+from leasectl.engines.kubernetes.api.watching import EventType, WatchEvent
 from leasectl.errors import BackendUnreachable
+from leasectl.http.no_answer import WatchEnded
 from leasectl.maintenance.controller import Settings
 from leasectl.maintenance.facts import Us
 from leasectl.maintenance.leadership import LEASE_NAME

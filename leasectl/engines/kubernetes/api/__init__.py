@@ -1,20 +1,16 @@
 """Requests to the API server of a cluster, as the user whom the environment names.
 
-- `opening`: open the API for a URL
 - `address`: parse ``kubernetes://NAMESPACE?context=NAME&kubeconfig=PATH``
 - `choice`: choose the cluster and user once, and record the choice with the handle
 - `kubeconfig`: read kubeconfigs, and merge them as kubectl does
 - `entries`: check a kubeconfig's clusters and users; refuse what isn't known
-- `found`: what the chosen files say now: server, CA, credentials
 - `plugins`: run credential plugins that a kubeconfig names
 - `credentials`: credentials from plugins, until they expire or are refused
-- `login`: credentials for requests, renewed when files or plugins change them
-- `access`: what one request needs: server, TLS and headers
-- `letting_in`: handle refused credentials, and explain them
+- `login`: open the API; credentials for requests, renewed when files or plugins change them
+- `access`: what one request needs; whether a server lets us in
 - `collection`: paths of collections, and words for messages about them
 - `requests`: the operations of the API, each within a deadline
 - `asking`: send one request, and repeat it where that is safe
-- `tries`: the tries of a request, and the pause before the next
 - `refusals`: map the API server's errors to ours
 - `watching`: watches: follow what happens to objects
 - `rights`: the rights that leasectl needs, and how to grant them

@@ -12,14 +12,15 @@ from collections.abc import Iterator
 from itertools import islice
 from typing import Literal, NamedTuple, cast
 
-from leasectl.engines.kubernetes.api.access import Access, Login
-from leasectl.engines.kubernetes.api.collection import Deed, Json
-from leasectl.engines.kubernetes.api.letting_in import (
+from leasectl.engines.kubernetes.api.access import (
+    Access,
+    Login,
     addressed,
     current_access,
     not_let_in,
     renewed_access,
 )
+from leasectl.engines.kubernetes.api.collection import Deed, Json
 from leasectl.engines.kubernetes.api.refusals import (
     Busy,
     Expired,
@@ -31,7 +32,7 @@ from leasectl.engines.kubernetes.api.refusals import (
 )
 from leasectl.http.exchange import Client, Stream
 from leasectl.http.messages import Answer, Call
-from leasectl.http.no_answer import NoAnswer
+from leasectl.http.no_answer import NoAnswer, WatchEnded
 from leasectl.text.properties import read_json
 from leasectl.text.wording import printable
 
@@ -60,19 +61,6 @@ class WatchEvent(NamedTuple):
         """From where another watch would go on."""
         metadata = self.object.get("metadata")
         return str(metadata.get("resourceVersion", "")) if isinstance(metadata, dict) else ""
-
-
-class WatchEnded(Exception):
-    """It says nothing more: list again, and watch from there.
-
-    Args:
-        words: Why, printable.
-        retry_after_seconds: Not before that, says the server; None where it doesn't.
-    """
-
-    def __init__(self, words: str, *, retry_after_seconds: float | None = None) -> None:
-        super().__init__(words)
-        self.retry_after_seconds = retry_after_seconds
 
 
 class WatchExpired(WatchEnded):

@@ -7,8 +7,9 @@ from typing import Callable
 
 import pytest
 
+from leasectl.engines.cluster.objects import Selection
 from leasectl.engines.facts import PoolSettings
-from leasectl.engines.kubernetes.objects.names import object_of_resource
+from leasectl.engines.kubernetes.names import object_of_resource
 from leasectl.errors import BackendUnreachable, LeaseError
 from leasectl.model import Claimant, Request
 from leasectl.system import afterwards
@@ -252,7 +253,7 @@ class TestATicketThatIsLeft:
         return world.process()
 
     def tickets(self, world: World) -> int:
-        return len(world.process().opened.store.all("ticket").items)
+        return len(world.process().opened.objects.list(Selection(kinds=("ticket",))).items)
 
     def test_keeps_nobody_from_anything(self, world: World, left: Process) -> None:
         assert self.tickets(world) == 1
@@ -284,7 +285,7 @@ class TestATicketThatIsLeft:
                 world.api.objects["b"] = {**there, "metadata": {**there["metadata"]}}
                 world.api.objects["b"]["metadata"]["resourceVersion"] = str(10_000)
             elif verbs[2:] == ["update", "get", "update", "list"]:
-                seen = second.opened.store.resource("a")
+                seen = second.opened.context.resource("a")
                 assert seen is not None
                 remembered.append(seen.had_by)
 
@@ -310,7 +311,7 @@ class TestATicketThatIsLeft:
 class TestAForeignHand:
     def test_a_lease_that_isnt_ours_is_named_and_left_alone(self, world: World) -> None:
         foreign = {"metadata": {"name": "d", "labels": {}}, "spec": {"holderIdentity": "x"}}
-        world.api.create(world.process().opened.store.collection, foreign)
+        world.api.create(world.process().opened.objects.collection, foreign)
         with pytest.raises(LeaseError, match=r'Lease "d" .* was not made by leasectl'):
             world.process().pools.add_resources("T", ["d"])
         assert world.api.objects["d"]["spec"] == {"holderIdentity": "x"}
@@ -339,14 +340,14 @@ class TestAForeignHand:
     def test_a_note_that_others_write_keeps_nobody_alive(self, world: World) -> None:
         dead, observer = world.process(), world.process()
         dead.acquire("k/1", ONE)
-        store = observer.opened.store
+        objects = observer.opened.objects
         for _ in range(4):
             observer.pools.pools()
             world.clock.advance(10.0)
-            there = store.get("a")
+            there = objects.get("a")
             assert there is not None
             annotations = {**there["metadata"]["annotations"], "example.com/x": str(_)}
             body = {**there, "metadata": {**there["metadata"], "annotations": annotations}}
-            world.api.replace(store.collection, "a", body)
+            world.api.replace(objects.collection, "a", body)
         assert observer.held() == {}
         assert observer.lost == [("k/1", "a")]

@@ -14,7 +14,7 @@ from urllib.parse import parse_qs, urlsplit
 
 from leasectl.engines.kubernetes.api.address import KubernetesAddress
 from leasectl.engines.kubernetes.api.choice import choose
-from leasectl.engines.kubernetes.api.opening import open_api
+from leasectl.engines.kubernetes.api.login import open_api
 from leasectl.engines.kubernetes.api.requests import Api
 from leasectl.system.clock import Clock
 

@@ -14,7 +14,7 @@ import pytest
 
 from leasectl.engines.kubernetes.api.choice import ClusterChoice
 from leasectl.engines.kubernetes.api.collection import leases
-from leasectl.engines.kubernetes.api.opening import open_api
+from leasectl.engines.kubernetes.api.login import open_api
 from leasectl.engines.kubernetes.api.requests import Api
 from leasectl.errors import AccessRefused, BackendUnreachable
 from leasectl.system.clock import Clock

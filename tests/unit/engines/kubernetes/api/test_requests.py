@@ -13,11 +13,12 @@ import pytest
 from leasectl.engines.kubernetes.api.address import KubernetesAddress
 from leasectl.engines.kubernetes.api.choice import choose
 from leasectl.engines.kubernetes.api.collection import Collection, leases
-from leasectl.engines.kubernetes.api.opening import open_api
+from leasectl.engines.kubernetes.api.login import open_api
 from leasectl.engines.kubernetes.api.refusals import Absent, AlreadyExists, Conflict
 from leasectl.engines.kubernetes.api.requests import Api
-from leasectl.engines.kubernetes.api.watching import WatchEnded, WatchEvent
+from leasectl.engines.kubernetes.api.watching import WatchEvent
 from leasectl.errors import AccessRefused, InvalidRequest
+from leasectl.http.no_answer import WatchEnded
 from leasectl.system.clock import Clock
 from tests.kit.kubernetes.namespaces import Namespace
 

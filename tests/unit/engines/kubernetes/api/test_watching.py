@@ -12,13 +12,9 @@ import pytest
 from leasectl.engines.kubernetes.api import watching
 from leasectl.engines.kubernetes.api.collection import leases
 from leasectl.engines.kubernetes.api.requests import Api
-from leasectl.engines.kubernetes.api.watching import (
-    Watch,
-    WatchEnded,
-    WatchEvent,
-    WatchExpired,
-)
+from leasectl.engines.kubernetes.api.watching import Watch, WatchEvent, WatchExpired
 from leasectl.errors import AccessRefused, CorruptState
+from leasectl.http.no_answer import WatchEnded
 from tests.unit.engines.kubernetes.api.conftest import Script
 from tests.unit.engines.kubernetes.api.scripted import Cut, Hang, Reply, Said, status
 

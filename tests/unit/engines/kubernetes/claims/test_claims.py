@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any, Callable
+from typing import Callable
 
 import pytest
 
+from leasectl.engines.cluster.changes import renewed_ticket
+from leasectl.engines.cluster.objects import Found
+from leasectl.engines.cluster.waiter import ClusterWaiter
 from leasectl.engines.contract import Outlook
-from leasectl.engines.kubernetes.objects.bodies import renewed_ticket
-from leasectl.engines.kubernetes.objects.names import object_of_resource
-from leasectl.engines.kubernetes.waiting.waiter import KubernetesWaiter
+from leasectl.engines.kubernetes.bodies import body_of
+from leasectl.engines.kubernetes.names import object_of_resource
+from leasectl.engines.kubernetes.reading import parse_object
 from leasectl.errors import BackendUnreachable
 from leasectl.model import Claimant, Request
 from tests.kit.kubernetes.made_up_api import MadeUpApi
@@ -147,11 +149,11 @@ class TestSeveralWhoEndOneClaim:
     ) -> None:
         first, observer = processes
         manual_clock.advance(59)
-        (seen,) = observer.opened.claims.of_key(KEY)
+        (seen,) = observer.opened.context.claimed(KEY)
         assert first.engine.free(KEY, ["a"]) == ("a",)
         manual_clock.advance(2)
-        assert observer.opened.claims.is_over(seen)
-        assert not observer.opened.claims.end_over(seen)
+        assert observer.opened.context.claims.is_over(seen)
+        assert not observer.opened.context.claims.end_over(seen)
         assert observer.lost == []
 
 
@@ -172,24 +174,20 @@ class TestOneWhoIsRenewedAtTheLastMoment:
         manual_clock.advance(60)
         ticket = waiters[0].ticket.object
         assert ticket is not None
-        renewed = renewed_ticket(ticket, wall=2e9, counts_as=0)
+        renewed = body_of(renewed_ticket(ticket, wall=2e9, counts_as=0), ticket)
         before(
             api,
             "delete",
-            lambda: api.replace(slow.opened.store.collection, ticket.id.name, renewed),
+            lambda: api.replace(slow.opened.objects.collection, ticket.id.name, renewed),
         )
-        waiters[1].ticket.note(
-            dict(ticket_of(api, waiters[1])), sent_at=manual_clock.clock.elapsed()
-        )
+        waiters[1].ticket.note(ticket_of(api, waiters[1]), sent_at=manual_clock.clock.elapsed())
         assert waiters[1].claim() == Outlook(is_behind=True)
-        waiters[0].ticket.note(
-            dict(ticket_of(api, waiters[0])), sent_at=manual_clock.clock.elapsed()
-        )
+        waiters[0].ticket.note(ticket_of(api, waiters[0]), sent_at=manual_clock.clock.elapsed())
         assert waiters[0].claim().leases is not None
 
 
-def ticket_of(api: MadeUpApi, waiter: KubernetesWaiter) -> Mapping[str, Any]:
-    return api.objects[waiter.ticket.object_name]
+def ticket_of(api: MadeUpApi, waiter: ClusterWaiter) -> Found | None:
+    return parse_object(api.objects[waiter.ticket.object_name])
 
 
 def before(api: MadeUpApi, verb: str, act: Callable[[], object]) -> None:

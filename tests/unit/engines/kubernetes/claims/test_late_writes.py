@@ -9,17 +9,17 @@ from typing import Any, Callable
 
 import pytest
 
+from leasectl.engines.cluster.waiter import ClusterWaiter
 from leasectl.engines.kubernetes.api.collection import Collection, Json
 from leasectl.engines.kubernetes.api.refusals import Absent, Conflict
-from leasectl.engines.kubernetes.objects.names import object_of_resource
-from leasectl.engines.kubernetes.waiting.waiter import KubernetesWaiter
+from leasectl.engines.kubernetes.names import object_of_resource
 from leasectl.errors import BackendUnreachable
 from leasectl.model import Claimant, Lease, Request
 from tests.kit.kubernetes.made_up_api import MadeUpApi
 from tests.kit.kubernetes.made_up_process import Process
 from tests.kit.support import ManualClock
 
-Unanswered = Callable[[Request, str], KubernetesWaiter]
+Unanswered = Callable[[Request, str], ClusterWaiter]
 
 KEY = "h/1"
 NAMES = ["b", "c", "d", "e"]
@@ -84,9 +84,9 @@ def others(process: Process, api: LateApi, manual_clock: ManualClock) -> Process
 @pytest.fixture
 def unanswered(api: LateApi, process: Process) -> Iterator[Unanswered]:
     """Makes a waiter whose claim of a resource hangs on its way."""
-    waiters: list[KubernetesWaiter] = []
+    waiters: list[ClusterWaiter] = []
 
-    def make(request: Request, name: str) -> KubernetesWaiter:
+    def make(request: Request, name: str) -> ClusterWaiter:
         waiter = process.engine.waiter(Claimant(KEY, "job/1/host/1", request), until=None)
         waiters.append(waiter)
         api.hangs = object_of_resource(name)
@@ -100,7 +100,7 @@ def unanswered(api: LateApi, process: Process) -> Iterator[Unanswered]:
         each.close()
 
 
-def granted(waiter: KubernetesWaiter) -> tuple[Lease, ...]:
+def granted(waiter: ClusterWaiter) -> tuple[Lease, ...]:
     while (leases := waiter.claim().leases) is None:
         pass
     return leases

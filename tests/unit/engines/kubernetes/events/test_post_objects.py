@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from leasectl.engines.kubernetes.events.post_objects import encode_post, parse_post
-from leasectl.engines.kubernetes.events.posts import About, Post
+from leasectl.engines.cluster.objects import Identity
+from leasectl.engines.kubernetes.post_objects import Post, encode_post, parse_post
 from leasectl.state.event import Event
 from tests.kit.kubernetes.namespaces import Namespace
 
@@ -29,7 +29,7 @@ GRANTED = Event(
     wait_seconds=1.5,
 )
 QUEUED = Event(0, 1700000000.0, "queued", "azure--install", handle="h", ticket=5)
-TWO = (About("azure--install--00", "uid-0"), About("azure--install--01", "uid-1"))
+TWO = (Identity("azure--install--00", "uid-0"), Identity("azure--install--01", "uid-1"))
 
 
 def as_made(body: dict[str, Any], version: int = 12) -> dict[str, Any]:
@@ -47,7 +47,7 @@ def test_what_is_written_is_read_back_in_its_order() -> None:
 
 def test_each_resource_tells_its_own_story() -> None:
     objects = encode_post(Post((GRANTED,), TWO), "ns")
-    assert [each["regarding"]["name"] for each in objects] == [each.object_name for each in TWO]
+    assert [each["regarding"]["name"] for each in objects] == [each.name for each in TWO]
     assert {each["reason"] for each in objects} == {"Granted"}
     assert len({each["metadata"]["name"] for each in objects}) == 2
 
@@ -94,7 +94,7 @@ def test_a_server_takes_the_longest_there_are(namespace: Namespace) -> None:
         holder_identity="ü" * 900,
         reason="é\n" * 150,
     )
-    about = tuple(About("a" * 253, "uid") for _ in range(100))
+    about = tuple(Identity("a" * 253, "uid") for _ in range(100))
     for kind in ("queued", "granted", "gave up", "lost", "released", "pool deleted", "work done"):
         event = long._replace(kind=kind)
         for body in encode_post(Post((event,), about), namespace.name):

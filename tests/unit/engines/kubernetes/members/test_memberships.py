@@ -11,7 +11,7 @@ from typing import Callable
 
 import pytest
 
-from leasectl.engines.kubernetes.members.known import all_known
+from leasectl.engines.cluster.known import all_known
 from leasectl.engines.membership import (
     Member,
     Pools,
@@ -127,13 +127,13 @@ class World:
         """The next command leaves nothing that is half done, but what it names."""
         process = self.process()
         process.opened.members.members()
-        known = all_known(process.opened.store)
+        known = all_known(process.opened.context)
         assert known.gone() == [], when
         assert known.belonging is None or known.belonging.pending is None, when
         for each in [*known.objects.values()]:
             if each.state != "open":
                 process.pools.delete_pool(each.type, force=True)
-        known = all_known(process.opened.store)
+        known = all_known(process.opened.context)
         for name, resource in known.resources.items():
             pool = resource.member.pool
             assert pool is None or pool in known.pools.types, f"{when}: {name}"
@@ -157,7 +157,7 @@ pytestmark = pytest.mark.timeout(0 if EVERY_KILL else 900)
 @pytest.fixture(autouse=True)
 def nobody_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
     """Who finds a pool that is being made can wait in vain here: its maker goes on only later."""
-    monkeypatch.setattr("leasectl.engines.kubernetes.pools.pools.pause", lambda seconds: None)
+    monkeypatch.setattr("leasectl.engines.cluster.pools.pause", lambda seconds: None)
 
 
 @pytest.mark.parametrize("first", ACTS)

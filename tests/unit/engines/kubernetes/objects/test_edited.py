@@ -7,9 +7,9 @@ from typing import Any, Callable
 
 import pytest
 
-from leasectl.engines.kubernetes.objects.edited import as_it_counts
-from leasectl.engines.kubernetes.objects.names import object_of_pool
-from leasectl.engines.kubernetes.objects.objects import CLAIM, CLAIM_LABEL, KIND, NAME, POOL
+from leasectl.engines.kubernetes.edited import as_it_counts
+from leasectl.engines.kubernetes.labels import CLAIM, CLAIM_LABEL, KIND, NAME, POOL
+from leasectl.engines.kubernetes.names import object_of_pool
 from leasectl.engines.membership import cordon, expect, move
 from leasectl.errors import LeaseError
 from leasectl.model import Claimant, Request

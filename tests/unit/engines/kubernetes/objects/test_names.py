@@ -8,7 +8,7 @@ import string
 
 import pytest
 
-from leasectl.engines.kubernetes.objects.names import (
+from leasectl.engines.kubernetes.names import (
     OBJECT_OF_BELONGING,
     label_of_claim,
     label_of_type,

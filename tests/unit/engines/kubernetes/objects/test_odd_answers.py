@@ -10,7 +10,7 @@ import pytest
 from leasectl.engines.contract import Outlook
 from leasectl.engines.kubernetes.api.address import KubernetesAddress
 from leasectl.engines.kubernetes.api.choice import choose
-from leasectl.engines.kubernetes.api.opening import open_api
+from leasectl.engines.kubernetes.api.login import open_api
 from leasectl.engines.kubernetes.opening import Opened, open_kubernetes
 from leasectl.model import Claimant, Request
 from leasectl.system.afterwards import finish

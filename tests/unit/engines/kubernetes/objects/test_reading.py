@@ -9,34 +9,37 @@ from typing import Any
 
 import pytest
 
-from leasectl.engines.facts import PoolSettings
-from leasectl.engines.kubernetes.objects.bodies import (
-    new_expectations,
+from leasectl.engines.cluster.changes import (
+    claimed,
+    ended,
     new_pool,
+    new_resource,
     new_ticket,
+    released,
     renewed_ticket,
     with_belonging,
 )
-from leasectl.engines.kubernetes.objects.edited import as_it_counts
-from leasectl.engines.kubernetes.objects.names import new_ticket_object
-from leasectl.engines.kubernetes.objects.objects import (
-    EXPECT,
-    KIND,
+from leasectl.engines.cluster.objects import (
     BelongingObject,
     Claim,
+    Found,
     PoolObject,
     ResourceObject,
     TicketObject,
     Unreadable,
 )
-from leasectl.engines.kubernetes.objects.reading import parse_object
-from leasectl.engines.kubernetes.objects.resource_bodies import (
-    claimed,
-    ended,
-    new_resource,
-    released,
+from leasectl.engines.cluster.view import PoolView
+from leasectl.engines.facts import PoolSettings
+from leasectl.engines.kubernetes.bodies import body_of, new_expectations
+from leasectl.engines.kubernetes.edited import as_it_counts
+from leasectl.engines.kubernetes.labels import EXPECT, KIND
+from leasectl.engines.kubernetes.names import (
+    OBJECT_OF_BELONGING,
+    new_ticket_object,
+    object_of_pool,
+    object_of_resource,
 )
-from leasectl.engines.kubernetes.objects.view import PoolView
+from leasectl.engines.kubernetes.reading import parse_object
 from leasectl.engines.membership import Lifetime, Member, Pools
 from leasectl.model import Claimant, Request
 from leasectl.system.process import this_process
@@ -70,8 +73,11 @@ CLAIM = Claim(
 )
 
 
-def as_read(body: dict[str, Any], version: int = 12) -> dict[str, Any]:
+def as_read(
+    new: Found | dict[str, Any], version: int = 12, seen: Found | None = None
+) -> dict[str, Any]:
     """An object as a server answers it."""
+    body = new if isinstance(new, dict) else body_of(new, seen)
     raw: dict[str, Any] = json.loads(json.dumps(body))
     raw["metadata"].update(uid="uid-1", resourceVersion=str(version), namespace="ns")
     return raw
@@ -83,34 +89,55 @@ def the_resource(raw: dict[str, Any]) -> ResourceObject:
     return found
 
 
-def a_ticket() -> dict[str, Any]:
+def free(member: Member, *, grace_seconds: float = 0.0) -> dict[str, Any]:
+    """A name that nobody holds, as a server answers it."""
+    name = object_of_resource(member.name)
+    return as_read(new_resource(name, member, grace_seconds=grace_seconds))
+
+
+def held_as(raw: dict[str, Any]) -> dict[str, Any]:
+    """The same with a claim."""
+    seen = the_resource(raw)
+    return as_read(claimed(seen, CLAIM), 13, seen)
+
+
+def a_ticket() -> TicketObject:
     request = Request("T", 2, labels=(("a", "b"),), priority=3, where=(("region", "eu", False),))
     claimant = Claimant("handle/1", "job/1/host/handle", request, this_process())
     return new_ticket(new_ticket_object(), claimant, "state/handle/1", ttl_seconds=60.0, wall=1.7e9)
 
 
 def all_kinds() -> list[dict[str, Any]]:
-    resource = as_read(new_resource(MEMBER, grace_seconds=30.0))
-    held = as_read(claimed(the_resource(resource), CLAIM), 13)
+    resource = free(MEMBER, grace_seconds=30.0)
+    held = held_as(resource)
+    seen = the_resource(held)
     return [
         resource,
         held,
-        as_read(ended(the_resource(held), "by an admin"), 14),
+        as_read(ended(seen, "by an admin"), 14, seen),
         as_read(a_ticket()),
-        as_read(new_pool("T", PoolSettings(20.0, 3, 1800.0))),
-        as_read(with_belonging(None, Pools(frozenset(), "T", 30.0, {"edge-*": "T"}))),
+        as_read(a_pool()),
+        as_read(belonging(Pools(frozenset(), "T", 30.0, {"edge-*": "T"}))),
         as_read(new_expectations({"edge-*": "T"})),
     ]
 
 
+def a_pool() -> PoolObject:
+    return new_pool(object_of_pool("T"), "T", PoolSettings(20.0, 3, 1800.0))
+
+
+def belonging(pools: Pools, before: BelongingObject | None = None) -> BelongingObject:
+    return with_belonging(before, OBJECT_OF_BELONGING, pools)
+
+
 class TestWhatIsWritten:
     def test_of_a_name_is_read_back(self) -> None:
-        assert the_resource(as_read(new_resource(MEMBER))).member == MEMBER
+        assert the_resource(free(MEMBER)).member == MEMBER
         expected = Member("n", None, expected="T")
-        assert the_resource(as_read(new_resource(expected))).member == expected
+        assert the_resource(free(expected)).member == expected
 
     def test_of_a_claim_is_read_back(self) -> None:
-        raw = as_read(claimed(the_resource(as_read(new_resource(Member("T--00", "T")))), CLAIM))
+        raw = held_as(free(Member("T--00", "T")))
         held = the_resource(raw)
         assert held.claim == CLAIM
         assert (held.fence, held.last_holder, held.transitions) == (9001, "job/1/host/handle", 4)
@@ -118,20 +145,19 @@ class TestWhatIsWritten:
         assert raw["spec"]["leaseTransitions"] == 4
 
     def test_of_a_release_leaves_what_the_next_claim_needs(self) -> None:
-        held = the_resource(
-            as_read(claimed(the_resource(as_read(new_resource(Member("T--00", "T")))), CLAIM))
-        )
-        raw = as_read(released(held, held.member._replace(holder=None)))
-        free = the_resource(raw)
-        assert (free.claim, free.fence, free.transitions) == (None, 9001, 4)
+        held = the_resource(held_as(free(Member("T--00", "T"))))
+        raw = as_read(released(held, held.member._replace(holder=None)), 14, held)
+        released_one = the_resource(raw)
+        assert (released_one.claim, released_one.fence, released_one.transitions) == (None, 9001, 4)
         assert not {"holderIdentity", "leaseDurationSeconds", "renewTime"} & raw["spec"].keys()
 
     def test_by_others_stays(self) -> None:
-        raw = as_read(new_resource(Member("T--00", "T")))
+        raw = free(Member("T--00", "T"))
         raw["metadata"]["annotations"]["example.com/note"] = "mine"
         raw["metadata"]["labels"]["example.com/label"] = "mine"
         raw["metadata"]["finalizers"] = ["example.com/finalizer"]
-        body = claimed(the_resource(raw), CLAIM)
+        seen = the_resource(raw)
+        body = body_of(claimed(seen, CLAIM), seen)
         assert body["metadata"]["annotations"]["example.com/note"] == "mine"
         assert body["metadata"]["labels"]["example.com/label"] == "mine"
         assert body["metadata"]["finalizers"] == ["example.com/finalizer"]
@@ -147,7 +173,7 @@ class TestWhatIsWritten:
     def test_a_ticket_keeps_its_place_when_it_is_renewed_or_edited(self) -> None:
         found = parse_object(as_read(a_ticket(), 55))
         assert isinstance(found, TicketObject)
-        raw = as_read(renewed_ticket(found, wall=1.7e9 + 20, counts_as=5), 70)
+        raw = as_read(renewed_ticket(found, wall=1.7e9 + 20, counts_as=5), 70, found)
         renewed = parse_object(raw)
         assert isinstance(renewed, TicketObject)
         assert (renewed.place, renewed.counts_as) == (55, 5)
@@ -159,11 +185,11 @@ class TestWhatIsWritten:
 
     def test_of_pools_is_read_back(self) -> None:
         settings = PoolSettings(20.0, 3, 1800.0)
-        found = parse_object(as_read(new_pool("T", settings)))
+        found = parse_object(as_read(a_pool()))
         assert isinstance(found, PoolObject)
         assert (found.type, found.settings, found.state) == ("T", settings, "open")
         pools = Pools(frozenset(), "T", 30.0, {"edge-*": "T"})
-        said = parse_object(as_read(with_belonging(None, pools)))
+        said = parse_object(as_read(belonging(pools)))
         assert isinstance(said, BelongingObject)
         assert said.pools == pools
 
@@ -173,13 +199,13 @@ class TestWhatIsWritten:
         assert made.pools == Pools(frozenset())
         assert made.pending == Pools(frozenset(), patterns={"gpu-3": "T"})
         pools = Pools(frozenset(), "U", 30.0, {"edge-*": "T", "gpu-3": "U"})
-        raw = as_read(with_belonging(None, pools))
+        raw = as_read(belonging(pools))
         raw["metadata"]["annotations"][EXPECT] = '{"gpu-3": "T"}'  # kubectl adds it
         applied = parse_object(raw)
         assert isinstance(applied, BelongingObject)
         pending = pools._replace(patterns={"edge-*": "T", "gpu-3": "T"})
         assert (applied.pools, applied.pending) == (pools, pending)
-        settled = as_read(with_belonging(applied, pending))
+        settled = as_read(belonging(pending, applied), 13, applied)
         assert EXPECT not in settled["metadata"]["annotations"]
         said = parse_object(settled)
         assert isinstance(said, BelongingObject)
@@ -199,7 +225,7 @@ class TestWhatOthersWrite:
         assert parse_object(raw) is None
 
     def test_a_holder_without_a_claim_is_somebody_else(self) -> None:
-        raw = as_read(new_resource(Member("T--00", "T")))
+        raw = free(Member("T--00", "T"))
         raw["spec"] = {"holderIdentity": "me", "leaseDurationSeconds": 15}
         held = the_resource(raw)
         assert held.claim is not None
@@ -207,22 +233,24 @@ class TestWhatOthersWrite:
         assert held.claim.ttl_seconds == 15
 
     def test_who_takes_the_holder_out_by_hand_takes_no_claim_away(self) -> None:
-        raw = as_read(claimed(the_resource(as_read(new_resource(Member("T--00", "T")))), CLAIM))
+        raw = held_as(free(Member("T--00", "T")))
         raw["spec"] = {"holderIdentity": "", "leaseDurationSeconds": 1}
         assert the_resource(raw).claim == CLAIM
 
     @pytest.mark.parametrize("name", ["T--01", "t--00"])
     def test_what_says_that_it_is_another_is_unreadable(self, name: str) -> None:
-        raw = as_read(new_resource(Member("T--00", "T")))
+        raw = free(Member("T--00", "T"))
         raw["metadata"]["annotations"]["leasectl.dev/name"] = name
         found = parse_object(raw)
         assert isinstance(found, Unreadable)
         assert name in found.why
 
     def test_what_has_the_label_of_another_pool_is_in_none(self) -> None:
-        raw = as_read(new_resource(Member("T--00", "T")))
+        raw = free(Member("T--00", "T"))
         raw["metadata"]["labels"]["leasectl.dev/pool"] = "U"
-        view = PoolView("U").fill([raw], 20)
+        found = parse_object(raw)
+        assert found is not None
+        view = PoolView("U").fill([found], 20)
         assert (view.resources, len(view.unreadable)) == ({}, 1)
 
     def test_a_ticket_that_cant_be_read_could_use_anything_for_a_while(self) -> None:
@@ -242,7 +270,7 @@ class TestWhatOthersWrite:
                 _spoil(raw, chance)
             found = parse_object(raw)
             read += found is not None and not isinstance(found, Unreadable)
-            view = PoolView("T").fill([raw], 100)
+            view = PoolView("T").fill([found] if found else [], 100)
             assert view.version == 100
         assert 1000 < read < 5900  # or nothing was spoilt, or all of it
 

@@ -8,8 +8,8 @@ from functools import partial
 import pytest
 
 from leasectl.engines.contract import TicketGone
-from leasectl.engines.kubernetes.objects.names import OBJECT_OF_BELONGING, object_of_pool
-from leasectl.engines.kubernetes.objects.objects import SETTINGS
+from leasectl.engines.kubernetes.labels import SETTINGS
+from leasectl.engines.kubernetes.names import OBJECT_OF_BELONGING, object_of_pool
 from leasectl.engines.membership import (
     Member,
     add,
@@ -98,7 +98,7 @@ class TestAKill:
         with contextlib.suppress(Killed):
             process.pools.delete_pool("T", force=False)
         nobody_kills(api)
-        found = process.opened.members.deletions.pool("T")
+        found = process.opened.context.pool_object("T")
         if found is not None and found.state == "closing":
             with pytest.raises(NotFound, match=r"is being deleted; .*: leasectl pool delete T"):
                 process.acquire("k/1", Request("T"))
@@ -171,12 +171,12 @@ class TestWhoDeletes:
         """Another calls it off and somebody claims, right before it would be gone."""
         process.pools.create_pool("T", NAMES)
         other = Process(api, manual_clock.clock)
-        deletions = other.opened.members.deletions
+        deletions = other.opened.context.deletions
 
         def break_in(at: int) -> None:
             if api.asked[at] != ("update", object_of_pool("T")):
                 return
-            found = deletions.pool("T")
+            found = other.opened.context.pool_object("T")
             if found is not None and found.state == "closing":
                 nobody_kills(api)
                 deletions._reopen(found)
@@ -217,8 +217,8 @@ class TestAtOnce:
         other = Process(api, manual_clock.clock)
         waiter_of = Request("T", name="b")
 
-        resource = other.opened.store.resource("b")
-        view = other.opened.store.pool("T")  # which he has seen before it was closing
+        resource = other.opened.context.resource("b")
+        view = other.opened.context.pool("T")  # which he has seen before it was closing
         assert resource is not None
 
         def break_in(at: int) -> None:
@@ -226,7 +226,7 @@ class TestAtOnce:
             if verb == "update" and name == "b":
                 nobody_kills(api)
                 own = other.engine.waiter(_claimant("k/1", waiter_of), until=None).ticket
-                assert other.opened.claims.make(own, view, [resource])
+                assert other.opened.context.claims.make(own, view, [resource])
                 found.append(other.held())
                 found.append(names_in(other))
                 found.append([each.type for each in other.opened.notes.of_pool("T")])
@@ -323,7 +323,7 @@ def test_that_a_pool_was_taken_away_by_hand_is_said_once_where_all_are_shown(
     assert len(process.pools.pools()) == 2
     assert process.warnings == []
     if what == "deleted":
-        process.opened.api.delete(process.opened.store.collection, object_of_pool("T"))
+        process.opened.objects.api.delete(process.opened.objects.collection, object_of_pool("T"))
     else:
         api.objects[object_of_pool("T")]["metadata"]["annotations"][SETTINGS] = "damaged"
     for _ in range(2):

@@ -10,12 +10,11 @@ from typing import Callable, cast
 
 import pytest
 
+from leasectl.engines.cluster import pools
+from leasectl.engines.cluster.known import Update, all_known
+from leasectl.engines.cluster.objects import PoolState
 from leasectl.engines.contract import Outlook
 from leasectl.engines.facts import PoolSettings
-from leasectl.engines.kubernetes.members.known import all_known
-from leasectl.engines.kubernetes.members.updates import Update
-from leasectl.engines.kubernetes.objects.objects import PoolState
-from leasectl.engines.kubernetes.pools import pools
 from leasectl.engines.membership import add, cordon, expect, move, set_default
 from leasectl.errors import (
     BackendUnreachable,
@@ -47,13 +46,13 @@ class World:
 
     @property
     def state(self) -> PoolState | None:
-        found = self.one.opened.members.deletions.pool("T")
+        found = self.one.opened.context.pool_object("T")
         return None if found is None else found.state
 
     def close(self) -> None:
         """Begin to delete it, and be killed."""
-        deletions = self.one.opened.members.deletions
-        pool = deletions.pool("T")
+        deletions = self.one.opened.context.deletions
+        pool = self.one.opened.context.pool_object("T")
         assert pool is not None
         assert deletions._write(pool, "closing", "w")
 
@@ -214,11 +213,11 @@ class TestClosing:
 
     def test_one_that_turns_out_to_be_used_can_not(self) -> None:
         world = World()
-        view = world.other.opened.store.pool("T")
+        view = world.other.opened.context.pool("T")
         resource = view.resources["b"]
         world.close()
         waiter = world.other.engine.waiter(world.claimant("k/1", Request("T")), until=None)
-        assert world.other.opened.claims.make(waiter.ticket, view, [resource])
+        assert world.other.opened.context.claims.make(waiter.ticket, view, [resource])
         with pytest.raises(InvalidRequest, match='pool "T" exists'):
             world.other.pools.create_pool("T", NAMES)
         assert [each.type for each in world.one.pools.pools()] == ["T"]
@@ -276,7 +275,7 @@ def test_who_makes_a_large_pool_is_given_the_time_for_it(monkeypatch: pytest.Mon
     world.break_in(6, _kill)  # its one name is there
     with pytest.raises(Killed):
         world.one.pools.create_pool("L", ["n0"])
-    making = world.one.opened.members.deletions.pool("L")
+    making = world.one.opened.context.pool_object("L")
     assert making is not None and making.state == "making"
     names = [f"n{number}" for number in range(30)]
     left = iter(names[1:])
@@ -288,7 +287,7 @@ def test_who_makes_a_large_pool_is_given_the_time_for_it(monkeypatch: pytest.Mon
             world.one.pools._open(making, names)
             return
         to_add = lambda member, pools: add(member, "L", pools)  # noqa: E731
-        known = all_known(world.one.opened.store)
+        known = all_known(world.one.opened.context)
         world.one.opened.members.carry_out(Update([name], to_add, making=making), known)
 
     monkeypatch.setattr(pools, "pause", go_on)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from leasectl.engines.kubernetes.queues.observed import Observed
+from leasectl.engines.cluster.observed import Observed
 from leasectl.model import Claimant, Request
 from tests.kit.kubernetes.made_up_api import MadeUpApi
 from tests.kit.kubernetes.made_up_process import Process

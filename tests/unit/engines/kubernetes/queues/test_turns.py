@@ -4,25 +4,26 @@ from __future__ import annotations
 
 import random
 
-from leasectl.engines.facts import PoolSettings
-from leasectl.engines.kubernetes.objects.objects import (
+from leasectl.engines.cluster.objects import (
     Claim,
     Identity,
     PoolObject,
     ResourceObject,
     TicketObject,
 )
-from leasectl.engines.kubernetes.objects.view import PoolView
-from leasectl.engines.kubernetes.queues.turns import (
+from leasectl.engines.cluster.turns import (
     NOTHING_OVER,
     Over,
-    ahead_of,
+    Turn,
     free_in,
     in_order,
     position_of,
+    to_follow,
     turn_of,
     unmet_in,
 )
+from leasectl.engines.cluster.view import PoolView
+from leasectl.engines.facts import PoolSettings
 from leasectl.engines.membership import Member
 from leasectl.engines.possible import Want
 
@@ -57,13 +58,18 @@ def ticket(
 def view_of(
     resources: list[ResourceObject], tickets: list[TicketObject], *, aging: float = 0.0
 ) -> PoolView:
-    view = PoolView("T")
     settings = PoolSettings(aging_seconds=aging)
-    view.pool = PoolObject(Identity("leasectl-pool-T", "uid", 1), {}, "T", settings)
-    view.resources = {each.id.name: each for each in resources}
-    view.tickets = {each.id.name: each for each in tickets}
-    view.version = 1000
-    return view
+    pool = PoolObject(Identity("leasectl-pool-T", "uid", 1), {}, "T", settings)
+    return PoolView("T").fill([pool, *resources, *tickets], 1000)
+
+
+def ahead_of(own: TicketObject, view: PoolView) -> list[TicketObject]:
+    """The better ones that could use all that it could, the best first."""
+    turn = Turn(is_met=True, before=own)
+    found: list[TicketObject] = []
+    while each := to_follow(own, turn, view, NOTHING_OVER, places=len(found) + 1):
+        found.append(each)
+    return found[::-1]
 
 
 class Model:

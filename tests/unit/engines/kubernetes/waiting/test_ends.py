@@ -8,10 +8,10 @@ import signal
 
 import pytest
 
-from leasectl.engines.kubernetes.objects.reading import parse_object
-from leasectl.engines.kubernetes.queues.observed import Observed
-from leasectl.engines.kubernetes.queues.turns import in_order
-from leasectl.engines.kubernetes.waiting.ends import Ends
+from leasectl.engines.cluster.ends import Ends
+from leasectl.engines.cluster.objects import Selection
+from leasectl.engines.cluster.observed import Observed
+from leasectl.engines.cluster.turns import in_order
 from leasectl.engines.membership import Lifetime, join
 from leasectl.model import Claimant, Process, Request
 from leasectl.system.process import identify, this_process
@@ -46,7 +46,7 @@ class TestWaiters:
         for number in range(8):
             self.wait(alive, f"dead/{number}", DEAD._replace(start_time=number + 1))
         assert alive.acquire("alive/1", Request("T"))
-        left = map(parse_object, alive.opened.store.all("ticket").items)
+        left = alive.opened.objects.list(Selection(kinds=("ticket",))).items
         assert {getattr(each, "claim_key", "") for each in left} <= {"state/alive/1"}
 
     @pytest.mark.parametrize("process", [None, *ELSEWHERE, *EDITED, this_process()])
@@ -69,23 +69,23 @@ class TestWaiters:
         self.wait(alive, "killed/1", process)
         self.wait(alive, "behind/1", this_process())
         opened = alive.opened
-        view = opened.store.pool("T")
-        ends = Ends(opened.store, opened.observed)
+        view = opened.context.pool("T")
+        ends = Ends(opened.context)
         ends.see(in_order(view)[-1], view)
         fds, _ = ends.listen(())
         assert len(fds) == 1
-        assert not opened.observed.look(view).over.tickets
+        assert not opened.context.observed.look(view).over.tickets
         os.kill(pid, signal.SIGKILL)
         ending(pid)
         woken, _, _ = select.select(fds, [], [], 0)
         assert not ends.heard(set(woken)), "nobody was asked for"
-        assert opened.observed.look(view).over.tickets == {in_order(view)[0].id.name}
+        assert opened.context.observed.look(view).over.tickets == {in_order(view)[0].id.name}
         ends.close()
 
 
 def test_who_asks_for_a_process_is_told_of_its_end(manual_clock: ManualClock) -> None:
     opened = made_up_process.Process(MadeUpApi(), manual_clock.clock).opened
-    ends, before = Ends(opened.store, opened.observed), os.listdir("/proc/self/fd")
+    ends, before = Ends(opened.context), os.listdir("/proc/self/fd")
     pid = fork(signal.pause)
     process = identify(pid)
     fds, has_ended = ends.listen([process])
@@ -94,7 +94,7 @@ def test_who_asks_for_a_process_is_told_of_its_end(manual_clock: ManualClock) ->
     ending(pid)
     assert ends.heard(fds)
     assert ends.listen([process]) == (set(), True)
-    assert not opened.observed.has_ended(process), "it needn't be one that waits"
+    assert not opened.context.observed.has_ended(process), "it needn't be one that waits"
     ends.listen([this_process()])
     ends.close()
     assert len(os.listdir("/proc/self/fd")) == len(before)
@@ -110,5 +110,5 @@ def test_a_name_stays_for_as_long_as_a_process_that_may_be_elsewhere(
     member.pools.create_pool("T", ["a"])
     lifetime = Lifetime(process=process)
     member.opened.members.update(["n"], lambda m, pools: join(m, "T", pools, lifetime=lifetime))
-    looked = Observed(manual_clock.clock).look(member.opened.store.pool("T"))
+    looked = Observed(manual_clock.clock).look(member.opened.context.pool("T"))
     assert bool(looked.over.lives) == is_over

@@ -8,9 +8,10 @@ from typing import Any
 
 import pytest
 
-from leasectl.engines.kubernetes.api.watching import WatchEvent
-from leasectl.engines.kubernetes.waiting import waiter as waiter_module
-from leasectl.engines.kubernetes.waiting.waiter import KubernetesWaiter
+from leasectl.engines.cluster import waiter as waiter_module
+from leasectl.engines.cluster.objects import Happened
+from leasectl.engines.cluster.waiter import ClusterWaiter
+from leasectl.engines.kubernetes.reading import identity_of
 from leasectl.model import Claimant, Request
 from tests.kit.kubernetes.made_up_api import MadeUpApi
 from tests.kit.kubernetes.made_up_process import Process
@@ -25,10 +26,10 @@ class SlowWatch:
 
     def __init__(self) -> None:
         self._changed = threading.Condition()
-        self._events: list[WatchEvent] = []
+        self._events: list[Happened] = []
         self._is_cut = False
 
-    def tell(self, event: WatchEvent) -> None:
+    def tell(self, event: Happened) -> None:
         with self._changed:
             self._events.append(event)
             self._changed.notify_all()
@@ -38,7 +39,7 @@ class SlowWatch:
             self._is_cut = True
             self._changed.notify_all()
 
-    def __enter__(self) -> Iterator[WatchEvent]:
+    def __enter__(self) -> Iterator[Happened]:
         while True:
             with self._changed:
                 self._changed.wait_for(lambda: self._events or self._is_cut)
@@ -56,15 +57,16 @@ class Watches:
 
     def __init__(self, process: Process) -> None:
         self._of_object: dict[str, SlowWatch] = {}
-        store: Any = process.opened.store
-        store.watch_object = lambda name, version: self.of_object(name)
-        store.watch_pool = lambda pool_type, version: SlowWatch()
+        objects: Any = process.opened.objects
+        objects.watch = lambda which, since: (
+            self.of_object(which.name) if which.name else SlowWatch()
+        )
 
     def of_object(self, name: str) -> SlowWatch:
         return self._of_object.setdefault(name, SlowWatch())
 
 
-def queue(process: Process, key: str) -> KubernetesWaiter:
+def queue(process: Process, key: str) -> ClusterWaiter:
     waiter = process.engine.waiter(Claimant(key, f"job/1/host/{key}", ONE), until=None)
     waiter.enqueue()
     assert waiter.claim().leases is None
@@ -89,7 +91,7 @@ def test_who_is_woken_far_behind_sees_why(
     first.dequeue()
     name = first.ticket.object_name
     raw = {"metadata": {"name": name, "uid": "u", "resourceVersion": str(api.list_version())}}
-    watches.of_object(name).tell(WatchEvent("DELETED", raw))
+    watches.of_object(name).tell(Happened("gone", identity_of(raw)))
     (fd,) = fds
     wait_readable(fd)
     second.heard({fd})

@@ -13,12 +13,13 @@ import pytest
 
 from leasectl.backends.contract import Patience
 from leasectl.backends.pool.backend import PoolBackend
+from leasectl.engines.cluster import waiter
+from leasectl.engines.cluster.objects import Selection
+from leasectl.engines.cluster.waiter import FEW_NEXT
 from leasectl.engines.kubernetes.api.address import KubernetesAddress
 from leasectl.engines.kubernetes.api.choice import choose
-from leasectl.engines.kubernetes.api.opening import open_api
+from leasectl.engines.kubernetes.api.login import open_api
 from leasectl.engines.kubernetes.opening import Opened, open_kubernetes
-from leasectl.engines.kubernetes.waiting import waiter
-from leasectl.engines.kubernetes.waiting.waiter import FEW_NEXT
 from leasectl.errors import AccessRefused, Cancelled, NotAllowed
 from leasectl.model import Claimant, Lease, Request
 from leasectl.system.clock import Clock
@@ -88,10 +89,10 @@ class Processes:
         assert dead.claim().leases is None
 
     def is_waiting(self, key: str) -> bool:
-        return bool(self.first.store.of_claim(key, "ticket").items)
+        return bool(self.first.context.tickets(key))
 
     def waiting(self) -> int:
-        return len(self.first.store.all("ticket").items)
+        return len(self.first.objects.list(Selection(kinds=("ticket",))).items)
 
 
 def _kill(pid: int) -> None:

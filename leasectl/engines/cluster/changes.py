@@ -1,0 +1,285 @@
+"""What a write makes of an object: pure functions from one fact to the next."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from leasectl.engines.cluster.fields import safe_text
+from leasectl.engines.cluster.objects import (
+    BelongingObject,
+    Claim,
+    Found,
+    Identity,
+    IsDone,
+    PoolObject,
+    PoolState,
+    ResourceObject,
+    Said,
+    TicketObject,
+    ValuesObject,
+    as_pool,
+    as_resource,
+    is_same,
+    new_word,
+    stamp,
+)
+from leasectl.engines.facts import PoolSettings
+from leasectl.engines.membership import Member, Pools
+from leasectl.engines.possible import want_of
+from leasectl.engines.values import Parts
+from leasectl.model import Claimant
+
+# Resources
+
+
+def new_resource(object_name: str, member: Member, *, grace_seconds: float = 0.0) -> ResourceObject:
+    """Return a name without a holder, in a pool or only expected in one.
+
+    Args:
+        object_name: Of the new object.
+        member: What is so of it.
+        grace_seconds: If it comes to the default pool: for so long it isn't granted there.
+    """
+    nothing = ResourceObject(Identity(object_name), None, Member(member.name))
+    return with_member(nothing, member, grace_seconds=grace_seconds)
+
+
+def with_member(
+    resource: ResourceObject, member: Member, *, grace_seconds: float = 0.0
+) -> ResourceObject:
+    """Return a resource with another membership; the arguments are those of `new_resource`."""
+    before, joined, grace, came = resource.member, "", None, ""
+    if member.lifetime is not None:
+        joined = resource.joined if member.joined == before.joined else new_word()
+    if member.by_default and before.by_default:
+        grace, came = resource.grace_seconds, resource.came
+    elif member.by_default and grace_seconds:
+        grace, came = grace_seconds, new_word()
+    return resource._replace(
+        member=member,
+        grace_seconds=grace,
+        came=came,
+        joined=joined,
+        entering="",
+        made=new_word(),
+    )
+
+
+def touched(resource: ResourceObject) -> ResourceObject:
+    """Return the same as another version, so that a write by an older version is refused."""
+    return resource._replace(changed=new_word())
+
+
+def claimed(resource: ResourceObject, claim: Claim) -> ResourceObject:
+    """Return a resource with a new claim instead of any earlier one."""
+    return resource._replace(
+        claim=claim,
+        fence=claim.fence,
+        last_holder=claim.holder_identity,
+        transitions=claim.transitions,
+        last_tickets=(),
+    )
+
+
+def with_claim(resource: ResourceObject, claim: Claim) -> ResourceObject:
+    """Return a resource whose claim was renewed, or has another ttl."""
+    return resource._replace(claim=claim)
+
+
+def ended(resource: ResourceObject, reason: str) -> ResourceObject:
+    """Return a resource whose claim was ended by force, and is kept for its holder for its time.
+
+    Its renewal time stays: an observer continues to count from there.
+    """
+    assert resource.claim is not None
+    return with_claim(resource, resource.claim._replace(ended=safe_text(reason)))
+
+
+def noted(
+    resource: ResourceObject, text: str | None, *, renewal: Claim | None = None
+) -> ResourceObject:
+    """Return a resource with another note at its claim.
+
+    Args:
+        resource: As it was seen.
+        text: What is noted; None for nothing.
+        renewal: The claim with its full time again; None to leave it as it is.
+    """
+    claim = renewal or resource.claim
+    assert claim is not None
+    by = "" if text is None else new_word()
+    return with_claim(resource, claim._replace(note=text, note_by=by))
+
+
+def released(resource: ResourceObject, member: Member, *, is_had: bool = True) -> ResourceObject:
+    """Return a resource without its claim.
+
+    Args:
+        resource: As it was seen.
+        member: What is so of it after that.
+        is_had: Its holder got what it had waited for: the ticket, if it is still there, waits
+            for nothing any more.
+    """
+    claim, tickets = resource.claim, resource.last_tickets
+    if claim is not None:
+        tickets = resource.had_by if is_had else claim.left
+    free = resource._replace(claim=None, last_tickets=tickets, freed=new_word())
+    return with_member(free, member)
+
+
+def is_of(claim: Claim) -> IsDone:
+    """Return what tells whether a resource is held by a claim."""
+
+    def is_ours(found: Found) -> bool:
+        there = as_resource(found)
+        return there is not None and there.claim is not None and is_same(there.claim, claim)
+
+    return is_ours
+
+
+def is_freed_by(new: ResourceObject) -> IsDone:
+    """Return what tells whether a claim was ended by this call, and by no other.
+
+    It can't tell where the resource was claimed and freed again since.
+    """
+    return lambda found: isinstance(found, ResourceObject) and found.freed == new.freed
+
+
+def is_renewed_as(claim: Claim) -> IsDone:
+    """Return what tells whether a resource has a claim that was renewed so."""
+
+    def is_ours(found: Found) -> bool:
+        there = as_resource(found)
+        return there is not None and there.claim is not None and there.claim.mark == claim.mark
+
+    return is_ours
+
+
+def never(found: Found) -> bool:
+    """Return that no object can tell whether this call wrote it."""
+    return False
+
+
+# Tickets
+
+
+def new_ticket(
+    object_name: str, claimant: Claimant, claim_key: str, *, ttl_seconds: float, wall: float
+) -> TicketObject:
+    """Return a ticket that is about to be put.
+
+    Args:
+        object_name: Of the new object.
+        claimant: Who waits, for what.
+        claim_key: Of the claimant, with its state id.
+        ttl_seconds: After so long without a renewal it is dead.
+        wall: Wall clock, in seconds.
+    """
+    request = claimant.request
+    return TicketObject(
+        Identity(object_name),
+        None,
+        request.type,
+        0,
+        claim_key=claim_key,
+        holder_identity=claimant.holder_identity,
+        ttl_seconds=ttl_seconds,
+        renewed=stamp(wall),
+        want=want_of(request),
+        count=request.count,
+        priority=request.priority,
+        counts_as=request.priority,
+        since=wall,
+        pid=claimant.process.pid if claimant.process else None,
+        labels=request.labels,
+        process=claimant.process,
+    )
+
+
+def renewed_ticket(ticket: TicketObject, *, wall: float, counts_as: int) -> TicketObject:
+    """Return a ticket whose waiter lives."""
+    return ticket._replace(renewed=stamp(wall, after=ticket.renewed), counts_as=counts_as)
+
+
+# Pools
+
+
+def new_pool(
+    object_name: str,
+    pool_type: str,
+    settings: PoolSettings,
+    *,
+    state: PoolState = "open",
+    word: str = "",
+    floor: int = 0,
+) -> PoolObject:
+    """Return a pool with nothing in it; it is there at once, unless it is still being made.
+
+    Args:
+        object_name: Of the new object.
+        pool_type, settings: Of the pool.
+        state, word: As `PoolObject` has them.
+        floor: Its fences are above that version; 0 where the store was never restored.
+    """
+    return PoolObject(
+        Identity(object_name), None, pool_type, settings, state, word, floor=floor, made=new_word()
+    )
+
+
+def with_grant(pool: PoolObject, level: float, grant: str) -> PoolObject:
+    """Return a pool whose pace has let one through.
+
+    Args:
+        pool: As it was seen.
+        level: What its grants owe the pace then.
+        grant: What tells that one from all others.
+    """
+    return pool._replace(level=level, last_grant=grant)
+
+
+def with_changes(pool: PoolObject, *, coming: bool = False) -> PoolObject:
+    """Return a pool by which waiters far behind learn that it may meet less, or that names come."""
+    return pool._replace(changed=new_word(), coming=pool.coming or coming)
+
+
+def has_state(new: PoolObject) -> IsDone:
+    """Return what tells whether a pool is in a state by the same word."""
+
+    def is_ours(found: Found) -> bool:
+        there = as_pool(found)
+        return there is not None and (there.state, there.word) == (new.state, new.word)
+
+    return is_ours
+
+
+def with_belonging(
+    before: BelongingObject | None, object_name: str, pools: Pools, *, pending: Pools | None = None
+) -> BelongingObject:
+    """Return the object of default pool and patterns, with a pending change of them."""
+    if before is None:
+        before = BelongingObject(Identity(object_name), None, pools)
+    return before._replace(pools=pools, pending=pending, made=new_word())
+
+
+# Values
+
+
+def with_values(
+    seen: ValuesObject | None,
+    object_name: str,
+    parts: Parts,
+    said: Mapping[str, Said],
+    contents: Mapping[str, float | None],
+) -> ValuesObject:
+    """Return the object of a subject as it is to be.
+
+    Args:
+        seen: As it was seen; None for none.
+        object_name: Of the object.
+        parts: Of a key of it.
+        said: What is to be kept of it.
+        contents: Which contents there are then.
+    """
+    if seen is None:
+        seen = ValuesObject(Identity(object_name), None, parts.space, parts.subject, {}, {})
+    return seen._replace(said=said, contents=contents, made=new_word())

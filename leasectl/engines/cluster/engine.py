@@ -1,0 +1,124 @@
+"""The engine over a cluster store: one object for each resource, ticket and pool; guarded writes.
+
+There need not be transactions: each step is one write to one object, and leaves all of it sound, so
+a process may be killed after any of them (`claims`, `waiter`, `pools` say what that leaves, and who
+finds it).
+"""
+
+from __future__ import annotations
+
+import abc
+import contextlib
+from collections.abc import Sequence
+from contextlib import AbstractContextManager
+from typing import TYPE_CHECKING
+
+from leasectl.engines.cluster.context import Context
+from leasectl.model import Claimant, ReleasedBy
+
+if TYPE_CHECKING:  # most commands wait for nothing, and renew nothing
+    from leasectl.engines.cluster.members import ClusterMembers
+    from leasectl.engines.cluster.notes import ClusterNotes
+    from leasectl.engines.cluster.pools import ClusterPools
+    from leasectl.engines.cluster.renewals import Renewals
+    from leasectl.engines.cluster.session import WaitSession
+    from leasectl.engines.cluster.values import ClusterValues
+    from leasectl.engines.cluster.waiter import ClusterWaiter
+    from leasectl.engines.event_log import EventLog
+
+WAITER_TTL_SECONDS = 60.0
+
+
+class ClusterEngine:
+    """The pools of one place, as `Engine`.
+
+    Claim keys are unique within their state directory. A request without a ttl is held until it
+    is given back; only its ticket has one, so that a dead waiter goes.
+
+    Args:
+        context: Of that place.
+    """
+
+    undoes = False
+
+    def __init__(self, context: Context) -> None:
+        self._context = context
+
+    @property
+    def session(self) -> WaitSession:
+        """The session of all waiters in this process."""
+        return self._context.session
+
+    @property
+    def renewals(self) -> Renewals:
+        """The renewals of claims."""
+        return self._context.renewals
+
+    def atomic(self) -> AbstractContextManager[object]:
+        return contextlib.nullcontext()
+
+    def waiter(self, claimant: Claimant, *, until: float | None) -> ClusterWaiter:
+        from leasectl.engines.cluster.ticket import OwnTicket
+        from leasectl.engines.cluster.waiter import ClusterWaiter
+
+        ttl = claimant.request.ttl_seconds or WAITER_TTL_SECONDS
+        ticket = OwnTicket(claimant, self._context, ttl_seconds=ttl)
+        return ClusterWaiter(ticket, self._context, until=until)
+
+    def withdraw(self, claim_key: str, why: str = "") -> None:
+        context = self._context
+        for ticket in context.tickets(claim_key):
+            held = context.claimed(claim_key)
+            is_served = any(ticket.id.name in each.had_by for each in held)
+            taken = context.objects.remove(ticket, as_seen=False)
+            if taken == "done" and not is_served:
+                context.events.withdrawn(ticket, why)
+
+    def free(
+        self, claim_key: str, names: Sequence[str] | None = None, *, by: ReleasedBy = "command"
+    ) -> tuple[str, ...]:
+        return self._context.claims.free(claim_key, names, by=by)
+
+    def renew(self, claim_key: str, *, ttl_seconds: float | None = None) -> tuple[str, ...]:
+        return self.renewals.renew(claim_key, ttl_seconds)
+
+
+class ClusterSides(abc.ABC):
+    """The pools of one place, from all sides, as `Sides` has them.
+
+    Args:
+        context: Of that place.
+    """
+
+    def __init__(self, context: Context) -> None:
+        self.context = context
+        self.engine = ClusterEngine(context)
+
+    @property
+    def pools(self) -> ClusterPools:
+        from leasectl.engines.cluster.pools import ClusterPools
+
+        return ClusterPools(self.context)
+
+    @property
+    def members(self) -> ClusterMembers:
+        from leasectl.engines.cluster.members import ClusterMembers
+
+        return ClusterMembers(self.context)
+
+    @property
+    def notes(self) -> ClusterNotes:
+        from leasectl.engines.cluster.notes import ClusterNotes
+
+        return ClusterNotes(self.context)
+
+    @property
+    def values(self) -> ClusterValues:
+        from leasectl.engines.cluster.values import ClusterValues
+
+        return ClusterValues(self.context)
+
+    @property
+    @abc.abstractmethod
+    def events(self) -> EventLog:
+        """What is kept of the events there."""

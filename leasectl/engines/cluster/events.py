@@ -1,0 +1,343 @@
+"""The events of each step of an acquisition, and of pools.
+
+Times order the events: each is taken before the write that the event tells of, so by
+one clock nothing comes before what it came of. Times between two dates are never negative.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import TYPE_CHECKING
+
+from leasectl.engines.cluster.objects import Claim, Identity, ResourceObject, TicketObject
+from leasectl.engines.event_words import (
+    AGAINST_ITS_WILL,
+    WITHDRAWN,
+    belonging_changes,
+    gave_up,
+    handle_of,
+    membership_changes,
+    of_claimant,
+    short,
+    wanted,
+)
+from leasectl.model import Claimant, Lease, ReleasedBy
+from leasectl.state.event import Event, EventKind
+from leasectl.state.event_rows import is_written
+from leasectl.system.clock import Clock
+
+if TYPE_CHECKING:
+    from leasectl.engines.event_words import MembershipChange
+    from leasectl.engines.membership import Member, Pools
+
+Post = Callable[[tuple[Event, ...], tuple[Identity, ...], str], object]
+
+_DECIMALS = 6  # of a second
+_MICROS = 1_000_000
+TAKEN_OVER = "TakenOver"
+
+
+class ClusterEvents:
+    """Has the events of one place be written.
+
+    Args:
+        post: Writes the events of a step, by what they are about, in a store's own words (a title);
+            None where nothing is to be written.
+        clock: Where times come from.
+        caller: Who makes and changes pools.
+    """
+
+    def __init__(self, post: Post | None = None, *, clock: Clock, caller: str = "") -> None:
+        self._post = post
+        self._clock = clock
+        self._caller = caller
+
+    def now(self) -> float:
+        """When a step is about to be done: wall clock, in seconds, as precise as claims have it."""
+        whole, micros = divmod(int(self._clock.wall() * _MICROS), _MICROS)
+        return whole + micros / _MICROS
+
+    # Of a request
+
+    def queued(self, claimant: Claimant, ticket: int, *, at: float) -> None:
+        """A ticket was put; at that time it was about to be."""
+        if self._post is not None:
+            self._write_of_pool(_queued(claimant, ticket=ticket, now=at))
+
+    def granted(
+        self,
+        claimant: Claimant,
+        leases: Sequence[Lease],
+        resources: Iterable[ResourceObject],
+        *,
+        waited: float,
+        queued_at: float | None = None,
+    ) -> None:
+        """A request has become leases.
+
+        Args:
+            claimant: Whose.
+            leases: Which.
+            resources: What is known of their objects.
+            waited: How long it took, in seconds.
+            queued_at: When it was made, wall clock, if its queueing wasn't told yet.
+        """
+        if self._post is None:
+            return
+        event = _granted(claimant, leases, waited=waited)
+        first = [event]
+        if queued_at is not None:
+            before = _queued(claimant, ticket=event.ticket, now=queued_at)
+            first = [before, event]
+        self._write(first, resources)
+
+    def gave_up(
+        self, claimant: Claimant, ticket: int, *, at: float, waited: float, why: str
+    ) -> None:
+        """Its owner has taken a ticket away that became nothing."""
+        if self._post is not None:
+            self._write_of_pool(gave_up(claimant, ticket=ticket, now=at, waited=waited, why=why))
+
+    def withdrawn(self, ticket: TicketObject, why: str = "") -> None:
+        """A process other than its owner took a ticket away; no reason means withdrawn."""
+        if self._post is not None and ticket.claim_key:
+            why = why or WITHDRAWN
+            self._write_of_pool(_withdrawn(ticket, now=self.now(), why=why))
+
+    # Of claims
+
+    def ended(
+        self,
+        resources: Iterable[ResourceObject],
+        *,
+        by: ReleasedBy,
+        at: float,
+        reason: str = "",
+        title: str = "",
+    ) -> None:
+        """Claims were ended.
+
+        Args:
+            resources: As they were before that; what wasn't held doesn't matter.
+            by: Who or what has ended them.
+            at: When that was about to be done, wall clock.
+            reason: For people; of what was taken out of a pool, who has done that.
+            title: What it is called in Kubernetes; empty for what it is.
+        """
+        if self._post is None:
+            return
+        if by == "removal":
+            reason = reason or self._caller
+        for each in _alike(resources):
+            self._write(_ended(each, by=by, now=at, reason=reason), each, title=title)
+
+    def lost(self, resource: ResourceObject, *, by: ReleasedBy, reason: str) -> None:
+        """A claim was taken from its holder, and is kept for it until its time is over."""
+        if self._post is None:
+            return
+        for each in _alike([resource]):
+            self._write([_lost(each, by=by, now=self.now(), reason=reason)], each)
+
+    def noted(self, resource: ResourceObject, text: str) -> None:
+        """A note at a claim changed; without a text, nothing is told."""
+        if not (self._post is not None and text):
+            return
+        for each in _alike([resource]):
+            self._write([_noted(each[0], now=self.now(), text=text)], each)
+
+    # Of pools
+
+    def of_pool(
+        self, kind: EventKind, pool_type: str, names: Sequence[str], *, at: float, reason: str = ""
+    ) -> None:
+        """A pool was made, changed or deleted, which was about to be done at that time."""
+        if self._post is not None:
+            self._write_of_pool(
+                _of_pool(kind, pool_type, names, now=at, caller=self._caller, reason=reason)
+            )
+
+    def members_changed(
+        self, before: Sequence[Member], after: Sequence[Member], *, at: float
+    ) -> None:
+        """Names have changed, in a pool or from one to another."""
+        if self._post is not None:
+            self._changed(membership_changes(before, after), at)
+
+    def belonging_changed(self, before: Pools, after: Pools, *, at: float) -> None:
+        """The default pool is another, or patterns are."""
+        if self._post is not None:
+            self._changed(belonging_changes(before, after), at)
+
+    def _changed(self, changes: Iterable[MembershipChange], at: float) -> None:
+        for pool_type, names, reason in changes:
+            self.of_pool("pool changed", pool_type, names, at=at, reason=reason)
+
+    def happened(self, event: Event) -> None:
+        """Something that isn't the engine's affair was done, like a work."""
+        self._write_of_pool(event)
+
+    # How
+
+    def _write_of_pool(self, event: Event) -> None:
+        self._write([event], ())
+
+    def _write(
+        self, events: Sequence[Event], resources: Iterable[ResourceObject], *, title: str = ""
+    ) -> None:
+        if self._post is None:
+            return
+        written = tuple(_rounded(each) for each in events if is_written(each.type, each.kind))
+        if written:
+            self._post(written, tuple(each.id for each in resources), title)
+
+
+def _rounded(event: Event) -> Event:
+    """An event whose durations are no longer to read than they have to be."""
+    wait, hold = event.wait_seconds, event.hold_seconds
+    return event._replace(
+        wait_seconds=None if wait is None else round(wait, _DECIMALS),
+        hold_seconds=None if hold is None else round(hold, _DECIMALS),
+    )
+
+
+# The facts
+
+# What more names than that are nobody reads in an event; the number of them is there as well.
+_MOST_NAME_CHARACTERS = 50_000
+
+
+def _queued(claimant: Claimant, *, ticket: int, now: float) -> Event:
+    """A ticket is put.
+
+    Args:
+        claimant: Whose.
+        ticket: Its number.
+        now: Wall clock, in seconds; so it is below.
+    """
+    return of_claimant("queued", claimant, now)._replace(ticket=ticket)
+
+
+def _granted(claimant: Claimant, leases: Sequence[Lease], *, waited: float) -> Event:
+    """A ticket has become leases, after so many seconds."""
+    first = leases[0]
+    return of_claimant("granted", claimant, first.acquire_time)._replace(
+        names=tuple(each.name for each in leases),
+        fences=tuple(each.fence for each in leases),
+        ticket=first.ticket,
+        grant=first.grant,
+        wait_seconds=max(0.0, waited),
+    )
+
+
+def _withdrawn(ticket: TicketObject, *, now: float, why: str) -> Event:
+    """A process other than its owner takes a ticket away."""
+    handle, acquisition = handle_of(ticket.claim_key)
+    return Event(
+        0,
+        now,
+        "gave up",
+        ticket.pool,
+        wanted(ticket.want.name),
+        handle=handle,
+        acquisition=acquisition,
+        holder_identity=ticket.holder_identity,
+        count=ticket.count,
+        priority=ticket.priority,
+        ticket=ticket.place,
+        wait_seconds=max(0.0, now - ticket.since),
+        reason=short(why),
+    )
+
+
+def _alike(resources: Iterable[ResourceObject]) -> list[list[ResourceObject]]:
+    """Group resources by claim, for one event each; leave out what isn't held."""
+    together: dict[tuple[str, str, int], list[ResourceObject]] = {}
+    for each in resources:
+        if each.claim is not None and each.claim.claim_key and each.member.pool is not None:
+            which = (each.member.pool, each.claim.claim_key, each.claim.grant)
+            together.setdefault(which, []).append(each)
+    return list(together.values())
+
+
+def _lost(
+    resources: Sequence[ResourceObject], *, by: ReleasedBy, now: float, reason: str = ""
+) -> Event:
+    """Resources of one claim aren't its holder's any more, against its will."""
+    return _of_claim("lost", resources, by, now, reason)
+
+
+def _ended(
+    resources: Sequence[ResourceObject], *, by: ReleasedBy, now: float, reason: str = ""
+) -> list[Event]:
+    """Resources of one claim are free or gone, and lost just now unless its holder meant that.
+
+    Args:
+        resources: As they were before that.
+        by: Who ends it; what was ended by force stays that.
+        now: Wall clock, in seconds.
+        reason: For people.
+    """
+    was_ended = any(each.claim is not None and each.claim.ended for each in resources)
+    if was_ended:
+        by = "force"
+    is_lost = by in AGAINST_ITS_WILL and not was_ended
+    losses = [_lost(resources, by=by, now=now, reason=reason)] if is_lost else []
+    return [*losses, _of_claim("released", resources, by, now, reason)]
+
+
+def _noted(resource: ResourceObject, *, now: float, text: str) -> Event:
+    """A note at a claim changed, and the change is told."""
+    event = _of_claim("noted", [resource], "command", now, text)
+    return event._replace(hold_seconds=None, by="")
+
+
+def _of_pool(
+    kind: EventKind,
+    pool_type: str,
+    names: Sequence[str],
+    *,
+    now: float,
+    caller: str,
+    reason: str,
+) -> Event:
+    """A pool is made, changed or deleted, and some names with it."""
+    is_short = sum(map(len, names)) <= _MOST_NAME_CHARACTERS
+    return Event(
+        0,
+        now,
+        kind,
+        pool_type,
+        tuple(names) if is_short else (),
+        holder_identity=caller,
+        count=len(names),
+        reason=short(reason),
+    )
+
+
+def _of_claim(
+    kind: EventKind,
+    resources: Sequence[ResourceObject],
+    by: ReleasedBy,
+    now: float,
+    reason: str,
+) -> Event:
+    claims = [each.claim for each in resources if each.claim is not None]
+    first: Claim = claims[0]
+    handle, acquisition = handle_of(first.claim_key)
+    return Event(
+        0,
+        now,
+        kind,
+        str(resources[0].member.pool),
+        tuple(each.name for each in resources),
+        tuple(each.fence for each in claims),
+        handle=handle,
+        acquisition=acquisition,
+        holder_identity=first.holder_identity,
+        count=len(resources),
+        ticket=first.place,
+        grant=first.grant,
+        hold_seconds=max(0.0, now - first.acquire_time),
+        by=by,
+        reason=short(reason),
+    )

@@ -1,0 +1,178 @@
+"""Notes at claims.
+
+A note says of which fence it is, and counts for that claim only; whoever ends the claim takes it
+away. A change is guarded by the version that was seen with the claim and the note as they have to
+be.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from leasectl.engines.cluster.changes import noted
+from leasectl.engines.cluster.claims import notes_in
+from leasectl.engines.cluster.context import Context
+from leasectl.engines.cluster.following import Following
+from leasectl.engines.cluster.listing import no_pool
+from leasectl.engines.cluster.objects import (
+    Claim,
+    Found,
+    Happened,
+    IsDone,
+    ResourceObject,
+    Selection,
+    as_resource,
+    is_same,
+)
+from leasectl.engines.notes import Note, NoteChange
+from leasectl.errors import BackendUnreachable, LeaseError
+from leasectl.model import ReleasedBy
+
+_MOST_TRIES = 10
+
+
+class ClusterNotes:
+    """The notes at the claims in one place, as `Notes`.
+
+    Args:
+        context: Of that place.
+    """
+
+    def __init__(self, context: Context) -> None:
+        self._context = context
+        self._claims = context.claims
+        self._events = context.events
+
+    def of_pool(self, pool_type: str) -> tuple[Note, ...]:
+        view = self._context.pool(pool_type)
+        if not view.is_shown:
+            raise no_pool(self._context, pool_type)
+        held = [each for each in view.resources.values() if not self._claims.is_over(each)]
+        return notes_in(sorted(held, key=lambda each: each.name))
+
+    def of_claims(self, claim_key: str) -> tuple[Note, ...]:
+        held = self._context.claimed(claim_key)
+        return notes_in(each for each in held if not self._claims.is_over(each))
+
+    def change(self, changes: Sequence[NoteChange]) -> tuple[bool, ...]:
+        return tuple(map(self._change, changes))
+
+    def free(self, notes: Sequence[Note], *, by: ReleasedBy) -> tuple[str, ...]:
+        freed = []
+        for note in notes:
+            resource, at = self._claimed(note.name, note.fence, note.text), self._events.now()
+            if resource is not None and self._claims.release_as_seen(resource):
+                self._events.ended([resource], by=by, at=at)
+                freed.append(note.name)
+        return tuple(freed)
+
+    def watch(self, pool_type: str) -> ChangeWatch:
+        return ChangeWatch(self._context, pool_type)
+
+    def _change(self, change: NoteChange) -> bool:
+        for _ in range(_MOST_TRIES):
+            resource = self._claimed(change.name, change.fence, change.before)
+            if resource is None:
+                return False
+            new = noted(resource, change.after, renewal=self._renewal(resource, change))
+            if self._context.objects.replace(resource, new, _says_as(new)).is_done:
+                self._events.noted(resource, change.told)
+                return True
+        raise BackendUnreachable(
+            f'resource "{change.name}" is changed faster than it is read; try again'
+        )
+
+    def _renewal(self, resource: ResourceObject, change: NoteChange) -> Claim | None:
+        """The claim with its full time again, if that is written with the note."""
+        claim = resource.claim
+        if not change.renews or claim is None or claim.ttl_seconds is None:
+            return None
+        return self._claims.renewal_of(claim)
+
+    def _claimed(self, name: str, fence: int, text: str | None) -> ResourceObject | None:
+        """Return the resource of a good claim with this note; else None."""
+        resource = self._context.resource(name)
+        claim = None if resource is None else resource.claim
+        if resource is None or claim is None or claim.ended or self._claims.is_over(resource):
+            return None
+        return resource if (claim.fence, claim.note) == (fence, text) else None
+
+
+def _says_as(new: ResourceObject) -> IsDone:
+    """What tells whether the same is noted as by this, at the same claim.
+
+    Without a claim nothing is noted either: whoever has freed it meanwhile has not taken a note off
+    for us.
+    """
+    assert new.claim is not None
+    claim = new.claim
+
+    def is_ours(found: Found) -> bool:
+        there = found.claim if isinstance(found, ResourceObject) else None
+        if there is None or not is_same(there, claim):
+            return False
+        return (there.note, there.note_by) == (claim.note, claim.note_by)
+
+    return is_ours
+
+
+class ChangeWatch:
+    """Implements `NoteWatch`; its thread ends soon after it is closed.
+
+    Args:
+        context: Of the place of the pool.
+        pool_type: Its type.
+
+    Raises:
+        LeaseError: It can't be asked how it is now.
+    """
+
+    def __init__(self, context: Context, pool_type: str) -> None:
+        self._context = context
+        self._pool_type = pool_type
+        self._said: dict[str, object] = {}  # of the thread: what matters of each object
+        self._version = self._look()
+        self._following = Following(self._follow, self._begin_anew)
+        self._following.start("change-watch")
+
+    @property
+    def fd(self) -> int:
+        return self._following.fd
+
+    def clear(self) -> int:
+        self._following.clear()
+        return 0
+
+    def close(self) -> None:
+        self._following.close()
+
+    # The thread
+
+    def _begin_anew(self) -> None:
+        try:
+            self._version = self._look()
+        except LeaseError:
+            return
+        self._following.wake()  # something may have happened that no watch tells of
+
+    def _look(self) -> int:
+        view = self._context.pool(self._pool_type)
+        self._said = {
+            each.id.name: each.claim and (each.claim.fence, each.claim.note, each.claim.ended)
+            for each in view.resources.values()
+        }
+        return view.version
+
+    def _follow(self) -> None:
+        watch = self._context.objects.watch(Selection(pool=self._pool_type), self._version)
+        self._following.take_all(watch, self._take)
+
+    def _take(self, happened: Happened) -> None:
+        name = happened.id.name
+        self._version = max(self._version, happened.id.version)
+        found = as_resource(happened.object)
+        claim = None if found is None else found.claim
+        said = claim and (claim.fence, claim.note, claim.ended)
+        if happened.what != "nothing" and said != self._said.get(name):
+            self._said[name] = said
+            self._following.wake()

@@ -1,0 +1,550 @@
+"""Objects of a cluster store: the facts in them, and what a driver does with them.
+
+A store keeps objects, each with a version. A write is guarded by the version that was seen; of two
+writers that saw the same version, one succeeds. Lists are of one instant, and watches continue from
+there. Nothing else is needed of a store. A claim is part of the one object of its resource.
+
+A driver (`engines.kubernetes`, `engines.etcd`) encodes the facts, and finds lost answers: it tries
+a write again, and afterwards compares what is there with what was to be written.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol, TypeVar, Union
+
+from leasectl.engines.facts import NO_SETTINGS, PoolSettings
+from leasectl.engines.membership import Member, Pools
+from leasectl.engines.possible import Want
+from leasectl.model import Labels, Lease, Process
+from leasectl.system.clock import rfc3339
+
+if TYPE_CHECKING:
+    from leasectl.errors import LeaseError, NotFound
+
+Kind = Literal["resource", "ticket", "pool", "belonging", "values", "content"]
+# It grants; it isn't complete; it is to be deleted if nobody uses it; it is deleted in part.
+PoolState = Literal["open", "making", "closing", "gone"]
+
+Event_co = TypeVar("Event_co", covariant=True)
+
+# Of a ticket that doesn't say how long it lasts.
+USUAL_TTL_SECONDS = 60.0
+
+
+class Identity(NamedTuple):
+    """Which object, as it was at which write.
+
+    Args:
+        name: Of the object, as its store knows it.
+        uid: Of this very object, not of one of the same name before or after it.
+        version: Of its last write. Versions grow with each write of the store.
+    """
+
+    name: str
+    uid: str = ""
+    version: int = 0
+
+
+class Claim(NamedTuple):
+    """A hold on a resource.
+
+    Args:
+        claim_key: What it is found by, with its state id; empty for one that isn't of leasectl.
+        ticket: The object of the ticket that it was made of; empty for none.
+        place: The number of that ticket.
+        grant: Of the acquisition.
+        fence: Of this resource in it.
+        holder_identity: Who holds, for people.
+        acquire_time: Wall clock of the holder, seconds since the epoch.
+        renew_time: The same, of the last renewal.
+        renewed: The same as it is written, to be compared.
+        ttl_seconds: None for never.
+        transitions: How often the resource went from one holder to another.
+        labels: Of the request, safe to show.
+        holder_pid: As the claimant said.
+        release_after_seconds: As the claimant said, too.
+        ended: Who has ended it by force, and why, while it is kept for its holder; else empty.
+        note: What is noted at it; None for nothing.
+        note_by: What is different for each writer of that note.
+        left: Tickets that had become claims before it, and were still there.
+    """
+
+    claim_key: str
+    ticket: str
+    place: int
+    grant: int
+    fence: int
+    holder_identity: str
+    acquire_time: float
+    renew_time: float
+    renewed: str
+    ttl_seconds: float | None
+    transitions: int
+    labels: Labels = ()
+    holder_pid: int | None = None
+    release_after_seconds: float | None = None
+    ended: str = ""
+    note: str | None = None
+    note_by: str = ""
+    left: tuple[str, ...] = ()
+
+    @property
+    def mark(self) -> str:
+        """What is different after each renewal, and for each holder."""
+        return f"{self.claim_key} {self.fence} {self.holder_identity} {self.renewed}"
+
+    def lease(self, name: str) -> Lease:
+        """What its holder knows of it."""
+        return Lease(
+            name=name,
+            fence=self.fence,
+            ticket=self.place,
+            grant=self.grant,
+            holder_identity=self.holder_identity,
+            acquire_time=self.acquire_time,
+            renew_time=self.renew_time,
+            lease_duration_seconds=self.ttl_seconds,
+            lease_transitions=self.transitions,
+            labels=self.labels,
+        )
+
+
+class ResourceObject(NamedTuple):
+    """A resource, or a name that is only expected.
+
+    Args:
+        id: Its object.
+        raw: As its driver stores it; nothing else reads it.
+        member: What is so of the name: its pool, and more.
+        claim: Its claim; None if it isn't held.
+        fence: Of its last claim; 0 for none so far.
+        last_holder: The holder of that claim; None for none so far.
+        last_tickets: Of one that was given back, as `had_by`.
+        transitions: How often it went from one holder to another by then.
+        grace_seconds: So long after it came to the default pool it isn't granted; None for at once.
+        came: What is different each time that it comes there.
+        joined: What is different each time that it joins its pool.
+        entering: A process may be about to put it into a pool (`entering`).
+        made: A word that each change of its membership replaces.
+        freed: A word that each release replaces.
+        changed: A word that a write replaces which is to change nothing else.
+    """
+
+    id: Identity
+    raw: Any
+    member: Member
+    claim: Claim | None = None
+    fence: int = 0
+    last_holder: str | None = None
+    transitions: int = 0
+    grace_seconds: float | None = None
+    came: str = ""
+    joined: str = ""
+    last_tickets: tuple[str, ...] = ()
+    entering: str = ""
+    made: str = ""
+    freed: str = ""
+    changed: str = ""
+
+    @property
+    def name(self) -> str:
+        return self.member.name
+
+    @property
+    def had_by(self) -> tuple[str, ...]:
+        """The ticket that has become its claim, or the last one, and those left before that."""
+        claim = self.claim
+        return self.last_tickets if claim is None else (claim.ticket, *claim.left)
+
+
+class TicketObject(NamedTuple):
+    """A place in a queue.
+
+    Args:
+        id: Its object.
+        raw: As its driver stores it; nothing else reads it.
+        pool: The type of its pool.
+        place: Its number: the version with which it was made.
+        claim_key: Of who waits, with its state id.
+        holder_identity: Who waits, for people.
+        ttl_seconds: After so long without a renewal it is dead.
+        renewed: When it was renewed last, as it is written.
+        want: What it could use.
+        count: How many of that.
+        priority: As asked for.
+        counts_as: With what it has gained by waiting, as its owner says.
+        since: Wall clock of that, in seconds.
+        pid: The process that waits.
+        labels: Of the request, safe to show.
+        process: That process by its name for good; None if it isn't known.
+    """
+
+    id: Identity
+    raw: Any
+    pool: str
+    place: int
+    claim_key: str = ""
+    holder_identity: str = ""
+    ttl_seconds: float = USUAL_TTL_SECONDS
+    renewed: str = ""
+    want: Want = Want()
+    count: int = 0  # type: ignore[assignment]  # as in Request
+    priority: int = 0
+    counts_as: int = 0
+    since: float = 0.0
+    pid: int | None = None
+    labels: Labels = ()
+    process: Process | None = None
+
+    @property
+    def mark(self) -> str:
+        """What is different after each renewal."""
+        return f"{self.claim_key} {self.renewed}"
+
+
+class PoolObject(NamedTuple):
+    """A pool itself.
+
+    Args:
+        id: Its object.
+        raw: As its driver stores it; nothing else reads it.
+        type: Its type.
+        settings: How it grants.
+        state: Whether anything can be had in it, and if not why.
+        word: What differs each time that its creation or deletion begins.
+        level: What its grants owed the pace right after the last of them, in grants.
+        last_grant: What is different after each grant under a pace; empty for none.
+        changed: What is different after each change by which it may meet less.
+        coming: Names may be to move here from other pools with their release.
+        epoch: What is different each time that its cluster was found to be a restored one.
+        floor: The largest version that was seen before that.
+        made: A word of its creator.
+    """
+
+    id: Identity
+    raw: Any
+    type: str
+    settings: PoolSettings = NO_SETTINGS
+    state: PoolState = "open"
+    word: str = ""
+    level: float = 0.0
+    last_grant: str = ""
+    changed: str = ""
+    coming: bool = False
+    epoch: str = ""
+    floor: int = 0
+    made: str = ""
+
+
+class BelongingObject(NamedTuple):
+    """The default pool, and patterns of names with their pools.
+
+    Args:
+        id: Its object.
+        raw: As its driver stores it; nothing else reads it.
+        pools: What it says; without the types, which are those of other objects.
+        pending: What it is about to say (`belonging`); None for nothing else.
+        floor: The largest version that was seen before the cluster was restored: no fence of a pool
+            that is made later is below.
+        epoch: As `PoolObject` has it.
+        made: A word that each write replaces.
+    """
+
+    id: Identity
+    raw: Any
+    pools: Pools
+    pending: Pools | None = None
+    floor: int = 0
+    epoch: str = ""
+    made: str = ""
+
+
+class Said(NamedTuple):
+    """What is kept under a key.
+
+    Args:
+        content: That.
+        version: What tells it from what was or will be kept there.
+        written_at: Wall clock of its writer, in seconds since the epoch.
+        until: When it is over, by the wall clock of a reader; None for never.
+    """
+
+    content: bytes
+    version: int
+    written_at: float
+    until: float | None = None
+
+
+class ValuesObject(NamedTuple):
+    """All that is small and kept of a subject.
+
+    Args:
+        id: Its object.
+        raw: As its driver stores it; nothing else reads it.
+        space: Whose it is.
+        subject: Of what.
+        said: By kind and word, as "/" is between them.
+        contents: The words of those contents that there are, or may be, of this subject, and when
+            they are over: 0.0 for those that are to go.
+        made: A word that each write replaces.
+    """
+
+    id: Identity
+    raw: Any
+    space: str
+    subject: str
+    said: Mapping[str, Said]
+    contents: Mapping[str, float | None]
+    made: str = ""
+
+
+class ContentObject(NamedTuple):
+    """A content, which may be large.
+
+    Args:
+        id: Its object.
+        raw: As its driver stores it; nothing else reads it.
+        key: Under which it is kept.
+        said: It.
+    """
+
+    id: Identity
+    raw: Any
+    key: str
+    said: Said
+
+
+class Unreadable(NamedTuple):
+    """An object among ours that leasectl hasn't written so.
+
+    Args:
+        id: Which.
+        raw: As its driver stores it.
+        kind: Which kind its label says.
+        why: What is wrong with it, for people.
+    """
+
+    id: Identity
+    raw: Any
+    kind: str
+    why: str
+
+
+Found = Union[
+    ResourceObject,
+    TicketObject,
+    PoolObject,
+    BelongingObject,
+    ValuesObject,
+    ContentObject,
+    Unreadable,
+]
+
+
+def as_resource(found: Found | None) -> ResourceObject | None:
+    """Return an object if it is a resource."""
+    return found if isinstance(found, ResourceObject) else None
+
+
+def as_pool(found: Found | None) -> PoolObject | None:
+    """Return an object if it is a pool."""
+    return found if isinstance(found, PoolObject) else None
+
+
+def is_same(claim: Claim, other: Claim) -> bool:
+    """Return whether two are the same claim, however often renewed."""
+    return (claim.claim_key, claim.fence) == (other.claim_key, other.fence)
+
+
+def new_word() -> str:
+    """Return a word by which a writer knows its write again."""
+    return os.urandom(8).hex()
+
+
+def stamp(wall_seconds: float, *, after: str = "") -> str:
+    """Return a time with six digits of a second, which differs from the one before it.
+
+    Args:
+        wall_seconds: Wall clock.
+        after: What was written last: a renewal has to change it.
+    """
+    text = rfc3339(wall_seconds)
+    if text == after:
+        text = rfc3339(wall_seconds + 0.000_002)
+    assert text is not None
+    return text
+
+
+# What a driver does
+
+
+class Selection(NamedTuple):
+    """Which objects a list or a watch is about; all conditions count.
+
+    Args:
+        pool: Those of a pool.
+        kinds: Those of some kinds; empty for all.
+        claim: Those with a claim key, with its state id.
+        space: The values of a space.
+        moves_to: The resources whose release takes them to a pool.
+        entering: The resources that may be about to enter a pool.
+        name: The one of that name.
+    """
+
+    pool: str | None = None
+    kinds: tuple[Kind, ...] = ()
+    claim: str = ""
+    space: str | None = None
+    moves_to: str | None = None
+    entering: bool = False
+    name: str = ""
+
+
+class Seen(NamedTuple):
+    """Objects as they were at one instant.
+
+    Args:
+        items: Them.
+        version: That instant.
+    """
+
+    items: tuple[Found, ...]
+    version: int
+
+
+class Written(NamedTuple):
+    """What became of a write.
+
+    Args:
+        object: As it is after the write; None where it was refused: another writer was faster.
+        found: What is there instead, if that was looked at; None also where nothing is.
+    """
+
+    object: Found | None
+    found: Found | None = None
+
+    @property
+    def is_done(self) -> bool:
+        return self.object is not None
+
+    @property
+    def resource(self) -> ResourceObject | None:
+        """The object after the write, if it is a resource."""
+        return as_resource(self.object)
+
+
+# Whether an object is what a write would have made of it, also if others have written it since.
+IsDone = Callable[[Found], bool]
+Removed = Literal["done", "gone before", "changed"]
+
+
+class Happened(NamedTuple):
+    """What a watch tells.
+
+    Args:
+        what: An object is there, or isn't (or isn't selected any more); or nothing has happened to
+            what is selected, up to a version.
+        id: Which object, with the version of that write.
+        object: As it is; None for one that isn't ours, or that is gone.
+    """
+
+    what: Literal["there", "gone", "nothing"]
+    id: Identity
+    object: Found | None = None
+
+
+class Watch(Protocol[Event_co]):
+    """A context manager; inside, one thread iterates over what happens.
+
+    It never ends by itself: it raises `WatchEnded`, also when it is cut, or `LeaseError`.
+    """
+
+    def __enter__(self) -> Iterator[Event_co]: ...
+
+    def __exit__(self, *reason: object) -> None: ...
+
+    def cut(self) -> None:
+        """End it, from any thread and at any time: before it has begun, too."""
+
+
+class Objects(Protocol):
+    """The objects of one place: a namespace, a prefix. Threads may share it.
+
+    Attributes:
+        largest_content: Bytes that a value of the kind `CONTENT` may have.
+    """
+
+    @property
+    def largest_content(self) -> int: ...
+
+    def limited(
+        self, until: float | None, *, is_strict: bool = False
+    ) -> AbstractContextManager[None]:
+        """Inside, no request takes much longer than until then, elapsed clock."""
+
+    # Names
+
+    def name_of(self, kind: Kind, *words: str) -> str:
+        """Return the name of the object of a resource, a pool, a subject or a content."""
+
+    def new_ticket_name(self) -> str:
+        """Return a name for the object of a new ticket, which can't be guessed."""
+
+    # Reading; each read is consistent
+
+    def read(self, name: str) -> Found | None:
+        """Return an object as it is now; `Unreadable` if it isn't ours, None if it isn't there."""
+
+    def list(self, which: Selection) -> Seen:
+        """Return all objects that are selected, as they are now."""
+
+    def watch(self, which: Selection, since: int) -> Watch[Happened]:
+        """Return what happens to those after a version; nothing is asked before it is entered."""
+
+    # Writing; a write is guarded, repeated until it is answered, and found if its answer is lost
+
+    def create(self, new: Found, is_done: IsDone | None = None) -> Written:
+        """Make an object.
+
+        Args:
+            new: It; its driver sets what it stores of it.
+            is_done: Whether one that is there was made by this call; None to compare `made`.
+
+        Raises:
+            NotAllowed: There is an object of that name that isn't of leasectl.
+            CorruptState: There is one that was, before it was edited.
+        """
+
+    def replace(self, seen: Found, new: Found, is_done: IsDone | None = None) -> Written:
+        """Write an object, if it is still as it was seen.
+
+        Args:
+            seen: As it was seen.
+            new: As it is to be.
+            is_done: Whether what is there is what this call made of it; None to compare `made`.
+        """
+
+    def remove(self, seen: Found, *, as_seen: bool) -> Removed:
+        """Take an object away; also returns whether this call did it, if that is known.
+
+        Args:
+            seen: Which, whatever has the same name later.
+            as_seen: Only if it wasn't written since.
+        """
+
+    # What people are told
+
+    def check(self) -> None:
+        """Raise `NoNamespace` if the place isn't there, as far as that can be told at once."""
+
+    def why_missing(self, name: str, resources: int) -> NotFound | None:
+        """Return why a pool can't be read that has resources or an object; None if it has not."""
+
+    def why_unreadable(self, name: str) -> LeaseError:
+        """Return what to do about an object that isn't what its name says."""
+
+    def is_forbidden(self, error: BaseException) -> bool:
+        """Return whether an error says that we may not do this, but others may."""

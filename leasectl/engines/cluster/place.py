@@ -1,0 +1,146 @@
+"""One place of pools: a store's objects, and what all parts of the engine need to read them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from leasectl.engines.cluster.objects import (
+    Kind,
+    Objects,
+    PoolObject,
+    ResourceObject,
+    Selection,
+    TicketObject,
+    as_pool,
+    as_resource,
+)
+from leasectl.engines.cluster.view import PoolView
+from leasectl.errors import BackendUnreachable
+
+if TYPE_CHECKING:
+    from leasectl.engines.cluster.events import ClusterEvents
+    from leasectl.engines.cluster.observed import Observed
+    from leasectl.engines.contract import LostListener
+    from leasectl.system.clock import Clock
+
+# No claim key of this state directory begins with it.
+_ELSEWHERE = "@"
+
+
+class Place:
+    """The pools of one place, as one state directory uses them.
+
+    Args:
+        objects: What is stored there.
+        observed: What was seen of others' lives.
+        events: Of what happens there.
+        state_id: Names where claim keys are unique.
+        lost: Told of claims that were found to be over, or were taken by force.
+        clock: Where times come from.
+        only_looks: Nothing is written; what is over stays for those who write.
+        warn: Told, in a line for people, of what is there and can't be shown; of each thing once.
+    """
+
+    def __init__(
+        self,
+        objects: Objects,
+        observed: Observed,
+        events: ClusterEvents,
+        *,
+        state_id: str,
+        lost: LostListener,
+        clock: Clock,
+        only_looks: bool = False,
+        warn: Callable[[str], object] = lambda text: None,
+    ) -> None:
+        self.objects = objects
+        self.observed = observed
+        self.events = events
+        self.state_id = state_id
+        self.lost = lost
+        self.clock = clock
+        self.only_looks = only_looks
+        self._warn = warn
+        self._warned: set[str] = set()
+
+    def warn(self, text: str) -> None:
+        """Tell people of something, once."""
+        if text not in self._warned:  # a command that follows looks again and again
+            self._warned.add(text)
+            self._warn(text)
+
+    # Claim keys
+
+    def with_state_id(self, claim_key: str) -> str:
+        """Return what is written of a claim key, so that it is the only one."""
+        if claim_key.startswith(_ELSEWHERE):
+            return claim_key[1:]
+        return f"{self.state_id}/{claim_key}"
+
+    def is_from_here(self, written: str) -> bool:
+        """Return whether what is written is of this state directory."""
+        return bool(self.state_id) and written.startswith(f"{self.state_id}/")
+
+    def claim_key_of(self, written: str) -> str:
+        """Return the reverse: a claim key of this state directory as it is, any other marked."""
+        state_id, _, claim_key = written.partition("/")
+        return claim_key if state_id == self.state_id else _ELSEWHERE + written
+
+    def tell_lost(self, resource: ResourceObject) -> None:
+        """Tell who held something that it isn't theirs any more."""
+        if resource.claim is not None and resource.claim.claim_key:  # else it isn't of leasectl
+            self.lost(self.claim_key_of(resource.claim.claim_key), [resource.name])
+
+    # Reading
+
+    def pool(self, pool_type: str) -> PoolView:
+        """Return a pool as it is now."""
+        seen = self.objects.list(Selection(pool=pool_type))
+        return PoolView(pool_type).fill(seen.items, seen.version)
+
+    def pool_object(self, pool_type: str) -> PoolObject | None:
+        """Return a pool's object as it is now, whatever is being done to it."""
+        return as_pool(self.objects.read(self.objects.name_of("pool", pool_type)))
+
+    def resource(self, name: str) -> ResourceObject | None:
+        """Return a resource as it is now; None where there is none that can be read."""
+        return as_resource(self.objects.read(self.objects.name_of("resource", name)))
+
+    def resources(self, which: Selection) -> list[ResourceObject]:
+        """Return the resources that are selected, as they are now."""
+        found = map(as_resource, self.objects.list(which).items)
+        return [each for each in found if each is not None]
+
+    def moving_to(self, pool_type: str) -> list[ResourceObject]:
+        """Return the resources whose release takes them to a pool."""
+        found = self.resources(Selection(kinds=("resource",), moves_to=pool_type))
+        return [each for each in found if each.member.moves_to == pool_type]
+
+    def tickets(self, claim_key: str) -> list[TicketObject]:
+        """Return the tickets that a claim key finds; those that can't be read among them."""
+        written = self.with_state_id(claim_key)
+        found = self.objects.list(_of_claim(written, "ticket")).items
+        tickets = [each for each in found if isinstance(each, TicketObject)]
+        return [each for each in tickets if each.claim_key in (written, "")]
+
+    def claimed(self, claim_key: str) -> list[ResourceObject]:
+        """Return the resources that a claim key finds, over or ended by force included."""
+        written = self.with_state_id(claim_key)
+        found = self.resources(_of_claim(written, "resource"))
+        held = [each for each in found if each.claim and each.claim.claim_key == written]
+        return sorted(held, key=by_fence)
+
+
+def by_fence(resource: ResourceObject) -> tuple[int, str]:
+    """Return what sorts claimed resources as they were claimed."""
+    return (resource.claim.fence if resource.claim else 0, resource.name)
+
+
+def too_fast(what: str, *, done: str = "read") -> BackendUnreachable:
+    """Return the error for a write that others are always faster than."""
+    return BackendUnreachable(f"{what} changes faster than it is {done}; try again")
+
+
+def _of_claim(written: str, kind: Kind) -> Selection:
+    return Selection(kinds=(kind,), claim=written)

@@ -1,0 +1,371 @@
+"""Follow a pool in a thread, and keep a view of it.
+
+However a watch ends, it is one road: list, and watch from there. While that fails the waiters are
+told, so that each finds out for itself, and asks as long as it may.
+
+One whose connection is dead and doesn't say so ends nothing: not before 75 s, which is many ttls of
+some. But all who wait write here now and then, each to its own ticket, and a watch that hears tells
+of that. One that doesn't is cut, without a request that tries it.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from typing import Literal, NamedTuple, Protocol
+
+from leasectl.engines.cluster.objects import (
+    Found,
+    Happened,
+    PoolObject,
+    ResourceObject,
+    Selection,
+    TicketObject,
+    Watch,
+)
+from leasectl.engines.cluster.observed import Lookout
+from leasectl.engines.cluster.place import Place
+from leasectl.engines.cluster.ticket import OwnTicket
+from leasectl.engines.cluster.turns import Over, Turn, is_before, turn_of
+from leasectl.engines.cluster.view import PoolView
+from leasectl.engines.facts import PoolSettings
+from leasectl.errors import LeaseError
+from leasectl.http.no_answer import WatchEnded
+from leasectl.system.threads import start_thread
+
+_ASK_AGAIN_SECONDS = 1.0
+# One watch after the other that ends at once isn't begun again in a spin.
+_LEAST_SECONDS = 0.2
+
+
+# There is no pool; the ticket has gone; nothing there could meet it; a better one is before it; it
+# is its turn and there is too little; or enough.
+Standing = Literal["no pool", "gone", "unmet", "behind", "short", "enough"]
+
+
+class Verdict(NamedTuple):
+    """How it stands; as long as it is the same, a waiter sleeps on.
+
+    Args:
+        standing: In a word.
+        settings: Of the pool, where there is enough: its pace may keep it waiting.
+        last_grant: Of the pool, where there is enough.
+        coming: Where there is too little: what is different when more is to move to the pool.
+    """
+
+    standing: Standing
+    settings: PoolSettings | None = None
+    last_grant: str = ""
+    coming: str = ""
+
+
+def verdict_of(
+    own: OwnTicket, view: PoolView, over: Over, turn: Turn | None = None
+) -> Verdict | None:
+    """Return how it stands for a ticket; None where what was seen is older than that.
+
+    Args:
+        own: Which.
+        view: What was seen of its pool.
+        over: What is over in it.
+        turn: As `turn_of` has told of that; None to ask it.
+    """
+    ticket = own.object
+    if ticket is not None and view.version < ticket.place:
+        return None
+    if not view.is_there:
+        return Verdict("no pool")
+    if ticket is not None and own.object_name not in view.tickets:
+        return Verdict("gone")
+    turn = turn or turn_of(own.as_seen(view), view, over)
+    if not turn.is_met:
+        return Verdict("unmet", coming=_coming(view))
+    if turn.before is not None:
+        return Verdict("behind")
+    if len(turn.free) < own.request.count:
+        return Verdict("short", coming=_coming(view))
+    assert view.pool is not None
+    return Verdict("enough", view.pool.settings, view.pool.last_grant)
+
+
+def _coming(view: PoolView) -> str:
+    return view.pool.changed if view.pool is not None and view.pool.coming else ""
+
+
+class Sleeper(Protocol):
+    """A waiter that sleeps until its verdict changes.
+
+    Attributes:
+        verdict: That which it has seen last; None for whatever comes.
+    """
+
+    verdict: Verdict | None
+
+    @property
+    def ticket(self) -> OwnTicket: ...
+
+    def wake(self) -> None:
+        """End its sleep; from any thread."""
+
+
+class PoolWatch:
+    """The thread of one pool, until it is closed.
+
+    Args:
+        place: Where the pool is.
+        view: What was seen of it first.
+        due_changed: Called when there may be something to do sooner.
+    """
+
+    def __init__(self, place: Place, view: PoolView, due_changed: Callable[[], object]) -> None:
+        self._place = place
+        self._observed = place.observed
+        self._due_changed = due_changed
+        self._changed = threading.Condition()
+        # Under the lock of _changed:
+        self._view = view
+        self._lookout = Lookout(self._observed, view)
+        self._is_current = True
+        self._has_begun = False
+        self._is_closed = False
+        self._sleepers: set[Sleeper] = set()
+        self._watch: Watch[Happened] | None = None
+        self._next_at: float | None = None
+        self._has_new_settings = False
+        self._version_heard = view.version  # of what its watch told of last, or begins with
+        self._expected: tuple[int, float] | None = None  # a version, by when on the elapsed clock
+
+    def start(self) -> None:
+        """Start the thread."""
+        start_thread("pool-watch", self._run, failed=self._fail, repeats=True)
+
+    @property
+    def next_at(self) -> float | None:
+        """When something is over next, unless it is renewed, on the elapsed clock; None: never."""
+        return self._next_at
+
+    def view(self) -> PoolView | None:
+        """A copy of what was seen so far; None while that isn't kept up to date."""
+        with self._changed:
+            return self._view.copy() if self._is_current else None
+
+    def view_since(self, version: int, seconds: float) -> PoolView | None:
+        """The same, of a time that isn't before that version; None where it isn't heard of soon.
+
+        Args:
+            version: Of a write.
+            seconds: How long it is waited for.
+        """
+        with self._changed:
+            is_there = self._changed.wait_for(
+                lambda: not self._is_current or self._view.version >= version, seconds
+            )
+            return self._view.copy() if is_there and self._is_current else None
+
+    def fill(self, view: PoolView) -> None:
+        """Take over another view, if that is newer."""
+        with self._changed:
+            if view.version > self._view.version:
+                self._view = view.copy()
+                self._lookout = Lookout(self._observed, self._view)
+                self._judge()
+
+    def note(self, found: Found) -> None:
+        """Take note of what was written here before the watch tells it."""
+        with self._changed:
+            self._view.put(found)
+            self._lookout.note(found.id.name)
+
+    def expect(self, version: int, by: float) -> None:
+        """Its watch is to tell of a write, or of a later one.
+
+        Args:
+            version: Of the write.
+            by: Until when on the elapsed clock; if it is still to tell of one before, that counts.
+        """
+        with self._changed:
+            if self._expected is None and self._version_heard < version:
+                self._expected = (version, by)
+
+    def cut_if_deaf(self, now: float) -> None:
+        """Begin another watch if this one hasn't told of what it was to tell of by now."""
+        with self._changed:
+            if self._expected is None or now < self._expected[1]:
+                return
+            self._expected, watch = None, self._watch
+        if watch is not None:
+            watch.cut()
+
+    def add(self, sleeper: Sleeper) -> None:
+        """Wake a sleeper whenever its verdict changes, from now on."""
+        with self._changed:
+            if sleeper not in self._sleepers:
+                self._sleepers.add(sleeper)
+                if self._has_begun:
+                    sleeper.ticket.note_watched()
+                self._judge()
+
+    def remove(self, sleeper: Sleeper) -> bool:
+        """Stop waking a sleeper; return whether no other is left."""
+        with self._changed:
+            self._sleepers.discard(sleeper)
+            return not self._sleepers
+
+    def look_at_time(self) -> None:
+        """Something may be over by now."""
+        with self._changed:
+            self._judge()
+
+    def take_new_settings(self) -> bool:
+        """Tell whether the pool grants otherwise than when this was asked last."""
+        with self._changed:
+            is_so, self._has_new_settings = self._has_new_settings, False
+        return is_so
+
+    def close(self) -> None:
+        """End the thread, and its watch."""
+        with self._changed:
+            self._is_closed = True
+            watch = self._watch
+            self._changed.notify_all()
+        if watch is not None:
+            watch.cut()
+
+    # With the lock
+
+    def _judge(self) -> None:
+        self._changed.notify_all()
+        if not self._sleepers:
+            self._next_at = None
+            return
+        looked = self._lookout.look()
+        is_sooner = self._next_at is None or (looked.next_at or self._next_at) < self._next_at
+        self._next_at = looked.next_at
+        for sleeper in self._sleepers:
+            verdict = verdict_of(sleeper.ticket, self._view, looked.over)
+            if verdict is not None and verdict != sleeper.verdict:
+                sleeper.verdict = verdict
+                sleeper.wake()
+        if is_sooner and looked.next_at is not None:
+            self._due_changed()
+
+    def _hear(self, version: int) -> None:
+        self._version_heard = version
+        if self._expected is not None and version >= self._expected[0]:
+            self._expected = None
+
+    def _take(self, happened: Happened) -> None:
+        name, version = happened.id.name, happened.id.version
+        self._hear(version)
+        before = self._view.find(name)
+        if happened.what == "nothing":
+            self._view.version = max(self._view.version, version)
+            self._changed.notify_all()
+            return
+        if not self._view.apply(happened.id, happened.object):
+            return
+        self._lookout.note(name)
+        after = self._view.find(name)
+        if before is not None and after is not None and _is_renewal(before, after):
+            self._observed.note(after)  # which makes nothing due sooner
+            self._changed.notify_all()
+            return
+        if isinstance(after, TicketObject) and before is None and self._is_last(after):
+            self._observed.note(after)
+            self._changed.notify_all()
+            return
+        if isinstance(after, PoolObject) and before != after:
+            self._has_new_settings = True
+            self._due_changed()
+        self._judge()
+
+    def _is_last(self, new: TicketObject) -> bool:
+        """Tell whether a ticket changes nothing for anybody here, nor is the next that is over."""
+        end = self._observed.since(new.id.uid, new.mark, new.id.version) + new.ttl_seconds
+        if self._next_at is None or end < self._next_at:
+            return False
+        others = (each.ticket.as_seen(self._view) for each in self._sleepers)
+        return all(is_before(each, new, self._view) for each in others)
+
+    # The thread
+
+    def _run(self) -> None:
+        while not self._is_closed:
+            try:
+                self._follow()
+            except WatchEnded as ended:
+                self._pause(ended.retry_after_seconds or _LEAST_SECONDS)
+                self._list()
+            except LeaseError as reason:
+                with self._changed:
+                    for sleeper in self._sleepers:
+                        sleeper.ticket.note_unwatched(reason)
+                self._lose()
+                self._pause(_ASK_AGAIN_SECONDS)
+                self._list()
+
+    def _follow(self) -> None:
+        with self._changed:
+            which = Selection(pool=self._view.pool_type)
+            watch = self._place.objects.watch(which, self._view.version)
+            self._watch = watch
+            self._hear(self._view.version)
+            if self._is_closed:
+                return
+        with watch as events:
+            with self._changed:
+                self._is_current = self._has_begun = True
+                for sleeper in self._sleepers:
+                    sleeper.ticket.note_watched()
+            for happened in events:
+                with self._changed:
+                    self._take(happened)
+
+    def _list(self) -> None:
+        if self._is_closed:
+            return
+        try:
+            view = self._place.pool(self._view.pool_type)
+        except LeaseError:
+            self._lose()
+        else:
+            self.fill(view)
+
+    def _fail(self) -> None:
+        """After an error of the thread: what is seen may be wrong from here on."""
+        self._lose()
+        self._list()
+
+    def _lose(self) -> None:
+        """What was seen isn't kept up to date any more: have all ask for themselves."""
+        with self._changed:
+            self._is_current = False
+            self._changed.notify_all()
+            for sleeper in self._sleepers:
+                sleeper.verdict = None
+                sleeper.wake()
+
+    def _pause(self, seconds: float) -> None:
+        with self._changed:
+            self._changed.wait_for(lambda: self._is_closed, seconds)
+
+
+def _is_renewal(before: object, after: object) -> bool:
+    """Tell whether nothing has happened but that an owner has said that it lives."""
+    if isinstance(before, TicketObject) and isinstance(after, TicketObject):
+        return _ageless(before) == _ageless(after)
+    if isinstance(before, ResourceObject) and isinstance(after, ResourceObject):
+        if before.claim is None or after.claim is None:
+            return False
+        return _unrenewed(before) == _unrenewed(after)
+    return False
+
+
+def _ageless(ticket: TicketObject) -> TicketObject:
+    return ticket._replace(id=ticket.id._replace(version=0), raw=None, renewed="")
+
+
+def _unrenewed(resource: ResourceObject) -> ResourceObject:
+    assert resource.claim is not None
+    claim = resource.claim._replace(renewed="", renew_time=0.0)
+    return resource._replace(id=resource.id._replace(version=0), raw=None, claim=claim)

@@ -1,0 +1,205 @@
+"""Renew a claim: one guarded write for each resource, without a read.
+
+It is written from the object as it was written here last. Where that isn't so any more it is looked
+at: a note that somebody has left is no reason not to renew; another's claim is, and so is that it
+was ended by force. Deadlines count from before the write, so no answer that is late or lost does
+any harm. What is over isn't brought back: it is freed, and said to be lost.
+
+Each resource of a claim is tried, whatever becomes of the others, and none takes the time of the
+rest. The first failure is raised in the end.
+
+A Lease on which somebody has left a note since it was written here is about to be written once
+more, by the answer. Whoever can come back soon (a keeper) puts its renewal off to that:
+
+=====================  ===============================================================
+first call             renews the others, and tells of the notes
+answer (`notes`)       writes the answer, and renews with the same write
+second call, soon      looks at what was put off; renews what no answer has renewed
+=====================  ===============================================================
+
+Each Lease's time counts from before the first call, whoever renews it. If the second call is late,
+it renews everything.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
+from typing import NamedTuple
+
+from leasectl.engines.cluster.changes import is_renewed_as, with_claim
+from leasectl.engines.cluster.claims import Claims, notes_in
+from leasectl.engines.cluster.objects import Claim, ResourceObject, as_resource, is_same
+from leasectl.engines.cluster.place import Place
+from leasectl.engines.notes import NoteListener
+from leasectl.errors import BackendUnreachable, LeaseError
+
+_MOST_TRIES = 10
+
+
+class _PutOff(NamedTuple):
+    """What a renewal has put off.
+
+    Args:
+        began_at: When it began, on the elapsed clock.
+        good_until: When all has to be renewed instead, on the elapsed clock.
+        done: The names that it has renewed.
+        rest: What it has put off, as it was seen.
+    """
+
+    began_at: float
+    good_until: float
+    done: Sequence[str]
+    rest: Sequence[ResourceObject]
+
+
+class Renewals:
+    """Renews claims in one place.
+
+    Args:
+        place: That.
+        claims: The claims there.
+
+    Attributes:
+        noted: Told by each renewal what is noted at what it has renewed.
+        seconds: How long a renewal may take, which its resources share; None for no such limit.
+        put_off: Called if some of a renewal was put off, and it is to be repeated soon; None to put
+            nothing off.
+    """
+
+    noted: NoteListener = staticmethod(lambda notes: None)
+    seconds: float | None = None
+    put_off: Callable[[], object] | None = None
+
+    def __init__(self, place: Place, claims: Claims) -> None:
+        self._place = place
+        self._objects = place.objects
+        self._claims = claims
+        self._clock = place.clock
+        self._put_off: dict[str, _PutOff] = {}  # by claim key
+
+    def renew(self, claim_key: str, ttl_seconds: float | None = None) -> tuple[str, ...]:
+        """Implements `Engine.renew`."""
+        before = self._put_off.pop(claim_key, None)
+        if before is not None and self._clock.elapsed() < before.good_until:
+            return self._renew_the_rest(claim_key, before)
+        return self._renew_all(claim_key, ttl_seconds)
+
+    def _renew_all(self, claim_key: str, ttl_seconds: float | None) -> tuple[str, ...]:
+        began_at = self._clock.elapsed()
+        put_off: list[ResourceObject] = []
+        held = self._claims.known(claim_key) or self._place.claimed(claim_key)
+        until = None if self.seconds is None else self._clock.elapsed() + self.seconds
+        renewed_ones: list[ResourceObject] = []
+        failures: list[LeaseError] = []
+        for left, each in zip(range(len(held), 0, -1), held):
+            try:
+                with self._limited(until, left):
+                    done = self._renew(each, ttl_seconds, put_off)
+            except LeaseError as error:
+                failures.append(error)
+                continue
+            if done is not None:
+                renewed_ones.append(done)
+        if put_off and self.put_off is not None and not failures:
+            names = {each.name for each in put_off}
+            done_by_then = [each.name for each in renewed_ones if each.name not in names]
+            good_until = began_at + (self.seconds or 0.0) / 2
+            self._put_off[claim_key] = _PutOff(began_at, good_until, done_by_then, put_off)
+            self.put_off()
+        self.noted(notes_in(renewed_ones))
+        if failures:
+            raise failures[0]
+        self._claims.note_complete(claim_key)
+        return tuple(each.name for each in renewed_ones)
+
+    def _limited(self, until: float | None, left: int) -> AbstractContextManager[None]:
+        """Inside, one of so many resources that are left takes its share of the time."""
+        if until is None:
+            return contextlib.nullcontext()
+        now = self._clock.elapsed()
+        return self._objects.limited(now + (until - now) / left)
+
+    def _renew_the_rest(self, claim_key: str, before: _PutOff) -> tuple[str, ...]:
+        """Renew what was put off, unless its answer has."""
+        renewed_ones: list[ResourceObject] = []
+        failures: list[LeaseError] = []
+        until = None if self.seconds is None else before.began_at + self.seconds
+        for left, seen in zip(range(len(before.rest), 0, -1), before.rest):
+            try:
+                with self._limited(until, left):
+                    done = self._renew_unless_answered(seen, before.began_at)
+            except LeaseError as error:
+                failures.append(error)
+                continue
+            if done is not None:
+                renewed_ones.append(done)
+        self.noted(notes_in(renewed_ones))
+        if failures:
+            raise failures[0]
+        return (*before.done, *(each.name for each in renewed_ones))
+
+    def _renew_unless_answered(
+        self, seen: ResourceObject, began_at: float
+    ) -> ResourceObject | None:
+        there = self._place.resource(seen.name)
+        claim, before = None if there is None else there.claim, seen.claim
+        if there is None or claim is None or before is None or not is_same(claim, before):
+            self._claims.forget(seen.id.name)
+            return None
+        if claim.renewed == before.renewed or claim.ended or self._claims.is_over(there):
+            return self._renew(there, None, [])
+        self._claims.note(there, began_at)
+        return there
+
+    def _renew(
+        self, seen: ResourceObject, ttl: float | None, put_off: list[ResourceObject]
+    ) -> ResourceObject | None:
+        """Give a claim its full time again; returns it as it is then, None where it has gone.
+
+        One with another note than when it was written here may be put off instead.
+        """
+        first = seen.claim
+        for _ in range(_MOST_TRIES):
+            claim = seen.claim
+            if first is None or claim is None or not is_same(claim, first) or claim.ended:
+                break
+            if self._claims.is_over(seen):
+                there = None if self._claims.end_over(seen) else self._claims.as_it_is(seen)
+                if there is None:
+                    break
+                seen = there
+                continue
+            sent_at = self._clock.elapsed()
+            new = self._renewed(claim, ttl)
+            written = self._objects.replace(seen, with_claim(seen, new), is_renewed_as(new))
+            done = written.resource
+            if done is not None:
+                self._claims.note(done, sent_at)
+                return done
+            there = as_resource(written.found)
+            if there is None:
+                break
+            if self.put_off is not None and ttl is None and _has_news(there, claim):
+                put_off.append(there)
+                return there
+            seen = there
+        else:
+            raise BackendUnreachable(
+                f'resource "{seen.name}" is changed faster than it can be renewed; try again'
+            )
+        self._claims.forget(seen.id.name)
+        return None
+
+    def _renewed(self, claim: Claim, ttl: float | None) -> Claim:
+        new = self._claims.renewal_of(claim)
+        has_ttl = ttl is not None and claim.ttl_seconds is not None
+        return new._replace(ttl_seconds=ttl) if has_ttl else new
+
+
+def _has_news(there: ResourceObject, claim: Claim) -> bool:
+    """Tell whether a good claim is the same as before, but for a note that it hadn't."""
+    now = there.claim
+    is_good = now is not None and is_same(now, claim) and not now.ended
+    return is_good and now is not None and now.note not in (None, claim.note)

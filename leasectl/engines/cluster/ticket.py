@@ -1,0 +1,238 @@
+"""A ticket, as the process knows it that waits with it.
+
+It may become a claim without ever having been put, if the queue is empty and there is enough. Its
+object is made by the waiter's thread, and renewed by the one that keeps it alive.
+"""
+
+from __future__ import annotations
+
+import threading
+
+from leasectl.engines.cluster.changes import new_ticket
+from leasectl.engines.cluster.objects import Found, ResourceObject, TicketObject
+from leasectl.engines.cluster.place import Place
+from leasectl.engines.cluster.view import PoolView
+from leasectl.engines.contract import TicketExpired
+from leasectl.engines.pacing import effective_priority, next_rise
+from leasectl.errors import (
+    AccessRefused,
+    BackendUnreachable,
+    LeaseError,
+    NotAllowed,
+)
+from leasectl.model import Claimant, Request
+from leasectl.system.signals import pause
+
+# Who deletes a pool finds within that time that it is in use, or is done, or was killed.
+CLOSING_SECONDS, LOOK_AGAIN_SECONDS = 1.0, 0.1
+
+
+class OwnTicket:
+    """One ticket, from before it is put until it is gone or has become a claim.
+
+    Args:
+        claimant: Whose it is; what it asks for.
+        place: Where its pool is.
+        ttl_seconds: After so long without a renewal others take it for dead.
+
+    Attributes:
+        claimant: As given.
+        claim_key: Of the claimant, with its state id.
+        ttl_seconds: As given.
+        object_name: Of its object, also before there is one.
+        is_tried: It may have been put, also without an answer that says so.
+        unsure: The resources, as they were seen, that a claim of it was sent to of which nobody has
+            said what became of it; empty where that is known.
+        claim_sent_at: When that claim, or the last one, was sent, on the elapsed clock.
+        refusal: Why it may not be renewed any more; None while it may.
+        heard: The version of the newest event that has woken its waiter: an older view doesn't show
+            what that was about.
+        unwatched: Why its waiter may not follow what happens, and never could; None where it may.
+    """
+
+    def __init__(self, claimant: Claimant, place: Place, *, ttl_seconds: float) -> None:
+        clock = place.clock
+        self.claimant = claimant
+        self.claim_key = place.with_state_id(claimant.claim_key)
+        self.ttl_seconds = ttl_seconds
+        self.object_name = place.objects.new_ticket_name()
+        self.is_tried = False
+        self.unsure: tuple[ResourceObject, ...] = ()
+        self.claim_sent_at = 0.0
+        self.refusal: AccessRefused | None = None
+        self.unwatched: NotAllowed | None = None
+        self.heard = 0
+        self._was_watched = False
+        self.has_paid = False  # the pool's pace has let it through already
+        self._place = place
+        self._clock = clock
+        self._made_at = clock.elapsed()
+        self._lock = threading.Lock()
+        # Under the lock:
+        self._object: TicketObject | None = None
+        self._put_at = self._sent_at = clock.elapsed()
+        self._is_gone = False
+        self._pool_uid = ""
+        self._closing_since: float | None = None  # on the elapsed clock
+
+    @property
+    def request(self) -> Request:
+        """What it asks for."""
+        return self.claimant.request
+
+    @property
+    def waited(self) -> float:
+        """How long ago the request was made, in seconds."""
+        return self._clock.elapsed() - self._made_at
+
+    def first_look(self) -> PoolView:
+        """The pool as it is, before this is put: who can't look has asked for nothing yet.
+
+        A deletion may be under way that finds it in use.
+        """
+        try:
+            view = self._place.pool(self.request.type)
+            for _ in range(int(CLOSING_SECONDS / LOOK_AGAIN_SECONDS)):
+                if not view.is_closing:
+                    break
+                pause(LOOK_AGAIN_SECONDS)
+                view = self._place.pool(self.request.type)
+            return view
+        except BackendUnreachable as error:
+            error.asked = self.is_tried
+            raise
+
+    # Its object
+
+    @property
+    def object(self) -> TicketObject | None:
+        """Its object as it was written here last; None before it is put."""
+        return self._object
+
+    @property
+    def is_gone(self) -> bool:
+        """Whether it was seen that it was taken away."""
+        return self._is_gone
+
+    @property
+    def sent_at(self) -> float:
+        """When the last request was sent that gave it its full time, on the elapsed clock."""
+        return self._sent_at
+
+    @property
+    def is_overdue(self) -> bool:
+        """Whether others may have taken it for dead by now."""
+        is_put = self._object is not None
+        return is_put and self._clock.elapsed() - self._sent_at >= self.ttl_seconds
+
+    def new_object(self) -> TicketObject:
+        """Return how it is put; its time counts from now."""
+        with self._lock:
+            self._sent_at = self._put_at = self._clock.elapsed()
+        self.is_tried = True
+        return self._unseen()
+
+    def _unseen(self) -> TicketObject:
+        return new_ticket(
+            self.object_name,
+            self.claimant,
+            self.claim_key,
+            ttl_seconds=self.ttl_seconds,
+            wall=self._clock.wall(),
+        )
+
+    def note(self, found: Found | None, *, sent_at: float | None = None) -> None:
+        """Its object is so now.
+
+        Args:
+            found: The object.
+            sent_at: When the renewal was sent that has made it so; None where that wasn't one.
+        """
+        with self._lock:
+            if isinstance(found, TicketObject):
+                place = found.place if self._object is None else self._object.place
+                self._object = found._replace(place=min(place, found.place))
+            if sent_at is not None:
+                self._sent_at = sent_at
+
+    def note_gone(self) -> None:
+        """Note that it was taken away."""
+        self._is_gone = True
+
+    def is_it(self, found: Found) -> bool:
+        """Return whether an object is this ticket's, by its name, which can't be guessed."""
+        return found.id.name == self.object_name
+
+    def as_put(self) -> TicketObject:
+        """Return what to take away; without an answer to its creation, only its name counts."""
+        return self._object or self._unseen()
+
+    # Its waiter's watch
+
+    def note_watched(self) -> None:
+        """Its waiter follows what happens."""
+        self._was_watched, self.unwatched = True, None
+
+    def note_heard(self, version: int) -> None:
+        """Its waiter is about to be woken by an event of that version."""
+        with self._lock:
+            self.heard = max(self.heard, version)
+
+    def note_unwatched(self, reason: LeaseError) -> None:
+        """Its waiter can't follow what happens.
+
+        Rights that were there and are gone may come again; those that were never there don't come
+        by themselves.
+        """
+        if not self._was_watched and self._place.objects.is_forbidden(reason):
+            self.unwatched = NotAllowed(str(reason))
+
+    # Its place
+
+    def note_seen(self, view: PoolView) -> None:
+        """It is in the queue of that pool, or about to be put there."""
+        self._pool_uid = "" if view.pool is None else view.pool.id.uid
+
+    def is_of(self, view: PoolView) -> bool:
+        """Tell whether it was in the queue of that pool, and not of one that was deleted since."""
+        return view.pool is not None and view.pool.id.uid == self._pool_uid
+
+    def may_be_called_off(self, view: PoolView) -> bool:
+        """Return whether a deletion of its pool may still find that it is in use."""
+        now = self._clock.elapsed()
+        if not view.is_closing or self._object is None:
+            self._closing_since = None
+            return False
+        if self._closing_since is None:
+            self._closing_since = now
+        return now - self._closing_since < CLOSING_SECONDS
+
+    def expired(self) -> TicketExpired:
+        """Say that its place is lost."""
+        return TicketExpired(
+            "lost the queue position: the API server received no renewal for "
+            f"{self.ttl_seconds}s; try again"
+        )
+
+    def as_seen(self, view: PoolView) -> TicketObject:
+        """Return it as a place in a queue: behind all others before it is put."""
+        own, there = self._object, view.tickets.get(self.object_name)
+        if own is not None:
+            is_newer = there is not None and there.id.version > own.id.version
+            return there._replace(place=own.place) if there is not None and is_newer else own
+        return self._unseen()._replace(place=view.version)
+
+    # Its priority
+
+    def counts_as(self, view: PoolView) -> int:
+        """The priority that it is to count with by now."""
+        aging = view.pool.settings.aging_seconds if view.pool is not None else 0.0
+        waited = self._clock.elapsed() - self._put_at
+        return effective_priority(self.request.priority, waited, aging)
+
+    def rises_at(self, view: PoolView) -> float | None:
+        """When that is one more, on the elapsed clock; None for never."""
+        now = self._clock.elapsed()
+        aging = view.pool.settings.aging_seconds if view.pool is not None else 0.0
+        seconds = next_rise(now - self._put_at, aging)
+        return None if seconds is None else now + seconds

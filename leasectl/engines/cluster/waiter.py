@@ -1,0 +1,462 @@
+"""Each step of a ticket, until it is a claim.
+
+Order. The place of a ticket is the resourceVersion that its create answered: it grows with each
+write of the cluster. Whoever looks by a list that is later than its own ticket sees all that have a
+smaller place and are there; and what is before it can only become less, but for who has a higher
+priority, which is judged by what is seen at the claim. So by a view that a watch keeps up to date,
+however late, nobody ever claims before who came earlier, and lives, and could use it.
+
+*The fast road*: where a list shows no ticket and enough that is free, it is claimed without one, by
+what that list has shown; its place is the list's resourceVersion. Every ticket that is put later
+has a larger one, and none was there: it is first. Who has put such a ticket meanwhile and sees the
+same resources free takes one or the other of them, or comes second at one: then one of the two
+writes is refused. A refused one on the fast road queues with a ticket like everybody, and so comes
+behind all who have one by then. It isn't tried again.
+
+*A stopped process* that goes on after its ticket was taken for dead finds that out before it
+claims, by its own clock; should it be stopped between that and its write, this is still guarded by
+the version of a resource that nobody has had since. At worst one that was next keeps its turn.
+
+Killed before its ticket is put, a waiter leaves nothing; after that, a ticket, which whoever waits
+behind it takes away when it hasn't been renewed for its ttl, all that are dead at once. A create
+that arrives after its sender was killed is the same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Sequence, Set
+from functools import partial
+
+from leasectl.engines import refusals
+from leasectl.engines.cluster.context import Context
+from leasectl.engines.cluster.ends import Ends
+from leasectl.engines.cluster.events import ClusterEvents
+from leasectl.engines.cluster.listing import no_pool
+from leasectl.engines.cluster.objects import ResourceObject, TicketObject
+from leasectl.engines.cluster.observed import Looked
+from leasectl.engines.cluster.pace import pay, seconds_left, seconds_to_pay
+from leasectl.engines.cluster.pool_watch import Verdict, verdict_of
+from leasectl.engines.cluster.ticket import LOOK_AGAIN_SECONDS, OwnTicket
+from leasectl.engines.cluster.turns import (
+    Turn,
+    count_free,
+    is_waited_in,
+    members_of,
+    standing_of,
+    to_follow,
+    turn_of,
+)
+from leasectl.engines.cluster.view import PoolView
+from leasectl.engines.contract import Outlook, TicketGone
+from leasectl.engines.facts import Standing
+from leasectl.engines.possible import unmet, want_of
+from leasectl.model import Lease, Process
+from leasectl.system.wakeup import Wakeup
+
+# So many follow the pool, to move on with a claim and not with the end of a ticket. A thousand of
+# them cost a server 32 ms a write (measured), so these half a millisecond.
+FEW_NEXT = 16
+# What is heard within that time isn't asked for.
+_HEAR_SECONDS = 0.05
+# Some requests to a server that has answered just before.
+_SECONDS = 3.0
+
+
+class ClusterWaiter:
+    """One waiter, as `Waiter`.
+
+    Args:
+        ticket: Its own.
+        context: Of the place of the pool.
+        until: How long its steps may take, on the elapsed clock; None for as long as they take.
+
+    Attributes:
+        ticket: As given.
+        verdict: How it stood when it looked last, or was woken.
+    """
+
+    def __init__(self, ticket: OwnTicket, context: Context, *, until: float | None) -> None:
+        self.ticket = ticket
+        self.verdict: Verdict | None = None
+        self._events = RequestEvents(ticket, context.events)
+        self._context = context
+        self._objects = context.objects
+        self._claims = context.claims
+        self._observed = context.observed
+        self._session = context.session
+        self._until = until
+        self._clock = context.clock
+        self._ends = Ends(context)
+        self._wakeup: Wakeup | None = None
+        self._view: PoolView | None = None  # what it has seen last
+        self._is_fast = False  # and that it may claim by that, without a ticket
+        self._far_behind: TicketObject | None = None  # if so, a ticket before it, as it follows
+
+    @property
+    def has_place(self) -> bool:
+        return not self.ticket.is_overdue
+
+    def check(self) -> None:
+        with self._objects.limited(self._until):
+            self._check(self.ticket.first_look())
+
+    def enqueue(self, *, again: bool = False) -> None:
+        with self._objects.limited(self._until):
+            view = None if again else self._queue_seen()
+            if view is None:
+                view = self.ticket.first_look()
+            if again:
+                self._check_there(view)
+            else:
+                self._check(view)
+            self._view, self._is_fast = view, not again and self._has_all(view)
+            if not self._is_fast:
+                self._put()
+
+    def claim(self) -> Outlook:
+        with self._objects.limited(self._until):
+            return self._claim()
+
+    def standing(self) -> Standing:
+        with self._objects.limited(self._until):
+            view = self._look()
+            self._check_there(view)
+            assert view.pool is not None
+            now, over = self._clock.elapsed(), self._observed.look(view).over
+            seconds = seconds_left(view.pool, self._observed, now)
+            next_at = now + seconds if seconds else None
+            return standing_of(self.ticket.as_seen(view), view, over, next_grant_at=next_at)
+
+    def listen(self, processes: Sequence[Process]) -> tuple[frozenset[int], bool]:
+        # Nothing is missed before: a watch starts at the version of the look before it.
+        if self._wakeup is None:
+            self._wakeup = Wakeup()
+        if self._view is not None:
+            self._session.listen(self, self._view, before=self._far_behind)
+        fds, any_ended = self._ends.listen(processes)
+        return frozenset((self._wakeup.fd, *fds)), any_ended
+
+    def heard(self, woken: Set[int]) -> bool:
+        if self._wakeup is not None and self._wakeup.fd in woken:
+            self._wakeup.clear()
+        return self._ends.heard(woken)
+
+    def wake(self) -> None:
+        """End its sleep; from any thread."""
+        if self._wakeup is not None:
+            self._wakeup.set()
+
+    def dequeue(self, why: str = "") -> None:
+        with self._objects.limited(self._until):
+            own, self._is_fast = self.ticket, False
+            if own.is_tried and self._objects.remove(own.as_put(), as_seen=False) == "done":
+                self._events.gave_up(why)
+            if own.claim_sent_at:
+                self._claims.give_back(own)
+
+    def close(self) -> None:
+        self._ends.close()
+        self._session.leave(self)
+        if self._wakeup is not None:
+            self._wakeup.close()
+
+    # Looking
+
+    def _check(self, view: PoolView) -> None:
+        """Refuse what this pool could never meet, as `possible` has it."""
+        self._check_there(view)
+        why = unmet(self.ticket.request, members_of(view))
+        if why is not None:
+            raise why.refusal()
+
+    def _check_there(self, view: PoolView) -> None:
+        if not view.is_there:
+            raise no_pool(self._context, view.pool_type)
+
+    def _has_all(self, view: PoolView) -> bool:
+        """Return whether the queue is empty and there is enough."""
+        if is_waited_in(view):
+            return False
+        over, request = self._observed.look(view).over, self.ticket.request
+        return count_free(view, want_of(request), over) >= request.count
+
+    def _turn(self, view: PoolView, looked: Looked) -> Turn:
+        return turn_of(self.ticket.as_seen(view), view, looked.over)
+
+    def _look(self) -> PoolView:
+        """The pool as a watch keeps it up to date, from its own ticket on; else as it is.
+
+        It shows at least what its waiter was woken by.
+        """
+        if self.ticket.refusal is not None:  # a watch goes on for who may do nothing else any more
+            self.ticket.unwatched = None
+            raise self.ticket.refusal.with_traceback(None)
+        pool_watch = self._session.pool_watch(self.ticket.request.type)
+        own, view = self.ticket.object, None
+        if pool_watch is not None and not self.ticket.is_overdue:
+            since = max(self.ticket.heard, 0 if own is None else own.place)
+            view = pool_watch.view_since(since, _HEAR_SECONDS)
+        return self._list() if view is None else view
+
+    def _list(self) -> PoolView:
+        """The pool as it is; refuses to wait where that may be asked and a watch may not."""
+        unwatched, self.ticket.unwatched = self.ticket.unwatched, None
+        view = self._context.pool(self.ticket.request.type)
+        if unwatched is not None:
+            raise unwatched
+        return view
+
+    def _queue_seen(self) -> PoolView | None:
+        """Return the pool as a watch keeps it up to date, if it has waiters for sure.
+
+        A new ticket needs no list then: it can't go on at once.
+        """
+        pool_watch = self._session.pool_watch(self.ticket.request.type)
+        view = None if pool_watch is None else pool_watch.view()
+        if view is None or not view.is_there or not is_waited_in(view):
+            return None
+        return view if unmet(self.ticket.request, members_of(view)) is None else None
+
+    # Putting the ticket
+
+    def _put(self) -> None:
+        own = self.ticket
+        assert self._view is not None
+        own.note_seen(self._view)
+        written = self._objects.create(own.new_object(), own.is_it)
+        if written.object is None:
+            raise own.expired()  # it was made, and taken away, before anybody said so
+        own.note(written.object)
+        self._events.queued()
+
+    # Claiming
+
+    def _claim(self) -> Outlook:
+        own = self.ticket
+        if own.unsure:
+            leases = self._claims.find(own)
+            if leases is not None:
+                return self._granted(leases)
+        if self._is_fast:
+            assert self._view is not None
+            self._is_fast, view = False, self._view
+            outlook = self._claim_by(view)
+            if outlook is not None and outlook.leases is not None:
+                return outlook
+            self._put()
+            return self._claim_at_last(self._context.pool(own.request.type))
+        return self._claim_at_last(self._look())
+
+    def _claim_at_last(self, view: PoolView) -> Outlook:
+        """Claim by what was seen, or by what is there when that wasn't so any more."""
+        while True:
+            outlook = self._claim_by(view)
+            if outlook is not None:
+                self.ticket.has_paid = False  # who sleeps now may do so for longer than a pace
+                return outlook
+            view = self._context.pool(self.ticket.request.type)
+
+    def _claim_by(self, view: PoolView) -> Outlook | None:
+        """Claim what is seen to be free, if it is its turn; None if another was faster."""
+        own, self._view = self.ticket, view
+        if own.may_be_called_off(view):
+            return Outlook(look_again_at=self._clock.elapsed() + LOOK_AGAIN_SECONDS)
+        self._check_still_there(view)
+        self._ends.see(own.as_seen(view), view)
+        looked = self._observed.look(view)
+        if not self._reap(view, looked):
+            return None
+        turn = self._turn(view, looked)
+        self.verdict = verdict_of(own, view, looked.over, turn)
+        self._far_behind = None
+        if not turn.is_met:
+            return self._until_more(Outlook(impossible=str(unmet(own.request, members_of(view)))))
+        self._far_behind = to_follow(
+            own.as_seen(view), turn, view, looked.over, places=max(FEW_NEXT, 1)
+        )
+        if turn.before is not None:
+            self._observed.save()
+            return Outlook(is_behind=True)
+        is_behind = bool(turn.others) and own.request.name is None
+        if len(turn.free) < own.request.count:
+            return self._until_more(Outlook(is_head=True, is_behind=is_behind))
+        left = seconds_to_pay(own, view, self._observed, self._clock.elapsed())
+        if left:
+            self._observed.save()
+            due = self._clock.elapsed() + left
+            return Outlook(is_head=True, is_behind=is_behind, next_grant_at=due)
+        return self._take(view, turn.free[: own.request.count])
+
+    def _until_more(self, outlook: Outlook) -> Outlook | None:
+        return until_more(outlook, self._view, self._context)
+
+    def _check_still_there(self, view: PoolView) -> None:
+        own = self.ticket
+        self._check_there(view)
+        is_put = own.object is not None
+        if own.is_gone or (is_put and own.object_name not in view.tickets):
+            if not own.is_of(view):
+                raise refusals.deleted_meanwhile(view.pool_type)
+            raise own.expired() if own.is_overdue else TicketGone()
+        own.note_seen(view)
+
+    def _take(self, view: PoolView, chosen: Sequence[ResourceObject]) -> Outlook | None:
+        own = self.ticket
+        if own.is_overdue:
+            raise own.expired()
+        if not pay(own, view, self._context):
+            return None
+        leases = self._claims.make(own, view, chosen)
+        if leases is None:
+            return None
+        return self._granted(leases, left_at(chosen, view))
+
+    def _granted(self, leases: tuple[Lease, ...], left: Collection[TicketObject] = ()) -> Outlook:
+        own, ttl = self.ticket, self.ticket.request.ttl_seconds
+        if ttl is not None and self._clock.elapsed() - own.claim_sent_at >= ttl:
+            self._claims.give_back(own)  # the answers took their time; somebody may have it by now
+            raise own.expired()
+        self._events.granted(leases, self._claims.known(own.claimant.claim_key))
+        begin_taking_away(own, left, self._context)
+        return Outlook(leases)
+
+    def _reap(self, view: PoolView, looked: Looked) -> bool:
+        """Take away the dead that are before it, all at once; returns whether all were dead."""
+        own = self.ticket.as_seen(view)
+        dead = [name for name in looked.over.tickets if name != own.id.name]
+        if not remove_dead(dead, view, self._context):
+            return False  # one was renewed at the last moment, and keeps its place
+        for name in looked.over.claims:
+            resource = view.resources[name]
+            if not resource.member.takes_holders:  # nobody else would come to take it
+                self._claims.end_over(resource)
+        for name in looked.over.lives - looked.over.claims:
+            self._claims.end_life(view.resources[name])
+        return True
+
+
+class RequestEvents:
+    """The events of one request.
+
+    Args:
+        ticket: Its own.
+        events: Of what happens in the place.
+    """
+
+    def __init__(self, ticket: OwnTicket, events: ClusterEvents) -> None:
+        self._ticket = ticket
+        self._events = events
+        self._made_at: float | None = events.now()  # None once it was told
+
+    def queued(self) -> None:
+        """Its ticket was put."""
+        own, made_at = self._ticket, self._made_at
+        if own.object is not None and made_at is not None:
+            self._events.queued(own.claimant, own.object.place, at=made_at)
+            self._made_at = None
+
+    def granted(self, leases: Sequence[Lease], resources: Iterable[ResourceObject]) -> None:
+        """It has become leases of resources."""
+        own = self._ticket
+        self._events.granted(
+            own.claimant, leases, resources, waited=own.waited, queued_at=self._made_at
+        )
+
+    def gave_up(self, why: str) -> None:
+        """Its ticket was taken away."""
+        own = self._ticket
+        if own.object is not None:
+            ticket, waited = own.object.place, own.waited
+            self._events.gave_up(
+                own.claimant, ticket, at=self._events.now(), waited=waited, why=why
+            )
+
+
+def until_more(outlook: Outlook, view: PoolView | None, context: Context) -> Outlook | None:
+    """Look for names that are to move into a pool and whose claims are over.
+
+    Whoever has names be moved so says first in the pool where they are to come that there may be
+    some. A waiter there with nobody before it looks at them whenever the time of the next of their
+    leases may be over: no watch of its own tells of that, nor of renewals.
+
+    Args:
+        outlook: Of who waits there, for whom there is too little.
+        view: The pool.
+        context: Of the place of the pool, where claims end that are over.
+
+    Returns:
+        The outlook, with the time to look again at; None where something has come.
+    """
+    observed = context.observed
+    if view is None or view.pool is None or not view.pool.coming:
+        observed.save()
+        return outlook
+    elsewhere = PoolView("").add_resources(context.moving_to(view.pool_type))
+    over, next_at = observed.look(elsewhere)
+    observed.save()
+    ended = [context.claims.end_over(elsewhere.resources[name]) for name in over.claims]
+    return None if any(ended) else outlook._replace(look_again_at=next_at)
+
+
+def left_at(chosen: Sequence[ResourceObject], view: PoolView) -> list[TicketObject]:
+    """The tickets of those who had some resources before, and haven't taken them away yet."""
+    left = {name for each in chosen for name in each.had_by} & view.served()
+    return [view.tickets[name] for name in left]
+
+
+def begin_taking_away(own: OwnTicket, left: Collection[TicketObject], context: Context) -> None:
+    """Take away a ticket that has become a claim, if it was put, and those that others left.
+
+    Nobody waits for that. Killed before it is done, a process leaves its ticket, of which the
+    resource remembers that it has had what it waited for, as long as it is there. Whoever has the
+    resource next takes it away, too, and if nobody does it is over with its ttl.
+
+    Args:
+        own: The one.
+        left: The others.
+        context: Of their place.
+    """
+    if own.is_tried or left:
+        from leasectl.system.afterwards import begin
+
+        begin(partial(_take_away, own, left, context))
+
+
+def _take_away(own: OwnTicket, left: Collection[TicketObject], context: Context) -> None:
+    objects = context.objects
+    with objects.limited(context.clock.elapsed() + _SECONDS):
+        if own.is_tried:
+            objects.remove(own.as_put(), as_seen=False)
+        pool_watch = context.session.pool_watch(own.request.type) if left else None
+        seen = None if pool_watch is None else pool_watch.view()
+        for each in left:
+            if seen is None or each.id.name in seen.tickets:
+                objects.remove(each, as_seen=False)
+
+
+def remove_dead(names: Iterable[str], view: PoolView, context: Context) -> bool:
+    """Take away tickets that are over, unless they were renewed.
+
+    Args:
+        names: Of their objects.
+        view: Their pool as it was seen; it knows of it then.
+        context: Of its place.
+
+    Returns:
+        Whether all of them have gone.
+    """
+    gone = [_remove_dead(each, view, context) for each in list(names)]
+    return all(gone)
+
+
+def _remove_dead(name: str, view: PoolView, context: Context) -> bool:
+    ticket = view.tickets[name]
+    taken = context.objects.remove(ticket, as_seen=True)
+    if taken == "done" and not view.is_served(ticket):  # else it had become a claim
+        from leasectl.engines.event_words import WAITER_DIED
+
+        context.events.withdrawn(ticket, WAITER_DIED)
+    if taken == "changed":
+        return False
+    view.drop(name)
+    return True

@@ -1,0 +1,262 @@
+"""Read events of the cluster and of this machine, each once.
+
+A cluster keeps them for an hour as a rule, of whoever was there to send them; this state directory
+has what was done by it for as long as it keeps events. Both are read as one, by their times. What
+only it has gets the numbers that are left between those of the cluster's, which say in which order
+that was told: so whoever goes on from a number misses nothing, however late it was told.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterable, Iterator, Sequence
+
+from leasectl.engines.cluster.following import Following
+from leasectl.engines.event_log import EventLog, EventWatch
+from leasectl.engines.kubernetes.api.collection import Collection, events
+from leasectl.engines.kubernetes.api.refusals import is_not_permitted
+from leasectl.engines.kubernetes.api.requests import Api
+from leasectl.engines.kubernetes.api.watching import WatchEvent, WatchExpired
+from leasectl.engines.kubernetes.labels import KIND, POOL
+from leasectl.engines.kubernetes.names import label_of_type
+from leasectl.engines.kubernetes.post_objects import EVENT, NUMBERS_PER_VERSION, parse_post
+from leasectl.engines.kubernetes.reading import identity_of
+from leasectl.errors import AccessRefused
+from leasectl.state.event import ALL_EVENTS, Event, EventFilter, Missed, number_of
+from leasectl.system.clock import rfc3339
+
+_IN_CLUSTERS = "a cluster keeps them for an hour, or as long as its --event-ttl says"
+
+
+class KubernetesEventLog:
+    """The events of one namespace, as `EventLog`.
+
+    Args:
+        api: Of the cluster.
+        namespace: Which.
+        own: What this state directory has of them; None for none.
+
+    Attributes:
+        remark: How far back they reach, for people; empty before they are read.
+    """
+
+    def __init__(self, api: Api, namespace: str, *, own: EventLog | None) -> None:
+        self.remark = ""
+        self._api = api
+        self._events = events(namespace)
+        self._own = own
+        self._watch: KubernetesEventWatch | None = None
+        self._given: set[tuple[object, ...]] = set()  # of its own, not in the cluster by then
+
+    def read(
+        self,
+        wanted: EventFilter = ALL_EVENTS,
+        *,
+        after: int = 0,
+        missed: Callable[[Missed], None] | None = None,
+    ) -> Iterator[Event]:
+        """As `EventLog.read`; after a number there are only the cluster's, as they came there."""
+        found = self._of_cluster(wanted.type, after)
+        if found is None:
+            assert self._own is not None
+            return self._own.read(wanted, after=after, missed=missed)
+        if after:
+            new = (each for each in found if each.number > after and _key(each) not in self._given)
+            return filter(wanted.wants, sorted(new, key=number_of))
+        return filter(wanted.wants, self._with_own(found, wanted))
+
+    def latest(self, wanted: EventFilter, number: int, *, only_recent: bool = False) -> list[Event]:
+        if not number:
+            return []
+        if only_recent:
+            found = self._of_cluster(wanted.type, 0)
+            if found is None:
+                assert self._own is not None
+                return self._own.latest(wanted, number, only_recent=True)
+            by_time = sorted(filter(wanted.wants, found), key=_when)
+            return by_time[-number:][::-1]
+        return list(self.read(wanted))[-number:][::-1]
+
+    def last_number(self) -> int:
+        """As `EventLog.last_number`: of what the cluster has; this machine's own are read at 0."""
+        if self._watch is not None:
+            return self._watch.reached()
+        found = self._of_cluster(None, 0)
+        if found is None:
+            assert self._own is not None
+            return self._own.last_number()
+        return max(map(number_of, found), default=0)
+
+    def watch(self) -> EventWatch:
+        watch = self._start_watch()
+        if watch is None:
+            assert self._own is not None
+            return self._own.watch()
+        self._watch = watch
+        return watch
+
+    # Of the cluster
+
+    def _of_cluster(self, pool_type: str | None, after: int) -> list[Event] | None:
+        """All that it has, or all after a number, and perhaps some before; None if we may not."""
+        if self._watch is not None:
+            come = self._watch.come_after(after)
+            if come is not None:
+                return come
+        of_pool = f",{POOL}={label_of_type(pool_type)}" if pool_type else ""
+        try:
+            found = self._api.list(self._events, labels=f"{KIND}={EVENT}{of_pool}")
+        except AccessRefused as refusal:
+            self._check_own(refusal)
+            return None
+        return [event for each in found.items for event in parse_post(each)]
+
+    def _start_watch(self) -> KubernetesEventWatch | None:
+        try:
+            return KubernetesEventWatch(self._api, self._events)
+        except AccessRefused as refusal:
+            self._check_own(refusal)
+            return None
+
+    def _check_own(self, refusal: AccessRefused) -> None:
+        """Have this machine's own do, if that is all that we may; say so."""
+        if self._own is None or not is_not_permitted(refusal):
+            raise refusal
+        self.remark = f"only events of this machine are shown: {refusal}"
+
+    # Both
+
+    def _with_own(self, found: Sequence[Event], wanted: EventFilter) -> list[Event]:
+        """The cluster's with those that only this machine has, by their times."""
+        known = set(map(_key, found))
+        own = [] if self._own is None else list(self._own.read(EventFilter(type=wanted.type)))
+        only_here = [each for each in own if _key(each) not in known]
+        self._given = set(map(_key, only_here))
+        self.remark = _reach(found, only_here)
+        both = sorted([*found, *only_here], key=_when)
+        return _numbered(both, frozenset(map(_key, only_here)))
+
+
+def _key(event: Event) -> tuple[object, ...]:
+    """What is the same of an event in both places, and of no other."""
+    return (event.time, event.kind, event.type, event.names, event.fences, event.handle)
+
+
+def _when(event: Event) -> tuple[float, int]:
+    return (event.time, event.number)
+
+
+def _numbered(events: Sequence[Event], only_here: frozenset[tuple[object, ...]]) -> list[Event]:
+    """Give those numbers that are only here: after what was before them, and before all else."""
+    told = [each.number for each in events if _key(each) not in only_here]
+    first = next((n for n, each in enumerate(events) if _key(each) not in only_here), len(events))
+    last = min(told, default=(len(events) + 1) * NUMBERS_PER_VERSION) - first - 1
+    numbered = []
+    for each in events:
+        if _key(each) in only_here:
+            last += 1
+            numbered.append(each._replace(number=last))
+        else:
+            last = max(last, each.number)
+            numbered.append(each)
+    return numbered
+
+
+def _reach(found: Iterable[Event], only_here: Sequence[Event]) -> str:
+    oldest = min((each.time for each in found), default=None)
+    if oldest is None:
+        what = "no events of other machines are kept by the cluster any more"
+        return f"{what}: {_IN_CLUSTERS}" if only_here else ""
+    since = str(rfc3339(int(oldest))).replace(".000000", "")
+    what = f"there are events of all machines since {since}"
+    if only_here and only_here[0].time < oldest:
+        what += "; before that, only of this machine"
+    return f"{what} ({_IN_CLUSTERS})"
+
+
+_OURS = f"{KIND}={EVENT}"
+
+
+class KubernetesEventWatch:
+    """Implements `EventWatch`; its thread ends soon after it is closed.
+
+    Args:
+        api: Of the cluster.
+        collection: Its events.
+
+    Raises:
+        LeaseError: They can't be read.
+    """
+
+    def __init__(self, api: Api, collection: Collection) -> None:
+        self._api = api
+        self._collection = collection
+        self._lock = threading.Lock()
+        # Under the lock:
+        self._come: list[Event] = []
+        self._version = self._base = self._list_after(None)
+        self._following = Following(self._follow)
+        self._following.start("event-watch")
+
+    @property
+    def fd(self) -> int:
+        return self._following.fd
+
+    def clear(self) -> int:
+        self._following.clear()
+        return 0
+
+    def close(self) -> None:
+        self._following.close()
+
+    def come_after(self, number: int) -> list[Event] | None:
+        """What has come with larger numbers; None where some of that was there before it began.
+
+        What has smaller ones was read, and isn't asked for again.
+        """
+        version = number // NUMBERS_PER_VERSION
+        with self._lock:
+            if self._following.is_closed or version < self._base:
+                return None
+            self._come = [each for each in self._come if each.number > number]
+            self._base = version
+            return list(self._come)
+
+    def reached(self) -> int:
+        """No event that is still to come has a number as small as that."""
+        with self._lock:
+            return self._version * NUMBERS_PER_VERSION + NUMBERS_PER_VERSION - 1
+
+    # The thread
+
+    def _follow(self) -> None:
+        version = str(self._version)
+        watch = self._api.watch(self._collection, resource_version=version, labels=_OURS)
+        try:
+            self._following.take_all(watch, self._take)
+        except WatchExpired:
+            self._version = self._list_after(self._version)
+            self._following.wake()
+
+    def _take(self, event: WatchEvent) -> None:
+        version = identity_of(event.object).version
+        come = parse_post(event.object) if event.type == "ADDED" else []
+        with self._lock:
+            self._come += [each for each in come if each.number // NUMBERS_PER_VERSION == version]
+            self._version = max(self._version, version)
+        if come:
+            self._following.wake()
+
+    def _list_after(self, version: int | None) -> int:
+        """List all, to go on from there; returns when that was.
+
+        Args:
+            version: What is newer has come since; None for nothing has.
+        """
+        found = self._api.list(self._collection, labels=_OURS)
+        if version is not None:
+            new = [each for each in found.items if identity_of(each).version > version]
+            with self._lock:
+                self._come += [event for each in new for event in parse_post(each)]
+        now = found.resource_version
+        return int(now) if now.isdecimal() else 0

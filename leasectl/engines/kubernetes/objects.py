@@ -1,0 +1,306 @@
+"""The objects of one namespace: `Objects` over Lease objects; finds lost answers.
+
+An answer that is lost is looked for in one place, here. A write may be tried again whatever became
+of it, since it is guarded by what was seen: only one of the tries can be carried out. If none says
+that it was, because it is another object by now or isn't there, one looks, and the object tells
+whether it is ours: a ticket by its name, which nobody else would choose, a claim by its key and its
+fence, a renewal by its time. Where nobody answers before the deadline it is `LostAnswer`: what was
+written then is found by its claim key, or goes with its ttl.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
+from typing import TYPE_CHECKING
+
+from leasectl.engines.cluster.objects import (
+    Found,
+    Happened,
+    Identity,
+    IsDone,
+    Kind,
+    PoolObject,
+    Removed,
+    Seen,
+    Selection,
+    Unreadable,
+    Written,
+)
+from leasectl.engines.kubernetes import names
+from leasectl.engines.kubernetes.api.collection import NAMESPACES, Collection
+from leasectl.engines.kubernetes.api.refusals import (
+    Absent,
+    AlreadyExists,
+    Conflict,
+    MadeAnew,
+    is_not_permitted,
+)
+from leasectl.engines.kubernetes.api.requests import Api
+from leasectl.engines.kubernetes.bodies import body_of
+from leasectl.engines.kubernetes.labels import (
+    BY,
+    CLAIM_LABEL,
+    ENTERING,
+    KIND,
+    MOVES_TO,
+    POOL,
+    SPACE,
+    Json,
+)
+from leasectl.engines.kubernetes.reading import (
+    annotations_of,
+    identity_of,
+    parse_object,
+)
+from leasectl.errors import CorruptState, LeaseError, NoNamespace, NotFound
+from leasectl.system.clock import boottime_seconds
+from leasectl.text.wording import counted
+
+if TYPE_CHECKING:
+    from leasectl.engines.cluster.observed import Observed
+    from leasectl.engines.kubernetes.api.watching import Watch, WatchEvent
+
+# What is looked at for a better message only.
+_LOOK_SECONDS = 0.5
+_NAMES: dict[Kind, Callable[..., str]] = {
+    "resource": names.object_of_resource,
+    "pool": names.object_of_pool,
+    "belonging": lambda: names.OBJECT_OF_BELONGING,
+    "values": names.object_of_values,
+    "content": names.object_of_content,
+}
+
+
+class KubernetesObjects:
+    """The Leases of one namespace, as `Objects`.
+
+    Args:
+        api: Of the cluster.
+        collection: The Leases of the namespace.
+        observed: Remembers of when the newest list was; None where nothing does.
+
+    Attributes:
+        api, collection: As given.
+        restored: Told that the cluster is of an earlier time than it was: of when, and of when now.
+        largest_content: Of 256 KiB that annotations may have, in base64 perhaps.
+    """
+
+    largest_content = 180 * 1024
+
+    def __init__(self, api: Api, collection: Collection, observed: Observed | None = None) -> None:
+        self.restored: Callable[[int, int], object] = lambda before, version: None
+        self.api = api
+        self.collection = collection
+        self._observed = observed
+
+    def limited(
+        self, until: float | None, *, is_strict: bool = False
+    ) -> AbstractContextManager[None]:
+        return self.api.limited(until, is_strict=is_strict)
+
+    # Names
+
+    def name_of(self, kind: Kind, *words: str) -> str:
+        return _NAMES[kind](*words)
+
+    def new_ticket_name(self) -> str:
+        return names.new_ticket_object()
+
+    # Reading
+
+    def read(self, name: str) -> Found | None:
+        raw = self.get(name)
+        if raw is None:
+            return None
+        return parse_object(raw) or Unreadable(identity_of(raw), raw, "", "it isn't of leasectl")
+
+    def list(self, which: Selection) -> Seen:
+        items, version = self.list_raw(labels_of_selection(which))
+        found = map(parse_object, items)
+        return Seen(tuple(each for each in found if each is not None), version)
+
+    def watch(self, which: Selection, since: int) -> KubernetesWatch:
+        labels = "" if which.name else labels_of_selection(which)
+        return KubernetesWatch(
+            self.api.watch(
+                self.collection, resource_version=str(since), labels=labels, name=which.name
+            )
+        )
+
+    def get(self, name: str) -> Json | None:
+        """Return one Lease as it is now, whosever it is; None where there is none."""
+        try:
+            return self.api.get(self.collection, name)
+        except Absent:
+            return None
+
+    def list_raw(self, labels: str = "") -> tuple[tuple[Json, ...], int]:
+        """Return the Leases that a label selector selects, whosever they are, and their version."""
+        observed = self._observed
+        before = 0 if observed is None else observed.newest()
+        found = self.api.list(self.collection, labels=labels)
+        said = found.resource_version
+        version = int(said) if said.isdecimal() else 0
+        if observed is not None and version and observed.note_list(version, before=before):
+            self.restored(before, version)
+        return found.items, version
+
+    # Writing
+
+    def create(self, new: Found, is_done: IsDone | None = None) -> Written:
+        return self.create_raw(body_of(new), is_done)
+
+    def create_raw(self, body: Json, is_done: IsDone | None = None) -> Written:
+        """Make a Lease, as `create`."""
+        try:
+            made = self.api.create(self.collection, body, is_repeatable=True)
+            return Written(parse_object(made))
+        except AlreadyExists:
+            raw = self.get(body["metadata"]["name"])
+            self._check_ours(raw)
+            return _found(raw, body, is_done)
+
+    def _check_ours(self, raw: Json | None) -> None:
+        from leasectl.engines.kubernetes.edited import why_taken
+
+        why = None if raw is None else why_taken(raw, self.collection.namespace)
+        if why is not None:
+            raise why
+
+    def replace(self, seen: Found, new: Found, is_done: IsDone | None = None) -> Written:
+        return self.replace_raw(body_of(new, seen), is_done)
+
+    def replace_raw(self, body: Json, is_done: IsDone | None = None) -> Written:
+        """Write a Lease, with the uid and resourceVersion that were seen, as `replace`."""
+        name = body["metadata"]["name"]
+        try:
+            said = self.api.replace(self.collection, name, body, is_repeatable=True)
+        except (Absent, Conflict):
+            raw = self.get(name)
+            is_it = raw is not None and identity_of(raw).uid == identity_of(body).uid
+            return _found(raw, body, is_done if is_it else lambda found: False)
+        except MadeAnew as made:  # which the uid doesn't let happen
+            with contextlib.suppress(Absent, Conflict):
+                id_ = identity_of(made.made)
+                self.api.delete(self.collection, id_.name, uid=id_.uid, is_repeatable=True)
+            return Written(None)
+        return Written(parse_object(said))
+
+    def remove(self, seen: Found, *, as_seen: bool) -> Removed:
+        return self.remove_named(seen.id, as_seen=as_seen)
+
+    def remove_named(self, id_: Identity, *, as_seen: bool) -> Removed:
+        """Take a Lease away, as `remove`; without a uid whichever has the name."""
+        version = str(id_.version) if as_seen else None
+        try:
+            self.api.delete(
+                self.collection,
+                id_.name,
+                uid=id_.uid or None,
+                resource_version=version,
+                is_repeatable=True,
+            )
+        except Absent:
+            return "gone before"
+        except Conflict:
+            found = self.get(id_.name)
+            is_there = found is not None and identity_of(found).uid == id_.uid
+            return "changed" if is_there else "gone before"
+        return "done"
+
+    # What people are told
+
+    def check(self) -> None:
+        """As `Objects.check`, after a list was empty: so is one of no namespace.
+
+        Only who may everything is told an empty list of it, and he may look. Where that isn't told
+        at once, the list counts.
+        """
+        try:
+            with self.api.limited(boottime_seconds() + _LOOK_SECONDS, is_strict=True):
+                self.api.get(NAMESPACES, self.collection.namespace)
+        except NoNamespace:
+            raise
+        except (Absent, LeaseError):
+            pass
+
+    def why_missing(self, name: str, resources: int) -> NotFound | None:
+        lease = names.object_of_pool(name)
+        raw = self.get(lease)
+        if raw is not None and not isinstance(parse_object(raw), PoolObject):
+            was = f'Lease "{lease}" was edited'
+        elif raw is None and resources:
+            was = f'Lease "{lease}" was deleted'
+        else:
+            return None
+        there = counted(resources, "resource")
+        return NotFound(f'no pool "{name}", but {there} of it: {was}; see: leasectl doctor')
+
+    def why_unreadable(self, name: str) -> LeaseError:
+        from leasectl.engines.kubernetes.edited import why_taken
+
+        raw = self.get(name)
+        why = None if raw is None else why_taken(raw, self.collection.namespace)
+        return why or CorruptState("a Lease has the name of another kind of leasectl's")
+
+    def is_forbidden(self, error: BaseException) -> bool:
+        return is_not_permitted(error)
+
+
+class KubernetesWatch:
+    """A watch of Leases, as `Watch`."""
+
+    def __init__(self, watch: Watch) -> None:
+        self._watch = watch
+
+    def __enter__(self) -> Iterator[Happened]:
+        return map(_happened, self._watch.__enter__())
+
+    def __exit__(self, *reason: object) -> None:
+        self._watch.__exit__(*reason)
+
+    def cut(self) -> None:
+        self._watch.cut()
+
+
+def _happened(event: WatchEvent) -> Happened:
+    id_ = identity_of(event.object)
+    if event.type == "BOOKMARK":
+        return Happened("nothing", id_)
+    if event.type == "DELETED":
+        return Happened("gone", id_)
+    return Happened("there", id_, parse_object(event.object))
+
+
+def labels_of_selection(which: Selection) -> str:
+    """Return the label selector for what is selected."""
+    said = []
+    if which.pool is not None:
+        said.append(f"{POOL}={names.label_of_type(which.pool)}")
+    if which.claim:
+        said.append(f"{CLAIM_LABEL}={names.label_of_claim(which.claim)}")
+    if len(which.kinds) == 1:
+        said.append(f"{KIND}={which.kinds[0]}")
+    elif which.kinds:
+        said.append(f"{KIND} in ({','.join(which.kinds)})")
+    if which.space is not None:
+        said.append(f"{SPACE}={names.label_of_type(which.space)}")
+    if which.moves_to is not None:
+        said.append(f"{MOVES_TO}={names.label_of_type(which.moves_to)}")
+    if which.entering:
+        said.append(ENTERING)
+    return ",".join(said) or KIND
+
+
+def _found(raw: Json | None, body: Json, is_done: IsDone | None) -> Written:
+    """What is there after a write that was refused, perhaps because of an earlier try."""
+    found = None if raw is None else parse_object(raw)
+    if raw is None or found is None:
+        return Written(None)
+    if is_done is not None:
+        is_ours = is_done(found)
+    else:
+        is_ours = annotations_of(raw).get(BY) == body["metadata"]["annotations"].get(BY)
+    return Written(found if is_ours else None, found)
