@@ -25,12 +25,12 @@ if TYPE_CHECKING:
 
 
 def suspend(queues: LocalQueues, pool_type: str, ticket: Waiting) -> None:
-    """Let others pass a ticket, and have it look itself as soon as it can."""
+    """Let others pass a ticket, and wake its waiter, which takes that back if it still can."""
     pass_by(queues, pool_type, ticket)
     queues.wake([ticket.pipe])
 
 
-# From the nearest on.
+# The nearest first.
 _BEFORE = (
     "SELECT number, process FROM ticket LEFT JOIN suspended "
     "USING (type, number) WHERE type = ? AND number < ? AND suspended.number IS NULL "
@@ -44,7 +44,7 @@ _PASSED = (
     "SELECT type, number, process FROM suspended JOIN ticket USING (type, number) "
     "ORDER BY type, number DESC"
 )
-# Whoever holds the lock for them keeps all others waiting.
+# Few, since all other processes wait for the lock meanwhile.
 REMOVED_AT_ONCE = 128
 _REMOVED_SINGLY = 16
 _WAITS_IN_ONE = "SELECT 1 FROM handle WHERE id = ? AND types IS NULL"
@@ -52,17 +52,17 @@ _IS_THERE = "SELECT 1 FROM ticket WHERE type = ? AND number = ? AND pipe = ?"
 
 
 def remove_dead(queues: LocalQueues, pool_type: str, ticket: Waiting) -> None:
-    """Take away what a dead waiter left: its ticket, those in other queues, its pipes.
+    """Remove what a dead waiter left: its ticket, its tickets in other queues, its pipes.
 
     Args:
         queues: Of all pools.
         pool_type: Of the queue in which the ticket is.
-        ticket: Which.
+        ticket: The ticket.
     """
     if queues.state.query(_WAITS_IN_ONE, ticket.claim_key):
         found = [(pool_type, ticket.number, ticket.pipe)]
     else:
-        # All of them: without its record, which goes with them, nobody would ask for the others.
+        # All of them: their record goes too, and without it the others would never be found.
         # There is no index: of thousands who are dead each would have all the others looked at.
         found = queues.tickets_of(ticket.claim_key)
     for its_type, its_number, pipe in found:
@@ -73,11 +73,11 @@ def remove_dead(queues: LocalQueues, pool_type: str, ticket: Waiting) -> None:
 
 
 def get_past(queues: LocalQueues, pool_type: str, dead: Waiting, number: int, *, nth: int) -> None:
-    """Have a dead waiter keep nobody from anything: it is taken away, or others pass it.
+    """Keep a dead waiter from holding others back: remove it, or let others pass it.
 
-    Once some were found, all others are passed at once that are dead before a ticket, up to the
-    first that lives. To take away what each has left takes as long as a grant, and there may be
-    thousands: that is for `remove_passed`, in parts.
+    After the first few, all dead waiters before a ticket are passed at once, up to the first living
+    one. To remove what each has left takes as long as a grant, and there may be thousands:
+    `remove_passed` does that, in parts.
 
     Args:
         queues: Of all pools.
@@ -102,14 +102,14 @@ def _pass_dead(queues: LocalQueues, pool_type: str, number: int) -> None:
         return
     (first,) = queues.up_to(pool_type, first_dead)[:1]
     state.db.execute(_PASS, (pool_type, first_dead, number))
-    # Whoever watched one of them, or was to be woken by one.
+    # Those who watched one of them, or were to be woken by one.
     queues.call(kept_back_by(queues, pool_type, first, None))
 
 
 def dead_passed(state: State) -> list[tuple[str, int]]:
-    """Some of the tickets of dead waiters whom others pass, by their types and numbers.
+    """Return some tickets of dead waiters that others pass, as types and numbers.
 
-    As many as are to be taken away at once; to be asked outside of a transaction as well.
+    As many as can be removed at once; also outside a transaction.
     """
     are_dead, dead = DeadProcesses(), []
     for pool_type, number, process in state.query(_PASSED):
@@ -121,30 +121,30 @@ def dead_passed(state: State) -> list[tuple[str, int]]:
 
 
 def remove_passed(queues: LocalQueues, dead: Iterable[tuple[str, int]]) -> None:
-    """Take away what the waiters of some tickets left, which `dead_passed` has found."""
+    """Remove the waiters that `dead_passed` has found."""
     for pool_type, number in dead:
         for each in queues.up_to(pool_type, number)[:1]:
-            # Else it went with another of its claim key.
+            # Else it was removed with another ticket of its claim key.
             if each.number == number and each.suspended and each.is_dead:
                 remove_dead(queues, pool_type, each)
 
 
 def tidy_up(queues: LocalQueues) -> None:
-    """Take away some of what those who were killed have left."""
+    """Remove some of what killed waiters have left."""
     remove_passed(queues, dead_passed(queues.state))
     tidy(queues.state)
 
 
 def dead_ones(queues: LocalQueues, pool_type: str) -> list[Waiting]:
-    """The tickets of dead waiters in a queue; to be asked outside of a transaction as well."""
+    """Return the tickets of dead waiters in a queue; also outside a transaction."""
     with closing(queues.in_order(pool_type)) as tickets:
-        waiting = list(tickets)  # before it is looked which processes there are
+        waiting = list(tickets)  # before the look at the processes
     are_dead = DeadProcesses()
     return [each for each in waiting if each.process is not None and each.process in are_dead]
 
 
 def remove_dead_ones(queues: LocalQueues, pool_type: str, dead: Iterable[Waiting]) -> None:
-    """Take away what some dead waiters left, but for what has gone since they were found."""
+    """Remove dead waiters, except those that have gone since they were found."""
     for each in dead:
         if queues.state.query(_IS_THERE, pool_type, each.number, each.pipe):
             remove_dead(queues, pool_type, each)
@@ -154,7 +154,7 @@ class LocalEarlyEnds:
     """The claims of one state directory that were ended by force.
 
     Args:
-        store: The pools that they are of.
+        store: The pools of the claims.
     """
 
     def __init__(self, store: LocalStore) -> None:
@@ -170,7 +170,7 @@ class LocalEarlyEnds:
         reason: str,
         at_once: bool,
     ) -> tuple[str, ...]:
-        """End claims that are good; returns which. The rest is as `PoolAdmin.end_early`."""
+        """End valid claims; return which. See `PoolAdmin.end_early`."""
         claims = self._store.claims(claim_key, names)
         self._store.note_end("lost", claim_key, claims, by="force", reason=reason)
         for row in claims:
@@ -183,11 +183,11 @@ class LocalEarlyEnds:
     def free_at_once(
         self, claim_key: str, names: Sequence[str], *, expiring: bool
     ) -> tuple[str, ...]:
-        """Free claims that were ended before, whoever may use them; return their names.
+        """Free claims that were ended before, even if they are still used; return their names.
 
         Args:
-            claim_key: Whose.
-            names: Of which resources.
+            claim_key: Of the claims.
+            names: Of the resources.
             expiring: Also those with a ttl.
         """
         expires = self._of(claim_key)
@@ -196,15 +196,15 @@ class LocalEarlyEnds:
         return freed
 
     def give_up(self, claim_key: str) -> None:
-        """Its holder has done with what was ended."""
+        """Free what a holder has lost by force: it has done with it."""
         self._free(claim_key, list(self._of(claim_key)))
 
     def guards(self, pool_type: str | None = None) -> list[Process]:
-        """Whose end frees something that was ended, of one pool or of all."""
+        """Return the processes whose end frees something that was ended, in one pool or in all."""
         return [_last_of(row) for row in self._guarded(pool_type)]
 
     def free_what_the_dead_had(self, pool_type: str | None = None) -> bool:
-        """Free what was ended and whose guard has ended since; returns whether there was any."""
+        """Free ended claims whose guards have ended since; return whether there was any."""
         dead = [row for row in self._guarded(pool_type) if is_dead(_last_of(row))]
         for row in dead:
             self._free(row["claim_key"], [row["name"]])
@@ -230,10 +230,10 @@ class LocalEarlyEnds:
             "reason": reason,
         }
         insert(self._state.db, "ended", row, replace=True)
-        self._store.queues.wake_for(pool_type, [name])  # so that it knows for what to wait
+        self._store.queues.wake_for(pool_type, [name])  # so that it waits for the right end
 
     def _of(self, claim_key: str) -> dict[str, bool]:
-        """What was ended of a claim key's, and whether that expires."""
+        """Return the ended claims of a claim key, and whether each expires."""
         rows = self._state.query(
             "SELECT ended.name, expires_at FROM ended JOIN resource ON resource.name = ended.name "
             "WHERE claim_key = ? AND owner = claim_key AND is_ended",
@@ -253,7 +253,7 @@ def _last_of(row: sqlite3.Row) -> Process:
 
 
 def remove_what_is_over(store: LocalStore, pool_types: Iterable[str], *, clock: Clock) -> None:
-    """Free what is over and take the dead out of the queues, each pool in a transaction.
+    """Free what has expired and remove dead waiters, each pool in a transaction.
 
     Args:
         store: The pools.
@@ -264,7 +264,7 @@ def remove_what_is_over(store: LocalStore, pool_types: Iterable[str], *, clock: 
         StateUnwritable: The disk is full or read-only.
     """
     if store.state.names_files.are_changing:
-        with store.state.transaction():  # it begins by writing anew what the killed left half-way
+        with store.state.transaction():  # its start repairs what killed writers left
             pass
     early_ends = LocalEarlyEnds(store)
     for each in pool_types:
@@ -279,7 +279,7 @@ def remove_what_is_over(store: LocalStore, pool_types: Iterable[str], *, clock: 
             with store.state.transaction():
                 store.expire(each)
                 early_ends.free_what_the_dead_had(each)
-        while dead:  # in parts, or those who live would wait for all of them
+        while dead:  # in parts, or living processes would wait for all of it
             some, dead = dead[-REMOVED_AT_ONCE:], dead[:-REMOVED_AT_ONCE]
             with store.state.transaction():
                 remove_dead_ones(store.queues, each, reversed(some))

@@ -1,8 +1,7 @@
-"""Whether a claim can be made without heeding cordons, moves and the like.
+"""Whether a claim can be made without a look at cordons, moves and the like.
 
-To see whether anything in a pool is over takes a look at all of which more is so than that it is
-there, and there may be thousands. What a claim would take are a few, and most often nothing is over
-of those.
+To find whether anything in a pool has expired, all its memberships have to be read, and there may
+be thousands. A claim takes only a few resources, and most often nothing of them has expired.
 """
 
 from __future__ import annotations
@@ -15,7 +14,7 @@ from leasectl.state.rows import IS_FREE, IS_SPECIAL
 from leasectl.system.process import is_dead
 
 _ALONE = "SELECT count(*) < 2 FROM (SELECT 1 FROM ticket WHERE type = ? LIMIT 2)"
-_FIRST = (  # in the order in which they are claimed
+_FIRST = (  # in the order of claims
     "SELECT ends_at, process, "
     "cordoned OR leaves OR moves_to IS NOT NULL OR held_back_until IS NOT NULL AS is_closed "
     "FROM resource LEFT JOIN member ON member.name = resource.name "
@@ -24,12 +23,12 @@ _FIRST = (  # in the order in which they are claimed
 
 
 def is_had_at_once(state: State, request: Request, pool: sqlite3.Row, now: float) -> bool:
-    """Tell whether a request gets what is free, and nothing is over of that.
+    """Return whether a request gets free resources as they are, with nothing expired among them.
 
     Args:
         state: The opened state directory, inside a transaction.
-        request: What is asked for; its ticket is in the queue.
-        pool: As `LocalStore.pool` has it.
+        request: The request; its ticket is in the queue.
+        pool: The row of `LocalStore.pool`.
         now: CLOCK_BOOTTIME.
     """
     if request.name is not None or request.where or not state.query(_ALONE, request.type)[0][0]:
@@ -41,7 +40,7 @@ def is_had_at_once(state: State, request: Request, pool: sqlite3.Row, now: float
 
 
 def _is_amiss(row: sqlite3.Row, now: float) -> bool:
-    """Tell whether something is to be done of what is free before anybody has it."""
+    """Return whether a free resource needs a change of its membership before it is granted."""
     if row["is_closed"] or (row["ends_at"] is not None and row["ends_at"] <= now):
         return True
     return row["process"] is not None and is_dead(parse_process(row["process"]))

@@ -1,7 +1,7 @@
 """Compare the records of handles with the claims.
 
-Each function looks for one contradiction, or takes one away; which side is right is for the caller
-to say. Inside a transaction there should never be any.
+Each function finds one kind of contradiction, or removes one; the caller decides which side is
+right. Inside a transaction there should never be any.
 """
 
 from __future__ import annotations
@@ -12,15 +12,15 @@ from leasectl.model import Process
 from leasectl.state.directory import State
 from leasectl.state.rows import parse_optional_process
 
-# What was ended by force is kept for a handle that knows that it has lost it.
+# A claim that was ended by force is kept for a handle whose record has lost it already.
 _IS_CLAIMED = "owner IS NOT NULL AND NOT is_ended"
 
 
 class Claim(NamedTuple):
-    """One side's word that somebody holds a resource.
+    """A hold on a resource, as one side records it.
 
     Args:
-        claim_key: Of whoever is said to hold it; for the embedded pools that is the handle's id.
+        claim_key: Of the recorded holder; for the embedded pools that is the handle's id.
         name: Of the resource.
     """
 
@@ -37,7 +37,7 @@ class FenceMismatch(NamedTuple):
 
 
 class Miscount(NamedTuple):
-    """A pool that believes to have more or fewer resources than there are."""
+    """A pool that records more or fewer resources than there are."""
 
     pool_type: str
     counted: int
@@ -45,7 +45,7 @@ class Miscount(NamedTuple):
 
 
 class Suspended(NamedTuple):
-    """A ticket that others may pass, as whoever waits with it didn't come."""
+    """A ticket that others may pass, as its waiter didn't claim in time."""
 
     pool_type: str
     holder_identity: str
@@ -53,11 +53,11 @@ class Suspended(NamedTuple):
 
 
 def all_agree(state: State, backend: str) -> bool:
-    """Tell at one go that none of the contradictions between claims and records is there.
+    """Check by one query that claims and records don't contradict each other.
 
-    It takes half as long as to look for each of the five that follow. Each lease of a held handle
-    of this backend must have its claim, with that fence, each such handle a lease, and nobody else
-    may have a claim or a lease: else that may be, or be none of ours, which those tell.
+    It takes half as long as the five checks below. Each lease of a held handle of this backend must
+    have its claim, with that fence, and each such handle a lease. There must be no other claim and
+    no other lease: if there is one, the five checks tell whether it is a contradiction.
     """
     ((told, true, leases, claims),) = state.query(
         "SELECT count(*), count(resource.name), (SELECT count(*) FROM lease), (SELECT count(*) "
@@ -71,7 +71,7 @@ def all_agree(state: State, backend: str) -> bool:
 
 
 def claims_without_record(state: State) -> list[Claim]:
-    """Resources that are held by a handle that doesn't know of it."""
+    """Return resources that a handle holds according to the claims, and not to its record."""
     return _claims(
         state,
         f"SELECT owner AS claim_key, name FROM resource WHERE {_IS_CLAIMED} AND NOT EXISTS "
@@ -80,12 +80,12 @@ def claims_without_record(state: State) -> list[Claim]:
 
 
 def records_without_handle(state: State, backend: str) -> list[Claim]:
-    """Leases on record for handles that hold nothing.
+    """Return leases on record for handles that hold nothing.
 
     Args:
         state: The opened state directory.
-        backend: Where a grant and its record are one. What arrives from any other is on record
-            before all of it has.
+        backend: One whose grants and records are one transaction. Leases of any other are recorded
+            before all of them have arrived.
     """
     return _claims(
         state,
@@ -96,7 +96,7 @@ def records_without_handle(state: State, backend: str) -> list[Claim]:
 
 
 def records_without_claim(state: State, backend: str) -> list[Claim]:
-    """Leases on record for held handles of a backend, of resources that aren't theirs."""
+    """Return leases on record for held handles of a backend, of resources that aren't theirs."""
     return _claims(
         state,
         "SELECT handle AS claim_key, name FROM lease WHERE NOT EXISTS "
@@ -108,7 +108,7 @@ def records_without_claim(state: State, backend: str) -> list[Claim]:
 
 
 def fence_mismatches(state: State) -> list[FenceMismatch]:
-    """Leases on record with another fence than the resource has."""
+    """Return leases on record with another fence than the resource has."""
     rows = state.query(
         "SELECT handle, lease.name, lease.fence, resource.fence FROM lease JOIN resource "
         "ON resource.name = lease.name AND resource.owner = handle AND NOT is_ended "
@@ -121,7 +121,7 @@ def fence_mismatches(state: State) -> list[FenceMismatch]:
 
 
 def held_without_lease(state: State, backend: str) -> list[str]:
-    """Held handles of a backend that hold nothing."""
+    """Return held handles of a backend that hold nothing."""
     rows = state.query(
         "SELECT id FROM handle WHERE backend = ? AND state = 'held' AND NOT EXISTS "
         "(SELECT 1 FROM lease WHERE handle = id)",
@@ -131,7 +131,7 @@ def held_without_lease(state: State, backend: str) -> list[str]:
 
 
 def tickets_without_waiter(state: State) -> list[str]:
-    """Claim keys of tickets in a queue whose handles aren't acquiring."""
+    """Return claim keys of tickets whose handles aren't acquiring."""
     rows = state.query(
         "SELECT owner FROM ticket WHERE NOT EXISTS "
         "(SELECT 1 FROM handle WHERE id = ticket.owner AND state = 'acquiring')"
@@ -140,7 +140,7 @@ def tickets_without_waiter(state: State) -> list[str]:
 
 
 def suspended_tickets(state: State) -> list[Suspended]:
-    """The tickets that others may pass, in the order of their pools and numbers."""
+    """Return the tickets that others may pass, in the order of their pools and numbers."""
     rows = state.query(
         "SELECT type, ticket.holder_identity, process FROM ticket JOIN suspended "
         "USING (type, number) ORDER BY type, number"
@@ -152,7 +152,7 @@ def suspended_tickets(state: State) -> list[Suspended]:
 
 
 def miscounts(state: State) -> list[Miscount]:
-    """Pools whose capacity isn't the number of their resources."""
+    """Return pools whose capacity isn't the number of their resources."""
     rows = state.query(
         "SELECT type, capacity, (SELECT count(*) FROM resource WHERE resource.type = pool.type) "
         "AS real FROM pool WHERE capacity <> real"
@@ -161,14 +161,14 @@ def miscounts(state: State) -> list[Miscount]:
 
 
 def forget_record(state: State, claim: Claim) -> None:
-    """Take a lease out of the records of handles, whatever the handle's own record says."""
+    """Remove a lease from the records of handles, whatever the handle's own record says."""
     state.db.execute(
         "DELETE FROM lease WHERE handle = ? AND name = ?", (claim.claim_key, claim.name)
     )
 
 
 def correct_fence(state: State, claim: Claim, fence: int) -> None:
-    """Have a lease's record show the resource's fence."""
+    """Set the fence in a lease's record to the resource's."""
     state.db.execute(
         "UPDATE lease SET fence = ? WHERE handle = ? AND name = ?",
         (fence, claim.claim_key, claim.name),
@@ -176,7 +176,7 @@ def correct_fence(state: State, claim: Claim, fence: int) -> None:
 
 
 def correct_capacity(state: State, pool_type: str, capacity: int) -> None:
-    """Have a pool count the resources that it has."""
+    """Set the capacity that a pool records."""
     state.db.execute("UPDATE pool SET capacity = ? WHERE type = ?", (capacity, pool_type))
 
 
@@ -185,7 +185,7 @@ def _claims(state: State, sql: str, *values: object) -> list[Claim]:
 
 
 def unused_pools(state: State) -> list[str]:
-    """The types of pools in which nothing is held, and nobody waits."""
+    """Return the types of pools without holders and waiters."""
     rows = state.query(
         "SELECT type FROM pool WHERE type NOT IN (SELECT type FROM ticket) AND "
         "type NOT IN (SELECT type FROM resource WHERE owner IS NOT NULL OR closed) ORDER BY type"

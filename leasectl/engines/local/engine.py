@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 def renew(store: LocalStore, claim_key: str, *, clock: Clock) -> tuple[str, ...]:
-    """Give claims their full duration again; returns those that are left, by their fences."""
+    """Renew claims for their full duration; return the names that are left, by fence."""
     left = sorted(store.claims(claim_key, None), key=lambda claim: claim["fence"])
     wall, elapsed = clock.wall(), clock.elapsed()
     store.state.db.executemany(
@@ -31,14 +31,14 @@ def renew(store: LocalStore, claim_key: str, *, clock: Clock) -> tuple[str, ...]
 
 
 def change_ttl(store: LocalStore, claim_key: str, ttl_seconds: float) -> None:
-    """Have claims that expire do so this long after each renewal; the next is to follow."""
+    """Change the ttl of claims that expire; a renewal follows."""
     store.state.db.execute(
         "UPDATE resource SET lease_duration_seconds = ? "
         "WHERE owner = ? AND NOT is_ended AND lease_duration_seconds IS NOT NULL",
         (ttl_seconds, claim_key),
     )
     for row in store.claims(claim_key, None):
-        # It may be free sooner than they know, also those to whom it comes when it is.
+        # It may be free sooner than its waiters know, those in the pool that it moves to included.
         moves_to = store.memberships().member(row["name"]).moves_to if row["is_bound"] else None
         store.queues.wake_for(moves_to or row["type"], [row["name"]])
 
@@ -49,7 +49,7 @@ class LocalEngine:
     Args:
         state: Where they are kept.
         clock: Where times come from.
-        lost: Told, inside the transaction, of claims that expired or were taken by force.
+        lost: Called, inside the transaction, with claims that expired or were taken by force.
     """
 
     undoes = True
@@ -66,7 +66,7 @@ class LocalEngine:
         return self._state.transaction()
 
     def waiter(self, claimant: Claimant, *, until: float | None) -> LocalWaiter:
-        # Only here: a release needs none of it.
+        # Loaded late: a release doesn't need it.
         from leasectl.engines.local.wait_pipes import WaitPipes
         from leasectl.engines.local.waiter import LocalWaiter
         from leasectl.system.process_watch import IdlePidfds
@@ -76,7 +76,7 @@ class LocalEngine:
             self._state.on_close.append(self._pidfds.close)
         pipe = self._pipes.get()
         if pipe.is_made or self._queues.is_waited_for(claimant.request.type):
-            pipe.open()  # it takes long, and now others needn't wait for it
+            pipe.open()  # it takes long; now no process waits for the lock
         return LocalWaiter(self._store, claimant, pipe, pidfds=self._pidfds, clock=self._clock)
 
     def withdraw(self, claim_key: str, why: str = "") -> None:
@@ -85,7 +85,7 @@ class LocalEngine:
         for pool_type, number, pipe in self._queues.tickets_of(claim_key):
             self._queues.take_away(pool_type, number, why=why or WITHDRAWN)
             self._queues.wake([pipe])
-        # So that its waiter knows that its pool wasn't deleted (`why_gone`).
+        # It tells its waiter that the pool wasn't deleted (`why_gone`).
         sql = "UPDATE handle SET cancelled = 1 WHERE id = ? AND state = 'acquiring'"
         self._state.db.execute(sql, (claim_key,))
 
@@ -93,7 +93,7 @@ class LocalEngine:
         self, claim_key: str, names: Sequence[str] | None = None, *, by: ReleasedBy = "command"
     ) -> tuple[str, ...]:
         freed = self._store.free(claim_key, names, by=by)
-        if names is None:  # its holder has done with what was ended by force, too
+        if names is None:  # also what was ended by force: its holder has done with it
             from leasectl.engines.local.absent import LocalEarlyEnds
 
             LocalEarlyEnds(self._store).give_up(claim_key)

@@ -27,11 +27,11 @@ _OF_POOL = (
     f"SELECT {_COLUMNS} FROM resource AS named LEFT JOIN member ON member.name = named.name "
     "WHERE type = ? ORDER BY named.name"
 )
-_SPECIAL = (  # the few first, and then their resources
+_SPECIAL = (  # the few members first, and then their resources
     f"SELECT {_COLUMNS} FROM member AS named CROSS JOIN resource ON resource.name = named.name "
     f"WHERE ({IS_SPECIAL})"
 )
-# Free, and not to be had or kept back as it is to be; or what its release has to do isn't done.
+# Free, and wrongly open or closed; or its release has left something undone.
 _IS_AMISS = (
     f"{IS_FREE} AND ({_IS_CLOSED} OR held_back_until IS NOT NULL OR expires_at IS NOT NULL) OR "
     "closed AND (leaves OR moves_to IS NOT NULL OR "
@@ -57,32 +57,32 @@ _NEXT_TIMES = (
 
 
 def read(state: State, name: str) -> sqlite3.Row:
-    """What is known of a name, as a row that `member_of` reads."""
+    """Return the row of a name, which `member_of` reads."""
     return state.query(_OF_NAME, name)[0]
 
 
 def read_all(state: State) -> list[sqlite3.Row]:
-    """The same of all names of which anything is known."""
+    """Return the rows of all names of which anything is known."""
     return state.query(_OF_ALL)
 
 
 def read_said(state: State) -> list[sqlite3.Row]:
-    """The same of all names of which more is known than that they are in a pool."""
+    """Return the rows of all names with more facts than their pool."""
     return state.query(_OF_SAID)
 
 
 def read_pool(state: State, pool_type: str) -> list[sqlite3.Row]:
-    """The same of all names in a pool."""
+    """Return the rows of all names in a pool."""
     return state.query(_OF_POOL, pool_type)
 
 
 def read_special(state: State, pool_type: str) -> list[sqlite3.Row]:
-    """The same of those in a pool, or about to come to it, that aren't just there."""
+    """Return the rows of names in a pool, or about to come to it, with more facts than that."""
     return state.query(f"{_SPECIAL} AND ? IN (type, moves_to)", pool_type)
 
 
 def read_due(state: State, pool_type: str, now: float) -> list[sqlite3.Row]:
-    """The same of those of which something has to be done, or may have: their process has ended.
+    """Return the rows of names whose membership has to change, or may have to: a process has ended.
 
     Args:
         state: The opened state directory.
@@ -90,13 +90,14 @@ def read_due(state: State, pool_type: str, now: float) -> list[sqlite3.Row]:
         now: CLOCK_BOOTTIME.
 
     Returns:
-        Beside that, ``is_due`` says of each that something has, whatever its process does.
+        The rows also have ``is_due``: the membership has to change, whether the process lives or
+        not.
     """
     return state.query(_DUE, type=pool_type, now=now)
 
 
 def next_times(state: State, pool_type: str) -> tuple[float | None, float | None]:
-    """When a membership in a pool ends, and something may come as its lease expires elsewhere.
+    """Return when a membership in a pool ends, and when a lease expires of a name that moves there.
 
     Both CLOCK_BOOTTIME, seconds; None for never.
     """
@@ -105,7 +106,7 @@ def next_times(state: State, pool_type: str) -> tuple[float | None, float | None
 
 
 def closed_in(state: State, pool_type: str) -> int:
-    """How many of a pool's resources take no new holder."""
+    """Return how many of a pool's resources take no new holder."""
     ((number,),) = state.query(
         "SELECT count(*) FROM member CROSS JOIN resource ON resource.name = member.name "
         f"WHERE ({IS_SPECIAL}) AND type = ? AND {_IS_CLOSED}",
@@ -115,12 +116,12 @@ def closed_in(state: State, pool_type: str) -> int:
 
 
 def member_of(row: sqlite3.Row) -> Member:
-    """Read what is known of a name."""
+    """Read the membership of a name from its row."""
     name, pool_type = row["name"], row["type"]
     holder = None if is_free(row) else row["holder_identity"]
-    if row["joined"] is None:  # nothing else
+    if row["joined"] is None:  # no other facts
         return Member(name, pool_type, holder=holder)
-    if pool_type is None:  # nothing else counts of one in no pool
+    if pool_type is None:  # other facts don't count outside a pool
         return Member(name, expected=row["expected"])
     return Member(
         name,
@@ -139,20 +140,20 @@ def member_of(row: sqlite3.Row) -> Member:
 
 
 def known(rows: Iterable[sqlite3.Row]) -> tuple[Member, ...]:
-    """Read those of which anything is known."""
+    """Read the memberships of names of which anything is known."""
     return tuple(each for each in map(member_of, rows) if each.is_known)
 
 
 def write(
     state: State, member: Member, *, ends_at: float | None, held_back_until: float | None
 ) -> None:
-    """Have that be known of a name, beside its pool and its holder.
+    """Write the facts of a name, other than its pool and its holder.
 
     Args:
         state: The opened state directory, inside a transaction.
-        member: What is known.
-        ends_at: When its lifetime is over, CLOCK_BOOTTIME; None for one that no ttl tells.
-        held_back_until: Until when nobody gets it, likewise; None for not at all.
+        member: The facts.
+        ends_at: When its membership ends, CLOCK_BOOTTIME; None for one without a ttl.
+        held_back_until: Until when it isn't granted, CLOCK_BOOTTIME; None if it may be.
     """
     if is_plain(member):
         state.db.execute("DELETE FROM member WHERE name = ?", (member.name,))
@@ -177,20 +178,20 @@ def write(
 
 
 def is_plain(member: Member) -> bool:
-    """Tell whether nothing is so of a name but in which pool it is, and who holds it."""
+    """Return whether a name has no facts but its pool and its holder."""
     return member._replace(pool=None, holder=None) == Member(member.name)
 
 
 def is_free(row: sqlite3.Row) -> bool:
-    """Tell whether nobody holds what is in a pool."""
+    """Return whether a name is in a pool and not held."""
     return row["owner"] is None
 
 
 def parse_properties(text: str | None) -> Properties:
-    """Read what something is; nothing of what no version writes."""
+    """Read properties; none from a text that no version writes."""
     if not text:
         return ()
-    import json  # only here: few have any
+    import json  # few have any
 
     return tuple(sorted((str(key), str(value)) for key, value in json.loads(text).items()))
 
@@ -227,7 +228,7 @@ def _lifetime(process: str | None, ttl_seconds: float | None) -> Lifetime | None
 
 
 def closed_for_nothing(state: State) -> list[str]:
-    """Free resources that nobody may have, although nothing is said against it."""
+    """Return free resources that take no holder although no fact forbids it."""
     return _names(
         state,
         "SELECT name FROM resource WHERE closed AND name NOT IN "
@@ -236,7 +237,7 @@ def closed_for_nothing(state: State) -> list[str]:
 
 
 def open_though_closed(state: State) -> list[str]:
-    """Free resources that anybody may have, although they are cordoned, to go, or held back."""
+    """Return free resources that take holders although they are cordoned, leaving or held back."""
     return _names(
         state,
         "SELECT resource.name FROM member CROSS JOIN resource ON resource.name = member.name "
@@ -246,12 +247,12 @@ def open_though_closed(state: State) -> list[str]:
 
 
 def going_nowhere(state: State) -> list[str]:
-    """Names whose release is to take them to a pool that isn't there."""
+    """Return names that move to a missing pool when they are released."""
     return _names(state, "SELECT name FROM member WHERE moves_to NOT IN (SELECT type FROM pool)")
 
 
 def left_over(state: State) -> list[str]:
-    """Names in no pool of which more is said than where they belong."""
+    """Return names in no pool with more facts than their expected pool."""
     return _names(
         state,
         "SELECT name FROM member WHERE name NOT IN (SELECT name FROM resource) "
@@ -261,12 +262,12 @@ def left_over(state: State) -> list[str]:
 
 
 def count_in_pools(state: State) -> int:
-    """How many names there are in all pools."""
+    """Return how many names there are in all pools."""
     return int(state.query("SELECT count(*) FROM resource")[0][0])
 
 
 def said_of(state: State) -> tuple[Member, ...]:
-    """Names of which more is said than that they are in a pool, in order."""
+    """Return the names with more facts than their pool, in order."""
     return known(read_said(state))
 
 

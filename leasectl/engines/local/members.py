@@ -17,7 +17,7 @@ from leasectl.state.directory import State
 from leasectl.state.reads import snapshot
 from leasectl.system.clock import Clock
 
-# As `LocalStore.free_resources` returns them, whoever may have them.
+# The same columns as `LocalStore.free_resources`, for given names.
 _CHOSEN = "SELECT name, lease_transitions, holder_identity FROM resource WHERE name = ?"
 
 
@@ -38,9 +38,9 @@ class LocalMembers:
         self._memberships = store.memberships(caller)
 
     def members(self, names: Sequence[str] | None = None) -> tuple[Member, ...]:
-        if self._state.db.in_transaction:  # a change, or a look that makes none
+        if self._state.db.in_transaction:  # in a change or a snapshot
             return self._members(names)
-        with suppress(StateUnwritable):  # a full disk: what is over is shown
+        with suppress(StateUnwritable):  # on a full disk, expired ones are shown
             remove_what_is_over(self._store, self._store.pool_types(), clock=self._clock)
         with snapshot(self._state):
             return self._members(names)
@@ -86,7 +86,7 @@ class LocalMembers:
         return member_rows.known(member_rows.read_all(self._state))
 
     def _claim(self, members: Sequence[Member], claimant: Claimant) -> tuple[Lease, ...]:
-        """Have somebody hold names of one pool that nobody does, past its queue and its pace."""
+        """Give free names of one pool to a claimant, past the pool's queue and pace."""
         pool = self._store.pool(claimant.request.type)
         number = pool["last_ticket"] + 1
         self._state.db.execute(

@@ -1,8 +1,8 @@
-"""In which pool a name is, in step with resources and claims.
+"""The pool of each name, in step with resources and claims.
 
-What a name's fact says is done here when its claim has ended, and when its time is over. A version
-before does neither, so it is looked whether it was done. Every method that changes something
-belongs inside `State.transaction`.
+A fact may say that a name moves, leaves or ends its time in the pool. This module carries that out
+when the name's claim has ended or its time is over. Every method that changes something belongs
+inside `State.transaction`.
 """
 
 from __future__ import annotations
@@ -45,13 +45,13 @@ class Store(Protocol):
     queues: LocalQueues
 
     def pool_types(self) -> list[str]:
-        """All types, in order."""
+        """Return all types, sorted."""
 
     def expire_claims(self, pool_type: str) -> None:
         """Free the claims of a pool whose time is over."""
 
     def take_claims_away(self, claim_key: str, names: Sequence[str], *, is_ended: bool) -> None:
-        """End claims, as what they are of is taken out of its pool; their holder is told."""
+        """End claims on names that are removed from their pool, and tell their holder."""
 
 
 class LocalMemberships:
@@ -70,7 +70,7 @@ class LocalMemberships:
         self._caller = caller
 
     def pools(self) -> Pools:
-        """What there is beside the names."""
+        """Return the pools with their settings, and the expected pools."""
         patterns = self._state.query("SELECT pattern, type FROM expected_pattern")
         found = Pools(
             frozenset(self._store.pool_types()),
@@ -81,18 +81,18 @@ class LocalMemberships:
         return found
 
     def member(self, name: str) -> Member:
-        """What is known of a name."""
+        """Return the membership of a name."""
         return member_of(member_rows.read(self._state, name))
 
     def write(
         self, before: Sequence[Member], after: Sequence[Member], *, is_told: bool = True
     ) -> None:
-        """Have that be so which has become of names, their pools included; wake whom it concerns.
+        """Write changed memberships, the pools included, and wake the waiters concerned.
 
         Args:
-            before: What was known of each.
-            after: What is to be known of each, in the same order.
-            is_told: It is told as events, in the words that they have for it.
+            before: Each membership before.
+            after: Each membership after, in the same order.
+            is_told: Write events.
         """
         changed = [(old, new) for old, new in zip(before, after) if new != old]
         for old, new in changed:
@@ -106,7 +106,7 @@ class LocalMemberships:
             self.tell(membership_changes(tuple(before), tuple(after)))
 
     def released(self, names: Sequence[str]) -> None:
-        """Do what facts say to be done with releases that were made, and wake whom it concerns."""
+        """Carry out the facts of released names, and wake the waiters concerned."""
         before = [self.member(name) for name in names]
         after = [self._after_release(each) for each in before]
         self.write(before, after)
@@ -114,7 +114,7 @@ class LocalMemberships:
             self._open_or_close(each.name)
 
     def expire(self, pool_type: str) -> None:
-        """Have those go whose time in a pool is over, and those be had that were held back."""
+        """Remove names whose time in a pool is over, and open those that were held back."""
         due = self._due(pool_type)
         elsewhere = {row["type"] for row in due} - {pool_type}
         for each in sorted(elsewhere):
@@ -123,7 +123,7 @@ class LocalMemberships:
             self._look_at(row)
 
     def _due(self, pool_type: str) -> list[sqlite3.Row]:
-        """Those in a pool, or about to come to it, of which something has to be done."""
+        """Return the rows of names in a pool, or about to come to it, that are due for a change."""
         rows = member_rows.read_due(self._state, pool_type, self._clock.elapsed())
         processes = {row["process"] for row in rows if row["process"] is not None}
         ended = {each for each in processes if is_dead(parse_process(each))}
@@ -144,13 +144,13 @@ class LocalMemberships:
             self._store.queues.wake_for(row["type"], [before.name])
 
     def stay(self, pool_type: str) -> None:
-        """Have those that were to move to a pool, which is deleted, stay where they are."""
+        """Keep names where they are that were to move to a pool which is deleted."""
         rows = member_rows.read_special(self._state, pool_type)
         before = [member_of(row) for row in rows if row["moves_to"] == pool_type]
         self.write(before, [each._replace(moves_to=None) for each in before], is_told=False)
 
     def put_right(self, name: str) -> None:
-        """Have be so what is said of a name, as far as that can be."""
+        """Carry out what the facts of a name say, as far as that is possible now."""
         row = member_rows.read(self._state, name)
         before = member_of(row)
         if before.pool is None:
@@ -169,38 +169,38 @@ class LocalMemberships:
         return member if is_there else member._replace(moves_to=None)
 
     def _is_over(self, row: sqlite3.Row) -> bool:
-        """Tell whether a name's time in its pool is over."""
+        """Return whether a name's time in its pool is over."""
         if row["ends_at"] is not None and row["ends_at"] <= self._clock.elapsed():
             return True
         return row["process"] is not None and is_dead(parse_process(row["process"]))
 
     def is_any_over(self, pool_type: str) -> bool:
-        """Tell, without a change, whether `expire` would do anything."""
+        """Return, without a change, whether `expire` would do anything."""
         return bool(self._due(pool_type))
 
     def next_look(self, pool_type: str) -> float | None:
-        """When a membership in a pool ends, or something comes as its lease expires elsewhere.
+        """Return when a membership in a pool ends, or a lease expires of a name that moves there.
 
         CLOCK_BOOTTIME, seconds; None for never.
         """
         return earliest(*member_rows.next_times(self._state, pool_type))
 
     def any_ends(self) -> bool:
-        """Tell whether any membership is for a time only."""
+        """Return whether any membership is for a time only."""
         rows = self._state.query(_ENDS)
         return any(row["process"] is not None or row["ends_at"] is not None for row in rows)
 
     def next_end(self) -> float | None:
-        """When the next membership of all ends by a ttl, likewise."""
+        """Return when the next membership ends by a ttl, CLOCK_BOOTTIME; None for never."""
         return earliest(*(row["ends_at"] for row in self._state.query(_ENDS)))
 
     def processes(self) -> list[Process]:
-        """Whose end is that of a membership."""
+        """Return the processes whose end ends a membership."""
         found = (row["process"] for row in self._state.query(_ENDS))
         return [parse_process(each) for each in found if each is not None]
 
     def _put(self, before: Member, after: Member) -> None:
-        """Have a name be in a pool, or in none."""
+        """Put a name into a pool, or take it out of all pools."""
         name, db = after.name, self._state.db
         if before.pool == after.pool:
             return
@@ -224,17 +224,17 @@ class LocalMemberships:
             self._store.take_claims_away(row["owner"], [name], is_ended=bool(row["is_ended"]))
 
     def _resize(self, changed: Sequence[tuple[Member, Member]]) -> None:
-        """Have pools know how many resources they have."""
+        """Update the capacity of pools."""
         gained = Counter(new.pool for old, new in changed if new.pool != old.pool)
         gained.subtract(old.pool for old, new in changed if new.pool != old.pool)
         for pool_type, by in gained.items():
-            self._state.write_back()  # a pool may be all that there is in the log
+            self._state.write_back()  # a lost log must not cost a pool
             self._state.db.execute(
                 "UPDATE pool SET capacity = capacity + ? WHERE type = ?", (by, pool_type)
             )
 
     def _note(self, before: Member, after: Member) -> None:
-        """Keep a fact, and the times that belong to it."""
+        """Write a name's facts, and the times that belong to them."""
         row, now = member_rows.read(self._state, after.name), self._clock.elapsed()
         ends_at, until = row["ends_at"], row["held_back_until"]
         if after.lifetime is None or after.lifetime.ttl_seconds is None:
@@ -248,10 +248,10 @@ class LocalMemberships:
             until = now + pools.grace_seconds if pools.grace_seconds else None
         member_rows.write(self._state, after, ends_at=ends_at, held_back_until=until)
         if after.lifetime is not None:
-            self._state.wake(self._state.witness_pipe)  # who sees to it that it ends
+            self._state.wake(self._state.witness_pipe)  # the witness will end it
 
     def _open_or_close(self, name: str) -> bool:
-        """Have a resource that nobody holds be had, or not; tell whether it is another way now."""
+        """Open or close a free resource, as its facts say; return whether that was a change."""
         row = member_rows.read(self._state, name)
         if row["type"] is None or not is_free(row):
             return False
@@ -266,7 +266,7 @@ class LocalMemberships:
         return True
 
     def _wake(self, changed: Sequence[tuple[Member, Member]]) -> None:
-        """Have those look to whom it matters: all, where a pool has less, or something else."""
+        """Wake waiters after a change: all of a pool that has fewer or other resources."""
         came: dict[str, list[str]] = {}
         others: dict[str, None] = {}
         for before, after in changed:
@@ -283,7 +283,7 @@ class LocalMemberships:
                 wake_suspended(self._store.queues, pool_type)
 
     def tell(self, changes: Iterable[MembershipChange]) -> None:
-        """Have events say what has become of pools."""
+        """Write events of the changes of pools."""
         for pool_type, names, reason in changes:
             self._state.events.add(
                 self._clock.wall(),

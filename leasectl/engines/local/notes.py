@@ -1,8 +1,9 @@
 """Notes at claims.
 
-A note is of the claim with its fence; one that is left of an earlier claim is none, and the next
-takes its place. So ending a claim has nothing to do with it. Whoever notes something wakes the
-keeper and the `run` of the handle, and whoever frees something for a note tells its record.
+A note belongs to the claim with its fence: a note of an earlier claim doesn't count, and the next
+note replaces it. So the end of a claim doesn't have to remove its note. A process that writes a
+note wakes the keeper and the `run` of the handle. One that frees a resource for a note tells its
+record.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ class LocalNotes:
     Args:
         state: Where they are kept.
         store: The claims that they are at.
-        freed: Told, inside the transaction, of what was freed for a note.
+        freed: Called, inside the transaction, with what was freed for a note.
         clock: Where times come from.
     """
 
@@ -80,7 +81,7 @@ class LocalNotes:
         return StateEventWatch(self._state)
 
     def _wake_watches(self) -> None:
-        """Whoever follows what happens here hears of notes as well; ends of claims are events."""
+        """Wake the followers of events, who follow notes as well; ends of claims are events."""
         for (pipe,) in self._state.query("SELECT pipe FROM follower"):
             self._state.wake(self._state.waiter_pipe(pipe))
 
@@ -120,12 +121,12 @@ class LocalNotes:
         )
 
     def _have_seen(self, handle_id: str) -> None:
-        """Have a note be seen by whoever answers for a handle."""
+        """Wake the process that answers for a handle."""
         Uses(self._state).have_watched([handle_id])
         self._state.wake(self._state.runner_pipe(handle_id))
 
     def _claim_key(self, pool_type: str, name: str, fence: int, text: str | None) -> str | None:
-        """Whose claim that is, if it is good and that is noted at it."""
+        """Return the claim key of a valid claim with that note; None if there is none."""
         self._store.expire(pool_type)
         rows = self._state.query(
             "SELECT owner, text FROM resource "
@@ -140,7 +141,7 @@ class LocalNotes:
 
 
 def noted(state: State) -> dict[str, tuple[Note, ...]]:
-    """All that is noted in a state directory, by claim key; also of what has expired by now."""
+    """Return all notes in a state directory, by claim key, also at expired claims."""
     rows = state.query(_NOTED)
     keys = dict.fromkeys(row["owner"] for row in rows)
     return {key: _notes([row for row in rows if row["owner"] == key]) for key in keys}

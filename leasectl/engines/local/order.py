@@ -1,9 +1,9 @@
-"""The order of a queue with priorities or ageing.
+"""The order of a queue with priorities or aging.
 
-As long as all are, their numbers are their order, and nothing here is needed. From the first on
-that isn't, each ticket of that queue has a row in ``ranked_ticket``. Of one priority the earlier is
-always the better, so to find who comes first, or next to somebody, is to ask an index once for each
-priority that there is.
+If all tickets have the same priority, their numbers are their order, and nothing here is needed.
+From the first other priority on, each ticket of the queue has a row in ``ranked_ticket``. Within a
+priority, the earlier ticket is always the better. So one index look-up for each priority finds the
+first ticket, or a ticket's neighbours.
 """
 
 from __future__ import annotations
@@ -30,18 +30,18 @@ _BESIDE = (
     "suspended.type = ticket.type AND suspended.number = ticket.number"
 )
 _SAME = "ranked.type = ticket.type AND ranked.number = ticket.number"
-# In this order the index of places is what is gone through.
+# With this order of tables, SQLite reads the index of ranks.
 _RANKED_TICKETS = f"ranked_ticket AS ranked CROSS JOIN ticket ON {_SAME} {_BESIDE}"
-# Of a hundred priorities most are asked for one ticket only.
+# With a hundred priorities, most are read for one ticket only.
 _FIRST_ROWS, _MORE_ROWS = 2, 8
 _BEFORE_ALL, _BEHIND_ALL = float("-inf"), float("inf")
 _LARGEST = 2**62  # number of a ticket
-# How much clocks and sums of theirs may be rounded, in seconds; what they let in is looked at.
+# Rounding of clocks and their sums, in seconds; tickets within it are compared exactly.
 _ROUNDING_SECONDS = 0.001
 
 
 class Rank(NamedTuple):
-    """A place in the order; the lower, the better.
+    """A position in the order; the lower, the better.
 
     Args:
         below: The effective priority, negated.
@@ -53,11 +53,11 @@ class Rank(NamedTuple):
 
 
 class Ranked(Protocol):
-    """What has a place in such an order: a ticket.
+    """A ticket with a position in the order.
 
     Attributes:
-        number: Its own.
-        priority: As asked for; None in a queue where all are alike.
+        number: Its number.
+        priority: As asked for; None in a queue where all have the same.
         queued_at: On the elapsed clock.
     """
 
@@ -76,7 +76,7 @@ class LocalOrder(Generic[Found]):
         state: Where it is kept.
         pool_type: Of the pool.
         now: On the elapsed clock.
-        read: Finds tickets by some SQL, from its ``FROM`` on, and its values.
+        read: Returns the tickets of a query that begins with ``FROM``, with its values.
     """
 
     def __init__(
@@ -92,17 +92,17 @@ class LocalOrder(Generic[Found]):
     # Rows
 
     def add(self, number: int, priority: int) -> None:
-        """Give a ticket that was just put its place, and all before it theirs, if they have none.
+        """Add a new ticket to the order, and first all tickets that aren't in it yet.
 
         Args:
-            number: Its own.
+            number: Of the ticket.
             priority: As asked for.
         """
         self.complete()
         self._insert(number, priority, self._now)
 
     def complete(self) -> None:
-        """Give those tickets a place that have none, as all were alike so far."""
+        """Add the tickets from the time when all had the same priority."""
         rows = self._state.query(
             "SELECT number, priority, queued_at "
             "FROM ticket LEFT JOIN handle ON handle.id = ticket.owner "
@@ -112,7 +112,7 @@ class LocalOrder(Generic[Found]):
         )
         latest = self._now
         for row in rows:
-            if row["queued_at"] is not None:  # else its time began anew, with the machine
+            if row["queued_at"] is not None:  # a reboot starts its time again
                 latest = min(latest, row["queued_at"])
             self._insert(row["number"], row["priority"] or 0, latest)
 
@@ -124,7 +124,7 @@ class LocalOrder(Generic[Found]):
         )
 
     def _last(self) -> int:
-        """The number of the last ticket that has a row; 0 for none."""
+        """Return the number of the last ticket that has a row; 0 for none."""
         rows = self._state.query(
             "SELECT number FROM ranked_ticket WHERE type = ? ORDER BY number DESC LIMIT 1",
             self._type,
@@ -134,23 +134,23 @@ class LocalOrder(Generic[Found]):
     # Places
 
     def rank(self, ticket: Found, then: float | None = None) -> Rank:
-        """The place of a ticket, now or at another time."""
+        """Return the rank of a ticket, now or at another time."""
         if ticket.priority is None:
             return Rank(0, ticket.number)
         waited = (self._now if then is None else then) - ticket.queued_at
         return Rank(-effective_priority(ticket.priority, waited, self._aging), ticket.number)
 
     def best_first(self) -> Iterator[Found]:
-        """All tickets."""
+        """Yield all tickets, the best first."""
         ascending = (self._ascending(each, _BEFORE_ALL) for each in self._priorities())
         return self._merged(ascending)
 
     def behind(self, ticket: Found, place: Rank | None = None) -> Generator[Found, None, None]:
-        """Those that a ticket is better than, the nearest first.
+        """Yield the tickets behind a ticket, the nearest first.
 
         Args:
-            ticket: Which.
-            place: One that it had before; None for its own.
+            ticket: The ticket.
+            place: An earlier rank of it; None for the present one.
         """
         where = place or self.rank(ticket)
         ascending = (
@@ -161,7 +161,7 @@ class LocalOrder(Generic[Found]):
         yield from self._merged(ascending)
 
     def before(self, ticket: Found) -> Iterator[Found]:
-        """Those that are better than a ticket, the nearest first."""
+        """Yield the tickets before a ticket, the nearest first."""
         where = self.rank(ticket)
         descending = (
             self._descending(each, self._divide(ticket, where, each) + _ROUNDING_SECONDS, where)
@@ -173,18 +173,18 @@ class LocalOrder(Generic[Found]):
     def _merged(
         self, lines: Iterator[Iterator[Found]], *, reverse: bool = False
     ) -> Iterator[Found]:
-        """Return the tickets of several priorities in one order.
+        """Yield the tickets of several priorities in one order.
 
-        Without ageing the priorities follow each other, so a line is read only when it is reached.
+        Without aging the priorities follow each other, so a line is read only when it is reached.
         """
         if not self._aging:
             return chain.from_iterable(lines)
         return merge(*lines, key=self.rank, reverse=reverse)
 
     def has_passed(self, ticket: Found, place: Rank) -> bool:
-        """Tell whether a ticket is better now than another that is better than a place it had.
+        """Return whether a ticket has passed another since it had an earlier rank.
 
-        Of one priority none passes another, however long they wait.
+        Within a priority none passes another, however long they wait.
         """
         where = self.rank(ticket)
         if where == place:
@@ -197,39 +197,39 @@ class LocalOrder(Generic[Found]):
         return any(self.rank(each) < place for line in behind for each in islice(line, 1))
 
     def overtakes_at(self, ticket: Found, other: Found) -> float | None:
-        """When a ticket will be better than one that is better now; None for never.
+        """Return when a ticket will pass one that is better now; None for never.
 
-        That can only be when its own priority rises, and if not at the next time, then at none:
-        from there on all comes again, one higher each.
+        That can only be when its own priority rises next: if it doesn't pass then, it never does,
+        since both rise by the same from there on.
         """
         left = next_rise(self._now - ticket.queued_at, self._aging)
         if left is None:
             return None
-        then = self._now + max(left, _ROUNDING_SECONDS)  # it isn't looked for again and again
+        then = self._now + max(left, _ROUNDING_SECONDS)  # never at once again
         own = Rank(self.rank(ticket).below - 1, ticket.number)
         return then if own < self.rank(other, then) else None
 
     def _divide(self, ticket: Found, place: Rank, priority: int) -> float:
-        """When those of a priority were queued of which the earlier are better than a place.
+        """Return until when tickets of a priority have to be queued to be better than a rank.
 
         Args:
-            ticket: Whose place.
-            place: The place.
-            priority: Theirs.
+            ticket: The ticket with that rank.
+            place: The rank.
+            priority: Of the others.
         """
-        above = -place.below - priority  # by how much they have to age to be equal
+        above = -place.below - priority  # how much they have to age to be equal
         if not self._aging:
             if above == 0:
                 return ticket.queued_at
             return _BEFORE_ALL if above > 0 else _BEHIND_ALL
-        equal_until = self._now - above * self._aging  # who was queued by then is equal or better
+        equal_until = self._now - above * self._aging  # tickets queued by then are equal or better
         return min(equal_until, max(ticket.queued_at, equal_until - self._aging))
 
     def _priorities(self) -> list[int]:
         return [row["priority"] for row in self._state.query(_PRIORITIES, type=self._type)]
 
     def _ascending(self, priority: int, since: float, place: Rank | None = None) -> Iterator[Found]:
-        """The tickets of one priority that were queued since a time, and are behind a place."""
+        """Yield the tickets of one priority queued since a time, behind a rank."""
 
         def passed(found: Found) -> int | None:
             if place is None or self.rank(found) > place:
@@ -239,7 +239,7 @@ class LocalOrder(Generic[Found]):
         return self._of(priority, ">", "", (since, -1), passed)
 
     def _descending(self, priority: int, until: float, place: Rank) -> Iterator[Found]:
-        """Those that were queued until a time, and are before a place, the latest first."""
+        """Yield the tickets of one priority queued until a time, before a rank, latest first."""
 
         def passed(found: Found) -> int | None:
             if self.rank(found) < place:

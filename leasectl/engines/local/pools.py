@@ -30,13 +30,13 @@ from leasectl.system.clock import Clock
 
 
 class LocalPools:
-    """The pools of one state directory, as `PoolAdmin`.
+    """The pools of one state directory; implements `PoolAdmin`.
 
     Args:
         state: Where they are kept.
         clock: Where times come from.
-        lost: Told, inside the transaction, of claims that expired or were taken by force.
-        caller: Who makes and changes them, for the record of events.
+        lost: Called, inside the transaction, with claims that expired or were taken by force.
+        caller: Who creates and changes them, for the record of events.
     """
 
     def __init__(self, state: State, *, lost: LostListener, clock: Clock, caller: str = "") -> None:
@@ -50,7 +50,7 @@ class LocalPools:
         self._memberships = self._store.memberships(caller)
 
     def looking(self, pool_type: str | None = None) -> AbstractContextManager[object]:
-        with suppress(StateUnwritable):  # a full disk: what is over, or was of the dead, is shown
+        with suppress(StateUnwritable):  # on a full disk, expired claims and dead waiters are shown
             remove_what_is_over(self._store, self._types(pool_type), clock=self._clock)
         return snapshot(self._state)
 
@@ -60,7 +60,7 @@ class LocalPools:
             return tuple(map(self._pool, self._types(pool_type)))
 
     def _types(self, pool_type: str | None) -> list[str]:
-        """All types, or the one of a pool that has to be there."""
+        """Return all types, or the type of one pool that has to exist."""
         if pool_type is None:
             return self._store.pool_types()
         self._store.pool(pool_type)
@@ -89,7 +89,7 @@ class LocalPools:
                 "INSERT INTO pool (type, capacity, last_ticket, last_grant) VALUES (?, 0, 0, 0)",
                 (pool_type,),
             )
-            self._state.write_back()  # a pool may be all that there is in the log
+            self._state.write_back()  # a lost log must not cost a pool
             if settings != NO_SETTINGS:
                 self._change_settings(pool_type, settings)
             self._add_resources(pool_type, names)
@@ -140,7 +140,7 @@ class LocalPools:
     def _remove_resources(self, pool_type: str, names: Sequence[str], *, force: bool) -> None:
         self._store.expire(pool_type)
         before = [self._memberships.member(name) for name in names]
-        # Not before all are known to go: a refusal may be part of something that goes on.
+        # First check that all can go: after a refusal, the transaction may go on.
         after = [remove(each, pool_type, force=force) for each in before]
         self._memberships.write(before, after, is_told=False)
 

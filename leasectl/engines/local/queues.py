@@ -19,12 +19,12 @@ if TYPE_CHECKING:
 
 
 def note_given_up(state: State, pool_type: str, number: int, *, why: str, clock: Clock) -> None:
-    """Inside a transaction: tell that a ticket, which is there still, is given up.
+    """Write the event of a ticket that is given up, before it is deleted; inside a transaction.
 
     Args:
         state: The opened state directory.
         pool_type: Of its queue.
-        number: Its own.
+        number: Of the ticket.
         why: For people.
         clock: Where times come from.
     """
@@ -56,9 +56,10 @@ def note_given_up(state: State, pool_type: str, number: int, *, why: str, clock:
 
 
 def why_gone(state: State, claimant: Claimant) -> Exception:
-    """Tell why a waiter's ticket isn't there any more, though its pool is.
+    """Return why a waiter's ticket is gone, although its pool still exists.
 
-    Whoever withdraws one has its record say so in the same transaction; with its pool it just goes.
+    A process that withdraws a ticket marks its record in the same transaction. With the pool, the
+    ticket is deleted without that.
     """
     rows = state.query(
         "SELECT 1 FROM handle WHERE id = ? AND acquisition = ? AND state = 'acquiring' "
@@ -69,27 +70,27 @@ def why_gone(state: State, claimant: Claimant) -> Exception:
     return deleted_meanwhile(claimant.request.type) if rows else TicketGone()
 
 
-_process = lru_cache(maxsize=64)(parse_process)  # of tickets it is asked for again and again
+_process = lru_cache(maxsize=64)(parse_process)  # the same tickets are read again and again
 
-# The rank that a ticket has where not all are alike, and whether others may pass it.
+# The rank of a ticket if there are several priorities, and whether others may pass it.
 PLACES = (
     "ticket LEFT JOIN suspended ON "
     "suspended.type = ticket.type AND suspended.number = ticket.number "
     "LEFT JOIN ranked_ticket AS ranked ON ranked.type = ticket.type "
     "AND ranked.number = ticket.number"
 )
-# What it asks for beside a number stands in the record of its handle; `handle.name` is the one
-# resource that it waits for. Then the columns of a `Waiting`.
+# The rest of its request is in the record of its handle; `handle.name` is the one resource that
+# it waits for. Then the columns of a `Waiting`.
 RANKED_TICKETS = f"{PLACES} LEFT JOIN handle ON handle.id = ticket.owner"
 _WAITING = (
     "SELECT ticket.number, ticket.owner, ticket.count, ticket.process, ticket.pipe, handle.name, "
     "coalesce(where_properties, ''), suspended.number IS NOT NULL, ranked.priority, "
     "ranked.queued_at "
 )
-# Whole texts: what Python puts together anew, it looks up anew among those that SQLite knows.
+# Constant texts: Python finds the prepared statement of the same text object faster.
 _OF_POOL = f"{_WAITING} FROM {RANKED_TICKETS} WHERE ticket.type = ? "
 _ONE = f"{_OF_POOL} AND ticket.number = ?"
-_COUNTS = "suspended.number IS NULL"  # those that others pass may be thousands
+_COUNTS = "suspended.number IS NULL"  # there may be thousands of suspended ones
 _OR_OWN, _ORDER = f"({_COUNTS} OR ticket.number = ?)", "ORDER BY ticket.number"
 _UP_TO = f"{_OF_POOL} AND ticket.number <= ? AND {_OR_OWN} {_ORDER} DESC"
 _BEHIND = f"{_OF_POOL} AND ticket.number > ? AND {_COUNTS} {_ORDER}"
@@ -99,24 +100,24 @@ _ASCENDING, _FIRST_TWO = f"{_OF_POOL} {_ORDER}", f"{_OF_POOL} {_ORDER} LIMIT 2"
 
 
 class Waiting:
-    """A ticket in a queue, as it matters to others; nobody changes it.
+    """A ticket in a queue, as others see it; read-only.
 
-    No named tuple: to make that class takes longer than all that most commands do with it.
+    No named tuple: to create that class takes longer than most commands' work with it.
 
     Args:
         number: The lower, the better.
-        claim_key: Whose it is.
+        claim_key: Of the request.
         count: How many resources it asks for.
-        process: That waits with it, as a record has it; None where that isn't known.
-        pipe: That wakes it, in the folder of those.
+        process: The waiter, as a record has it; None if it isn't known.
+        pipe: The named pipe that wakes it, in the folder of those.
         name: The one resource that it could use; None for any.
-        where: What has to be so of each, as the record of its handle has it; empty for nothing.
+        where: The required properties, as the record of its handle has them; empty for none.
         suspended: Others may pass it.
-        priority: As asked for; None where all in the queue are alike, so that numbers tell.
-        queued_at: On the elapsed clock; 0 likewise.
+        priority: As asked for; None if all in the queue have the same, so that numbers decide.
+        queued_at: On the elapsed clock; 0 if all have the same priority.
 
     Attributes:
-        is_ranked: More than numbers tells who is better in its queue.
+        is_ranked: Priorities decide who is better in its queue, not only numbers.
     """
 
     __slots__ = (
@@ -160,17 +161,17 @@ class Waiting:
 
     @property
     def keeps_all_back(self) -> bool:
-        """Tell whether nobody behind it may take anything."""
+        """Return whether no ticket behind it may take anything."""
         return self.name is None and not self.where and not self.suspended
 
     @property
     def waiter(self) -> Process | None:
-        """The process that waits with it; None where that isn't known."""
+        """Return the waiting process; None if it isn't known."""
         return None if self.process is None else _process(self.process)
 
     @property
     def is_dead(self) -> bool:
-        """Tell whether nobody waits with it any more."""
+        """Return whether its waiter is dead."""
         return is_dead(self.waiter)
 
 
@@ -180,7 +181,7 @@ class LocalQueues:
     Args:
         state: Where they are kept.
         clock: Where times come from.
-        lost: Told, inside the transaction, of tickets of the dead.
+        lost: Called, inside the transaction, with the tickets of dead waiters.
 
     Attributes:
         state: As given.
@@ -193,23 +194,23 @@ class LocalQueues:
         self._clock = clock
 
     def is_waited_for(self, pool_type: str) -> bool:
-        """Tell whether there is a ticket in a pool's queue."""
+        """Return whether there is a ticket in a pool's queue."""
         return bool(self.state.query("SELECT 1 FROM ticket WHERE type = ? LIMIT 1", pool_type))
 
     def order(self, pool_type: str) -> LocalOrder[Waiting]:
-        """The order of a queue as it is now, where not all tickets are alike."""
-        from leasectl.engines.local.order import LocalOrder  # which few queues need
+        """Return the order of a queue as it is now, if not all tickets have the same priority."""
+        from leasectl.engines.local.order import LocalOrder  # few queues need it
 
         return LocalOrder(self.state, pool_type, now=self._clock.elapsed(), read=self._rows)
 
     def up_to(self, pool_type: str, number: int) -> list[Waiting]:
-        """The ticket of that number, if it is there, and those before it, the nearest first.
+        """Return the ticket of a number, if it exists, and those before it, the nearest first.
 
-        As far as the first that keeps all behind it from everything, and of one order none that
-        others pass.
+        They end with the first that keeps everything from all behind it. Suspended tickets are left
+        out of a queue in which all have the same priority.
         """
         found = self._found(_NEAREST_TWO, pool_type, number, number)
-        # Almost always that is all. Else it may be a long way.
+        # Two are nearly always enough. Otherwise it may be a long way.
         is_all = len(found) < 2 or found[1].keeps_all_back
         if not found or (is_all and not found[0].is_ranked):
             return found
@@ -227,21 +228,21 @@ class LocalQueues:
         return found
 
     def first_two(self, pool_type: str) -> list[Waiting]:
-        """The tickets with the lowest numbers: the best and the next, unless one is ranked."""
+        """Return the tickets with the two lowest numbers: the best ones, unless one is ranked."""
         return self._found(_FIRST_TWO, pool_type)
 
     def could_use(self, ticket: Waiting, name: str) -> bool:
-        """Tell whether a ticket would do with a resource."""
+        """Return whether a ticket could use a resource."""
         if ticket.name not in (None, name):
             return False
         if not ticket.where:
             return True
-        from leasectl.engines.local.wants import matching  # which few ask for
+        from leasectl.engines.local.wants import matching  # few requests need it
 
         return bool(matching(self.state, [ticket.where], name))
 
     def in_order(self, pool_type: str) -> Generator[Waiting, None, None]:
-        """All tickets of a pool, the best first; nothing may change until that was closed."""
+        """Yield all tickets of a pool, the best first; nothing may change until that was closed."""
         with closing(self._read(_ASCENDING, pool_type)) as tickets:
             first = next(tickets, None)
             if first is None:
@@ -255,26 +256,29 @@ class LocalQueues:
     def behind(
         self, pool_type: str, ticket: Waiting, place: Rank | None = None
     ) -> Generator[Waiting, None, None]:
-        """Those that a ticket is better than, the nearest first, as `in_order`; it may have another
-        place in the order by now. In a queue of one order none that others pass."""
+        """Yield the tickets behind a ticket, or behind an earlier rank of it, the nearest first.
+
+        See `in_order`. Suspended tickets are left out of a queue in which all have the same
+        priority.
+        """
         if ticket.is_ranked:
             return self.order(pool_type).behind(ticket, place)
         return self._read(_BEHIND, pool_type, ticket.number)
 
     def tickets_of(self, claim_key: str) -> list[tuple[str, int, str]]:
-        """The tickets that have a claim key: type, number and pipe."""
+        """Return the tickets of a claim key: type, number and pipe."""
         rows = self.state.query("SELECT type, number, pipe FROM ticket WHERE owner = ?", claim_key)
         return [(row["type"], row["number"], row["pipe"]) for row in rows]
 
     def take_away(
         self, pool_type: str, number: int, claim_key: str | None = None, *, why: str
     ) -> None:
-        """Delete a ticket, of that claim key or of any, and wake those whose turn that makes it.
+        """Delete a ticket, and wake those whose turn it may be now.
 
         Args:
             pool_type: Of its queue.
-            number: Its own.
-            claim_key: Of whom alone; None for any.
+            number: Of the ticket.
+            claim_key: Delete it only if it has this claim key; None for any.
             why: It is given up, for people.
         """
 
@@ -292,13 +296,13 @@ class LocalQueues:
         is_more_free: bool = True,
         behind: Sequence[Waiting] | None = None,
     ) -> None:
-        """Delete a ticket that isn't suspended, and wake those whose turn that makes it.
+        """Delete a ticket that isn't suspended, and wake those whose turn it may be now.
 
         Args:
             pool_type: Of its queue.
-            ticket: Which.
+            ticket: The ticket.
             is_more_free: Others may have something to claim at once.
-            behind: The next by its number, or nobody; None where this transaction hasn't looked.
+            behind: The next by its number, or nobody; None if this transaction hasn't looked.
         """
         db, which = self.state.db, (pool_type, ticket.number)
         db.execute("DELETE FROM ticket WHERE type = ? AND number = ?", which)
@@ -307,7 +311,7 @@ class LocalQueues:
         self.wake_behind(pool_type, ticket, is_more_free=is_more_free, behind=behind)
 
     def resume(self, pool_type: str, number: int) -> None:
-        """Have a ticket keep others back again, if it was suspended; it is where it always was."""
+        """End the suspension of a ticket, which has kept its queue position."""
         self.state.db.execute(
             "DELETE FROM suspended WHERE type = ? AND number = ?", (pool_type, number)
         )
@@ -319,7 +323,7 @@ class LocalQueues:
         left = set(names)
         called = _alone(self._found(_FIRST, pool_type)) if left else []
         if called is None:
-            from leasectl.engines.local.wakes import best_for  # which few queues need
+            from leasectl.engines.local.wakes import best_for  # few queues need it
 
             called = best_for(self, pool_type, left)
         self.call(called)
@@ -333,16 +337,16 @@ class LocalQueues:
         is_more_free: bool = True,
         behind: Sequence[Waiting] | None = None,
     ) -> None:
-        """Wake those whose turn it may be, or who watch another now, as a ticket has changed.
+        """Wake those whose turn it may be, or who watch another now, after a ticket has changed.
 
         That is the best for each want that it kept something from, and the first that takes any.
 
         Args:
             pool_type: Of its queue.
-            ticket: Which.
-            place: In the order, where that isn't its own any more.
+            ticket: The ticket.
+            place: An earlier rank of it; None for the present one.
             is_more_free: They may have something to claim at once.
-            behind: As `leave` has it.
+            behind: See `leave`.
         """
         pipes = None
         if not ticket.is_ranked:
@@ -365,13 +369,13 @@ class LocalQueues:
             self.state.wake(self.state.waiter_pipe(pipe))
 
     def call(self, pipes: Sequence[str]) -> None:
-        """Wake waiters that may have something to claim, and somebody to see that they come."""
+        """Wake waiters that may have something to claim, and the witness, which checks that."""
         self.wake(pipes)
         if pipes:
             self.state.wake(self.state.witness_pipe)
 
     def _rows(self, sql: str, *values: object) -> list[Waiting]:
-        """Tickets as some SQL finds them, from its ``FROM`` on."""
+        """Return the tickets of a query that begins with ``FROM``."""
         return self._found(_WAITING + sql, *values)
 
     def _found(self, sql: str, *values: object) -> list[Waiting]:
@@ -384,8 +388,7 @@ class LocalQueues:
 
 
 def _alone(first: Sequence[Waiting]) -> list[str] | None:
-    """The pipe of the first of some tickets, if nobody behind it may take anything; None where that
-    can't be said without a look at more."""
+    """Return the pipe of the first ticket if none behind it may take anything; None if unknown."""
     if first and (first[0].is_ranked or not first[0].keeps_all_back):
         return None
     return [each.pipe for each in first]

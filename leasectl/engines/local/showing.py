@@ -16,7 +16,7 @@ from leasectl.state.rows import (
     parse_where,
 )
 
-# In the order in which `_plain` takes them.
+# In the order of `_plain`'s parameters.
 _FACTS = (
     "resource.name AS name, resource.fence AS fence, ticket, grant_number, holder_identity, "
     "acquire_time, renew_time, lease_duration_seconds, lease_transitions, labels, owner, "
@@ -33,7 +33,7 @@ _RESOURCES = (
     "LEFT JOIN member ON member.name = resource.name "
     "WHERE resource.type = :type ORDER BY resource.name"
 )
-# Where nothing more is so of any: of thousands to look for that takes as long as the rest.
+# For pools without other facts: to look for those of thousands takes as long as the rest.
 _PLAIN_RESOURCES = f"SELECT {_FACTS} FROM resource WHERE type = :type ORDER BY name"
 _IS_MORE_SO = (
     "SELECT EXISTS (SELECT 1 FROM ended) OR EXISTS (SELECT 1 FROM note) "
@@ -49,23 +49,23 @@ _QUEUE = (
 
 
 def resources(state: State, pool_type: str, now: float) -> tuple[Resource, ...]:
-    """What is in a pool, by name, within a snapshot; now is CLOCK_BOOTTIME, in seconds."""
+    """Return a pool's resources by name, within a snapshot; now is CLOCK_BOOTTIME, in seconds."""
     if state.query(_IS_MORE_SO)[0][0]:
         return tuple(map(_resource, state.query(_RESOURCES, type=pool_type, now=now)))
-    # One after the other, and not by the names of columns: there may be thousands.
+    # Row by row, and by position: there may be thousands.
     return tuple([_plain(*row) for row in state.read(_PLAIN_RESOURCES, type=pool_type, now=now)])
 
 
 def queue(
     state: State, pool_type: str, now: float, *, aging_seconds: float
 ) -> tuple[QueueEntry, ...]:
-    """Who waits in a pool, the best first.
+    """Return the waiters of a pool, the best first.
 
     Args:
         state: The opened state directory.
         pool_type: The pool.
         now: CLOCK_BOOTTIME, in seconds.
-        aging_seconds: As the pool's settings have it.
+        aging_seconds: Of the pool's settings.
     """
     rows = state.query(_QUEUE, type=pool_type, now=now)
     entries = [_entry(row, now, aging_seconds) for row in rows]
@@ -78,7 +78,7 @@ def _resource(row: sqlite3.Row) -> Resource:
         found = found._replace(note=row["text"])
     if found.lease is not None and row["reason"] is not None:
         found = found._replace(ended=row["reason"])
-    if row["joined"] is None:  # nothing more is so of it
+    if row["joined"] is None:  # no other facts
         return found
     member = member_of(row)
     return found._replace(
@@ -102,7 +102,7 @@ def _plain(
     owner: str | None,
     expires_in: float | None,
 ) -> Resource:
-    """A resource of which nothing more is so than who holds it, if anybody does."""
+    """Return a resource without facts other than its holder."""
     if owner is None:
         return Resource(name)
     lease = Lease(

@@ -1,4 +1,4 @@
-"""What an engine has beside queues, loaded when used."""
+"""The parts of an engine other than queues, loaded when used."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ if TYPE_CHECKING:
 
 
 class LocalSides:
-    """The other sides of one state directory's pools.
+    """The other parts of one state directory's pools.
 
     Args:
         state: Where they are kept.
         clock: Where times come from.
-        lost: Told, inside the transaction, of claims that expired or were taken by force.
-        caller: Who makes and changes pools, for the record of events.
+        lost: Called, inside the transaction, with claims that expired or were taken by force.
+        caller: Who creates and changes pools, for the record of events.
     """
 
     def __init__(self, state: State, *, lost: LostListener, clock: Clock, caller: str = "") -> None:

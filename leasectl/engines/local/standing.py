@@ -14,7 +14,7 @@ from leasectl.model import Request
 from leasectl.state.rows import IS_FREE
 from leasectl.system.clock import Clock, earliest
 
-# A grant makes the first larger, and what becomes free without one the second.
+# A grant raises the first number, a release the second.
 _FREE = (
     "SELECT last_grant, (SELECT count(*) FROM resource WHERE resource.type = pool.type "
     f"AND {IS_FREE}) AS free FROM pool WHERE type = ?"
@@ -22,14 +22,15 @@ _FREE = (
 
 
 class LocalPlace:
-    """What one waiter does so that all keep in step with an order that changes.
+    """Keeps one waiter in step with an order that changes.
 
-    Each watches who is next before it, and is woken by who comes in between: as that comes, and as
-    that ages. Nobody else tells who ages, so each looks itself when it is going to pass another.
+    Each waiter watches the next one before it. It is woken when another comes in between, by its
+    priority or by aging. No process announces that a ticket ages, so each waiter looks by itself
+    when it will pass another.
 
     Args:
         store: The pools.
-        pool_type: Of which of them.
+        pool_type: Of its queue.
         number: Of its ticket.
     """
 
@@ -37,18 +38,20 @@ class LocalPlace:
         self._store = store
         self._queues = store.queues
         self._type = pool_type
-        self._rank = Rank(0, number)  # at the last look; so it is as long as all are alike
+        self._rank = Rank(0, number)  # at the last look; this one as long as there is one priority
         self._overtakes_at: float | None = None
-        self._passed_on: tuple[int, int, list[str]] | None = None  # what it has told of last
+        self._passed_on: tuple[int, int, list[str]] | None = (
+            None  # the last event that it passed on
+        )
 
     def keep(
         self, ticket: Waiting, others: Sequence[Waiting], *, is_new: bool, is_head: bool
     ) -> float | None:
-        """Wake who is to know where a ticket is now that stays in the queue.
+        """Wake the waiters that have to know the position of a ticket that stays in the queue.
 
         Args:
-            ticket: Which.
-            others: Whom its waiter watches now.
+            ticket: The ticket.
+            others: The tickets that its waiter watches now.
             is_new: It was just put, perhaps before some.
             is_head: It is its turn.
 
@@ -59,7 +62,7 @@ class LocalPlace:
         if is_new:
             self._queues.wake_behind(self._type, ticket, is_more_free=False)
         elif order.has_passed(ticket, self._rank):
-            # Also who was woken by the first of several that have passed others at one instant.
+            # Also those that the first of several, which pass others at one instant, has woken.
             self._queues.wake_behind(self._type, ticket)
             self._queues.wake_behind(self._type, ticket, place=self._rank)
         if not is_new and not is_head:
@@ -69,10 +72,10 @@ class LocalPlace:
         return self._overtakes_at
 
     def _pass_on(self) -> None:
-        """Wake who may have something to claim, as this one was woken in their stead.
+        """Wake the waiters that may have something to claim, because this one was woken instead.
 
-        Of the same only once: whoever waits in several queues would wake in one who wakes it in
-        another, and that without end.
+        Only once for the same event: a process that waits in several queues would wake another in
+        one, be woken by it in the other, and so on without end.
         """
         ((last_grant, free),) = self._store.state.query(_FREE, self._type)
         called = self._called() if free else []
@@ -81,7 +84,7 @@ class LocalPlace:
         self._passed_on = last_grant, free, called
 
     def _called(self) -> list[str]:
-        """The pipes of the best for each want of which something is free, and of that for any."""
+        """Return the pipes of the best waiters for what is free, for each want and for any."""
         called: dict[tuple[str | None, str], str] = {}
         with closing(self._queues.in_order(self._type)) as tickets:
             for each in tickets:
@@ -95,14 +98,14 @@ class LocalPlace:
         return list(called.values())
 
 
-# What has expired may not have been freed yet.
+# Expired claims may not have been freed yet.
 _IS_HELD = "type = :type AND owner IS NOT NULL AND coalesce(expires_at > :now, 1)"
-# The effective priority, as `leasectl.engines.pacing` has it.
+# The effective priority; the same rule as in `leasectl.engines.pacing`.
 _PRIORITY = (
     "coalesce(ranked.priority + CASE WHEN :aging > 0 "
     "THEN CAST(max(0, :now - ranked.queued_at) / :aging AS INTEGER) ELSE 0 END, 0)"
 )
-# Those that keep the ticket from something: better, and not suspended.
+# Better tickets that aren't suspended.
 _BETTER = (
     f"SELECT count(*) FROM %s, (SELECT {_PRIORITY} AS priority FROM {PLACES} "
     "WHERE ticket.type = :type AND ticket.number = :ticket) AS own "
@@ -111,7 +114,7 @@ _BETTER = (
     f"OR ({_PRIORITY} = own.priority AND ticket.number < :ticket))"
 )
 _BETTER_FOR_ANY = _BETTER % PLACES
-# Of those, who is after the one name that it could use.
+# Of those, the ones that could use the one name that it waits for.
 _BETTER_FOR_NAME = (
     f"{_BETTER % RANKED_TICKETS} AND (handle.name = :name OR "
     "(handle.name IS NULL AND coalesce(handle.where_properties, '') NOT IN (%s)))"
@@ -119,11 +122,11 @@ _BETTER_FOR_NAME = (
 
 
 def standing_of(store: LocalStore, request: Request, ticket: int, *, clock: Clock) -> Standing:
-    """How things stand for a ticket; NotFound when its pool has gone.
+    """Return the position of a ticket and what it waits for; NotFound if its pool has gone.
 
     Args:
         store: The pools.
-        request: What it is for.
+        request: Of the ticket.
         ticket: Its number.
         clock: Where times come from.
     """
@@ -170,7 +173,7 @@ def standing_of(store: LocalStore, request: Request, ticket: int, *, clock: Cloc
 
 
 def _others(store: LocalStore, request: Request) -> dict[str, str]:
-    """What those in the queue ask for who couldn't use the one resource that a request asks for."""
+    """Return what waiters ask for who couldn't use the one resource that a request asks for."""
     if request.name is None:
         return {}
     rows = store.state.query(

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from leasectl.engines.possible import Unmet
     from leasectl.state.event import EventKind
 
-# What is asked of a claim, and of the handle that has it.
+# Columns of a claim and its handle.
 _CLAIMS = (
     "SELECT resource.name, resource.type, resource.owner, is_ended, expires_at, fence, ticket, "
     "grant_number, resource.holder_identity, acquire_time, handle.acquisition, handle.granted_at, "
@@ -51,7 +51,7 @@ _POOL = (
 _ANY_SPECIAL = f"SELECT EXISTS (SELECT 1 FROM member WHERE {IS_SPECIAL})"
 _CHOSEN = "SELECT name, lease_transitions, holder_identity FROM resource WHERE"
 _FREE_ONE = f"{_CHOSEN} name = ? AND type = ? AND {IS_FREE}"
-# The fence of the last grant is also the order in which they were last acquired.
+# Fences grow, so this is the order in which they were last acquired.
 _FREE_ONES = f"{_CHOSEN} type = ? AND {IS_FREE} ORDER BY fence, name LIMIT ?"
 _CLAIM = (
     "UPDATE resource SET owner = ?, holder_identity = ?, fence = ?, lease_transitions = ?, "
@@ -68,7 +68,7 @@ class LocalStore:
     Args:
         state: Where they are kept.
         clock: Where times come from.
-        lost: Told, inside the transaction, of claims that expired and of tickets of the dead.
+        lost: Called, inside the transaction, with expired claims and tickets of dead waiters.
 
     Attributes:
         state: As given.
@@ -82,9 +82,11 @@ class LocalStore:
         self.queues = LocalQueues(state, lost=lost, clock=clock)
 
     def pool(self, pool_type: str) -> sqlite3.Row:
-        """A pool's capacity, the numbers of its last ticket and its last grant, its pace if any,
-        whether not all tickets in its queue are alike, when the next claim on it expires, whether
-        of a name in any pool more is so than that it is there, and up to where fences are reserved.
+        """Return the row of a pool with what an acquisition needs.
+
+        The row has the capacity, the numbers of the last ticket and the last grant, the pace if
+        any, whether the tickets have several priorities, when the next claim expires, whether a
+        name in any pool has facts other than its pool, and the last reserved fence.
 
         Raises:
             NotFound: There is none of that type.
@@ -92,16 +94,16 @@ class LocalStore:
         rows = self.state.query(_POOL, pool_type)
         if not rows:
             raise refusals.no_pool(pool_type, self.pool_types())
-        if self.state.is_changing:  # it spares the events of this transaction a statement
+        if self.state.is_changing:  # saves the events of this transaction a statement
             self.state.events.is_followed = bool(rows[0]["is_followed"])
         return rows[0]
 
     def pool_types(self) -> list[str]:
-        """All types, in order."""
+        """Return all types, sorted."""
         return [row["type"] for row in self.state.query("SELECT type FROM pool ORDER BY type")]
 
     def possible(self, request: Request) -> sqlite3.Row:
-        """The pool that could meet a request, as `pool`; raises where it couldn't."""
+        """Return the row of the pool of a request, see `pool`; raise if it could never meet it."""
         pool = self.pool(request.type)
         unmet = self.unmet(request, pool)
         if unmet is not None:
@@ -109,7 +111,7 @@ class LocalStore:
         return pool
 
     def unmet(self, request: Request, pool: sqlite3.Row) -> Unmet | None:
-        """Why a pool, as `pool` has it, can't meet a request; None if it could."""
+        """Return why a pool, as a row of `pool`, can't meet a request; None if it could."""
         is_plain = not pool["is_special"] and not request.where
         if is_plain and request.count <= pool["capacity"] and self._has(request):
             return None
@@ -122,14 +124,14 @@ class LocalStore:
         return name is None or bool(self.state.query(sql, name, request.type))
 
     def free_resources(self, request: Request, better: Sequence[Waiting]) -> list[sqlite3.Row]:
-        """What could be claimed, least recently acquired first; one more than is asked for.
+        """Return claimable resources, least recently acquired first; one more than needed.
 
         Args:
-            request: What is asked for.
-            better: Who has a better right to some; nobody where a name is asked for.
+            request: The request.
+            better: Tickets with a better right to some; none if a name is asked for.
 
         Returns:
-            Of each its name, how often it has changed hands, and its last holder's identity.
+            For each its name, how often it has changed hands, and its last holder's identity.
         """
         if request.name is not None:
             return self.state.query(_FREE_ONE, request.name, request.type)
@@ -150,14 +152,14 @@ class LocalStore:
         wait: float,
         reserved: int | None = None,
     ) -> tuple[Lease, ...]:
-        """Have somebody hold what nobody does, and tell of it.
+        """Claim free resources for a ticket, and write the event.
 
         Args:
-            ticket: Whose.
+            ticket: The ticket.
             resources: Of one pool, as `free_resources` returns them.
-            grant: Its number among that pool's.
-            wait: For how long it was waited for, in seconds.
-            reserved: As `pool` has it.
+            grant: Its number among that pool's grants.
+            wait: How long the request has waited, in seconds.
+            reserved: The last reserved fence, from the row of `pool`.
         """
         claimant, pool_type, now = ticket.claimant, ticket.claimant.request.type, self._clock.wall()
         self.state.db.execute("UPDATE pool SET last_grant = ? WHERE type = ?", (grant, pool_type))
@@ -187,7 +189,7 @@ class LocalStore:
         return leases
 
     def _write_claim(self, claim_key: str, lease: Lease) -> None:
-        """Have a resource be held, from now on for as long as the lease says."""
+        """Write the holder and the times of a claim, as its lease says."""
         duration = lease.lease_duration_seconds
         values = (
             claim_key,
@@ -214,7 +216,7 @@ class LocalStore:
         by: ReleasedBy,
         is_ended: bool = False,
     ) -> tuple[str, ...]:
-        """Free claims, all or some; returns those that the claim key still found."""
+        """Free claims, all or some; return those that the claim key still found."""
         freed = self.claims(claim_key, names, is_ended=is_ended)
         self._free(claim_key, freed, by=by)
         return tuple([row["name"] for row in freed])
@@ -232,7 +234,7 @@ class LocalStore:
             self.queues.wake_for(pool_type, names)
 
     def take_claims_away(self, claim_key: str, names: Sequence[str], *, is_ended: bool) -> None:
-        """End claims, as what they are of is taken out of its pool; their holder is told."""
+        """End claims on names that are removed from their pool, and tell their holder."""
         claims = self.claims(claim_key, names, is_ended=is_ended)
         if not is_ended:
             self.note_end("lost", claim_key, claims, by="removal")
@@ -241,29 +243,29 @@ class LocalStore:
             self._lost(claim_key, names)
 
     def next_expiry(self, pool_type: str) -> float | None:
-        """When the next claim of a pool expires, on the elapsed clock."""
+        """Return when the next claim of a pool expires, on the elapsed clock."""
         sql = "SELECT MIN(expires_at) FROM resource WHERE type = ? AND expires_at IS NOT NULL"
         ((first,),) = self.state.query(sql, pool_type)
         return None if first is None else float(first)
 
     def memberships(self, caller: str = "") -> LocalMemberships:
-        """What is so of the names in these pools, for one to see or change; see there."""
-        from leasectl.engines.local.memberships import LocalMemberships  # which few need
+        """Return the memberships of the names in these pools, to read or to change."""
+        from leasectl.engines.local.memberships import LocalMemberships  # few commands need it
 
         return LocalMemberships(self, clock=self._clock, caller=caller)
 
     def expire(self, pool_type: str) -> None:
-        """Free the claims of a pool whose time is over; memberships likewise."""
+        """Free the expired claims of a pool, and end the memberships that are over."""
         self.expire_claims(pool_type)
         if self.is_any_special():
             self.memberships().expire(pool_type)
 
     def is_any_special(self) -> bool:
-        """Tell whether of a name in any pool more is so than that it is there."""
+        """Return whether a name in any pool has facts other than its pool."""
         return bool(self.state.query(_ANY_SPECIAL)[0][0])
 
     def expire_claims(self, pool_type: str) -> None:
-        """Free the claims of a pool whose time is over."""
+        """Free the expired claims of a pool."""
         rows = self.state.query(_OVER, pool_type, self._clock.elapsed())
         by_holder: dict[tuple[str, int], list[sqlite3.Row]] = {}
         for row in rows:
@@ -277,9 +279,9 @@ class LocalStore:
         """Return the claims of a claim key that haven't expired.
 
         Args:
-            claim_key: Whose.
-            names: Of which resources; None for all.
-            is_ended: Those that were ended by force, instead of the good ones.
+            claim_key: Of the claims.
+            names: Of the resources; None for all.
+            is_ended: Those that were ended by force, instead of the valid ones.
         """
         if names is None:
             rows = self.state.query(_CLAIMS_OF, claim_key, is_ended)
@@ -304,20 +306,20 @@ class LocalStore:
         by: ReleasedBy,
         reason: str = "",
     ) -> None:
-        """Have it be told that claims were lost, or their resources released.
+        """Write the event that claims were lost, or their resources released.
 
         Args:
-            kind: Which of that.
-            claim_key: Whose.
+            kind: Which of the two.
+            claim_key: Of the claims.
             claims: As `claims` returns them.
-            by: Who or what has ended them.
+            by: What has ended them.
             reason: For people.
         """
         if not claims:
             return
         wall, first = self._clock.wall(), claims[0]
         granted_at = first["granted_at"]
-        if granted_at is None:  # the grant was before the machine was started again
+        if granted_at is None:  # granted before a reboot
             since = first["acquire_time"]
             hold = 0.0 if since is None else max(0.0, wall - since)
         else:
@@ -342,7 +344,7 @@ class LocalStore:
 
     def _expire(self, claim_key: str, claims: Sequence[sqlite3.Row], *, is_ended: bool) -> None:
         names = [row["name"] for row in claims]
-        if is_ended:  # whose holder has been told
+        if is_ended:  # its holder has been told
             self._free(claim_key, claims, by="force")
             self.state.db.executemany("DELETE FROM ended WHERE name = ?", [(n,) for n in names])
         else:
@@ -352,7 +354,7 @@ class LocalStore:
 
 
 def _lease(ticket: Ticket, resource: sqlite3.Row, *, fence: int, grant: int, now: float) -> Lease:
-    """What a ticket becomes with a resource that was free, to be written as a claim."""
+    """Return the lease of a ticket on a free resource, to be written as a claim."""
     claimant = ticket.claimant
     is_handed_on = resource["holder_identity"] not in (None, claimant.holder_identity)
     return Lease(

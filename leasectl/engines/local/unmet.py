@@ -20,11 +20,11 @@ if TYPE_CHECKING:
 
 
 def why_unmet(state: State, request: Request, capacity: int) -> Unmet | None:
-    """Why the pool of a request can't meet it; None if it could.
+    """Return why the pool of a request can't meet it; None if it could.
 
     Args:
         state: The opened state directory.
-        request: What is asked for.
+        request: The request.
         capacity: How many resources there are.
     """
     if not request.where and request.name is not None:
@@ -40,10 +40,10 @@ def why_unmet(state: State, request: Request, capacity: int) -> Unmet | None:
 
 
 def _has_open(state: State, pool_type: str, count: int) -> bool:
-    """Tell whether so many are free and not closed: then nobody needs to count those that are."""
+    """Return whether so many are free and open to all, so that the open ones needn't be counted."""
     ((found,),) = state.query(
         f"SELECT count(*) FROM (SELECT 1 FROM resource WHERE type = ? AND {IS_FREE} "
-        "ORDER BY fence, name LIMIT ?)",  # the order of the index of what is free
+        "ORDER BY fence, name LIMIT ?)",  # the order of the index of free resources
         pool_type,
         count,
     )
@@ -51,9 +51,9 @@ def _has_open(state: State, pool_type: str, count: int) -> bool:
 
 
 def look_anew(queues: LocalQueues, pool_type: str) -> None:
-    """Have all who wait look, as what is in a pool has changed: some can't be met now, or again.
+    """Wake all waiters of a pool whose resources have changed: some can't be met now, or again.
 
-    Those that can't are passed at once: their waiters may have stopped.
+    Those that can't be met are suspended at once, since their waiters may have stopped.
     """
     with closing(queues.in_order(pool_type)) as tickets:
         waiting = [each for each in tickets if not each.suspended]
@@ -69,7 +69,7 @@ def look_anew(queues: LocalQueues, pool_type: str) -> None:
 
 
 def wake_suspended(queues: LocalQueues, pool_type: str) -> None:
-    """Wake those that others pass: perhaps their requests can be met again."""
+    """Wake the suspended waiters: perhaps their requests can be met again."""
     rows = queues.state.query(
         "SELECT pipe FROM ticket JOIN suspended USING (type, number) WHERE type = ?",
         pool_type,
@@ -78,7 +78,7 @@ def wake_suspended(queues: LocalQueues, pool_type: str) -> None:
 
 
 def pass_by(queues: LocalQueues, pool_type: str, ticket: Waiting) -> Waiting:
-    """Have a ticket keep nobody from anything, until its waiter takes that back with a claim.
+    """Suspend a ticket, until its waiter takes that back with a claim.
 
     Returns:
         The ticket, as it was.

@@ -1,7 +1,4 @@
-"""Values under keys, kept beyond a boot.
-
-It outlives a boot, so how long it is kept is told by the wall clock.
-"""
+"""Values under keys, kept beyond a boot; so their lifetime counts by the wall clock."""
 
 from __future__ import annotations
 
@@ -50,7 +47,7 @@ class LocalValues:
         self._check_room_for(0)
 
     def tidy(self) -> None:
-        """`change` does it each time."""
+        """Do nothing: each `change` removes expired values."""
 
     def _query(self, which: str, **words: str) -> tuple[Value, ...]:
         rows = self._state.query(
@@ -113,7 +110,7 @@ class LocalValues:
         if is_content(change.key):
             self._check_room_for(len(change.content))
         now, keep = self._clock.wall(), change.keep_seconds
-        (version,) = self._state.draw_fences(1)  # it grows, and none comes again
+        (version,) = self._state.draw_fences(1)  # versions grow and are unique
         db.execute(
             "INSERT OR REPLACE INTO value (key, content, version, written_at, kept_until) "
             "VALUES (?, ?, ?, ?, ?)",

@@ -16,11 +16,11 @@ _MOST_IDLE = 32
 
 
 class WaitPipe:
-    """One waiter's pipe, which is there from `open` on.
+    """The pipe of one waiter; it exists from `open` on.
 
     Args:
         state: The state directory.
-        put_aside: Offered the pipe when it is closed; returns whether it is kept for another.
+        put_aside: Called with the pipe when it is closed; returns whether it is kept for another.
 
     Attributes:
         name: In the folder of such pipes.
@@ -36,24 +36,24 @@ class WaitPipe:
 
     @property
     def is_made(self) -> bool:
-        """Whether it is there already, of an earlier wait: then it takes little to open it."""
+        """Whether it exists already, from an earlier wait: then it is opened quickly."""
         return self._pipe is not None
 
     @property
     def fd(self) -> int:
-        """What becomes readable when somebody wakes the waiter."""
+        """A descriptor that is readable when the waiter was woken."""
         assert self._pipe is not None, "open() comes first"
         return self._pipe.fd
 
     def open(self) -> None:
-        """Begin to listen, unless it does: before anybody can see the ticket that names it."""
+        """Begin to listen, before another process can see the ticket that names the pipe."""
         if self._is_open:
             return
         if self._pipe is not None and not self._pipe.is_in_place():
             self.remove()
         if self._pipe is None:
             self._pipe = self._state.listen(self._path)
-        elif is_readable(self._pipe.fd, 0):  # somebody has woken it too late
+        elif is_readable(self._pipe.fd, 0):  # a wake-up came too late for the last wait
             self._pipe.renew()
         self._is_open = True
 
@@ -78,8 +78,8 @@ class WaitPipe:
 class WaitPipes:
     """The pipes of one process.
 
-    A named pipe takes longer to make than all the rest of an acquisition, so a process that waits
-    more than once keeps some. Most never need a second, and end without tidying up. A server may
+    To create a named pipe takes longer than the rest of an acquisition, so a process that waits
+    more than once keeps some. Most never need a second, and end without cleaning up. A server may
     have thousands at once.
 
     Args:
@@ -93,7 +93,7 @@ class WaitPipes:
         state.on_close.append(self._remove_idle)
 
     def get(self) -> WaitPipe:
-        """One that nobody uses."""
+        """Return an unused pipe."""
         return self._idle.pop() if self._idle else WaitPipe(self._state, self._put_aside)
 
     def _put_aside(self, pipe: WaitPipe) -> bool:

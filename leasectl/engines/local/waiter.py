@@ -1,7 +1,7 @@
 """A waiter: its ticket, and what it sleeps on.
 
-That is a named pipe of its own and, behind others, the processes of those that keep it from
-something: they might be woken in its stead, and be dead.
+It sleeps on a named pipe of its own. Behind others, it also watches the processes of the tickets
+that keep something from it: they might be woken in its stead, and be dead.
 """
 
 from __future__ import annotations
@@ -27,16 +27,16 @@ if TYPE_CHECKING:
     from leasectl.engines.local.absent import LocalEarlyEnds
     from leasectl.engines.local.standing import LocalPlace
 
-# Often enough that what the killed leave stays bounded, seldom enough to cost nothing.
+# Often enough to bound what killed processes leave, seldom enough to cost nothing.
 _TICKETS_PER_TIDYING = 64
 
 
 class LocalWaiter:
-    """One request, as `Waiter`. Its steps but `standing` belong inside `State.transaction`.
+    """One request; implements `Waiter`. Its steps but `standing` belong inside `State.transaction`.
 
     Args:
         store: The pools.
-        claimant: Who asks, for what.
+        claimant: The request and its holder.
         pipe: What wakes it.
         pidfds: Of this process's other waits.
         clock: Where times come from.
@@ -62,12 +62,12 @@ class LocalWaiter:
         self._asked_at = clock.elapsed()
         self._watch = ProcessWatch(pidfds)
         self._own: Ticket | None = None
-        self._watched: list[Process] = []  # whose end may let it have its turn
-        self._is_new = True  # nobody has seen its ticket
-        self._place: LocalPlace | None = None  # only where not all tickets are alike
-        self._pool: sqlite3.Row  # as `LocalStore.pool`, in the transaction of that number
+        self._watched: list[Process] = []  # their end may give it its turn
+        self._is_new = True  # no other process has seen its ticket
+        self._place: LocalPlace | None = None  # only with several priorities
+        self._pool: sqlite3.Row  # of `LocalStore.pool`, in the transaction of that number
         self._pool_of = 0
-        self._behind: Sequence[Waiting] | None = None  # as `LocalQueues.leave` has it
+        self._behind: Sequence[Waiting] | None = None  # for `LocalQueues.leave`
 
     def check(self) -> None:
         self._store.possible(self._request)
@@ -111,12 +111,12 @@ class LocalWaiter:
         return outlook
 
     def standing(self) -> Standing:
-        from leasectl.engines.local.standing import standing_of  # for people, who wait anyway
+        from leasectl.engines.local.standing import standing_of  # only to show it
 
         return standing_of(self._store, self._request, self._ticket().number, clock=self._clock)
 
     def listen(self, processes: Sequence[Process]) -> tuple[frozenset[int], bool]:
-        # Not ourselves: in a process with thousands of waiters that would be a pidfd for each.
+        # Without this process: with thousands of waiters, that would be a pidfd for each.
         others = [each for each in (*processes, *self._watched) if each != this_process()]
         self._watch.update(others)
         return frozenset((self._pipe.fd, *self._watch.fds())), self._watch.any_ended
@@ -129,7 +129,7 @@ class LocalWaiter:
         return ended
 
     def dequeue(self, why: str = "") -> None:
-        # A claim that was not recorded was undone with its transaction.
+        # A claim without a record was undone with its transaction.
         if self._own is not None:
             self._queues.take_away(
                 self._request.type, self._own.number, self._claimant.claim_key, why=why
@@ -141,7 +141,7 @@ class LocalWaiter:
 
     @property
     def _early_ends(self) -> LocalEarlyEnds:
-        from leasectl.engines.local.absent import LocalEarlyEnds  # which is seldom needed
+        from leasectl.engines.local.absent import LocalEarlyEnds  # rarely needed
 
         return LocalEarlyEnds(self._store)
 
@@ -153,7 +153,7 @@ class LocalWaiter:
         """Claim, if it is its turn.
 
         Returns:
-            What came of it, its ticket, and those whose end may let it have its turn, or more.
+            The outlook, its ticket, and the tickets whose end may give it its turn, or more.
         """
         is_known = self._pool_of == self._store.state.transactions
         pool = self._pool if is_known else self._store.pool(self._request.type)
@@ -175,7 +175,7 @@ class LocalWaiter:
         return self._claim_free(mine, particular, pool), mine, particular
 
     def _ahead(self) -> tuple[Waiting, Waiting | None, Sequence[Waiting]]:
-        """Its ticket, which counts again if it was suspended, and who keeps it from what."""
+        """Resume its ticket; return it, the ticket that keeps everything from it, and others."""
         own, dead = self._ticket(), 0
         while True:
             mine, *better = self._up_to(own)
@@ -185,13 +185,13 @@ class LocalWaiter:
             blocker, particular = _ahead_of(self._request, better, self._queues)
             if blocker is None or not self._watch.is_dead(blocker.waiter):
                 return mine, blocker, particular
-            from leasectl.engines.local.absent import get_past  # which hardly anybody needs
+            from leasectl.engines.local.absent import get_past  # rarely needed
 
             dead += 1
             get_past(self._queues, self._request.type, blocker, own.number, nth=dead)
 
     def _up_to(self, own: Ticket) -> list[Waiting]:
-        """Its ticket and those before it, as `LocalQueues.up_to`; an error if it isn't there."""
+        """Return its ticket and those before it, see `LocalQueues.up_to`; raise if it is gone."""
         found = self._at_head(own) or self._queues.up_to(self._request.type, own.number)
         mine = found[0] if found else None
         if mine is None or (mine.number, mine.claim_key) != (own.number, own.claimant.claim_key):
@@ -199,30 +199,30 @@ class LocalWaiter:
         return found
 
     def _at_head(self, own: Ticket) -> list[Waiting]:
-        """Its ticket, if it is the first by its number; else nothing. Notes who is behind it."""
+        """Return its ticket, if it is the first by number; else nothing. Note the next one."""
         if self._pool_of == self._store.state.transactions:
             self._behind = ()  # it was just put
             return []
-        # Who looks again has mostly become the first.
+        # A waiter that looks again has mostly become the first.
         first = [] if self._is_new else self._queues.first_two(self._request.type)
         is_mine = bool(first) and first[0].number == own.number and not first[0].is_ranked
         self._behind = first[1:] if is_mine else None
         return first[:1] if is_mine else []
 
     def _next_look(self, pool: sqlite3.Row, expiry: float | None) -> float | None:
-        """When something may be had by itself, given when the next claim on the pool expires."""
+        """Return when a resource may become free by itself, given the next expiry of a claim."""
         if not pool["is_special"]:
             return expiry
         return earliest(expiry, self._store.memberships().next_look(self._request.type))
 
     def _be_passed(self) -> Waiting:
-        """Keep nobody from anything, as the request can't be met; returns its ticket."""
+        """Suspend its ticket, as the request can't be met; return the ticket."""
         from leasectl.engines.local.unmet import pass_by
 
         return pass_by(self._queues, self._request.type, self._up_to(self._ticket())[0])
 
     def _remove_dead(self, tickets: Sequence[Waiting]) -> bool:
-        """Take away what the dead among some have left; returns whether there were any."""
+        """Remove what dead waiters among some have left; return whether there were any."""
         dead = [each for each in tickets if each.is_dead]
         if dead:
             from leasectl.engines.local.absent import remove_dead_ones
@@ -233,11 +233,11 @@ class LocalWaiter:
     def _claim_free(
         self, mine: Waiting, particular: Sequence[Waiting], pool: sqlite3.Row
     ) -> Outlook:
-        """Claim what is asked for, if that much is free by now, and take the ticket away.
+        """Claim what is asked for, if that much is free by now, and delete the ticket.
 
         Args:
             mine: The ticket.
-            particular: Better tickets that wait for something particular: those aren't to be had.
+            particular: Better tickets that wait for particular resources: those can't be claimed.
             pool: Its row.
         """
         request, own = self._request, self._ticket()
@@ -283,11 +283,11 @@ def put_ticket(
 
     Args:
         queues: Of all pools.
-        claimant: Whose.
+        claimant: Of the ticket.
         number: One more than the pool's last.
-        pipe: Its waiter's, in the folder of those.
+        pipe: Of its waiter, in the folder of those.
         clock: Where times come from.
-        is_ranked: Not all tickets of that queue are alike.
+        is_ranked: Not all tickets of that queue have the same priority.
     """
     request, state, now = claimant.request, queues.state, clock.wall()
     state.db.execute("UPDATE pool SET last_ticket = ? WHERE type = ?", (number, request.type))
@@ -329,11 +329,11 @@ def put_ticket(
 def _ahead_of(
     request: Request, better: Sequence[Waiting], queues: LocalQueues
 ) -> tuple[Waiting | None, Sequence[Waiting]]:
-    """Tell by the better tickets, the nearest first, what is kept from a request.
+    """Return which of the better tickets, nearest first, keep resources from a request.
 
     Returns:
-        The nearest that could use all that the request could; if there is none, those that could
-        use some of it, or something else.
+        The nearest that could use all that the request could. If there is none, those that could
+        use some of it, or other resources.
     """
     particular = []
     for each in better:

@@ -1,4 +1,4 @@
-"""Who is woken by what comes to a pool."""
+"""Which waiters to wake when resources come to a pool."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _HAS_PACE = "SELECT 1 FROM pool_setting WHERE type = ? AND pace_seconds > 0"
 
 
 class Waits(Protocol):
-    """What matters here of a ticket, as `LocalQueues` has them."""
+    """What is needed of a ticket of `LocalQueues`."""
 
     pipe: str
     name: str | None
@@ -29,7 +29,7 @@ T = TypeVar("T", bound=Waits)
 
 
 class Queues(Protocol[T]):
-    """What is asked of the queues, as `LocalQueues`."""
+    """What is needed of `LocalQueues`."""
 
     state: State
 
@@ -43,7 +43,7 @@ class Queues(Protocol[T]):
 
 
 def best_for(queues: Queues[T], pool_type: str, left: set[str]) -> list[str]:
-    """The pipes of the best waiter for each of some free resources."""
+    """Return the pipes of the best waiter for each of some free resources."""
     called = []
     with closing(queues.in_order(pool_type)) as tickets:
         for each in tickets:
@@ -57,19 +57,20 @@ def best_for(queues: Queues[T], pool_type: str, left: set[str]) -> list[str]:
 
 
 def kept_back_by(queues: Queues[T], pool_type: str, ticket: T, place: Rank | None) -> list[str]:
-    """The pipes of the best for each want that a ticket kept something from, up to the first that
-    takes any.
+    """Return the pipes of the best for each want that a ticket kept something from.
+
+    They end with the first ticket that takes any resource.
 
     Args:
         queues: Of all pools.
         pool_type: Of its queue.
-        ticket: Which.
-        place: As `LocalQueues.wake_behind` has it.
+        ticket: The ticket.
+        place: See `LocalQueues.wake_behind`.
     """
     called: dict[tuple[str | None, str], str] = {}
     name = ticket.name
     if name is not None and queues.state.query(_HAS_PACE, pool_type):
-        name = None  # it also kept the time from all others
+        name = None  # it also used the pace's next grant
     with closing(queues.behind(pool_type, ticket, place)) as tickets:
         for each in tickets:
             if each.suspended:

@@ -1,4 +1,4 @@
-"""A pool's settings and pace; requests that not every resource meets."""
+"""A pool's settings and pace; requests that only some resources meet."""
 
 from __future__ import annotations
 
@@ -35,16 +35,16 @@ class LocalSettings:
         self._clock = clock
 
     def of(self, pool_type: str) -> PoolSettings:
-        """How a pool grants."""
+        """Return the settings of a pool."""
         return self._row(pool_type)[0]
 
     def next_grant_at(self, pool_type: str) -> float | None:
-        """When a pool's pace allows the next grant, on the elapsed clock; None for now."""
+        """Return when a pool's pace allows the next grant, on the elapsed clock; None for now."""
         settings, paid_until = self._row(pool_type)
         return next_grant_at(settings, paid_until, self._clock.elapsed())
 
     def note_grant(self, pool_type: str) -> None:
-        """Have a grant be paid for, in its own transaction."""
+        """Count a grant against the pace, in its own transaction."""
         settings, paid_until = self._row(pool_type)
         self._state.db.execute(
             "UPDATE pool_setting SET paid_until = ? WHERE type = ?",
@@ -52,7 +52,7 @@ class LocalSettings:
         )
 
     def change(self, pool_type: str, settings: PoolSettings) -> None:
-        """Have a pool grant in another way; what it owes, it owes at most."""
+        """Change the settings of a pool; what it owes the pace, it owes the new one at most."""
         paid_until = after_change(settings, self._row(pool_type)[1], self._clock.elapsed())
         row = {"type": pool_type, **settings._asdict(), "paid_until": paid_until}
         insert(self._state.db, "pool_setting", row, replace=True)
@@ -71,17 +71,17 @@ class LocalSettings:
 def pay(
     state: State, pool_type: str, particular: Sequence[Wanting], *, clock: Clock
 ) -> tuple[bool, float | None]:
-    """Inside the transaction of a grant: have it be paid for, if it may be made now.
+    """Count a grant against the pace if it may be made now; inside its transaction.
 
     Args:
         state: The opened state directory.
         pool_type: The pool, which has a pace.
-        particular: Better tickets that wait for something particular: what there is enough for
-            takes the time from all others.
+        particular: Better tickets that wait for particular resources: if one of them can be met,
+            the next grant is its own.
         clock: Where times come from.
 
     Returns:
-        Whether it may, and when the next may if that is later; None for now.
+        Whether the grant may be made, and when the next may if that is later; None for now.
     """
     settings = LocalSettings(state, clock=clock)
     due = settings.next_grant_at(pool_type)
@@ -91,7 +91,7 @@ def pay(
     return True, None
 
 
-_parse_where = lru_cache(maxsize=64)(rows.parse_where)  # of tickets it is asked for again and again
+_parse_where = lru_cache(maxsize=64)(rows.parse_where)  # the same tickets are read repeatedly
 _IS_FREE = f"SELECT 1 FROM resource WHERE name = ? AND type = ? AND {rows.IS_FREE}"
 _FREE = (
     "SELECT resource.name AS name, lease_transitions, holder_identity, properties FROM resource "
@@ -101,7 +101,7 @@ _FREE = (
 
 
 class Wanting(Protocol):
-    """What matters here of a ticket, as `LocalQueues` has them."""
+    """What is needed of a ticket of `LocalQueues`."""
 
     name: str | None
     where: str
@@ -109,7 +109,7 @@ class Wanting(Protocol):
 
 
 class _Free(NamedTuple):
-    """A free resource, as `LocalStore.free_resources` returns them, and what it is."""
+    """A free resource of `LocalStore.free_resources`, with its properties."""
 
     row: sqlite3.Row
     properties: Properties
@@ -119,14 +119,14 @@ class _Free(NamedTuple):
 
 
 def matching(state: State, wheres: Sequence[str], name: str) -> frozenset[str]:
-    """Those of what handles' records say has to be so of a resource that is so of one."""
+    """Return those of some required properties, as in records, that a resource has."""
     found = state.query("SELECT properties FROM member WHERE name = ?", name)
     properties = parse_properties(found[0]["properties"]) if found else ()
     return frozenset(each for each in wheres if matches(_parse_where(each), properties))
 
 
 def free_for(state: State, request: Request, better: Sequence[Wanting]) -> list[sqlite3.Row]:
-    """As `LocalStore.free_resources`, which see; one more than is asked for, if there are."""
+    """Return the resources that could be claimed, see `LocalStore.free_resources`."""
     wants = [_want(each) for each in better]
     found = []
     for each in _free(state, request.type):
@@ -138,7 +138,7 @@ def free_for(state: State, request: Request, better: Sequence[Wanting]) -> list[
 
 
 def any_enough(state: State, pool_type: str, waiting: Sequence[Wanting]) -> bool:
-    """Tell whether there is enough for one of some tickets, the nearest first, by their turns."""
+    """Return whether one of some tickets, the nearest first, can be met in its turn."""
     return any(
         is_enough_for(state, pool_type, each, waiting[place + 1 :])
         for place, each in enumerate(waiting)
@@ -148,13 +148,13 @@ def any_enough(state: State, pool_type: str, waiting: Sequence[Wanting]) -> bool
 def is_enough_for(
     state: State, pool_type: str, ticket: Wanting, better: Sequence[Wanting] = ()
 ) -> bool:
-    """Tell whether there is enough for a ticket that not any would do for.
+    """Return whether a ticket that needs particular resources can be met.
 
     Args:
         state: The opened state directory.
-        pool_type: The pool in whose queue it is.
-        ticket: Which.
-        better: Those for which something may be kept from it.
+        pool_type: The pool of its queue.
+        ticket: The ticket.
+        better: Tickets that may keep resources from it.
     """
     if ticket.name is not None:
         return bool(state.query(_IS_FREE, ticket.name, pool_type))

@@ -1,9 +1,9 @@
-"""Let others pass waiters that don't come.
+"""Let others pass waiters that don't claim when it is their turn.
 
-Whoever makes a claim possible wakes it (`LocalQueues`). It keeps in mind who could claim what since
-when; a ticket that could for all that time is suspended. What those whose turn it is would do first
-it does in their stead: it takes away what the dead left, and frees what is over. So it does with a
-name whose time in its pool is over, whoever waits; who has one stay for a time wakes it as well.
+A process that makes a claim possible wakes the witness (`LocalQueues`). The witness remembers which
+ticket could claim what since when, and suspends a ticket that could for long enough. It also does
+what such a waiter would do first: it removes dead waiters and frees what has expired. It ends
+memberships whose time is over, too; a process that adds one wakes it as well.
 """
 
 from __future__ import annotations
@@ -33,20 +33,20 @@ from leasectl.state.rows import IS_FREE
 from leasectl.system.clock import Clock, earliest
 from leasectl.system.process import is_dead
 
-# Who is so late hasn't run either: perhaps nobody has, so that it begins to count anew.
+# A witness that is so late wasn't running itself: perhaps no process was, so it starts again.
 _LATE_SECONDS = 1.0
-# In which all others have the lock.
+# Other processes get the lock between two parts.
 _BETWEEN_PARTS_SECONDS = 0.1
-# A dead waiter that keeps nobody back wakes no witness, which would watch over its ticket for ever.
+# A dead waiter that holds no other back wakes no witness, so the witness looks for it by itself.
 _LOOKS_FOR_DEAD_EVERY_SECONDS = 30.0
 
-# Free resources, each with the fence of its last lease, by which one that was held in between is
-# told from one that wasn't.
+# Free resources, each with the fence of its last lease: a resource that was held in between has
+# another.
 _Free = frozenset[tuple[str, int]]
 
 
 class Able(NamedTuple):
-    """A ticket that could claim but for the pace, and all that it could choose from."""
+    """A ticket that could claim now or when the pace allows it, with all that it could choose."""
 
     pool_type: str
     ticket: Waiting
@@ -54,7 +54,7 @@ class Able(NamedTuple):
 
 
 class _Key(NamedTuple):
-    """What tells a ticket from all others."""
+    """The key of a ticket."""
 
     pool_type: str
     number: int
@@ -62,7 +62,7 @@ class _Key(NamedTuple):
 
 
 class _Seen(NamedTuple):
-    """That a ticket could claim some resources, and from when on, on the elapsed clock."""
+    """Which resources a ticket could claim, and from when on, on the elapsed clock."""
 
     free: _Free
     since: float
@@ -73,9 +73,9 @@ class LocalWitness:
 
     Args:
         state: Where they are kept.
-        lost: Told, inside the transaction, of claims that expired and of tickets of the dead.
+        lost: Called, inside the transaction, with expired claims and tickets of dead waiters.
         clock: Where times come from.
-        has_ended: Tells whether one of the `guards` has.
+        has_ended: Returns whether one of the `guards` has ended.
     """
 
     def __init__(
@@ -94,26 +94,26 @@ class LocalWitness:
         self._clock = clock
         self._has_ended = has_ended
         self._seen: dict[_Key, _Seen] = {}
-        self._has_more = False  # that others pass, and of whom some may be dead
+        self._has_more = False  # suspended tickets, of which some may be dead
         self._looks_for_dead_at = clock.elapsed() + _LOOKS_FOR_DEAD_EVERY_SECONDS
 
     def is_needed(self) -> bool:
-        """Tell whether anybody waits behind another, or a name is in its pool for a time."""
+        """Return whether a ticket waits behind another, or a membership is for a time only."""
         return bool(self._contended()) or self._memberships.any_ends()
 
     def guards(self) -> list[Process]:
-        """Whose end frees something that was ended by force, or takes a name out of its pool."""
+        """Return the processes whose end frees an ended claim, or ends a membership."""
         return [*self._early_ends.guards(), *self._memberships.processes()]
 
     def has_any_guard_ended(self) -> bool:
-        """Tell whether one of those has ended."""
+        """Return whether one of those has ended."""
         return any(map(self._has_ended, self.guards()))
 
     def look(self) -> list[Able]:
-        """See who could claim; returns those that it has suspended, as they could for long enough.
+        """See who could claim; suspend those who could for long enough, and return them.
 
         Raises:
-            CorruptState, StateUnwritable: As `State.transaction`.
+            CorruptState, StateUnwritable: See `State.transaction`.
         """
         with errors_of(self._state.path("state.db")):
             first = self._first_due()
@@ -128,14 +128,14 @@ class LocalWitness:
                 return self._put_right()
 
     def due(self) -> float | None:
-        """When to look next if nobody calls before, on the elapsed clock; None for never."""
+        """Return when to look next without a call, on the elapsed clock; None for never."""
         expiries = (*map(self._store.next_expiry, self._contended()), self._next_coming())
         more = self._clock.elapsed() + _BETWEEN_PARTS_SECONDS if self._has_more else None
         dead = self._looks_for_dead_at if self._contended() else None
         return earliest(self._first_due(), *expiries, self._memberships.next_end(), more, dead)
 
     def _remove_passed(self) -> None:
-        """Take away a part of what those dead have left whom all others pass."""
+        """Remove some of the dead waiters that all others pass."""
         dead = dead_passed(self._state)
         self._has_more = len(dead) == REMOVED_AT_ONCE
         if dead:
@@ -159,7 +159,7 @@ class LocalWitness:
         self._looks_for_dead_at = now + _LOOKS_FOR_DEAD_EVERY_SECONDS
 
     def _put_right(self) -> list[Able]:
-        """Suspend who could have come, take away what the dead left, free what has expired."""
+        """Suspend waiters that could have claimed, remove dead ones, free what has expired."""
         queues = self._store.queues
         self._early_ends.free_what_the_dead_had()
         ending = self._memberships.any_ends()
@@ -171,16 +171,16 @@ class LocalWitness:
                 remove_dead(queues, pool_type, ticket)
             else:
                 suspend(queues, pool_type, ticket)
-        self._able()  # those behind them count from here on
+        self._able()  # for those behind them, the time starts now
         return [able for able in late if not able.ticket.is_dead]
 
     def _able(self) -> list[Able]:
-        """Who could claim now, with what is known of since when."""
+        """Return the tickets that could claim now, and remember since when."""
         now = self._clock.elapsed()
         before, self._seen = self._seen, {}
         found = []
         for pool_type in self._contended():
-            due = self._settings.next_grant_at(pool_type) or 0.0  # nobody can before
+            due = self._settings.next_grant_at(pool_type) or 0.0  # no ticket can claim before
             for able in self._able_in(pool_type):
                 seen = before.get(_key(able))
                 if seen is None or not seen.free <= able.free:
@@ -188,11 +188,11 @@ class LocalWitness:
                 self._seen[_key(able)] = seen._replace(since=max(seen.since, due))
                 found.append(able)
                 if self._settings.of(pool_type).pace_seconds:
-                    break  # the next grant is that one's, whatever the others wait for
+                    break  # that ticket gets the next grant, whatever the others wait for
         return found
 
     def _able_in(self, pool_type: str) -> Iterator[Able]:
-        """Who could claim now, or will be as soon as the pool's pace allows it, the best first."""
+        """Yield the tickets that could claim now or when the pace allows it, the best first."""
         rows = self._state.query(
             f"SELECT name, fence FROM resource WHERE type = ? AND {IS_FREE}", pool_type
         )
@@ -207,7 +207,7 @@ class LocalWitness:
                 fits = frozenset(each for each in free if could_use(ticket, each[0]))
                 if len(fits) >= ticket.count:
                     yield Able(pool_type, ticket, fits)
-                free -= fits  # nobody behind may take them
+                free -= fits  # tickets behind may not take them
                 if not free:
                     return
 
@@ -228,7 +228,7 @@ class LocalWitness:
         return first is not None and first <= self._clock.elapsed()
 
     def _next_coming(self) -> float | None:
-        """When something comes to a pool where others wait, as its lease expires elsewhere."""
+        """Return when a name comes to a pool with waiters, as its lease expires elsewhere."""
         if not self._store.is_any_special():
             return None
         return earliest(*map(self._memberships.next_look, self._contended()))
