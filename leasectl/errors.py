@@ -58,9 +58,9 @@ class NotSupported(InvalidRequest):
 
 
 class FileUnreadable(InvalidRequest):
-    """A file that the environment or an option names isn't there, or may not be read.
+    """A file that the environment or an option names is missing, or may not be read.
 
-    No `NotFound`: to whoever asks for a type, that one says that there is none.
+    No `NotFound`: that means that the requested type doesn't exist.
     """
 
 
@@ -180,11 +180,11 @@ class Unanswered(Interrupted):
 
 
 def spares_optional(error: LeaseError) -> bool:
-    """Tell whether a command whose lease is optional goes on without one after this error.
+    """Return whether a command whose lease is optional goes on without one after this error.
 
-    What the backend or the machine answers fails no installation. What is wrong with the command
-    line does: with a typo in it, no lease would ever be had, and nobody would notice. And who
-    releases a request that waits wants it to end.
+    An error of the backend or the machine must not fail an installation. An error in the command
+    line does: with a typo in it, no lease would ever be acquired, without notice. And a user who
+    withdraws a waiting request wants it to end.
     """
     if isinstance(error, InvalidRequest):
         return isinstance(error, CanNeverBeMet)

@@ -48,7 +48,7 @@ ReleasedBy = Literal["command", "delay", "guard", "run", "ttl", "force", "remova
 
 
 class Request(NamedTuple):
-    """What is asked for; `reacquire` asks for the same again.
+    """A request for leases; `reacquire` asks for the same again.
 
     Args:
         type: The pool's type.
@@ -56,14 +56,14 @@ class Request(NamedTuple):
         name: The one resource that will do; None for any.
         ttl_seconds: The lease ends this long after its last renewal; None for never.
         release_after_seconds: The keeper releases this long after the grant; None for never.
-        release_between_seconds: The shortest and the longest of which chance chooses that, for
-            each acquisition anew; None where it is fixed.
+        release_between_seconds: The range from which that is drawn for each acquisition; None for a
+            fixed time.
         scope: ``step``, or ``test`` for leases that outlive the step.
         labels: Shown to people beside the holder.
-        other_types: Types that would do as well, in order: whichever has one free first.
+        other_types: Types that would do as well, in order: the first with a free resource.
         priority: The higher goes first, `HIGHEST_PRIORITY` at most, and no less than its negative.
-        where: What has to be so of each resource; all of it.
-        on_reclaim: What is answered for the holder when it is asked to give something back.
+        where: Properties that each resource must have.
+        on_reclaim: The answer for the holder when a lease is wanted back.
     """
 
     type: str
@@ -115,16 +115,16 @@ class Lease(NamedTuple):
 
 
 class Claimant(NamedTuple):
-    """Who stands in a queue, as the store needs to know it.
+    """A claimant: the holder of a ticket, as the store needs to know it.
 
     Args:
         claim_key: Unique per handle; claims and tickets carry it.
         holder_identity: For people.
         request: What is wanted.
-        process: Whose death makes the ticket void; None when the store has other means.
-        holder_pid: For people: the process that will hold the leases, a `run` or a guard; None
-            when that isn't known before the grant.
-        acquisition: The number of the handle's acquisition; 0 where that isn't known.
+        process: Its death makes the ticket void; None if the store has other means.
+        holder_pid: For people: the process that will hold the leases, a `run` or a guard; None if
+            it isn't known before the grant.
+        acquisition: The number of the handle's acquisition; 0 if it isn't known.
     """
 
     claim_key: str
@@ -143,20 +143,20 @@ class Ticket(NamedTuple):
 
 
 class Handle(NamedTuple):
-    """One request for leases and what came of it: the record behind a handle's path.
+    """One request for leases with its outcome: the record behind a handle's path.
 
     Args:
-        id: The last component of the path scripts see.
-        backend: URL the leases come from.
+        id: The last component of the path that scripts see.
+        backend: URL that the leases come from.
         request: What was asked for.
         owner: ``<job>/<build>``, or ``<user>@<host>`` outside a job.
         holder_identity: ``<owner>/<host>/<id>``.
         state: ``acquiring``, ``held`` or ``released``.
-        acquisition: One up at each acquire or reacquire.
+        acquisition: One more at each acquire or reacquire.
         leases: What it holds now.
         guard: The process whose death releases the handle.
-        waiter: The process that is acquiring and has not yet told its caller of the grant; when
-            it dies, nobody knows of what it got.
+        waiter: The process that is acquiring and has not yet told its caller of the grant; if it
+            dies, the grant was never reported.
         runner: The `run` process that renews for itself.
         shared_dir: Where the names of a scope ``test`` handle are listed.
         release_at: When the keeper releases it, seconds of CLOCK_BOOTTIME.
@@ -164,14 +164,13 @@ class Handle(NamedTuple):
         settings: How to talk to the backend, in the backend's own form.
         lost_replies: Answers of a server that may have carried a grant and never came.
         cancelled: The process that acquires has been asked to give up.
-        adopted_claim: The claim key of what it gives back without having got it itself; empty when
-            nobody knows whose that is. None for what it got itself.
+        adopted_claim: The claim key of the lease that it gives back without having acquired it;
+            empty if the holder isn't known. None for leases of its own.
         served: It was made for a client of `leasectl serve`.
-        unconfirmed: Its client has been answered, and nobody knows yet whether that has arrived.
+        unconfirmed: Its client has been answered, and may not have got the answer.
         explicit_ttl: The ttl was asked for; else it is the backend's default.
-        granted_type: Where several types would do, the one of its last grant; None before the
-            first.
-        lost_reason: Who took its leases away by force, and why; empty where that isn't known.
+        granted_type: If several types would do, the one of its last grant; None before the first.
+        lost_reason: Who took its leases by force, and why; empty if that isn't known.
         joined: Its first grant brought the resource into its pool, past the queue.
     """
 

@@ -194,19 +194,19 @@ class PoolService:
     def change_properties(
         self, pool_type: str, names: Sequence[str] | None, change: PropertyChange
     ) -> tuple[str, ...]:
-        """Have resources of a pool be something else, whoever holds them.
+        """Change properties of a pool's resources, held or not.
 
         Args:
             pool_type: The pool.
-            names: Which; None for all.
-            change: What is to be otherwise.
+            names: Of the resources; None for all.
+            change: The properties to set and to remove.
 
         Returns:
-            The names of those that weren't so before.
+            The names of those that were changed.
 
         Raises:
             NotFound: There is no such pool, or one isn't in it.
-            InvalidRequest: One would have more properties than there may be.
+            InvalidRequest: One would have more properties than allowed.
         """
         with self._service.atomic():
             (pool,) = self._service.pools.pools(pool_type)
@@ -222,11 +222,11 @@ class PoolService:
     def change_settings(
         self, pool_type: str, change: SettingsChange
     ) -> tuple[PoolSettings, PoolSettings]:
-        """Have a pool grant otherwise; returns its settings before and after.
+        """Change the settings of a pool; return them before and after.
 
         Raises:
             NotFound: No such type.
-            InvalidRequest: It can't grant like that.
+            InvalidRequest: The settings are invalid.
             NotSupported: The backend has no pools of its own.
         """
         with self._service.atomic():
@@ -239,23 +239,22 @@ class PoolService:
         places: Mapping[str, str] | None = None,
         dry_run: bool = False,
     ) -> tuple[PoolChange, ...]:
-        """Make pools as they are defined; what is held, and what none defines, is left alone.
+        """Create and change pools as they are defined.
 
-        So is what has joined its pool for a time.
-
-        On the embedded pool all of it happens at once.
+        Held resources stay, and so do pools without a definition and names that joined for a time.
+        On the embedded pool, all of it is one step.
 
         Args:
-            definitions: One a pool.
+            definitions: One for each pool.
             places: Where each name is listed, for messages.
-            dry_run: Only tell what would change.
+            dry_run: Only return what would change.
 
         Returns:
             What has changed, or would, in the order of the definitions.
 
         Raises:
             InvalidRequest: A name is taken, or would be too long; nothing has changed.
-            NotAllowed: One belongs to another pool, as somebody has said.
+            NotAllowed: A name is expected in another pool.
             NotSupported: The backend has no pools of its own.
         """
         release_abandoned(self._service)

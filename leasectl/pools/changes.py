@@ -31,26 +31,24 @@ class NewDefault(NamedTuple):
 
 
 class PoolChange(NamedTuple):
-    """What becomes of one pool.
+    """The change of one pool.
 
     Args:
-        type: Which.
-        new: It has to be made.
-        added: Resources that nobody has yet.
-        moved: Resources that another pool, which gives them up, has now.
-        removed: Free resources that it is not to have, those given up to others included.
-        staying: Resources that it is not to have, but that are held: they leave with their release.
-        awaited: Resources that it is to have, but that are held in another pool: they come with
-            their release.
-        returning: Resources that were to leave with their release, and that it is to have again.
-        joined: Resources that are here, or in another pool, only for a time, as they have said
-            themselves, and are left alone.
-        joined_elsewhere: In which other pool those of them are that aren't here.
-        settings: How it is to grant; None where it does so already.
-        wanted: What of that its definition says.
-        properties: What resources that it has or gets are to be, by their names; those that are
-            so already are left out.
-        default: It is to be the default pool, or no more; None where that is as it is.
+        type: Its type.
+        new: It is created.
+        added: Resources that are in no pool yet.
+        moved: Resources that come from another pool, which gives them up.
+        removed: Free resources that leave it, those given up to others included.
+        staying: Held resources that leave it with their release.
+        awaited: Resources that are held in another pool, and come with their release.
+        returning: Resources that were to leave with their release, and now stay.
+        joined: Resources that have joined this pool or another for a time, and are left alone.
+        joined_elsewhere: The other pools of those of them that aren't here.
+        settings: Its new settings; None if they stay.
+        wanted: The settings in its definition.
+        properties: The properties that resources get, by name; without those that have them
+            already.
+        default: It becomes the default pool, or no longer is; None if that stays.
         expected: Names and patterns that are expected here from now on.
         dropped: Names and patterns that aren't expected here any more.
     """
@@ -351,16 +349,16 @@ def carry_out(
 ) -> tuple[PoolChange, ...]:
     """Change the pools as planned.
 
-    What is added comes first: a pool must not look too small to those who wait while its names
-    are exchanged. Where the store can't do all of it at once, a resource that was acquired since
-    the plan was made stays, and another run of this does the rest; but each that goes from pool to
-    pool does so in one step. What has joined for a time since then stays as well.
+    Additions come first: a pool must not look too small to its waiters while its names are
+    exchanged. If the store can't do all of it at once, a resource that was acquired since the plan
+    was made stays, and another run of this does the rest. Each move from pool to pool is one step.
+    A name that has joined for a time since then stays as well.
 
     Returns:
         What has changed.
 
     Raises:
-        NotAllowed: Somebody else has added one of the names elsewhere since.
+        NotAllowed: Another process has added one of the names elsewhere since.
     """
     for change in changes:
         if change.dropped.subjects:
@@ -454,14 +452,14 @@ def _done(change: PoolChange, stayed: set[str]) -> PoolChange:
 def change_settings(
     pools: PoolAdmin, pool_type: str, change: SettingsChange
 ) -> tuple[PoolSettings, PoolSettings]:
-    """Have a pool grant otherwise; what others change at the same time isn't lost.
+    """Change the settings of a pool, without losing another process's change at the same time.
 
     Returns:
         Its settings before and after.
 
     Raises:
         NotFound: No such type.
-        InvalidRequest: It can't grant like that.
+        InvalidRequest: The settings are invalid.
     """
     while True:
         (pool,) = pools.pools(pool_type)

@@ -20,15 +20,14 @@ _LOST_SECONDS = 24 * 3600.0
 
 
 class CountedOwner(NamedTuple):
-    """Who has some of a type.
+    """A holder of some resources of a type.
 
     Args:
         owner: As the server calls it.
         number: How many it has there.
-        handle: The id of the handle that it is, of the state directory that was asked; None for
-            any other.
-        names: What that handle knows to have.
-        since: Since when, wall clock, seconds since the epoch; None where nobody here knows.
+        handle: The id of its handle in the state directory that was asked; None for others.
+        names: The resources in that handle's record.
+        since: Since when, wall clock, seconds since the epoch; None if it isn't known here.
     """
 
     owner: str
@@ -56,13 +55,12 @@ class CountedType(NamedTuple):
     """A type as its server counts it.
 
     Args:
-        type: Which.
-        free: How many can be had.
+        type: The type.
+        free: How many are free.
         states: How many are in each state, as the server calls it.
-        owners: Who has how many, the most first.
-        waiting: How many requests wait in the state directory that was asked; of others nobody
-            tells.
-        lost: What its handles have lost, the last first.
+        owners: The holders with their numbers, the most first.
+        waiting: How many requests wait in the state directory that was asked; others aren't known.
+        lost: The resources that its handles have lost, the last first.
     """
 
     type: str

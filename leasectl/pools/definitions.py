@@ -18,11 +18,11 @@ from leasectl.text.wording import listed, printable
 
 
 class DefaultChange(NamedTuple):
-    """Whether a pool is to take what nobody else claims; what is None stays as it is.
+    """A change of the default pool; None keeps what is so now.
 
     Args:
-        is_default: It is, or isn't.
-        grace_seconds: For so long it is to hold that back.
+        is_default: The pool is, or isn't, the default pool.
+        grace_seconds: How long it holds new names back.
     """
 
     is_default: bool | None = None

@@ -1,6 +1,6 @@
 """Estimate how long a waiter will still wait.
 
-An estimate, of how long leases were held lately; nobody relies on it. Who waits writes::
+This is only an estimate, by how long leases were held lately. A waiter writes::
 
     holds = RecentHolds(log, pool_type)     # once a wait
     ...
@@ -55,18 +55,20 @@ class Place(NamedTuple):
 
 
 def expected_wait(place: Place, holds: Sequence[float]) -> float | None:
-    """Estimate how long somebody has yet to wait, in seconds.
+    """Estimate the rest of a wait, in seconds.
 
-    Holders are taken to hold on as those did that held for as long already, and whoever comes next
-    to hold as long as all did: the first as half of them, the others for longer and shorter.
+    A holder is expected to hold on as long as earlier holders that had held for as long. The next
+    holders are expected to hold as long as all did: the first as long as half of them did, the
+    others for longer and shorter.
 
     Args:
-        place: Where it stands.
+        place: The waiter's position.
         holds: How long leases were held lately, in seconds, in any order.
 
     Returns:
-        None where nothing can be said: nobody knows how long a lease is held here, or it depends
-        on one that is held for longer than any of those were.
+        None if there is no estimate: no hold time is known here, or the wait depends on a lease
+            that
+        has been held for longer than any of those.
     """
     if not holds or not 0 < place.count <= place.capacity:
         return None

@@ -31,9 +31,9 @@ _AT_ONCE = 1000
 def events_of(
     service: Service, wanted: EventFilter = ALL_EVENTS, *, after: int = 0
 ) -> Iterator[Event]:
-    """The events of the chosen backend that are still kept, the oldest first.
+    """Return the events of the chosen backend that are still kept, the oldest first.
 
-    Where a backend has no pools of its own, they are those of this state directory's handles on it.
+    For a backend without pools of its own, they are those of this state directory's handles on it.
 
     Args:
         service: On the backend.
@@ -41,20 +41,20 @@ def events_of(
         after: Only those with a larger number than this.
 
     Raises:
-        NotSupported: Nobody writes them down there.
+        NotSupported: The backend records no events.
     """
     return service.events.read(wanted, after=after)
 
 
 def put_right(service: Service, pool_type: str | None = None) -> None:
-    """Have what is over be over, as far as that can be done now, so that events tell of it.
+    """Free what has expired, as far as that can be done now, so that there are events of it.
 
     Args:
         service: On the backend.
         pool_type: Of one pool; None for all.
 
     Raises:
-        BackendUnreachable: Nobody is there who could tell of events either.
+        BackendUnreachable: The server that has the events doesn't answer.
     """
     try:
         release_abandoned(service)
@@ -82,18 +82,18 @@ def follow(
     sleep: Callable[[int, int], None],
     missed: Callable[[Missed], None],
 ) -> Iterator[list[Event]]:
-    """Each event from now on, once and in order; whoever closes this has it watch no longer.
+    """Yield each event from now on, once and in order, until the caller closes the generator.
 
     Args:
         log: The events.
         wanted: Which of them.
         after: Only those with a larger number than this.
-        sleep: Given a descriptor, sleeps until it can be read; and the number up to which all was
-            read. Whatever it raises ends this.
-        missed: Called when some were removed before they were read, or lost in a restore.
+        sleep: Called with a descriptor and the number of the last event that was read; sleeps until
+            the descriptor is readable. An error that it raises ends the generator.
+        missed: Called when events were removed before they were read, or lost in a restore.
 
     Yields:
-        Those that have come, as they come.
+        The events, as they come.
     """
 
     went_back = False

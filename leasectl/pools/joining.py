@@ -1,12 +1,13 @@
 """Let a name join a pool, perhaps already held.
 
-Joined and held is one step, past the queue and the pace, so nobody else gets what isn't ready. Like
-every grant it is recorded under a handle that is to be announced (`leasectl.leases.delay`) and
-lives no longer than this process until then. If that ends first, the name is to leave the pool with
-the lease: it is marked so when it comes, and the mark goes with `settle`, after the announcement.
+To join and to be held is one step, past the queue and the pace, so no other holder gets a resource
+that isn't ready. Like every grant it is recorded under a handle that is announced later
+(`leasectl.leases.delay`) and lives no longer than this process until then. If that ends first, the
+name leaves the pool with its lease: it is marked so when it comes, and `settle` removes the mark
+after the announcement.
 
-On a server nobody sees the process for whose life a name has joined. There the membership has a
-ttl, and this state directory's keeper renews it for as long as the process lives (`stay`).
+A server can't see the process for whose life a name has joined. There the membership has a ttl, and
+this state directory's keeper renews it for as long as the process lives (`stay`).
 """
 
 from __future__ import annotations
@@ -70,7 +71,7 @@ def lifetime(
 
 
 def join(service: Service, pool_type: str, name: str, *, lives: Lifetime | None) -> Updated:
-    """Have a name join a pool; again, it stays for its whole time from now on.
+    """Let a name join a pool; if it has already, its time begins again.
 
     Args:
         service: On the backend of the pool.
@@ -80,7 +81,7 @@ def join(service: Service, pool_type: str, name: str, *, lives: Lifetime | None)
 
     Raises:
         NotFound: No such type.
-        NotAllowed: It is in another pool, or belongs to one.
+        NotAllowed: It is in another pool, or expected in one.
     """
 
     def joined(member: Member, pools: Pools) -> Member:
@@ -99,7 +100,7 @@ def join_held(
     lives: Lifetime | None,
     guard: Process | None = None,
 ) -> Handle:
-    """Have a name join a pool as held by a new handle, which is then to be announced and settled.
+    """Let a name join a pool as held by a new handle; the caller then announces and settles it.
 
     Args:
         service: On the backend of the pool.
@@ -110,7 +111,7 @@ def join_held(
 
     Raises:
         NotFound: No such type.
-        NotAllowed: It is in another pool, or belongs to one, or somebody holds it.
+        NotAllowed: It is in another pool, or expected in one, or held.
         LeaseError: It couldn't be recorded. Nothing has changed.
     """
 
@@ -139,14 +140,14 @@ def join_held(
 
 
 def settle(service: Service, handle: Handle) -> None:
-    """Have a name stay in its pool when the handle that it has joined under is released.
+    """Keep a name in its pool when the handle that it has joined under is released.
 
     Args:
         service: On the backend of the pool.
         handle: As returned by `join_held`, and announced.
 
     Raises:
-        LeaseError: It couldn't be; it leaves with its release.
+        LeaseError: That failed; the name leaves with its release.
     """
 
     def settled(member: Member, _: Pools) -> Member:
@@ -164,21 +165,21 @@ def join_again(
     lives: Lifetime | None,
     guard: Process | None = None,
 ) -> JoinedAgain | None:
-    """Have a name that joined as held by a handle of this state directory join again so.
+    """Renew the membership of a name that joined as held by a handle of this state directory.
 
     Args:
         service: On the backend of the pool.
         pool_type: The pool.
         name: The name.
         lives: How long it stays from now on; None for good.
-        guard: The process whose death releases the handle from now on; None for that which it has.
+        guard: The process whose death releases the handle from now on; None to keep the present
+            one.
 
     Returns:
-        The handle, which goes on, and what has become of the name; None where none here holds it,
-        or none any more.
+        The handle, which goes on, and the membership; None if no handle here holds it any more.
 
     Raises:
-        NotFound, NotAllowed: As `join`.
+        NotFound, NotAllowed: See `join`.
         LeaseLost: The lease has gone since.
     """
     handle = service.handles.holding(name, prefer=service.is_here)

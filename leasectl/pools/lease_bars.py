@@ -78,7 +78,7 @@ class LeaseBars:
             self._held[lease.name] = bar
 
     def within(self, since: float, until: float) -> Sequence[LeaseBar]:
-        """The leases of which something, or their wait, was in a stretch of time; oldest first."""
+        """Return the leases whose hold or wait overlaps a stretch of time, oldest first."""
         every = (*self._ended, *self._held.values())
         found = [each for each in every if each.end > since and each.queued < until]
         return sorted(found, key=lambda each: (each.begin, each.name))

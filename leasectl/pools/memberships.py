@@ -71,12 +71,12 @@ class MembershipService:
         return self._service.members.update(names, _to_add(pool_type))
 
     def move(self, names: Sequence[str], to: str, *, when_free: bool) -> Updated:
-        """Have names be in another pool: at once, or if they may, with their release.
+        """Move names to another pool: at once, or with their release if that is allowed.
 
         Raises:
             NotFound: No such type, or a name is in no pool.
-            NotAllowed: A name belongs to another pool, or is held. Where the store couldn't move
-                all of them in one step it says which are there.
+            NotAllowed: A name is expected in another pool, or is held. If the store couldn't move
+                all of them in one step, the error says which were moved.
         """
         release_abandoned(self._service)
         before = self._service.members.members(names)
@@ -103,9 +103,9 @@ class MembershipService:
             error.args = (followed_by(error, f"moved all the same: {listed(moved)}"),)
 
     def leave(self, pool_type: str, name: str) -> Updated:
-        """Have a name go out of a pool: at once if it is free, else with its release.
+        """Remove a name from a pool: at once if it is free, else with its release.
 
-        One that is in no pool has left already: a machine that stops needn't know.
+        A name in no pool has left already, so a machine that stops needn't know.
 
         Raises:
             NotFound: No such type, or it is in another pool.
@@ -120,14 +120,14 @@ class MembershipService:
         return self._service.members.update([name], left)
 
     def remove_by_force(self, pool_type: str, names: Sequence[str]) -> list[Forced]:
-        """Take names out of a pool: those that are free at once, the others with their release.
+        """Remove names from a pool: free ones at once, the others with their release.
 
-        Their leases are ended as by `release_by_force`, so whoever adds such a name again doesn't
-        have it granted while a `run` is still ending its command. Of a holder that didn't get its
-        lease from leasectl nothing can be learnt; what it holds goes at once.
+        Their leases are ended as by `release_by_force`. So if such a name is added again, it isn't
+        granted while a `run` is still ending its command. Nothing is known of a holder that didn't
+        get its lease from leasectl, so its name is removed at once.
 
         Returns:
-            The leases that were ended, and those that had been and are still kept.
+            The leases that were ended now, and those that were ended before and are still kept.
 
         Raises:
             NotFound: No such type, or a name isn't in the pool; nothing has changed.
@@ -152,11 +152,11 @@ class MembershipService:
             return forced
 
     def cordon(self, names: Sequence[str], *, is_cordoned: bool, reason: str = "") -> Updated:
-        """Have names take no new holder, or take one again.
+        """Cordon names, so that they take no new holder, or uncordon them.
 
         Args:
             names: The names.
-            is_cordoned: Whether they are to be cordoned.
+            is_cordoned: Whether to cordon them.
             reason: Why, to show to people.
 
         Raises:
@@ -185,20 +185,21 @@ class MembershipService:
             return expectations.expect(self._service.members, pool_type, names, patterns)
 
     def drop(self, pool_type: str, names: Sequence[str], patterns: Sequence[str]) -> None:
-        """Say no more that names, or all that patterns match, belong to a pool; they stay.
+        """Remove the expected pool of names and patterns; they stay where they are.
 
         Raises:
-            NotFound: Nobody has said that.
+            NotFound: One has no expected pool.
         """
         with self._service.atomic():
             expectations.drop(self._service.members, pool_type, names, patterns)
 
     def set_default(self, pool_type: str, grace_seconds: float | None) -> tuple[Pools, Pools]:
-        """Have a pool take what nobody else claims; returns what was so before, and is now.
+        """Make a pool the default pool; return what was so before, and is now.
 
         Args:
-            pool_type: Which.
-            grace_seconds: For how long it holds that back; None for as long as it does, or usual.
+            pool_type: The pool.
+            grace_seconds: How long it holds new names back; None for the present time, or the usual
+                one.
 
         Raises:
             NotFound: No such type.
@@ -224,7 +225,7 @@ class MembershipService:
         return self._change_default(change)
 
     def set_grace(self, pool_type: str, grace_seconds: float) -> tuple[Pools, Pools]:
-        """Have the default pool hold back what comes there for so long; returns as `set_default`.
+        """Set how long the default pool holds new names back; return what `set_default` returns.
 
         Raises:
             InvalidRequest: Another pool is the default, or none.

@@ -1,8 +1,8 @@
 """Set properties of resources.
 
-A change says what to put and what to drop; what it doesn't name stays, unless it is all that is to
-be so. With names that come to a pool it is one step with their coming, so that nobody ever gets one
-that isn't yet what it is to be.
+A change says which keys to set and which to remove; other keys stay, unless the change replaces
+all. For names that are added to a pool it is one step with their addition, so no holder ever gets
+one without its properties.
 """
 
 from __future__ import annotations
@@ -87,24 +87,24 @@ def create_pool(
     *,
     settings: PoolSettings = NO_SETTINGS,
 ) -> None:
-    """Make a pool of names that are in none, or came to one by default.
+    """Create a pool of names that are in no pool, or that are in one by default.
 
-    Where the store can't do all of it at once, whoever is killed in between leaves a pool that
-    lacks those that came by default and, with properties, perhaps others; each that is in it has
-    its properties.
+    Where the store can't do this at once, a kill in between leaves a pool that lacks the names that
+    were elsewhere by default and, with properties, perhaps others. Each name in it has its
+    properties.
 
     Args:
         pools: Of the store.
-        members: Of the same.
+        members: Of the same store.
         pool_type: The pool.
-        names: Which.
-        change: What they are to be.
+        names: Its names.
+        change: Their properties.
         settings: How it grants.
 
     Raises:
         InvalidRequest: There is a pool of that type, or they would have too many properties.
-        NotAllowed: A name is in another pool, or belongs to one.
-        LeaseError: As `PoolAdmin.create_pool`; there is no new pool then.
+        NotAllowed: A name is in another pool, or expected in one.
+        LeaseError: See `PoolAdmin.create_pool`; there is no new pool then.
     """
     coming = set(_to_be_added(members, pool_type, names, change))
     new = [name for name in names if name not in coming]
@@ -189,21 +189,21 @@ def change_properties(
     *,
     as_seen: bool = False,
 ) -> tuple[str, ...]:
-    """Have resources of a pool be something else, whoever holds them.
+    """Change properties of a pool's resources, held or not.
 
     Args:
         members: Of the pool's store.
         pool_type: The pool.
-        names: Which.
-        change: What is to be otherwise.
-        as_seen: They were all that there were: who has gone since is left alone.
+        names: Of the resources.
+        change: The properties to set and to remove.
+        as_seen: They were all resources of the pool: one that has left since is skipped.
 
     Returns:
-        The names of those that weren't so before.
+        The names of those that were changed.
 
     Raises:
         NotFound: One isn't in the pool.
-        InvalidRequest: One would have more properties than there may be.
+        InvalidRequest: One would have more properties than allowed.
     """
 
     def decide(member: Member, _: Pools) -> Member:

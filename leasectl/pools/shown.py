@@ -22,7 +22,7 @@ Renewer = Literal["keeper", "run", "nobody"]
 
 
 class Holder(NamedTuple):
-    """Who holds or waits, taken apart: what tells one from another.
+    """The identity of a holder or waiter, in its parts.
 
     Args:
         identity: The whole, ``<owner>/<host>/<handle>``.
@@ -63,19 +63,19 @@ def parse_holder(identity: str) -> Holder:
 
 
 class ShownLease(NamedTuple):
-    """A lease and what is known of whoever holds it. Wall clock is in seconds since the epoch.
+    """A lease and the facts about its holder. Wall clock is in seconds since the epoch.
 
     Args:
         lease: As the store has it.
-        holder: Whose it is.
-        unconfirmed: `leasectl serve` has granted it and doesn't know that its client heard of it.
+        holder: Its holder.
+        unconfirmed: `leasectl serve` has granted it and doesn't know whether its client knows.
         guard: Where the process is whose end releases it: ``here``, ``elsewhere`` in another pid
-            namespace, ``none``; ``unknown`` where another state directory has the record.
-        guard_pid: Of that process; None without one, and where it is unknown.
-        pid: Of the `run` that holds it, else of its guard; None where neither is known.
-        release_time: When it is going to be released, wall clock; None for never or unknown.
-        expires_in_seconds: When it runs out unless it is renewed; None for never.
-        renewed_by: Who renews it; None where it doesn't run out, and where that is unknown.
+            namespace, ``none``; ``unknown`` if another state directory has the record.
+        guard_pid: Of that process; None without one, and if it is unknown.
+        pid: Of the `run` that holds it, else of its guard; None if neither is known.
+        release_time: When it will be released, wall clock; None for never or unknown.
+        expires_in_seconds: When it expires unless it is renewed; None for never.
+        renewed_by: What renews it; None if it doesn't expire, and if that is unknown.
         ended: Who has released it by force and why, while it is kept for its holder; else None.
     """
 
@@ -92,19 +92,20 @@ class ShownLease(NamedTuple):
 
 
 class ShownMembership(NamedTuple):
-    """What is so of a resource's name in its pool, beside that it is there.
+    """The facts about a resource's name in its pool.
 
     Args:
         cordoned: It takes no new holder.
-        moves_to: The pool that its release takes it to; None for where it is.
-        leaves: Its release takes it out of its pool.
-        expected: The pool where it was said to belong; None where nobody has said that of it.
-        by_default: It is here only because nobody has claimed it.
-        held_back_seconds: For so long yet nobody gets it, as somebody may claim it; else None.
-        ttl_seconds: It stays for so long after it has joined; None where no ttl tells that.
-        leaves_in_seconds: How much of that is left; None likewise, and where it isn't known.
+        moves_to: The pool that it moves to with its release; None if it stays.
+        leaves: It leaves its pool with its release.
+        expected: Its expected pool; None for none.
+        by_default: It is here only because no other pool expects it.
+        held_back_seconds: How much longer it isn't granted, as a pool may still claim it; else
+            None.
+        ttl_seconds: How long it stays after it has joined; None for a membership without a ttl.
+        leaves_in_seconds: How much of that is left; None without a ttl, and if it isn't known.
         pid: Of the process with which it leaves; None for none.
-        cordon: Who cordoned it, when and why; None where that isn't known.
+        cordon: Who cordoned it, when and why; None if that isn't known.
     """
 
     cordoned: bool = False
@@ -129,11 +130,11 @@ NOTHING_SAID = ShownMembership()
 
 
 class ShownMark(NamedTuple):
-    """That somebody wants a lease back.
+    """A reclaim's mark at a lease.
 
     Args:
         state: ``marked`` until its holder has answered, then ``ready`` or ``keep``.
-        asked_by: Who wants it.
+        asked_by: Who wants it back.
     """
 
     state: MarkState
@@ -145,10 +146,10 @@ class ShownResource(NamedTuple):
 
     Args:
         name: Its name.
-        lease: Whose it is; None for nobody's.
-        membership: What is so of it in its pool.
-        properties: What it is, sorted by their keys.
-        mark: That its lease is wanted back; None where nobody has asked.
+        lease: Its lease; None if it is free.
+        membership: The facts about it in its pool.
+        properties: Its properties, sorted by key.
+        mark: The mark at its lease; None for none.
         in_use: Its holder, in the state directory that was asked, has marked it as in use.
     """
 
@@ -199,16 +200,15 @@ class ShownWaiter(NamedTuple):
 
 
 class ShownPool(NamedTuple):
-    """A pool as it is at one instant.
+    """A pool at one instant.
 
     Args:
         type: Its type.
         resources: All of them, by name.
-        queue: Who waits, in the order in which they will be served.
+        queue: The waiters, in the order in which they will be served.
         settings: How it grants.
         next_grant_in_seconds: When its pace allows the next grant; 0 for now.
-        default_grace_seconds: It takes what nobody else claims, and holds that back for so long;
-            None for any but the default pool.
+        default_grace_seconds: For the default pool, how long it holds new names back; else None.
     """
 
     type: str

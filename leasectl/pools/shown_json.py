@@ -91,11 +91,11 @@ def pool_grants(pool: ShownPool) -> dict[str, float | None]:
 
 
 def encode_overview(overview: Overview, *, as_list: _AsList = list) -> dict[str, object]:
-    """An overview as JSON has it; `parse_overview` reads it back.
+    """Encode an overview as JSON; `parse_overview` reads it back.
 
     Args:
         overview: What is to be shown.
-        as_list: Makes the lists that may be long; ``iter`` where they are written as they are made.
+        as_list: Makes the lists that may be long; ``iter`` if they are written as they are made.
     """
     return {
         "backend": overview.backend,

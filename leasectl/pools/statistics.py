@@ -48,30 +48,30 @@ class Spread(NamedTuple):
 
 
 class Statistics(NamedTuple):
-    """What came of a pool's leases in a window of time.
+    """Figures about a pool's leases in a window of time.
 
-    A grant counts when it was in the window, and so does an end; a hold that goes beyond it counts
-    for the utilisation with what was inside.
+    Grants and ends count if they were in the window. A hold that goes beyond the window counts for
+    the utilisation with its part inside.
 
     Args:
         since: When the window begins, not before the first event; wall clock.
         until: When it ends.
         grants: Acquisitions granted, whatever their counts.
-        wait: Of those; None where there are none.
-        hold: Of the leases that ended, one for each resource; None likewise.
+        wait: Of those; None without grants.
+        hold: Of the leases that ended, one for each resource; None if none ended.
         holds: How many leases ended, one for each resource.
         peak_starts: The most grants within any minute, which is less than 60 s.
-        utilisation: The share of all resources' time in which they were held, 0 to 1; None when
-            nobody knows how many there were.
+        utilisation: The share of all resources' time in which they were held, 0 to 1; None if their
+            number isn't known.
         gave_up: Requests that ended without a grant.
         lost: Leases that ended against their holders' will.
-        taken_back: Leases that were taken back from the dead.
-        capacity: Resources there were at the end; None when nobody knows.
+        taken_back: Leases that were taken back from dead holders.
+        capacity: Resources at the end; None if that isn't known.
         held: Leases at the end of the window.
-        waiting: Who waited at its end.
+        waiting: Waiters at its end.
         makespan_seconds: From the first request to the end of the last lease, of all events; None
             as long as none has ended.
-        resources_per_grant: How many a grant was for, on average; None where there are none.
+        resources_per_grant: How many a grant was for, on average; None without grants.
     """
 
     since: float
@@ -175,11 +175,11 @@ def percentile(values: Sequence[float], percent: int) -> float:
 
 
 def starts_within(grants: Iterable[float], seconds: float = PEAK_SECONDS) -> list[int]:
-    """For each grant, in the order of time, how many there were in the stretch that ends with it.
+    """Return for each grant, by time, how many fell into the stretch that ends with it.
 
     Args:
-        grants: When they were, in seconds.
-        seconds: How long the stretch is; whoever is as far apart isn't in it together.
+        grants: Their times, in seconds.
+        seconds: The length of the stretch; two grants that far apart aren't in it together.
     """
     times = sorted(grants)
     found, first = [], 0
@@ -226,7 +226,7 @@ _A_WAIT_SECONDS = 0.1
 
 
 class Series(NamedTuple):
-    """How things went over time: a stretch of time in equal steps, each with one value.
+    """Figures over time: a stretch of time in equal steps, each with one value.
 
     As JSON it is ``series._asdict()``.
 
@@ -234,11 +234,11 @@ class Series(NamedTuple):
         since: When the first step begins, wall clock, seconds since the epoch.
         until: When the last ends.
         held: Resources held, on average over each step.
-        waiting: Who waited, likewise.
+        waiting: Waiters, on average over each step.
         starts: The most grants within a minute that ended in the step.
-        capacity: Resources there were, on average; None when nobody knows.
+        capacity: Resources, on average over each step; None if that isn't known.
         peak_held: The most that were held at any instant.
-        peak_waiting: The most who waited at any instant, but for who was granted at once.
+        peak_waiting: The most waiters at any instant, without those that were granted at once.
     """
 
     since: float

@@ -58,18 +58,18 @@ class Intervals:
 
 
 class Timeline:
-    """What happened in one pool.
+    """The history of one pool.
 
     Attributes:
         first: The earliest time of an event; None as long as there is none.
         last: The latest.
-        grants: When each grant was, with its wait in seconds and its count, in their order.
+        grants: Time, wait in seconds and count of each grant, in their order.
         ended: When each lease ended, with its hold in seconds, one for each name.
         gave_up: When each ticket ended without a grant.
         lost: When a lease was lost, once for each name.
-        taken_back: When a lease was taken from the dead, likewise.
+        taken_back: When a lease was taken back from a dead holder, once for each name.
         held: From when to when a resource was held, for each hold that has ended.
-        waiting: From when to when somebody waited, for each wait that has ended.
+        waiting: From when to when a request waited, for each wait that has ended.
         arrival: When the first request was made; None for none.
         completion: When the last lease ended; None for none.
     """
@@ -273,18 +273,18 @@ def _waiter(event: Event) -> tuple[str, int]:
 def pool_histories(
     service: Service, pool_type: str | None = None, *, log: EventLog | None = None
 ) -> dict[str, Timeline]:
-    """What happened in each pool that is there, and in those that events are kept of, by type.
+    """Return the histories of existing pools and of those that have events, by type.
 
-    Where a backend has no pools of its own, it is what happened to this state directory's handles.
+    For a backend without pools of its own, they are those of this state directory's handles.
 
     Args:
         service: On their backend.
         pool_type: Only that pool.
-        log: The backend's events, for who wants its remark; None for as they are opened here.
+        log: The backend's events, for callers that need its remark; None to open them here.
 
     Raises:
         NotFound: There is no such pool, and no event of one.
-        NotSupported: Nobody writes events down there.
+        NotSupported: The backend records no events.
     """
     with contextlib.suppress(StateUnwritable):  # a full disk: what is over goes on, then
         release_abandoned(service)

@@ -19,10 +19,10 @@ class Whereabouts(NamedTuple):
 
     Args:
         member: What the store keeps of it.
-        belongs_to: The type of the pool that it is to be in, as somebody has said; else None.
-        pattern: By which that was said; None where it was said of the very name, or not at all.
-        held_back_seconds: It came to the default pool, and for so long yet nobody gets it; None
-            where somebody may.
+        belongs_to: The type of its expected pool; None for none.
+        pattern: The pattern that says so; None if the name itself says so, or nothing does.
+        held_back_seconds: It came to the default pool, and isn't granted for so much longer; None
+            if it may be granted.
     """
 
     member: Member
@@ -48,13 +48,13 @@ class Whereabouts(NamedTuple):
 
 
 class Expectation(NamedTuple):
-    """That a name, or all that a pattern matches, belong to a pool.
+    """The expected pool of a name, or of all names that match a pattern.
 
     Args:
         subject: The name or the pattern.
         is_pattern: It is a pattern.
-        type: The pool's type.
-        pool: The type of the pool that the name is in now; None for none, and of a pattern.
+        type: The expected pool's type.
+        pool: The type of the pool that the name is in now; None for none, and for a pattern.
     """
 
     subject: str
@@ -64,10 +64,10 @@ class Expectation(NamedTuple):
 
 
 def whereabouts(service: Service, name: str) -> Whereabouts:
-    """In which pool a name is, or will be once it is there.
+    """Return in which pool a name is, and where it is expected.
 
     Raises:
-        NotFound: Nobody knows it.
+        NotFound: The name isn't known.
         NotSupported: The backend has no pools of its own.
     """
     members = service.members

@@ -113,17 +113,17 @@ def parse_arrivals_file(text: str, where: str) -> list[Arrival]:
     """Read arrivals: a line each.
 
     Args:
-        text: The file's. Its first line names the columns, of which only ``at`` has to be there;
-            without such a line there is only that. What separates them there, a comma, a semicolon
-            or a tab, does so in all lines. Times are durations since the beginning, or all of them
-            dates. Empty lines, and those that begin with ``#``, don't count.
-        where: What messages call it, fit to be shown.
+        text: The file's. Its first line names the columns, and only ``at`` is required; without
+            such a line that is the only column. The separator of that line, a comma, a semicolon or
+            a tab, separates the other lines too. Times are durations since the beginning, or all of
+            them dates. Empty lines, and those that begin with ``#``, don't count.
+        where: What messages call it, safe to show.
 
     Returns:
-        The arrivals in the order of their times; of equal times, of the lines.
+        The arrivals in the order of their times; with equal times, of the lines.
 
     Raises:
-        InvalidRequest: A line isn't as it should be, or there are too many or none.
+        InvalidRequest: A line is invalid, or there are too many or none.
     """
     rows = _rows(text, where)
     first = next(rows, None)
@@ -335,20 +335,20 @@ def parse_arrivals(text: str, read: Callable[[str], str]) -> Arrivals:
 
 
 def read_file(what: str, name: str, read: Callable[[str], str], forms: str) -> tuple[str, str]:
-    """Read a file; where there is none, somebody may have meant something else.
+    """Read a file; if it is missing, name the other forms of the option in the error.
 
     Args:
         what: What it is about.
         name: Its name.
         read: Reads it.
-        forms: What would do instead.
+        forms: What else the option takes.
 
     Returns:
-        What it holds, and what messages call it.
+        Its content, and what messages call it.
 
     Raises:
         InvalidRequest: There is none.
-        LeaseError: As `read`.
+        LeaseError: See `read`.
     """
     if name.startswith("-") and name != "-":
         raise InvalidRequest(f'{what} "{printable(name)}" must not be negative')

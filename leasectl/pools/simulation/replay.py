@@ -1,9 +1,9 @@
 """Read jobs from a pool's events.
 
-Of each acquisition that was asked for, its arrival is when its ticket was put, as tickets make the
-order, and its holds are what its leases were held for. What is missing is made up: who holds when
-the record ends, or waits, will hold for as long as others, and so would have who gave up; who held
-before it begins came when it was granted.
+A job arrives when its ticket was put, since tickets make the order, and holds as long as its leases
+were held. What is missing is made up. A job that still holds or waits at the end of the record, or
+that gave up, holds as long as others did. A job that held before the record begins arrives when it
+was granted.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ _CHANGES = ("pool made", "pool changed", "pool deleted")
 
 
 class Recorded(NamedTuple):
-    """What the events of a pool tell for a simulation.
+    """A pool's events, as jobs for a simulation.
 
     Args:
         type: Its type.
-        jobs: Who came, in the order of their requests; their time 0 is the first event's.
+        jobs: In the order of their requests; their time 0 is the first event's.
         granted_at: When each was granted, in the jobs' time; None for never.
-        names: The resources that there were in the end, or that were granted, where nobody told of
-            the pool's making.
+        names: The resources that there were in the end, or those that were granted, if there is no
+            event of the pool's creation.
         epoch: When the jobs' time 0 was, wall clock, seconds since the epoch.
         events: Those that were read, of that pool.
     """
@@ -86,7 +86,7 @@ def recorded(events: Iterable[Event], pool_type: str | None = None) -> Recorded:
         pool_type: Of that pool; None for that of the first event.
 
     Raises:
-        NotFound: Nobody has asked for anything in them.
+        NotFound: There is no request in them.
     """
     record = _Record(pool_type)
     for event in events:

@@ -148,12 +148,12 @@ class Simulated(NamedTuple):
 
 
 class Run(NamedTuple):
-    """What came of some jobs.
+    """The result of a simulation.
 
     Args:
-        events: All that happened, as the pool's engine tells it.
+        events: All events, as the pool's engine writes them.
         grants: For each job when it was granted, in seconds of the jobs' time; None for never.
-        starts: For each job when its work started, likewise.
+        starts: For each job when its work started, in the same time; None for never.
         waits: How long the jobs that started waited from their arrival until then, in seconds.
         held_seconds: How long resources were held, all together.
         begin: The first arrival.
@@ -200,13 +200,13 @@ def run(
     seed: str = "",
     done: Callable[[], object] = lambda: None,
 ) -> Run:
-    """Have jobs come to a pool that grants under a policy, until the last has ended.
+    """Simulate jobs on a pool that grants under a policy, until the last has ended.
 
     Args:
-        jobs: Who comes, in the order of their arrivals.
-        pool: To which pool.
-        policy: What is done about many starts at once.
-        seed: What all that happens at random depends on.
+        jobs: In the order of their arrivals.
+        pool: The pool.
+        policy: How starts are spread.
+        seed: Of everything random.
         done: Called as each job ends.
     """
     running = _Running(tuple(jobs), pool, policy, Random(f"{seed} {policy.text}"), done)

@@ -40,17 +40,17 @@ class Scenario(NamedTuple):
 def made_up(
     arrivals: Arrivals, holds: Holds | None, pool: Simulated, *, count: int, seed: int
 ) -> Scenario:
-    """Jobs that come as is said.
+    """Return jobs with the given arrivals and holds.
 
     Args:
         arrivals: When they come.
         holds: How long they hold, unless the list of arrivals says so; None if all of it does.
-        pool: Where they come to.
-        count: For how many resources they ask, unless that list says so.
-        seed: What all that happens at random depends on.
+        pool: The pool.
+        count: How many resources they ask for, unless that list says so.
+        seed: Of everything random.
 
     Raises:
-        InvalidRequest: Nobody says how long one holds.
+        InvalidRequest: The hold of a job is missing.
     """
     drawn = None if holds is None else holds.draw(Random(f"{seed} holds"))
     chance = Random(f"{seed} holds of the list")
@@ -75,12 +75,12 @@ def made_up(
 
 
 def replayed(recorded: Recorded, names: Sequence[str], *, seed: int) -> Scenario:
-    """Jobs that came to a pool in reality, with what came of them.
+    """Return jobs that came to a pool in reality, with their outcomes.
 
     Args:
-        recorded: What its events tell.
-        names: The resources that the pool has now; whoever asked for another takes any.
-        seed: What policies do at random depends on.
+        recorded: The pool's events.
+        names: The resources that the pool has now; a job that asked for another takes any.
+        seed: Of what policies do at random.
     """
     known = frozenset(names)
     jobs = tuple(
