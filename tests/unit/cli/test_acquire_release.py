@@ -334,9 +334,9 @@ class TestReleaseForms:
     def test_by_what_status_shows_of_names_and_handles(self, cli: Cli) -> None:
         cli.pool("U")
         short = cli.hold("T").id.rpartition("-")[2]
-        assert cli.ok("cat", short) == "T--00"
+        assert cli.ok("cat", short) == "T--00\n"
         assert cli.ok("release", short) == "T--00\n"
-        cli.hold("T")
+        cli.ok("acquire", "T")
         (held,) = re.findall(r"T(--\d\d)", cli.ok("status", "T", "--held"))
         assert cli.ok("release", "--names", held) == f"T{held}\n"
         assert cli("release", "--names", held).code == NOT_FOUND
