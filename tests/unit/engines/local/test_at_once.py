@@ -110,7 +110,7 @@ def test_what_is_not_due_is_as_it_has_to_be(desk: Desk) -> None:
                 (f"n-{number}", pool, owner, closed, expires_at),
             )
             db.execute(
-                "INSERT INTO member VALUES (?, NULL, 0, ?, ?, ?, NULL, ?, ?, 1, ?, '')",
+                "INSERT INTO member VALUES (?, NULL, 0, ?, ?, ?, NULL, ?, ?, 1, ?, '', NULL)",
                 (f"n-{number}", cordoned, moves_to, leaves, ends_at and 1.0, ends_at, until),
             )
         due = {row["name"] for row in member_rows.read_due(desk.state, "T", clock.elapsed())}
