@@ -210,7 +210,10 @@ class TestWhatIsInIt:
         started_before(pyz)
         finished = pyz("serve")
         assert (finished.code, finished.out) == (64, "")
-        assert "serve needs starlette and uvicorn, which leasectl.pyz can't use" in finished.err
+        assert (
+            "serve needs jinja2, starlette and uvicorn, which leasectl.pyz can't use"
+            in finished.err
+        )
 
     def test_it_says_that_it_cannot_plot(self, pyz: Pyz, started_before: StartedBefore) -> None:
         started_before(pyz)
