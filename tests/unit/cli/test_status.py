@@ -495,15 +495,15 @@ class TestWatchOnATerminal:
 
     def test_it_shows_a_change_and_fits_the_screen(self, cli: Cli) -> None:
         cli.pool("T", *(f"r{number:02d}" for number in range(20)))
-        with terminal(cli, "status", "--watch", rows=8, columns=40, NO_COLOR="1") as (watch, read):
+        with terminal(cli, "status", "--watch", rows=10, columns=40, NO_COLOR="1") as (watch, read):
             eventually(lambda: " 20     0 " in read(), what="the first screen")
             cli.ok("acquire", "-t", "T", "-c", "20", JOB_NAME="j" * 100, BUILD_ID="1")
             eventually(lambda: " 0    20 " in read(), what="the change")
             last = read().split("\x1b[H")[-1].replace("\x1b[K", "").replace("\x1b[J", "")
             lines = last.splitlines()
-            assert len(lines) <= 8
+            assert len(lines) <= 10
             assert max(map(len, lines)) <= 40
-            assert lines[-1] == "… 7 more lines"
+            assert lines[-1] == "… 8 more lines"
             os.kill(watch.pid, signal.SIGINT)
             assert end_of(watch) == -signal.SIGINT
 
