@@ -18,7 +18,7 @@ class Withdrawn(Cancelled):
     """The request was taken out of the queue.
 
     Attributes:
-        is_on_purpose: It is on record that somebody did that, and why.
+        is_on_purpose: Its record says that it was withdrawn, and why.
     """
 
     is_on_purpose = False

@@ -164,11 +164,11 @@ class Backend(HasSides):
 
     @classmethod
     def check_request(cls, request: Request, wait_seconds: float | None) -> None:
-        """Look at a request, and ask nobody.
+        """Check a request without asking a server.
 
         Args:
             request: What is wanted.
-            wait_seconds: For how long it may wait; None for no limit.
+            wait_seconds: How long it may wait; None for no limit.
 
         Raises:
             InvalidRequest: No backend of this kind could ever grant it.
@@ -253,7 +253,7 @@ class Backend(HasSides):
     def open_claim_watch(
         cls, context: Context, *, state_id: str, claim_key: str, fence: int
     ) -> ClaimWatch | None:
-        """Open what tells at once when somebody else changes what a claim key holds.
+        """Open a watch that tells at once when another process changes the claims of a claim key.
 
         It has a thread of its own. None where leases aren't changed by others, or no server tells.
         """
@@ -486,10 +486,10 @@ def place_of(url: str, settings: str) -> str:
 
 
 def claim_key_of(handle: Handle) -> str:
-    """What the backend finds a handle's claims by; empty when nobody knows whose they are.
+    """Return the key by which the backend finds a handle's claims; empty if it isn't known.
 
-    Where a claim and its record don't change together it says which acquisition, so that what
-    is late for one never meets the next.
+    Where a claim and its record don't change together, the key has the number of the acquisition,
+    so that a late request for one acquisition never meets the next.
     """
     return kind_of_handle(handle).claim_key(handle)
 

@@ -1,9 +1,9 @@
-"""All or none of N leases, from a server that grants one a request.
+"""All or none of N leases, from a server that grants one for each request.
 
-Who holds a part and waits for the rest keeps that part from others who do the same: two that each
-hold what the other waits for would wait for ever. So the rest is waited for with a limit, then all
-is given back and asked for again after a pause that chance decides. There is no queue in this:
-who asks for many may be overtaken for as long as others ask for few.
+A request that holds a part and waits for the rest keeps that part from others that do the same: two
+that each hold what the other waits for would wait for ever. So the rest is waited for with a limit;
+then all is given back and requested again after a random pause. There is no queue in this: a
+request for many may be overtaken for as long as others ask for few.
 
 One acquisition: `acquire_one_by_one` asks the server (`Grants`) for one after the other -> the
 journal records each the moment it arrives -> after too long a wait for the rest, `_give_all_back`.
@@ -41,8 +41,8 @@ class Grants(Protocol):
     """A server that grants one at a time.
 
     Attributes:
-        ghost_seconds: For how long a request that was given up keeps its place in the server's
-            queue: nobody behind it gets what it could have.
+        ghost_seconds: How long a request that was given up keeps its position in the server's
+            queue, and so holds back those behind it.
     """
 
     @property
@@ -81,9 +81,9 @@ def acquire_one_by_one(
     now: Callable[[], float],
     chance: Callable[[], float] = draw,
 ) -> Steps[tuple[Lease, ...] | None]:
-    """Get so many leases, or none; yields each sleep that it needs.
+    """Acquire so many leases, or none; yield each sleep that this needs.
 
-    What has arrived when this raises is on record, and whoever has asked gives it back.
+    If this raises, what has arrived is on record, and the caller gives it back.
 
     Args:
         server: Where they come from.
@@ -91,14 +91,13 @@ def acquire_one_by_one(
         journal: Records each as it arrives.
         deadline: When to give up, CLOCK_BOOTTIME in seconds; None for never.
         now: That clock.
-        chance: A number from 0 to 1, another one each time.
+        chance: Returns a random number from 0 to 1.
 
     Returns:
-        The leases; None when they weren't all to be had in time. What had arrived of them is on
-        record then, too.
+        The leases; None if not all arrived in time. Those that had arrived are on record then, too.
 
     Raises:
-        LeaseError: What the server's refusal was, or what ended the wait.
+        LeaseError: The server's refusal, or what ended the wait.
     """
     pauses = Pauses(BACKOFF)
     while True:

@@ -45,7 +45,7 @@ Renew = Callable[[str, Sequence[str]], "tuple[str, ...]"]
 
 
 class ClaimWatch(Protocol):
-    """Tells a holder at once that somebody else has changed what it holds.
+    """Tells a holder at once that another process has changed its claims.
 
     Attributes:
         fd: Readable when that may be so.

@@ -63,10 +63,10 @@ def _name_state_directory_absolutely() -> None:
 
 
 def _occupy_standard_streams() -> None:
-    """Where stdin, stdout or stderr are closed, see that no file of ours gets their number.
+    """Keep files of ours from getting the number of a closed stdin, stdout or stderr.
 
-    What is printed would end up in it. Writing to a closed stdout still fails, as it should:
-    whoever asked won't see the answer.
+    Output would end up in such a file. Writing to a closed stdout still fails, as it should: the
+    user won't see the answer.
     """
     for fd, flags in ((0, os.O_RDONLY), (1, os.O_RDONLY), (2, os.O_WRONLY)):
         try:

@@ -84,7 +84,7 @@ class Word(click.Argument):
         return source is click.core.ParameterSource.COMMANDLINE
 
     def settle(self, ctx: click.Context, option: click.Parameter) -> None:
-        """Have the option's value be what was given in either way.
+        """Set the option's value, which was given in one of two ways.
 
         Raises:
             UsageError: It was given in both ways, or in none.

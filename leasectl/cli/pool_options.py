@@ -135,9 +135,9 @@ def examples(names: Sequence[str]) -> str:
 
 
 def warn_of_unmet(memberships: MembershipService, *pool_types: str | None) -> None:
-    """Tell whoever has changed some pools whose requests can't be met as they are now.
+    """Warn after a change of pools if waiting requests can't be met any more.
 
-    They have been changed, so that nobody answers who is asked that isn't how the command ends.
+    The change itself has succeeded, so an unreachable server doesn't change the exit code.
     """
     try:
         for each in memberships.unmet(*pool_types):

@@ -40,14 +40,14 @@ _VARIABLES = ("LEASECTL_BACKEND", "LEASE_PROXY_SERVER_URL")
 
 
 def check_served(url: str, settings: Settings) -> None:
-    """Find out whether the server is gone that this shell was told of.
+    """Find out whether the server that this shell uses has ended.
 
     Args:
-        url: What `LEASE_PROXY_SERVER_URL` says.
+        url: Of `LEASE_PROXY_SERVER_URL`.
         settings: How to talk to it.
 
     Raises:
-        BackendUnreachable: Its process has ended, and nobody answers there: waiting won't help.
+        BackendUnreachable: Its process has ended, and no server answers there: waiting won't help.
     """
     pid = _ended_server()
     if pid is None:

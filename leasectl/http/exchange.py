@@ -1,10 +1,10 @@
 """A request and its response, limited in time and size.
 
-Whoever asks waits in poll(2), beside whatever else may end the wait. What is asked is done by a
-thread, because the lookup of a name can't be ended: then the thread is left to itself. Otherwise
-giving up ends the connection, or first only our half of it, so that what was granted meanwhile
-still arrives. On a connection that is kept most is done without waiting: there whoever asks sends
-and reads himself, and a thread goes on with what takes longer.
+The caller waits in poll(2), beside whatever else may end the wait. A thread does the request,
+because the lookup of a name can't be ended: then the thread is left alone. Otherwise giving up ends
+the connection, or first only our half of it, so that a grant still arrives. On a kept connection
+most requests need no wait: the caller sends and reads by itself, and a thread goes on with those
+that take longer.
 """
 
 from __future__ import annotations
@@ -42,16 +42,16 @@ def trust_for(url: str, settings: Settings) -> Trust | None:
 
 
 class Client:
-    """Asks one thing at a time, of any servers. One thread may use it, or several in turn.
+    """Sends one request at a time, to any servers. One thread may use it, or several in turn.
 
     Args:
         clock: Where times come from.
         trust: For ``https://``; None where there is nothing to verify. Its files are looked at
             before each request.
         keeps_connections: Use a connection for the next request, too: with TLS, a new one costs
-            more than the request. But a server may close it just when it is used again, and then
-            nobody knows whether the request was carried out.
-        heeds_environment: Go by ``http_proxy`` and its like.
+            more than the request. But a server may close it just when it is used again, and then it
+            isn't known whether the request was carried out.
+        heeds_environment: Use ``http_proxy`` and its like.
         proxy_url: The HTTP proxy to go through, whatever the environment says; None for none.
         connect_seconds: How long it may take to connect, at each address that a name has.
         longest_bytes: How long an answer may be, or a line of a stream.
@@ -162,7 +162,7 @@ class Client:
         return exchange.result()
 
     def stream(self, call: Call) -> Stream:
-        """Ask for an answer that goes on and on; it is read by whoever asks.
+        """Request an endless answer, which the caller reads.
 
         It has a connection of its own, which ends with it.
         """
@@ -306,7 +306,7 @@ class _Exchange:
 
 
 class Stream:
-    """An answer that goes on and on: a context manager, inside of which are its lines.
+    """An endless answer: a context manager that yields its lines.
 
     Args:
         sending: The request.
@@ -314,7 +314,7 @@ class Stream:
 
     Attributes:
         status: Of the answer, once its head is there; 0 before.
-        headers: Likewise.
+        headers: Of the answer, once its head is there.
     """
 
     def __init__(self, sending: Sending | ProxiedSending, longest_bytes: int) -> None:

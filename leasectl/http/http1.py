@@ -170,8 +170,7 @@ class AnswerReader:
         """Read what follows its head, in pieces as they come.
 
         Raises:
-            ProtocolError: Not all of it comes.
-            OSError: Likewise.
+            ProtocolError, OSError: Not all of it comes.
         """
         headers = self._head.headers
         coding, length = headers.get("transfer-encoding"), headers.get("content-length")

@@ -17,18 +17,18 @@ class Call(NamedTuple):
     """One request.
 
     Args:
-        url: Of what is asked for, the query included.
+        url: What is requested, the query included.
         body: What is sent.
-        headers: Sent beside what HTTP needs.
-        method: What is done with it.
-        only_now: It must not be carried out later, after whoever asks may have died. Its body is
+        headers: Sent beside those that HTTP needs.
+        method: Of HTTP.
+        only_now: It must not be carried out later, after this process may have died. Its body is
             sent when the server says that it is there: RFC 9110, 10.1.1, ``Expect: 100-continue``.
-        longest_silence_seconds: For how long nothing more of the answer may come; None for ever.
-        more_headers: The same, for those that come more than once.
-        server_name: Whose certificate it has to be, where that isn't the host of the URL.
+        longest_silence_seconds: How long nothing more of the answer may come; None for ever.
+        more_headers: Further headers, for those that occur more than once.
+        server_name: The name in the server's certificate, if it isn't the host of the URL.
         goes_on: More of it may follow while the answer comes in: `Stream.send`. Not through a
             proxy, nor over TLS.
-        is_terse: Without what a server can do without; etcd's gateway passes it on to itself.
+        is_terse: Without optional headers; etcd's gateway passes headers on to itself.
     """
 
     url: str
@@ -103,10 +103,10 @@ class Answer(NamedTuple):
 
 
 def redirection(answer: Answer) -> str:
-    """Where an answer sends whoever asked, for people; empty where it doesn't.
+    """Return where an answer redirects to, for people; empty if it doesn't.
 
-    Nobody goes there: what was asked may have been done here. What its query has in it, or in
-    front of a host, may be a secret.
+    No redirection is followed: the request may have been carried out here. The query, or the text
+    before the host, may hold a secret, so it is left out.
     """
     if not 300 <= answer.status < 400:
         return ""

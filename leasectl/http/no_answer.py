@@ -33,11 +33,11 @@ class NoAnswer(Exception):
 
     Args:
         text: Why.
-        advice: What to do about it, where there is something in particular.
+        advice: What to do about it, if there is something in particular.
         sent: Whether the server can have got the request.
         lasting: Whether it would be the same the next time.
-        said: Why, in the words of whoever found out; empty where ``text`` has them.
-        distrust: Whom one side doesn't trust, where that is why.
+        said: Why, in the words of the library that noticed; empty if ``text`` has them.
+        distrust: The side that isn't trusted, if that is why.
     """
 
     def __init__(
@@ -69,12 +69,12 @@ def too_long(longest_bytes: int) -> NoAnswer:
 
 
 def no_answer(error: Exception, *, url: str, sent: bool) -> NoAnswer:
-    """Say of an error what it means to whoever asked.
+    """Return an error as what it means for the caller.
 
     Args:
-        error: Of the system, of TLS, or of what was said.
-        url: What was asked for.
-        sent: Whether the request had been begun to be sent by then.
+        error: Of the system, of TLS, or of the protocol.
+        url: What was requested.
+        sent: Whether the sending of the request had begun by then.
     """
     said = re.sub(_ERRNO, "", str(error)) or type(error).__name__
     if isinstance(error, socket.timeout):

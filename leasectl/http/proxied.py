@@ -212,10 +212,10 @@ class ProxiedSending:
         )
 
     def _once_heard(self, body: bytes) -> Iterator[bytes]:
-        """A body that is sent when the server says something: RFC 9110, 10.1.1.
+        """Yield a body that is sent when the server says something: RFC 9110, 10.1.1.
 
-        What a server that is stopped has been sent it does when it goes on, although whoever asked
-        for it is gone. (With TLS, what it says right after a new connection may be something else.)
+        A stopped server carries out what it was sent when it goes on, even if the client is gone by
+        then. (With TLS, what it says right after a new connection may be something else.)
         """
         with self._lock:
             connected = self._socket

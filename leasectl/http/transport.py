@@ -153,13 +153,13 @@ class Sending:
         return self._is_sent
 
     def begin(self) -> int | None:
-        """Send it on a connection that was put aside, if that takes no time.
+        """Send it on a kept connection, if that takes no time.
 
-        Whoever calls this has to `close` it, unless `open` does the rest.
+        The caller has to `close` it, unless `open` does the rest.
 
         Returns:
-            The descriptor to be read once there is something for `finish`. None where there is no
-            such connection, or it didn't take all of it: then `open` does the rest.
+            The descriptor to poll until there is something for `finish`. None if there is no such
+            connection, or it didn't take all of it: then `open` does the rest.
 
         Raises:
             NoAnswer: That connection has ended.

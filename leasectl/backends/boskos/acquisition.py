@@ -1,8 +1,8 @@
 """Acquire: ask again and again, and count what was lost on the way.
 
-Boskos answers at once, with a resource or that none is free. A place in its queue is kept for a
-request id that is asked for again soon enough, over any number of connections. What has arrived of
-several is renewed meanwhile, as nobody else knows of it yet.
+Boskos answers at once, with a resource or that none is free. It keeps the queue position of a
+request id that asks again soon enough, over any number of connections. If several resources are
+wanted, those that have arrived are renewed meanwhile, as no other process knows of them yet.
 """
 
 from __future__ import annotations
@@ -47,16 +47,16 @@ _MOST_LOSSES = 3
 
 
 class BoskosAcquisition:
-    """As many single grants as are wanted, or none; a `Grants`.
+    """Acquires as many single grants as are wanted, or none; implements `Grants`.
 
     Args:
         connection: To Boskos.
         give_back: Releases a name of an owner; raises BackendUnreachable if it can't.
-        claimant: Who asks for what.
+        claimant: The request and its holder.
         journal: Keeps the record in step.
         patience: How long to wait.
         clock: Where times come from.
-        chance: A number from 0 to 1, another one each time.
+        chance: Returns a random number from 0 to 1.
     """
 
     def __init__(

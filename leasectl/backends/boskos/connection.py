@@ -229,18 +229,18 @@ class BoskosConnection:
         tick: Callable[[float], float | None] = lambda now: None,
         late: Callable[[Answer | None], object] | None = None,
     ) -> Steps[Answer]:
-        """Send a request, and wait for its answer; yields each sleep that it needs.
+        """Send a request, and wait for its answer; yield each sleep that this needs.
 
         Args:
             call: The request.
-            seconds: How long that may take.
-            tick: As `Client.ask` has it.
-            late: Likewise.
+            seconds: How long it may take.
+            tick: See `Client.ask`.
+            late: See `Client.ask`.
 
         Raises:
             NotSent, Loss: No answer.
             AccessRefused: Not to us.
-            LeaseError: Files that say as whom we come, or whom to trust, can't be used.
+            LeaseError: The files with our user, or with trusted certificates, can't be used.
         """
         headers: Mapping[str, str] = {**call.headers, **login_headers(self._settings)}
         client = self._idle.pop() if self._idle else self._new_client()

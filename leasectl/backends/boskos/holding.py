@@ -23,12 +23,12 @@ _REAPER_PAUSE_SECONDS = 60.0
 
 
 class LostGrants:
-    """What an owner has, and what of that nobody can name.
+    """What an owner has, and the grants among that whose names were lost.
 
     Args:
         connection: To Boskos.
-        pool_type: Of what was asked for.
-        owner: Who asked.
+        pool_type: Of the request.
+        owner: Of the request.
         clock: Where times come from.
     """
 
@@ -85,12 +85,12 @@ def look(connection: BoskosConnection, pool_type: str, *, seconds: float) -> Ste
 
 
 class LostNote(NamedTuple):
-    """What people are told of grants that nobody can name.
+    """The note for people about grants whose names were lost.
 
     Args:
         address: Of Boskos.
         pool_type: Their type.
-        owner: Whose they are.
+        owner: Their owner.
         wall: The time, in seconds since the epoch.
     """
 

@@ -4,7 +4,7 @@
 - `table`: tables that fit a terminal
 - `charts`: charts on a terminal
 - `plot`: charts in a file: ``--plot FILE.svg|png``
-- `waiting`: wait: show progress, heed signals, notice that nobody listens
+- `waiting`: wait: show progress, heed signals, notice that the reader has gone
 - `waiting_line`: the line on a terminal that shows how a wait goes
 - `waiting_facts`: what is told about a wait: position, time, holders
 - `handle_output`: a handle, in each output format

@@ -30,7 +30,7 @@ def emit(text: str) -> None:
     """Write data to stdout, all of it, now.
 
     Raises:
-        LeaseError: It can't be written; whoever asked won't see it.
+        LeaseError: It can't be written, so the user won't see it.
     """
     emit_bytes(text.encode("utf-8", "surrogateescape"))  # a path is the bytes that it is
 

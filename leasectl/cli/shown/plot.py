@@ -1,12 +1,12 @@
 """Charts in a file: ``--plot FILE.svg|png``.
 
-The file's name is checked before anything is worked out, so that no long run is for nothing::
+The file's name is checked first, so that a long calculation isn't lost by a wrong name::
 
     plot_file = options…, type=parse_plot_file
     ...
     plot(rows, plot_file, title="azure--install, the last 7 days")
 
-Matplotlib draws them; it is an extra (leasectl[plot]) and is imported by nobody else.
+Matplotlib draws them; it is an extra (leasectl[plot]), and only this module imports it.
 """
 
 from __future__ import annotations
@@ -124,7 +124,7 @@ def plot(
 
 
 def replace_file(path: str, content: bytes) -> None:
-    """Have a file hold that, or what it held before; never a part.
+    """Write a file as a whole, or leave its earlier content; never write a part.
 
     Raises:
         StateUnwritable: It can't be written.

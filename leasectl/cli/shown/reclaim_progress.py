@@ -100,12 +100,12 @@ Result = TypeVar("Result")
 def run(
     steps: Generator[Sleep, set[int], Result], progress: ReclaimProgress, *, prints: bool
 ) -> Result:
-    """Do the steps of a reclaim, one after the other, and tell people; a signal ends them.
+    """Run a reclaim and show its progress; a signal ends it.
 
     Args:
         steps: Of the reclaim.
-        progress: Who tells people.
-        prints: What comes of it is printed, so it ends as well when nobody reads that any more.
+        progress: Shows the progress.
+        prints: The result is printed, so the reclaim also ends when stdout has no reader any more.
     """
     with SignalTrap() as trap:
         ends = interrupts(trap, None) if prints else [Interrupt(trap.fd, READABLE, trap.check)]

@@ -506,12 +506,12 @@ def _line(text: str, look: Look, colour: Colour | None = None, *, cut: Cut = "mi
 
 
 def note_no_pools(backend: str | None) -> None:
-    """Say how to make a pool, but not where names are in pools that hands have deleted.
+    """Say how to create a pool, unless resources are left in pools that were deleted by hand.
 
-    Of those the engine has warned whoever looked.
+    The engine has warned of those already.
 
     Args:
-        backend: What ``--backend`` says.
+        backend: The value of ``--backend``.
     """
     if not known_names(backend):
         note(NO_POOLS)

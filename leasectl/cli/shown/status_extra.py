@@ -30,16 +30,16 @@ def show_looked(
     watch: bool,
     as_json: bool,
 ) -> None:
-    """Show how things are; what there is nothing to be seen of is a note.
+    """Show a status; what can't be seen is a note.
 
     Args:
-        look: Finds it out; what it is given ends it sooner.
+        look: Returns the status; the interrupts that it is given end it sooner.
         refresh_seconds: How long until the next look.
-        watch: Again and again, until a signal comes or nobody reads it any more.
+        watch: Repeat it, until a signal comes or stdout has no reader any more.
         as_json: As JSON.
 
     Raises:
-        LeaseError: It can't be told.
+        LeaseError: The status can't be read.
     """
     if watch:
         show_again(look, lambda ends: pause(refresh_seconds, ends), as_json=as_json)
@@ -85,12 +85,12 @@ def show_counts(service: Service, pool_type: str | None, *, watch: bool, as_json
 
     Args:
         service: On a backend that counts.
-        pool_type: The one; None for all.
-        watch: Again and again, until a signal comes or nobody reads it any more.
+        pool_type: The type; None for all.
+        watch: Repeat it, until a signal comes or stdout has no reader any more.
         as_json: As JSON.
 
     Raises:
-        LeaseError: It can't be told.
+        LeaseError: The counts can't be read.
     """
     _show(lambda ends: count(service, pool_type, interrupts=ends), watch=watch, as_json=as_json)
 
@@ -98,14 +98,14 @@ def show_counts(service: Service, pool_type: str | None, *, watch: bool, as_json
 def show_counts_behind(
     service: Service, told: object, pool_type: str | None, *, watch: bool, as_json: bool
 ) -> None:
-    """Show what the server behind another one counts; as `show_counts`.
+    """Show what the server behind another one counts, like `show_counts`.
 
     Args:
-        service: On the backend that has told it.
-        told: What it told first.
-        pool_type: As it was asked for.
-        watch: As `show_counts`.
-        as_json: Likewise.
+        service: On the backend that has sent the counts.
+        told: The first counts.
+        pool_type: The requested type; None for all.
+        watch: See `show_counts`.
+        as_json: As JSON.
     """
     url, first = service.backend_url, [told]
 
@@ -206,7 +206,7 @@ def show_handles(service: Service, pool_type: str | None, *, watch: bool, as_jso
     Args:
         service: On a backend that doesn't tell.
         pool_type: The one type; None for all.
-        watch: Again and again, until a signal comes or nobody reads it any more.
+        watch: Repeat it, until a signal comes or stdout has no reader any more.
         as_json: As JSON.
     """
     show_looked(

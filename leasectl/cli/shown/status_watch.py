@@ -46,7 +46,7 @@ class Shown(Protocol):
         """For people."""
 
     def encoded(self) -> object:
-        """As JSON has it."""
+        """Return it as JSON."""
 
 
 # How things are, or why that can't be told.
@@ -83,17 +83,17 @@ class _Pools:
 def show_pools_again(
     service: Service, pool_type: str | None, rows: Rows, *, wide: bool, as_json: bool
 ) -> None:
-    """Show pools until a signal comes or nobody reads it any more.
+    """Show pools until a signal comes or stdout has no reader any more.
 
     Args:
         service: On the backend whose pools are shown.
         pool_type: The one to show; None for all.
         rows: What to list of it.
         wide: Every column, nothing cut.
-        as_json: One object a line, each time that something has changed.
+        as_json: One object a line, after each change.
 
     Raises:
-        LeaseError: Things can't be told the first time.
+        LeaseError: The first look has failed.
     """
 
     def look(ends: _Ends) -> Shown:
@@ -106,15 +106,15 @@ def show_pools_again(
 def show_again(
     look: Callable[[_Ends], Shown], sleep: Callable[[_Ends], None], *, as_json: bool
 ) -> None:
-    """Show how things are, again and again, until a signal comes or nobody reads it any more.
+    """Show a status again and again, until a signal comes or stdout has no reader any more.
 
     Args:
-        look: Finds it out; what it is given ends it sooner.
-        sleep: Lets the time pass until the next look; likewise.
-        as_json: One object a line, each time that something has changed.
+        look: Returns the status; the interrupts that it is given end it sooner.
+        sleep: Sleeps until the next look; the interrupts that it is given end it sooner.
+        as_json: One object a line, after each change.
 
     Raises:
-        LeaseError: Things can't be told the first time.
+        LeaseError: The first look has failed.
     """
     live = obeys_escapes(1) and not as_json
     with SignalTrap() as trap:

@@ -34,13 +34,13 @@ _TURN_SECONDS = 4.0
 
 
 class Waiting(NamedTuple):
-    """A wait that people can follow.
+    """A wait that is shown to people.
 
     Args:
         patience: What to wait with.
-        got: To be called with the handle when there are leases, and for how many seconds it will be
-            held back; says so to whoever saw the wait, and what will happen to them by itself.
-        warn: To be called with a line for people, which is not to stand behind the live line.
+        got: To be called with the handle when there are leases, and the seconds for which it will
+            be held back; prints that, and what will happen to the leases by themselves.
+        warn: To be called with a line for people, which must not follow the live line.
     """
 
     patience: Patience
@@ -220,10 +220,10 @@ def _named(names: Sequence[str]) -> str:
 
 
 def warn_of_endless_wait(wait_seconds: float | None, *, quiet: bool) -> None:
-    """Tell whoever can do without a lease that without a limit it may be waited for all the same.
+    """Warn that an optional lease without a limit may be waited for without end.
 
     Args:
-        wait_seconds: For how long at most; None for no limit.
+        wait_seconds: How long at most; None for no limit.
         quiet: Say nothing.
     """
     if wait_seconds is None and not quiet:
