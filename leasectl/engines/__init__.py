@@ -1,12 +1,12 @@
 """Stores that the pool algorithm (`leasectl.backends.pool`) runs on.
 
 An acquisition puts a ticket in the queue (`Waiter.enqueue`), tries to claim, sleeps until it is
-woken, and tries again. The claim takes the ticket away.
+woken, and tries again. The claim removes the ticket.
 
 - `contract`: the interface between the pool algorithm and an engine
 - `pool_admin`: the interfaces for pools, members, values, notes and events
 - `facts`: what an engine tells about its pools
-- `possible`: match requests with resources; tell whether a request can ever be met
+- `possible`: match requests with resources; find whether a request can ever be met
 - `pacing`: when the next grant is due, and how a waiting ticket ages
 - `membership`: decide in which pool a name is: pure functions for every engine
 - `notes`: short notes at claims, from others to the holder and back
@@ -16,6 +16,7 @@ woken, and tries again. The claim takes the ticket away.
 - `refusals`: refusals that all engines give in the same words
 - `pool_format`: the format number of pools in etcd and Kubernetes
 - `local`: tables in the state directory, for the jobs of one machine
+- `cluster`: the algorithm on a store of objects with versions and watches
+- `kubernetes`: its driver on Kubernetes, with the API, logins and kubeconfigs
 - `etcd`: for the jobs of many machines; claims end with etcd's leases
-- `kubernetes`: the same; claims are Lease objects, which end when nobody renews them
 """

@@ -1,19 +1,19 @@
 """The interface between the pool algorithm and an engine.
 
-An engine keeps pools, tickets and claims, and tells of changes. Who waits for how long, and what
-is done when something fails, is up to `leasectl.backends.pool`; of the order an engine knows one
-rule, and keeps it inside the step that claims: a ticket may take a resource only if no better
-ticket that isn't suspended could use that resource. Better is who has the higher effective
-priority (`ranking`), and of equals who came earlier. A ticket for a name could use that one
-resource; any other could use each, also while it waits for more of them, or for the pool's pace.
-That pace (`pacing`) is kept inside the step that claims, too.
+An engine keeps pools, tickets and claims, and reports changes. `leasectl.backends.pool` decides who
+waits for how long, and what to do after a failure. Of the order, an engine knows one rule, and
+keeps it inside the step that claims: a ticket may take a resource only if no better ticket that
+isn't suspended could use that resource. A ticket is better if it has the higher effective priority
+(`ranking`), and among equals if it came earlier. A ticket for a name could use that one resource;
+any other ticket could use each, also while it waits for more of them, or for the pool's pace. That
+pace (`pacing`) is kept inside the step that claims, too.
 
-A ticket or claim whose holder is dead disappears without anybody's help; how an engine knows that
-(a process, a ttl) is its own affair. A waiter that lives and doesn't run is found out by a witness:
-whoever makes a claim possible also wakes that, it gives the one who could claim
-`SUSPENDED_AFTER_SECONDS` on its own clock, and then marks the ticket as suspended. Only its owner
-takes the mark off, in the same step as its next claim. Where tickets have a ttl that is enough:
-such a waiter keeps its position for one, then it queues again.
+A ticket or claim whose holder is dead is removed automatically; an engine finds that out by a
+process or by a ttl. A waiter that lives and doesn't run is found by a witness. A process that makes
+a claim possible also wakes the witness. It gives the waiter that could claim
+`SUSPENDED_AFTER_SECONDS` on its own clock, and then suspends the ticket. Only the ticket's owner
+ends the suspension, in the same step as its next claim. Where tickets have a ttl, that is enough:
+such a waiter keeps its position for one ttl, then it queues again.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ SUSPENDED_AFTER_SECONDS = 10.0
 
 
 class TicketGone(Exception):
-    """The ticket was taken out of the queue by somebody else."""
+    """The ticket was taken out of the queue by another process."""
 
 
 class TicketExpired(BackendUnreachable):
@@ -46,21 +46,21 @@ class TicketExpired(BackendUnreachable):
 
 
 class Outlook(NamedTuple):
-    """What came of trying to claim: the leases, or what there is to wait for.
+    """The result of a try to claim: the leases, or what to wait for.
 
     Args:
-        leases: All that was asked for, and the ticket has gone; None, with nothing claimed, while
-            it isn't its turn or there is too little.
-        is_head: It is its turn, so it waits for resources: no better ticket, but for some that
-            wait for a name, keeps it from them.
-        is_behind: Better tickets keep it from something that it could use; their waiters may stop.
-        look_again_at: By then one has to look, as nobody tells of it that a claim expires; on the
-            engine's elapsed clock, None for never.
-        pool_type: Where several types would do, that of the leases; else None.
+        leases: All that was asked for, and the ticket is gone; None, with nothing claimed, while it
+            isn't its turn or there is too little.
+        is_head: It is its turn, so it waits for resources: no better ticket keeps them from it,
+            except some that wait for a name.
+        is_behind: Better tickets keep something from it that it could use; their waiters may stop.
+        look_again_at: When to look again without being woken, since a claim expires silently; on
+            the engine's elapsed clock, None for never.
+        pool_type: If several types would do, that of the leases; else None.
         next_grant_at: It is its turn and there is enough, but the pool's pace makes it wait until
-            then, on the elapsed clock; None where it is anything else that it waits for.
-        impossible: Why what is in the pool can't meet it any more, a line for people. Until that
-            changes its ticket keeps nobody from anything; then it counts where it always was.
+            then, on the elapsed clock; None if it waits for anything else.
+        impossible: Why the pool can't meet it any more, a line for people. Until that changes, its
+            ticket holds no other back; then it counts again, in its old position.
     """
 
     leases: tuple[Lease, ...] | None = None
@@ -134,19 +134,19 @@ class Waiter(Protocol):
         """
 
     def heard(self, woken: Set[int]) -> bool:
-        """Get ready for the next sleep; whoever calls this has to `claim` again afterwards.
+        """Get ready for the next sleep; the caller has to `claim` again afterwards.
 
         Args:
-            woken: Those of the descriptors that had something to say.
+            woken: The descriptors that had an event.
 
         Returns:
             Whether a process has ended.
         """
 
     def dequeue(self, why: str = "") -> None:
-        """Take the ticket away, if it is still there, and free what it may have become.
+        """Remove the ticket, if it is still there, and free what it may have been granted.
 
-        A store may have put it, or claimed, although nobody was told.
+        A store may have put it, or claimed, although its answer was lost.
 
         Args:
             why: It is given up, for people, for the record of events.
@@ -170,17 +170,17 @@ class Engine(Protocol):
         """Steps inside happen at once where the store can do that, else each on its own."""
 
     def waiter(self, claimant: Claimant, *, until: float | None) -> Waiter:
-        """What a claimant asks and waits with; nobody can see it yet.
+        """Return the waiter of a claimant; no other process can see it yet.
 
         One claim key may have tickets in several queues, each with a waiter of its own.
 
         Args:
-            claimant: Who asks, for what; of the types that would do, the first counts.
-            until: How long its steps may take a store that doesn't answer, on the elapsed clock;
-                None for as long as they take by themselves.
+            claimant: The request and its holder; of the types that would do, the first counts.
+            until: How long its steps may wait for a store that doesn't answer, on the elapsed
+                clock; None for the usual limits.
 
         Raises:
-            InvalidRequest: No such request can be met by this engine.
+            InvalidRequest: This engine can't meet such a request.
         """
 
     def withdraw(self, claim_key: str, why: str = "") -> None:

@@ -23,10 +23,10 @@ class EventWatch(Protocol):
     def fd(self) -> int: ...
 
     def clear(self) -> int:
-        """Get ready for the next; whoever calls this has to read again afterwards.
+        """Get ready for the next event; the caller has to read again afterwards.
 
         Returns:
-            What has come since they were read last has larger numbers; 0 where nobody knows.
+            Events that have come since the last reading have larger numbers; 0 if that isn't known.
         """
 
     def close(self) -> None:
@@ -37,7 +37,7 @@ class EventLog(Protocol):
     """The events of an engine's pools, in the order in which they happened.
 
     Attributes:
-        remark: What whoever shows them has to say of them once they are read; empty for nothing.
+        remark: What to tell the user after the events were read; empty for nothing.
     """
 
     @property
@@ -73,4 +73,4 @@ class EventLog(Protocol):
         """The number of the last event there was; 0 for none."""
 
     def watch(self) -> EventWatch:
-        """Be told of more events, from now on; whoever calls this reads once more afterwards."""
+        """Watch for more events from now on; the caller reads once more afterwards."""

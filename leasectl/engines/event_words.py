@@ -24,11 +24,11 @@ _LONGEST_REASON = 300
 
 
 def of_claimant(kind: EventKind, claimant: Claimant, now: float) -> Event:
-    """An event of whoever asks for leases.
+    """Return an event of a claimant.
 
     Args:
         kind: What happened.
-        claimant: To whom.
+        claimant: The request and its holder.
         now: Wall clock, in seconds; so it is below.
     """
     handle, acquisition = handle_of(f"/{claimant.claim_key}")
@@ -85,7 +85,7 @@ _ADDED, _REMOVED = " added", " removed"
 
 
 def got_instead(pool_type: str) -> str:
-    """Why whoever asked for either type left a queue."""
+    """Return why a request for either of several types left a queue."""
     return f"{_GOT}{pool_type} instead"
 
 
@@ -110,12 +110,12 @@ def pool_made(count: int, settings: PoolSettings) -> str:
 
 
 def resources_added(count: int) -> str:
-    """That a pool has more resources."""
+    """Return the event of resources that were added to a pool."""
     return counted(count, "resource") + _ADDED
 
 
 def resources_removed(count: int) -> str:
-    """That a pool has fewer resources."""
+    """Return the event of resources that were removed from a pool."""
     return counted(count, "resource") + _REMOVED
 
 
@@ -150,11 +150,11 @@ class MembershipChange(NamedTuple):
 def membership_changes(
     before: Sequence[Member], after: Sequence[Member]
 ) -> tuple[MembershipChange, ...]:
-    """What has become of names, put together as events; of what nobody asks about later, none.
+    """Return the events of changed memberships; unimportant changes have none.
 
     Args:
-        before: What was known of each.
-        after: What is known of each now, in the same order.
+        before: Each membership before.
+        after: Each membership after, in the same order.
     """
     together: dict[tuple[str, str], list[str]] = {}
     for old, new in zip(before, after):

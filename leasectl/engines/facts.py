@@ -70,21 +70,21 @@ class Resource(NamedTuple):
 
     Args:
         name: Its name.
-        lease: None when it is free.
-        claim_key: Whose the lease is, as `claim_key_of` has it; None when it is free.
-        expires_in_seconds: When the lease runs out unless it is renewed, by the clock of the store;
-            None for never, and where that wasn't asked.
-        holder_pid: As the claimant said; None where it didn't, and on the embedded pool, whose
-            records say more.
-        release_after_seconds: Of the request; None likewise.
+        lease: None if it is free.
+        claim_key: Of the lease, see `claim_key_of`; None if it is free.
+        expires_in_seconds: When the lease expires unless it is renewed, by the clock of the store;
+            None for never, and if that wasn't asked.
+        holder_pid: As the claimant said; None if it didn't, and on the embedded pool, whose records
+            say more.
+        release_after_seconds: Of the request; None as for `holder_pid`.
         ended: Who has ended the lease by force and why, while it is kept for its holder, who has
-            been told; None for a lease that is good.
-        member: What is so of its name; None where that is nothing but that it is in the pool.
-        note: What others have noted at the lease; None for nothing.
-        held_back_seconds: It came here by default, and for so long yet nobody gets it; None where
-            somebody may, and where that wasn't asked.
-        leaves_in_seconds: When it has been in the pool for as long as its ttl says; None where it
-            has none, and where that wasn't asked.
+            been told; None for a valid lease.
+        member: The facts about its name; None if it is only in the pool.
+        note: The note at the lease; None for none.
+        held_back_seconds: It came here by default, and isn't granted for so much longer; None if it
+            may be granted, and if that wasn't asked.
+        leaves_in_seconds: When its membership ends by its ttl; None without one, and if that wasn't
+            asked.
     """
 
     name: str
@@ -107,19 +107,19 @@ class Resource(NamedTuple):
 
 
 class Standing(NamedTuple):
-    """How things stand in a pool for who waits in it.
+    """The state of a pool for one waiter.
 
     Args:
-        position: Of the ticket; 1 when nobody better waits for what it could use. The suspended
-            aren't counted.
+        position: Of the ticket; 1 if no better ticket waits for what it could use. Suspended
+            tickets aren't counted.
         others: Tickets in the queue beside that one.
         held: Resources held.
-        capacity: Resources there are.
-        longest_holder: Who has held for longest, or None.
-        longest_since: When that was acquired, wall clock, in seconds; 0 for nobody.
-        next_grant_at: When the pool's pace allows the next grant, on the elapsed clock; None when
-            it does so now, and where that can't be told.
-        pace_seconds: Of the pool; 0 for none, and where that isn't told.
+        capacity: All resources.
+        longest_holder: The holder of the oldest lease, or None.
+        longest_since: When that was acquired, wall clock, in seconds; 0 for none.
+        next_grant_at: When the pool's pace allows the next grant, on the elapsed clock; None if it
+            does so now, and if that isn't known.
+        pace_seconds: Of the pool; 0 for none, and if it isn't known.
     """
 
     position: int
@@ -133,16 +133,15 @@ class Standing(NamedTuple):
 
 
 class Pool(NamedTuple):
-    """A pool as it is at one instant.
+    """A pool at one instant.
 
     Args:
         type: Its type.
         resources: All of them, by name.
-        queue: Who waits, in the order in which they will be served.
+        queue: The waiters, in the order in which they will be served.
         settings: How it grants.
         next_grant_in_seconds: When its pace allows the next grant; 0 for now.
-        default_grace_seconds: It takes what nobody else claims, and holds that back for so long;
-            None for any but the default pool.
+        default_grace_seconds: For the default pool, how long it holds new names back; else None.
     """
 
     type: str
@@ -162,10 +161,10 @@ class Pool(NamedTuple):
 
     @property
     def unavailable(self) -> int:
-        """How many are free and nobody gets them, as far as that was asked."""
+        """How many resources are free and can't be leased, as far as that was asked."""
         return sum(resource.is_closed for resource in self.resources)
 
     @property
     def free(self) -> int:
-        """How many somebody may get, likewise."""
+        """How many resources can be leased, as far as that was asked."""
         return self.capacity - self.held - self.unavailable

@@ -1,12 +1,13 @@
 """Decide in which pool a name is: pure functions for every engine.
 
-A store keeps one fact for each name, reads it, has one of these say what is to become of it, and
-writes that in one step, guarded by what it has read. Of two who want the same name in different
-pools the second reads what the first has written, and is told which pool that is.
+A store keeps one fact for each name. It reads it, lets one of these functions decide what becomes
+of it, and writes that in one step, guarded by what it has read. If two processes want the same name
+in different pools, the second reads what the first has written, and is told that pool.
 
-Who says where a name belongs, the stronger first: an expectation of that very name, one of a
-pattern, of patterns the longest; somebody who adds it to a pool, or who joins; and the pool that
-takes whatever nobody else claims (`Pools.default`), from which anybody of those takes it back.
+What decides where a name is, the stronger first: an expectation of the name itself; one of a
+pattern, the longest first; a process that adds the name to a pool, or joins with it; and the
+default pool, which takes all other names (`Pools.default`), and from which all of these take them
+back.
 """
 
 from __future__ import annotations
@@ -25,8 +26,8 @@ class Lifetime(NamedTuple):
     """How long a name stays in its pool, if not for good.
 
     Args:
-        process: Until this ends; None for one that a ttl tells.
-        ttl_seconds: For so long after the last time that it joined; None likewise.
+        process: Until this ends; None for a lifetime with a ttl.
+        ttl_seconds: How long after it joined last; None for a lifetime with a process.
     """
 
     process: Process | None = None
@@ -37,7 +38,7 @@ class Cordon(NamedTuple):
     """Why a name takes no new holder.
 
     Args:
-        by: The identity of whoever cordoned it.
+        by: The identity of the process that cordoned it.
         at: When that was, wall clock, seconds since the epoch.
         reason: As it was given; may be empty.
     """
@@ -60,21 +61,21 @@ def read_cordon(value: Any) -> Cordon | None:
 
 
 class Member(NamedTuple):
-    """What there is to know of one name.
+    """All facts about one name.
 
     Args:
         name: The name.
         pool: The type of the pool that it is in; None for none.
-        expected: Where it belongs, as said of this very name; None where that isn't said.
-        by_default: It is in its pool only because nobody has claimed it.
-        holder: The identity of who holds it; None when nobody does.
+        expected: The expected pool of the name itself; None for none.
+        by_default: It is in its pool only because no other pool claims it.
+        holder: The identity of its holder; None if it is free.
         cordoned: It takes no new holder.
-        moves_to: The pool that its release takes it to; None for where it is.
-        leaves: Its release takes it out of its pool.
+        moves_to: The pool that it moves to with its release; None if it stays.
+        leaves: It leaves its pool with its release.
         lifetime: How long it stays; None for good.
         joined: How often it has joined its pool; its lifetime counts from the last time on.
-        properties: What it is, sorted by their keys.
-        cordon: Who cordoned it, when and why; None where that isn't known.
+        properties: Its properties, sorted by key.
+        cordon: Who cordoned it, when and why; None if that isn't known.
     """
 
     name: str
@@ -97,18 +98,19 @@ class Member(NamedTuple):
 
     @property
     def takes_holders(self) -> bool:
-        """Tell whether somebody may claim it, as far as its membership goes."""
+        """Whether its membership allows a claim."""
         return self.pool is not None and not (self.cordoned or self.moves_to or self.leaves)
 
 
 class Pools(NamedTuple):
-    """What there is beside the names.
+    """The pools, and the expectations of patterns.
 
     Args:
         types: Of all pools.
-        default: The type of the pool that takes whatever nobody else claims; None for none.
-        grace_seconds: For how long nobody gets what came there by default: somebody may claim it.
-        patterns: The types that names belong to which a pattern matches.
+        default: The type of the default pool; None for none.
+        grace_seconds: How long a name that came there by default isn't granted, as another pool may
+            claim it.
+        patterns: The expected pools of names that match a pattern.
     """
 
     types: frozenset[str]
@@ -126,9 +128,9 @@ def belongs_to(member: Member, pools: Pools) -> str | None:
 
 
 def matching_pattern(name: str, pools: Pools) -> str | None:
-    """The pattern that says where a name belongs: the longest that matches; None for none.
+    """Return the pattern that decides where a name is expected: the longest match; None for none.
 
-    Names that work is done under are nobody's to say: `once` makes and takes them away itself.
+    Names of `once` have none: it creates and removes them itself.
     """
     if is_reserved(name) or not pools.patterns:
         return None
@@ -139,13 +141,13 @@ def matching_pattern(name: str, pools: Pools) -> str | None:
 
 
 def add(member: Member, to: str, pools: Pools) -> Member:
-    """What becomes of a name that somebody adds to a pool: it is there from now on.
+    """Return a name after it was added to a pool: it is there from now on.
 
-    One that was to leave with its release stays, and is free with that.
+    A name that was to leave with its release stays, and is free then.
 
     Raises:
         NotFound: There is no such pool.
-        NotAllowed: It belongs to another pool, or is in one.
+        NotAllowed: It is expected in another pool, or is in one.
     """
     _check_pool(to, pools)
     _check_belongs(member, to, pools)
@@ -183,11 +185,11 @@ def leave(member: Member, pool: str) -> Member:
 
 
 def remove(member: Member, pool: str, *, force: bool) -> Member:
-    """What becomes of a name that somebody takes out; whoever holds it loses it.
+    """Return a name after it was removed from its pool; its holder loses it.
 
     Raises:
         NotFound: It isn't in that pool.
-        NotAllowed: It is held, and isn't to go by force.
+        NotAllowed: It is held, and the removal isn't by force.
     """
     _check_in(member, pool)
     if member.holder is not None and not force:
@@ -249,9 +251,9 @@ def _go(member: Member, to: str) -> Member:
 
 
 def claimed_by_pattern(member: Member, pools: Pools) -> Member:
-    """What becomes of a name as patterns are new: what nobody had claimed goes where it belongs.
+    """Return a name after patterns have changed: it moves to its new expected pool.
 
-    Where somebody holds it, that is done by its release.
+    If it is held, it moves with its release.
     """
     to = belongs_to(member, pools)
     if not member.by_default or to not in pools.types:
@@ -262,7 +264,7 @@ def claimed_by_pattern(member: Member, pools: Pools) -> Member:
 
 
 def expect_nothing(member: Member) -> Member:
-    """What becomes of a name of which nobody says any more where it belongs: it stays."""
+    """Return a name without its expected pool: it stays where it is."""
     return member._replace(expected=None)
 
 
@@ -302,10 +304,10 @@ def after_lifetime(member: Member) -> Member:
 
 
 def check_unheld(members: Iterable[Member]) -> None:
-    """Refuse to have somebody hold names at once of which somebody holds one.
+    """Refuse to claim names at once if one of them is held.
 
     Raises:
-        NotAllowed: Somebody does.
+        NotAllowed: One is held.
     """
     for each in members:
         if each.holder is not None:
@@ -319,9 +321,9 @@ def stays_after_all(before: Member, after: Member) -> bool:
 
 
 def leaves_no_more(before: Member, after: Member) -> bool:
-    """Tell whether a name that was to leave stays, as it has joined again.
+    """Return whether a name that was to leave stays, as it has joined again.
 
-    One that joins as held is to leave until its handle is announced: nobody has called that off.
+    A name that joins as held leaves with its release until its handle is announced.
     """
     is_off = before.leaves and not after.leaves and after.pool == before.pool
     return is_off and after.joined != before.joined

@@ -35,12 +35,12 @@ NoteListener = Callable[[Sequence[Note]], None]
 
 
 class ClaimNews(NamedTuple):
-    """What others have changed at what a holder holds.
+    """What others have changed at a holder's claims.
 
     Args:
-        reason: Who has taken something by force and why; empty for nobody.
-        notes: All that is noted now, if notes are all that has changed; else None, and whoever is
-            told looks what is left.
+        reason: Who has taken something by force and why; empty for nothing.
+        notes: All present notes, if only notes have changed; else None, and the holder has to look
+            what is left.
     """
 
     reason: str = ""
@@ -81,14 +81,14 @@ class NoteWatch(Protocol):
     def fd(self) -> int: ...
 
     def clear(self) -> object:
-        """Get ready for the next; whoever calls this has to look again afterwards."""
+        """Get ready for the next change; the caller has to look again afterwards."""
 
     def close(self) -> None:
         """Watch no longer."""
 
 
 class Notes(Protocol):
-    """The notes at an engine's claims; whoever ends a claim ends its notes."""
+    """The notes at an engine's claims; the end of a claim ends its notes."""
 
     def of_pool(self, pool_type: str) -> tuple[Note, ...]:
         """All that is noted in a pool, by name.
@@ -119,4 +119,4 @@ class Notes(Protocol):
         """
 
     def watch(self, pool_type: str) -> NoteWatch:
-        """Be told of changes in a pool, from now on; whoever calls this looks once more then."""
+        """Watch for changes in a pool from now on; the caller looks once more afterwards."""

@@ -23,10 +23,10 @@ class PoolAdmin(Protocol):
     """
 
     def looking(self, pool_type: str | None = None) -> AbstractContextManager[object]:
-        """Inside, all is as of one instant, the handles' records too, where the store can do that.
+        """Read everything inside as of one instant, records included, if the store can do that.
 
-        What is over, and what the dead have left, is taken away before; nothing can be changed
-        inside, and nobody waits for it.
+        What has expired, and what dead processes have left, is removed before. Nothing can be
+        changed inside, and no other process waits for it.
 
         Args:
             pool_type: Of which pool; None for all.
@@ -51,18 +51,18 @@ class PoolAdmin(Protocol):
     def change_settings(
         self, pool_type: str, settings: PoolSettings, *, seen: PoolSettings | None = None
     ) -> bool:
-        """Have a pool grant as these settings say, those who wait in it included.
+        """Change the settings of a pool, also for its present waiters.
 
-        What it has granted before makes nobody wait for longer than the new pace says. Where that
-        is longer, it may count from the next grant on only.
+        Its earlier grants make no waiter wait longer than the new pace. If the new pace is longer,
+        it may count from the next grant on only.
 
         Args:
-            pool_type: Which.
+            pool_type: The pool.
             settings: All of them.
-            seen: What they are made of, as they were before; None for whatever there is.
+            seen: The earlier settings that they were derived from; None to replace any.
 
         Returns:
-            Whether that is done; not where somebody else has changed what was seen.
+            Whether they were changed; they aren't if another process has changed what was seen.
 
         Raises:
             NotFound: No such type.
@@ -85,14 +85,14 @@ class PoolAdmin(Protocol):
     ) -> tuple[str, ...]:
         """End claims before their time; their holder is told, and can't renew them any more.
 
-        They are kept for their holder, though, until the time is over that their last renewal gave
-        them, or it gives up all that it had (`Engine.free`), or its guard has ended, whichever is
-        first. What has no ttl and no guard is free at once, also if it was being kept so far.
+        They are kept for their holder, though, until the end of the ttl of their last renewal, or
+        until it gives up all that it had (`Engine.free`), or until its guard has ended, whichever
+        is first. A claim without ttl and guard is free at once, also if it was being kept so far.
 
         Args:
-            claim_key: What finds them.
-            names: Which of them.
-            guard: Whose end frees them, as far as the store can see it; None for nobody's.
+            claim_key: Of the claims.
+            names: Of the resources.
+            guard: The process whose end frees them, as far as the store can see it; None for none.
             reason: Who does this, and why; `Resource.ended` shows it.
             at_once: Free them now, also those that were ended before and are kept, although their
                 holder may still use them: exclusion is lost, and only the fence is left.
@@ -126,43 +126,43 @@ class Updated(NamedTuple):
 class Members(Protocol):
     """Keeps one fact for each name: reads it, and writes what becomes of it, in one step.
 
-    Whoever is let in or kept out by that is woken. What a fact says to be done with a release
-    (`membership.after_release`) is part of that release, whoever makes it, and what is to be done
-    when a lifetime is over (`after_lifetime`) of whatever looks at the pool first after that.
-    Several steps are one where they are inside the engine's `atomic`.
+    Waiters that the change concerns are woken. What a fact says of a release
+    (`membership.after_release`) is part of that release, by whatever process. What it says of the
+    end of a lifetime (`after_lifetime`) is done by the first process that looks at the pool after
+    that. Several steps are one if they are inside the engine's `atomic`.
     """
 
     def members(self, names: Sequence[str] | None = None) -> tuple[Member, ...]:
-        """What is known of some names, in their order; or of all of which anything is known."""
+        """Return the facts about names, in their order; or about all names with any facts."""
 
     def update(
         self, names: Sequence[str], decide: Decide, *, claimant: Claimant | None = None
     ) -> Updated:
-        """Have a function say what is to become of some names, and have it be so.
+        """Change names as a function decides.
 
-        All at once where the store can do that; else one after the other, each at once.
+        All at once if the store can do that; else one after the other, each in one step.
 
         Args:
-            names: Which; each once.
-            decide: May be called again if somebody else was faster, and has no effects.
-            claimant: Who holds them all from then on, past queue and pace; None for nobody.
+            names: The names; each once.
+            decide: May be called again if another process was faster, and has no effects.
+            claimant: Holds them all from then on, past queue and pace; None for no holder.
 
         Returns:
-            What has become of them.
+            The names as they are then.
 
         Raises:
-            NotAllowed: Somebody else holds one that the claimant is to hold.
-            LeaseError: What the function refuses with; nothing has changed.
+            NotAllowed: Another holder has one that the claimant was to hold.
+            LeaseError: The refusal of the function; nothing has changed.
         """
 
     def belonging(self) -> Pools:
         """What there is beside the names: pools, patterns, and the default pool."""
 
     def change_belonging(self, change: Callable[[Pools], Pools]) -> None:
-        """Have other patterns, or another default pool, as `update` has names.
+        """Change patterns or the default pool as a function decides, see `update`.
 
         Raises:
-            LeaseError: What the function refuses with; nothing has changed.
+            LeaseError: The refusal of the function; nothing has changed.
         """
 
 

@@ -73,14 +73,14 @@ class Unmet(NamedTuple):
 
     Args:
         pool_type: The pool.
-        want: What would do.
+        want: Which resources would do.
         count: How many are asked for.
         capacity: How many resources there are.
         usable: How many of them would do, and take holders.
-        named: The one that is asked for, if it is there.
-        there_is: What is so of the keys that are asked about, of what takes holders.
-        is_for_now: It could be met if all took holders, or nothing is in the pool: that passes,
-            and is no mistake of whoever asks.
+        named: The one that is asked for, if it exists.
+        there_is: The values of the requested keys among those that take holders.
+        is_for_now: It could be met if all took holders, or the pool is empty: that passes, and the
+            request isn't wrong.
     """
 
     pool_type: str
@@ -103,7 +103,7 @@ class Unmet(NamedTuple):
         return refusals.too_few(self.pool_type, self.capacity, self.count, closed=closed, kind=kind)
 
     def __str__(self) -> str:
-        """What is said of it to whoever waits already."""
+        """Return the message for a request that waits already."""
         in_pool = f'pool "{self.pool_type}"'
         if self.want.name is not None and self.named is None:
             return f'resource "{self.want.name}" isn\'t in {in_pool} now'

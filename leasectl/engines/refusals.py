@@ -148,6 +148,6 @@ def pattern_taken(pattern: str, pool_type: str) -> NotAllowed:
 
 
 def held_by_another(name: str, holder_identity: str) -> NotAllowed:
-    """Somebody holds what another was to hold at once."""
+    """Return the error for a name that is held and was to be claimed at once."""
     holder = as_given(holder_identity)
     return NotAllowed(f'resource "{name}" is held by {holder}, and so not yours to hold')

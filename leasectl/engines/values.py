@@ -1,16 +1,16 @@
 """Values in a store, under keys beside the pools.
 
-A key is ``SPACE/KIND/SUBJECT``, or that with a ``/WORD`` behind it. What is said of one subject is
-changed in one step, which is what every engine can do: one with transactions, and one that writes
-one object at a time. Only what is of the kind `CONTENT` may be large, and stands for itself: nobody
-sees it who doesn't know its key. So it is written before that which tells of it, under a key that
-nobody else writes to, such as one with a fence; what is left of whoever dies in between goes when
-its time is over.
+A key is ``SPACE/KIND/SUBJECT``, or that with a ``/WORD`` behind it. The values of one subject are
+changed in one step. Every engine can do that: one with transactions, and one that writes one object
+at a time. Only values of the kind `CONTENT` may be large. A content is an object of its own, and no
+process finds it without its key. So it is written before the value that refers to it, under a key
+that no other process writes to, such as one with a fence. If the writer dies in between, the
+content expires.
 
-A change may be guarded by what was there, or by a claim, so that who has lost its lease changes
-nothing; and it may give that claim back. Where that isn't the same step, it is the next one:
-whoever is killed in between has changed what he was to change, and still holds the claim, which is
-then given back as whatever the dead held is. So nobody finds it free before that is changed.
+A change may be guarded by what was there, or by a claim, so that a process that has lost its lease
+changes nothing. It may also give that claim back. If that isn't the same step, it is the next one:
+a process that is killed in between has made its change and still holds the claim, which is then
+released as any claim of a dead holder. So no other process gets the claim before the change.
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ MOST_CHANGES = 20
 
 
 class Value(NamedTuple):
-    """What is kept under a key.
+    """A value with its key.
 
     Args:
         key: Words that `text.naming` allows, with "/" between them.
-        content: What is kept.
-        version: Another with each change of it, also of one that was taken away meanwhile.
-        written_at: Wall clock of whoever did that, seconds since the epoch, for people.
+        content: The value.
+        version: Differs after each change, also if the value was removed meanwhile.
+        written_at: Wall clock of the writer, seconds since the epoch, for people.
     """
 
     key: str
@@ -102,25 +102,25 @@ class Values(Protocol):
         guard: Guard | None = None,
         event: Event | None = None,
     ) -> bool:
-        """Change what is kept of one subject, all of it at once.
+        """Change the values of one subject, all at once.
 
-        Where the engine has no transactions a content is written after that, and taken away after
-        that: a change that writes one is to write nothing that tells of it.
+        If the engine has no transactions, a content is written and removed after the other values.
+        So a change that writes a content must not write a value that refers to it.
 
         Args:
-            changes: As `check_changes` allows.
-            guard: The claim by which that is allowed; None for anybody. Where the engine has no
-                transactions, who had it when it was looked at may still change something until
-                whoever has it since does: what that one has read has other versions then.
-            event: What is written of it if it is done; its number doesn't count.
+            changes: Those that `check_changes` allows.
+            guard: The claim that allows it; None for none. If the engine has no transactions, a
+                holder that has just lost the claim may still change something until the next holder
+                does; the values that this one has read then have other versions.
+            event: Written if the change is made; its number doesn't count.
 
         Returns:
-            Whether it was done; else nothing has changed: the claim is another's, or a version
-            isn't what it has to be.
+            Whether it was made; else nothing has changed: the claim is another's, or a version
+            isn't the expected one.
 
         Raises:
             NoRoom: There is no room for a content; nothing has changed.
-            BackendUnreachable: It may have been done.
+            BackendUnreachable: It may have been made.
         """
 
     def check_room(self) -> None:
