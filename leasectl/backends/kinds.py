@@ -265,8 +265,8 @@ class Backend(HasSides):
 
         Returns:
             Raises LeaseError when the server doesn't work, after two seconds at the latest, and
-            changes nothing; calls must not overlap. None where there is no server to be asked, or
-            no way to ask it without leasing.
+            changes nothing; calls must not overlap. None if the backend has no server, or if the
+            server can be asked nothing without leasing.
         """
         return None
 
@@ -302,7 +302,7 @@ class Backend(HasSides):
 
     @classmethod
     def open_to_look(cls, context: Context, *, seconds: float) -> Sides | None:
-        """Open what is only to be read of a server, for a shell; None where nothing is asked.
+        """Open a server's pools to read them for shell completion; None if that can't be done.
 
         Args:
             context: The backend's.
@@ -312,19 +312,19 @@ class Backend(HasSides):
 
     @classmethod
     def status(cls, context: Context, pool_type: str | None) -> object | None:
-        """Ask the server how the pools behind it are, which aren't ours to change.
+        """Ask the server for the state of its pools, which leasectl can read but not change.
 
         Args:
             context: The backend's.
-            pool_type: The one to tell of; None for all.
+            pool_type: The type to report on; None for all types.
 
         Returns:
-            What `leasectl.pools.shown_json` reads; None where no server is asked for that.
+            What `leasectl.pools.shown_json` reads; None if the backend doesn't offer this.
 
         Raises:
-            NotFound: It has no such type.
-            NotSupported: It tells nothing of pools.
-            BackendUnreachable: No answer, or none to us.
+            NotFound: The server has no such type.
+            NotSupported: The server doesn't report on its pools.
+            BackendUnreachable: The server doesn't answer, or refuses to.
         """
         return None
 
@@ -337,11 +337,11 @@ class Backend(HasSides):
         Args:
             context: The backend's.
             pool_type: Which type.
-            interrupts: What ends it sooner, with whatever they raise.
+            interrupts: Whichever comes first ends the request, with the error that it raises.
 
         Raises:
-            NotFound: There is none of it.
-            BackendUnreachable: No answer, or none to us.
+            NotFound: The server has no such type.
+            BackendUnreachable: The server doesn't answer, or refuses to.
         """
         raise no_pools(context.url)
 
@@ -388,7 +388,8 @@ class Backend(HasSides):
     def withdraw(self, claim_key: str, why: str = "") -> None:
         """Take the request that a claim key finds out of the queue, if it is in one.
 
-        Where there is no queue of ours, the process that waits gives up itself; see `Journal`.
+        A backend without a queue of its own does nothing here: the waiting process sees in the
+        `Journal` that its request was withdrawn, and gives up.
 
         Args:
             claim_key: What finds it.
@@ -448,7 +449,7 @@ def kind_of(url: str) -> Kind:
     """Return the class of a URL's scheme; `check_url` looks at the rest of the URL.
 
     Raises:
-        InvalidRequest: There is no such class.
+        InvalidRequest: No backend is registered for the scheme.
     """
     kind = _find(url)
     if kind is None:
@@ -473,7 +474,7 @@ def kind_of_handle(handle: Handle) -> Kind:
 
 @lru_cache(maxsize=64)  # thousands of handles may be at few
 def place_of(url: str, settings: str) -> str:
-    """Where leases are: the same for all words that mean the same place, and for no others.
+    """Return a name for where leases are; two URLs for the same place have the same name.
 
     Args:
         url: Of the backend.
@@ -495,18 +496,20 @@ def claim_key_of(handle: Handle) -> str:
 
 
 def release_key_of(handle: Handle) -> str:
-    """What releases of one name have in common that could meet the same lease.
+    """Return a key that two releases of a name share if they could end the same lease.
 
-    A server that releases by name alone can be told so by any handle; one that heeds claims only
-    by the acquisition that holds it.
+    On a server that releases by name alone, any handle's release ends the lease. On a server that
+    checks claims, only a release by the acquisition that holds it does.
     """
     by_name = kind_of_handle(handle).releases_by_name
     return handle.backend if by_name else f"{handle.backend} {claim_key_of(handle)}"
 
 
 def renew_seconds(handle: Handle) -> float:
-    """How often what a handle holds is renewed: well before its ttl is over, so that there is time
-    for more than one try."""
+    """Return the seconds between renewals of a handle's leases.
+
+    They are short enough that a renewal can fail and be repeated before the ttl is over.
+    """
     assert handle.request.ttl_seconds is not None
     third = handle.request.ttl_seconds / 3
     known = kind_of_handle(handle).timing(handle.backend)
@@ -529,7 +532,7 @@ def prefixes(conjunction: str, *, has: Callable[[Kind], bool] = has_pools) -> st
 
 
 def lacking(problem: str, *, has: Callable[[Kind], bool] = has_pools) -> NotSupported:
-    """The error for a missing ability, with the backends that have it.
+    """Return the error for an ability that a backend lacks; it lists the backends that have it.
 
     Args:
         problem: What can't be done.

@@ -15,7 +15,6 @@ from collections.abc import Callable
 from typing import Literal, NamedTuple, Protocol
 
 from leasectl.engines.cluster.objects import (
-    Found,
     Happened,
     PoolObject,
     ResourceObject,
@@ -169,12 +168,6 @@ class PoolWatch:
                 self._view = view.copy()
                 self._lookout = Lookout(self._observed, self._view)
                 self._judge()
-
-    def note(self, found: Found) -> None:
-        """Take note of what was written here before the watch tells it."""
-        with self._changed:
-            self._view.put(found)
-            self._lookout.note(found.id.name)
 
     def expect(self, version: int, by: float) -> None:
         """Its watch is to tell of a write, or of a later one.
