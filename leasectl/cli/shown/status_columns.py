@@ -141,17 +141,19 @@ def resource_facts(resources: Sequence[ShownResource], wording: Wording) -> list
         return Facts(column, tuple(map(read, resources)))
 
     notes, properties = own_facts(_NOTES, wording.notes), own_facts(_PROPERTIES, _properties)
+    job, build, *others = _holder_facts(
+        [each.lease.holder if each.lease else None for each in resources], wording
+    )
     return [
         own_facts(_RESOURCE, lambda each: wording.name(each.name)),
+        job,
+        build,
         own_facts(_HELD_FOR, wording.held_for),
         own_facts(_ENDS, wording.ends_of),
         *_if_any(notes),
         *_if_any(properties),
-        *_holder_facts(
-            [each.lease.holder if each.lease else None for each in resources],
-            wording,
-            facts(_GUARD, _guard),
-        ),
+        *others,
+        facts(_GUARD, _guard),
         facts(_LABELS, lambda shown: _labels(shown.lease.labels)),
     ]
 
@@ -164,8 +166,11 @@ def waiter_facts(waiters: Sequence[ShownWaiter], wording: Wording) -> list[Facts
 
     priorities = facts(_PRIORITY, _priority_text)
     wheres = facts(_WHERE, lambda waiter: _shown(" ".join(written(waiter.where))))
+    job, build, *others = _holder_facts([each.holder for each in waiters], wording)
     return [
         facts(_POSITION, _position_text),
+        job,
+        build,
         facts(_WAITED, lambda waiter: wording.since(waiter.since)),
         *([priorities] if set(priorities.texts) != {"0"} else []),
         facts(
@@ -173,18 +178,13 @@ def waiter_facts(waiters: Sequence[ShownWaiter], wording: Wording) -> list[Facts
             lambda waiter: wording.name(waiter.name) if waiter.name else str(waiter.count),
         ),
         *_if_any(wheres),
-        *_holder_facts(
-            [each.holder for each in waiters],
-            wording,
-            facts(_PID, lambda waiter: NOTHING if waiter.pid is None else str(waiter.pid)),
-        ),
+        *others,
+        facts(_PID, lambda waiter: NOTHING if waiter.pid is None else str(waiter.pid)),
         facts(_LABELS, lambda waiter: _labels(waiter.labels)),
     ]
 
 
-def _holder_facts(
-    holders: Sequence[Holder | None], wording: Wording, process: Facts
-) -> list[Facts]:
+def _holder_facts(holders: Sequence[Holder | None], wording: Wording) -> list[Facts]:
     def facts(column: Column, read: Callable[[Holder], str | None]) -> Facts:
         told = [read(each) or NOTHING if each else "" for each in holders]
         shown = {text: _shown(text) for text in set(told)}  # of thousands many are of one job
@@ -195,7 +195,6 @@ def _holder_facts(
         facts(BUILD, lambda holder: holder.build),
         facts(_HANDLE, lambda holder: wording.handle(holder.handle)),
         facts(HOST, lambda holder: holder.host),
-        process,
     ]
 
 

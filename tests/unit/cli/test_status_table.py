@@ -269,10 +269,10 @@ class TestMemberships:
 
     def test_are_told_in_80_columns_before_where_a_holder_is(self) -> None:
         text = shown(MOVING, width=80)
-        assert text.startswith("hidden columns: BUILD, GUARD, HOST, PROPERTIES, WHERE;\n")
-        assert "  --00          12m3s  -         asked back, …  periodic-ci-…ovn-upgrade" in text
-        assert "  --03       cordoned\n" in text
-        assert "  --04      held back  in 1m15s  by default\n" in text
+        assert text.startswith("hidden columns: BUILD, GUARD, HOST, PID, PROPERTIES;\n")
+        assert "  --00      periodic-ci-…ovn-upgrade      12m3s  -         asked back, …" in text
+        assert re.search("^  --03 +cordoned$", text, re.MULTILINE)
+        assert re.search("^  --04 +held back  in 1m15s  by default$", text, re.MULTILINE)
         assert "rack-7" not in text
 
     def test_are_told_in_full_where_there_is_room(self) -> None:
@@ -288,7 +288,7 @@ class TestMemberships:
         assert rows["--04"] == "held back in 1m15s by default"
         assert rows["rack-7"] == "free joined, ttl 1m: 12s left region=us"
         assert rows["rack-8"] == "free joined with pid 123"
-        assert rows["1"].startswith("3m12s 2 region=eu-central-1 size!=small pull-ci-openshift-")
+        assert " 3m12s 2 region=eu-central-1 size!=small " in rows["1"]
 
     def test_are_summed_up(self) -> None:
         plain = MOVING._replace(
