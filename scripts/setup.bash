@@ -43,6 +43,7 @@ missing_packages() { # <tool>...
       kubectl) printf '%s\n' kubernetes-client ;;
       go) printf '%s\n' golang-go ;;
       setpriv) printf '%s\n' util-linux ;;
+      promtool) printf '%s\n' prometheus ;;
       *) printf '%s\n' "$tool" ;;
     esac
   done
