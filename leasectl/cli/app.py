@@ -1,9 +1,10 @@
 """Run a command line; turn an error into one line and an exit code.
 
-Plain command lines of frequent commands are parsed here, without click. Plain is: each option by
-its whole name, its value in the next word or behind a ``=``, none twice that takes one value,
-nothing that begins with a dash but names of options, and no variable of the environment in the
-place of an option. Click parses all other lines, and refuses wrong ones.
+Plain command lines of frequent commands are parsed here, without click. Plain is: no option but
+``--backend`` before the command, each option by its whole name, its value in the next word or
+behind a ``=``, none twice that takes one value, nothing that begins with a dash but names of
+options, and no variable of the environment in the place of an option. Click parses all other
+lines, and refuses wrong ones.
 """
 
 from __future__ import annotations
@@ -112,7 +113,7 @@ def _fail_in_eval(args: list[str], code: int) -> None:
     The command line may be what is wrong, so its words are looked at as they are.
     """
     words = " ".join(args[args.index("--output") :][:2]) if "--output" in args else ""
-    if args[:1] == ["acquire"] and (words == "--output env" or "--output=env" in args):
+    if _with_backend_behind(args)[:1] == ["acquire"] and (words == "--output env" or "--output=env" in args):
         from leasectl.cli.shown.handle_output import print_failure
 
         with contextlib.suppress(LeaseError):  # stdout is closed
@@ -121,9 +122,10 @@ def _fail_in_eval(args: list[str], code: int) -> None:
 
 def _do(args: list[str]) -> int:
     """Do what a command line says; returns the exit status."""
-    if args and args[0] in SHORT and "_LEASECTL_COMPLETE" not in os.environ:
-        command = importlib.import_module(f"leasectl.cli.commands.{args[0]}").command
-        parsed = parse(command, args[1:])
+    name, *others = _with_backend_behind(args) or [""]
+    if name in SHORT and "_LEASECTL_COMPLETE" not in os.environ:
+        command = importlib.import_module(f"leasectl.cli.commands.{name}").command
+        parsed = parse(command, others)
         if parsed is not None:
             command_is_loaded()
             little_is_garbage()
@@ -132,6 +134,12 @@ def _do(args: list[str]) -> int:
     from leasectl.cli.root import run
 
     return run(args)
+
+
+def _with_backend_behind(args: list[str]) -> list[str]:
+    """Move a ``--backend`` that stands before the command behind it."""
+    n = 2 if args[:1] == ["--backend"] else 1 if args and args[0].startswith("--backend=") else 0
+    return [*args[n : n + 1], *args[:n], *args[n + 1 :]]
 
 
 def _text_of(error: LeaseError) -> str:

@@ -43,6 +43,11 @@ def test_eval_fails_with_the_exit_code(
     assert finished.err.startswith("leasectl: ")
 
 
+def test_eval_fails_where_the_backend_stands_before_the_command(cli: Cli) -> None:
+    script = 'eval "$("$1" --backend local: acquire nothing --output env)"'
+    assert cli.spawn(["bash", "-c", script, "-", INSTALLED]).finish().code == 66
+
+
 def test_eval_fails_when_a_signal_ends_the_wait(cli: Cli) -> None:
     cli.pool("T", "T--00")
     cli.ok("acquire", "T", "--release-after", "1h")

@@ -137,7 +137,7 @@ HEAVY = {
     [
         "acquire T",
         "acquire -t T --count 1 -w 0 -q --guard-pid 1 --release-after 20m --output names",
-        "release --all",
+        "--backend local: release --all",
     ],
 )
 def test_a_plain_acquire_or_release_loads_no_heavy_library(cli: Cli, line: str) -> None:
