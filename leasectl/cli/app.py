@@ -113,7 +113,8 @@ def _fail_in_eval(args: list[str], code: int) -> None:
     The command line may be what is wrong, so its words are looked at as they are.
     """
     words = " ".join(args[args.index("--output") :][:2]) if "--output" in args else ""
-    if _with_backend_behind(args)[:1] == ["acquire"] and (words == "--output env" or "--output=env" in args):
+    is_env = words == "--output env" or "--output=env" in args
+    if is_env and _with_backend_behind(args)[0] == "acquire":
         from leasectl.cli.shown.handle_output import print_failure
 
         with contextlib.suppress(LeaseError):  # stdout is closed
