@@ -6,11 +6,11 @@
 #   install-cluster.sh --run [ARGUMENT...]    the same with one `leasectl run`
 #
 # The arguments go to `openshift-install create cluster`. It gets up to 5 attempts, a new lease each,
-# and is tried again when it exits with 4, a problem of the infrastructure. The lease goes back 20
-# minutes after it was had, while the installer works on, or when the step ends. It is an optimisation:
-# without one the installer runs all the same. With INSTALL_LEASE_ENABLED=false (or no, 0, or set to
-# nothing) it isn't asked for, and nothing is leased where neither LEASE_PROXY_SERVER_URL nor
-# LEASECTL_BACKEND is set. The exit status is the installer's.
+# and runs again if it exits with 4, a problem of the infrastructure. leasectl releases the lease 20
+# minutes after the grant, while the installer works on, or when the step ends. The lease is optional:
+# without one the installer still runs. With INSTALL_LEASE_ENABLED=false (or no, 0, or empty) the step
+# asks for none, and so it does if neither LEASE_PROXY_SERVER_URL nor LEASECTL_BACKEND is set. The exit
+# status is the installer's.
 #
 # Everything outside of "the lease" below is what a step looks like without one.
 set -euo pipefail

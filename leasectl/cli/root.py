@@ -16,7 +16,7 @@ from leasectl.cli.groups import CommandGroup
 from leasectl.cli.loaded import command_is_loaded
 from leasectl.cli.shown.output import show
 from leasectl.errors import EXIT_CODES, InvalidRequest, LeaseError
-from leasectl.text.wording import option_meant
+from leasectl.text.wording import option_meant, printable
 
 # As `leasectl --help` shows them. A command is `command` in the module of its name, or
 # NAME_command in a module that `_MODULES` names.
@@ -80,7 +80,7 @@ _ENVIRONMENT = (
         "who holds a lease, in a CI job; otherwise the variables of the CI system, else "
         "<user>@<host>",
     ),
-    ("SHARED_DIR", "directory of the file leases, which lists the names of --scope test"),
+    ("SHARED_DIR", "directory with the file `leases`, which lists what --scope test leased"),
     ("LEASECTL_CODE_DIR", "where leasectl.pyz unpacks itself, instead of /tmp"),
     ("LEASECTL_DEBUG", "1: print the traceback of an unexpected failure"),
 )
@@ -225,6 +225,9 @@ def _suggesting(error: click.NoSuchOption) -> click.UsageError:
     """What is spelled alike may do something else: what does the same comes first."""
     command = error.ctx.command if error.ctx else None
     known = [name for each in command.params for name in each.opts] if command else []
+    if error.option_name[2:3].isdigit() and "--names" in known:
+        text = f"{error.message.rstrip('.')}; a resource is named with: --names"
+        return click.UsageError(f"{text} {printable(error.option_name)}", error.ctx)
     meant = option_meant(error.option_name, known)
     if meant is None:
         return error

@@ -89,7 +89,7 @@ def left_on_server(service: Service) -> Finding:
 def _left_behind(service: Service, unused: Sequence[str]) -> Finding:
     left = [each for each in unused if is_reserved(each)]
     if not left:
-        return Finding(OK, "no records are left of work that nobody does any more")
+        return Finding(OK, "every unfinished work has a process that does it")
 
     def mend() -> str:
         for each in left:

@@ -272,7 +272,7 @@ def ready_to_be_taken(service: Service) -> Finding:
     late = [target for target, mark in ready if mark.ends_at < late_since]
     if not late:
         names = [name for target, _ in ready for name in target.names or ()]
-        return Finding(OK, f"ready to be taken back: {listed(names) or 'nothing'}")
+        return Finding(OK, f"ready to take back: {listed(names) or 'nothing'}")
     texts = [f"{listed(target.names or ())} of {target.handle_id}" for target in late]
     return Finding(
         WARN,

@@ -102,8 +102,11 @@ class Runner:
                 after = f"no further attempt: ending as {plan.name} did before"
                 self._warn(followed_by(error, after))
                 break
-            is_last = attempt == plan.attempts or self._supervisor.asked_to_end
-            if is_last or ending.code not in plan.retry_on:
+            if ending.code not in plan.retry_on or self._supervisor.asked_to_end:
+                break
+            if attempt == plan.attempts:
+                last = f"attempt {attempt} of {attempt} was the last"
+                self._warn(f"{plan.name} exited with {ending.code}; {last}")
                 break
             self._warn(
                 f"{plan.name} exited with {ending.code}; "

@@ -591,7 +591,7 @@ lease__acquire() {
   if _lease__dry_run; then
     # Without this, a step that lost the variable on its way would seem to hold leases.
     [ -n "$_lease__quiet" ] || _lease__complain lease__acquire \
-      'dry run: nothing is leased, as neither LEASE_PROXY_SERVER_URL nor LEASECTL_BACKEND is set; for the embedded pool, which commands use then: export LEASECTL_BACKEND=local:'
+      'dry run: no lease is taken, because neither LEASE_PROXY_SERVER_URL nor LEASECTL_BACKEND is set; to use the pools of this machine: export LEASECTL_BACKEND=local:'
     _lease__got='LEASE_PROXY_SERVER_URL-not-set-dry-run-mode'
     _lease__deliver lease__acquire
     return "$?"

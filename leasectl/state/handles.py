@@ -324,7 +324,7 @@ class Handles:
         if handle is None:
             raise NotFound(
                 f'no handle "{printable(handle_id, longest=200)}" in {self._state.directory}; list '
-                "the held ones with: leasectl status --wide"
+                "handles with: leasectl status --wide; a resource is released with --names"
             )
         return handle
 

@@ -43,7 +43,7 @@ def is_resource_name(text: str) -> bool:
 
 def check_type(text: str) -> str:
     """Return the type, or raise InvalidRequest when it isn't well-formed."""
-    return _check("type", text, LONGEST_TYPE)
+    return _check("pool name", text, LONGEST_TYPE)
 
 
 def check_name(text: str) -> str:
@@ -58,7 +58,7 @@ def check_name(text: str) -> str:
 
 def check_own_type(text: str) -> str:
     """The same, of a type that people name, which is none of those that work is done under."""
-    return _check_own("type", check_type(text))
+    return _check_own("pool name", check_type(text))
 
 
 def check_own_name(text: str) -> str:

@@ -259,7 +259,7 @@ done
     wait "$installation"
     assert_equal "$(tail -n 1 end)" 'exit 3'
     assert_equal "$(<attempt)" 2
-    assert_equal "$(grep -c 'dry run: nothing is leased' errors)" 1
+    assert_equal "$(grep -c 'dry run: no lease is taken' errors)" 1
   done
   assert_equal "$(grep -o '"held": [0-9]*' status | sort -u)" '"held": 0'
 }

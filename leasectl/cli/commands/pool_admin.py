@@ -313,7 +313,7 @@ def remove(
 
     A held resource isn't removed (exit code 77) without --force. With it, the lease ends as with
     leasectl release --force: the resource takes no new holder and leaves the pool once the
-    holder's leasectl run has stopped its command, or at the deadline of the last renewal. If a
+    holder's leasectl run has stopped its command, or when its ttl is over. If a
     waiting request can no longer be satisfied, a warning says whose it is; the request keeps
     waiting.
 

@@ -162,15 +162,15 @@ def command(
     --detach. A lease with a ttl lasts longer with: leasectl renew H --ttl D
 
     With --names you can release what your own job and build hold; with --force, any lease. The
-    holder's leasectl run stops its command (exit code 79), and the lease is free once that is done,
-    or at the deadline of the last renewal. A lease without run and ttl is free at once; stop what
-    uses the resource yourself. --now frees the lease at once in any case, for example when its
+    holder's leasectl run stops its command (exit code 79), and the lease is free once that has
+    ended, or when its ttl is over. A lease without run and ttl is free at once; stop what uses the
+    resource yourself. --now frees the lease at once in any case, for example when its
     machine is gone. Make sure that nothing uses the resource any more, or that it rejects older
     fencing tokens.
     """
     if sum(map(bool, (handles, lists_of_names, scope, everything, waiting))) != 1:
         raise InvalidRequest(
-            "say what to release: one of --handle, --names, --scope test, --all or --waiting"
+            "say what to release: a handle, or one of --names, --scope test, --all and --waiting"
         )
     form: ReleasedForm = "json" if as_json else "nothing" if quiet else "names"
     if waiting:
@@ -217,8 +217,8 @@ def command(
         targets, others = Targets(service).of_everything()
         if others:
             note(
-                f"{counted(len(others), 'handle')} of other jobs, once or serve not released; to "
-                "end their leases too: leasectl release --all --force"
+                f"not released: {counted(len(others), 'handle')} of other jobs, once or serve; to "
+                "release them too: leasectl release --all --force"
             )
     between = options.drawn_between(delay_range)
     delay = 0.0 if delay_range is None else delay_range.shortest

@@ -194,7 +194,7 @@ def command(
     If --optional continues without a lease, only LEASECTL_ATTEMPT is set.
     """
     if bool(retry_on) != (attempts > 1):
-        missing = "--attempts" if retry_on else "--retry-on"
+        missing = "--attempts of 2 or more" if retry_on else "--retry-on"
         given = "--retry-on" if retry_on else "--attempts"
         raise InvalidRequest(f"{given} needs {missing}, for example: --attempts 3 --retry-on 4")
     if before_retry is not None and not retry_on:

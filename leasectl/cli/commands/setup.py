@@ -13,6 +13,7 @@ from leasectl.cli.command import new_command
 from leasectl.cli.root import TOPICS, LazyGroup
 from leasectl.cli.shown.output import emit, show, show_json
 from leasectl.errors import CorruptState, InvalidRequest
+from leasectl.text.wording import nearest, printable
 
 # Behind the comment that names the shell. No child inherits an array.
 _INIT_LINE = "_LEASE__INIT=(yes)\n"
@@ -113,10 +114,13 @@ def help_command(ctx: click.Context, *, path: tuple[str, ...]) -> None:
     """
     assert ctx.parent is not None
     found = ctx.parent
+    assert isinstance(found.command, LazyGroup)
     if len(path) == 1 and path[0] in TOPICS:
-        assert isinstance(found.command, LazyGroup)
         show(f"{found.command.help_of_topic(found, path[0])}\n")
         return
+    meant = nearest(path[0], [*found.command.list_commands(found), *TOPICS]) if path else None
+    if len(path) == 1 and path[0] != meant and meant in TOPICS:
+        raise InvalidRequest(f'no topic "{printable(path[0])}"; try: leasectl help {meant}')
     for name in path:
         group = found.command
         if not isinstance(group, click.Group):

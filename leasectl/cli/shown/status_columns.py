@@ -270,7 +270,8 @@ _LABELS = Column("LABELS", shrinks=1, at_least=12, cut="end", goes=1)
 _SAME_IN_WORKS = ("RESOURCE", "ASKS FOR", "LABELS")
 _INDENT = "  "
 _MOST_VALUES = 4  # of a property in a pool
-_WIDEST_NAMES = 19  # cells that the names of one lease may take: four short ones
+# Cells that the names of one lease may take: four short ones, or some full ones.
+_WIDEST_NAMES, _WIDEST_FULL_NAMES = 19, 60
 
 
 class Look(NamedTuple):
@@ -432,33 +433,35 @@ def _grants(pool: ShownPool, look: Look, *, in_summary: bool) -> str:
 
 def _section(pool: ShownPool, overview: Overview, look: Look, *, work: str = "") -> _Section:
     """The tables of a pool or a work: its holders and its queue."""
-    wording = Wording(pool.type, overview.at, full=look.wide)
     resources, queue = overview.rows.resources(pool), overview.rows.queue(pool)
     shown = [each for each in resources if each.lease or each.is_unavailable or look.free]
     shown.sort(key=lambda each: by_number(each.name))
-    held, waiting = resource_facts(shown, wording), waiter_facts(queue, wording)
-    if not look.wide:
-        held = _one_line_a_lease(held)
-    if work:  # there is nothing else to be had
-        held, waiting = _without(held, _SAME_IN_WORKS), _without(waiting, _SAME_IN_WORKS)
-    section = _tables(held, waiting, look)
-    if section.is_whole:
-        return section
+    for full in (True,) if look.wide else (True, False):  # short only where that isn't too wide
+        wording = Wording(pool.type, overview.at, full=full)
+        held, waiting = resource_facts(shown, wording), waiter_facts(queue, wording)
+        if not look.wide:
+            held = _one_line_a_lease(held, full=full)
+        if work:  # there is nothing else to be had
+            held, waiting = _without(held, _SAME_IN_WORKS), _without(waiting, _SAME_IN_WORKS)
+        section = _tables(held, waiting, look)
+        if section.is_whole:
+            return section
     same = _same_for_all(held, waiting)
     lines = [_line(f"{_INDENT}{title} of all: {text}", look) for title, text in same.items()]
     section = _tables(_without(held, same), _without(waiting, same), look)
     return section._replace(text="".join(lines) + section.text)
 
 
-def _one_line_a_lease(facts: Sequence[Facts]) -> list[Facts]:
+def _one_line_a_lease(facts: Sequence[Facts], *, full: bool) -> list[Facts]:
     """Put the resources of one lease into one line where they fit: ``--00,--01``."""
+    widest_names = _WIDEST_FULL_NAMES if full else _WIDEST_NAMES
     names, others = facts[0].texts, list(zip(*(each.texts for each in facts[1:])))
     (handles,) = (each.texts for each in facts if each.column is _HANDLE)
     groups: list[list[int]] = []
     for n, row in enumerate(others):
         if groups and handles[n] and row == others[groups[-1][0]]:
             joined = ",".join(names[each] for each in (*groups[-1], n))
-            if cells(joined) <= _WIDEST_NAMES:
+            if cells(joined) <= widest_names:
                 groups[-1].append(n)
                 continue
         groups.append([n])

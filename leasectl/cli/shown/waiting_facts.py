@@ -176,10 +176,10 @@ def _longest(progress: Progress, identity: str) -> Said:
     holder = parse_holder(identity)
     named = shorten(holder.build or holder.owner or identity, _HOLDER_CELLS)
     return Said(
-        f"longest {held} by {identity}",
+        f"oldest lease {held} by {identity}",
         goes=1,
         # What tells one job from another; the rest is in `status`.
-        short=f"longest {held} by {named}",
+        short=f"oldest {held} by {named}",
     )
 
 
@@ -194,5 +194,5 @@ def _held_back_by(request: Request, progress: Progress) -> str | None:
 
         return f"only {shorten(' '.join(written(request.where)), _WHERE_CELLS)} will do"
     if request.count > 1:
-        return f"all {request.count} at once, or none"
+        return f"needs {request.count} at once"
     return None

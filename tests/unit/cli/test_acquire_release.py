@@ -592,7 +592,7 @@ class TestWaiting:
     @pytest.mark.parametrize(
         ("args", "rule"),
         [
-            (("-c", "2"), "all 2 at once, or none"),
+            (("-c", "2"), "needs 2 at once"),
             (("--name", "T--00"), "only T--00 will do"),
         ],
     )
@@ -603,7 +603,7 @@ class TestWaiting:
         waiter = waiting(cli, "acquire", "T", *args)
         cli.ok("release", held)
         # How long it is likely to take may be said already: that depends on what it saw first.
-        line = rf"1/2 held, waited 0s, {rule}, (likely [^,]+ more, )?longest "
+        line = rf"1/2 held, waited 0s, {rule}, (likely [^,]+ more, )?oldest lease "
         assert re.search(line, waiter.finish().err)
 
     def test_so_is_that_others_were_first(self, cli: Cli) -> None:

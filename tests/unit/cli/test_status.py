@@ -224,7 +224,7 @@ class TestTable:
             assert re.findall("^lab", out, re.MULTILINE) == ["lab"]
         assert re.search(r"^  lab--01 +free$", out, re.MULTILINE)
         assert re.search(r"^  lab--00 .+ \d+s ", out, re.MULTILINE)
-        assert re.search(r"^  --01 +free$", cli.ok("status", "-t", "lab", COLUMNS="80"), re.M)
+        assert re.search(r"^  --01 +free$", cli.ok("status", "-t", "lab", COLUMNS="50"), re.M)
         assert "--01" not in cli.ok("status", COLUMNS="80")
 
     def test_a_ttl_that_nobody_renews_is_shown_as_what_is_left(self, cli: Cli) -> None:

@@ -40,7 +40,7 @@ def told(
     if likely:
         parts.append(Said("likely 20m more", goes=4))
     parts.append(gives_up)
-    by = Said(f"longest 1h12m by {HOLDER}", goes=1, short=f"longest 1h12m by {BUILD}")
+    by = Said(f"oldest lease 1h12m by {HOLDER}", goes=1, short=f"oldest 1h12m by {BUILD}")
     return [*parts, by] if longest else parts
 
 
@@ -55,8 +55,8 @@ def whole(parts: list[Said]) -> str:
         (79, "openshift-o…quota-slice: position 3, 4/4 held, waited 12m3s, gives up in 17m57s"),
         (
             119,
-            "waiting for opensh…-slice: position 3, 4/4 held, waited 12m3s, gives up in 17m57s, "
-            f"longest 1h12m by {BUILD}",
+            "waiting for openshi…-slice: position 3, 4/4 held, waited 12m3s, gives up in 17m57s, "
+            f"oldest 1h12m by {BUILD}",
         ),
         (1000, whole(told(TYPE))),
     ],
@@ -88,11 +88,11 @@ def test_what_fits_is_left_alone() -> None:
 def test_at_80_columns_who_holds_longest_has_its_turn_and_is_whole() -> None:
     lines = [fit_line(told(TYPE, likely=True), TYPE, 79, turn=turn) for turn in range(4)]
     times = "openshif…a-slice: position 3, waited 12m3s, likely 20m more, gives up in 17m57s"
-    holder = f"openshi…a-slice: position 3, waited 12m3s, longest 1h12m by {BUILD}"
+    holder = f"openshif…a-slice: position 3, waited 12m3s, oldest 1h12m by {BUILD}"
     assert lines == [times, times, holder, times]
     parts = [part for part in told("azure--install", likely=True) if part.text != TIMES[1]]
     assert fit_line(parts, "azure--install", 79, turn=2) == (
-        f"azure--install: position 3, waited 12m3s, longest 1h12m by {BUILD}"
+        f"azure--install: position 3, waited 12m3s, oldest 1h12m by {BUILD}"
     )
 
 
@@ -113,7 +113,7 @@ def test_at_80_columns_the_next_grant_has_its_turn_and_a_holder_outside_of_a_job
     assert [fit_line(parts, slices, 79, turn=turn) for turn in range(3)] == [
         "us-east-…a-slice: position 3, waited 12m3s, likely 21m more, gives up in 17m57s",
         "us-east…-slice: position 3, waited 12m3s, next grant in 14s, gives up in 17m57s",
-        "us-east…-slice: position 3, waited 12m3s, longest 1h12m by root@e2e-a…xxxxxxxxx",
+        "us-east…a-slice: position 3, waited 12m3s, oldest 1h12m by root@e2e-a…xxxxxxxxx",
     ]
     soon = progress._replace(position=1, next_grant_in_seconds=None, pace_seconds=0.0)
     parts = WaitingFacts(Request(slices), 1800.0, at(events)).tell(soon)

@@ -23,7 +23,7 @@ def found(cli: Cli, *, ends_in: float) -> Finding:
 
 def test_what_is_ready_is_told(cli: Cli) -> None:
     finding = found(cli, ends_in=60.0)
-    assert (finding.status, finding.what) == ("ok", "ready to be taken back: a")
+    assert (finding.status, finding.what) == ("ok", "ready to take back: a")
 
 
 def test_what_no_reclaim_has_come_for_in_time_is_a_warning(cli: Cli) -> None:

@@ -121,6 +121,7 @@ def test_each_attempt_is_told_which_it_is_and_between_them_nothing_is_held(job: 
     assert job.warned == [
         "sh exited with 4; attempt 2 of 3 follows",
         "sh exited with 4; attempt 3 of 3 follows",
+        "sh exited with 4; attempt 3 of 3 was the last",
     ]
     assert held == [[], ["T--00"]] * 3
     assert job.desk.held() == {}
