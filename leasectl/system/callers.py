@@ -14,7 +14,9 @@ A parent that ends is noticed whenever it ends:
 it ends                         and is noticed because
 ==============================  ============================================================
 before this process looks       the parent is another than at the start of this process; or
-                                it is of another session, which only a foster parent can be
+                                it is of another session, as only a foster parent is, or the
+                                process with which `run` and `once` watch over a command: that
+                                has set the signal that its end sends to the command
 while this process looks        the parent is another after its pidfd was opened
 later                           the pidfd becomes readable
 ==============================  ============================================================
@@ -33,6 +35,8 @@ import signal
 from leasectl.errors import Cancelled, LeaseError
 from leasectl.system.poll import READABLE, Interrupt
 from leasectl.system.process import pidfd_of
+
+_PR_GET_PDEATHSIG = 2
 
 # Programs that start another and wait for it, without a purpose of their own.
 _WRAPPERS = frozenset((b"timeout", b"time", b"sudo", b"flock", b"strace"))
@@ -53,7 +57,7 @@ def watch_callers() -> list[Interrupt]:
     parent = os.getppid()
     if parent == 0:
         return []
-    if parent != parent_pid() or not _is_of_our_session(parent):
+    if parent != parent_pid() or not (_is_of_our_session(parent) or _dies_with_parent()):
         raise _ended(parent_pid())
     found: list[Interrupt] = []
     child, pid = os.getpid(), parent
@@ -88,6 +92,15 @@ def _is_of_our_session(pid: int) -> bool:
         return os.getsid(pid) == os.getsid(0)
     except ProcessLookupError:
         return False
+
+
+def _dies_with_parent() -> bool:
+    """Return whether the kernel kills this process when its parent ends; no child inherits that."""
+    import ctypes  # few processes need it
+
+    signum = ctypes.c_int()
+    ctypes.CDLL(None).prctl(_PR_GET_PDEATHSIG, ctypes.byref(signum), 0, 0, 0)
+    return signum.value == signal.SIGKILL
 
 
 def _stands_in(pid: int, parent: int) -> bool:

@@ -161,3 +161,10 @@ def test_once_stops_waiting_when_its_script_ends(cli: Cli) -> None:
         eventually(lambda: has_ended(once), what="once ends")
     first.kill()
     assert not (cli.cwd / "started").exists()
+
+
+@pytest.mark.parametrize("around", [("once", "work"), ("run", "T", "--ttl", "1m")])
+def test_a_command_of_once_or_run_may_itself_be_leasectl(cli: Cli, around: tuple[str, ...]) -> None:
+    for pool in ("T", "U"):
+        cli.pool(pool, f"{pool}--00")
+    assert cli.ok(*around, "--", INSTALLED, "run", "U", "--", "echo", "done") == "done\n"
