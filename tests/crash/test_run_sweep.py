@@ -21,7 +21,7 @@ from tests.kit.fork_server import load_everything
 from tests.kit.forking import ending, fork, leasectl
 from tests.kit.killing import kill_at
 from tests.kit.support import Cli
-from tests.kit.waits import PATIENCE_SECONDS, eventually
+from tests.kit.waits import PATIENCE_SECONDS, eventually, wait_readable
 
 # Says what it knows of its lease, and ends when it is told to, with the code that it is told.
 COMMAND = """
@@ -94,8 +94,11 @@ class Run:
                     path, names, fences = rest
                     return Said(int(pid), Path(path).name, _split(names), _split(fences))
             watched = [self._said, *([] if self.is_dead() else [self._pidfd])]
-            readable, _, _ = select.select(watched, [], [], PATIENCE_SECONDS)
-            assert readable, f"neither command nor end of run; said {text!r}"
+            try:
+                readable = wait_readable(*watched, what=f"run sleeps or ends; said {text!r}")
+            except AssertionError:
+                os.kill(self._pid, signal.SIGABRT)  # it shows where it is
+                raise
             if self._said in readable:
                 said = os.read(self._said, 4096)
                 if not said:

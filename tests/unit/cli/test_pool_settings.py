@@ -162,8 +162,9 @@ class TestShown:
         (pool,) = json.loads(cli.ok("status", "--json"))["pools"]
         assert [each["priority"] for each in pool["queue"]] == [7, 0, -3]
         assert [each["effective_priority"] for each in pool["queue"]] == [7, 0, -3]
-        rows = said.partition("PRIORITY")[2].splitlines()[1:]
-        assert [row.split()[2] for row in rows] == ["7", "0", "-3"]
+        titles, *rows = said[said.index("  POSITION") :].splitlines()
+        priority = slice(titles.index("PRIORITY"), titles.index("PRIORITY") + len("PRIORITY"))
+        assert [row[priority].strip() for row in rows] == ["7", "0", "-3"]
         refused = cli("acquire", "T", "-w", "0", "--priority", "100")
         assert refused.code == 75
         assert re.search(r"; next grant in (1h|59m\d+s); see who with", refused.err)

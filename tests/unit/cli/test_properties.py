@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 import subprocess
 from pathlib import Path
@@ -125,7 +126,8 @@ class TestPools:
         ]
         (listed,) = json.loads(pool.ok("pool", "list", "--json"))["pools"]
         assert listed["properties"] == properties(pool)
-        assert "eu-2          free        region=eu size=big one\n" in pool.ok("status", "-t", "T")
+        free = r"^  eu-2 +free +region=eu size=big one$"
+        assert re.search(free, pool.ok("status", "-t", "T"), re.MULTILINE)
 
 
 class TestWhere:

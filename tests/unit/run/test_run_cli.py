@@ -512,7 +512,12 @@ class PausingRun:
         os.mkfifo(gate)
         self.run = cli.spawn([sys.executable, "-c", PAUSING, str(gate), before, "run", *args])
         self._fd = eventually(lambda: self._open(gate), what="run pauses") or -1
-        (self.command,) = children(self.run.pid)
+        # A keeper that is about to start is still a fork of `run`.
+        self.command = eventually(self._only_child, what="the command is its only child")
+
+    def _only_child(self) -> int:
+        found = children(self.run.pid)
+        return found[0] if len(found) == 1 else 0
 
     def _open(self, gate: Path) -> int | None:
         with contextlib.suppress(OSError):
