@@ -90,6 +90,7 @@ TOLD = (
     ("LEASECTL_NAMES", "leased resources, with commas between them"),
     ("LEASECTL_TYPE", "pool that the lease comes from"),
     ("LEASECTL_FENCE", "fencing token of each resource; later holders get larger ones"),
+    ("LEASECTL_PROPERTIES", "properties of the leased resources, as JSON"),
     ("LEASECTL_AROUND", "under run and once: handles of the run and once commands around it"),
     ("LEASECTL_ATTEMPT", "under run: number of the attempt, from 1"),
 )

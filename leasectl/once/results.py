@@ -541,6 +541,6 @@ def _event(service: Service, work: Work) -> Event:
 
 def _under_way(work: Work) -> NotAllowed:
     return NotAllowed(
-        f"work {work.title} is running, so its result can't be forgotten; see its runner with: "
+        f"work {work.title} is running, so its result can't be forgotten; see who runs it with: "
         "leasectl status"
     )

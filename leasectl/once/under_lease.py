@@ -168,7 +168,7 @@ class UnderLease:
             why = []
             if before.running is not None:
                 changes.append(to_drop_content(work, before.running))
-                why.append("its last runner died")
+                why.append("the last caller that ran it died")
             if bad is not None:
                 why.append("the kept result can't be used")
             try:
@@ -376,7 +376,7 @@ class UnderLease:
     def _outcome(self, shared: Verdict) -> Outcome:
         if shared.status is None:
             raise LeaseError(
-                f"work {self._asked.work.title}: {shared.times} runners in a row died before its "
-                "end; find out why, and run it again"
+                f"work {self._asked.work.title}: {shared.times} callers in a row died while they "
+                "ran it; find out why, and run it again"
             )
         return Outcome(status=shared.status, times=shared.times, lines=shared.lines)

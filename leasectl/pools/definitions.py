@@ -459,8 +459,8 @@ class _Reader:
         if least < most:
             self._note(
                 fields["max-count"],
-                "max-count is ignored: resources are not created on demand; add them "
-                "with leasectl pool add",
+                "resources are not created on demand, so max-count only limits the pool; add "
+                "them with leasectl pool add",
             )
         return CountedPool(pool_type, least, most)
 

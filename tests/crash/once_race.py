@@ -184,7 +184,7 @@ class Found:
             for each in self.asked
             if deaths[each.key] >= MOST_DEATHS
             and each.code == 1
-            and "runners in a row died before its end" in each.err
+            and "callers in a row died while they ran it" in each.err
         }
 
     def beside(self) -> int:

@@ -140,8 +140,8 @@ _complete_keys = options.completing(lambda values, word, ctx, _: values.work_key
     group=ENDING,
     type=parse_duration,
     metavar="D",
-    help="On etcd and Kubernetes, the time after which a runner that stopped renewing its lease "
-    "counts as dead. Default: the backend's.",
+    help="On etcd and Kubernetes, the time after which the caller that runs CMD counts as dead if "
+    "it stopped renewing its lease. Default: the backend's.",
 )
 @option(
     "--result-file",
@@ -195,9 +195,9 @@ def command(
     The first caller runs CMD. All others wait. Once CMD exits 0, each prints what it wrote to
     stdout, as does a caller within --keep. CMD's stderr is passed on; its stdin is empty unless
     that is a terminal. If CMD fails, the next waiter runs it; waiters then show its last lines of
-    stderr, and the failed runner waits for the result of the next. If the runner is killed, CMD is
-    ended, and the next waiter begins anew. Signals are forwarded; after a terminating one there is
-    no result, however CMD ends.
+    stderr, and the failed caller waits for the result of the next. If the caller that runs CMD is
+    killed, CMD is ended, and the next waiter begins anew. Signals are forwarded; after a
+    terminating one there is no result, however CMD ends.
 
     CMD may request other work. A request for its own, even by way of another's command, would wait
     for itself, and is refused (64).

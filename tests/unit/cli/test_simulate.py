@@ -30,7 +30,7 @@ POLICIES = ("none", "jitter=15m", "pace=24s", "pace=20s")
 ASKED = tuple(word for policy in POLICIES for word in ("--policy", policy))
 SIX = ("--capacity", "6", "--hold", "2m", "--arrivals", "20")
 FIFTY = ("--capacity", "50", "--hold", "20m")
-PACING = Path(__file__).parents[3] / "docs" / "pacing.md"
+PAGE = Path(__file__).parents[3] / "docs" / "simulation.md"
 
 
 def simulated(cli: Cli, *args: str) -> dict[str, Any]:
@@ -82,7 +82,7 @@ def test_the_table_of_how_to_stagger_comes_out(
     # The table in the docs is what people get.
     times = [format_seconds(each["makespan_seconds"]) for each in found["policies"]]
     row = " | ".join(f"{peak}, {time}" for peak, time in zip(peaks(found), times))
-    assert f" | {row} |\n" in PACING.read_text(encoding="utf-8")
+    assert f" | {row} |\n" in PAGE.read_text(encoding="utf-8")
 
 
 def test_people_get_a_table_and_a_picture_of_80_columns(cli: Cli) -> None:

@@ -493,7 +493,7 @@ class TestDeath:
         for each in last:
             finished = each.finish()
             assert finished.code == 1
-            assert "5 runners in a row died" in finished.err
+            assert "5 callers in a row died" in finished.err
 
 
 class TestWait:

@@ -43,7 +43,12 @@ BUILDKITE = {
     "BUILDKITE_JOB_ID": "0a1b",
     "BUILDKITE_BUILD_URL": "https://buildkite.com/o/p/builds/5",
 }
-PROW = {"JOB_NAME": "e2e", "BUILD_ID": "17", "CLUSTER_PROFILE_NAME": "gcp"}
+PROW = {
+    "JOB_NAME": "e2e",
+    "BUILD_ID": "17",
+    "CLUSTER_PROFILE_SET_NAME": "openshift-org-gcp",
+    "CLUSTER_PROFILE_NAME": "gcp",
+}
 
 
 def block(heading: str) -> str:
@@ -68,7 +73,7 @@ def job(cli: Cli) -> Iterator[Cli]:
     installer.chmod(0o755)
     cli.env["PATH"] = f"{Path(sys.executable).parent}:{cli.env['PATH']}"
     cli.env["LEASECTL_BACKEND"] = "local:"
-    for pool in ("gcp--install", "gcp--install-quota-slice"):
+    for pool in ("gcp--install", "openshift-org-gcp--gcp--install-quota-slice"):
         cli.pool(pool)
     yield cli
 
@@ -120,10 +125,12 @@ def test_a_cancelled_github_job_interrupts_the_installer(job: Cli) -> None:
 def test_gitlab_releases_in_after_script_whatever_has_become_of_the_job(job: Cli) -> None:
     install = recipe("GitLab CI")["install"]
     directory = install["variables"]["LEASECTL_STATE_DIR"].replace("$CI_PROJECT_DIR", str(job.cwd))
-    assert directory == str(job.cwd / ".leasectl")
+    assert directory == str(job.cwd / ".leasectl/state")
+    env = {**GITLAB, "LEASECTL_STATE_DIR": directory}
+    job.cwd.chmod(0o777)  # as GitLab's Docker executor makes it
+    assert shell(job, install["script"][0], env).finish().code == 0
     # Here the pool is in that directory too.
     job.ok("pool", "create", "gcp--install", "--count", "1", LEASECTL_STATE_DIR=directory)
-    env = {**GITLAB, "LEASECTL_STATE_DIR": directory}
     script = shell(job, "\n".join(install["script"]), env)
     eventually(lambda: (job.cwd / "begun").exists())
     assert "g/p/install/77" in job.ok("status", "--json", LEASECTL_STATE_DIR=directory)

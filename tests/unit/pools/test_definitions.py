@@ -68,8 +68,8 @@ def test_what_is_read_over_is_said_once_in_order_and_where() -> None:
     again = entries.replace("west", "w").replace("east", "e").replace("-cluster", "-box")
     state = "f:12: state dirty is ignored: new resources are free at once"
     rest = (
-        "f:21: max-count is ignored: resources are not created on demand; add them with leasectl "
-        "pool add",
+        "f:21: resources are not created on demand, so max-count only limits the pool; add them "
+        "with leasectl pool add",
         "f:22: lifespan is ignored: leasectl doesn't know it",
         "f:23: needs is ignored: leasectl doesn't know it",
         "f:25: config is ignored: leasectl doesn't know it",
