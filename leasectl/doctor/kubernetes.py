@@ -76,20 +76,20 @@ def objects(store: KubernetesObjects) -> Finding:
         return Finding(OK, found.what)
     parts, advice = [], ""
     if found.held_by_others:
-        parts.append(f"held by what isn't leasectl: {listed(found.held_by_others)}")
+        parts.append(f"held by another program: {listed(found.held_by_others)}")
         where = f"kubectl edit lease -n {store.collection.namespace} NAME"
-        advice = f"nobody gets them before that ends; take its holderIdentity out with: {where}"
+        advice = f"they can't be leased before that ends; remove its holderIdentity with: {where}"
     if found.ending:
         types = listed(found.ending)
-        parts.append(f"somebody is making or deleting, or was killed at it: pool {types}")
-        advice = f"if it stays so, end it with: leasectl pool delete {found.ending[0]}"
+        parts.append(f"being created or deleted, or left so by a killed command: pool {types}")
+        advice = f"if this stays, finish it with: leasectl pool delete {found.ending[0]}"
     if found.damaged:
-        parts.append(f"edited, and of no use any more: {listed(found.damaged)}")
+        parts.append(f"damaged by an edit: {listed(found.damaged)}")
         where = f"-n {store.collection.namespace}"
-        advice = f"look with: kubectl get lease {where} -o yaml NAME, mend or delete it"
+        advice = f"look with: kubectl get lease {where} -o yaml NAME; repair or delete it"
     if found.edited:
         names = [_name(each) for each in found.edited]
-        parts.append(f"labels or fields edited, which don't count: {listed(names)}")
+        parts.append(f"labels or fields were edited: {listed(names)}")
     if found.orphaned:
         parts.append(f"deleted, with resources left: pool {listed(found.orphaned)}")
     if not (found.edited or found.orphaned):
@@ -276,7 +276,7 @@ def rights(api: Api, namespace: str) -> Finding:
     if not missing:
         check_namespace(api, namespace)
         return Finding(OK, f'all rights that leases need in namespace "{namespace}"')
-    what = f"we may not {', '.join(f'{each.verb} {each.resource}' for each in missing)}"
+    what = f"no right to {', '.join(f'{each.verb} {each.resource}' for each in missing)}"
     advice = how_to_permit(who_we_are(api), missing[0])
     if all(map(is_of_events, missing)):
         return Finding(WARN, f"{what}: leases work, but no events are written", advice)

@@ -134,7 +134,7 @@ def marks_command(*, handle: str, as_json: bool) -> None:
     """Show the pending reclaim requests for a handle.
 
     marked: waits for an answer; ready: can be taken, and can't be used; keep: isn't taken. A mark
-    ends by itself; a ready name can be used again then.
+    expires; a ready resource can be used again then.
     """
     service = open_service(for_handles=True)
     asked = [

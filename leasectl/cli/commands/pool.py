@@ -12,7 +12,7 @@ from leasectl.cli.groups import CommandGroup
 def command() -> None:
     """Create, change, list and delete pools.
 
-    A pool is all resources of one type. Each resource has a name of its own and is held by one
+    A pool is all resources of one type. Each resource has a unique name and is held by one
     holder at a time. These commands print nothing on stdout, except list, of, expect --list and
     join --hold.
     """

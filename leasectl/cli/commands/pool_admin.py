@@ -127,8 +127,8 @@ def apply(*, filenames: tuple[str, ...], dry_run: bool, quiet: bool, backend: st
         expect: [x-7, 'big-*']  # ours, see leasectl pool expect
 
     Missing resources are added, and free ones that the file doesn't list are removed. A held
-    resource that isn't listed takes no new holder, and leaves, or moves to the pool that lists it,
-    with its release; list it again to keep it. Resources that have joined for a time (pool join
+    resource that isn't listed takes no new holder. When it is released, it leaves, or moves to the
+    pool that lists it; list it again to keep it. Resources that have joined for a time (pool join
     --ttl, --while-pid) and pools that aren't in the file are left alone. A move between pools is
     one step. A resource that is expected in another pool (pool expect) is an error (exit code 77).
     On the embedded pool, all changes are made at once or none. Applying twice changes nothing.
@@ -560,8 +560,7 @@ def delete(*, pool_type: str, force: bool, quiet: bool, backend: str | None) -> 
 
     If leases are held or requests wait, the pool isn't deleted (exit code 77) without --force.
     With it, holders lose their leases, and waiting requests fail with "no pool". A resource that
-    would have moved to this pool with its release (leasectl pool move --when-free) stays where it
-    is.
+    would have moved to this pool when released (leasectl pool move --when-free) stays where it is.
     """
     service = open_service(backend)
     on_their_way = [
@@ -574,6 +573,6 @@ def delete(*, pool_type: str, force: bool, quiet: bool, backend: str | None) -> 
     pool_options.say_done(quiet, f'deleted pool "{pool_type}"')
     if on_their_way:
         note(
-            "these stay in their pools, instead of moving there with their release: "
+            "these stay in their pools, instead of moving there when they are released: "
             f"{listed(on_their_way)}"
         )

@@ -144,7 +144,7 @@ Example:
 @option(
     "--hold",
     is_flag=True,
-    help="Join with a lease of your own, so that nobody gets the resource before it is ready, and "
+    help="Also acquire the resource, so that nobody gets the resource before it is ready, and "
     "print the handle. Release it to make the resource free. Queue and pace don't apply.",
 )
 @option(
@@ -184,11 +184,11 @@ def join(
     """Register a resource in a pool.
 
     Refused with exit code 77 if the resource is in another pool or expected in one. A free
-    resource that entered the default pool by default moves here. Joining again renews the
+    resource that no pool but the default pool has claimed moves here. Joining again renews the
     membership and prints the same handle.
 
-    With --ttl or --while-pid the membership ends by itself. A free resource then leaves at once,
-    a held one with its release. On etcd and Kubernetes, --while-pid also ends if this machine
+    With --ttl or --while-pid the membership expires. A free resource then leaves at once, a held
+    one when it is released. On etcd and Kubernetes, --while-pid also ends if this machine
     doesn't reach the server for a minute.
     """
     if ttl_seconds is not None and while_pid is not None:
@@ -254,8 +254,8 @@ Example:
 def leave(*, pool_type: str, name: str, quiet: bool, backend: str | None) -> None:
     """Remove a resource from its pool, once it is free.
 
-    A held resource takes no new holder and leaves with its release. An expectation (leasectl pool
-    expect) stays. Exits with 0 if the resource is in no pool, and with 66 if it is in another.
+    A held resource takes no new holder and leaves when it is released. An expectation (leasectl
+    pool expect) stays. Exits with 0 if the resource is in no pool, and with 66 if it is in another.
     """
     service = open_service(backend)
     memberships = MembershipService(service)
@@ -320,8 +320,8 @@ def expect(
 
     Adding, moving or joining such a resource to another pool is then refused (exit code 77). A
     name takes precedence over a pattern, and a longer pattern over a shorter one. An expectation
-    lasts until --drop, even if the resource or the pool is deleted. A resource that entered the
-    default pool by default moves to the expected pool at once, or with its release.
+    lasts until --drop, even if the resource or the pool is deleted. A resource that no pool
+    but the default pool has claimed moves to the expected pool at once, or when it is released.
     """
     subjects = pool_options.distinct_names(names) if names is not None else ()
     if is_list:

@@ -134,8 +134,7 @@ def command(
 
     A restart begins all delays anew. Marks of another reclaim, or of one that was killed, are
     adopted with their answers; their delay counts from the time that the mark records. At its end
-    this command takes its marks off. If it is killed, each mark ends by itself after --delay plus
-    -w.
+    this command removes its marks. If it is killed, each mark expires after --delay plus -w.
     """
     wanted = check_wanted(
         Wanted(

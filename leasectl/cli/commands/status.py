@@ -77,8 +77,8 @@ def command(
     UNAVAILABLE
               resources without a holder that aren't granted: cordoned, or new
               in the default pool
-    NOTES     where a resource moves with its release, for how long it has
-              joined, and the state of a reclaim
+    NOTES     where a resource moves when it is released, for how long it
+              has joined, and the state of a reclaim
 
     --held, --waiting and --holder choose rows; the counts of a pool are always of all its leases
     and requests. --held --waiting leaves out free resources.

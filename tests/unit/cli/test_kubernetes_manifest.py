@@ -325,7 +325,7 @@ def without(verb: str, rule: Mapping[str, Sequence[str]]) -> Rules:
 def as_told(refused: Finished, kubeconfig: str, cli: Cli) -> None:
     """Do what a refusal tells somebody who may to do."""
     assert refused.code == 77, refused
-    line = refused.err.rstrip("\n").rpartition("somebody who may has to do: ")[2]
+    line = refused.err.rstrip("\n").rpartition("ask an administrator to run: ")[2]
     env = {"KUBECONFIG": kubeconfig, "PATH": f"{Path(sys.executable).parent}:{cli.env['PATH']}"}
     done = cli.spawn(["bash", "-euo", "pipefail", "-c", line], **env).finish()
     assert done.code == 0, f"{line}\n{done}"

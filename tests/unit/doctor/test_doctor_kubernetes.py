@@ -141,7 +141,7 @@ def test_each_verb_that_is_missing_is_named(
     report = doctor(cli)
     rights = report["cluster rights"]
     assert rights["status"] == status
-    assert rights["what"].partition(":")[0] == f"we may not {verb} {resource}.{GROUPS[resource]}"
+    assert rights["what"].partition(":")[0] == f"no right to {verb} {resource}.{GROUPS[resource]}"
     assert rights["advice"].endswith(
         f"leasectl kubernetes manifest --namespace {namespace.name} --service-account client | "
         "kubectl apply -f -"
@@ -158,7 +158,7 @@ class TestWhatWasEdited:
         edit(namespace, resource, **{MEMBER.partition("/")[2]: "{"})
         found = objects(cluster, "--fix")
         assert (found["status"], found["fixed"]) == ("warn", None)
-        assert found["what"].startswith(f"edited, and of no use any more: {resource} (")
+        assert found["what"].startswith(f"damaged by an edit: {resource} (")
         assert f"kubectl get lease -n {namespace.name}" in found["advice"]
 
     def test_a_pool_that_cannot_be_read_is_not_taken_for_a_deleted_one(
@@ -199,7 +199,7 @@ class TestWhatWasEdited:
             raw["spec"] = {}
             namespace.administrator.ok("PUT", f"{namespace.leases}/{name}", raw)
         found = objects(cluster)
-        assert found["what"] == f"labels or fields edited, which don't count: {', '.join(names)}"
+        assert found["what"] == f"labels or fields were edited: {', '.join(names)}"
         assert cluster("acquire", "-t", "T", "-w", "0").code == 66
         fixed = objects(cluster, "--fix")
         assert fixed["fixed"] == f"written again: {', '.join(names)}"
@@ -245,8 +245,8 @@ class TestWhatWasEdited:
         pool = next(name for name in names if name.startswith("leasectl-pool"))
         edit(namespace, pool, state='["closing", "w"]')
         assert objects(cluster)["what"] == (
-            "held by what isn't leasectl: T--00; "
-            "somebody is making or deleting, or was killed at it: pool T"
+            "held by another program: T--00; "
+            "being created or deleted, or left so by a killed command: pool T"
         )
         edit(namespace, pool, state=None)
         refused = cluster("release", "--names", "T--00", "--force")
@@ -267,7 +267,7 @@ def test_a_ticket_that_hands_have_written_before_its_first_renewal_is_named(
     assert objects(cluster)["what"] == "1 pool, 2 held, 1 waiting"
     (ticket,) = tickets()
     edit(namespace, ticket, **{"seen-by": "somebody"})
-    assert objects(cluster)["what"] == f"edited, and of no use any more: {ticket}"
+    assert objects(cluster)["what"] == f"damaged by an edit: {ticket}"
     waiting.kill()
 
 

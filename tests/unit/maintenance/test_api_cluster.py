@@ -197,14 +197,14 @@ class TestEvictions:
         namespace.account.permit_everywhere(MAINTENANCE_RULES[:2])
         evicted = cluster.evict(pod, grace_seconds=0)
         assert evicted.outcome == "failed"
-        assert "may not create pods/eviction" in evicted.reason
+        assert "not allowed to create pods/eviction" in evicted.reason
 
     def test_whoever_may_nothing_is_told_what(self, namespace: Namespace, kubeconfig: Path) -> None:
         environment = {"LEASECTL_KUBECONFIG": str(kubeconfig)}
         cluster = open_cluster("kubernetes://", environment, namespace="nowhere", identity=US)
         with pytest.raises(
             AccessRefused,
-            match=r"may not get nodes; .*manifest --service-account \S+ --maintenance",
+            match=r"not allowed to get nodes; .*manifest --service-account \S+ --maintenance",
         ):
             cluster.node("x")
         with pytest.raises(AccessRefused, match="there is no such namespace"):

@@ -134,8 +134,8 @@ def not_let_in(access: Access, refusal: Refusal) -> AccessRefused:
     if isinstance(refusal, NotAuthenticated):
         return AccessRefused(
             NotAllowed(
-                f"{access.server} doesn't know who we are (401: {refusal}): {access.who} has "
-                "expired, is damaged, or is of another cluster; get a new one, or name another "
+                f"{access.server} rejects the credentials (401: {refusal}): {access.who} has "
+                "expired, is damaged or belongs to another cluster; get a new one, or name another "
                 "kubeconfig in LEASECTL_KUBECONFIG"
             )
         )

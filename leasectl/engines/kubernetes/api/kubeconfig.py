@@ -164,7 +164,7 @@ def read_kubeconfigs(
         shown = printable(", ".join(paths), longest=500)
         advice = f"{named_by} must name a kubeconfig that is there"
         if is_recorded:
-            advice = "put back the kubeconfig that the cluster was chosen by"
+            advice = "restore the kubeconfig that named the cluster"
         raise FileUnreadable(f"there is no {shown}; {advice}")
     merged = Kubeconfig(tuple(paths), named_by, None, {}, {}, {})
     for path in there:

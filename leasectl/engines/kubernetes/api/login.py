@@ -162,8 +162,8 @@ class FileLogin:
         found = read_choice(self._choice)
         if found.server != self._choice.server:
             raise NotAllowed(
-                f"{found.found} means {found.server} by now, and what is asked about is at "
-                f"{self._choice.server}; put back the kubeconfig that named that"
+                f"{found.found} now means {found.server} instead of {self._choice.server}; "
+                "restore the kubeconfig that named the latter"
             )
         if found.pems is not None and found.plugin is None:
             self._trust(found.pems)

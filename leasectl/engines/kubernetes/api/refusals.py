@@ -272,14 +272,16 @@ def _status_said(status: Json) -> _Said:
 def _forbidden(deed: Deed, said: _Said) -> str:
     found = re.search(_NO_ROLE, said.words)
     if not found:  # a quota, an admission webhook, a namespace that is being deleted
-        return f"it may not {deed}: {said.words}"
+        return f"not allowed to {deed}: {said.words}"
     from leasectl.engines.kubernetes.api.rights import how_to_permit
 
     user = printable(found["user"], longest=200)
     if user == "system:anonymous":
-        return f"without a token or certificate nobody may {deed}; a kubeconfig has to have one"
-    who = f'"{user}" may not {deed.verb} {deed.resource}{deed.where}'
-    perhaps = ", or there is no such namespace" if deed.collection.namespace else ""
+        return (
+            f"nobody is allowed to {deed} without a token or certificate; add one to the kubeconfig"
+        )
+    who = f'"{user}" is not allowed to {deed.verb} {deed.resource}{deed.where}'
+    perhaps = ", or the namespace is missing" if deed.collection.namespace else ""
     return f"{who}{perhaps}; {how_to_permit(user, deed)}"
 
 

@@ -91,12 +91,12 @@ def how_to_permit(user: str, deed: Deed) -> str:
     if deed.collection.plural in _OF_MAINTENANCE:
         words.append("--maintenance")
     elif is_everywhere:
-        return "a ClusterRole has to allow it"
+        return "a ClusterRole must allow it"
     line = " ".join(words)
     if name:
-        return f"somebody who may has to do: {line} | kubectl apply -f -"
+        return f"ask an administrator to run: {line} | kubectl apply -f -"
     role = "ClusterRole" if is_everywhere else "Role"
-    return f"a {role} has to allow it, as shown by: {line}"
+    return f"a {role} must allow it, as shown by: {line}"
 
 
 def _account_in(user: str) -> tuple[str, str]:

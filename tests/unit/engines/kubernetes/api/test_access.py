@@ -33,7 +33,7 @@ class TestTokens:
         for token in ("garbage", account.short_token(-10)):
             path = account.kubeconfig(tmp_path / "config", token=token)
             said = refused(path, namespace.name)
-            assert "doesn't know who we are (401: Unauthorized)" in said
+            assert "rejects the credentials (401: Unauthorized)" in said
             assert f'the token or certificate of user "test" in {path} has expired' in said
 
     def test_none_is_nobody(self, namespace: Namespace, tmp_path: Path) -> None:
@@ -77,8 +77,8 @@ class TestRights:
         account = namespace.new_account("nobody", LEAST_RULES[1:])
         said = refused(account.kubeconfig(tmp_path / "config"), namespace.name)
         assert said.endswith(
-            f'"{account.user}" may not list leases.coordination.k8s.io in namespace '
-            f'"{namespace.name}", or there is no such namespace; somebody who may has to do: '
+            f'"{account.user}" is not allowed to list leases.coordination.k8s.io in namespace '
+            f'"{namespace.name}", or the namespace is missing; ask an administrator to run: '
             f"leasectl kubernetes manifest --namespace {namespace.name} --service-account nobody "
             "| kubectl apply -f -"
         )
@@ -86,7 +86,7 @@ class TestRights:
     def test_a_namespace_that_is_not_there_is_not_told_from_that(
         self, namespace: Namespace, kubeconfig: Path
     ) -> None:
-        assert 'in namespace "elsewhere", or there is no such namespace' in refused(
+        assert 'in namespace "elsewhere", or the namespace is missing' in refused(
             kubeconfig, "elsewhere"
         )
 

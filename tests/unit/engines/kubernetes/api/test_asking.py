@@ -355,25 +355,26 @@ class TestRefusals:
             (
                 'leases.coordination.k8s.io is forbidden: User "bob" cannot create resource '
                 '"leases" in API group "coordination.k8s.io" in the namespace "ns"',
-                '"bob" may not create leases.coordination.k8s.io in namespace "ns", or there is no '
-                "such namespace; a Role has to allow it, as shown by: leasectl kubernetes "
-                "manifest --namespace ns",
+                '"bob" is not allowed to create leases.coordination.k8s.io in namespace "ns", '
+                "or the namespace is missing; a Role must allow it, as shown by: leasectl "
+                "kubernetes manifest --namespace ns",
             ),
             (
                 'leases is forbidden: User "system:serviceaccount:ns:ci" cannot create resource',
-                '"system:serviceaccount:ns:ci" may not create leases.coordination.k8s.io in '
-                'namespace "ns", or there is no such namespace; somebody who may has to do: '
+                '"system:serviceaccount:ns:ci" is not allowed to create '
+                'leases.coordination.k8s.io in namespace "ns", or the namespace is missing; ask '
+                "an administrator to run: "
                 "leasectl kubernetes manifest --namespace ns --service-account ci | "
                 "kubectl apply -f -",
             ),
             (
                 'leases is forbidden: User "system:anonymous" cannot create resource "leases"',
-                "without a token or certificate nobody may create leases.coordination.k8s.io in "
-                'namespace "ns"; a kubeconfig has to have one',
+                "nobody is allowed to create leases.coordination.k8s.io in namespace "
+                '"ns" without a token or certificate; add one to the kubeconfig',
             ),
             (
                 'leases "a" is forbidden: exceeded quota: q',
-                "it may not create leases.coordination.k8s.io in namespace "
+                "not allowed to create leases.coordination.k8s.io in namespace "
                 '"ns": leases "a" is forbidden: exceeded quota: q',
             ),
         ],

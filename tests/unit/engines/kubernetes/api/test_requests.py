@@ -124,8 +124,9 @@ class TestRefusals:
         with pytest.raises(AccessRefused) as refused:
             api.list(leases(namespace.name))
         assert refused.value.exit_code == 77
-        assert f'"{namespace.account.user}" may not list leases.coordination.k8s.io' in str(
-            refused.value
+        assert (
+            f'"{namespace.account.user}" is not allowed to list leases.coordination.k8s.io'
+            in str(refused.value)
         )
 
 

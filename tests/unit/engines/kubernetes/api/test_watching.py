@@ -124,7 +124,7 @@ def test_a_server_that_is_busy_says_until_when(script: Script, open_at: OpenAt) 
 
 def test_who_may_not_watch_hears_it_as_it_is(script: Script, open_at: OpenAt) -> None:
     refusal = status(403, "Forbidden", 'User "bob" cannot watch resource "leases"')
-    with pytest.raises(AccessRefused, match='"bob" may not watch leases') as raised:
+    with pytest.raises(AccessRefused, match='"bob" is not allowed to watch leases') as raised:
         watch_at(open_at(script(refusal))).__enter__()
     assert raised.value.exit_code == 77
     with pytest.raises(CorruptState), watch_at(open_at(script(status(400, "BadRequest")))):
@@ -133,7 +133,7 @@ def test_who_may_not_watch_hears_it_as_it_is(script: Script, open_at: OpenAt) ->
 
 def test_a_token_that_is_refused_is_asked_for_again(script: Script, open_at: OpenAt) -> None:
     server = script(status(401, "Unauthorized"), Said(lines=[FIRST]))
-    with pytest.raises(AccessRefused, match="doesn't know who we are"):
+    with pytest.raises(AccessRefused, match="rejects the credentials"):
         watch_at(open_at(server)).__enter__()
     assert len(server.asked) == 1  # the same one isn't shown again
 

@@ -194,7 +194,7 @@ def test_who_may_not_renew_any_more_is_told_and_gives_up_with_its_place(
     eventually(lambda: ends)
     assert isinstance(ends[0], AccessRefused)
     assert ends[0].exit_code == 77, ends
-    assert "may not update leases" in str(ends[0])
+    assert "is not allowed to update leases" in str(ends[0])
     (warning,) = processes.warnings
     assert warning.startswith("still waiting; the queue position should last: ")
 
@@ -211,7 +211,10 @@ def test_who_may_not_watch_is_told_at_once_what_is_missing(
     eventually(lambda: ends)
     assert isinstance(ends[0], NotAllowed)
     said = str(ends[0])
-    assert f'may not watch leases.coordination.k8s.io in namespace "{namespace.name}"' in said
+    assert (
+        f'is not allowed to watch leases.coordination.k8s.io in namespace "{namespace.name}"'
+        in said
+    )
     assert "leasectl kubernetes manifest" in said
     assert processes.warnings == []
     eventually(lambda: processes.waiting() == 1, what="only the dead one still waits")
