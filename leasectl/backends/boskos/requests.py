@@ -121,7 +121,7 @@ def _parameters(url: str, query: str) -> Mapping[str, str]:
 def _state(url: str, said: Mapping[str, str], name: str, default: str) -> str:
     state = said.get(name, default)
     if not _STATE.fullmatch(state):
-        raise _wrong(url, f'has {name} "{printable(state)}", which is no name of a state')
+        raise _wrong(url, f'has {name} "{printable(state)}", which is not the name of a state')
     return state
 
 

@@ -197,7 +197,7 @@ def _text(plugin: Plugin, status: Mapping[str, object], field: str) -> str | Non
     if value is None or value == "":
         return None
     if not isinstance(value, str):
-        raise _refused(plugin, f"printed a {field} that is no text")
+        raise _refused(plugin, f"printed a {field} that is not text")
     return value.strip()
 
 
@@ -210,7 +210,7 @@ def _until(plugin: Plugin, timestamp: object, clock: Clock) -> float | None:
             raise NoTime(text)
         ends = parse_moment(text, 0.0)
     except NoTime:
-        raise _refused(plugin, "printed an expirationTimestamp that is no time") from None
+        raise _refused(plugin, "printed an expirationTimestamp that is not a time") from None
     now = clock.wall()
     if ends <= now:
         raise _refused(

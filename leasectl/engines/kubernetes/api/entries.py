@@ -70,7 +70,7 @@ class Entry(NamedTuple):
         if part is None or _is_empty(part):
             return None
         if not isinstance(part, Scalar):
-            raise self.refused(f"has a {printable(field)} that is no text")
+            raise self.refused(f"has a {printable(field)} that is not text")
         return self.handed_on(field, part.text)
 
     def truth(self, field: str) -> bool:
@@ -203,7 +203,7 @@ def read_cluster(entry: Entry) -> ClusterEntry:
         raise entry.refused("has a server with a user, who belongs among the users")
     if not _is_address(_SERVER, server):
         raise entry.refused(
-            f'has the server "{printable(server)}", which is no address like https://host:port'
+            f'has the server "{printable(server)}", which is not an address like https://host:port'
         )
     is_verified = not entry.truth("insecure-skip-tls-verify")
     ca = entry.source("certificate-authority")
@@ -290,7 +290,7 @@ def _proxy_url(entry: Entry) -> str | None:
     proxy_url = entry.text("proxy-url")
     if proxy_url is not None and not _is_address(_PROXY, proxy_url):
         raise NotSupported(
-            f"{entry} has a proxy-url that is no http:// or https:// address; {MEND_IT}"
+            f"{entry} has a proxy-url that is not an http:// or https:// address; {MEND_IT}"
         )
     return proxy_url
 

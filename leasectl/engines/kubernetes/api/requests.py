@@ -309,9 +309,7 @@ class Api:
             said, length = reply.said, length + reply.length
             found, metadata = said.get("items") or [], said.get("metadata")
             if not _are_objects(found) or not isinstance(metadata, dict):
-                raise BackendUnreachable(
-                    f"{deed}: what was answered is no list, which an API server wouldn't"
-                )
+                raise BackendUnreachable(f"{deed}: the answer is not a list; is it an API server?")
             items += found
             if not metadata.get("continue"):
                 return Listed(tuple(items), str(metadata.get("resourceVersion", "")))

@@ -206,7 +206,7 @@ class Watch:
         if isinstance(of, dict) and happened == "ERROR":
             error = _ended(watch_error(self._deed, self._server, of))
             raise WatchEnded(str(error)) if isinstance(error, Refused) else error
-        raise WatchEnded(f"{self._server}: what it says is no event ({printable(line)})")
+        raise WatchEnded(f"{self._server}: the answer is not an event ({printable(line)})")
 
 
 def _ended(error: Exception) -> Exception:
