@@ -309,7 +309,7 @@ def test_each_verb_on_leases_is_missed_by_something(
     namespace.account.permit(without(verb, LEASES))
     refused = cli(*_MISSED[verb])
     assert refused.code == 77, refused
-    assert f"may not {verb} leases.coordination.k8s.io" in refused.err
+    assert f"not allowed to {verb} leases.coordination.k8s.io" in refused.err
 
 
 def test_no_verb_is_forgotten_there() -> None:

@@ -207,7 +207,7 @@ class TestEvictions:
             match=r"not allowed to get nodes; .*manifest --service-account \S+ --maintenance",
         ):
             cluster.node("x")
-        with pytest.raises(AccessRefused, match="there is no such namespace"):
+        with pytest.raises(AccessRefused, match="the namespace is missing"):
             cluster.lease("x")
 
 

@@ -56,7 +56,7 @@ WRONG = (
     (("reconcile", "--timeout", "soon"), 64, "invalid duration"),
     (("reconcile", "--identity", " "), 64, "use printable text"),
     (("reconcile", "--identity", "a\x1bb"), 64, "use printable text"),
-    (("reconcile", "--lease-namespace", "nowhere"), 77, "may not"),
+    (("reconcile", "--lease-namespace", "nowhere"), 77, "is not allowed to"),
 )
 
 

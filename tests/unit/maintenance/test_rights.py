@@ -78,7 +78,7 @@ def test_it_needs_each_of_them_and_says_which_it_lacks(
         make_pod(namespace, f"web-{number}", node)
         namespace.account.permit(without(LEASES_ONLY, resource, verb))
         namespace.account.permit_everywhere(without(MAINTENANCE_RULES, resource, verb))
-        refusal = f"may not {verb} {resource}"
+        refusal = f"is not allowed to {verb} {resource}"
         said = told(namespace, kubeconfig, refusal)
         assert any(refusal in each for each in said), (resource, verb, said)
         for name in namespace.lease_names():
@@ -88,5 +88,5 @@ def test_it_needs_each_of_them_and_says_which_it_lacks(
     namespace.account.permit_everywhere(MAINTENANCE_RULES)
     said = told(namespace, kubeconfig, "/last is being evicted")
     assert f"{node}: {namespace.name}/last is being evicted" in said, said
-    assert not any("may not" in each for each in said), said
+    assert not any("not allowed to" in each for each in said), said
     administrator.ok("DELETE", path)

@@ -38,7 +38,7 @@ class TestTokens:
 
     def test_none_is_nobody(self, namespace: Namespace, tmp_path: Path) -> None:
         path = namespace.account.kubeconfig(tmp_path / "config", extensions=[])
-        assert "without a token or certificate nobody may list leases" in refused(
+        assert "nobody is allowed to list leases.coordination.k8s.io" in refused(
             path, namespace.name
         )
 

@@ -464,7 +464,7 @@ class TestLists:
         ],
     )
     def test_what_is_no_list_is_none(self, body: Any, script: Script, open_at: OpenAt) -> None:
-        with pytest.raises(BackendUnreachable, match="an API server wouldn't"):
+        with pytest.raises(BackendUnreachable, match="the answer is not a list"):
             open_at(script(Said(body=body)), deadline_seconds=0.5).list(HERE)
 
     def test_one_without_an_end_is_given_up(
