@@ -44,7 +44,13 @@ def state_directory() -> str:
 
 
 def choose_backend(option: str | None) -> BackendChoice:
-    """Choose by ``--backend``, ``LEASECTL_BACKEND``, ``LEASE_PROXY_SERVER_URL``, in this order."""
+    """Choose by ``--backend``, ``LEASECTL_BACKEND``, ``LEASE_PROXY_SERVER_URL``, in this order.
+
+    Raises:
+        InvalidRequest: The option is empty, as an unset variable of a script is.
+    """
+    if option is not None and not option.strip():
+        raise InvalidRequest("--backend is empty; give a URL, or leave it out")
     for given_by in ("--backend", "LEASECTL_BACKEND", _SERVER_URL):
         url = option if given_by == "--backend" else os.environ.get(given_by)
         if url:

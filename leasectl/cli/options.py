@@ -126,8 +126,8 @@ connect_timeout = option(
     group=WAITING,
     type=parse_duration,
     metavar="D",
-    help="Fail (69) once a server has been away for this long. Default: as long as -w; without -w, "
-    "some 10s.",
+    help="Fail (69) once a server has been away for this long; etcd gets at least 3s. Default: as "
+    "long as -w; without -w, some 10s.",
 )
 conflict_exit_code = option(
     "-E",

@@ -112,7 +112,7 @@ def count(
 
     Raises:
         NotFound: The type doesn't exist.
-        BackendUnreachable: No answer, or none to us.
+        BackendUnreachable: No answer, or none to us, also where no type is known to ask for.
     """
     url, clock = service.backend_url, service.clock
     found: list[TypeCounts] = []
@@ -126,6 +126,9 @@ def count(
         for known in sorted({*service.handles.types_at(url), *others}):
             with contextlib.suppress(NotFound):  # there was one once
                 ask(known)
+        probe = None if found else service.kind.open_probe(service.context)
+        if probe is not None:
+            probe()
     handles = [each for each in service.handles.active() if each.backend == url]
     here = {claim_key_of(each): each for each in handles}
     waiting = Counter(each.request.type for each in handles if each.state == "acquiring")

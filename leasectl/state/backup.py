@@ -28,7 +28,7 @@ from collections.abc import Iterator
 from itertools import groupby
 from typing import NamedTuple
 
-from leasectl.errors import CorruptState, InvalidRequest, StateUnwritable
+from leasectl.errors import CorruptState, NotFound, StateUnwritable
 from leasectl.state.database import (
     DAMAGED,
     absolute,
@@ -135,7 +135,7 @@ def restore(directory: str, path: str, *, clock: Clock) -> Restored:
         clock: Where times come from.
 
     Raises:
-        InvalidRequest: The file isn't there.
+        NotFound: The file isn't there.
         CorruptState: It is no backup, or damaged.
         StateUnwritable: The directory can't be written, or isn't private.
     """
@@ -188,7 +188,7 @@ def unknown_since(taken_at: float) -> str:
 def _copy(path: str, temporary: str) -> None:
     """Copy a backup into a new database."""
     if not os.path.isfile(path):
-        raise InvalidRequest(f"no backup {path}; write one with: leasectl backup FILE")
+        raise NotFound(f"no backup {path}; write one with: leasectl backup FILE")
     write_new(temporary, b"")
     try:
         source = sqlite3.connect(f"file:{_quoted(path)}?mode=ro&immutable=1", uri=True)

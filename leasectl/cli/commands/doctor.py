@@ -90,7 +90,8 @@ def _fields(finding: Finding) -> dict[str, object]:
 
 
 def _text(finding: Finding, width: int | None, *, colour: bool) -> str:
-    lines = _wrapped(f"{finding.status:<6}{finding.name:<{_NAME_WIDTH}}", finding.what, width)
+    name = f"{finding.name:<{_NAME_WIDTH - 1}} "  # a blank also behind a longer one
+    lines = _wrapped(f"{finding.status:<6}{name}", finding.what, width)
     indent = " " * (6 + _NAME_WIDTH)
     if finding.advice is not None:
         lines += _wrapped(f"{indent}-> ", finding.advice, width)

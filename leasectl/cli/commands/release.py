@@ -131,7 +131,7 @@ _complete_names = options.completing(
     metavar="TEXT",
     help="With --force or --waiting: a reason to show to the holder or waiter.",
 )
-@option("-q", "--quiet", group=OUTPUT, is_flag=True, help="Don't print the names of the resources.")
+@option("-q", "--quiet", group=OUTPUT, is_flag=True, help="Print errors only.")
 @options.json_output
 @options.backend
 def command(
@@ -231,9 +231,9 @@ def command(
         from leasectl.leases.delay import arm
 
         armed = [each for each in targets if arm(service, each, delay, between=between)]
-        if armed:
+        if armed and not quiet:
             what = _named(service, armed)
-            tell(f"{what} will be released {when_due(delay)}; release again to change that")
+            note(f"{what} will be released {when_due(delay)}; release again to change that")
         targets = []
     elif delay:
         _wait(delay, tell)

@@ -48,7 +48,8 @@ _NO_COMMAND = "no command given; add: -- CMD"
 class RunCommand(Command):
     """Split the command line at ``--`` into options and pool, and the command.
 
-    With ``-t`` the command may begin at the first word, too, and a ``--`` further on is its own.
+    With ``-t`` the command may begin at the first word, too. A ``--`` behind an option of the
+    command is its own; with only words before it, one of them may be meant as a pool.
     """
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
@@ -68,10 +69,17 @@ class RunCommand(Command):
         first = len(args) - (len(words) if isinstance(words, (list, tuple)) else 0)
         if args[:first][-1:] == ["--"]:
             return args[: first - 1], args[first:]
+        separator = args.index("--", first) if "--" in args[first:] else None
         if "pool_types" in given:
+            before = args[first:separator]
+            if separator is not None and not any(each.startswith("-") for each in before):
+                raise click.UsageError(
+                    f'"{before[0]}" could be a pool or the command; put -- before the command, and '
+                    "name each pool with -t",
+                    ctx,
+                )
             return args[:first], args[first:] or None
-        if "--" in args[first:]:
-            separator = args.index("--", first)
+        if separator is not None:
             return args[:separator], args[separator + 1 :]
         helped = _HELP.intersection(args[first:])
         if len(args) - first == 1 and not helped and not ctx.resilient_parsing:

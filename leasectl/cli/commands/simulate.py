@@ -34,7 +34,7 @@ Examples:
   leasectl simulate --capacity 50 --hold 20m --arrivals 500
   leasectl simulate --capacity 50 --hold 20m+-20% --arrivals 20x50/15m \\
     --policy none --policy jitter=15m --policy pace=20s
-  leasectl simulate --hold 20m --arrivals 2/m:8h --find capacity --wait-p95 5m
+  leasectl simulate --hold 20m --arrivals 1/m:3h --find capacity --wait-p95 5m
 """
 
 

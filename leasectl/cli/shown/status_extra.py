@@ -127,8 +127,8 @@ def _show(look: _Look, *, watch: bool, as_json: bool) -> None:
 
 def _nothing_known(url: str) -> str:
     return (
-        f"nothing here has leased anything from {url} yet, and it doesn't say which types it has; "
-        "name one: leasectl status POOL"
+        f"Boskos can't list its pools, and this state directory has leased nothing from {url} yet; "
+        "name a pool: leasectl status POOL"
     )
 
 

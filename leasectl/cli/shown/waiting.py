@@ -182,7 +182,7 @@ class _Reporter:
             is_named = True
         after = handle.request.release_after_seconds
         if after is not None and handle.names:
-            subject = "to go back" if is_named else f"{_named(handle.names)} will go back"
+            subject = "to be released" if is_named else f"{_named(handle.names)} will be released"
             said.append(f"{subject} {when_due(start_delay_seconds + after)} (--release-after)")
         self.line.clear()
         if said:

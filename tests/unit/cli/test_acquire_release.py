@@ -383,8 +383,11 @@ class TestReleaseForms:
 
     def test_later_by_the_keeper(self, cli: Cli) -> None:
         handle = cli("acquire", "-t", "T").handle
-        finished = cli("release", "--handle", handle, "--delay", "0.2", "--detach")
+        armed = ("release", "--handle", handle, "--detach", "--delay")
+        assert cli(*armed, "1h", "-q").err == ""
+        finished = cli(*armed, "0.2")
         assert (finished.code, finished.out) == (0, "")
+        assert re.match(r"leasectl: T--00 will be released in 0s, at ", finished.err)
         eventually(lambda: not cli.held())
 
 
@@ -577,17 +580,17 @@ class TestWaiting:
 
     def test_what_will_happen_by_itself_is_said(self, cli: Cli) -> None:
         at_once = cli("acquire", "T", "--release-after", "20m")
-        said = r"leasectl: T--00 will go back in 20m, at \d\d:\d\d:\d\d UTC \(--release-after\)\n"
+        said = r"leasectl: T--00 will be released in 20m, at [\d:]{8} UTC \(--release-after\)\n"
         assert re.fullmatch(said, at_once.err)
         assert cli("acquire", "T", "--release-after", "20m", "-q").err == ""
         waiter = cli.start("run", "T", "--release-after", "1h", "--", "true")
         eventually(cli.waiting)
         cli.ok("release", at_once.handle)
         end = waiter.finish().err.splitlines()[-1]
-        assert re.match(r"leasectl: got T--00 after \d+s; to go back in 1h, at ", end)
+        assert re.match(r"leasectl: got T--00 after \d+s; to be released in 1h, at ", end)
         # Once is enough.
         again = cli("reacquire", at_once.handle, "-w", "0").err
-        assert "will go back in 20m" in again and again.count("\n") == 1
+        assert "will be released in 20m" in again and again.count("\n") == 1
 
     @pytest.mark.parametrize(
         ("args", "rule"),

@@ -62,7 +62,7 @@ def test_the_option_wins_over_the_environment(cli: Cli) -> None:
     cli.pool("T")
     found = json.loads(cli.ok("status", "--json", "--backend", "local:", LEASECTL_BACKEND="none:"))
     assert found["backend"] == "local:"
-    for named in ("gopher:", "None"):
+    for named in ("gopher:", "None", ""):
         refused = cli("release", "--all", "--backend", named, LEASECTL_BACKEND="none:")
         assert (refused.code, " says" in refused.err) == (USAGE, False)
 

@@ -123,7 +123,7 @@ def test_what_is_no_backup_changes_nothing(cli: Cli, saved: str, content: str | 
         Path(saved).write_text(content)
     before = cli.snapshot()
     refused = cli("restore", saved)
-    assert refused.code == (64 if content is None else 65)
+    assert refused.code == (66 if content is None else 65)
     assert saved in refused.err
     assert len(refused.err.splitlines()) == 1
     assert cli.snapshot() == before

@@ -54,7 +54,7 @@ class TestRun:
     @pytest.mark.parametrize(
         ("args", "argv"),
         [
-            (("-t", "T", "env", "--", "x"), ("env", "--", "x")),
+            (("-t", "T", "env", "-i", "--", "x"), ("env", "-i", "--", "x")),
             (("-t", "T", "--", "env", "--", "x"), ("env", "--", "x")),
             (("T", "--", "env", "--", "x"), ("env", "--", "x")),
             (("T", "--", "-t"), ("-t",)),
@@ -73,6 +73,7 @@ class TestRun:
             (("T", "echo"), "put -- between the pool and the command"),
             (("T", "--"), "no command given; add: -- CMD"),
             (("-t", "T"), "no command given; add: -- CMD"),
+            (("-t", "T", "U", "--", "echo"), '"U" could be a pool or the command'),
             (("--", "echo"), "say which pool: run POOL"),
             (("--", "T", "--", "echo"), "say which pool: run POOL"),
             (("-q",), "say which pool: run POOL"),

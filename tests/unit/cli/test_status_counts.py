@@ -22,6 +22,17 @@ def next_pools(watch: Started) -> Any:
     return json.loads(watch.process.stdout.readline())["pools"]
 
 
+def test_server_that_is_away_is_noticed_where_no_type_is_known(
+    cli: Cli, boskos: StartBoskos
+) -> None:
+    server = boskos("T=1")
+    cli.env["LEASECTL_BACKEND"] = server.backend
+    assert "name a pool" in cli("status").err
+    server.kill()
+    refused = cli("status")
+    assert (refused.code, "can't reach" in refused.err) == (69, True)
+
+
 class TestWatch:
     def test_it_prints_again_when_something_has_changed(
         self, cli: Cli, any_boskos: AnyBoskos
