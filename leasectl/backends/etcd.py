@@ -84,6 +84,7 @@ class EtcdBackend(PoolBackend):
             opened,
             clock=context.clock,
             limited=gateway.limited,
+            close=gateway.close,
             release_seconds=seconds,
         )
 
@@ -113,7 +114,9 @@ class EtcdBackend(PoolBackend):
             clock=context.clock,
         )
         opened.engine.renewals.noted = noted
-        return lambda claim_key, names: opened.engine.renew(claim_key)
+        from leasectl.backends.servers import ClosingRenewals
+
+        return ClosingRenewals(lambda key, names: opened.engine.renew(key), gateway.close)
 
     @classmethod
     def open_claim_watch(
@@ -123,7 +126,10 @@ class EtcdBackend(PoolBackend):
 
         gateway = open_gateway(context.url, context.settings, clock=context.clock)
         keys = Keys(parse_etcd_url(context.url).prefix, state_id)
-        return EtcdClaimWatch(gateway, keys, claim_key, revision_of(fence))
+        watch = EtcdClaimWatch(gateway, keys, claim_key, revision_of(fence))
+        from leasectl.backends.servers import ClosingClaimWatch
+
+        return ClosingClaimWatch(watch, gateway.close)
 
     @classmethod
     def open_probe(cls, context: Context) -> Callable[[], None]:

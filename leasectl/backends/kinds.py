@@ -366,6 +366,9 @@ class Backend(HasSides):
         """Wait not much longer than that for what a server is asked inside; None: as usual."""
         return nullcontext()
 
+    def close(self) -> None:
+        """End the connections and threads that nothing uses now."""
+
     def acquire(self, claimant: Claimant, journal: RemoteJournal, patience: Patience) -> None:
         """Get all that the claimant's request asks for, or nothing; the journal is told of it.
 

@@ -123,6 +123,7 @@ class KubernetesBackend(PoolBackend):
             opened,
             clock=context.clock,
             limited=api.limited,
+            close=api.close,
             release_seconds=seconds,
         )
 
@@ -155,7 +156,9 @@ class KubernetesBackend(PoolBackend):
         opened.engine.renewals.noted = noted
         opened.engine.renewals.put_off = put_off
         opened.engine.renewals.seconds = ttl_seconds / 3
-        return lambda claim_key, names: opened.engine.renew(claim_key)
+        from leasectl.backends.servers import ClosingRenewals
+
+        return ClosingRenewals(lambda key, names: opened.engine.renew(key), api.close)
 
     @classmethod
     def open_claim_watch(
@@ -163,12 +166,19 @@ class KubernetesBackend(PoolBackend):
     ) -> ClaimWatch:
         from leasectl.engines.cluster.claim_watch import ClusterClaimWatch
 
-        objects = _objects(context, _REQUEST_SECONDS)
-        return ClusterClaimWatch(objects, f"{state_id}/{claim_key}")
+        choice = _choice(context.settings)
+        api = open_api(choice, clock=context.clock, deadline_seconds=_REQUEST_SECONDS)
+        objects = KubernetesObjects(api, leases(choice.namespace))
+        watch = ClusterClaimWatch(objects, f"{state_id}/{claim_key}")
+        from leasectl.backends.servers import ClosingClaimWatch
+
+        return ClosingClaimWatch(watch, api.close)
 
     @classmethod
     def open_probe(cls, context: Context) -> Callable[[], None]:
-        objects = _objects(context, _PROBE_SECONDS)
+        choice = _choice(context.settings)
+        api = open_api(choice, clock=context.clock, deadline_seconds=_PROBE_SECONDS)
+        objects = KubernetesObjects(api, leases(choice.namespace))
 
         def probe() -> None:
             objects.get(object_of_pool("probe"))  # whether that is there or not
@@ -201,12 +211,6 @@ class KubernetesBackend(PoolBackend):
             clock=context.clock,
             only_looks=True,
         )
-
-
-def _objects(context: Context, seconds: float) -> KubernetesObjects:
-    choice = _choice(context.settings)
-    api = open_api(choice, clock=context.clock, deadline_seconds=seconds)
-    return KubernetesObjects(api, leases(choice.namespace))
 
 
 def _choice(settings: Settings) -> ClusterChoice:

@@ -44,6 +44,22 @@ class TypeCounts(NamedTuple):
 Renew = Callable[[str, Sequence[str]], "tuple[str, ...]"]
 
 
+class ClosingRenewals:
+    """Renews over connections of its own, which it can end.
+
+    Args:
+        renew: As `Renew`.
+        close: Ends the connections.
+    """
+
+    def __init__(self, renew: Renew, close: Callable[[], object]) -> None:
+        self._renew = renew
+        self.close = close
+
+    def __call__(self, claim_key: str, names: Sequence[str]) -> tuple[str, ...]:
+        return self._renew(claim_key, names)
+
+
 class ClaimWatch(Protocol):
     """Tells a holder at once that another process has changed its claims.
 
@@ -59,3 +75,27 @@ class ClaimWatch(Protocol):
 
     def close(self) -> None:
         """Watch no longer."""
+
+
+class ClosingClaimWatch:
+    """A `ClaimWatch` over connections of its own, which it ends.
+
+    Args:
+        watch: The watch.
+        close: Ends the connections.
+    """
+
+    def __init__(self, watch: ClaimWatch, close: Callable[[], object]) -> None:
+        self._watch = watch
+        self._close = close
+
+    @property
+    def fd(self) -> int:
+        return self._watch.fd
+
+    def take(self) -> ClaimNews:
+        return self._watch.take()
+
+    def close(self) -> None:
+        self._watch.close()
+        self._close()

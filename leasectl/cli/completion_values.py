@@ -13,9 +13,9 @@ from click.shell_completion import CompletionItem
 
 from leasectl.backends.kinds import Context, kind_of
 from leasectl.cli.command import Word
-from leasectl.cli.context import choose_backend, settings, state_directory
 from leasectl.engines.values import Value
 from leasectl.errors import LeaseError
+from leasectl.leases.opening import choose_backend, settings, state_directory
 from leasectl.leases.targets import read_names
 from leasectl.once.results import POINTERS, kept_in
 from leasectl.state import read_only

@@ -1,154 +1,46 @@
-"""Open the state directory and the backend that the environment names."""
+"""What commands need of the environment, beside what the library reads there (`leases.opening`)."""
 
 from __future__ import annotations
 
 import contextlib
 import os
 from collections.abc import Callable
-from typing import NamedTuple
 
-from leasectl.backends.contract import Caller
-from leasectl.backends.kinds import LOCAL, Context, Kind, kind_of
+from leasectl.backends.kinds import Context, kind_of
 from leasectl.cli.shown.output import note
-from leasectl.errors import InvalidRequest, LeaseError, NotFound
-from leasectl.http.settings import Settings
-from leasectl.leases.recovery import recover
-from leasectl.leases.service import Service, handles_around
-from leasectl.model import Process, Request
+from leasectl.errors import NotFound
+from leasectl.leases import opening
+from leasectl.leases.opening import caller, choose_backend, release_seconds, settings
+from leasectl.leases.service import Service
+from leasectl.model import Request
 from leasectl.state.directory import State
-from leasectl.system.lock_wait import LockLimit
-from leasectl.system.process import identify, process_of_thread
-from leasectl.text.durations import NoTime, parse_duration
-from leasectl.text.naming import escape_word
 from leasectl.text.wording import printable
 
 # Open until the process ends: whoever closes a database last writes its whole log back, and a
 # command that has nothing more to say is not to take that time.
 _opened: list[State] = []
-_SERVER_URL = "LEASE_PROXY_SERVER_URL"
-_RELEASE_TIMEOUT = "LEASECTL_RELEASE_TIMEOUT"
-_SHORT_SECONDS = 3.0
-_REST_SECONDS = 5.0
 
 
-class BackendChoice(NamedTuple):
-    """Which backend is used, and what chose it."""
-
-    url: str
-    reason: str
-
-
-def state_directory() -> str:
-    """``LEASECTL_STATE_DIR``, or a folder that no script changes half-way by changing HOME."""
-    return os.environ.get("LEASECTL_STATE_DIR") or f"/tmp/leasectl-{os.geteuid()}"
-
-
-def choose_backend(option: str | None) -> BackendChoice:
-    """Choose by ``--backend``, ``LEASECTL_BACKEND``, ``LEASE_PROXY_SERVER_URL``, in this order.
-
-    Raises:
-        InvalidRequest: The option is empty, as an unset variable of a script is.
-    """
-    if option is not None and not option.strip():
-        raise InvalidRequest("--backend is empty; give a URL, or leave it out")
-    for given_by in ("--backend", "LEASECTL_BACKEND", _SERVER_URL):
-        url = option if given_by == "--backend" else os.environ.get(given_by)
-        if url:
-            scheme, colon, rest = url.strip().partition(":")
-            return BackendChoice(f"{scheme.lower()}{colon}{rest}", given_by)
-    return BackendChoice(LOCAL, "the default: the embedded pool of this state directory")
-
-
-def caller() -> Caller:
-    """Say on whose behalf this process acts."""
-    host = escape_word(os.uname().nodename)
-    job, build, url = _ci_job()
-    owner = f"{escape_word(job)}/{escape_word(build)}" if job and build else f"{_user()}@{host}"
-    return Caller(owner, host, _path("SHARED_DIR"), handles_around(os.environ), url)
-
-
-class _Ci(NamedTuple):
-    """The variables by which a CI system describes a job.
-
-    Args:
-        marker: Is set wherever the system runs a job.
-        job: Parts of the job's name.
-        build: Parts of a number that no other job of that name has.
-        url: The address of the build, with variables in braces.
-    """
-
-    marker: str
-    job: tuple[str, ...]
-    build: tuple[str, ...]
-    url: str
-
-
-# JOB_NAME and BUILD_ID come before these: Prow and Jenkins set them, and so may anyone else.
-_CI_SYSTEMS = (
-    _Ci(
-        "GITHUB_ACTIONS",
-        ("GITHUB_REPOSITORY", "GITHUB_WORKFLOW", "GITHUB_JOB"),
-        ("GITHUB_RUN_ID", "GITHUB_RUN_ATTEMPT"),
-        "{GITHUB_SERVER_URL}/{GITHUB_REPOSITORY}/actions/runs/{GITHUB_RUN_ID}",
-    ),
-    _Ci("GITLAB_CI", ("CI_PROJECT_PATH", "CI_JOB_NAME"), ("CI_JOB_ID",), "{CI_JOB_URL}"),
-    _Ci(
-        "BUILDKITE",
-        ("BUILDKITE_ORGANIZATION_SLUG", "BUILDKITE_PIPELINE_SLUG"),
-        ("BUILDKITE_BUILD_NUMBER", "BUILDKITE_JOB_ID"),
-        "{BUILDKITE_BUILD_URL}#{BUILDKITE_JOB_ID}",
-    ),
-    _Ci(
-        "CIRCLECI",
-        ("CIRCLE_PROJECT_USERNAME", "CIRCLE_PROJECT_REPONAME", "CIRCLE_JOB"),
-        ("CIRCLE_BUILD_NUM", "CIRCLE_NODE_INDEX"),
-        "{CIRCLE_BUILD_URL}",
-    ),
-    _Ci(
-        "TF_BUILD",
-        ("SYSTEM_TEAMPROJECT", "BUILD_DEFINITIONNAME"),
-        ("BUILD_BUILDID", "SYSTEM_JOBID"),
-        "{SYSTEM_COLLECTIONURI}{SYSTEM_TEAMPROJECT}/_build/results?buildId={BUILD_BUILDID}",
-    ),
-)
-_LONGEST_URL = 1000
-
-
-def _ci_job() -> tuple[str, str, str]:
-    """The job, the build and the build's address, as far as this is a CI job; else empty."""
-    job, build = _utf8("JOB_NAME"), _utf8("BUILD_ID")
-    if job and build:
-        return job, build, _url_of("{BUILD_URL}")
-    for ci in _CI_SYSTEMS:
-        if os.environ.get(ci.marker):
-            job = "/".join(filter(None, map(_utf8, ci.job)))
-            build = "-".join(filter(None, map(_utf8, ci.build)))
-            return job, build, _url_of(ci.url)
-    return "", "", ""
-
-
-def _url_of(template: str) -> str:
-    """An address made of variables; empty where one is missing, or it is none to show."""
-    try:
-        url = template.format_map(os.environ).replace(" ", "%20")
-    except KeyError:
-        return ""
-    is_shown = url.startswith(("https://", "http://")) and url.isprintable()
-    return url if is_shown and len(url) <= _LONGEST_URL else ""
-
-
-def _utf8(variable: str) -> str:
-    """Read a variable as UTF-8 in every locale: a job is the same owner on every host."""
-    return os.environb.get(variable.encode(), b"").decode("utf-8", "surrogateescape")
-
-
-def _user() -> str:
-    import pwd
-
-    try:
-        return escape_word(pwd.getpwuid(os.geteuid()).pw_name)
-    except KeyError:
-        return f"uid{os.geteuid()}"  # an arbitrary uid without a passwd entry
+def open_service(
+    backend: str | None = None,
+    *,
+    for_handles: bool = False,
+    for_many: bool = False,
+    to_show: bool = False,
+    warn: Callable[[str], None] = note,
+    wait_seconds: float | None = None,
+) -> Service:
+    """Open the service of a command; see `opening.open_service`."""
+    service = opening.open_service(
+        backend,
+        for_handles=for_handles,
+        for_many=for_many,
+        to_show=to_show,
+        warn=warn,
+        wait_seconds=wait_seconds,
+    )
+    _opened.append(service.state)
+    return service
 
 
 def given_environment() -> dict[str, str]:
@@ -163,47 +55,6 @@ def given_environment() -> dict[str, str]:
             if not any(each.startswith(b"LC_CTYPE=") for each in file.read().split(b"\0")):
                 del environ["LC_CTYPE"]
     return environ
-
-
-def settings(url: str | None = None) -> Settings:
-    """How to talk to a server; credentials are only ever named by the path of their file.
-
-    Args:
-        url: Of the backend, where it may be the environment that says which server is meant.
-    """
-    common = Settings(
-        token_file=_path("LEASECTL_TOKEN_FILE"),
-        ca_file=_path("LEASECTL_CA_FILE") or _path("SSL_CERT_FILE"),
-        trust_env=os.environ.get("LEASECTL_TRUST_ENV") == "1",
-        cert_file=_path("LEASECTL_CERT_FILE"),
-        key_file=_path("LEASECTL_KEY_FILE"),
-        user_file=_path("LEASECTL_USER_FILE"),
-    )
-    return common if url is None else kind_of(url).locate(url, common, os.environ)
-
-
-def release_seconds(default: float | None = None) -> float | None:
-    """How long a release may take on a server, ``LEASECTL_RELEASE_TIMEOUT``; None: as usual.
-
-    Raises:
-        InvalidRequest: It says no time.
-    """
-    timeout = os.environ.get(_RELEASE_TIMEOUT)
-    if not timeout:
-        return default
-    try:
-        return parse_duration(timeout)
-    except NoTime as error:
-        raise InvalidRequest(f"{_RELEASE_TIMEOUT}: {error}") from None
-
-
-def _path(variable: str) -> str | None:
-    value = os.environ.get(variable)
-    if not value:
-        return None
-    if not value.isprintable():
-        raise InvalidRequest(f"{variable} is not a valid path: {printable(value)}")
-    return os.path.abspath(value)
 
 
 def check_request(request: Request, wait_seconds: float | None, backend: str | None) -> None:
@@ -235,111 +86,9 @@ def may_do_without(backend: str | None, *, optional: bool) -> bool:
     return optional or kind_of(choose_backend(backend).url).grants_nothing
 
 
-def open_service(
-    backend: str | None = None,
-    *,
-    for_handles: bool = False,
-    for_many: bool = False,
-    to_show: bool = False,
-    warn: Callable[[str], None] = note,
-    wait_seconds: float | None = None,
-) -> Service:
-    """Open the state directory and put right what killed commands left in it.
-
-    Args:
-        backend: What ``--backend`` says.
-        for_handles: Only handles that are there are the subject. They remember their backends,
-            so it doesn't matter whether the environment names one that can be used.
-        for_many: One thread of this process serves many, so none may take long.
-        to_show: How things stand now is only to be shown, as far as a full disk allows.
-        warn: Called with a line for people, about what should be known of although it goes on.
-        wait_seconds: How long a lease may be waited for, and so a lock; None for no limit.
-
-    Raises:
-        InvalidRequest: There is no such backend; no state directory has been made.
-        BackendUnreachable: It was a server that is gone.
-    """
-    url, chosen_by = choose_backend(backend)
-    kind = None
-    if not for_handles or backend:
-        kind = kind_of(url)
-        kind.check_url(url)
-        if chosen_by == _SERVER_URL and "LEASECTL_SERVE_PID" in os.environ:
-            from leasectl.cli.serve_env import check_served
-
-            check_served(url, settings())
-    limit = LockLimit()
-    with limit.within_wait(wait_seconds):
-        state = State.open(state_directory(), to_show=to_show, lock_limit=limit)
-        _opened.append(state)
-        kept = os.environ.get("LEASECTL_KEEP_EVENTS")
-        if kept:
-            _keep_events(state, kept)
-        context = Context(
-            url,
-            _settings(url, kind),
-            caller(),
-            release_seconds(_SHORT_SECONDS if for_many else None),
-            _REST_SECONDS if for_many else 0.0,
-            warn,
-            known_kind=kind,
-        )
-        service = Service(state, context)
-        recover(service)
-    return service
-
-
-def _settings(url: str, kind: Kind | None) -> Settings:
-    """Return the settings for a backend; without its server where that can't be found out now.
-
-    Args:
-        url: Of it.
-        kind: Its class, if it is to be used in any case.
-    """
-    common = settings()
-    if kind is not None:
-        return kind.locate(url, common, os.environ)
-    with contextlib.suppress(LeaseError):
-        return kind_of(url).locate(url, common, os.environ)
-    return common
-
-
-def _keep_events(state: State, text: str) -> None:
-    from leasectl.state.event import parse_kept
-
-    try:
-        state.events.kept_seconds, state.events.kept_number = parse_kept(text)
-    except InvalidRequest as error:
-        # What is kept of a lease is no reason to have none.
-        note(f"{error}; as it is, as many are kept as without it")
-
-
 def no_handle_of_ours(handle: str, service: Service, done: str) -> NotFound:
     """The error for a path outside of the state directory, where only a handle in it will do."""
     return NotFound(
         f"{printable(handle, longest=200)} is not a handle of {service.state.directory}, so it "
         f"can't be {done}; name its state directory in LEASECTL_STATE_DIR"
     )
-
-
-def process_named_by(option_name: str, pid: int) -> Process:
-    """The process that an option means.
-
-    Args:
-        option_name: Of the option, for the error.
-        pid: As it was given.
-
-    Raises:
-        InvalidRequest: There is none, or it can't be read.
-    """
-    if pid < 1:
-        raise InvalidRequest(f"{option_name} {pid} is not a process id; in a script, use $$")
-    whole = process_of_thread(pid)
-    if whole is not None:
-        raise InvalidRequest(f"{option_name} {pid} is a thread of process {whole}; name that")
-    try:
-        return identify(pid)
-    except NotFound:
-        raise InvalidRequest(f"{option_name} {pid}: no such process") from None
-    except LeaseError as error:
-        raise InvalidRequest(f"{option_name} {pid}: {error}") from error

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING
 import click
 
 from leasectl.backends.kinds import kind_of
-from leasectl.cli.context import choose_backend
 from leasectl.cli.described import CLUSTER, option
 from leasectl.cli.shown.output import note
 from leasectl.errors import InvalidRequest, NotSupported
+from leasectl.leases.opening import choose_backend
 from leasectl.maintenance.api_cluster import open_cluster
 from leasectl.maintenance.controller import Settings
 from leasectl.maintenance.facts import Us

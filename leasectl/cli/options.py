@@ -20,20 +20,15 @@ from leasectl.cli.described import (
     word,
 )
 from leasectl.errors import InvalidRequest
-from leasectl.model import HIGHEST_PRIORITY, Labels, OnReclaim, Request, Scope, Where
+from leasectl.model import HIGHEST_PRIORITY
 from leasectl.text.durations import (
-    DurationRange,
     parse_duration,
     parse_duration_range,
     parse_moment,
 )
 from leasectl.text.naming import (
-    OWN_LABELS,
-    check_label_key,
     check_name,
     check_own_type,
-    superseding_label,
-    whole_pool_label,
 )
 from leasectl.text.wording import printable
 
@@ -43,7 +38,6 @@ if TYPE_CHECKING:
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 PRIORITY_VARIABLE = "LEASECTL_PRIORITY"
-_LONGEST_LABEL = 200  # characters of its value
 
 
 def completing(offer: Callable[[Any, str, Any, Any], list[Any]]) -> Callable[..., list[Any]]:
@@ -333,80 +327,6 @@ def _with(described: Iterable[Callable[[Any], Any]], function: Function) -> Func
     for each in reversed(tuple(described)):
         function = each(function)
     return function
-
-
-def parse_labels(labels: tuple[str, ...]) -> Labels:
-    """Read ``K=V`` options; raise InvalidRequest if one is invalid."""
-    pairs = []
-    for label in labels:
-        key, equals, value = label.partition("=")
-        check_label_key(key)
-        if key.startswith(OWN_LABELS):
-            raise InvalidRequest(f'--label "{key}": keys that begin with {OWN_LABELS} are reserved')
-        if not equals or not value.isprintable() or len(value) > _LONGEST_LABEL:
-            raise InvalidRequest(
-                f'--label "{key}": write it as KEY=VALUE, in one printable line of at most '
-                f"{_LONGEST_LABEL} characters"
-            )
-        pairs.append((key, value))
-    return tuple(pairs)
-
-
-def _check_supersede(key: str) -> str:
-    if not key or not key.isprintable() or len(key) > _LONGEST_LABEL:
-        raise InvalidRequest(
-            f"--supersede: write one printable line of 1 to {_LONGEST_LABEL} characters"
-        )
-    return key
-
-
-def _conditions(texts: tuple[str, ...]) -> Where:
-    from leasectl.text.properties import parse_conditions  # which few requests need
-
-    return parse_conditions(texts)
-
-
-def make_request(
-    *,
-    pool_types: tuple[str, ...],
-    count: int | None,
-    name: str | None,
-    where: tuple[str, ...],
-    release_after: DurationRange | None,
-    ttl_seconds: float | None,
-    labels: tuple[str, ...],
-    priority: int,
-    supersede: str | None = None,
-    on_reclaim: OnReclaim = "keep",
-    scope: Scope = "step",
-) -> Request:
-    """Make a `Request` from the values of `request_options`."""
-    if count is None and (name is not None or len(pool_types) > 1):
-        raise InvalidRequest("--count all means one whole pool; leave out --name, and give one -t")
-    own = () if supersede is None else (superseding_label(_check_supersede(supersede)),)
-    if count is None:
-        own = (*own, whole_pool_label())
-    return Request(
-        type=pool_types[0],
-        count=1 if count is None else count,  # counted when the request is made
-        name=name,
-        ttl_seconds=ttl_seconds,
-        release_after_seconds=None if release_after is None else release_after.shortest,
-        scope=scope,
-        labels=(*parse_labels(labels), *own),
-        other_types=pool_types[1:],
-        priority=priority,
-        release_between_seconds=drawn_between(release_after),
-        where=_conditions(where) if where else (),
-        on_reclaim=on_reclaim,
-    )
-
-
-def drawn_between(given: DurationRange | None) -> tuple[float, float] | None:
-    """Return the range of a random time; None if the time is fixed or absent."""
-    if given is None or given.shortest == given.longest:
-        return None
-    return given.shortest, given.longest
 
 
 def _moment(text: str) -> float:

@@ -7,9 +7,9 @@ from typing import Any
 import click
 
 from leasectl.backends.kinds import kind_of, prefixes
-from leasectl.cli.context import choose_backend
 from leasectl.cli.shown.output import note
 from leasectl.errors import InvalidRequest
+from leasectl.leases.opening import choose_backend
 from leasectl.model import HIGHEST_PRIORITY, Request
 from leasectl.text.wording import printable
 
@@ -40,7 +40,7 @@ def without_vain_priority(request: Request, backend: str | None, *, quiet: bool)
     A priority that an option asks for stays, and is refused by a backend that knows none.
 
     Args:
-        request: As `options.make_request` has it, with a priority.
+        request: As `make_request` returned it, with a priority.
         backend: What ``--backend`` says.
         quiet: Say nothing of what is ignored.
     """

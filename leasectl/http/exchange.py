@@ -97,8 +97,9 @@ class Client:
         self._dismiss()
 
     def close(self) -> None:
-        """End all connections."""
+        """End all connections, and the thread."""
         self._transport.close()
+        self._dismiss()
 
     @property
     def is_outdated(self) -> bool:

@@ -49,6 +49,7 @@ def acquire(
     followed: bool = False,
     start_delay_seconds: float = 0.0,
     called: str = "",
+    handle_id: str = "",
     listed: bool = False,
 ) -> Handle:
     """Acquire leases under a new handle, which the caller then announces (`announce`).
@@ -63,6 +64,7 @@ def acquire(
         start_delay_seconds: How long this process will hold and renew the leases before it
             announces them; a delayed release counts from then on.
         called: A prefix for the handle's id; empty for the type.
+        handle_id: The whole id, if the caller has drawn it (`new_id`).
         listed: See `RecordJournal`.
 
     Raises:
@@ -70,7 +72,7 @@ def acquire(
     """
     request = count_whole_pool(service, request)
     refuse_to_wait_for_callers(service, request, patience)
-    handle = new_handle(service, request, new_id(called or request.type))
+    handle = new_handle(service, request, handle_id or new_id(called or request.type))
     runner = this_process() if followed or start_delay_seconds else None
     if guard is not None or runner is not None:
         handle = handle._replace(guard=guard, runner=runner)

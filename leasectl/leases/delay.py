@@ -1,13 +1,16 @@
-"""Announce a handle after the grant, and arm its delayed release."""
+"""Announce a handle after the grant, arm its delayed release, and release several handles."""
 
 from __future__ import annotations
 
-from leasectl.errors import Cancelled, LeaseError, LeaseLost
+from collections.abc import Callable, Iterable
+
+from leasectl.errors import BackendUnreachable, Cancelled, LeaseError, LeaseLost
 from leasectl.leases.release import finish, release
 from leasectl.leases.service import Service
 from leasectl.model import Handle, Process, ReleaseTarget, whole
 from leasectl.state import keeper_process
 from leasectl.state.handles import remember_release_after, renews_itself
+from leasectl.text.wording import followed_by
 
 
 def arm(
@@ -60,6 +63,43 @@ def leave_to_keeper(service: Service, target: ReleaseTarget) -> bool:
     if handle is None or not renews_itself(handle):
         return False
     return arm(service, target, 0.0, again=False)
+
+
+def leave_failed(service: Service, target: ReleaseTarget, error: BackendUnreachable) -> None:
+    """Do the same, and let the error of the release say so."""
+    if leave_to_keeper(service, target):
+        error.args = (followed_by(error, "the keeper goes on trying to release it"),)
+
+
+def release_each(
+    service: Service,
+    targets: Iterable[ReleaseTarget],
+    *,
+    tell: Callable[[tuple[str, ...]], object],
+) -> None:
+    """Release several targets, as many as can be.
+
+    Args:
+        service: On the state directory of their handles.
+        targets: What to release.
+        tell: Called with the names that each release has released.
+
+    Raises:
+        LeaseError: The first error, after all targets were tried. The keeper goes on with leases on
+            a server that doesn't answer, if it would otherwise renew them.
+    """
+    failed: LeaseError | None = None
+    for target in targets:
+        try:
+            tell(release(service, target))
+        except BackendUnreachable as error:
+            tell(error.released)
+            leave_failed(service, target, error)
+            failed = failed or error
+        except LeaseError as error:
+            failed = failed or error
+    if failed is not None:
+        raise failed
 
 
 def announce(

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import NamedTuple
 
 from leasectl.leases.service import Service
+from leasectl.system.clock import rfc3339
 
 
 class HeldHere(NamedTuple):
@@ -55,3 +57,23 @@ def held_here(service: Service, pool_type: str | None) -> tuple[HeldHere, ...]:
             )
         )
     return tuple(sorted(found))
+
+
+def encode_held_here(found: Iterable[HeldHere], *, backend: str, at: float) -> dict[str, object]:
+    """Encode handles as the JSON of ``status``.
+
+    Args:
+        found: As `held_here` returned them.
+        backend: Its URL.
+        at: When that was, wall clock.
+    """
+    handles = [
+        {
+            **each._asdict(),
+            "names": list(each.names),
+            "since": rfc3339(each.since),
+            "release_time": rfc3339(each.release_time),
+        }
+        for each in found
+    ]
+    return {"backend": backend, "at": rfc3339(at), "handles": handles}

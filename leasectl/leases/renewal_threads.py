@@ -9,6 +9,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, NamedTuple
 
 from leasectl.backends.kinds import Context, claim_key_of, kind_of
+from leasectl.backends.servers import ClosingRenewals, Renew
 from leasectl.http.settings import parse_settings
 from leasectl.model import Handle, ReleaseTarget, whole
 from leasectl.state.directory import State
@@ -60,6 +61,7 @@ class RenewalThreads:
         self._state_id = state.state_id()
         self._clock = clock
         self._puts_off = puts_off
+        self._opened: list[Renew] = []  # by their threads
         self._threads: RequestThreads[_Server, _Renewal, Renewed] = RequestThreads(
             self._begin, clock=clock
         )
@@ -89,6 +91,9 @@ class RenewalThreads:
 
     def close(self) -> None:
         self._threads.close()
+        for each in self._opened:
+            if isinstance(each, ClosingRenewals):
+                each.close()
 
     def _begin(self, server: _Server) -> Callable[[_Renewal], Renewed]:
         noted: list[Note] = []
@@ -101,6 +106,7 @@ class RenewalThreads:
             noted=noted.extend,
             put_off=(lambda: put_off.append(True)) if self._puts_off else None,
         )
+        self._opened.append(renew)
 
         def renew_and_note(renewal: _Renewal) -> Renewed:
             noted.clear()

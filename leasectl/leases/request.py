@@ -9,14 +9,23 @@ from leasectl.errors import InvalidRequest, StateUnwritable
 from leasectl.leases.journal import RecordJournal
 from leasectl.leases.release import release
 from leasectl.leases.service import Service
-from leasectl.model import Claimant, Handle, Request, whole
+from leasectl.model import Claimant, Handle, Labels, OnReclaim, Request, Scope, Where, whole
 from leasectl.system.process import this_process
-from leasectl.text.durations import format_duration
-from leasectl.text.naming import BUILD_LABEL, superseding_key, wants_whole_pool
+from leasectl.text.durations import DurationRange, drawn_between, format_duration
+from leasectl.text.naming import (
+    BUILD_LABEL,
+    OWN_LABELS,
+    check_label_key,
+    superseding_key,
+    superseding_label,
+    wants_whole_pool,
+    whole_pool_label,
+)
 
 SHORTEST_TTL_SECONDS = 2.0  # etcd prolongs a shorter one
 LARGEST_COUNT = 1_000_000  # far more than any pool has
 MOST_TYPES = 16  # a waiter needs a descriptor or two for each
+_LONGEST_LABEL = 200  # characters of its value
 
 
 def check_request(request: Request, wait_seconds: float | None, context: Context) -> None:
@@ -33,6 +42,90 @@ def check_request(request: Request, wait_seconds: float | None, context: Context
     _effective(request, context)
     context.kind.check_url(context.url)
     context.kind.check_request(request, wait_seconds)
+
+
+def parse_labels(labels: tuple[str, ...]) -> Labels:
+    """Read ``K=V`` options; raise InvalidRequest if one is invalid."""
+    pairs = []
+    for label in labels:
+        key, equals, value = label.partition("=")
+        check_label_key(key)
+        if key.startswith(OWN_LABELS):
+            raise InvalidRequest(f'--label "{key}": keys that begin with {OWN_LABELS} are reserved')
+        if not equals or not value.isprintable() or len(value) > _LONGEST_LABEL:
+            raise InvalidRequest(
+                f'--label "{key}": write it as KEY=VALUE, in one printable line of at most '
+                f"{_LONGEST_LABEL} characters"
+            )
+        pairs.append((key, value))
+    return tuple(pairs)
+
+
+def _check_supersede(key: str) -> str:
+    if not key or not key.isprintable() or len(key) > _LONGEST_LABEL:
+        raise InvalidRequest(
+            f"--supersede: write one printable line of 1 to {_LONGEST_LABEL} characters"
+        )
+    return key
+
+
+def _conditions(texts: tuple[str, ...]) -> Where:
+    from leasectl.text.properties import parse_conditions  # which few requests need
+
+    return parse_conditions(texts)
+
+
+def make_request(
+    *,
+    pool_types: tuple[str, ...],
+    count: int | None,
+    name: str | None,
+    where: tuple[str, ...],
+    release_after: DurationRange | None,
+    ttl_seconds: float | None,
+    labels: tuple[str, ...],
+    priority: int,
+    supersede: str | None = None,
+    on_reclaim: OnReclaim = "keep",
+    scope: Scope = "step",
+) -> Request:
+    """Make a `Request` from the values of the command line's options.
+
+    Args:
+        pool_types: The pools, any of which will do; the first names the request.
+        count: How many resources; None for the whole pool.
+        name: The one resource that will do; None for any.
+        where: Conditions on properties, each ``K=V`` or ``K!=V``.
+        release_after: When the keeper releases, in seconds after the grant; None for never.
+        ttl_seconds: The ttl; None for the backend's default.
+        labels: ``K=V`` each, shown to people.
+        priority: The higher goes first.
+        supersede: Withdraws older waiting requests for the pool with this key; None for none.
+        on_reclaim: The answer when a lease is wanted back.
+        scope: See `Request`.
+
+    Raises:
+        InvalidRequest: A value is invalid, or two contradict each other.
+    """
+    if count is None and (name is not None or len(pool_types) > 1):
+        raise InvalidRequest("--count all means one whole pool; leave out --name, and give one -t")
+    own = () if supersede is None else (superseding_label(_check_supersede(supersede)),)
+    if count is None:
+        own = (*own, whole_pool_label())
+    return Request(
+        type=pool_types[0],
+        count=1 if count is None else count,  # counted when the request is made
+        name=name,
+        ttl_seconds=ttl_seconds,
+        release_after_seconds=None if release_after is None else release_after.shortest,
+        scope=scope,
+        labels=(*parse_labels(labels), *own),
+        other_types=pool_types[1:],
+        priority=priority,
+        release_between_seconds=drawn_between(release_after),
+        where=_conditions(where) if where else (),
+        on_reclaim=on_reclaim,
+    )
 
 
 def new_handle(service: Service, request: Request, handle_id: str) -> Handle:

@@ -227,6 +227,12 @@ class Service(HasSides):
         state.events.kept_number = events.kept_number
         return Service(state, self.context)
 
+    def close(self) -> None:
+        """Close the backends and the state directory."""
+        while self._backends:
+            self._backends.popitem()[1].close()
+        self.state.close()
+
     def at_backend_of(self, handle: Handle) -> Service:
         """Return a copy for the backend that a handle's leases come from."""
         return Service(

@@ -113,6 +113,16 @@ class LeaseWatch:
             return None
         return self._deadline - self._margin / 4
 
+    @property
+    def is_given_back(self) -> bool:
+        """Whether a renewal has found that the lease was given back on purpose."""
+        return self._was_given_back
+
+    def renewed(self, sent_at: float) -> None:
+        """Note a renewal that another thread has sent, and that has succeeded."""
+        if self._deadline is not None and self._ttl is not None:
+            self._deadline = max(self._deadline, sent_at + self._ttl)
+
     # ---- called by the supervisor
 
     def fds(self) -> list[int]:

@@ -51,7 +51,9 @@ def connect(path: str, *, dir_fd: int, alone: bool = False) -> sqlite3.Connectio
         )
     if found.st_size == 0:
         raise corrupt(path, "is empty")
-    db = sqlite3.connect(path, isolation_level=None, timeout=30)
+    # Not SQLite's limit, but Python's: a `State` is one thread's at a time, but not the same one's
+    # for ever.
+    db = sqlite3.connect(path, isolation_level=None, timeout=30, check_same_thread=False)
     try:
         _prepare(path, db, alone=alone)
         require_opened(path, dir_fd, ("", "-wal") if alone else ("", "-wal", "-shm"))

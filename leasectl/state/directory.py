@@ -51,7 +51,7 @@ if TYPE_CHECKING:
 
 
 class State:
-    """An open state directory. One per process and thread; not to be used across a fork.
+    """An open state directory, for one thread at a time; not to be used across a fork.
 
     Attributes:
         directory: Its absolute path.

@@ -183,7 +183,8 @@ def ensure(state: State) -> None:
         return
     if state.was_removed():
         raise removed(state.directory)
-    candidate, started = _fork_candidate(command(state.directory))
+    fork = _launch_candidate if _has_threads() else _fork_candidate
+    candidate, started = fork(command(state.directory))
     state.close_afterwards(started)
     with contextlib.suppress(NotFound), state.transaction():
         if not is_kept(state):
@@ -275,13 +276,61 @@ def _fork_candidate(argv: Sequence[str]) -> tuple[int, int]:
             os._exit(1)
     os.close(pid_write)
     os.close(go_read)
-    os.waitpid(middle, 0)
+    with contextlib.suppress(ChildProcessError):  # the caller's SIGCHLD is ignored, or it reaps all
+        os.waitpid(middle, 0)
     text = os.read(pid_read, 32)
     os.close(pid_read)
     if not text:
         os.close(go_write)
         raise LeaseError("can't start the keeper: no process could be forked")
     return int(text), go_write
+
+
+def _has_threads() -> bool:
+    return len(os.listdir("/proc/self/task")) > 1
+
+
+def _launch_candidate(argv: Sequence[str]) -> tuple[int, int]:
+    """Do the same as `_fork_candidate`, by a program of its own.
+
+    In a process with several threads, a fork may copy a lock that another thread holds, so its
+    child must only execute a program. This one has no threads, and forks.
+    """
+    import subprocess  # few processes with threads start a keeper
+
+    script = f"from {__name__} import _report_candidate; _report_candidate({list(argv)!r})"
+    go_read, go_write = os.pipe()
+    try:
+        launched = subprocess.run(
+            [sys.executable, "-c", script, str(go_read)],
+            env=environment(),
+            cwd="/",
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            pass_fds=(go_read,),
+            start_new_session=True,
+            check=True,
+        )
+        return int(launched.stdout), go_write
+    except (OSError, ValueError, subprocess.CalledProcessError) as error:
+        os.close(go_write)
+        raise LeaseError(f"can't start the keeper: {error}") from error
+    finally:
+        os.close(go_read)
+
+
+def _report_candidate(argv: Sequence[str]) -> None:
+    """In the launched program: fork the candidate and print its pid."""
+    signal.pthread_sigmask(signal.SIG_SETMASK, KEEPER_SIGNALS)
+    pid = os.fork()
+    if not pid:
+        try:
+            _become(argv, environment(), int(sys.argv[1]))
+        finally:
+            os._exit(1)
+    os.write(1, str(pid).encode())
+    os._exit(0)
 
 
 def _become(argv: Sequence[str], env: dict[str, str], go: int) -> None:

@@ -10,13 +10,14 @@ from __future__ import annotations
 import contextlib
 import threading
 from collections.abc import Callable
-from queue import SimpleQueue
+from queue import Empty, SimpleQueue
 
 from leasectl.errors import Interrupted
 from leasectl.system.threads import NoThread, start_thread
 
 # Enough for a request to a server that has just answered another.
 LONGEST_SECONDS = 3.0
+_IDLE_SECONDS = 1.0
 
 _left: Callable[[], object] | None = None
 _goes_on = False
@@ -65,15 +66,25 @@ def finish() -> None:
     work, _left = _left, None
     if work is not None:
         _do(work)
-    if _begun is not None and _begun[0].is_alive():
+    with _lock:
+        if _begun is None or not _begun[0].is_alive():
+            return
         is_done = threading.Event()
         _begun[1].put(is_done.set)
-        is_done.wait(LONGEST_SECONDS)
+    is_done.wait(LONGEST_SECONDS)
 
 
 def _do_all(works: SimpleQueue[Callable[[], object]]) -> None:
+    """Do works as they come, until none has come for a while."""
+    global _begun
     while True:
-        _do(works.get())
+        try:
+            _do(works.get(timeout=_IDLE_SECONDS))
+        except Empty:
+            with _lock:
+                if works.empty():
+                    _begun = None
+                    return
 
 
 def _do(work: Callable[[], object]) -> None:

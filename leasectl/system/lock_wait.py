@@ -25,16 +25,23 @@ _LOOK_SECONDS = 0.05
 # An interrupted waiter leaves the kernel's queue and joins it again behind the others.
 _LOOK_AGAIN_SECONDS = 0.5
 _TRY_AGAIN_SECONDS = 0.01
+_FIRST_PAUSE_SECONDS = 0.0005
 
 
 class LockLimit:
-    """How long the main thread waits for the locks of one opened state directory.
+    """How long a thread waits for the locks of one opened state directory.
 
     The process that holds a lock may be stopped. Then a command that may wait for a limited time
     can't wait for it, nor a process that has another to look after.
+
+    Args:
+        uses_timer: A timer's signal ends a wait for a lock, so that the wait can be in the kernel's
+            queue. In a process of others, whose signals aren't ours, the lock is tried again and
+            again instead, in any thread.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, *, uses_timer: bool = True) -> None:
+        self.uses_timer = uses_timer
         self._limit: tuple[float, float] | None = None
 
     @contextmanager
@@ -87,6 +94,9 @@ def flock_exclusive(fd: int, limit: LockLimit | None = None) -> None:
         fcntl.flock(fd, fcntl.LOCK_EX)  # in one call whether it is free or not
     elif _is_taken(fd):
         return
+    elif limit is not None and give_up_at is not None and not limit.uses_timer:
+        if not flock_within(fd, give_up_at - time.monotonic()):
+            raise _HeldForTooLong(fd)
     elif heeds is None:
         _flock_in_time(fd, give_up_at)
     elif isinstance(heeds, signals.SignalDescriptor):
@@ -101,11 +111,12 @@ def flock_exclusive(fd: int, limit: LockLimit | None = None) -> None:
 
 def flock_within(fd: int, seconds: float) -> bool:
     """Try to get an exclusive flock for so long, not in the kernel's queue; returns whether."""
-    deadline = time.monotonic() + seconds
+    deadline, pause = time.monotonic() + seconds, _FIRST_PAUSE_SECONDS
     while not _is_taken(fd):
         if time.monotonic() >= deadline:
             return False
-        time.sleep(_TRY_AGAIN_SECONDS)
+        time.sleep(pause)
+        pause = min(2 * pause, _TRY_AGAIN_SECONDS)
     return True
 
 

@@ -51,6 +51,13 @@ class DurationRange(NamedTuple):
     longest: float
 
 
+def drawn_between(given: DurationRange | None) -> tuple[float, float] | None:
+    """Return the range of a random time; None if the time is fixed or absent."""
+    if given is None or given.shortest == given.longest:
+        return None
+    return given.shortest, given.longest
+
+
 def parse_duration_range(text: str) -> DurationRange:
     """Read ``18m-22m``, or one duration, which is a range of its own.
 

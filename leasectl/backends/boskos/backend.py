@@ -16,7 +16,7 @@ from leasectl.backends.boskos.requests import (
 )
 from leasectl.backends.kinds import Backend, lacking, only_ttl
 from leasectl.backends.release_tries import ReleaseTries
-from leasectl.backends.servers import Timing, TypeCounts
+from leasectl.backends.servers import ClosingRenewals, Timing, TypeCounts
 from leasectl.system.clock import Clock
 from leasectl.system.poll import sleep_through
 
@@ -127,8 +127,11 @@ class BoskosBackend(Backend):
         put_off: Callable[[], object] | None,
     ) -> Renew:
         """Implements `Backend`. A try takes at most a sixth of the ttl."""
-        holding = Holding(_connection(context), clock=context.clock)
-        return lambda claim_key, names: holding.renew(claim_key, names, seconds=ttl_seconds / 3)
+        connection = _connection(context)
+        holding = Holding(connection, clock=context.clock)
+        return ClosingRenewals(
+            lambda key, names: holding.renew(key, names, seconds=ttl_seconds / 3), connection.close
+        )
 
     @classmethod
     def open_probe(cls, context: Context) -> Callable[[], None]:
@@ -144,6 +147,9 @@ class BoskosBackend(Backend):
         steps = metric_of(connection, pool_type, seconds=_COUNT_SECONDS)
         told = sleep_through(steps, interrupts=interrupts, now=context.clock.elapsed)
         return TypeCounts(pool_type, told.states, told.owners, connection.address.free)
+
+    def close(self) -> None:
+        self._connection.close()
 
     def acquire(self, claimant: Claimant, journal: RemoteJournal, patience: Patience) -> None:
         steps = self.turn(claimant, journal, patience)

@@ -221,6 +221,11 @@ class BoskosConnection:
         """What messages call it."""
         return self.address.server
 
+    def close(self) -> None:
+        """End the threads that wait for no answer now."""
+        while self._idle:
+            self._idle.pop().close()
+
     def asking(
         self,
         call: Call,

@@ -28,6 +28,7 @@ class PoolBackend(Backend):
         remote: The store isn't part of the records' transactions; False for as the class says.
         limited: As `Backend` has it, where the store is a server.
         release_seconds: How long a release may take in all there; None for as long as is usual.
+        close: Ends the connections of the store.
     """
 
     remote = False
@@ -45,6 +46,7 @@ class PoolBackend(Backend):
         remote: bool = False,
         limited: Callable[[float | None], AbstractContextManager[object]] = nullcontext,
         release_seconds: float | None = None,
+        close: Callable[[], object] = lambda: None,
     ) -> None:
         self.url = url
         self.remote = remote or self.remote
@@ -53,6 +55,7 @@ class PoolBackend(Backend):
         self._clock = clock
         self._limited = limited
         self._release_seconds = release_seconds
+        self._close = close
 
     @property
     def sides(self) -> Sides:
@@ -63,6 +66,9 @@ class PoolBackend(Backend):
 
     def limited(self, until: float | None) -> AbstractContextManager[object]:
         return self._limited(until)
+
+    def close(self) -> None:
+        self._close()
 
     def withdraw(self, claim_key: str, why: str = "") -> None:
         self._engine.withdraw(claim_key, why)

@@ -117,6 +117,9 @@ class ProxyBackend(Backend):
             f"only leases of {prefixes('and', has=is_served)} are renewed by their holder"
         )
 
+    def close(self) -> None:
+        self._connection.close()
+
     def acquire(self, claimant: Claimant, journal: RemoteJournal, patience: Patience) -> None:
         self.check_request(claimant.request, patience.wait_seconds)
         journal.enqueuing()

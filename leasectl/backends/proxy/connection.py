@@ -49,6 +49,10 @@ class Connection:
             longest_bytes=longest_bytes,
         )
 
+    def close(self) -> None:
+        """End the threads that wait for no answer now."""
+        self._client.close()
+
     def ask(
         self,
         path: str,

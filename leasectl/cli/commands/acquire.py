@@ -7,13 +7,7 @@ from typing import Any
 
 from leasectl.backends.kinds import kind_of
 from leasectl.cli import options
-from leasectl.cli.context import (
-    check_request,
-    choose_backend,
-    may_do_without,
-    open_service,
-    process_named_by,
-)
+from leasectl.cli.context import check_request, may_do_without, open_service
 from leasectl.cli.described import ENDING, OUTPUT, OneOf, form_of, option, plain_command
 from leasectl.cli.shown.handle_output import (
     HandleForm,
@@ -30,7 +24,8 @@ from leasectl.cli.shown.waiting import (
 )
 from leasectl.errors import InvalidRequest, LeaseError, NoLease, spares_optional
 from leasectl.leases.acquire import acquire
-from leasectl.leases.request import draw_start_delay
+from leasectl.leases.opening import choose_backend, process_named_by
+from leasectl.leases.request import draw_start_delay, make_request
 from leasectl.leases.service import Service
 from leasectl.model import Handle, Request, Scope
 from leasectl.system.signals import SignalTrap
@@ -108,7 +103,7 @@ def command(
     reacquire, renew and cat. Without --guard-pid, --release-after or --ttl the lease is held until
     you release it.
     """
-    request = options.make_request(scope=scope, **wanted)
+    request = make_request(scope=scope, **wanted)
     if request.priority:
         from leasectl.cli.priority import without_vain_priority
 

@@ -7,8 +7,8 @@ import os
 import click
 
 from leasectl.cli.command import new_command
-from leasectl.cli.context import state_directory
 from leasectl.cli.shown.output import note
+from leasectl.leases.opening import state_directory
 from leasectl.state.backup import back_up, restore, unknown_since
 from leasectl.state.directory import State
 from leasectl.system.clock import Clock, rfc3339

@@ -7,7 +7,6 @@ from collections.abc import Sequence
 
 from leasectl.cli import options
 from leasectl.cli.command import new_command
-from leasectl.cli.context import caller, choose_backend, settings, state_directory
 from leasectl.cli.described import option
 from leasectl.cli.loaded import nothing_is_garbage
 from leasectl.cli.shown.output import show, show_json
@@ -15,6 +14,7 @@ from leasectl.cli.shown.table import GREEN, RED, YELLOW, output_width, painted, 
 from leasectl.doctor.examination import Examination
 from leasectl.doctor.findings import Finding, exit_code
 from leasectl.doctor.machine import Surroundings
+from leasectl.leases.opening import caller, choose_backend, settings, state_directory
 from leasectl.text.wording import counted, printable
 
 _NAME_WIDTH = 17

@@ -8,7 +8,7 @@ import click
 
 from leasectl.cli import options, pool_options
 from leasectl.cli.command import new_command
-from leasectl.cli.context import open_service, process_named_by
+from leasectl.cli.context import open_service
 from leasectl.cli.described import OUTPUT, form_of, option
 from leasectl.cli.shown.handle_output import print_and_announce, print_handle
 from leasectl.cli.shown.output import note, show, show_json, when_due
@@ -17,6 +17,7 @@ from leasectl.engines.membership import Lifetime, leaves_no_more, stays_after_al
 from leasectl.engines.pool_admin import Updated
 from leasectl.errors import InvalidRequest
 from leasectl.leases.delay import take_back
+from leasectl.leases.opening import process_named_by
 from leasectl.leases.service import Service
 from leasectl.model import Process
 from leasectl.pools import joining

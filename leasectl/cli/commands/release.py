@@ -4,22 +4,19 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 from leasectl.cli import options
 from leasectl.cli.context import open_service
 from leasectl.cli.described import ENDING, OUTPUT, RELEASED, OneOf, option, plain_command, word
 from leasectl.cli.shown.output import ReleasedForm, emit_lines, emit_released, note, when_due
-from leasectl.errors import BackendUnreachable, InvalidRequest, LeaseError
-from leasectl.leases.release import release
+from leasectl.errors import InvalidRequest, LeaseError
+from leasectl.leases.delay import arm, release_each
 from leasectl.leases.service import Expected, Service, unlist_stale
 from leasectl.leases.targets import Listed, Targets, unknown_here, whole_names
 from leasectl.model import ReleaseTarget
-from leasectl.text.durations import DurationRange, parse_duration_range
-from leasectl.text.wording import counted, followed_by, listed
-
-if TYPE_CHECKING:
-    pass
+from leasectl.text.durations import DurationRange, drawn_between, parse_duration_range
+from leasectl.text.wording import counted, listed
 
 EXAMPLE = """\b
 Examples:
@@ -220,7 +217,7 @@ def command(
                 f"not released: {counted(len(others), 'handle')} of other jobs, once or serve; to "
                 "release them too: leasectl release --all --force"
             )
-    between = options.drawn_between(delay_range)
+    between = drawn_between(delay_range)
     delay = 0.0 if delay_range is None else delay_range.shortest
     tell = _tell_person
     if between is not None:
@@ -228,8 +225,6 @@ def command(
 
         delay, tell = draw_between(*between), note  # nobody knows yet what chance has chosen
     if detach:
-        from leasectl.leases.delay import arm
-
         armed = [each for each in targets if arm(service, each, delay, between=between)]
         if armed and not quiet:
             what = _named(service, armed)
@@ -292,18 +287,10 @@ def _release(
     """Release as much as can be; what failed, or had failed before, is told last."""
     released: list[str] = []
     tell = emit_lines if form == "names" else released.extend
-    for target in targets:
-        try:
-            tell(release(service, target))
-        except BackendUnreachable as error:
-            tell(error.released)
-            from leasectl.leases.delay import leave_to_keeper
-
-            if leave_to_keeper(service, target):
-                error.args = (followed_by(error, "the keeper goes on trying to release it"),)
-            failed = failed or error
-        except LeaseError as error:
-            failed = failed or error
+    try:
+        release_each(service, targets, tell=tell)
+    except LeaseError as error:
+        failed = failed or error
     if form == "json":
         emit_released(released, form)
     if failed is not None:

@@ -8,13 +8,7 @@ import click
 
 from leasectl.cli import options
 from leasectl.cli.command import Command, new_command
-from leasectl.cli.context import (
-    check_request,
-    given_environment,
-    may_do_without,
-    open_service,
-    process_named_by,
-)
+from leasectl.cli.context import check_request, given_environment, may_do_without, open_service
 from leasectl.cli.described import ATTEMPTS, ENDING, WAITING, option
 from leasectl.cli.priority import without_vain_priority
 from leasectl.cli.shown.waiting import (
@@ -24,6 +18,8 @@ from leasectl.cli.shown.waiting import (
     warn_of_endless_wait,
 )
 from leasectl.errors import InvalidRequest, NoLease
+from leasectl.leases.opening import process_named_by
+from leasectl.leases.request import make_request
 from leasectl.run.plan import OnLost, Plan
 from leasectl.run.runner import Runner
 from leasectl.system.signals import die_of
@@ -207,7 +203,7 @@ def command(
         raise InvalidRequest(f"{given} needs {missing}, for example: --attempts 3 --retry-on 4")
     if before_retry is not None and not retry_on:
         raise InvalidRequest("--before-retry needs --attempts and --retry-on")
-    request = options.make_request(**wanted)
+    request = make_request(**wanted)
     if on_reclaim_command is not None:
         request = _answered_by_command(request)
     if request.priority:

@@ -22,14 +22,15 @@ from leasectl.backends.kinds import (
     prefixes,
 )
 from leasectl.cli.command import new_command
-from leasectl.cli.context import open_service, process_named_by
+from leasectl.cli.context import open_service
 from leasectl.cli.described import option
 from leasectl.cli.extra import require_extra
-from leasectl.cli.serve_env import SERVE_PID, SHELLS, Shell, exports
+from leasectl.cli.serve_env import SHELLS, Shell, exports
 from leasectl.cli.shown.output import emit, note
 from leasectl.errors import InvalidRequest
 from leasectl.http.settings import is_readable_by_others, read_token
 from leasectl.keeper.log import Log
+from leasectl.leases.opening import SERVE_PID, process_named_by
 from leasectl.system.background import Background
 from leasectl.system.clock import Clock
 from leasectl.text.durations import parse_duration

@@ -9,7 +9,7 @@ from leasectl.cli.shown.output import note, show, show_json
 from leasectl.cli.shown.status_watch import show_again
 from leasectl.cli.shown.table import Column, output_width, table
 from leasectl.cli.shown.waiting import pause
-from leasectl.leases.held_here import HeldHere, held_here
+from leasectl.leases.held_here import HeldHere, encode_held_here, held_here
 from leasectl.leases.service import Service
 from leasectl.pools.counted import CountedType, Counts, count
 from leasectl.pools.shown_json import encode_counts, parse_counts
@@ -188,16 +188,7 @@ class _ShownHandles:
         return [each.handle, names, since, ends, guard]
 
     def encoded(self) -> object:
-        handles = [
-            {
-                **each._asdict(),
-                "names": list(each.names),
-                "since": rfc3339(each.since),
-                "release_time": rfc3339(each.release_time),
-            }
-            for each in self.facts
-        ]
-        return {"backend": self._url, "at": rfc3339(self.at), "handles": handles}
+        return encode_held_here(self.facts, backend=self._url, at=self.at)
 
 
 def show_handles(service: Service, pool_type: str | None, *, watch: bool, as_json: bool) -> None:

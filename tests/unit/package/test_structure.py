@@ -29,7 +29,7 @@ LAYERS = (
     "backends",
     "leases pools run once reclaim maintenance",
     "keeper doctor server",
-    "cli",
+    "cli client",
     "__main__ __init__ pyz shell",
 )
 LAYER_OF = {room: layer for layer, rooms in enumerate(LAYERS) for room in rooms.split()}
@@ -37,6 +37,7 @@ SQL = re.compile(r"\s*(SELECT|INSERT|UPDATE|DELETE|CREATE|ALTER|DROP|PRAGMA)\s")
 PRINTS = {"os.environ", "os.getenv", "sys.argv", "sys.exit", "sys.stdout", "sys.stderr"}
 # A process that starts another passes on its environment.
 MAY_READ_ENVIRONMENT = {
+    "leases/opening.py",
     "state/keeper_process.py",
     "keeper/__main__.py",
     "engines/kubernetes/api/credentials.py",

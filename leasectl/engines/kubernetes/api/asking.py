@@ -171,10 +171,12 @@ class Asking:
         self._lock = threading.Lock()
         # Under the lock, which nobody holds while waiting for the server:
         self._idle: list[tuple[Access, Client]] = []  # those that nobody uses
+        self._is_closed = False
 
     def close(self) -> None:
-        """End all connections that nobody uses."""
+        """End all connections: idle ones now, the others when they become idle."""
         with self._lock:
+            self._is_closed = True
             idle, self._idle = self._idle, []
         for _, client in idle:
             client.close()
@@ -280,7 +282,11 @@ class Asking:
             yield client
         finally:
             with self._lock:
-                self._idle.append((access, client))
+                is_kept = not self._is_closed
+                if is_kept:
+                    self._idle.append((access, client))
+            if not is_kept:
+                client.close()
 
     def _until(self, start: float) -> float:
         """When a request that begins now has to end."""
