@@ -183,8 +183,7 @@ def ensure(state: State) -> None:
         return
     if state.was_removed():
         raise removed(state.directory)
-    fork = _launch_candidate if _has_threads() else _fork_candidate
-    candidate, started = fork(command(state.directory))
+    candidate, started = _fork_candidate(command(state.directory))
     state.close_afterwards(started)
     with contextlib.suppress(NotFound), state.transaction():
         if not is_kept(state):
@@ -250,6 +249,8 @@ def _fork_candidate(argv: Sequence[str]) -> tuple[int, int]:
     Returns:
         Its pid, and the descriptor whose closing (or this process's death) lets it start.
     """
+    if _has_threads():
+        return _launch_candidate(argv)
     pid_read, pid_write = os.pipe()
     go_read, go_write = os.pipe()
     env = environment()

@@ -25,7 +25,7 @@ def elapsed() -> float:
 
 
 def lease_threads() -> list[str]:
-    return [each.name for each in threading.enumerate() if each.name.startswith("leasectl")]
+    return [each.name for each in threading.enumerate() if each.name.startswith("leasectl-lease")]
 
 
 class TestHolding:
