@@ -72,7 +72,27 @@ def at_each_event(
     if not _hooked:
         os.register_at_fork(after_in_child=_be_born)
         _hooked = True
+    _keep_alarms_out()
     sys.setprofile(count)
+
+
+def _keep_alarms_out() -> None:
+    """Have no handler of ALRM raise while `count` runs.
+
+    Python no longer calls a profile function that has raised: nothing more would be counted, nor
+    told of a poll. The timer of a lock wait fires again soon.
+    """
+    install = signal.signal
+
+    def install_outside(signum: int, handler: Any) -> Any:
+        def handle(number: int, frame: FrameType | None) -> None:
+            if frame is None or frame.f_code.co_filename != __file__:
+                handler(number, frame)
+
+        is_ours = signum == signal.SIGALRM and callable(handler)
+        return install(signum, handle if is_ours else handler)
+
+    signal.signal = install_outside
 
 
 def _be_born() -> None:
