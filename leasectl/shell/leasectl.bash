@@ -524,11 +524,6 @@ _lease__err_leave() {
 #   --guard              with --scope=step: release it when the script ends over a lease proxy, too
 #   --ttl=D              the lease is over when nobody has renewed it for D; in scope step it is renewed
 #                        as long as the script lives. Pools in etcd need it in scope test
-#   --where=K=V          only resources with this property, with K!=V without it; may be repeated. Pools
-#                        of our own know properties, the lease proxy doesn't
-#   --on-reclaim=A       what a reclaim gets back of it: release, what isn't in use; keep, the default,
-#                        nothing; answer, what the script says by leasectl answer
-#   --jitter=D           sleep a random time of up to D first
 #   -w, --wait=D         wait at most D for the lease, and then fail; 0: don't wait. Without it there is no limit
 #   --optional           return 0 where no lease can be had, with an empty handle, which the other functions ignore
 #   --var=NAME           assign the handle to NAME instead of printing it. Bash runs no trap while it
@@ -537,54 +532,30 @@ _lease__err_leave() {
 #   -q, --quiet          say nothing while waiting, nor that this is a dry run
 #   --store=true|false   older form: prints the names with commas between them. true: scope test.
 #                        false: nothing but lease__release --names will release them
+# All other options are those of `leasectl acquire`: --where, --priority, --jitter, --on-reclaim, …
 lease__acquire() {
   [[ $- != *T* ]] || { local - && builtin set +T; }
-  local _lease__types=() _lease__count=1 _lease__scope=test _lease__ttl='' _lease__jitter='' _lease__var=''
-  local _lease__store='' _lease__guard='' _lease__priority='' _lease__start_jitter='' _lease__where=() _lease__on_reclaim=()
+  local _lease__types=() _lease__count=1 _lease__scope=test _lease__var='' _lease__store='' _lease__guard=''
   local _lease__option _lease__value _lease__words _lease__arguments=() _lease__got='' _lease__quiet=''
-  local _lease__wait=() _lease__optional=()
+  local _lease__optional=()
   while (($#)); do
-    case $1 in
-      -q | --quiet)
-        _lease__quiet=yes
-        shift
-        continue
-        ;;
-      --guard)
-        _lease__guard=guard
-        shift
-        continue
-        ;;
-      --optional)
-        _lease__optional=(--optional)
-        shift
-        continue
-        ;;
-    esac
-    _lease__read_option lease__acquire ' -t --type -c --count --scope --guard --ttl --priority --jitter --start-jitter --where --on-reclaim --wait -w --optional --var --store -q ' "$@" || return 1
+    _lease__read_option lease__acquire ' -t --type -c --count --scope --var --store ' "$@" || return 1
     shift "$_lease__words"
     case $_lease__option in
-      -t | --type) _lease__types+=("$_lease__value") ;;
+      -q | --quiet) _lease__quiet=yes ;;
+      --guard) _lease__guard=guard ;;
+      --optional) _lease__optional=(--optional) ;;
+      -t | --type) _lease__types+=("--type=$_lease__value") ;;
       -c | --count) _lease__count=$_lease__value ;;
       --scope) _lease__scope=$_lease__value ;;
-      --ttl) _lease__ttl=$_lease__value ;;
-      --priority) _lease__check_priority "$_lease__value" && _lease__priority=$_lease__value || return 1 ;;
-      --jitter) _lease__jitter=$_lease__value ;;
-      --start-jitter) _lease__start_jitter=$_lease__value ;;
-      --where) _lease__where+=("--where=$_lease__value") ;;
-      --on-reclaim) _lease__on_reclaim+=("--on-reclaim=$_lease__value") ;;
-      -w | --wait) _lease__check_duration lease__acquire "$_lease__value" && _lease__wait=("--wait=$_lease__value") || return 1 ;;
       --var) _lease__check_variable lease__acquire "$_lease__value" && _lease__var=$_lease__value || return 1 ;;
       --store) _lease__store=$_lease__value ;;
-      *)
-        _lease__complain lease__acquire "$_lease__option takes no value"
-        return 1
-        ;;
+      *) _lease__arguments+=("$_lease__option") ;;
     esac
   done
   _lease__check_acquire || return 1
   # As many as none.
-  if [ -z "${_lease__count//0/}" ]; then
+  if [ -n "$_lease__count" ] && [ -z "${_lease__count//0/}" ]; then
     _lease__deliver lease__acquire
     return "$?"
   fi
@@ -598,14 +569,9 @@ lease__acquire() {
   fi
   # Of the older form, --store=false outlives the script, too.
   [ "$_lease__store" != false ] || _lease__scope=step
-  _lease__arguments=("${_lease__types[@]/#/--type=}" "--count=$_lease__count" "--scope=$_lease__scope" "${_lease__where[@]}" "${_lease__on_reclaim[@]}")
-  _lease__arguments+=("${_lease__wait[@]}" "${_lease__optional[@]}")
+  _lease__arguments+=("${_lease__types[@]}" "--count=$_lease__count" "--scope=$_lease__scope" "${_lease__optional[@]}")
   # --step-pid is a guard, too, but over a lease proxy only of the wait.
   [ "$_lease__scope$_lease__store" != step ] || _lease__arguments+=("--${_lease__guard:-step}-pid=$$")
-  [ -z "$_lease__ttl" ] || _lease__arguments+=("--ttl=$_lease__ttl")
-  [ -z "$_lease__priority" ] || _lease__arguments+=("--priority=$_lease__priority")
-  [ -z "$_lease__jitter" ] || _lease__arguments+=("--jitter=$_lease__jitter")
-  [ -z "$_lease__start_jitter" ] || _lease__arguments+=("--start-jitter=$_lease__start_jitter")
   [ -z "$_lease__quiet" ] || _lease__arguments+=(--quiet)
   _lease__obtain lease__acquire acquire "${_lease__arguments[@]}"
 }
@@ -616,23 +582,15 @@ lease__acquire() {
 lease__reacquire() { # --handle=H [--wait=D] [--optional] [--var=NAME]
   [[ $- != *T* ]] || { local - && builtin set +T; }
   local _lease__handle='' _lease__var='' _lease__store='' _lease__option _lease__value _lease__words _lease__got=''
-  local _lease__wait=() _lease__optional=()
+  local _lease__arguments=() _lease__optional=()
   while (($#)); do
-    if [ "$1" = --optional ]; then
-      _lease__optional=(--optional)
-      shift
-      continue
-    fi
-    _lease__read_option lease__reacquire ' --handle --wait -w --optional --var ' "$@" || return 1
+    _lease__read_option lease__reacquire ' --handle --var ' "$@" || return 1
     shift "$_lease__words"
     case $_lease__option in
       --handle) _lease__handle=$_lease__value ;;
-      -w | --wait) _lease__check_duration lease__reacquire "$_lease__value" && _lease__wait=("--wait=$_lease__value") || return 1 ;;
       --var) _lease__check_variable lease__reacquire "$_lease__value" && _lease__var=$_lease__value || return 1 ;;
-      *)
-        _lease__complain lease__reacquire "$_lease__option takes no value"
-        return 1
-        ;;
+      --optional) _lease__optional=(--optional) ;;
+      *) _lease__arguments+=("$_lease__option") ;;
     esac
   done
   if [ -z "$_lease__handle" ]; then
@@ -644,7 +602,7 @@ lease__reacquire() { # --handle=H [--wait=D] [--optional] [--var=NAME]
     _lease__deliver lease__reacquire
     return "$?"
   fi
-  _lease__obtain lease__reacquire reacquire "--handle=$_lease__handle" "${_lease__wait[@]}" "${_lease__optional[@]}"
+  _lease__obtain lease__reacquire reacquire "${_lease__arguments[@]}" "--handle=$_lease__handle" "${_lease__optional[@]}"
 }
 
 # Gives back and prints "A,B released"; what was released already is no error and prints nothing.
@@ -654,27 +612,30 @@ lease__reacquire() { # --handle=H [--wait=D] [--optional] [--var=NAME]
 #   --delay=D            later: arms the keeper and returns at once; 18m-22m: when chance chooses in between
 lease__release() {
   [[ $- != *T* ]] || { local - && builtin set +T; }
-  local _lease__handle='' _lease__names='' _lease__delay='' _lease__what=() _lease__option _lease__value
+  local _lease__handle='' _lease__what=() _lease__more=() _lease__option _lease__value
   local _lease__words _lease__cli=() _lease__out='' _lease__code=0
   while (($#)); do
     _lease__read_option lease__release ' -n --names --name --handle --scope --delay ' "$@" || return 1
     shift "$_lease__words"
     case $_lease__option in
-      -n | --names | --name) _lease__names=$_lease__value _lease__what+=("--names=$_lease__value") ;;
+      -n | --names | --name) _lease__what+=("--names=$_lease__value") ;;
       --handle) _lease__handle=$_lease__value _lease__what+=("--handle=$_lease__value") ;;
       --scope) _lease__what+=("--scope=$_lease__value") ;;
-      --delay) _lease__delay=$_lease__value ;;
+      --delay) _lease__more+=("--delay=$_lease__value" --detach) ;;
+      *) _lease__more+=("$_lease__option") ;;
     esac
   done
-  _lease__check_release || return 1
+  if ((${#_lease__what[@]} != 1)) || [ "${_lease__what[0]}" = --names= ]; then
+    _lease__complain lease__release 'say what to release, by one of --handle=H, --names=A,B and --scope=test'
+    return 1
+  fi
   [ "${_lease__what[0]}" != --handle= ] || return 0
   if _lease__dry_run; then
     builtin printf 'LEASE_PROXY_SERVER_URL not set, dry run mode: it would release %s\n' "${_lease__what[0]#--}"
     return "$?"
   fi
   _lease__find_cli lease__release || return 1
-  [ -z "$_lease__delay" ] || _lease__what+=("--delay=$_lease__delay" --detach)
-  _lease__out=$(\command "${_lease__cli[@]}" release "${_lease__what[@]}" </dev/null) || _lease__code=$?
+  _lease__out=$(\command "${_lease__cli[@]}" release "${_lease__what[@]}" "${_lease__more[@]}" </dev/null) || _lease__code=$?
   [ -z "$_lease__out" ] || builtin printf '%s released\n' "${_lease__out//$'\n'/,}"
   # 66: there is no such handle. If there is such a file, though, it holds names that don't exist.
   ((_lease__code == 66)) && [ -n "$_lease__handle" ] && [ ! -e "$_lease__handle" ] && _lease__code=0
@@ -700,6 +661,7 @@ lease__cat() { # --handle=H [--format=plain|csv] [--pretty-format=csv]
       --handle) _lease__handle=$_lease__value ;;
       --format) _lease__format=$_lease__value ;;
       --pretty-format) _lease__format=$_lease__value _lease__end=$'\n' ;;
+      *) _lease__refuse_option lease__cat "$_lease__option" || return 1 ;;
     esac
   done
   case $_lease__format in
@@ -760,16 +722,13 @@ lease__property() { # --handle=H KEY
   [[ $- != *T* ]] || { local - && builtin set +T; }
   local _lease__handle='' _lease__key=() _lease__option _lease__value _lease__words _lease__cli=() _lease__out=''
   while (($#)); do
-    case $1 in
-      [!-]*)
-        _lease__key+=("$1")
-        shift
-        continue
-        ;;
-    esac
     _lease__read_option lease__property ' --handle ' "$@" || return 1
     shift "$_lease__words"
-    _lease__handle=$_lease__value
+    case $_lease__option in
+      --handle) _lease__handle=$_lease__value ;;
+      -*) _lease__refuse_option lease__property "$_lease__option" || return 1 ;;
+      *) _lease__key+=("$_lease__option") ;;
+    esac
   done
   if [ -z "$_lease__handle" ] || ((${#_lease__key[@]} != 1)); then
     _lease__complain lease__property 'usage: lease__property --handle=H KEY'
@@ -807,39 +766,32 @@ lease__once() { # KEY [OPTION...] -- CMD [ARG...]
 # The holder's side of a reclaim. A dry run holds nothing that could be asked for.
 lease__use() { # --handle=H --name=NAME
   [[ $- != *T* ]] || { local - && builtin set +T; }
-  _lease__reclaim lease__use ' --handle --name ' "$@"
+  _lease__reclaim lease__use "$@"
 }
 
 lease__unuse() { # --handle=H --name=NAME
   [[ $- != *T* ]] || { local - && builtin set +T; }
-  _lease__reclaim lease__unuse ' --handle --name ' "$@"
+  _lease__reclaim lease__unuse "$@"
 }
 
 lease__marks() { # --handle=H [--json]
   [[ $- != *T* ]] || { local - && builtin set +T; }
-  _lease__reclaim lease__marks ' --handle ' "$@"
+  _lease__reclaim lease__marks "$@"
 }
 
 lease__answer() { # --handle=H --ready|--keep [--names=A,B] [--json]
   [[ $- != *T* ]] || { local - && builtin set +T; }
-  _lease__reclaim lease__answer ' --handle -n --names ' "$@"
+  _lease__reclaim lease__answer "$@"
 }
 
-_lease__reclaim() { # <function> <options with a value, a space around each> <word>...
-  local _lease__function=$1 _lease__options=$2 _lease__what=() _lease__cli=() _lease__is_empty=''
+_lease__reclaim() { # <function> <word>...
+  local _lease__function=$1 _lease__what=() _lease__cli=() _lease__is_empty=''
   local _lease__option _lease__value _lease__words
-  shift 2
+  shift
   while (($#)); do
-    case $1 in
-      --json | --ready | --keep)
-        _lease__what+=("$1")
-        shift
-        continue
-        ;;
-    esac
-    _lease__read_option "$_lease__function" "$_lease__options" "$@" || return 1
+    _lease__read_option "$_lease__function" ' --handle ' "$@" || return 1
+    _lease__what+=("${@:1:_lease__words}")
     shift "$_lease__words"
-    _lease__what+=("$_lease__option" "$_lease__value")
     # What an optional lease has for a handle when there was none.
     [ "$_lease__option$_lease__value" != --handle ] || _lease__is_empty=yes
   done
@@ -884,30 +836,30 @@ _lease__dry_run() {
   [ -z "${LEASE_PROXY_SERVER_URL-}" ] && [ -z "${LEASECTL_BACKEND-}" ] && [ -z "${_LEASE__EMBEDDED-}" ]
 }
 
-# Reads `--option=value` or `--option value` into the caller's _lease__option and _lease__value, and
-# into its _lease__words how many words that took.
-_lease__read_option() { # <function> <options, a space around each> <word>...
-  _lease__option=$3
-  case $3 in
-    --*=*) _lease__option=${3%%=*} _lease__value=${3#*=} _lease__words=1 ;;
-    *) _lease__words=2 ;;
+# Reads a word into the caller's _lease__option, and the value of an option that needs one, behind a "="
+# or in the next word, into its _lease__value; into its _lease__words, how many words that took. All
+# other words are for leasectl, which knows them or refuses them.
+_lease__read_option() { # <function> <options with a value, a space around each> <word>...
+  _lease__option=$3 _lease__value='' _lease__words=1
+  case ${3%%=*} in
+    *[!a-z-]*) return 0 ;;
   esac
-  case $_lease__option in
-    -*[!a-z-]* | [!-]* | '') ;;
-    *)
-      case $2 in
-        *" $_lease__option "*)
-          ((_lease__words == 1)) && return 0
-          _lease__value=${4-}
-          (($# > 3)) && return 0
-          _lease__complain "$1" "$_lease__option needs a value"
-          return 1
-          ;;
-      esac
-      ;;
+  case $2 in
+    *" ${3%%=*} "*) ;;
+    *) return 0 ;;
   esac
-  builtin printf -v _lease__option %q "$_lease__option"
-  _lease__complain "$1" "unknown option $_lease__option; there are:${2% }"
+  _lease__option=${3%%=*} _lease__value=${3#*=}
+  [ "$_lease__option" = "$3" ] || return 0
+  _lease__value=${4-} _lease__words=2
+  (($# > 3)) && return 0
+  _lease__complain "$1" "$_lease__option needs a value"
+  return 1
+}
+
+_lease__refuse_option() { # <function> <word>
+  local _lease__quoted
+  builtin printf -v _lease__quoted %q "$2"
+  _lease__complain "$1" "unknown option $_lease__quoted"
   return 1
 }
 
@@ -920,18 +872,10 @@ _lease__check_variable() { # <function> <name>
   esac
 }
 
-# Checks lease__acquire's options, as far as that needs no leasectl: a dry run has to be told, too.
+# Checks what the function itself reads of lease__acquire's options. A dry run, too, has to be told.
 _lease__check_acquire() {
-  _lease__check_types || return 1
-  case $_lease__count in
-    all) ;;
-    '' | *[!0-9]*)
-      _lease__complain lease__acquire "count \"$_lease__count\" is neither a number nor \"all\""
-      return 1
-      ;;
-  esac
-  if ((${#_lease__types[@]} > 1)) && { [ "$_lease__count" = all ] || ((10#$_lease__count > 1)); }; then
-    _lease__complain lease__acquire 'several types mean one lease, of whichever is free first; leave out --count'
+  if ((${#_lease__types[@]} == 0)); then
+    _lease__complain lease__acquire '--type=TYPE is required'
     return 1
   fi
   if [ "$_lease__scope" != step ] && [ "$_lease__scope" != test ]; then
@@ -946,66 +890,6 @@ _lease__check_acquire() {
     _lease__complain lease__acquire "store \"$_lease__store\" is neither true nor false"
     return 1
   fi
-  [ -z "$_lease__ttl" ] || _lease__check_duration lease__acquire "$_lease__ttl" || return 1
-  [ -z "$_lease__start_jitter" ] || _lease__check_duration lease__acquire "$_lease__start_jitter" || return 1
-  [ -z "$_lease__jitter" ] || _lease__check_duration lease__acquire "$_lease__jitter"
-}
-
-_lease__check_priority() { # <text>
-  local _lease__pattern='^-?(0|[1-9][0-9]?|100)$'
-  [[ $1 =~ $_lease__pattern ]] && return 0
-  _lease__complain lease__acquire "priority \"$1\" is no number from -100 to 100"
-  return 1
-}
-
-_lease__check_types() {
-  local _lease__type _lease__seen=' '
-  ((${#_lease__types[@]})) || _lease__types=('')
-  for _lease__type in "${_lease__types[@]}"; do
-    case $_lease__type in
-      '')
-        _lease__complain lease__acquire '--type=TYPE is required'
-        return 1
-        ;;
-      [!a-zA-Z0-9]* | *[!a-zA-Z0-9._-]*)
-        builtin printf -v _lease__type %q "$_lease__type"
-        _lease__complain lease__acquire "type $_lease__type is not allowed; use letters, digits, \".\", \"_\" and \"-\""
-        return 1
-        ;;
-    esac
-    case $_lease__seen in
-      *" $_lease__type "*)
-        _lease__complain lease__acquire "type $_lease__type is given twice"
-        return 1
-        ;;
-    esac
-    _lease__seen+="$_lease__type "
-  done
-}
-
-_lease__check_release() {
-  if ((${#_lease__what[@]} != 1)); then
-    _lease__complain lease__release 'say what to release, by one of --handle=H, --names=A,B and --scope=test'
-    return 1
-  fi
-  case ${_lease__what[0]} in
-    --names= | --scope=*)
-      if [ "${_lease__what[0]}" != --scope=test ]; then
-        _lease__complain lease__release "${_lease__what[0]} releases nothing; give --names=A,B or --scope=test"
-        return 1
-      fi
-      ;;
-  esac
-  [ -z "$_lease__delay" ] ||
-    { _lease__check_duration lease__release "${_lease__delay%%-*}" "$_lease__delay" &&
-      _lease__check_duration lease__release "${_lease__delay#*-}" "$_lease__delay"; }
-}
-
-_lease__check_duration() { # <function> <text> [<what it is part of>]
-  local _lease__pattern='^([0-9]+\.?[0-9]*|\.[0-9]+|(([0-9]+\.?[0-9]*|\.[0-9]+)[smhd])+)$'
-  [[ $2 =~ $_lease__pattern ]] && return 0
-  _lease__complain "$1" "invalid duration \"${3-$2}\"; write it like 90s, 20m or 1h30m"
-  return 1
 }
 
 # Fills the caller's _lease__cli.
@@ -1298,8 +1182,7 @@ builtin export -f _lease__complain lease__trap lease__untrap \
   lease__once lease__use lease__unuse lease__marks lease__answer _lease__reclaim \
   lease__install_lease_eligible lease__guard _lease__guard_release \
   _lease__release_soon _lease__dry_run _lease__read_option \
-  _lease__check_variable _lease__check_priority _lease__check_acquire _lease__check_types _lease__check_release \
-  _lease__check_duration _lease__find_cli _lease__obtain \
+  _lease__refuse_option _lease__check_variable _lease__check_acquire _lease__find_cli _lease__obtain \
   _lease__deliver _lease__wait_for _lease__start_leasectl _lease__call_leasectl \
   _lease__open_pipe _lease__read_line _lease__script_is_gone _lease__stop_waiting \
   _lease__give_up _lease__interrupted _lease__listen _lease__hear \

@@ -274,7 +274,8 @@ lease__guard "$h"
 STEP
   assert_success
   assert_output $'mixed--00\nmixed--01\nmixed--00\nmixed--00'
-  assert_equal "$stderr" 'mixed--00 released'
+  assert_regex "${stderr_lines[0]}" '^leasectl: mixed--00 will be released in 20m, '
+  assert_equal "${stderr_lines[*]:1}" 'mixed--00 released'
   assert_all_given_back
 }
 
@@ -294,7 +295,8 @@ lease__guard "$g"
 STEP
   assert_success
   assert_output $'mixed--00,mixed--01\nmixed--00,mixed--01 released\nmixed--00,mixed--01\nmixed--00,mixed--01 released'
-  assert_equal "$stderr" 'mixed--00,mixed--01 released'
+  assert_regex "${stderr_lines[0]}" '^leasectl: mixed--00, mixed--01 will be released in 20m, '
+  assert_equal "${stderr_lines[*]:1}" 'mixed--00,mixed--01 released'
   assert_all_given_back
 }
 

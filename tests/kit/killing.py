@@ -92,7 +92,7 @@ def _keep_alarms_out() -> None:
         is_ours = signum == signal.SIGALRM and callable(handler)
         return install(signum, handle if is_ours else handler)
 
-    signal.signal = install_outside
+    signal.signal = install_outside  # type: ignore[assignment]
 
 
 def _be_born() -> None:
