@@ -33,7 +33,7 @@ def why_given_up(reason: BaseException) -> str:
     if isinstance(reason, Interrupted):
         return f"ended by signal {int(reason.signum)}"
     if isinstance(reason, NoLease) and not isinstance(reason, Cancelled):
-        return "its time to wait was over"
+        return "not granted within -w"
     return str(reason) if isinstance(reason, LeaseError) else "its process ended it"
 
 
@@ -206,7 +206,9 @@ class Caller(NamedTuple):
     def require_shared_dir(self) -> str:
         """Return the path of ``SHARED_DIR``, or raise InvalidRequest."""
         if not self.shared_dir:
-            raise InvalidRequest("scope test needs SHARED_DIR, which is not set; or use scope step")
+            raise InvalidRequest(
+                "--scope test needs SHARED_DIR, which is not set; set it, or leave out --scope test"
+            )
         return self.shared_dir
 
 

@@ -193,8 +193,9 @@ def _ttl_help() -> str:
         if kind.default_ttl_seconds is not None
     ]
     return (
-        "Let the lease expire this long after its last renewal. run renews it, as does the keeper "
-        "if the lease has a guard; otherwise use leasectl renew. Default: no expiry; "
+        "Let the lease expire this long after its last renewal. leasectl run renews its lease, and "
+        "the keeper, leasectl's background process, one with a guard; otherwise use leasectl "
+        "renew. Default: no expiry; "
         f"{'; '.join(ttls)}."
     )
 
@@ -281,8 +282,8 @@ _request_options = (
         group=ENDING,
         type=parse_duration_range,
         metavar="D",
-        help="Release the lease this long after the grant, like 20m, even if the command still "
-        "runs. 18m-22m: after a random time in that range.",
+        help="Release the lease this long after the grant, like 20m; a command under run goes on. "
+        "18m-22m: after a random time in that range.",
     ),
     option(
         "--ttl",

@@ -91,7 +91,7 @@ quiet = option("-q", "--quiet", is_flag=True, help="Print errors only.")
 def wanted_resources(count: int | None, names: str | None) -> int | tuple[str, ...]:
     """What ``--count`` or ``--names`` ask for; InvalidRequest when it is both, or neither."""
     if (count is None) == (names is None):
-        raise InvalidRequest("say which resources: either --count N or --names A,B")
+        raise InvalidRequest("say which resources: give either --count N or --names A,B")
     if names is not None:
         return distinct_names(names)
     assert count is not None

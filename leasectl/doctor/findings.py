@@ -125,5 +125,5 @@ def circular(service: Service) -> Finding:
     if not found:
         return Finding(OK, "no requests wait for each other's leases")
     return Finding(
-        WARN, "; ".join(map(str, found)), "end one of these jobs so that the others can continue"
+        WARN, "; ".join(map(str, found)), "end one of these jobs, or release the lease it waits for"
     )

@@ -208,9 +208,9 @@ def _changes(old: Member, new: Member) -> Iterator[tuple[str, str]]:
             yield new.expected, " expected"
     if old.pool != new.pool:
         if old.pool is not None:
-            yield old.pool, _REMOVED if new.pool is None else f" gone to {new.pool},{_REMOVED}"
+            yield old.pool, _REMOVED if new.pool is None else f" moved to {new.pool},{_REMOVED}"
         if new.pool is not None:
-            yield new.pool, _ADDED if old.pool is None else f" come from {old.pool},{_ADDED}"
+            yield new.pool, _ADDED if old.pool is None else f" moved here from {old.pool},{_ADDED}"
     if new.pool is None:
         return
     if (new.cordoned, new.cordon) != (old.cordoned, old.cordon):

@@ -109,9 +109,10 @@ class Unmet(NamedTuple):
             return f'resource "{self.want.name}" isn\'t in {in_pool} now'
         if self.named is not None and not self.named.takes_holders:
             why = why_closed(self.named)
-            return f'resource "{self.named.name}" in {in_pool} takes no new holder now: {why}'
+            return f'resource "{self.named.name}" in {in_pool} is unavailable: {why}'
         if not self.want.where:
-            return f"{in_pool} has {_takers(self.usable)} now, so --count {self.count} can't be met"
+            few = f"{counted(self.usable, 'resource')} that can be leased now"
+            return f"{in_pool} has {few}, so --count {self.count} can't be met"
         wanted = " ".join(f"--where {printable(each)}" for each in written(self.want.where))
         there_is = listed(self.there_is)
         if not there_is:
@@ -153,10 +154,6 @@ def why_closed(member: Member) -> str:
     if member.cordoned:
         return "it is cordoned"
     return "it leaves when it is free" if member.leaves else f"it goes to {member.moves_to}"
-
-
-def _takers(number: int) -> str:
-    return f"{counted(number, 'resource')} that {'takes' if number == 1 else 'take'} holders"
 
 
 def _values(where: Where, members: Iterable[Member]) -> Iterable[str]:

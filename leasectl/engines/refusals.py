@@ -45,14 +45,16 @@ def too_few(
     kind: type[InvalidRequest] = InvalidRequest,
 ) -> InvalidRequest:
     """The pool could not satisfy a request for so many, with some closed that take no holder."""
-    resources = counted(capacity, "resource")
-    if closed:
-        resources += f", of which {closed} {'takes' if closed == 1 else 'take'} no new holder"
-    never = "can't be met" if closed else "can never be met"
-    return kind(
-        f'pool "{pool_type}" has {resources}, so --count {count} {never}; '
-        f"see: leasectl status -t {pool_type}"
-    )
+    found = f'pool "{pool_type}" has {counted(capacity, "resource")}'
+    if closed and closed == capacity:
+        every = "it is" if closed == 1 else "all are"
+        found += f", but {every} unavailable (cordoned or leaving)"
+    else:
+        if closed:
+            found += f", of which {closed} {'is' if closed == 1 else 'are'} unavailable"
+        never = "can't be met" if closed else "can never be met"
+        found += f", so --count {count} {never}"
+    return kind(f"{found}; see: leasectl status -t {pool_type}")
 
 
 def pool_exists(pool_type: str) -> InvalidRequest:
@@ -97,9 +99,9 @@ def in_another_pool(name: str, pool_type: str, to: str, *, is_held: bool) -> Not
 
 
 def belongs_elsewhere(name: str, pool_type: str) -> NotAllowed:
-    """It was said that a resource belongs to another pool."""
+    """A resource is expected in another pool."""
     return NotAllowed(
-        f'resource "{name}" belongs to pool "{pool_type}", as is expected of it; see: '
+        f'resource "{name}" is expected in pool "{pool_type}" (leasectl pool expect); see: '
         "leasectl pool expect --list"
     )
 
@@ -135,14 +137,14 @@ def to_move_elsewhere(name: str, pool_type: str, to: str) -> NotAllowed:
 def no_pattern(pattern: str) -> NotFound:
     """Nothing is expected of the names that a pattern matches."""
     return NotFound(
-        f'nothing is expected of names like "{pattern}"; see: leasectl pool expect --list'
+        f'no pool expects names that match "{pattern}"; see: leasectl pool expect --list'
     )
 
 
 def pattern_taken(pattern: str, pool_type: str) -> NotAllowed:
     """A pattern says another pool already."""
     return NotAllowed(
-        f'names like "{pattern}" belong to pool "{pool_type}" already; first run: '
+        f'names that match "{pattern}" are expected in pool "{pool_type}" already; first run: '
         f"leasectl pool expect {pool_type} --match '{pattern}' --drop"
     )
 

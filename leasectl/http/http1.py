@@ -67,7 +67,7 @@ def parse_url(url: str) -> Target:
     if not colon or authority.endswith("]"):
         host, port = authority, ""
     if port and not (port.isascii() and port.isdigit() and int(port) < 1 << 16):
-        raise BadUrl(f'port "{port}" is none')
+        raise BadUrl(f'"{port}" is not a valid port')
     if host.startswith("[") and host.endswith("]"):
         bare = host[1:-1]
     else:
@@ -81,11 +81,11 @@ def parse_url(url: str) -> Target:
 
 def _ascii_host(host: str) -> str:
     if not host or "@" in host or not host.isprintable() or " " in host:
-        raise BadUrl(f'host "{host}" is none')
+        raise BadUrl(f'"{host}" is not a valid host')
     try:
         return host if host.isascii() else host.encode("idna").decode()
     except UnicodeError as error:
-        raise BadUrl(f'host "{host}" is none: {error}') from None
+        raise BadUrl(f'"{host}" is not a valid host: {error}') from None
 
 
 def _quoted(path: str) -> str:

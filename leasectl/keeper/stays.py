@@ -101,7 +101,8 @@ class KeptStays:
         except ImportError:
             raise  # the code is gone, for every job
         except Exception as error:
-            text = f"can't see to {stay.name} in {stay.type}: {described(error)}"
+            what = f"the membership of {stay.name} in {stay.type}"
+            text = f"can't renew or end {what}: {described(error)}"
             self._retries.failed(_key(stay), text, longest_seconds=stay.ttl_seconds / 6)
             return
         self._retries.succeeded(_key(stay))

@@ -308,7 +308,7 @@ def _keep_events(state: State, text: str, warn: Callable[[str], None]) -> None:
         state.events.kept_seconds, state.events.kept_number = parse_kept(text)
     except InvalidRequest as error:
         # What is kept of a lease is no reason to have none.
-        warn(f"{error}; as it is, as many are kept as without it")
+        warn(f"{error}; using the default, 30d,100000")
 
 
 def process_named_by(option_name: str, pid: int) -> Process:

@@ -256,7 +256,7 @@ class _Plan:
         expected = belongs_to(member, self._belonging)
         if expected not in (None, pool_type):
             pattern = None if member.expected else matching_pattern(name, self._belonging)
-            like = f' as it is like "{pattern}"' if pattern else ""
+            like = f' because it matches "{pattern}"' if pattern else ""
             at = f"{self._places[name]}: " if name in self._places else ""
             raise NotAllowed(
                 f'{at}"{name}" is to be in pool "{pool_type}", and is expected in pool '

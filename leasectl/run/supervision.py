@@ -35,9 +35,9 @@ READ = (*FORWARDED, signal.SIGCHLD)
 ENDING = (signal.SIGHUP, signal.SIGINT, signal.SIGQUIT, signal.SIGTERM)
 # For messages: what happens to a command whose lease is lost.
 _BECOMES: dict[OnLost, str] = {
-    "term": "gets TERM",
-    "kill": "is killed",
-    "ignore": "goes on without it",
+    "term": "sending TERM to {}",
+    "kill": "killing {}",
+    "ignore": "{} goes on without it",
 }
 
 
@@ -161,8 +161,8 @@ class Supervisor:
         if course.is_left and not course.has_ended:
             assert watch is not None
             raise LeaseLost(
-                f"the lease of {watch.subject} was lost while {self._plan.name} ran, "
-                "which can't be ended and still runs"
+                f"{self._plan.name} can't be stopped and still runs, although its lease of "
+                f"{watch.subject} was lost"
             )
         ending = child.reap()
         # If this process was stopped past the deadline, the warden has killed the command.
@@ -171,8 +171,8 @@ class Supervisor:
         )
         if watch is not None and is_lost and self._plan.on_lost != "ignore":
             raise LeaseLost(
-                f"the lease of {watch.subject} was lost while "
-                f"{self._plan.name} ran, which was ended ({ending.describe()})"
+                f"{self._plan.name} was stopped ({ending.describe()}), as its lease of "
+                f"{watch.subject} was lost"
             )
         if watch is not None and not is_lost and watch.has_run_out(self._clock.elapsed()):
             self._warn(
@@ -365,7 +365,8 @@ class Supervisor:
 
     def _say_lost(self, watch: LeaseWatch, on_lost: OnLost) -> None:
         why = f" ({watch.reason})" if watch.reason else ""
-        self._warn(f"lost the lease on {watch.held}{why}: {self._plan.name} {_BECOMES[on_lost]}")
+        what = _BECOMES[on_lost].format(self._plan.name)
+        self._warn(f"lost the lease of {watch.held}{why}; {what}")
 
     # ---- the rest of the tree
 

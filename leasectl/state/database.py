@@ -184,16 +184,21 @@ def errors_of(path: str) -> Iterator[None]:
             raise
         has_path = error.filename and error.filename != os.path.basename(path)
         where = error.filename if has_path else path
-        raise StateUnwritable(
-            f"can't write {where}: {error.strerror}; free space or rights there, "
-            "or choose another directory with LEASECTL_STATE_DIR"
-        ) from error
+        do = "free some space there" if error.errno in _FULL else "make it writable"
+        raise _unwritable(where, error.strerror, do) from error
+
+
+def _unwritable(path: str, why: str, do: str) -> StateUnwritable:
+    return StateUnwritable(
+        f"can't write {path}: {why}; {do}, or choose another directory with LEASECTL_STATE_DIR"
+    )
+
+
+_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
 _UNWRITABLE = (
-    errno.ENOSPC,
-    errno.EDQUOT,
-    errno.EFBIG,
+    *_FULL,
     errno.EROFS,
     errno.EACCES,
     errno.EPERM,
@@ -214,10 +219,8 @@ def translate(path: str, error: Exception) -> LeaseError:
         with errors_of(path):
             _open_some(path)
     if "full" in message or "readonly" in message or "disk I/O" in message or "unable" in message:
-        return StateUnwritable(
-            f"can't write {path}: {message}; free space or rights there, "
-            "or choose another directory with LEASECTL_STATE_DIR"
-        )
+        do = "free some space there" if "full" in message else "make it writable"
+        return _unwritable(path, message, do)
     if "locked" in message:
         return LeaseError(f"{path} is busy ({message}); try again")
     return corrupt(path, f"is damaged ({message})")

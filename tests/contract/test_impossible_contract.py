@@ -94,7 +94,7 @@ class TestWhoeverWaitsAlready:
         assert looking.look().impossible is None
         world.pools.remove_resources("T", ["T--01", "T--02"], force=True)
         assert looking.look() == Outlook(
-            impossible='pool "T" has 1 resource that takes holders now, so --count 2 can\'t be met'
+            impossible='pool "T" has 1 resource that can be leased now, so --count 2 can\'t be met'
         )
         world.pools.add_resources("T", ["T--03"])
         assert looking.look().impossible is None
@@ -137,7 +137,7 @@ class TestWhatTakesNoHolder:
 
     def test_does_not_count_for_what_arrives(self, world: World) -> None:
         update(world, to_cordon(), "T--01")
-        with pytest.raises(InvalidRequest, match="3 resources, of which 1 takes no new holder"):
+        with pytest.raises(InvalidRequest, match="3 resources, of which 1 is unavailable"):
             world.client().acquire(THREE, wait=None)
         with pytest.raises(InvalidRequest, match=r'"T--01" in pool "T" .* cordoned'):
             world.client().acquire(Request("T", name="T--01"), wait=None)
@@ -161,7 +161,7 @@ class TestWhatTakesNoHolder:
         looking = Looking(world, Request("U"))
         update(world, to_move("T", when_free=True), "U--00")
         assert looking.look().impossible == (
-            'pool "U" has 0 resources that take holders now, so --count 1 can\'t be met'
+            'pool "U" has 0 resources that can be leased now, so --count 1 can\'t be met'
         )
         holder.free()
         assert in_pool(world, "U") == []
@@ -173,7 +173,7 @@ class TestWhatTakesNoHolder:
         holder = world.client()
         holder.acquire(Request("U"))
         update(world, lambda member, _: leave(member, "U"), "U--00")
-        with pytest.raises(InvalidRequest, match="of which 1 takes no new holder"):
+        with pytest.raises(InvalidRequest, match="1 resource, but it is unavailable"):
             world.client().acquire(Request("U"), wait=None)
 
     def test_by_what_it_is_says_what_there_is(self, world: World) -> None:

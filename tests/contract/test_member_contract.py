@@ -241,7 +241,7 @@ class TestCordons:
     def test_keep_new_holders_off(self, world: World) -> None:
         make_pools(world)
         update(world, to_cordon(), "b-1")
-        with pytest.raises(InvalidRequest, match="takes no new holder"):
+        with pytest.raises(InvalidRequest, match="unavailable"):
             world.client().acquire(Request("B"))
         assert names_of(world.client().acquire(Request("A"))) == ["a-1"]
 
@@ -399,10 +399,10 @@ class TestExpectations:
         make_pools(world)
         update(world, to_expect("A"), "n")
         assert the(world, "n") == Member("n", expected="A")
-        with pytest.raises(NotAllowed, match='belongs to pool "A"'):
+        with pytest.raises(NotAllowed, match='is expected in pool "A"'):
             update(world, to_add("B"), "n")
         update(world, to_add("A"), "n")
-        with pytest.raises(NotAllowed, match='belongs to pool "A"'):
+        with pytest.raises(NotAllowed, match='is expected in pool "A"'):
             update(world, to_move("B"), "n")
 
     def test_outlive_the_pool(self, world: World) -> None:
@@ -411,7 +411,7 @@ class TestExpectations:
         update(world, to_add("A"), "n")
         world.pools.delete_pool("A", force=False)
         assert the(world, "n") == Member("n", expected="A")
-        with pytest.raises(NotAllowed, match='belongs to pool "A"'):
+        with pytest.raises(NotAllowed, match='is expected in pool "A"'):
             update(world, to_add("B"), "n")
         update(world, lambda member, _: expect_nothing(member), "n")
         update(world, to_add("B"), "n")
@@ -419,7 +419,7 @@ class TestExpectations:
     def test_of_a_pattern_hold_for_names_that_come_later(self, world: World) -> None:
         make_pools(world)
         world.members.change_belonging(partial(expect_pattern, pattern="edge-*", to="A"))
-        with pytest.raises(NotAllowed, match='belongs to pool "A"'):
+        with pytest.raises(NotAllowed, match='is expected in pool "A"'):
             update(world, to_join("B"), "edge-7")
         update(world, to_join("A"), "edge-7")
         assert "edge-7" in in_pool(world, "A")
@@ -472,8 +472,8 @@ class TestEvents:
         make_pools(world)
         update(world, to_move("B"), "a-1", "a-2")
         assert self.said(world) == [
-            ("A", ("a-1", "a-2"), "2 resources gone to B, removed"),
-            ("B", ("a-1", "a-2"), "2 resources come from A, added"),
+            ("A", ("a-1", "a-2"), "2 resources moved to B, removed"),
+            ("B", ("a-1", "a-2"), "2 resources moved here from A, added"),
         ]
 
     def test_tell_of_a_release_that_moves(self, world: World) -> None:
@@ -484,8 +484,8 @@ class TestEvents:
         holder.free()
         assert [each[2] for each in self.said(world)] == [
             "1 resource to go to B when free",
-            "1 resource gone to B, removed",
-            "1 resource come from A, added",
+            "1 resource moved to B, removed",
+            "1 resource moved here from A, added",
         ]
 
     def test_tell_of_a_move_that_is_called_off(self, world: World) -> None:
@@ -599,9 +599,9 @@ class TestPoolsThatAreMadeGivenMoreAndDeleted:
     def test_get_no_name_that_belongs_elsewhere(self, world: World) -> None:
         make_pools(world)
         update(world, to_expect("A"), "n")
-        with pytest.raises(NotAllowed, match='belongs to pool "A"'):
+        with pytest.raises(NotAllowed, match='is expected in pool "A"'):
             world.pools.add_resources("B", ["m", "n"])
-        with pytest.raises(NotAllowed, match='belongs to pool "A"'):
+        with pytest.raises(NotAllowed, match='is expected in pool "A"'):
             world.pools.create_pool("C", ["m", "n"])
         assert [pool.type for pool in world.pools.pools()] == ["A", "B"]
         assert in_pool(world, "B") == ["b-1"]

@@ -281,7 +281,7 @@ class TestWhatIsTold:
         make_pool(world, 3, pace=14)
         world.client().acquire(ONE)
         said = refusal(world)
-        assert "1 of 3 held, 0 others waiting" in said
+        assert "1 of 3 held, nobody else waiting" in said
         found = re.search(r"next grant in (\d+)s", said)
         assert found is not None, said
         assert 12 <= int(found[1]) <= 16

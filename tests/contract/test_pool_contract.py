@@ -661,7 +661,7 @@ class TestGivingUp:
     def test_not_waiting_leaves_no_ticket(self, world: World) -> None:
         make_pool(world, 1)
         world.client().acquire(ONE)
-        with pytest.raises(NoLease, match="1 of 1 held, 0 others waiting"):
+        with pytest.raises(NoLease, match="1 of 1 held, nobody else waiting"):
             world.client().acquire(ONE, wait=0)
         assert the_pool(world).queue == ()
 

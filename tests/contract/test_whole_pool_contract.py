@@ -52,5 +52,5 @@ def test_request_ends_without_a_lease_if_the_pool_has_changed(world: World, chan
 
 def test_cordoned_resource_keeps_the_whole_pool_from_being_granted(world: World) -> None:
     update(world, to_cordon(), "T--01")
-    with pytest.raises(InvalidRequest, match="2 resources, of which 1 takes no new holder"):
+    with pytest.raises(InvalidRequest, match="2 resources, of which 1 is unavailable"):
         world.client().acquire(ALL)

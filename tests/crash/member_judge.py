@@ -20,10 +20,10 @@ from leasectl.engines.kubernetes.reading import parse_object
 from leasectl.state.event import Event
 from tests.kit.kubernetes.memberships import MembershipJudge, Write
 
-_GONE = re.compile(r" gone to (\S+), removed$")
+_GONE = re.compile(r" moved to (\S+), removed$")
 _COME = re.compile(r" come from (\S+), added$")
 _TOLD_POOL = re.compile(r'resource "([^"]+)" is in pool "([^"]+)"')
-_TOLD_EXPECTED = re.compile(r'resource "([^"]+)" belongs to pool "([^"]+)"')
+_TOLD_EXPECTED = re.compile(r'resource "([^"]+)" is expected in pool "([^"]+)"')
 _TOLD_LEAVING = re.compile(r'resource "[^"]+" is to move to pool "([^"]+)" when it is released')
 _TOLD_OTHERWISE = re.compile("is held by|no resource|is in no pool|is not expected in")
 # What came of it isn't known: on Kubernetes only is that nothing to wonder at.

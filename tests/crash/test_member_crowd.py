@@ -98,8 +98,8 @@ class TestTheJudge:
 
     EVENTS = (
         (1, "pool made", "A", "1 resource, no pace"),
-        (2, "pool changed", "A", "1 resource gone to B, removed"),
-        (3, "pool changed", "B", "1 resource come from A, added"),
+        (2, "pool changed", "A", "1 resource moved to B, removed"),
+        (3, "pool changed", "B", "1 resource moved here from A, added"),
         (4, "pool changed", "B", "1 resource removed"),
     )
 
@@ -125,7 +125,7 @@ class TestTheJudge:
         story = self.story(
             self.EVENTS[0],
             (2, "pool changed", "A", "1 resource removed"),
-            (3, "pool changed", "B", "1 resource come from A, added"),
+            (3, "pool changed", "B", "1 resource moved here from A, added"),
         )
         assert len(story.violations) == 1
 
@@ -137,7 +137,7 @@ class TestTheJudge:
             Seen("p", "read", "n", "", 2, 3, "done", ("A", "B")),
             Seen("p", "add", "n", "C", 1, 1, "done"),
             Seen("p", "add", "n", "C", 1, 1, 'resource "n" is in pool "E", and can be in one'),
-            Seen("p", "add", "n", "C", 1, 1, 'resource "n" belongs to pool "B", as is expected'),
+            Seen("p", "add", "n", "C", 1, 1, 'resource "n" is expected in pool "B"'),
             Seen(
                 "p",
                 "expect",
@@ -171,6 +171,6 @@ class TestTheJudge:
                 1,
                 'resource "n" is to move to pool "B" when it is released; have it',
             ),
-            Seen("p", "add", "n", "C", 1, 1, 'resource "n" belongs to pool "B", as is expected'),
+            Seen("p", "add", "n", "C", 1, 1, 'resource "n" is expected in pool "B"'),
         ]
         assert violations(seen, story, default="D") == []

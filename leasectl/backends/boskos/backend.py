@@ -59,8 +59,8 @@ class BoskosBackend(Backend):
     claims_by_identity = True
     counts_types = True
     pools_are = (
-        "keeps its pools itself, as the file says that its --config names (as a rule a "
-        "ConfigMap): change them there, and see them with: leasectl status POOL"
+        "defines its pools in its own configuration file (its --config, usually a ConfigMap): "
+        "change them there; show one with: leasectl status POOL"
     )
 
     def __init__(

@@ -26,7 +26,7 @@ _MISSING_SECONDS = 5.0
 _UNAVAILABLE = ("available", "try again")
 # In what Boskos says of another owner: "owner mismatch request by A, currently owned by B".
 _OWNER = "owner"
-_WHICH_THERE_ARE = "which types there are says the file that its --config names"
+_WHICH_THERE_ARE = "its configuration file (--config) lists the types"
 _UNKNOWN = ("not exist", "n't exist", "unknown", "no such")
 
 # Why a request got nothing: none is free, or the type may not exist (its metric tells).
@@ -124,7 +124,7 @@ def verdict(url: str, answer: Answer) -> Verdict:
     """
     if answer.status == 200:
         if answer.text.strip():  # a page of something in between, which knows of no lease
-            raise Refused(f"{url} answered something else than that it was done")
+            raise Refused(f"unexpected answer from {url} (no confirmation); is it really Boskos?")
         return "done"
     if answer.status in (401, 409):
         return "not ours"
@@ -153,7 +153,7 @@ def metric(url: str, pool_type: str, answer: Answer) -> Metric:
         told = read_json(answer.text)
         return Metric(str(told["type"]), _counts(told["current"]), _counts(told["owner"]))
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
-        raise Refused(f"{url} answered something else than a metric") from None
+        raise Refused(f"unexpected answer from {url} (no metric); is it really Boskos?") from None
 
 
 def _counts(value: object) -> dict[str, int]:

@@ -401,10 +401,11 @@ class PoolTurn:
         closed = self._why_closed(now)
         why = f" ({closed})" if closed else ""
         # Whoever waits for several has a ticket in each queue.
-        others = "other" if len(types) == 1 else "other ticket"
+        others = "other" if len(types) == 1 else "other request"
+        waiting = counted(now.others, others) if now.others else "nobody else"
         return NoLease(
-            f"{self._no_lease_in_time()}: {now.held} of {now.capacity} held{why}, "
-            f"{counted(now.others, others)} waiting{when}; see who with: leasectl status{only}"
+            f"{self._no_lease_in_time()}: {now.held} of {now.capacity} held{why}, {waiting} "
+            f"waiting{when}; see the holders with: leasectl status{only}"
         )
 
     def _why_closed(self, now: Standing) -> str:

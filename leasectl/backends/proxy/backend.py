@@ -49,6 +49,7 @@ class ProxyBackend(Backend):
     """
 
     title = "a lease proxy"
+    pools_are = "is a lease proxy: its server manages the pools; see: leasectl status"
     prefix = "http://"
     choice = help = "the http:// address of a lease proxy"
     releases_by_name = True

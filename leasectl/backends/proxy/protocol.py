@@ -86,7 +86,7 @@ def granted(url: str, answer: Answer) -> list[str]:
         raise _why_not(url, answer)
     names = names_in(answer)
     if names is None:
-        raise Loss(f"{url} answered something else than a name")
+        raise Loss(f"unexpected answer from {url} (no resource name); is it really a lease proxy?")
     if not names:
         raise Refused(f"{url} granted nothing, and doesn't say why")
     return names
@@ -104,7 +104,9 @@ def was_released(url: str, answer: Answer) -> bool:
     """
     if is_success(answer):
         if answer.text.strip():  # a page of something in between, which knows of no lease
-            raise Refused(f"{url} answered something else than that it was released")
+            raise Refused(
+                f"unexpected answer from {url} (no confirmation); is it really a lease proxy?"
+            )
         return True
     if any(words in answer.text for words in _NOT_LEASED):
         return False

@@ -66,7 +66,7 @@ def status_in(url: str, answer: Answer) -> object:
     if answer.status == 200:
         decoded = _decoded(answer)
         if decoded is None:
-            raise Refused(f"{url} answered something else than its pools")
+            raise Refused(f"unexpected answer from {url} (no pools); is it really a lease proxy?")
         return decoded
     if answer.status == 404:
         decoded = _decoded(answer)

@@ -19,7 +19,7 @@ from leasectl.cli.command import new_command
 from leasectl.cli.context import open_service
 from leasectl.cli.described import FILTERS, OUTPUT, option
 from leasectl.cli.shown.output import note, show
-from leasectl.cli.shown.stats_table import DATE, NO_EVENTS_OF_DRY_RUN, EventLines
+from leasectl.cli.shown.stats_table import DATE, NO_EVENTS_OF_DRY_RUN, WHEN_RECORDED, EventLines
 from leasectl.cli.shown.table import output_width, shows_colour
 from leasectl.engines.event_log import EventLog
 from leasectl.errors import BackendUnreachable, Interrupted, InvalidRequest, NotSupported
@@ -149,7 +149,7 @@ def command(
         if service.kind.grants_nothing:
             note(NO_EVENTS_OF_DRY_RUN)
         else:
-            note("no events" if wanted == EventFilter() else _NONE_LIKE_THAT)
+            note(f"no events yet; {WHEN_RECORDED}" if wanted == EventFilter() else _NONE_LIKE_THAT)
 
 
 def _screenful() -> int | None:
@@ -270,10 +270,11 @@ def _missed_line(missed: Missed, since: float) -> str:
             f"the server was restored from an older copy: events of all pools between {begin} and "
             f"{end} may be missing here"
         )
-    what = "there may be events" if missed.number is None else counted(missed.number, "event")
+    what = "events" if missed.number is None else counted(missed.number, "event")
+    verb = "may have been" if missed.number is None else "was" if missed.number == 1 else "were"
     return (
-        f"{what} of all pools between {begin} and {end} that can't be shown: removed before this "
-        "came to them, as only so many are kept (LEASECTL_KEEP_EVENTS)"
+        f"{what} of all pools between {begin} and {end} {verb} removed before being shown; keep "
+        "more with LEASECTL_KEEP_EVENTS"
     )
 
 

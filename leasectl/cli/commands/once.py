@@ -212,8 +212,9 @@ def command(
     """
     wanted = [bool(words or argv), lists, show is not None, forget is not None]
     if sum(wanted) != 1:
+        problem = "give only one of these" if any(wanted) else "nothing to do; give one of these"
         raise InvalidRequest(
-            f"nothing to do: give {_WITH_SEPARATOR}, or one of --list, --show KEY and --forget KEY"
+            f"{problem}: a command ({_WITH_SEPARATOR}), --list, --show KEY or --forget KEY"
         )
     if not words and not argv:
         _refuse_meaningless("lists" if lists else "forget" if show is None else "show")

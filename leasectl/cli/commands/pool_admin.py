@@ -202,9 +202,9 @@ def _grants(change: PoolChange) -> Iterator[str]:
     if change.settings is not None:
         yield describe(change.settings)
     if change.default is not None and change.default.type is None:
-        yield "not the default pool any more"
+        yield "no longer the default pool"
     elif change.default is not None:
-        yield f"the default pool, with a grace of {format_duration(change.default.grace_seconds)}"
+        yield f"now the default pool (grace {format_duration(change.default.grace_seconds)})"
 
 
 def _warn_of_the_rest(change: PoolChange) -> None:
@@ -497,17 +497,15 @@ def _change_default(
     else:
         assert grace_seconds is not None
         before, after = memberships.set_grace(pool_type, grace_seconds)
-    was = "unchanged" if before == after else f"was {_default(before, pool_type, is_now=False)}"
-    return f"{_default(after, pool_type)} ({was})"
+    was = "unchanged" if before == after else f"before: {_default(before)}"
+    return f"the default pool is now {_default(after)}; {was}"
 
 
-def _default(pools: Pools, pool_type: str, *, is_now: bool = True) -> str:
-    """Whether a pool is the default, and which is, or was."""
-    if pools.default == pool_type:
-        return f"the default pool, with a grace of {format_duration(pools.grace_seconds)}"
-    verb = "is" if is_now else "was"
-    other = f"there {verb} none" if pools.default is None else f'that {verb} "{pools.default}"'
-    return f"not the default pool, {other}"
+def _default(pools: Pools) -> str:
+    """Which pool is the default."""
+    if pools.default is None:
+        return "none"
+    return f'"{pools.default}" (grace {format_duration(pools.grace_seconds)})'
 
 
 _LIST_EXAMPLE = """\b

@@ -328,7 +328,7 @@ def expect(
     if is_list:
         if subjects or patterns or drop:
             raise InvalidRequest(
-                "--list shows what was said; leave out --names, --match and --drop"
+                "--list lists all expectations; leave out --names, --match and --drop"
             )
         _list(open_service(backend), pool_type, wide=wide, as_json=as_json)
         return
@@ -336,7 +336,7 @@ def expect(
         raise InvalidRequest("--json and --wide go with --list only")
     if pool_type is None:
         raise InvalidRequest(
-            "say to which pool they belong: leasectl pool expect POOL …; or show what was said: "
+            "say to which pool they belong: leasectl pool expect POOL …; or list the expectations: "
             "leasectl pool expect --list"
         )
     if not subjects and not patterns:
@@ -373,9 +373,7 @@ def _list(service: Service, pool_type: str | None, *, wide: bool, as_json: bool)
         rows = [[each.type, each.subject, _now_in(each.pool, each.is_pattern)] for each in found]
         show(table(columns, rows, None if wide else output_width()).text)
     else:
-        note(
-            "nothing is expected; say where names belong with: leasectl pool expect POOL --names A"
-        )
+        note("no expectations; add one with: leasectl pool expect POOL --names A")
 
 
 def _now_in(pool: str | None, is_pattern: bool) -> str:
@@ -437,7 +435,7 @@ def _facts(found: Whereabouts) -> list[tuple[str, str]]:
 def _belongs(found: Whereabouts) -> str:
     if found.belongs_to is None:
         return ""
-    return found.belongs_to + ("" if found.pattern is None else f" (as {found.pattern})")
+    return found.belongs_to + ("" if found.pattern is None else f" (matches {found.pattern})")
 
 
 def _state(found: Whereabouts) -> str:

@@ -204,8 +204,8 @@ def command(
         emit(f"{url}\n")
         _let_go_of_stdout()
         if not quiet:
-            what = f"{service.backend_url} of {service.state.directory}"
-            note(f"serving {what} at {url}; its page: {url}/")
+            what = f"{service.backend_url} (state directory {service.state.directory})"
+            note(f"serving {what} at {url} (open it in a browser)")
 
     serve(
         service,
@@ -238,8 +238,8 @@ def _pass_on(background: Background) -> int:
     background.confirm()
     if os.environ.get("LEASECTL_BACKEND"):
         note(
-            "LEASECTL_BACKEND is set, and counts before LEASE_PROXY_SERVER_URL; unset it for "
-            "commands that are to use this server"
+            "LEASECTL_BACKEND is set and takes precedence over LEASE_PROXY_SERVER_URL; unset it "
+            "for commands that are to use this server"
         )
     return 0
 

@@ -13,7 +13,12 @@ from leasectl.cli.described import FILTERS, OUTPUT, option
 from leasectl.cli.shown.charts import look_of_pictures, picture, width_of_pictures
 from leasectl.cli.shown.output import note, show, show_json
 from leasectl.cli.shown.plot import PlotFile, plot, plot_option
-from leasectl.cli.shown.stats_table import NO_EVENTS_OF_DRY_RUN, statistics_tables, stretch
+from leasectl.cli.shown.stats_table import (
+    NO_EVENTS_OF_DRY_RUN,
+    WHEN_RECORDED,
+    statistics_tables,
+    stretch,
+)
 from leasectl.cli.shown.status_columns import look_of_stdout
 from leasectl.cli.shown.table import BOLD, painted
 from leasectl.pools.lease_bars import LeaseBar, lease_bars
@@ -181,9 +186,6 @@ def _nothing_known(
     """The note that there is nothing to show, and how to get data."""
     if kind.grants_nothing:
         return NO_EVENTS_OF_DRY_RUN
-    makes_some = "each acquire and release makes some"
-    if kind.has_pools:
-        makes_some += ", and each change of a pool"
     which = f" of {pool_type}" if pool_type else ""
     when = "" if since is until is None else " of that time"
-    return f"no events{which}{when} are kept; {makes_some}"
+    return f"no events{which}{when} yet; {WHEN_RECORDED}"

@@ -109,8 +109,8 @@ def leaves_later(forced: Forced, pool_type: str) -> str:
     """What ``pool remove --force`` says of a name that stays until its lease has ended."""
     holder = as_given(forced.holder_identity)
     return (
-        f'{forced.name} of {holder} takes no new holder and leaves pool "{pool_type}" with its '
-        f"release; {_when_free(forced)}"
+        f'{forced.name} of {holder} leaves pool "{pool_type}" when it is '
+        f"released; {_when_free(forced)}"
     )
 
 
@@ -118,24 +118,23 @@ def _when_free(forced: Forced) -> str:
     left = forced.free_in_seconds
     if forced.is_at_risk:
         return (
-            "warning: it is free now, and its last holder may still use it; that one's fencing "
-            f"token is {forced.fence}, so have the resource reject {forced.fence} and below, or "
-            "make sure that nothing uses it"
+            f"it is free now. Warning: its former holder (fencing token {forced.fence}) may still "
+            f"use it; stop that, or have the resource reject tokens up to {forced.fence}"
         )
     if left == 0:
-        return "it is free now; whatever may still use it has to be stopped by hand"
+        return "it is free now; stop by hand what may still use it"
     at_latest = "" if left is None else f", at the latest {when_due(left)}"
     now = (
         f"; if its machine is gone, free it now with: leasectl release --names {forced.name} "
         "--force --now"
     )
     if forced.has_run or left is None:
-        return f"it is free when run has ended the command{at_latest}{now}"
+        return f"it is free once run has stopped its command{at_latest}{now}"
     holder = parse_holder(forced.holder_identity)
     if not holder.host or not is_name(holder.handle):  # nobody is to copy what isn't ours
-        return f"it is free when its holder gives it up{at_latest}{now}"
-    by_run = ", as its run does by itself" if forced.has_run is None else ""
+        return f"it is free once its holder gives it up{at_latest}{now}"
+    by_run = ", as its run does" if forced.has_run is None else ""
     return (
-        f"it is free when its holder gives it up{at_latest}; sooner{by_run}, with: "
+        f"it is free once its holder gives it up{at_latest}; sooner{by_run}, with: "
         f"leasectl release {holder.handle} (on {holder.host}){now}"
     )

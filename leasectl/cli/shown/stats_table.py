@@ -15,6 +15,7 @@ from leasectl.text.naming import as_given, is_reserved, short_name, work_title
 from leasectl.text.wording import cells, counted, listed, pad, printable, wrap
 
 DATE = "%Y-%m-%dT%H:%M:%SZ"
+WHEN_RECORDED = "they are recorded when a lease is acquired or released, or a pool changes"
 NO_EVENTS_OF_DRY_RUN = "a dry run leases nothing, so there are no events"
 _LONGEST_REASON = 500
 _INDENT = " " * 4
@@ -27,11 +28,11 @@ _COLOURS: dict[EventKind, str] = {
     "queued": FAINT,
 }
 _BY = {
-    "command": "by a command",
-    "delay": "by its delay",
-    "guard": "as its process had ended",
-    "run": "by its run",
-    "ttl": "as its ttl was over",
+    "command": "by leasectl release",
+    "delay": "at its release time",
+    "guard": "as its guard ended",
+    "run": "as its run ended",
+    "ttl": "as its ttl expired",
     "force": "by force",
     "removal": "as it was taken out of the pool",
     "reclaim": "by a reclaim",

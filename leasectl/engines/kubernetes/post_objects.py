@@ -49,11 +49,11 @@ _MOST_ABOUT = 16
 _LONGEST_KIND = 40
 _WARNINGS: tuple[EventKind, ...] = ("lost", "work failed")
 _BY = {
-    "command": "by a command",
-    "delay": "by its delay",
-    "guard": "as its process had ended",
-    "run": "by its run",
-    "ttl": "as its time was over",
+    "command": "by leasectl release",
+    "delay": "at its release time",
+    "guard": "as its guard ended",
+    "run": "as its run ended",
+    "ttl": "as its ttl expired",
     "force": "by force",
     "removal": "as it was taken out of the pool",
     "reclaim": "by a reclaim",

@@ -260,7 +260,7 @@ class TestPools:
         for words in (["pool", "create", "V", "--count", "1"], ["pool", "list"]):
             finished = cli(*words)
             assert finished.code == 64
-            assert "as the file says that its --config names" in finished.err
+            assert "its own configuration file (its --config, usually a ConfigMap)" in finished.err
 
     @pytest.mark.parametrize("words", [["--where", "a=b"], ["--priority", "1"], ["-t", "U"]])
     def test_nor_is_its_queue_ours(self, cli: Cli, server: AnyBoskos, words: list[str]) -> None:

@@ -373,8 +373,8 @@ class TestTheEnd:
         with pytest.raises(NoLease) as refused:
             steps.send(set())
         assert str(refused.value) == (
-            'no lease of "A" or "B" within 1m: 2 of 2 held, 1 other ticket waiting; '
-            "see who with: leasectl status"
+            'no lease of "A" or "B" within 1m: 2 of 2 held, 1 other request waiting; '
+            "see the holders with: leasectl status"
         )
         other.close()
 

@@ -136,7 +136,7 @@ class TestWhyItWaits:
         next(steps)
         assert [each.closed for each in line.reports] == ["2 cordoned"]
         steps.close()
-        with pytest.raises(NoLease, match=r"1 of 3 held \(2 cordoned\), 0 others waiting;"):
+        with pytest.raises(NoLease, match=r"1 of 3 held \(2 cordoned\), nobody else waiting;"):
             next(line.wait(0))
 
     def test_is_not_told_to_others_and_not_where_all_is_held(

@@ -81,7 +81,7 @@ def test_who_waits_is_told_once_that_it_can_not_be_met_and_once_that_it_can_agai
     for _ in range(2):
         steps.send(set())
     assert warnings == [
-        'pool "T" has 1 resource that takes holders now, so --count 2 can\'t be met; the request '
+        'pool "T" has 1 resource that can be leased now, so --count 2 can\'t be met; the request '
         "waits until that changes"
     ]
     pools.add_resources("T", ["T--02", "T--03"])

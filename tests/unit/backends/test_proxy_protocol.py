@@ -58,7 +58,7 @@ def test_a_grant_names_what_was_granted() -> None:
 )
 def test_of_an_answer_that_names_nothing_nobody_knows_what_was_granted(text: str) -> None:
     for status in (200, 201, 203):
-        with pytest.raises(Loss, match="something else than a name"):
+        with pytest.raises(Loss, match="no resource name"):
             granted(URL, answer(status, text))
 
 

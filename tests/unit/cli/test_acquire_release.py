@@ -513,8 +513,8 @@ class TestInVain:
         finished = cli("acquire", "-t", "T", "-w", "0")
         assert (finished.code, finished.out) == (NO_LEASE, "")
         assert finished.err == (
-            'leasectl: no lease of "T": 2 of 2 held, 0 others waiting; '
-            "see who with: leasectl status -t T\n"
+            'leasectl: no lease of "T": 2 of 2 held, nobody else waiting; '
+            "see the holders with: leasectl status -t T\n"
         )
 
     def test_what_is_free_and_cannot_be_had_is_told_with_why(self, cli: Cli) -> None:
@@ -524,7 +524,7 @@ class TestInVain:
         why = r"2 cordoned, 1 held back for 1h(30m|29m\d*s?)"
         refused = cli("acquire", "-t", "T", "-w", "0")
         assert refused.code == NO_LEASE
-        assert re.search(rf"0 of 3 held \({why}\), 0 others", refused.err)
+        assert re.search(rf"0 of 3 held \({why}\), nobody else", refused.err)
         waited = cli("acquire", "-t", "T", "-w", "0.3")
         assert re.search(rf"0/3 held, waited 0s, {why}, gives up", waited.err)
         cli.ok("pool", "uncordon", "--names", "T--00")

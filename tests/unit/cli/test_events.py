@@ -124,7 +124,7 @@ class TestLines:
             assert len(out.splitlines()) == 2
 
     def test_nothing_found_is_said(self, cli: Cli) -> None:
-        assert cli("events").err == "leasectl: no events\n"
+        assert "no events yet; they are recorded when a lease is acquired" in cli("events").err
         of_dry_run = cli("events", "--backend", "none:")
         assert of_dry_run.err == "leasectl: a dry run leases nothing, so there are no events\n"
         cli.pool("T")
@@ -324,7 +324,7 @@ class TestFollowing:
         assert rest == [*range(rest[0], 260)]
         (line,) = finished.err.splitlines()
         assert line.startswith(f"leasectl: {rest[0] - 2} events of all pools between 1970-01-01T0")
-        assert "can't be shown" in line
+        assert "were removed before being shown" in line
 
     def test_it_begins_with_the_last_ones(self, cli: Cli) -> None:
         for n in range(12):

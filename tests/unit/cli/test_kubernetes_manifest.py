@@ -229,7 +229,7 @@ def test_expectations_are_added_to_those_that_there_are(
 
     apply(cli, administrator, *args, *expect)
     refused = cli("pool", "add", "lab", "--names", "edge-7")
-    assert (refused.code, 'belongs to pool "edge"' in refused.err) == (77, True)
+    assert (refused.code, 'is expected in pool "edge"' in refused.err) == (77, True)
     assert expected() == {"edge-*": "edge", "gpu-3": "edge"}
     cli.ok("pool", "set", "lab", "--default", "--grace", "0")
     cli.ok("pool", "expect", "lab", "--match", "lab-*")

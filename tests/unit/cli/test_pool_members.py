@@ -86,7 +86,7 @@ class TestAdding:
         ):
             finished = pools("pool", *command)
             assert (finished.code, finished.out) == (NOT_ALLOWED, "")
-            assert 'belongs to pool "A"' in finished.err
+            assert 'is expected in pool "A"' in finished.err
         assert pools.query("SELECT * FROM handle") == []
 
     def test_to_the_default_pool_is_held_back_and_taken_over(self, pools: Cli) -> None:
@@ -303,7 +303,7 @@ class TestExpecting:
         assert pools.ok("pool", "of", "n-1").splitlines() == [
             "name       n-1",
             "pool       none yet",
-            "belongs to B (as n-*)",
+            "belongs to B (matches n-*)",
         ]
         told = json.loads(pools.ok("pool", "of", "n-1", "--json"))
         assert (told["type"], told["pool"], told["pattern"]) == ("B", None, "n-*")
@@ -490,8 +490,8 @@ def test_an_option_without_its_value_is_looked_up_in_the_help_of_its_command(poo
 
 def test_the_default_pool_before_is_told_of_as_past(pools: Cli) -> None:
     first = pools("pool", "set", "A", "--default").err
-    assert first.endswith("(was not the default pool, there was none)\n")
-    assert pools("pool", "set", "B", "--default").err.endswith('that was "A")\n')
+    assert first.endswith('the default pool is now "A" (grace 2m); before: none\n')
+    assert pools("pool", "set", "B", "--default").err.endswith('before: "A" (grace 2m)\n')
 
 
 def test_in_etcd_leaving_again_is_no_mistake_and_what_is_held_back_says_until_when(

@@ -89,12 +89,16 @@ def test_an_unknown_type_gets_a_suggestion(cli: Cli) -> None:
     assert 'did you mean "azure--install"?' in finished.err
 
 
-@pytest.mark.parametrize("backend", ["none:", PROXY])
-def test_where_pools_are_anothers_it_is_said_who_can(cli: Cli, backend: str) -> None:
+@pytest.mark.parametrize(
+    ("backend", "why"),
+    [("none:", "has no pools"), (PROXY, "is a lease proxy: its server manages the pools")],
+)
+def test_where_pools_are_anothers_it_is_said_who_can(cli: Cli, backend: str, why: str) -> None:
     for command in (("set", "T"), ("create", "T", "--count", "1")):
         finished = cli("pool", *command, "--pace", "1s", "--backend", backend)
         assert finished.code == USAGE
-        assert f"backend {backend} has no pools; choose local:, etcd://" in finished.err
+        assert f"not supported by {backend}, which {why}" in finished.err
+        assert "; choose local:, etcd://" in finished.err
 
 
 class TestPriority:
@@ -167,7 +171,7 @@ class TestShown:
         assert [row[priority].strip() for row in rows] == ["7", "0", "-3"]
         refused = cli("acquire", "T", "-w", "0", "--priority", "100")
         assert refused.code == 75
-        assert re.search(r"; next grant in (1h|59m\d+s); see who with", refused.err)
+        assert re.search(r"; next grant in (1h|59m\d+s); see the holders with", refused.err)
         assert all(each.process.poll() is None for each in waiters)
 
     def test_a_list_shows_them_where_there_are_any(self, cli: Cli) -> None:

@@ -67,7 +67,7 @@ class TestARun:
         run, following = start(cli, script, *options), waiter(cli)
         forced = cli(*FORCE, "--reason", "stuck")
         assert (forced.code, forced.out) == (0, "a\n")
-        assert "it is free when run has ended the command" in forced.err
+        assert "it is free once run has stopped its command" in forced.err
         script.wait_for("told")
         assert not is_granted(following)
         assert resource(cli)["state"] == "ended"
@@ -75,8 +75,8 @@ class TestARun:
         script.tell("end")
         finished = run.finish()
         assert finished.code == LOST
-        assert "lost the lease on a (released by force by " in finished.err
-        assert ": stuck): " in finished.err
+        assert "lost the lease of a (released by force by " in finished.err
+        assert ": stuck); " in finished.err
         assert following.finish().out == "a\n"
         assert script.times("over")
 
@@ -145,7 +145,7 @@ class TestAHandle:
     def test_with_a_ttl_it_is_kept_until_its_holder_gives_it_up(self, cli: Cli) -> None:
         held = cli("acquire", "-t", "T", "--ttl", "1h", **JOB).handle
         following = waiter(cli)
-        assert "when its holder gives it up, at the latest in 59m" in (forced := cli(*FORCE).err)
+        assert "once its holder gives it up, at the latest in 59m" in (forced := cli(*FORCE).err)
         assert "UTC; sooner, with: leasectl release T-" in forced
         again = cli(*FORCE)
         assert (again.code, again.out) == (0, "")
@@ -195,8 +195,8 @@ class TestNow:
         assert not is_granted(following)
         forced = cli(*self.NOW)
         assert (forced.code, forced.out) == (0, "a\n")
-        assert "warning: it is free now, and its last holder may still use it" in forced.err
-        assert f"have the resource reject {fence} and below" in forced.err
+        assert "it is free now. Warning: its former holder" in forced.err
+        assert f"have the resource reject tokens up to {fence}" in forced.err
         assert following.finish().out == "a\n"
         assert cli("renew", held).code == LOST
         assert cli.ok("release", held) == ""
@@ -292,7 +292,7 @@ class TestEverything:
         script.tell("end")
         finished = run.finish()
         assert finished.code == LOST
-        assert ": stuck): " in finished.err
+        assert ": stuck); " in finished.err
 
     def test_force_releases_own_and_others_and_withdraws_waiters(self, cli: Cli) -> None:
         cli.pool("U", "b")

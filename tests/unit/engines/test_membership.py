@@ -236,7 +236,7 @@ class TestExpectations:
         ):
             member = step(member)
         assert member == Member("n-1", expected="A")
-        with pytest.raises(NotAllowed, match='belongs to pool "A"'):
+        with pytest.raises(NotAllowed, match='is expected in pool "A"'):
             add(member, "B", POOLS)
         assert add(expect_nothing(member), "B", POOLS).pool == "B"
 

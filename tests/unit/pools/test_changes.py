@@ -116,7 +116,9 @@ class TestMemberships:
     def test_so_is_one_that_a_pattern_matches(self) -> None:
         belonging = Pools(frozenset({"U"}), patterns={"T--*": "U"})
         for wanted in (NamedPool("T", ("T--07",)), CountedPool("T", 1, 1)):
-            with pytest.raises(NotAllowed, match=r'expected in pool "U" as it is like "T--\*"'):
+            with pytest.raises(
+                NotAllowed, match=r'expected in pool "U" because it matches "T--\*"'
+            ):
                 plan([wanted], [], belonging=belonging)
 
     def test_what_has_joined_for_a_time_is_left_alone(self) -> None:
@@ -190,8 +192,8 @@ class TestExpectations:
     @pytest.mark.parametrize(
         ("expected", "said"),
         [
-            (Expected(("n",), ()), 'belongs to pool "T"'),
-            (Expected((), ("t-*",)), 'belong to pool "T" already'),
+            (Expected(("n",), ()), 'is expected in pool "T"'),
+            (Expected((), ("t-*",)), 'are expected in pool "T" already'),
             (Expected(("u",), ()), 'is in pool "U".*move --names u --to D$'),
         ],
     )

@@ -653,9 +653,9 @@ def take_away(cli: Cli) -> None:
 @pytest.mark.parametrize(
     ("action", "said", "told"),
     [
-        ("term", ["begin", "term"], "gets TERM"),
-        ("kill", ["begin"], "is killed"),
-        ("ignore", ["begin"], "goes on without it"),
+        ("term", ["begin", "term"], "sending TERM to {}"),
+        ("kill", ["begin"], "killing {}"),
+        ("ignore", ["begin"], "{} goes on without it"),
     ],
 )
 def test_a_lease_taken_by_force_is_lost_at_once(
@@ -678,7 +678,7 @@ def test_a_lease_taken_by_force_is_lost_at_once(
         finished = run.finish()
         assert finished.code == 79, finished
         assert "was lost" in finished.err
-    assert f"lost the lease on T--00: {script.path} {told}\n" in finished.err
+    assert f"lost the lease of T--00; {told.format(script.path)}\n" in finished.err
     assert script.said == said
 
 

@@ -338,21 +338,21 @@ class TestALostLease:
 
     @pytest.mark.parametrize(
         ("on_lost", "told", "ending"),
-        [("term", "gets TERM", "exit code 5"), ("kill", "is killed", "ended by SIGKILL")],
+        [("term", "sending TERM to", "exit code 5"), ("kill", "killing", "ended by SIGKILL")],
     )
     def test_ends_the_command_as_was_wanted(
         self, following: Following, told: str, ending: str
     ) -> None:
-        with pytest.raises(LeaseLost, match=rf"lease of T was lost while job ran.*\({ending}\)"):
+        with pytest.raises(LeaseLost, match=rf"job was stopped \({ending}\), as its lease of T"):
             following.run("trap 'exit 5' TERM; " + BEGINS + WAITS, Watch(following.lose))
-        assert following.warned == [f"lost the lease on T--00 (stuck): job {told}"]
+        assert following.warned == [f"lost the lease of T--00 (stuck); {told} job"]
 
     def test_ends_also_one_that_heeds_no_term(self, following: Following) -> None:
         watch = Watch(following.lose)
         watch.reason, watch.kill_in = "", 0.05
         with pytest.raises(LeaseLost, match="ended by SIGKILL"):
             following.run("trap '' TERM; " + BEGINS + WAITS, watch)
-        assert following.warned == ["lost the lease on T--00: job gets TERM"]
+        assert following.warned == ["lost the lease of T--00; sending TERM to job"]
 
     @pytest.mark.parametrize("on_lost", ["ignore"])
     def test_is_nothing_to_one_that_goes_on_without(self, following: Following) -> None:
@@ -361,7 +361,7 @@ class TestALostLease:
         watch.go_on_without = (following.folder / "told").touch  # type: ignore[method-assign]
         assert following.run(BEGINS + waits_for("told") + "; exit 3", watch) == Ending(3)
         assert (following.folder / "told").exists()
-        assert following.warned == ["lost the lease on T--00 (stuck): job goes on without it"]
+        assert following.warned == ["lost the lease of T--00 (stuck); job goes on without it"]
 
 
 class TestALastMoment:

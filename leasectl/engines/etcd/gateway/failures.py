@@ -31,6 +31,8 @@ class Failures:
             several = len(self._reasons) > 1
             advice = "are they there, and do they" if several else "is it there, and does it"
             advice += " have a quorum?"
+            if self._reasons and all("refused" in str(each) for each in self._reasons.values()):
+                advice = "is etcd running there?"
         return "; ".join(
             filter(None, [f"no answer from etcd{limit}{': ' * bool(said)}{said}", advice])
         )

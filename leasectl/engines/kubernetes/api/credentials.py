@@ -159,7 +159,7 @@ def _credential(plugin: Plugin, ended: Ended, clock: Clock) -> Credential:
     except (ValueError, RecursionError):
         raise _refused(plugin, f"printed no JSON{_said(ended)}") from None
     if not isinstance(said, dict) or said.get("kind") != "ExecCredential":
-        raise _refused(plugin, "printed something else than an ExecCredential")
+        raise _refused(plugin, "didn't print an ExecCredential")
     if said.get("apiVersion") != plugin.version:
         raise _refused(
             plugin,

@@ -32,7 +32,7 @@ _USER_FIELDS = frozenset(
     )
 )
 _NOT_SUPPORTED = {
-    "auth-provider": "no kubectl of today does, either; its plugin is to be named in exec",
+    "auth-provider": "kubectl no longer supports it; name its plugin in exec",
     "username": "no API server of today takes a password",
     "password": "no API server of today takes one",
 }
@@ -88,7 +88,7 @@ class Entry(NamedTuple):
         items = part.items if isinstance(part, Items) else (part,)
         texts = [each.text for each in items if isinstance(each, Scalar)]
         if not isinstance(part, Items) or len(texts) != len(items):
-            raise self.refused(f"has {field} that are no list of texts")
+            raise self.refused(f"has an invalid {field}, which must be a list of strings")
         return [self.handed_on(field, text) for text in texts]
 
     def handed_on(self, field: str, text: str) -> str:

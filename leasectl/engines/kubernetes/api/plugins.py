@@ -93,8 +93,7 @@ def read_plugin(entry: Entry, cluster: ClusterEntry, ca: Pem | None) -> Plugin:
         )
     except _TooMuch:
         raise NotSupported(
-            f"{entry} is to be told what {cluster.label} has in its extension, which is too much; "
-            f"{MEND_IT}"
+            f"the exec extension of {cluster.label} is too large to pass to {entry}; {MEND_IT}"
         ) from None
     return Plugin(
         str(entry),

@@ -25,7 +25,7 @@ def test_what_one_host_holds_no_other_is_granted(hosts: Hosts) -> None:
     held = here("acquire", "-t", "T").handle
     refused = there("acquire", "-t", "T", "-w", "0")
     assert (refused.code, refused.out) == (NO_LEASE, "")
-    assert "1 of 1 held, 0 others waiting" in refused.err
+    assert "1 of 1 held, nobody else waiting" in refused.err
     assert here.ok("cat", "--handle", held) == "a\n"
     before = fence(here, held)
     assert here.ok("release", "--handle", held) == "a\n"

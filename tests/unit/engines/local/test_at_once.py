@@ -86,7 +86,7 @@ def test_that_can_not_be_met_is_refused_as_ever(desk: Desk, members: Members) ->
     desk.acquire(Request("T"))
     with pytest.raises(NoLease):
         desk.acquire(Request("T", 200))
-    with pytest.raises(InvalidRequest, match="of which 100 take no new holder"):
+    with pytest.raises(InvalidRequest, match="of which 100 are unavailable"):
         desk.acquire(Request("T", 201))
 
 
