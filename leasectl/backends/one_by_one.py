@@ -129,7 +129,7 @@ def short_wait_hint(wait_seconds: float | None, ghost_seconds: float) -> str:
         return ""
     ghost, least = format_duration(ghost_seconds), format_duration(ghost_seconds + _GHOST_MARGIN)
     return (
-        f"; its place in Boskos' queue stays for {ghost}, in the way of the next request: don't "
+        f"; its position in Boskos' queue is kept for {ghost}, ahead of the next request: don't "
         f"repeat short waits, use -w {least} or longer"
     )
 

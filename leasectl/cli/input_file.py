@@ -45,7 +45,7 @@ def read_bytes(filename: str, option: str) -> bytes:
     except (FileNotFoundError, NotADirectoryError):
         raise NotFound(f"{where}: no such file") from None
     except IsADirectoryError:
-        raise InvalidRequest(f"{where}: this is a folder; name a file in it") from None
+        raise InvalidRequest(f"{where}: this is a directory; name a file in it") from None
     except PermissionError:
         raise NotAllowed(f"{where}: you may not read it") from None
     except (OSError, ValueError) as error:

@@ -96,7 +96,7 @@ def wanted_resources(count: int | None, names: str | None) -> int | tuple[str, .
         return distinct_names(names)
     assert count is not None
     if not 1 <= count <= MOST_AT_ONCE:
-        raise InvalidRequest(f"--count {count}: it can be 1 to {MOST_AT_ONCE} at a time")
+        raise InvalidRequest(f"--count {count}: use a whole number from 1 to {MOST_AT_ONCE}")
     return count
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import os
+import re
 from collections.abc import Callable, Sequence
 
 import click
@@ -16,7 +17,7 @@ from leasectl.cli.groups import CommandGroup
 from leasectl.cli.loaded import command_is_loaded
 from leasectl.cli.shown.output import show
 from leasectl.errors import EXIT_CODES, InvalidRequest, LeaseError
-from leasectl.text.wording import option_meant, printable
+from leasectl.text.wording import nearest, option_meant, printable
 
 # As `leasectl --help` shows them. A command is `command` in the module of its name, or
 # NAME_command in a module that `_MODULES` names.
@@ -214,22 +215,64 @@ def run(args: list[str]) -> int:
 
 def _text_of(error: click.UsageError, args: list[str]) -> str:
     """What is wrong with a command line, and where to read how it is right."""
-    if isinstance(error, click.NoSuchOption):
-        error = _suggesting(error)
     path = error.ctx.command_path if error.ctx else " ".join(["leasectl", *args[:1]])
-    message = error.format_message().rstrip(".")
+    message = _in_our_words(error)
     see = " See" if message.endswith("?") else "; see"
     return f"{message}{see}: {path} --help"
 
 
-def _suggesting(error: click.NoSuchOption) -> click.UsageError:
-    """What is spelled alike may do something else: what does the same comes first."""
+def _in_our_words(error: click.UsageError) -> str:
+    """The message of an error, in the style of our own where it is click's."""
+    param = getattr(error, "param", None)
+    name = "" if param is None else _name_of(param)
+    if isinstance(error, click.NoSuchOption):
+        return _no_such_option(error)
+    if isinstance(error, click.MissingParameter) and param is not None:
+        known = param.type.choices if isinstance(param.type, click.Choice) else ()
+        return f"{name} is missing" + (f"; choose {either(known)}" if known else "")
+    if isinstance(error, click.BadParameter) and param is not None:
+        return f"{name}: {_invalid(error.message, param.type)}"
+    text = error.format_message().rstrip(".")
+    if isinstance(error, click.BadOptionUsage):
+        takes = "needs a value" if "requires" in text else "takes no value"
+        return f"{error.option_name} {takes}"
+    extra = re.search(r"unexpected extra arguments? \((.*)\)$", text, re.DOTALL)
+    if extra is None:
+        return text
+    is_count = extra[1].isdigit() and "--count" in _options_of(error)
+    hint = f"; did you mean --count {extra[1]}?" if is_count else ""
+    return f'unexpected argument "{printable(extra[1])}"{hint}'
+
+
+def _name_of(param: click.Parameter) -> str:
+    is_option = isinstance(param, click.Option)
+    return max(param.opts, key=len) if is_option else param.human_readable_name
+
+
+def _invalid(message: str, read_as: click.ParamType) -> str:
+    """What is wrong with a value, which click's message begins with."""
+    message = message.rstrip(".").replace("'", '"')
+    value, is_not, _ = message.partition(" is not ")
+    if is_not and isinstance(read_as, click.IntRange):
+        between = (
+            f"of {read_as.min} or more"
+            if read_as.max is None
+            else (f"from {read_as.min} to {read_as.max}")
+        )
+        return f"{value}: use a whole number {between}"
+    return message
+
+
+def _options_of(error: click.UsageError) -> list[str]:
     command = error.ctx.command if error.ctx else None
-    known = [name for each in command.params for name in each.opts] if command else []
-    if error.option_name[2:3].isdigit() and "--names" in known:
-        text = f"{error.message.rstrip('.')}; a resource is named with: --names"
-        return click.UsageError(f"{text} {printable(error.option_name)}", error.ctx)
-    meant = option_meant(error.option_name, known)
-    if meant is None:
-        return error
-    return click.UsageError(f"{error.message.rstrip('.')}. Did you mean '{meant}'?", error.ctx)
+    return [name for each in command.params for name in each.opts] if command else []
+
+
+def _no_such_option(error: click.NoSuchOption) -> str:
+    """What is spelled alike may do something else: what does the same comes first."""
+    given, known = error.option_name, _options_of(error)
+    text = f"no option {printable(given)}"
+    if given[2:3].isdigit() and "--names" in known:
+        return f"{text}; a resource is named with: --names {printable(given)}"
+    meant = option_meant(given, known) or nearest(given, known)
+    return text if meant is None else f"{text}; did you mean {meant}?"

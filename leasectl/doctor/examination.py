@@ -163,7 +163,9 @@ class Examination:
         directory = self._around.directory
         path = os.path.join(directory, "state.db")
         if not os.path.exists(path) and not os.path.exists(f"{path}-wal"):
-            yield Finding(OK, "none yet; the first command creates it", name="database")
+            yield Finding(
+                OK, "none yet; the first acquire or pool command creates it", name="database"
+            )
             return
         try:
             state = State.open(directory)

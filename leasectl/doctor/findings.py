@@ -89,16 +89,16 @@ def left_on_server(service: Service) -> Finding:
 def _left_behind(service: Service, unused: Sequence[str]) -> Finding:
     left = [each for each in unused if is_reserved(each)]
     if not left:
-        return Finding(OK, "every unfinished work has a process that does it")
+        return Finding(OK, "no leftover records of leasectl once")
 
     def mend() -> str:
         for each in left:
             remove_unused(service.backend, each)
-        return f"removed what was left of {counted(len(left), 'work')}"
+        return f"removed the records of {counted(len(left), 'work')}"
 
     return Finding(
         WARN,
-        f"records are left of {counted(len(left), 'work')} that nobody does any more",
+        f"leftover records of leasectl once: {counted(len(left), 'work')} that no process runs",
         "harmless: the next request uses them; to remove them: leasectl doctor --fix",
         mend=mend,
     )

@@ -62,7 +62,7 @@ def unguarded(service: Service) -> Finding:
         WARN,
         f"{counted(len(forgotten), 'handle')} held until released: "
         f"{_held_texts(service, forgotten)}{of_clients}",
-        f"if they are no longer in use: {_release_commands(forgotten)}",
+        f"{_if_unused(forgotten)}: {_release_commands(forgotten)}",
     )
 
 
@@ -90,7 +90,7 @@ def held_for_long(service: Service) -> Finding:
     return Finding(
         WARN,
         f"{counted(len(old), 'handle')} held for more than {day}: {_held_texts(service, old)}",
-        f"if they are no longer in use: {_release_commands(old)}",
+        f"{_if_unused(old)}: {_release_commands(old)}",
     )
 
 
@@ -111,6 +111,10 @@ def _names(handle: Handle) -> str:
 def _age(handle: Handle, now: float) -> str:
     since = min((lease.acquire_time for lease in handle.leases), default=None)
     return "" if since is None else f", held for {format_duration(max(0.0, now - since))}"
+
+
+def _if_unused(handle_ids: Sequence[str]) -> str:
+    return f"if {'it is' if len(handle_ids) == 1 else 'they are'} no longer in use"
 
 
 def _release_commands(handle_ids: Sequence[str]) -> str:
@@ -161,7 +165,7 @@ def agreement_of(
     missing = sorted({*exact.values(), *belonging.patterns.values()} - belonging.types)
     if missing:
         return _nowhere_to_be(missing, exact, belonging.patterns)
-    return Finding(OK, f"{counted(number, 'name')} in pools, all in the expected pool")
+    return Finding(OK, f"{counted(number, 'resource')}; each that is expected in a pool is there")
 
 
 def _nowhere_to_be(
@@ -174,7 +178,7 @@ def _nowhere_to_be(
     which = f"--names {first}" if first in exact else f"--match '{first}'"
     return Finding(
         WARN,
-        f"no pool {listed(missing)}, in which these names are expected: {listed(subjects)}",
+        f"no pool {listed(missing)}, in which these resources are expected: {listed(subjects)}",
         f"drop the expectation with: leasectl pool expect {to} {which} --drop; or "
         f"create the pool with: leasectl pool create {to} --names NAMES",
     )
@@ -185,7 +189,7 @@ def _astray(found: list[tuple[Member, str]]) -> Finding:
     first, to = found[0]
     return Finding(
         WARN,
-        f"{counted(len(found), 'name')} in another pool than expected: {listed(texts)}",
+        f"{counted(len(found), 'resource')} in another pool than expected: {listed(texts)}",
         f"move it with: leasectl pool move --names {first.name} --to {to} --when-free, or see: "
         "leasectl pool expect --list",
     )

@@ -47,7 +47,7 @@ def keeper(service: Service) -> Finding:
     if folder is not None:
         return Finding(
             WARN,
-            f"running, pid {running.pid}, but its code in {folder} is gone",
+            f"running, pid {running.pid}, but its code in {folder} was removed",
             "any leasectl command that needs a keeper starts a new one, also doctor --fix",
             mend=lambda: _start_keeper(service),
         )

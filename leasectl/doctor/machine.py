@@ -47,7 +47,8 @@ class Surroundings(NamedTuple):
 
 def backend(around: Surroundings) -> Finding:
     """Which backend was chosen, by what, and is there such a one?"""
-    what = f"{printable_url(around.backend_url, longest=200)}, chosen by {around.backend_reason}"
+    by = "" if around.backend_reason.startswith("the ") else "chosen by "
+    what = f"{printable_url(around.backend_url, longest=200)}, {by}{around.backend_reason}"
     try:
         check_url(around.backend_url)
     except InvalidRequest as error:
@@ -81,7 +82,9 @@ def secret_files(around: Surroundings) -> Finding:
     files = (settings.token_file, settings.user_file, settings.key_file, password_file)
     exposed = [each for each in files if each and is_readable_by_others(each)]
     if not exposed:
-        return Finding(OK, "other users can't read the files that variables name")
+        is_any = any(files)
+        what = "other users can't read the files that variables name"
+        return Finding(OK, what if is_any else "no variable names a secret file")
     shown = [printable(each, longest=500) for each in exposed]
     return Finding(
         WARN, f"other users can read {', '.join(shown)}", f"run: chmod 600 {' '.join(shown)}"
@@ -219,7 +222,7 @@ def file_locks(directory: str, flock: Callable[[int, int], None]) -> Finding:
             f"flock(2) doesn't exclude in {where}: two processes held one lock at once",
             f"{ELSEWHERE}, on a local file system",
         )
-    return Finding(OK, "a lock that one process holds keeps others out")
+    return Finding(OK, "file locks work")
 
 
 def _excludes(directory: str, flock: Callable[[int, int], None]) -> bool:

@@ -151,10 +151,10 @@ def _memberships(service: Service) -> Iterator[Disagreement]:
     """What a hand in the database may leave behind."""
     state, known = service.state, None
     for what, find in (
-        ("is kept from everybody for no reason", member_rows.closed_for_nothing),
-        ("is free although it takes no new holder", member_rows.open_though_closed),
+        ("is marked unavailable for no recorded reason", member_rows.closed_for_nothing),
+        ("can be granted although it is cordoned or leaving", member_rows.open_though_closed),
         ("is to move to a pool that isn't there", member_rows.going_nowhere),
-        ("is in no pool, and more is said of it than where it belongs", member_rows.left_over),
+        ("is in no pool but still has a state", member_rows.left_over),
     ):
         for name in find(state):
             known = known or LocalStore(state, lost=service.losses.tell, clock=service.clock)
@@ -272,12 +272,13 @@ def ready_to_be_taken(service: Service) -> Finding:
     late = [target for target, mark in ready if mark.ends_at < late_since]
     if not late:
         names = [name for target, _ in ready for name in target.names or ()]
-        return Finding(OK, f"ready to take back: {listed(names) or 'nothing'}")
+        ready_now = f"ready to take back: {listed(names)}"
+        return Finding(OK, ready_now if names else "no lease waits to be taken back")
     texts = [f"{listed(target.names or ())} of {target.handle_id}" for target in late]
     return Finding(
         WARN,
-        f"{counted(len(late), 'name')} answered ready, but no reclaim took it in "
-        f"time; it can't be used until the mark is removed: {listed(texts)}",
+        f"{counted(len(late), 'holder')} answered ready, but no reclaim took the lease in "
+        f"time; the resources can't be used until the mark is removed: {listed(texts)}",
         "the keeper removes the mark when its server answers; the next command starts a keeper",
     )
 

@@ -67,7 +67,9 @@ def _absent(directory: str) -> Finding:
     except OSError:
         pass  # which is told below
     if os.path.isdir(parent) and os.access(parent, os.W_OK | os.X_OK):
-        return Finding(OK, f"{directory} doesn't exist yet; the first command creates it")
+        return Finding(
+            OK, f"{directory} doesn't exist yet; the first acquire or pool command creates it"
+        )
     if not os.path.isdir(parent):
         what, _, advice = str(no_parent(directory)).partition("; ")
         return unwritable(what, advice)

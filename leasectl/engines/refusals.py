@@ -29,9 +29,10 @@ def deleted_meanwhile(pool_type: str) -> NotFound:
 
 def no_resource(pool_type: str, name: str, *, is_in: str | None = None) -> NotFound:
     """The pool has no resource of that name, which may be in another."""
-    elsewhere = "" if is_in is None else f', it is in pool "{is_in}"'
+    if is_in is not None:
+        return NotFound(f'resource "{name}" is in pool "{is_in}", not in pool "{pool_type}"')
     return NotFound(
-        f'no resource "{name}" in pool "{pool_type}"{elsewhere}; list them with: '
+        f'no resource "{name}" in pool "{pool_type}"; list them with: '
         f"leasectl status -t {pool_type}"
     )
 

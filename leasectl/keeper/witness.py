@@ -84,6 +84,6 @@ class Witness:
             pid = ticket.waiter.pid if ticket.waiter else "unknown"
             self._log.write(
                 f"suspended ticket {ticket.number} of {pool_type}: pid {pid} could have claimed "
-                "and didn't come; it keeps its place"
+                "and didn't; it keeps its queue position"
             )
         self._looks_at = self._witness.due()

@@ -60,7 +60,7 @@ def choose_backend(option: str | None) -> BackendChoice:
         if url:
             scheme, colon, rest = url.strip().partition(":")
             return BackendChoice(f"{scheme.lower()}{colon}{rest}", given_by)
-    return BackendChoice(LOCAL, "the default: the embedded pool of this state directory")
+    return BackendChoice(LOCAL, "the embedded pool of this state directory (the default)")
 
 
 def caller() -> Caller:

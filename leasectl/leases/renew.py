@@ -140,5 +140,8 @@ def _require_held(service: Service, target: ReleaseTarget) -> Handle:
     if handle.lost:
         raise has_lost(handle, service.state)
     if handle.state != "held" or handle.acquisition != target.acquisition:
-        raise NotAllowed(f"handle {handle.id} holds nothing to renew (it is {handle.state})")
+        raise NotAllowed(
+            f"handle {handle.id} holds nothing to renew (it is {handle.state}); get a new lease "
+            f"with: leasectl reacquire {handle.id}"
+        )
     return handle

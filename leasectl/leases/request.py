@@ -11,7 +11,7 @@ from leasectl.leases.release import release
 from leasectl.leases.service import Service
 from leasectl.model import Claimant, Handle, Labels, OnReclaim, Request, Scope, Where, whole
 from leasectl.system.process import this_process
-from leasectl.text.durations import DurationRange, drawn_between, format_duration
+from leasectl.text.durations import DurationRange, drawn_between, format_duration, format_seconds
 from leasectl.text.naming import (
     BUILD_LABEL,
     OWN_LABELS,
@@ -196,7 +196,10 @@ def draw_between(shortest_seconds: float, longest_seconds: float) -> float:
 def check_ttl(ttl_seconds: float) -> None:
     """Refuse a ttl that no store could keep, with InvalidRequest."""
     if ttl_seconds < SHORTEST_TTL_SECONDS:
-        raise InvalidRequest(f"--ttl {ttl_seconds:g} is too short; it must be at least 2s")
+        raise InvalidRequest(
+            f"--ttl {format_seconds(ttl_seconds)} is too short; it must be at least 2s, or leave "
+            "it out for the default"
+        )
 
 
 def claimant_of(journal: RecordJournal) -> Claimant:
@@ -232,10 +235,10 @@ def give_up_unlisted(service: Service, journal: RecordJournal) -> None:
 
 def _effective(request: Request, context: Context) -> Request:
     """Return a valid request with the ttl that it has on this backend, or raise InvalidRequest."""
-    if request.count < 1:
-        raise InvalidRequest(f"--count {request.count}: ask for at least 1")
-    if request.count > LARGEST_COUNT:
-        raise InvalidRequest(f"--count {request.count}: ask for at most {LARGEST_COUNT}")
+    if not 1 <= request.count <= LARGEST_COUNT:
+        raise InvalidRequest(
+            f"--count {request.count}: use a whole number from 1 to {LARGEST_COUNT}, or all"
+        )
     if request.name is not None:
         _check_name(request)
     if request.other_types:

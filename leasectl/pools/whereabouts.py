@@ -77,8 +77,8 @@ def whereabouts(service: Service, name: str) -> Whereabouts:
     expected = belongs_to(member, pools)
     if member.pool is None and expected is None:
         raise NotFound(
-            f'"{name}" is in no pool, and no pool expects it; to expect it: leasectl '
-            f"pool expect POOL --names {name}"
+            f'"{name}" is in no pool, and no pool expects it; add it with: leasectl '
+            f"pool add POOL --names {name}"
         )
     pattern = None if member.expected is not None else matching_pattern(name, pools)
     return Whereabouts(member, expected, pattern, _held_back_seconds(service, member))

@@ -152,7 +152,7 @@ class Meter:
             *_gauge("resources_free", "Resources free", {p.type: p.free for p in pools}),
             *_gauge(
                 "resources_unavailable",
-                "Free resources that are not granted: cordoned, or held back",
+                "Free resources that are unavailable: cordoned, leaving, or held back",
                 {p.type: p.unavailable for p in pools},
             ),
             *_gauge("oldest_lease_seconds", "Age of the oldest lease, 0 for none", _ages(held, at)),

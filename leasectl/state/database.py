@@ -123,7 +123,7 @@ def require_opened(path: str, dir_fd: int, endings: Sequence[str]) -> None:
             if (found.st_dev, found.st_ino) not in opened:
                 raise StateUnwritable(
                     f"{path}{ending} was replaced while it was opened; see who can write to the "
-                    "folders above it, or choose another directory with LEASECTL_STATE_DIR"
+                    "directories above it, or choose another directory with LEASECTL_STATE_DIR"
                 )
 
 
@@ -185,7 +185,7 @@ def errors_of(path: str) -> Iterator[None]:
         has_path = error.filename and error.filename != os.path.basename(path)
         where = error.filename if has_path else path
         do = "free some space there" if error.errno in _FULL else "make it writable"
-        raise _unwritable(where, error.strerror, do) from error
+        raise _unwritable(where, str(error.strerror), do) from error
 
 
 def _unwritable(path: str, why: str, do: str) -> StateUnwritable:
@@ -423,7 +423,7 @@ def replaceable(directory: str, parent: os.stat_result) -> StateUnwritable:
 def nowhere(directory: str) -> StateUnwritable:
     """Return the error for a path that is relative to a deleted folder."""
     return StateUnwritable(
-        f"state directory {directory} is to be in the current folder, which is gone; "
+        f"state directory {directory} is in the current directory, which was removed; "
         "go to another, or name it by an absolute path in LEASECTL_STATE_DIR"
     )
 

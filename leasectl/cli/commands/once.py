@@ -19,7 +19,7 @@ from leasectl.once.results import Asked, Terms
 from leasectl.once.work import Work, work_of
 from leasectl.system.callers import watch_callers
 from leasectl.system.signals import die_of
-from leasectl.text.durations import parse_duration
+from leasectl.text.durations import format_seconds, parse_duration
 from leasectl.text.naming import check_key
 from leasectl.text.wording import counted
 
@@ -268,7 +268,8 @@ def _work(key: str, texts: tuple[str, ...], files: tuple[str, ...]) -> Work:
 def _check(asked: Asked) -> None:
     terms = asked.terms
     if not 1 <= terms.keep_seconds <= _LONGEST_KEEP_SECONDS:
-        raise InvalidRequest("invalid --keep; use a time from 1s to 3650d")
+        keep = format_seconds(terms.keep_seconds)
+        raise InvalidRequest(f"--keep {keep}: use a time from 1s to 3650d")
     if terms.run_limit_seconds is not None and terms.run_limit_seconds <= 0:
         raise InvalidRequest("invalid --run-limit 0; omit it for no limit")
     if asked.result_file == "":

@@ -79,7 +79,7 @@ def create(
     change = pool_options.property_change(properties)
     settings = changed(NO_SETTINGS, SettingsChange(pace_seconds, burst, aging_seconds))
     grants = "" if settings == NO_SETTINGS else f"; {describe(settings)}"
-    said = f'made pool "{pool_type}" of {pool_options.described(made)}{grants}'
+    said = f'created pool "{pool_type}" of {pool_options.described(made)}{grants}'
     PoolService(open_service(backend)).create(pool_type, made, settings, change or PropertyChange())
     if change is not None:
         said = f"{said}; {change.describe()}"
@@ -349,7 +349,7 @@ def remove(
         raise TooFewFreed(
             f'still in pool "{pool_type}": '
             f"{listed_as(left, lambda each: f'{each.name} ({each.reason})')}; "
-            f"see the holders with: leasectl status -t {pool_type}"
+            f"see the holders with: leasectl status -t {pool_type}, or remove them with --force"
         )
 
 
@@ -415,7 +415,7 @@ Examples:
     "grace_seconds",
     type=parse_duration,
     metavar="D",
-    help="With --default: quarantine for resources that enter by default, in which they aren't "
+    help="With --default: grace period for resources that enter by default, in which they aren't "
     "granted, like 2m (0 to 30d). Default: 2m.",
 )
 @pool_options.quiet

@@ -67,8 +67,8 @@ class RunCommand(Command):
             return args[: first - 1], args[first:]
         separator = args.index("--", first) if "--" in args[first:] else None
         if "pool_types" in given:
-            before = args[first:separator]
-            if separator is not None and not any(each.startswith("-") for each in before):
+            before = () if separator is None or ctx.resilient_parsing else args[first:separator]
+            if before and not any(each.startswith("-") for each in before):
                 raise click.UsageError(
                     f'"{before[0]}" could be a pool or the command; put -- before the command, and '
                     "name each pool with -t",

@@ -122,6 +122,6 @@ def command(
     elif overview.pools or overview.works:
         show(overview_text(overview, look_of_stdout(wide=wide, free=pool_type is not None)))
     elif rows != ALL_ROWS:
-        note(NO_MATCH)
+        note("no request waits" if rows == Rows(False, True, "") else NO_MATCH)
     else:
         note_no_pools(backend)

@@ -266,7 +266,7 @@ def _picture(pool: ShownPool, history: PoolHistory, at: float, view: View) -> di
 def _facts(pool: ShownPool) -> list[str]:
     facts = [describe(pool.settings)] if pool.settings != NO_SETTINGS else []
     if pool.default_grace_seconds is not None:
-        facts.append(f"default pool, quarantine {format_duration(pool.default_grace_seconds)}")
+        facts.append(f"default pool, grace {format_duration(pool.default_grace_seconds)}")
     return facts
 
 

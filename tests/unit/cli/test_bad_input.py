@@ -90,7 +90,7 @@ class TestTypesAndCounts:
             ("", '--count "": give a number'),
             ("1.5", '--count "1.5": give a number'),
             ("3", "2 resources, so --count 3 can never be met"),
-            ("1" * 30, "at most"),
+            ("1" * 30, "use a whole number from 1 to"),
             ("9" * 5000, '9…": give a number'),
         ],
         ids=lambda value: value[:30],
@@ -112,9 +112,9 @@ class TestTypesAndCounts:
         assert_changes_nothing(cli, args, NOT_FOUND, 'no resource "nobody"')
 
     def test_a_type_that_is_left_out(self, cli: Cli) -> None:
-        assert_changes_nothing(cli, ["acquire", "-t"], USAGE, "'-t' requires an argument")
+        assert_changes_nothing(cli, ["acquire", "-t"], USAGE, "-t needs a value")
         assert_changes_nothing(cli, ["acquire"], USAGE, "say which pool: leasectl acquire POOL")
-        assert_changes_nothing(cli, ["acquire", "--type"], USAGE, "'--type' requires an argument")
+        assert_changes_nothing(cli, ["acquire", "--type"], USAGE, "--type needs a value")
 
     @pytest.mark.parametrize("text", HOSTILE.values(), ids=HOSTILE)
     def test_a_hostile_type_or_name(self, cli: Cli, text: str) -> None:
@@ -191,7 +191,7 @@ class TestOptions:
     def test_an_option_by_the_name_that_it_has_elsewhere(
         self, cli: Cli, args: list[str], meant: str
     ) -> None:
-        assert_changes_nothing(cli, args, USAGE, f"Did you mean '{meant}'? See: leasectl {args[0]}")
+        assert_changes_nothing(cli, args, USAGE, f"did you mean {meant}? See: leasectl {args[0]}")
 
     @pytest.mark.parametrize(
         "args",
@@ -224,6 +224,21 @@ class TestOptions:
     )
     def test_a_command_that_can_not_be_meant(self, cli: Cli, args: list[str]) -> None:
         assert_changes_nothing(cli, args, USAGE)
+
+    @pytest.mark.parametrize(
+        ("args", "said"),
+        [
+            ("init zsh", 'SHELL: "zsh" is not "bash"; see: leasectl init --help'),
+            ("init", "SHELL is missing; choose bash; see: leasectl init --help"),
+            ("pool create U 3", 'unexpected argument "3"; did you mean --count 3? See: leasectl'),
+            ("status --hld", "no option --hld; did you mean --held? See: leasectl status"),
+            ("status --held=x", "--held takes no value; see: leasectl status --help"),
+            ("events -n x", '--lines: "x": use a whole number of 0 or more; see: leasectl events'),
+            ("acquire T -E 300", "--conflict-exit-code: 300: use a whole number from 0 to 255"),
+        ],
+    )
+    def test_what_click_refuses_is_told_in_our_words(self, cli: Cli, args: str, said: str) -> None:
+        assert_changes_nothing(cli, args.split(), USAGE, said)
 
     @pytest.mark.parametrize("args", [["acquire", POOL], ["run", POOL, "--", "true"], ["status"]])
     def test_a_variable_that_is_no_duration_is_named(self, cli: Cli, args: list[str]) -> None:

@@ -112,7 +112,7 @@ class TestWordsWithoutOptions:
     @pytest.mark.parametrize("command", ["cat", "renew", "reacquire"])
     def test_one_handle_is_needed_and_only_one(self, cli: Cli, command: str) -> None:
         assert refused(cli(command), "say which handle: ")
-        assert refused(cli(command, "a", "b"), "unexpected extra argument")
+        assert refused(cli(command, "a", "b"), "unexpected argument")
         assert refused(cli(command, "a", "--handle", "b"), "not in both ways")
 
     def test_several_handles_are_released(self, cli: Cli, tmp_path: Path) -> None:

@@ -41,7 +41,7 @@ def test_a_new_pool_can_be_of_named_resources(cli: Cli) -> None:
     [
         (
             ("create", "U", "--count", "1"),
-            'leasectl: made pool "U" of 1 resource, U--00\n',
+            'leasectl: created pool "U" of 1 resource, U--00\n',
         ),
         (
             ("add", "T", "--count", "2"),

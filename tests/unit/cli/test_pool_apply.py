@@ -284,7 +284,7 @@ def test_a_file_that_cant_be_read_is_one_line_and_makes_no_state_directory(
         listener.bind(str(tmp_path / "socket"))
         assert_refused(cli("pool", "apply", "-f", "socket"), USAGE, "socket")
     assert_refused(cli("pool", "apply", "-f", ""), USAGE, "--filename is empty")
-    assert_refused(cli("pool", "apply"), USAGE, "Missing option")
+    assert_refused(cli("pool", "apply"), USAGE, "--filename is missing")
     assert_refused(cli("pool", "apply", "-f", "file", "-f", "file"), USAGE, "--filename: only one")
     assert not cli.state_dir.exists()
 

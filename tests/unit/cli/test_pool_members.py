@@ -221,7 +221,7 @@ class TestJoining:
         assert pools("pool", "leave", "A", "--name", "a-1", "-q") == Finished(0, "", "")
         elsewhere = pools("pool", "leave", "A", "--name", "b-1")
         assert (elsewhere.code, elsewhere.out) == (NOT_FOUND, "")
-        assert 'no resource "b-1" in pool "A", it is in pool "B"' in elsewhere.err
+        assert 'resource "b-1" is in pool "B", not in pool "A"' in elsewhere.err
         assert pools("pool", "leave", "nosuch", "--name", "a-1").code == NOT_FOUND
         assert pools.snapshot()["rows"] == before
 

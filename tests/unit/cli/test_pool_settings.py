@@ -27,7 +27,7 @@ def settings(cli: Cli, pool_type: str = "T") -> tuple[object, ...]:
 def test_a_pool_is_made_with_them(cli: Cli) -> None:
     finished = cli("pool", "create", "T", "--count", "5", "--pace", "20s", "--aging", "30m")
     assert finished.err == (
-        'leasectl: made pool "T" of 5 resources, T--00 … T--04; pace 20s, aging 30m\n'
+        'leasectl: created pool "T" of 5 resources, T--00 … T--04; pace 20s, aging 30m\n'
     )
     assert settings(cli) == (20, 1, 1800)
 

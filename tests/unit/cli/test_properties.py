@@ -58,7 +58,7 @@ class TestPools:
             'leasectl: pool "T": pace 5s (was pace none)',
         ]
         made = pool("pool", "create", "U", "--count", "1", "--property", "a=b")
-        assert made.err == 'leasectl: made pool "U" of 1 resource, U--00; a=b\n'
+        assert made.err == 'leasectl: created pool "U" of 1 resource, U--00; a=b\n'
 
     def test_lose_them_with_the_resource(self, pool: Cli) -> None:
         pool.ok("pool", "remove", "T", "--names", "eu-1")

@@ -60,7 +60,7 @@ def test_a_folder_that_is_gone_is_said_to_be(cli: Cli, tmp_path: Path) -> None:
     argv = ["bash", "-c", script, "-", *cli.command("status")]
     finished = cli.spawn(argv, LEASECTL_STATE_DIR="state").finish()
     assert finished.code == UNWRITABLE
-    assert "the current folder, which is gone" in finished.err
+    assert "the current directory, which was removed" in finished.err
 
 
 @contextlib.contextmanager

@@ -34,7 +34,7 @@ class TestAHealthyMachine:
             assert [*check] == ["name", "status", "what", "advice", "fixed"]
 
     def test_it_says_which_backend_and_why(self, cli: Cli) -> None:
-        assert doctor(cli)["backend"]["what"].startswith("local:, chosen by the default")
+        assert doctor(cli)["backend"]["what"].startswith("local:, the embedded pool")
         report = doctor(cli, LEASECTL_BACKEND="none:")
         assert report["backend"]["what"] == "none:, chosen by LEASECTL_BACKEND"
         report = doctor(cli, "--backend", "local:", LEASECTL_BACKEND="none:")
@@ -63,7 +63,7 @@ class TestAHealthyMachine:
     def test_the_table_says_the_same(self, cli: Cli) -> None:
         cli.pool("T")
         lines = cli.ok("doctor").splitlines()
-        assert lines[1].startswith("ok    backend          local:, chosen by the default")
+        assert lines[1].startswith("ok    backend          local:, the embedded pool of")
         assert lines[-1] == "25 ok, 0 warnings, 0 failures"
         cli.ok("acquire", "-t", "T")
         assert cli.ok("doctor").splitlines()[-1] == "24 ok, 1 warning, 0 failures"

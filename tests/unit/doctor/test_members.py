@@ -12,12 +12,15 @@ from tests.kit.waits import eventually
 @pytest.mark.parametrize(
     ("mistake", "said"),
     [
-        ("UPDATE resource SET closed = 1 WHERE name = 'a'", "a is kept from everybody"),
-        ("UPDATE resource SET closed = 0 WHERE name = 'b'", "b is free although"),
+        (
+            "UPDATE resource SET closed = 1 WHERE name = 'a'",
+            "a is marked unavailable for no recorded reason",
+        ),
+        ("UPDATE resource SET closed = 0 WHERE name = 'b'", "b can be granted although"),
         ("UPDATE member SET moves_to = 'gone' WHERE name = 'b'", "b is to move to a pool that"),
         (
             "DELETE FROM resource WHERE name = 'b'",
-            "b is in no pool, and more is said",
+            "b is in no pool but still has a state",
         ),
     ],
 )

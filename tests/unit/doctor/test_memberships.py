@@ -20,11 +20,11 @@ def test_names_are_where_they_belong_or_are_named_with_what_to_do(cli: Cli) -> N
     cli.pool("B", "b-1")
     with cli.service() as service:
         memberships = MembershipService(service)
-        assert looked_at(service).what == "3 names in pools, all in the expected pool"
+        assert looked_at(service).what == "3 resources; each that is expected in a pool is there"
         memberships.expect("B", [], ["a-*"])
         found = looked_at(service)
         assert found.status == "warn"
-        assert found.what.startswith("2 names in another pool than expected: a-1 is in A and")
+        assert found.what.startswith("2 resources in another pool than expected: a-1 is in A and")
         assert "pool move --names a-1 --to B" in str(found.advice)
         memberships.move(["a-1", "a-2"], "B", when_free=False)
         assert looked_at(service).status == "ok"
@@ -46,11 +46,11 @@ def check_that_names_expected_in_a_pool_that_is_gone_are_named(cli: Cli, check: 
     assert doctor(cli)[check]["status"] == "ok"
     cli.ok("pool", "delete", "A")
     found = doctor(cli)[check]
-    assert found["what"] == "no pool A, in which these names are expected: a-1, x-1"
+    assert found["what"] == "no pool A, in which these resources are expected: a-1, x-1"
     mending = "pool expect A --names a-1 --drop"
     assert f"leasectl {mending};" in found["advice"]
     cli.ok(*mending.split())
-    assert doctor(cli)[check]["what"].endswith("in which these names are expected: x-1")
+    assert doctor(cli)[check]["what"].endswith("in which these resources are expected: x-1")
 
 
 def test_names_that_are_expected_in_a_pool_that_is_gone_are_named(cli: Cli) -> None:

@@ -29,4 +29,4 @@ def test_what_is_ready_is_told(cli: Cli) -> None:
 def test_what_no_reclaim_has_come_for_in_time_is_a_warning(cli: Cli) -> None:
     finding = found(cli, ends_in=-100.0)
     assert finding.status == "warn"
-    assert "no reclaim took it in time" in finding.what
+    assert "no reclaim took the lease in time" in finding.what

@@ -53,7 +53,7 @@ class TestAcquire:
         [
             (Request("T", count=0), "--count 0"),
             (Request("T", count=-1), "--count -1"),
-            (Request("T", count=10**30), "--count 10{30}: ask for at most"),
+            (Request("T", count=10**30), "--count 10{30}: use a whole number"),
             (Request("T", count=2, name="T--00"), "leave out --count"),
             (Request("T", ttl_seconds=1.9), "at least 2s"),
             (Request("T", ttl_seconds=0.0), "at least 2s"),

@@ -34,7 +34,7 @@ from tests.unit.maintenance.conftest import US, annotations_of
 pytestmark = pytest.mark.once
 
 WRONG = (
-    (("request", "NODE"), 64, "Missing option '--for'"),
+    (("request", "NODE"), 64, "--for is missing"),
     (("request", "NODE", "--for", "0"), 64, "use a duration like 30m"),
     (("request", "NODE", "--for", "soon"), 64, "use a duration like 30m"),
     (("request", "nowhere", "--for", "1m"), 66, 'no node "nowhere"'),

@@ -401,7 +401,7 @@ class TestMemberships:
         assert notes == [*held, *free, "by default"]
         assert re.findall('class="where" title="([^"]*)"', page) == ["region=eu", "a=b"]
         assert "Free, but cordoned or held back (2)" in page and "<summary>1 free</summary>" in page
-        assert "default pool, quarantine 2m" in page
+        assert "default pool, grace 2m" in page
 
     def test_are_not_mentioned_where_there_are_none(self) -> None:
         assert "<summary>1 free</summary>" in self.shown(ShownResource("T--00"))

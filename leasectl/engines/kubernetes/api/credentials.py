@@ -146,8 +146,8 @@ def _found(plugin: Plugin, environment: Mapping[str, str]) -> str:
         raise NotAllowed(f'{plugin.label} names "{shown}", which {why}; {advice}')
     if not os.path.isabs(path):  # whoever may write there could say what we run
         raise NotAllowed(
-            f'{plugin.label} names "{shown}", which PATH has in the folder that '
-            f"this was called in, and nowhere before; {MEND_IT}"
+            f'{plugin.label} names "{shown}", which PATH finds only in the '
+            f"current directory; {MEND_IT}"
         )
     return path
 
