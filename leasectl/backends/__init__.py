@@ -12,6 +12,7 @@
 - `unanswered`: handle requests without a usable answer
 - `pool`: the pool algorithm, over any engine
 - `proxy`: the lease proxy
+- `serve`: a `leasectl serve`, over the extension of its HTTP API
 - `boskos`: Boskos
 
 Here the classes are registered, in the order in which help tells of them. A class's module is
@@ -47,6 +48,12 @@ def _proxy() -> Kind:
     return ProxyBackend
 
 
+def _serve() -> Kind:
+    from leasectl.backends.serve.backend import ServeBackend
+
+    return ServeBackend
+
+
 def _boskos() -> Kind:
     from leasectl.backends.boskos.backend import BoskosBackend
 
@@ -63,5 +70,6 @@ register(_local, "local")
 register(_etcd, "etcd", "etcds")
 register(_kubernetes, "kubernetes")
 register(_proxy, "http", "https")
+register(_serve, "leasectl+http", "leasectl+https")
 register(_boskos, "boskos+http", "boskos+https")
 register(_none, "none")

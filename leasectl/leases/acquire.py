@@ -181,6 +181,7 @@ def turn(
     handle_id: str,
     patience: Patience,
     guard: Process | None = None,
+    holder_identity: str = "",
 ) -> Generator[Sleep, set[int], Handle]:
     """Acquire as a generator of sleeps, for a server process that waits for thousands of clients.
 
@@ -193,12 +194,13 @@ def turn(
             record of it.
         patience: How long to wait; the driver of the generator handles interrupts.
         guard: The process whose death releases the handle.
+        holder_identity: Of the client, if it has told; else the server's is used.
 
     Raises:
         NotSupported: The backend can only block.
         LeaseError: See `acquire`.
     """
-    backend, journal = _begin_served(service, request, handle_id, guard)
+    backend, journal = _begin_served(service, request, handle_id, guard, holder_identity)
     try:
         if not backend.remote:
             patience = heedful(service, journal.handle, patience)._replace(
@@ -242,7 +244,11 @@ def acquire_served(
 
 
 def _begin_served(
-    service: Service, request: Request, handle_id: str, guard: Process | None
+    service: Service,
+    request: Request,
+    handle_id: str,
+    guard: Process | None,
+    holder_identity: str = "",
 ) -> tuple[Backend, RecordJournal]:
     """Begin a handle for a client of a server, with a random first acquisition number.
 
@@ -253,6 +259,9 @@ def _begin_served(
     handle = new_handle(service, request, handle_id)._replace(
         served=True, acquisition=acquisition, guard=guard
     )
+    if holder_identity:
+        owner = holder_identity.rsplit("/", 2)[0]
+        handle = handle._replace(owner=owner, holder_identity=holder_identity)
     backend = service.backend_of(handle)
     journal = RecordJournal(service, handle, listed=False)
     if journal.needs_keeper:

@@ -193,11 +193,11 @@ def draw_between(shortest_seconds: float, longest_seconds: float) -> float:
     return random.uniform(shortest_seconds, longest_seconds)
 
 
-def check_ttl(ttl_seconds: float) -> None:
+def check_ttl(ttl_seconds: float, *, named: str = "--ttl") -> None:
     """Refuse a ttl that no store could keep, with InvalidRequest."""
     if ttl_seconds < SHORTEST_TTL_SECONDS:
         raise InvalidRequest(
-            f"--ttl {format_seconds(ttl_seconds)} is too short; it must be at least 2s, or leave "
+            f"{named} {format_seconds(ttl_seconds)} is too short; it must be at least 2s, or leave "
             "it out for the default"
         )
 

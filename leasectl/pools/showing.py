@@ -20,7 +20,7 @@ from leasectl.pools.shown import (
     parse_holder,
 )
 from leasectl.state.handles import renews_itself
-from leasectl.state.rows import is_on_record_elsewhere, without_keys
+from leasectl.state.rows import is_of_extension, is_on_record_elsewhere, without_keys
 from leasectl.state.uses import LastUses, last_use
 from leasectl.system.clock import Clock, earliest
 from leasectl.system.process import is_dead, own_pid_namespace
@@ -181,7 +181,10 @@ def _place_of_guard(handle: Handle) -> GuardPlace:
 
 def _renewer(handle: Handle) -> Renewer | None:
     if handle.request.ttl_seconds is None:
-        return None
+        # A client of the lease proxy's protocol renews nothing, and may be gone.
+        return "nobody" if handle.served and handle.guard is None else None
+    if is_of_extension(handle):
+        return None  # by itself, as long as it is there
     if not renews_itself(handle):
         return "nobody"
     return "keeper" if handle.runner is None or is_dead(handle.runner) else "run"

@@ -21,6 +21,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from leasectl.backends.proxy.protocol import COUNT_IN_ALL
 from leasectl.backends.proxy.status import ERROR, LONGEST_STATUS_BYTES, STATUS
+from leasectl.backends.serve.protocol import ACQUIRE, CALL, ROOT, WAIT
 from leasectl.errors import InvalidRequest, LeaseError, NoLease, NotFound
 from leasectl.leases.request import LARGEST_COUNT
 from leasectl.leases.service import Service
@@ -28,15 +29,16 @@ from leasectl.pools.admin import PoolService
 from leasectl.pools.counted import count
 from leasectl.pools.shown_json import encode_counts, encode_overview
 from leasectl.server.connection import HEALTH, SCOPE_KEY, ClientConnection
+from leasectl.server.extension import Extension
 from leasectl.server.give_backs import LONGEST_KEY, NotReleased, is_key
 from leasectl.server.metrics import Meter, Notices
 from leasectl.server.origins import OriginCheck
 from leasectl.server.page.routes import CHANGES, PAGE, Page
 from leasectl.server.responses import (
-    BearerToken,
     GrantResponse,
     Health,
     LeaseResponse,
+    names_body,
     names_response,
     quoted,
     read_body,
@@ -44,10 +46,13 @@ from leasectl.server.responses import (
 )
 from leasectl.server.served_leases import ServedLeases
 from leasectl.server.threads import TooManyWait
+from leasectl.server.tokens import TOKEN_KEY, Network, Tokens, client_address, token_of
 from leasectl.text.naming import LONGEST_TYPE, is_name
 from leasectl.text.wording import printable
 
 IDEMPOTENCY_KEY = "Idempotency-Key"
+# Who a client says it is, for people.
+HOLDER = "Leasectl-Holder"
 LONGEST_BODY_BYTES = 1 << 20
 _COUNT = re.compile(r"[0-9]{1,19}", re.ASCII)
 
@@ -59,8 +64,10 @@ def make_app(
     meter: Meter,
     health: Health,
     page: Page,
+    extension: Extension,
     *,
-    token: BearerToken | None,
+    tokens: Tokens | None,
+    trusted: tuple[Network, ...],
     own_names: tuple[str, ...],
     notices: Notices,
 ) -> ASGIApp:
@@ -71,14 +78,16 @@ def make_app(
         meter: What ``/metrics`` shows beside the pools.
         health: What ``/healthz`` tells.
         page: What a person sees at ``/``; it knows itself who may.
-        token: Clients have to show it as a bearer token; None: no need.
+        extension: For clients of leasectl.
+        tokens: Clients have to show one of them as a bearer token; None: no need.
+        trusted: The proxies whose word for a client's address counts.
         own_names: Host names of the server, for clients without a token.
         notices: What the server's operator is told by.
     """
-    api = _Api(leases, meter, health, notices)
+    api = _Api(leases, meter, health, notices, trusted)
 
     def at(path: str, *, open_: bool = False, **handlers: Handler) -> Route:
-        return Route(path, _Endpoint(handlers, None if open_ else token, notices))
+        return Route(path, _Endpoint(handlers, None if open_ else tokens, notices))
 
     router = Router(
         [
@@ -86,14 +95,18 @@ def make_app(
             at("/lease/release", POST=api.release),
             at("/metrics", GET=api.metrics),
             at(STATUS, GET=api.status),
+            at(ROOT, GET=extension.describe, open_=True),
+            at(ACQUIRE, POST=extension.acquire),
+            at(f"{CALL}{{name}}", POST=extension.call),
+            at(WAIT, POST=extension.wait),
             at(HEALTH, GET=api.healthz, open_=True),
-            Route(PAGE, _ThePage(page, notices, signs_in=token is not None)),
+            Route(PAGE, _ThePage(page, notices, signs_in=tokens is not None)),
             at(CHANGES, GET=page.changes, open_=True),
         ],
         redirect_slashes=False,
         default=_nothing_there(),
     )
-    return OriginCheck(router, own_names if token is None else None)
+    return OriginCheck(router, own_names if tokens is None else None)
 
 
 def _nothing_there() -> LeaseResponse:
@@ -104,10 +117,10 @@ class _Endpoint:
     """One path: its methods, who may use it, and what an error of the server looks like."""
 
     def __init__(
-        self, handlers: Mapping[str, Handler], token: BearerToken | None, notices: Notices
+        self, handlers: Mapping[str, Handler], tokens: Tokens | None, notices: Notices
     ) -> None:
         self._handlers = handlers
-        self._token = token
+        self._tokens = tokens
         self._notices = notices
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -118,12 +131,15 @@ class _Endpoint:
         handler = self._handlers.get("GET" if request.method == "HEAD" else request.method)
         if handler is None:
             return self._without_handler(request.method)
-        if self._token is not None and not self._token.is_shown_by(request):
-            return refusal(
-                401,
-                "bearer token required: the server's --token-file has it",
-                {"WWW-Authenticate": "Bearer"},
-            )
+        if self._tokens is not None:
+            token = self._tokens.shown_by(request)
+            if token is None:
+                return refusal(
+                    401,
+                    "bearer token required: the server's --token-file has it",
+                    {"WWW-Authenticate": "Bearer"},
+                )
+            request.scope[TOKEN_KEY] = token
         try:
             return await handler(request)
         except LeaseError as error:
@@ -160,8 +176,14 @@ class _Api:
     """What the paths do."""
 
     def __init__(
-        self, leases: ServedLeases, meter: Meter, health: Health, notices: Notices
+        self,
+        leases: ServedLeases,
+        meter: Meter,
+        health: Health,
+        notices: Notices,
+        trusted: tuple[Network, ...],
     ) -> None:
+        self._trusted = trusted
         self._leases = leases
         self._meter = meter
         self._health = health
@@ -190,8 +212,10 @@ class _Api:
             handle = await self._leases.acquire(
                 pool_type,
                 int(count),
-                client=request.client.host if request.client else "",
+                client=client_address(request, self._trusted),
                 key=key,
+                token=token_of(request),
+                holder=printable(request.headers.get(HOLDER, ""), longest=200),
                 gone=connection.gone,
                 in_all=_count_in_all(request),
             )
@@ -200,7 +224,9 @@ class _Api:
             status, reason = _why_not(error)
             return refusal(status, f"Failed to acquire lease {quoted(pool_type)}: {reason}")
         return GrantResponse(
-            handle.names, connection, lambda delivered: self._leases.answered(handle, delivered)
+            names_body(handle.names),
+            connection,
+            lambda delivered: self._leases.answered(handle, delivered),
         )
 
     async def release(self, request: Request) -> Response:
@@ -217,7 +243,7 @@ class _Api:
     async def _release(self, request: Request, names: list[str], key: str | None) -> LeaseResponse:
         try:
             if key is not None and not names:
-                await self._leases.withdraw(key)
+                await self._leases.withdraw(key, token_of(request))
             await self._leases.release(names, key=key)
         except NotReleased as error:
             self._notices.failed(_name(request), error.reason)

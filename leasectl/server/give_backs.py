@@ -11,11 +11,13 @@ from leasectl.leases.release import finish, release
 from leasectl.leases.service import Service
 from leasectl.model import Handle, ReleaseTarget, Request
 from leasectl.state.handles import new_id
-from leasectl.state.rows import SERVED_KEY_LABEL, SERVED_LABEL
+from leasectl.state.rows import SERVED_KEY_LABEL, SERVED_LABEL, is_of_extension
 from leasectl.system.process import this_process
 from leasectl.text.naming import is_resource_name
 
 LONGEST_KEY = 400
+TOKEN_LABEL = "serve:token"
+UNVERIFIED_LABEL = "serve:unverified-holder"
 
 
 def is_key(text: str) -> bool:
@@ -23,10 +25,32 @@ def is_key(text: str) -> bool:
     return 0 < len(text) <= LONGEST_KEY and text.isascii() and text.isprintable()
 
 
-def served_request(pool_type: str, count: int, *, client: str, key: str | None) -> Request:
-    """What a client asks for, as a record keeps it."""
-    labels = ((SERVED_LABEL, client), *(((SERVED_KEY_LABEL, key),) if key is not None else ()))
-    return Request(pool_type, count, labels=labels)
+def served_request(
+    pool_type: str,
+    count: int,
+    *,
+    client: str,
+    key: str | None,
+    token: str = "",
+    holder: str = "",
+    limit_seconds: float | None = None,
+) -> Request:
+    """Return what a client asks for, as a record keeps it.
+
+    Args:
+        pool_type: A type.
+        count: How many.
+        client: Its address.
+        key: What it repeats and releases it by; None for none.
+        token: The name of what it showed; empty for none.
+        holder: Who it says it is, which nobody has checked; empty for nothing.
+        limit_seconds: When the lease ends; None for never.
+    """
+    labels = [(SERVED_LABEL, client)]
+    labels += [(TOKEN_LABEL, token)] if token else []
+    labels += [(UNVERIFIED_LABEL, holder)] if holder else []
+    labels += [(SERVED_KEY_LABEL, key)] if key is not None else []
+    return Request(pool_type, count, ttl_seconds=limit_seconds, labels=tuple(labels))
 
 
 def served_id(pool_type: str, key: str | None, token: str | None) -> str:
@@ -76,13 +100,14 @@ class NotReleased(LeaseError):
         self.released = tuple(released)
 
 
-def release_one(service: Service, name: str, key: str | None) -> None:
+def release_one(service: Service, name: str, key: str | None, *, strict: bool = False) -> None:
     """Give a name back.
 
     Args:
         service: On the state directory and backend that are served.
         name: As it was granted by a server on this state directory.
         key: The client's `Idempotency-Key`: only what was granted with it is released.
+        strict: Without a key, only what was granted without one.
 
     Raises:
         NotFound: No client has it, or not this one.
@@ -92,7 +117,7 @@ def release_one(service: Service, name: str, key: str | None) -> None:
         raise NotFound(f"no resource name {name}")
     with service.atomic():
         handle = service.handles.holding(name, prefer=service.is_here)
-        if handle is None or not _may_release(service, handle, key):
+        if handle is None or not _may_release(service, handle, key, strict=strict):
             raise NotFound(f"no resource name {name}")
         release(service, ReleaseTarget(handle.id, handle.acquisition, (name,)))
         left = service.handles.load(handle.id)
@@ -101,13 +126,15 @@ def release_one(service: Service, name: str, key: str | None) -> None:
                 service.handles.forget(handle.id, handle.acquisition)
 
 
-def _may_release(service: Service, handle: Handle, key: str | None) -> bool:
-    if not handle.served or not service.is_here(handle):
+def _may_release(service: Service, handle: Handle, key: str | None, *, strict: bool) -> bool:
+    if not handle.served or not service.is_here(handle) or is_of_extension(handle):
         return False
     if handle.state != "held" or handle.waiter == this_process():
         return False  # no answer has named it yet
     granted_with = key_in(handle.request)
-    return key is None or (granted_with is not None and covers(key, granted_with))
+    if key is None:
+        return not strict or granted_with is None
+    return granted_with is not None and covers(key, granted_with)
 
 
 def release_all_of(service: Service, key: str, token: str | None) -> None:

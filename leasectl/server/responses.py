@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import hmac
 import json
 import os
 import secrets
@@ -64,7 +63,7 @@ def refusal(status: int, text: str, headers: Mapping[str, str] | None = None) ->
 
 def names_response(names: Sequence[str]) -> LeaseResponse:
     """An answer that lists names."""
-    return LeaseResponse(_names_body(names), media_type="application/json")
+    return LeaseResponse(names_body(names), media_type="application/json")
 
 
 def quoted(text: str) -> str:
@@ -78,18 +77,18 @@ class GrantResponse(LeaseResponse):
     The client has all of it before this knows; only what the client sends next has to wait.
 
     Args:
-        names: What was granted.
+        body: What it says.
         connection: Where it is sent.
         settle: Told whether it has arrived; not called when the server is ended meanwhile.
     """
 
     def __init__(
         self,
-        names: Sequence[str],
+        body: bytes,
         connection: ClientConnection,
         settle: Callable[[bool], None],
     ) -> None:
-        super().__init__(_names_body(names), media_type="application/json")
+        super().__init__(body, media_type="application/json")
         self._connection = connection
         self._settle = settle
 
@@ -107,31 +106,12 @@ class GrantResponse(LeaseResponse):
         await send({"type": "http.response.body", "body": b"", "more_body": False})
 
 
-def _names_body(names: Sequence[str]) -> bytes:
+def names_body(names: Sequence[str]) -> bytes:
+    """Return the body of an answer that lists names."""
     return json.dumps({"names": list(names)}, separators=(",", ":")).encode()
 
 
 TOKEN_FILE = "serve.token"
-
-
-class BearerToken:
-    """A token. How long it takes to refuse another doesn't tell how much of it was right.
-
-    Args:
-        token: As its file has it.
-    """
-
-    def __init__(self, token: str) -> None:
-        self._token = token.encode()
-
-    def is_shown_by(self, request: Request) -> bool:
-        """Tell whether a request carries it."""
-        scheme, _, shown = request.headers.get("authorization", "").partition(" ")
-        return scheme.lower() == "bearer" and self.equals(shown)
-
-    def equals(self, text: str) -> bool:
-        """Tell whether a text is the token."""
-        return hmac.compare_digest(text.encode(), self._token)
 
 
 def make_token_file(directory: str) -> str:

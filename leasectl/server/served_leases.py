@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Coroutine, Sequence
 from functools import partial
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from leasectl.backends.contract import Patience
 from leasectl.engines.refusals import too_few
@@ -19,7 +19,7 @@ from leasectl.leases.acquire import turn
 from leasectl.leases.delay import arm
 from leasectl.leases.release import finish
 from leasectl.leases.service import Service
-from leasectl.model import Handle, Process, Request, whole
+from leasectl.model import Handle, Process, whole
 from leasectl.server.give_backs import (
     NotReleased,
     covers,
@@ -33,7 +33,8 @@ from leasectl.server.kept_places import NOTED_AFTER_SECONDS, KeptPlaces
 from leasectl.server.metrics import KeeperWatch, LossWatch, Notices
 from leasectl.server.sleeps import sleep_through_async
 from leasectl.server.threads import ServiceThreads
-from leasectl.server.waits import ClientWait
+from leasectl.server.tokens import ANYBODY, Token
+from leasectl.server.waits import ClientWait, Wanted
 from leasectl.server.withdrawn_keys import WithdrawnKeys
 from leasectl.state.handles import note_answer
 from leasectl.system.clock import Clock
@@ -51,6 +52,20 @@ KEEP_POSITION_SECONDS = 3.0
 _TRY_AGAIN_SECONDS = 1.0
 
 
+class Rules(NamedTuple):
+    """What holds for clients of the lease proxy's protocol.
+
+    Args:
+        acquire_seconds: How long a request may wait.
+        lease_limit_seconds: A lease ends so long after its grant; None for no limit.
+        strict_release: A release without a key only gives back what was granted without one.
+    """
+
+    acquire_seconds: float
+    lease_limit_seconds: float | None = None
+    strict_release: bool = False
+
+
 class ServedLeases:
     """The leases of all clients; everything happens in one thread, but for what is left to others.
 
@@ -59,8 +74,7 @@ class ServedLeases:
         threads: They ask that backend, where it is another server; None where it isn't.
         waits_in_threads: They also wait for leases, one thread for each request.
         losses: Knows what was lost; None where nobody is told of that.
-        acquire_seconds: How long a request may wait.
-        token: What all clients show; None: nothing.
+        rules: For clients of the lease proxy's protocol.
         guard: The process whose death releases what is granted here; None for none.
         clock: Where times come from.
         notices: What the server's operator is told by.
@@ -74,8 +88,7 @@ class ServedLeases:
         threads: ServiceThreads | None,
         waits_in_threads: bool,
         losses: LossWatch | None,
-        acquire_seconds: float,
-        token: str | None = None,
+        rules: Rules,
         guard: Process | None = None,
         clock: Clock,
         notices: Notices,
@@ -85,8 +98,7 @@ class ServedLeases:
         self._threads = threads
         self._waiting_threads = threads if waits_in_threads else None
         self._losses = losses
-        self._acquire_seconds = acquire_seconds
-        self._token = token
+        self._rules = rules
         self._guard = guard
         self._clock = clock
         self._notices = notices
@@ -112,30 +124,59 @@ class ServedLeases:
         client: str,
         key: str | None,
         gone: asyncio.Future[None],
+        token: Token = ANYBODY,
+        holder: str = "",
         in_all: int = 1,
     ) -> Handle:
-        """Get leases for a client, or find those that its key was granted before.
-
-        The grant is unconfirmed from the return of this on; `answered` says what became of it.
+        """Get leases for a client of the lease proxy's protocol; see `get`.
 
         Args:
             pool_type: A type.
             count: How many, at least 1.
             client: Its address, for people.
             key: Its `Idempotency-Key`.
+            token: What it shows.
+            holder: Who it says it is; empty for nothing.
             gone: Done when the client no longer waits.
             in_all: How many it will ask for, one by one, this being the first.
 
         Raises:
             InvalidRequest: The pool could never give so many.
+        """
+        wanted = Wanted(
+            served_id(pool_type, key, token.secret or None),
+            served_request(
+                pool_type,
+                count,
+                client=client,
+                key=key,
+                token=token.name,
+                holder=holder,
+                limit_seconds=self._rules.lease_limit_seconds,
+            ),
+            key,
+            wait_seconds=self._rules.acquire_seconds,
+        )
+        return await self.get(wanted, gone=gone, in_all=in_all)
+
+    async def get(self, wanted: Wanted, *, gone: asyncio.Future[None], in_all: int = 1) -> Handle:
+        """Get leases for a client, or find those that its key was granted before.
+
+        The grant is unconfirmed from the return of this on; `answered` says what became of it.
+
+        Args:
+            wanted: What it wants.
+            gone: Done when the client no longer waits.
+            in_all: As `acquire` has it.
+
+        Raises:
             Cancelled: The client went away, the server ends, or the request was withdrawn.
             LeaseError: As `Service.acquire`.
         """
-        handle_id = served_id(pool_type, key, self._token)
-        handle = await self._granted_before(handle_id, count)
+        handle = await self._granted_before(wanted)
         if handle is None:
-            await self._check_capacity(pool_type, in_all)
-            handle = await self._wait(handle_id, pool_type, count, client, key, gone)
+            await self._check_capacity(wanted.request.type, in_all)
+            handle = await self._wait(wanted, gone)
         try:
             with self.service.state.transaction():
                 current = self.service.handles.current(handle.id, handle.acquisition)
@@ -167,23 +208,25 @@ class ServedLeases:
             if pool.capacity < in_all:
                 raise too_few(pool_type, pool.capacity, in_all)
 
-    async def _granted_before(self, handle_id: str, count: int) -> Handle | None:
+    async def _granted_before(self, wanted: Wanted) -> Handle | None:
         """The grant that a key has, if it has one that counts."""
         while True:
-            wait = self._waits.get(handle_id)
+            wait = self._waits.get(wanted.handle_id)
             if wait is not None and not wait.is_over:
                 return None
             if wait is not None:
                 await asyncio.wait((wait.task,))
                 continue
-            handle = self.service.handles.load(handle_id)
+            handle = self.service.handles.load(wanted.handle_id)
             if handle is None:
                 return None
+            if not handle.served:
+                raise InvalidRequest("another holder has used this key")
             if handle.state != "released" and not self._is_left_over(handle):
                 if handle.state != "held":
                     raise LeaseError("another server waits with the same Idempotency-Key")
                 if handle.leases:
-                    _check_same(handle.request.count, count)
+                    wanted.check_same(handle.request.count, handle.holder_identity)
                     return handle
             # Also what a backend didn't answer, and may have granted.
             await self.do(partial(finish, handle=handle, by="guard"))
@@ -194,23 +237,16 @@ class ServedLeases:
             return True
         return handle.release_at is not None and handle.release_at <= self._clock.elapsed()
 
-    async def _wait(
-        self,
-        handle_id: str,
-        pool_type: str,
-        count: int,
-        client: str,
-        key: str | None,
-        gone: asyncio.Future[None],
-    ) -> Handle:
+    async def _wait(self, wanted: Wanted, gone: asyncio.Future[None]) -> Handle:
+        key = wanted.key
         if self._closing:
             raise Cancelled("context canceled: the server is shutting down")
         if key is not None and self._withdrawn.covers(key):
             raise Cancelled("context canceled: its client has given this request up")
-        wait = self._waits.get(handle_id)
+        wait = self._waits.get(wanted.handle_id)
         if wait is None:
-            wait = self._start(handle_id, pool_type, count, client, key)
-        _check_same(wait.count, count)
+            wait = self._start(wanted)
+        wanted.check_same(wait.wanted.request.count, wait.wanted.holder_identity)
         wait.join()
         try:
             # What is free is had, before anybody looks whether the client is still there.
@@ -236,12 +272,9 @@ class ServedLeases:
         if task.done() and not task.cancelled() and task.exception() is None:
             self._give_back_unanswered(task.result())
 
-    def _start(
-        self, handle_id: str, pool_type: str, count: int, client: str, key: str | None
-    ) -> ClientWait:
-        request = served_request(pool_type, count, client=client, key=key)
-        wait = ClientWait(request)
-        acquisition, give_up = self._acquisition(request, handle_id)
+    def _start(self, wanted: Wanted) -> ClientWait:
+        wait, handle_id, pool_type = ClientWait(wanted), wanted.handle_id, wanted.request.type
+        acquisition, give_up = self._acquisition(wanted)
 
         async def acquire() -> Handle:
             try:
@@ -272,36 +305,37 @@ class ServedLeases:
         noting = asyncio.get_running_loop().call_later(
             NOTED_AFTER_SECONDS, self._places.note, handle_id, pool_type
         )
-        if key is None:
+        if wanted.key is None:
             noting.cancel()
         wait.task.add_done_callback(forget)
         self._waits[handle_id] = wait
         return wait
 
     def _acquisition(
-        self, request: Request, handle_id: str
+        self, wanted: Wanted
     ) -> tuple[Coroutine[Any, Any, Handle], Callable[[], object] | None]:
         """What acquires, and what gives that up, if it isn't to be cancelled for that."""
         if self._waiting_threads is None:
             patience = Patience(
-                self._acquire_seconds,
+                wanted.wait_seconds,
                 warn=self._notices.backend_is_silent,
                 waits_for_server=False,
             )
             steps = turn(
                 self.service,
-                request,
-                handle_id=handle_id,
+                wanted.request,
+                handle_id=wanted.handle_id,
                 guard=self._guard,
                 patience=patience,
+                holder_identity=wanted.holder_identity,
             )
             return sleep_through_async(steps, now=self._clock.elapsed), None
         given_up = Wakeup()
         acquisition = self._waiting_threads.acquire(
-            request,
-            handle_id=handle_id,
+            wanted.request,
+            handle_id=wanted.handle_id,
             guard=self._guard,
-            patience=Patience(self._acquire_seconds, warn=self._notices.tell_from_thread()),
+            patience=Patience(wanted.wait_seconds, warn=self._notices.tell_from_thread()),
             given_up=given_up,
         )
         return acquisition, given_up.set
@@ -357,25 +391,38 @@ class ServedLeases:
             released.append(name)
 
     async def _release_one(self, name: str, key: str | None) -> None:
+        strict = self._rules.strict_release
         try:
-            await self.do(lambda service: release_one(service, name, key))
+            await self.do(lambda service: release_one(service, name, key, strict=strict))
         except NotFound:
             if self._losses is None or not self._losses.tell_late(name):
                 raise
 
-    async def withdraw(self, key: str) -> None:
+    async def withdraw(self, key: str, token: Token) -> None:
         """Undo all that was asked for with a key, or one that begins with it, now and later.
+
+        Args:
+            key: As it was sent.
+            token: What the client shows.
 
         Raises:
             LeaseError: Something couldn't be given back.
         """
+        await self.end_waits(key)
+        await self.do(lambda service: release_all_of(service, key, token.secret or None))
+
+    async def end_waits(self, key: str) -> None:
+        """End what waits with a key, or one that begins with it, now and later."""
         self._withdrawn.add(key)
-        waits = [each for each in self._waits.values() if each.key and covers(key, each.key)]
+        waits = [
+            each
+            for each in self._waits.values()
+            if each.wanted.key and covers(key, each.wanted.key)
+        ]
         for wait in waits:
             wait.end()
-        if waits and self._threads is not None:
+        if waits:
             await asyncio.wait([each.task for each in waits])
-        await self.do(lambda service: release_all_of(service, key, self._token))
 
     # ---- the end
 
@@ -389,8 +436,3 @@ class ServedLeases:
     @property
     def is_closing(self) -> bool:
         return self._closing
-
-
-def _check_same(before: int, now: int) -> None:
-    if before != now:
-        raise InvalidRequest(f"the Idempotency-Key was used with count={before} before")

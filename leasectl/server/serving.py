@@ -8,7 +8,7 @@ import logging
 import resource
 import signal
 import socket
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import Any
 
@@ -20,14 +20,16 @@ from leasectl.leases.service import Service
 from leasectl.model import Process
 from leasectl.server.api import make_app
 from leasectl.server.connection import ClientConnection, Room
+from leasectl.server.extension import Extension
 from leasectl.server.metrics import KeeperWatch, LossWatch, Meter, Notices
 from leasectl.server.page.editions import Editions
 from leasectl.server.page.live import Live
 from leasectl.server.page.routes import Page
 from leasectl.server.page.sign_in import SignIn
-from leasectl.server.responses import BearerToken, Health
-from leasectl.server.served_leases import ServedLeases
+from leasectl.server.responses import Health
+from leasectl.server.served_leases import Rules, ServedLeases
 from leasectl.server.threads import ServiceThreads
+from leasectl.server.tokens import Network, Tokens
 from leasectl.system import afterwards
 from leasectl.system.clock import Clock
 from leasectl.system.process import open_pidfd
@@ -93,8 +95,9 @@ def serve(
     service: Service,
     bound: socket.socket,
     *,
-    acquire_seconds: float,
-    token: str | None,
+    rules: Rules,
+    tokens: Tokens | None,
+    trusted: tuple[Network, ...],
     guard: Process | None,
     own_name: str,
     open_another: Callable[[], Service],
@@ -102,13 +105,14 @@ def serve(
     ready: Callable[[], None],
     warn: Callable[[str], None],
 ) -> None:
-    """Serve until TERM, INT or HUP, or until the guard ends.
+    """Serve until TERM, INT or HUP, or until the guard ends. With tokens, HUP reads them again.
 
     Args:
         service: On the state directory and backend to serve.
         bound: A listening socket.
-        acquire_seconds: How long a request may wait for its lease.
-        token: What clients must show; None: nothing.
+        rules: For clients of the lease proxy's protocol.
+        tokens: Clients must show one of them; None: no need.
+        trusted: The proxies whose word for a client's address counts.
         guard: The process whose end is the server's, and that of all leases granted here; None for
             none.
         own_name: The host name that the server was told to listen at.
@@ -135,26 +139,31 @@ def serve(
         threads=threads,
         waits_in_threads=not kind.has_pools,
         losses=losses,
-        acquire_seconds=acquire_seconds,
-        token=token,
+        rules=rules,
         guard=guard,
         clock=clock,
         notices=notices,
         keeper_watch=watch,
     )
-    shown = None if token is None else BearerToken(token)
-    live = Live(Editions(open_another, needs_token=token is not None), now=clock.elapsed)
-    page = Page(live, SignIn(shown, port=bound.getsockname()[1], clock=clock))
+    live = Live(Editions(open_another, needs_token=tokens is not None), now=clock.elapsed)
+    page = Page(live, SignIn(tokens, port=bound.getsockname()[1], clock=clock))
+    extension = Extension(leases, notices, trusted=trusted)
     app = make_app(
         leases,
         meter,
         Health(service.state, probe),
         page,
-        token=shown,
+        extension,
+        tokens=tokens,
+        trusted=trusted,
         own_names=(own_name.lower(), socket.gethostname().lower()),
         notices=notices,
     )
-    asyncio.run(_serve(app, bound, leases, meter, guard, watch, live, losses, ready, notices))
+    ends = [live.end, extension.close]
+    reread = None if tokens is None else partial(_reread, tokens, notices)
+    asyncio.run(
+        _serve(app, bound, leases, meter, guard, watch, live, losses, ready, notices, ends, reread)
+    )
     if threads is not None:
         threads.close()
 
@@ -170,6 +179,8 @@ async def _serve(
     losses: LossWatch | None,
     ready: Callable[[], None],
     notices: Notices,
+    ends: Sequence[Callable[[], object]],
+    reread: Callable[[], object] | None,
 ) -> None:
     server = _Server(_config(app, _room()), ready)
 
@@ -177,7 +188,8 @@ async def _serve(
         server.force_exit = server.should_exit
         server.should_exit = True
         leases.close()
-        live.end()
+        for each in ends:
+            each()
 
     def failed(_: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
         # Such as too many open files, which asyncio tells once for each place in the backlog.
@@ -191,6 +203,8 @@ async def _serve(
     for signum in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         if signal.getsignal(signum) != signal.SIG_IGN:
             loop.add_signal_handler(signum, end)
+    if reread is not None:
+        loop.add_signal_handler(signal.SIGHUP, reread)
     pidfd = None if guard is None else open_pidfd(guard)
     if pidfd is not None:
         loop.add_reader(pidfd, end)
@@ -206,6 +220,13 @@ async def _serve(
     if losses is not None:
         losses.close()
     await live.close()
+
+
+def _reread(tokens: Tokens, notices: Notices) -> None:
+    try:
+        tokens.reread()
+    except LeaseError as error:
+        notices.tell("tokens", f"the tokens stay as they were: {error}")
 
 
 async def _begin_counting(leases: ServedLeases, meter: Meter) -> None:

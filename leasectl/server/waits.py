@@ -4,30 +4,53 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Coroutine
-from typing import Any
+from typing import Any, NamedTuple
 
+from leasectl.errors import InvalidRequest
 from leasectl.model import Handle, Request
-from leasectl.server.give_backs import key_in
+
+
+class Wanted(NamedTuple):
+    """What a client wants, and by what it is found again.
+
+    Args:
+        handle_id: The id of its handle here.
+        request: The request.
+        key: What the client repeats, withdraws and releases it by; None for none.
+        holder_identity: As the client says; empty for a client of the lease proxy's protocol.
+        wait_seconds: How long it may wait; None for no limit.
+    """
+
+    handle_id: str
+    request: Request
+    key: str | None
+    holder_identity: str = ""
+    wait_seconds: float | None = None
+
+    def check_same(self, count: int, holder_identity: str) -> None:
+        """Raise InvalidRequest unless an earlier request with the same key was the same."""
+        if count != self.request.count:
+            raise InvalidRequest(f"the Idempotency-Key was used with count={count} before")
+        if self.holder_identity not in ("", holder_identity):
+            raise InvalidRequest("another holder has used this key")
 
 
 class ClientWait:
     """One acquisition under way, and how many requests wait for its outcome.
 
     Args:
-        request: What is wanted.
+        wanted: What is wanted.
 
     Attributes:
-        count: How many that is.
-        key: The key that it came with.
+        wanted: As given.
         is_over: No request wants it any more.
         task: What acquires, once it has begun.
     """
 
     task: asyncio.Task[Handle]
 
-    def __init__(self, request: Request) -> None:
-        self.count = request.count
-        self.key = key_in(request)
+    def __init__(self, wanted: Wanted) -> None:
+        self.wanted = wanted
         self._listeners = 0  # requests that wait
         self._end_timer: asyncio.TimerHandle | None = None
         self.is_over = False

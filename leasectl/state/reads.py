@@ -11,13 +11,13 @@ from typing import NamedTuple
 
 from leasectl.state.database import errors_of
 from leasectl.state.directory import State
-from leasectl.state.rows import SERVED_KEY_LABEL, is_renewed
+from leasectl.state.rows import OF_EXTENSION, SERVED_KEY_LABEL, is_renewed
 
 _HAS_LEASES = "EXISTS (SELECT 1 FROM lease WHERE lease.handle = handle.id)"
 # Tests first for the usual case, no labels.
 _HAS_LABEL = f"labels <> '' AND instr(char(10) || labels, char(10) || '{SERVED_KEY_LABEL}=') > 0"
 # The same as `rows.is_on_record_elsewhere`.
-_IS_ON_RECORD_ELSEWHERE = f"(served AND {_HAS_LABEL})"
+_IS_ON_RECORD_ELSEWHERE = f"(served AND ({_HAS_LABEL} OR instr(id, '{OF_EXTENSION}') > 0))"
 _UNFOLLOWED = (
     "SELECT id, ttl_seconds, scope, explicit_ttl, runner IS NOT NULL FROM handle "
     f"WHERE state <> 'released' AND guard IS NULL AND waiter IS NULL AND {_HAS_LEASES} "

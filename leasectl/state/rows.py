@@ -109,12 +109,23 @@ def without_keys(labels: Labels) -> Labels:
     )
 
 
+# Between the handle and the acquisition of a client of leasectl, in the id of its handle here.
+OF_EXTENSION = ".."
+
+
+def is_of_extension(handle: Handle) -> bool:
+    """Return whether `leasectl serve` granted it to a client of leasectl, which renews it."""
+    return handle.served and OF_EXTENSION in handle.id
+
+
 def is_on_record_elsewhere(handle: Handle) -> bool:
     """Return whether `leasectl serve` granted it to a client that has records: it sent a key.
 
     Only that client knows of its guard and its release.
     """
-    return handle.served and any(key == SERVED_KEY_LABEL for key, _ in handle.request.labels)
+    return is_of_extension(handle) or (
+        handle.served and any(key == SERVED_KEY_LABEL for key, _ in handle.request.labels)
+    )
 
 
 def is_renewed(

@@ -12,6 +12,7 @@ from leasectl.state import keeper_process
 from tests.contract.boskos_world import BoskosWorld
 from tests.contract.etcd_world import EtcdWorld
 from tests.contract.kubernetes_world import KubernetesWorld
+from tests.contract.leasectl_world import LeasectlWorld
 from tests.contract.local_world import LocalWorld
 from tests.contract.world import World
 from tests.kit.serving import shared as shared
@@ -21,6 +22,9 @@ WORLDS: dict[str, Callable[[pytest.FixtureRequest, Path], World]] = {
     "etcd": lambda request, folder: EtcdWorld(request.getfixturevalue("etcd"), folder),
     "kubernetes": lambda request, folder: KubernetesWorld(
         request.getfixturevalue("namespace"), folder
+    ),
+    "leasectl+http": lambda request, folder: LeasectlWorld(
+        folder / "world", request.node.originalname
     ),
 }
 # Those of backends without pools of their own.
@@ -35,6 +39,7 @@ MARKS = {
     "local": [pytest.mark.commands, pytest.mark.processes],
     "etcd": [pytest.mark.once],
     "kubernetes": [pytest.mark.once],
+    "leasectl+http": [pytest.mark.once],
 }
 
 

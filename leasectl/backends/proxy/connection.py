@@ -20,13 +20,14 @@ _LONGEST_ANSWER_BYTES = 1 << 20
 
 
 class Connection:
-    """Requests to one server, each on a connection of its own.
+    """Requests to one server.
 
     Args:
         url: The server's base address.
         settings: How to talk to it.
         clock: Where times come from.
         longest_bytes: How long an answer may be.
+        keeps_connections: Use a connection for the next request, too; else each has its own.
     """
 
     def __init__(
@@ -36,6 +37,7 @@ class Connection:
         *,
         clock: Clock,
         longest_bytes: int = _LONGEST_ANSWER_BYTES,
+        keeps_connections: bool = False,
     ) -> None:
         self._url = url.rstrip("/")
         self._settings = settings
@@ -43,14 +45,14 @@ class Connection:
         self._client = Client(
             clock=clock,
             trust=trust_for(url, settings),
-            keeps_connections=False,
+            keeps_connections=keeps_connections,
             heeds_environment=settings.trust_env,
             connect_seconds=_CONNECT_SECONDS,
             longest_bytes=longest_bytes,
         )
 
     def close(self) -> None:
-        """End the threads that wait for no answer now."""
+        """End all connections, and the threads that wait for no answer now."""
         self._client.close()
 
     def ask(
@@ -81,6 +83,31 @@ class Connection:
             AccessRefused: Not to us.
         """
         call = Call(f"{self._url}{path}?{encode_query(params)}", headers=self._headers(headers))
+        return self._wait_for(call, path, interrupts=interrupts, until=until, tick=tick, late=late)
+
+    def post(
+        self,
+        path: str,
+        body: object,
+        *,
+        interrupts: Sequence[Interrupt] = (),
+        until: float | None,
+        tick: Callable[[float], float | None] = lambda now: None,
+    ) -> Answer:
+        """POST JSON, and wait for the answer as long as it takes; see `ask`."""
+        call = self._with_json(path, body, {})
+        return self._wait_for(call, path, interrupts=interrupts, until=until, tick=tick)
+
+    def _wait_for(
+        self,
+        call: Call,
+        path: str,
+        *,
+        interrupts: Sequence[Interrupt],
+        until: float | None,
+        tick: Callable[[float], float | None],
+        late: Callable[[Answer | None], None] | None = None,
+    ) -> Answer:
         seconds = None if until is None else until - self._clock.elapsed()
         try:
             answer = self._client.ask(
@@ -112,13 +139,12 @@ class Connection:
             NotSent, Loss: No answer.
             AccessRefused: Not to us.
         """
+        return self._in_time(self._with_json(path, body, headers), path, seconds)
+
+    def _with_json(self, path: str, body: object, headers: Mapping[str, str]) -> Call:
         text = json.dumps(body, separators=(",", ":")).encode()
-        call = Call(
-            self._url + path,
-            text,
-            headers=self._headers({**headers, "Content-Type": "application/json"}),
-        )
-        return self._in_time(call, path, seconds)
+        all_headers = self._headers({**headers, "Content-Type": "application/json"})
+        return Call(self._url + path, text, headers=all_headers)
 
     def _in_time(self, call: Call, path: str, seconds: float) -> Answer:
         try:

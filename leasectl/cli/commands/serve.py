@@ -28,9 +28,10 @@ from leasectl.cli.extra import require_extra
 from leasectl.cli.serve_env import SHELLS, Shell, exports
 from leasectl.cli.shown.output import emit, note
 from leasectl.errors import InvalidRequest
-from leasectl.http.settings import is_readable_by_others, read_token
+from leasectl.http.settings import is_readable_by_others
 from leasectl.keeper.log import Log
 from leasectl.leases.opening import SERVE_PID, process_named_by
+from leasectl.leases.request import check_ttl
 from leasectl.system.background import Background
 from leasectl.system.clock import Clock
 from leasectl.text.durations import parse_duration
@@ -113,9 +114,24 @@ def parse_address(text: str) -> tuple[str, int]:
     help="Refuse a request that has waited this long.",
 )
 @option(
+    "--lease-limit",
+    "limit_seconds",
+    type=parse_duration,
+    metavar="D",
+    help="End a lease this long after its grant if its client speaks only the lease proxy's "
+    "protocol, which can't renew. Default: never.",
+)
+@option(
+    "--strict-release",
+    is_flag=True,
+    help="Let a client of the lease proxy's protocol release only what was acquired with the same "
+    "Idempotency-Key, or what was acquired without one if it sends none.",
+)
+@option(
     "--token-file",
     metavar="FILE",
-    help="Require the bearer token in this file; clients read it from LEASECTL_TOKEN_FILE. "
+    help="Require a bearer token of this file: one token, or lines NAME RIGHTS TOKEN, with the "
+    "rights use or use,admin. HUP reads it again. Clients name their token in LEASECTL_TOKEN_FILE. "
     "Default: with --print-env a new file in the state directory, otherwise no token.",
 )
 @option(
@@ -123,6 +139,14 @@ def parse_address(text: str) -> tuple[str, int]:
     is_flag=True,
     help="With --print-env: require no token, for scripts that send none. Every local user can "
     "then acquire and release leases.",
+)
+@option(
+    "--trusted-proxy",
+    "trusted_proxies",
+    multiple=True,
+    metavar="ADDRESS",
+    help="Take a client's address from Forwarded or X-Forwarded-For of requests from this address "
+    "or network, like 10.0.0.0/8; repeatable.",
 )
 @option(
     "--guard-pid",
@@ -146,8 +170,11 @@ def command(
     print_env: bool,
     shell: Shell,
     acquire_seconds: float,
+    limit_seconds: float | None,
+    strict_release: bool,
     token_file: str | None,
     no_token: bool,
+    trusted_proxies: tuple[str, ...],
     guard_pid: int | None,
     quiet: bool,
     backend: str | None,
@@ -158,6 +185,10 @@ def command(
         _check_path(token_file)
     if no_token and token_file is not None:
         raise InvalidRequest("use either --token-file or --no-token")
+    if limit_seconds is not None:
+        check_ttl(limit_seconds, named="--lease-limit")
+        if guard_pid is not None:
+            raise InvalidRequest("use either --lease-limit or --guard-pid")
     guard = None if guard_pid is None else process_named_by("--guard-pid", guard_pid)
     background = Background() if print_env else None
     if background is not None and not background.is_child:
@@ -165,10 +196,13 @@ def command(
     # Only an installation with the extra has what these need.
     from leasectl.server.origins import is_loopback
     from leasectl.server.responses import make_token_file
+    from leasectl.server.served_leases import Rules
     from leasectl.server.serving import listen, serve, url_of
+    from leasectl.server.tokens import Tokens, parse_network
     from leasectl.state.backup import take_notice, unknown_since
 
-    token = None if token_file is None else read_token(token_file, named_by="--token-file")
+    trusted = tuple(map(parse_network, trusted_proxies))
+    tokens = None if token_file is None else Tokens(token_file)
     # Not LEASE_PROXY_SERVER_URL: that is what a shell that uses this server has exported.
     served = backend or os.environ.get("LEASECTL_BACKEND") or LOCAL
     check_url(served)
@@ -188,7 +222,7 @@ def command(
     if print_env and token_file is None and not no_token:
         token_file = make_token_file(service.state.directory)
         _check_path(token_file)
-        token = read_token(token_file, named_by="--token-file")
+        tokens = Tokens(token_file)
     if token_file is None:
         host = bound.getsockname()[0]
         _warn_of_strangers(host, is_local=is_loopback(host), quiet=quiet)
@@ -210,8 +244,9 @@ def command(
     serve(
         service,
         bound,
-        acquire_seconds=acquire_seconds,
-        token=token,
+        rules=Rules(acquire_seconds, limit_seconds, strict_release),
+        tokens=tokens,
+        trusted=trusted,
         guard=guard,
         own_name=address[0],
         # Not by what the environment says, which may be of a folder that we have left by then.

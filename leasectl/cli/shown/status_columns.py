@@ -100,6 +100,8 @@ class Wording(NamedTuple):
             parts.append(f"in {left} (release)" if self.full else f"in {left}")
         if shown.expires_in_seconds is not None:
             parts.append(self._expires(shown, max(0.0, shown.expires_in_seconds)))
+        elif shown.renewed_by == "nobody":
+            parts.append(f"not renewed for {self.since(shown.lease.renew_time)}")
         return ", ".join(parts[: None if self.full else 1]) or NOTHING
 
     def held_for(self, resource: ShownResource) -> str:

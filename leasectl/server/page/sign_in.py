@@ -15,7 +15,7 @@ from urllib.parse import parse_qs
 from starlette.requests import Request
 
 from leasectl.server.page.document import render
-from leasectl.server.responses import BearerToken
+from leasectl.server.tokens import Tokens
 from leasectl.system.clock import Clock
 
 # A working day.
@@ -26,26 +26,27 @@ class SignIn:
     """Tells who may see the page.
 
     Args:
-        token: What has to be shown; None: nothing.
+        tokens: One of them has to be shown; None: nothing.
         port: That the server listens at; another at the same host has another cookie.
         clock: Where times come from.
     """
 
-    def __init__(self, token: BearerToken | None, *, port: int, clock: Clock) -> None:
-        self._token = token
+    def __init__(self, tokens: Tokens | None, *, port: int, clock: Clock) -> None:
+        self._tokens = tokens
         self._cookie = f"leasectl-page-{port}"
         self._key = secrets.token_bytes(32)
         self._clock = clock
 
     def lets_in(self, request: Request) -> bool:
         """Return whether a request may see the page."""
-        if self._token is None or self._token.is_shown_by(request):
+        if self._tokens is None or self._tokens.shown_by(request):
             return True
         return self._is_good(request.cookies.get(self._cookie, ""))
 
     def accepts(self, form: bytes) -> bool:
         """Tell whether what was sent with the form holds the token."""
-        return self._token is not None and self._token.equals(_field(form, "token").strip())
+        shown = _field(form, "token").strip()
+        return self._tokens is not None and self._tokens.find(shown) is not None
 
     def cookie(self, *, over_tls: bool) -> str:
         """The value of Set-Cookie for who has just signed in.

@@ -37,6 +37,8 @@ def a_handle(backend: str, **fields: object) -> Handle:
         ("etcds://h", "etcd"),
         ("http://proxy", "a lease proxy"),
         ("https://proxy/path", "a lease proxy"),
+        ("leasectl+http://server:8080", "leasectl serve"),
+        ("leasectl+https://server/path", "leasectl serve"),
         ("boskos+http://boskos", "Boskos"),
         ("boskos+https://boskos/path?expire=5m", "Boskos"),
     ],
@@ -52,8 +54,8 @@ def test_other_urls_name_no_backend(url: str) -> None:
         kind_of(url)
     assert str(refused.value) == (
         f'unknown backend "{url}"; choose local:, none:, etcd://HOST:PORT, '
-        "kubernetes://NAMESPACE, the http:// address of a lease proxy or boskos+http://HOST with "
-        "--backend or LEASECTL_BACKEND"
+        "kubernetes://NAMESPACE, the http:// address of a lease proxy, leasectl+http://HOST:PORT "
+        "or boskos+http://HOST with --backend or LEASECTL_BACKEND"
     )
 
 

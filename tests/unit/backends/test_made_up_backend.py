@@ -42,7 +42,10 @@ class TestOnTheCommandLine:
         helped = in_one_line(with_one_more(cli, "help", "environment").out)
         assert "none: (no leases, a dry run) or madeup://HOST (for tests)." in helped
         helped = in_one_line(with_one_more(cli, "acquire", "--help").out)
-        ttls = "etcd: 60s; Kubernetes: 60s; Boskos: from its URL; a made-up server: 7s."
+        ttls = (
+            "etcd: 60s; Kubernetes: 60s; leasectl serve: 60s; Boskos: from its URL; "
+            "a made-up server: 7s."
+        )
         assert f"Default: no expiry; {ttls}" in helped
         serve = in_one_line(with_one_more(cli, "serve", "--help").out)
         assert (
@@ -53,12 +56,21 @@ class TestOnTheCommandLine:
     def test_errors_offer_it(self, cli: Cli) -> None:
         unknown = with_one_more(cli, "acquire", "-t", "T", "--backend", "gopher:")
         assert unknown.code == 64
-        assert "lease proxy, boskos+http://HOST or madeup://HOST with" in unknown.err
+        assert (
+            "lease proxy, leasectl+http://HOST:PORT, boskos+http://HOST or madeup://HOST with"
+            in unknown.err
+        )
         without_pools = with_one_more(cli, "pool", "list", "--backend", "none:")
-        choices = "local:, etcd://HOST:PORT, kubernetes://NAMESPACE or madeup://HOST with"
+        choices = (
+            "local:, etcd://HOST:PORT, kubernetes://NAMESPACE, leasectl+http://HOST:PORT or "
+            "madeup://HOST with"
+        )
         assert choices in without_pools.err
         no_renew = with_one_more(cli, "acquire", "-t", "T", "--ttl", "9s", "--backend", "http://x")
-        assert "local:, etcd://, kubernetes:// and madeup:// can do it" in no_renew.err
+        assert (
+            "local:, etcd://, kubernetes://, leasectl+http:// and madeup:// can do it"
+            in no_renew.err
+        )
 
     def test_its_types_are_completed(self, cli: Cli) -> None:
         finished = with_one_more(

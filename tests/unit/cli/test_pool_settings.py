@@ -137,8 +137,8 @@ class TestPriority:
         for finished in (cli("acquire", *options), cli("run", *options, "--", "true")):
             assert (finished.code, finished.err) == (
                 USAGE,
-                "leasectl: --priority is not supported by the lease proxy; local:, etcd:// and "
-                "kubernetes:// can do it\n",
+                "leasectl: --priority is not supported by the lease proxy; local:, etcd://, "
+                "kubernetes:// and leasectl+http:// can do it\n",
             )
 
     def test_there_the_variable_is_ignored_and_that_is_said_once(self, cli: Cli) -> None:

@@ -174,11 +174,11 @@ class TestWhere:
             (["--where", "a=1", "--name", "eu-1"], "leave out --where"),
             (
                 ["--where", "a=1", "--backend", "none:"],
-                "local:, etcd:// and kubernetes:// can do it",
+                "local:, etcd://, kubernetes:// and leasectl+http:// can do it",
             ),
             (
                 ["--where", "a=1", "--backend", "http://127.0.0.1:9"],
-                "local:, etcd:// and kubernetes:// can do it",
+                "local:, etcd://, kubernetes:// and leasectl+http:// can do it",
             ),
         ],
     )

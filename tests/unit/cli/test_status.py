@@ -390,7 +390,7 @@ class TestRows:
     def test_where_pools_are_not_ours_it_is_64(self, cli: Cli) -> None:
         finished = cli("status", "--held", "--backend", "none:")
         assert (finished.code, finished.out) == (64, "")
-        assert "local:, etcd:// and kubernetes:// can do it" in finished.err
+        assert "local:, etcd://, kubernetes:// and leasectl+http:// can do it" in finished.err
 
 
 class TestWatchOnAPipe:

@@ -32,7 +32,7 @@ class _Meeting:
         self.connection = scope[SCOPE_KEY]
         self.asked.set()
         await self.answer.wait()
-        await GrantResponse(["T--00"], scope[SCOPE_KEY], self.verdict.set_result)(
+        await GrantResponse(b'{"names":["T--00"]}', scope[SCOPE_KEY], self.verdict.set_result)(
             scope, receive, send
         )
 

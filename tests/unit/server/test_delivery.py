@@ -201,7 +201,7 @@ def test_what_could_not_be_recorded_just_then_is_settled_a_moment_later(
         threads=None,
         waits_in_threads=False,
         losses=None,
-        acquire_seconds=1.0,
+        rules=served_leases.Rules(1.0),
         clock=desk.time.clock,
         notices=notices,  # type: ignore[arg-type]
         keeper_watch=SimpleNamespace(look=lambda: None),  # type: ignore[arg-type]

@@ -1,0 +1,249 @@
+"""Paths, calls, and the JSON of both directions.
+
+Client and server share this module. ``GET /leasectl/v2`` describes the server. Every other request
+is a POST with a JSON object:
+
+- ``/leasectl/v2/acquire``: `AcquireBody`. It waits, and is answered with the leases. The key makes
+  it idempotent: a repeated request joins the wait of the first, or gets its grant.
+- ``/leasectl/v2/call/NAME``: one of `CALLS`, with named arguments; answered with ``{"result": …}``.
+- ``/leasectl/v2/wait``: ``{"after": N, "claim_key": K}``; answered as soon as there is an event
+  with a larger number, of that claim key unless it is null, or after `WAIT_SECONDS`.
+
+A record is an object that names its kind in ``is`` and leaves out fields with their default value.
+An error is ``{"error": KIND, "message": TEXT}``, with a class of `leasectl.errors` as its kind.
+"""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Mapping
+from functools import cache
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from leasectl import errors
+from leasectl.errors import LeaseError, NotSupported
+from leasectl.model import Lease, Request
+
+if TYPE_CHECKING:
+    from leasectl.engines.notes import Note
+
+VERSION = 2
+ROOT = "/leasectl/v2"
+ACQUIRE = f"{ROOT}/acquire"
+CALL = f"{ROOT}/call/"
+WAIT = f"{ROOT}/wait"
+# Shorter than the read timeout of nginx.
+WAIT_SECONDS = 50.0
+# A content of 1 MiB grows by a third, and more is written with it.
+LONGEST_BODY_BYTES = 4 << 20
+EVENTS_AT_ONCE = 2000
+
+# The parameters of each call, in order; those that only `admin` may make are `ADMIN_CALLS`.
+CALLS: Mapping[str, tuple[str, ...]] = {
+    "engine.free": ("claim_key", "names", "by"),
+    "engine.renew": ("claim_key", "ttl_seconds"),
+    "engine.withdraw": ("claim_key", "why"),
+    "pools.pools": ("pool_type", "expiries"),
+    "pools.create_pool": ("pool_type", "names", "settings"),
+    "pools.change_settings": ("pool_type", "settings", "seen"),
+    "pools.add_resources": ("pool_type", "names"),
+    "pools.remove_resources": ("pool_type", "names", "force"),
+    "pools.end_early": ("claim_key", "names", "reason", "at_once"),
+    "pools.delete_pool": ("pool_type", "force"),
+    "members.members": ("names",),
+    "members.belonging": (),
+    "members.replace": ("before", "after", "seen", "claimant"),
+    "members.replace_belonging": ("before", "after"),
+    "notes.of_pool": ("pool_type",),
+    "notes.of_claims": ("claim_key",),
+    "notes.change": ("changes",),
+    "notes.free": ("notes", "by"),
+    "values.get": ("key",),
+    "values.read": ("prefix",),
+    "values.change": ("changes", "guard", "event"),
+    "values.check_room": (),
+    "values.tidy": (),
+    "events.read": ("wanted", "after"),
+    "events.latest": ("wanted", "number", "only_recent"),
+    "events.last_number": (),
+}
+ADMIN_CALLS = frozenset(
+    {
+        "pools.create_pool",
+        "pools.change_settings",
+        "pools.add_resources",
+        "pools.remove_resources",
+        "pools.delete_pool",
+        "members.replace",
+        "members.replace_belonging",
+    }
+)
+
+
+class AcquireBody(NamedTuple):
+    """What a client asks for.
+
+    Args:
+        claim_key: Unique for each acquisition, the same in every repetition.
+        holder_identity: ``<job>/<build>/<host>/<handle>``.
+        request: What is wanted, with its ttl.
+        wait_seconds: How long it may wait from now on; None for no limit.
+    """
+
+    claim_key: str
+    holder_identity: str
+    request: Request
+    wait_seconds: float | None = None
+
+
+class Granted(NamedTuple):
+    """What a request got.
+
+    Args:
+        leases: The leases.
+        pool_type: If several types would do, that of the leases.
+    """
+
+    leases: tuple[Lease, ...]
+    pool_type: str | None = None
+
+
+class Renewal(NamedTuple):
+    """The result of a renewal.
+
+    Args:
+        names: The names that are still held.
+        notes: The notes at the claims.
+    """
+
+    names: tuple[str, ...]
+    notes: tuple[Note, ...] = ()
+
+
+class Found(NamedTuple):
+    """A part of the events.
+
+    Args:
+        events: At most `EVENTS_AT_ONCE`; fewer are the last.
+        missed: What isn't kept any more.
+    """
+
+    events: tuple[Any, ...]
+    missed: tuple[Any, ...] = ()
+
+
+class News(NamedTuple):
+    """The end of a wait.
+
+    Args:
+        last: The number of the last event.
+        is_changed: There was something; else the time was over.
+        reason: Who took a lease of the claim key by force, and why; empty for nothing.
+        notes: All notes at the claims, if only notes have changed; else None.
+    """
+
+    last: int
+    is_changed: bool = False
+    reason: str = ""
+    notes: tuple[Note, ...] | None = None
+
+
+def encode(value: object) -> object:
+    """Return what `json` writes for a value of the model."""
+    if isinstance(value, tuple) and hasattr(value, "_fields"):
+        record: Any = value
+        defaults = record._field_defaults
+        fields = {
+            name: encode(each)
+            for name, each in zip(record._fields, record)
+            if name not in defaults or each != defaults[name]
+        }
+        return {"is": type(record).__name__, **fields}
+    if isinstance(value, (tuple, list)):
+        return [encode(each) for each in value]
+    if isinstance(value, (set, frozenset)):
+        return {"is": "set", "items": sorted(value)}
+    if isinstance(value, bytes):
+        return {"is": "bytes", "base64": base64.b64encode(value).decode()}
+    if isinstance(value, Mapping):
+        return {"is": "map", "items": [[key, encode(each)] for key, each in value.items()]}
+    return value
+
+
+def decode(data: Any) -> Any:
+    """Read what `encode` wrote; fields that only another version has are left out.
+
+    Raises:
+        ValueError, TypeError, KeyError: It is something else.
+    """
+    if isinstance(data, list):
+        return tuple([decode(each) for each in data])
+    if not isinstance(data, dict):
+        return data
+    kind = data["is"]
+    if kind == "bytes":
+        return base64.b64decode(data["base64"], validate=True)
+    if kind == "set":
+        return frozenset(data["items"])
+    if kind == "map":
+        return {key: decode(each) for key, each in data["items"]}
+    record = _records()[kind]
+    known = record._fields
+    return record(**{name: decode(each) for name, each in data.items() if name in known})
+
+
+@cache
+def _records() -> Mapping[str, Any]:
+    """Return the classes of records, by name."""
+    from leasectl.engines import facts, membership, notes, values
+    from leasectl.model import Claimant, Process
+    from leasectl.state import event
+
+    classes = (
+        *(AcquireBody, Granted, Renewal, Found, News, Lease, Request, Claimant, Process),
+        *(facts.PoolSettings, facts.QueueEntry, facts.Resource, facts.Pool),
+        *(membership.Lifetime, membership.Cordon, membership.Member, membership.Pools),
+        *(notes.Note, notes.NoteChange, values.Value, values.ValueChange, values.Guard),
+        *(event.Event, event.EventFilter, event.Missed),
+    )
+    return {each.__name__: each for each in classes}
+
+
+# The status of an answer, by the class of its error; the first that fits.
+_STATUS = (
+    (errors.NotFound, 404),
+    (errors.NotAllowed, 409),
+    (errors.NoLease, 408),
+    (errors.InvalidRequest, 400),
+    (errors.BackendUnreachable, 503),
+)
+
+
+def status_of(error: LeaseError) -> int:
+    """Return the status of the answer with an error."""
+    return next((status for kind, status in _STATUS if isinstance(error, kind)), 500)
+
+
+def encode_error(error: LeaseError) -> dict[str, str]:
+    """Return the answer to a request that failed."""
+    kind = next(each for each in type(error).__mro__ if each.__module__ == errors.__name__)
+    return {"error": kind.__name__, "message": str(error)}
+
+
+def parse_error(data: object) -> LeaseError | None:
+    """Return the error that an answer has; None if it has none."""
+    if not isinstance(data, dict) or not isinstance(data.get("message"), str):
+        return None
+    kind = getattr(errors, str(data.get("error")), LeaseError)
+    is_ours = isinstance(kind, type) and issubclass(kind, LeaseError)
+    if not is_ours or kind is errors.AccessRefused:
+        kind = LeaseError
+    return kind(data["message"])
+
+
+def too_old(url: str) -> NotSupported:
+    """The error for a server without this version of the extension."""
+    return NotSupported(
+        f"{url} doesn't know version {VERSION} of leasectl's extension of the lease proxy's "
+        f"protocol; use its http:// address, or a leasectl serve of this version"
+    )

@@ -1,0 +1,118 @@
+"""Tell clients that wait of events."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+from leasectl.errors import LeaseError
+from leasectl.leases.service import Service
+from leasectl.server.metrics import Notices
+
+if TYPE_CHECKING:
+    from leasectl.engines.event_log import EventWatch
+    from leasectl.state.event import Event
+
+Do = Callable[[Callable[[Service], Any]], Awaitable[Any]]
+
+
+class EventNews:
+    """The events of what is served, read once for all clients that wait.
+
+    Args:
+        do: Runs a step on the service.
+        notices: Told of what fails.
+    """
+
+    def __init__(self, do: Do, notices: Notices) -> None:
+        self._do = do
+        self._notices = notices
+        self._watch: EventWatch | None = None
+        self._opening = asyncio.Lock()
+        self._reading: asyncio.Future[None] | None = None
+        self._waiting: dict[asyncio.Future[Sequence[Event]], str | None] = {}
+        self.last = 0
+
+    async def wait(
+        self, after: int, handle_id: str | None, *, seconds: float, gone: asyncio.Future[None]
+    ) -> Sequence[Event] | None:
+        """Wait for events with a larger number; or for a change without one, if not of a handle.
+
+        Args:
+            after: The number.
+            handle_id: Only events of that handle; None for all.
+            seconds: How long.
+            gone: Done when nobody waits any more.
+
+        Returns:
+            Some of them; None if nothing has changed.
+        """
+        await self._open()
+        if after < self.last:
+            found = await self._read(after)
+            if _of(handle_id, found):
+                return _of(handle_id, found)
+        future: asyncio.Future[Sequence[Event]] = asyncio.get_running_loop().create_future()
+        self._waiting[future] = handle_id
+        try:
+            await asyncio.wait((future, gone), timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            del self._waiting[future]
+        return future.result() if future.done() else None
+
+    def close(self) -> None:
+        """Watch no longer."""
+        if self._watch is not None:
+            asyncio.get_running_loop().remove_reader(self._watch.fd)
+            self._watch.close()
+            self._watch = None
+
+    async def _open(self) -> None:
+        async with self._opening:
+            if self._watch is None:
+                # Its thread, if it has one, wakes the loop.
+                self._watch = await self._do(lambda service: service.events.watch())
+                self.last = await self._do(lambda service: service.events.last_number())
+                asyncio.get_running_loop().add_reader(self._watch.fd, self._look)
+
+    def _look(self) -> None:
+        if self._watch is None:
+            return
+        loop = asyncio.get_running_loop()
+        loop.remove_reader(self._watch.fd)  # what is behind the number is about to change
+        self._watch.clear()
+        loop.add_reader(self._watch.fd, self._look)
+        if self._reading is None or self._reading.done():
+            self._reading = asyncio.ensure_future(self._tell())
+        else:
+            self._reading.add_done_callback(lambda _: self._look_again())
+
+    def _look_again(self) -> None:
+        if self._watch is not None and (self._reading is None or self._reading.done()):
+            self._reading = asyncio.ensure_future(self._tell())
+
+    async def _tell(self) -> None:
+        try:
+            new = await self._read(self.last)
+        except LeaseError as error:
+            self._notices.failed("reading events", error)
+            return
+        if new:
+            self.last = new[-1].number
+        for future, handle_id in self._waiting.items():
+            wanted = _of(handle_id, new)
+            if not future.done() and (wanted or handle_id is None):
+                future.set_result(wanted)
+
+    async def _read(self, after: int) -> Sequence[Event]:
+        events: Sequence[Event] = await self._do(
+            lambda service: list(service.events.read(after=after))
+        )
+        return events
+
+
+def _of(handle_id: str | None, events: Sequence[Event]) -> Sequence[Event]:
+    if handle_id is None:
+        return events
+    return [each for each in events if each.handle.partition("/")[0] == handle_id]

@@ -1,0 +1,137 @@
+"""The extension for leasectl's own clients, from a command to the server and back."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.kit.serving import Serving
+from tests.kit.support import Cli
+from tests.kit.waits import eventually
+
+pytestmark = pytest.mark.once
+
+TOKENS = {"ci": "use", "other": "use", "ops": "use,admin"}
+
+
+class Team:
+    """A server with tokens, and the machines that use it."""
+
+    def __init__(self, folder: Path, *options: str) -> None:
+        self.folder = folder
+        self.tokens = folder / "tokens"
+        self.write_tokens(TOKENS)
+        server = Cli(folder / "server", folder)
+        self.serving = Serving(server, "--token-file", str(self.tokens), *options)
+        self.machines = [server]
+
+    def write_tokens(self, tokens: dict[str, str]) -> None:
+        lines = [f"{name} {rights} secret-of-{name}" for name, rights in tokens.items()]
+        self.tokens.write_text("\n".join(lines))
+        self.tokens.chmod(0o600)
+        for name in tokens:
+            (self.folder / name).write_text(f"secret-of-{name}")
+            (self.folder / name).chmod(0o600)
+
+    def machine(self, job: str, token: str = "ci") -> Cli:
+        """A machine of a job, with a state directory of its own."""
+        cli = Cli(self.folder / f"machine-{len(self.machines)}", self.folder)
+        cli.env.update(
+            LEASECTL_BACKEND=f"leasectl+{self.serving.url}",
+            LEASECTL_TOKEN_FILE=str(self.folder / token),
+            JOB_NAME=job,
+            BUILD_ID="1",
+        )
+        self.machines.append(cli)
+        return cli
+
+    def close(self) -> None:
+        for each in reversed(self.machines):
+            each.close()
+
+
+@pytest.fixture
+def team(tmp_path: Path) -> Iterator[Team]:
+    team = Team(tmp_path, "--trusted-proxy", "127.0.0.1")
+    team.machine("admin", "ops").ok("pool", "create", "T", "--count", "1")
+    yield team
+    team.close()
+
+
+def test_only_a_token_with_the_right_changes_pools(team: Team) -> None:
+    refused = team.machine("a")("pool", "create", "U", "--count", "1")
+    assert (refused.code, "needs an admin token" in refused.err) == (77, True)
+    assert [line.split()[0] for line in team.machine("a").ok("pool", "list").splitlines()] == [
+        "POOL",
+        "T",
+    ]
+
+
+def test_a_lease_shows_who_holds_it_with_which_token(team: Team) -> None:
+    team.machine("a").ok("acquire", "-t", "T", "--label", "k=v")
+    shown = json.loads(team.machine("b").ok("status", "--json", "-t", "T"))
+    (held,) = shown["pools"][0]["resources"]
+    assert (held["job"], held["build"]) == ("a", "1")
+    assert held["labels"]["k"] == "v"
+    assert held["labels"]["serve:token"] == "ci"
+    assert held["lease_duration_seconds"] == 60.0
+
+
+def test_another_job_frees_a_lease_only_by_force_and_its_run_ends_first(team: Team) -> None:
+    holder, other = team.machine("a"), team.machine("b")
+    running = holder.start("run", "-t", "T", "--", "sh", "-c", "echo begun; exec sleep 300")
+    assert running.process.stdout is not None
+    assert running.process.stdout.readline() == "begun\n"
+    refused = other("release", "--names", "T--00")
+    assert (refused.code, "--force" in refused.err) == (77, True)
+    other.ok("release", "--names", "T--00", "--force")
+    assert running.finish().code == 79
+    assert other("acquire", "-t", "T", "-w", "10s").code == 0
+
+
+def test_a_client_that_is_gone_keeps_its_lease_for_a_ttl(team: Team) -> None:
+    gone = team.machine("a")
+    gone.ok("acquire", "-t", "T", "--ttl", "2s")
+    began = time.monotonic()
+    team.machine("b").ok("acquire", "-t", "T", "-w", "60s")
+    assert time.monotonic() - began < 30
+
+
+def test_a_claim_key_is_of_no_use_to_another_tokens_client(team: Team) -> None:
+    handle = Path(team.machine("a").ok("acquire", "-t", "T").strip()).name
+    body = json.dumps({"claim_key": f"{handle}/1", "names": None})
+    request = urllib.request.Request(
+        f"{team.serving.url}/leasectl/v2/call/engine.free",
+        body.encode(),
+        {"Authorization": "Bearer secret-of-other"},
+    )
+    with pytest.raises(urllib.error.HTTPError) as refused:
+        urllib.request.urlopen(request)
+    assert refused.value.code == 409
+    assert json.loads(refused.value.read())["error"] == "NotAllowed"
+
+
+def test_hup_reads_the_tokens_again(team: Team) -> None:
+    client = team.machine("a")
+    client.ok("pool", "list")
+    team.write_tokens({"new": "use"})
+    os.kill(team.serving.pid, signal.SIGHUP)
+    eventually(lambda: client("pool", "list").code == 77)
+    team.machine("a", "new").ok("pool", "list")
+
+
+def test_a_server_without_the_extension_is_refused_with_its_address(
+    tmp_path: Path, team: Team
+) -> None:
+    client = team.machine("a")
+    client.env["LEASECTL_BACKEND"] = f"leasectl+{team.serving.url}/not-here"
+    refused = client("acquire", "-t", "T", "-w", "0")
+    assert (refused.code, "http:// address" in refused.err) == (64, True)
