@@ -435,8 +435,8 @@ def _checked(asked: AcquireBody, labels: tuple[tuple[str, str], ...]) -> Request
     for text in (*texts, *conditions):
         if not isinstance(text, str) or not text.isprintable() or len(text) > _LONGEST_TEXT:
             raise InvalidRequest(f"invalid text: {printable(str(text), longest=100)}")
-    if asked.holder_identity.count("/") < 3:
-        raise InvalidRequest("a holder is <job>/<build>/<host>/<handle>")
+    if asked.holder_identity.count("/") < 2:  # outside a job, its owner is one part
+        raise InvalidRequest("a holder is <job>/<build>/<host>/<handle> or <owner>/<host>/<handle>")
     key = asked.claim_key
     if not isinstance(key, str) or not is_name(_id_of(key)) or len(key) > LONGEST_NAME:
         raise InvalidRequest(f"invalid claim_key: {printable(str(key), longest=100)}")

@@ -85,6 +85,14 @@ def test_a_lease_shows_who_holds_it_with_which_token(team: Team) -> None:
     assert held["lease_duration_seconds"] == 60.0
 
 
+def test_outside_a_job_the_holder_is_the_user(team: Team) -> None:
+    person = team.machine("a")
+    del person.env["JOB_NAME"]
+    handle = person.ok("acquire", "-t", "T").strip()
+    assert "@" in person.ok("status", "-t", "T")
+    person.ok("release", "--handle", handle)
+
+
 def test_another_job_frees_a_lease_only_by_force_and_its_run_ends_first(team: Team) -> None:
     holder, other = team.machine("a"), team.machine("b")
     running = holder.start("run", "-t", "T", "--", "sh", "-c", "echo begun; exec sleep 300")
@@ -135,3 +143,29 @@ def test_a_server_without_the_extension_is_refused_with_its_address(
     client.env["LEASECTL_BACKEND"] = f"leasectl+{team.serving.url}/not-here"
     refused = client("acquire", "-t", "T", "-w", "0")
     assert (refused.code, "http:// address" in refused.err) == (64, True)
+
+
+def test_rules_for_clients_that_speak_only_the_proxys_protocol(tmp_path: Path) -> None:
+    team = Team(
+        tmp_path, "--lease-limit", "2s", "--strict-release", "--trusted-proxy", "127.0.0.0/8"
+    )
+    ops = team.machine("admin", "ops")
+    ops.ok("pool", "create", "T", "--count", "1")
+    with team.serving.connect() as client:
+        client.start_acquire(
+            "T",
+            1,
+            Authorization="Bearer secret-of-ci",
+            Idempotency_Key="mine",
+            X_Forwarded_For="203.0.113.9, 198.51.100.7",
+            Leasectl_Holder="nightly/7",
+        )
+        assert client.read_answer().names == ["T--00"]
+    shown = json.loads(ops.ok("status", "--json", "-t", "T"))
+    labels = shown["pools"][0]["resources"][0]["labels"]
+    assert labels["serve:client"] == "198.51.100.7"
+    assert labels["serve:unverified-holder"] == "nightly/7"
+    with team.serving.connect() as client:
+        assert client.release("T--00", Authorization="Bearer secret-of-ci").status == 500
+    assert team.machine("b")("acquire", "-t", "T", "-w", "60s").code == 0  # it ends by itself
+    team.close()
