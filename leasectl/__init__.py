@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from leasectl.client import Client as Client
     from leasectl.client import Lease as Lease
     from leasectl.client import Loss as Loss
+    from leasectl.client import Work as Work
     from leasectl.client import lease as lease
     from leasectl.errors import BackendUnreachable as BackendUnreachable
     from leasectl.errors import Cancelled as Cancelled
@@ -47,10 +48,11 @@ if TYPE_CHECKING:
     from leasectl.errors import NotFound as NotFound
     from leasectl.errors import NotSupported as NotSupported
     from leasectl.errors import StateUnwritable as StateUnwritable
+    from leasectl.errors import WorkFailed as WorkFailed
 
 __version__ = "0.4.0"
 
-_OF_CLIENT = ("Client", "Lease", "Loss", "lease")
+_OF_CLIENT = ("Client", "Lease", "Loss", "Work", "lease")
 _OF_ERRORS = (
     "BackendUnreachable",
     "Cancelled",
@@ -63,6 +65,7 @@ _OF_ERRORS = (
     "NotFound",
     "NotSupported",
     "StateUnwritable",
+    "WorkFailed",
 )
 __all__ = ["Progress", *_OF_CLIENT, *_OF_ERRORS]
 

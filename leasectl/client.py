@@ -17,7 +17,7 @@ import os
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import timedelta
-from typing import Any, Literal, Union
+from typing import TYPE_CHECKING, Any, Literal, Union
 
 from leasectl.backends.contract import Patience, Progress
 from leasectl.errors import (
@@ -27,6 +27,7 @@ from leasectl.errors import (
     LeaseError,
     LeaseLost,
     NotAllowed,
+    WorkFailed,
 )
 from leasectl.leases.acquire import acquire
 from leasectl.leases.delay import announce, arm, leave_failed, release_each, released_before_use
@@ -60,6 +61,10 @@ from leasectl.text.durations import (
     parse_duration_range,
 )
 from leasectl.text.naming import check_label_key, check_name, check_own_type
+from leasectl.text.wording import counted
+
+if TYPE_CHECKING:
+    from leasectl.once.results import Asked, Outcome
 
 # Seconds, a timedelta, or a text such as "90s", "20m" or "1h30m".
 Duration = Union[float, timedelta, str]
@@ -609,6 +614,58 @@ class Client:
             on_reclaim=on_reclaim,
         )
 
+    def once(
+        self,
+        key: str,
+        *,
+        inputs: Sequence[str | bytes] = (),
+        keep: Duration = "24h",
+        attempts: int = 3,
+        on_failure: Literal["next", "share"] = "next",
+        wait: Duration | None = None,
+        connect_timeout: Duration | None = None,
+        ttl: Duration | None = None,
+        cancel: threading.Event | None = None,
+        progress: Callable[[Progress], object] | None = None,
+    ) -> Work:
+        """Do some work in one of several processes, and share its result; see `Work`.
+
+        Processes that use ``leasectl once`` share it, too.
+
+        Args:
+            key: What the work is called: a printable text of up to 200 characters.
+            inputs: Part of the work's identity, beside the key; the order counts.
+            keep: How long the result is kept for later callers.
+            attempts: Failures, over all waiters, before the rest give up.
+            on_failure: When the block raises an exception, the next waiter does the work, or all
+                waiters share the failure.
+            wait: How long to wait at most for those who do it.
+            connect_timeout: See `acquire`.
+            ttl: The time after which a process that stopped renewing its lease counts as dead.
+            cancel: See `acquire`.
+            progress: See `acquire`.
+
+        Returns:
+            A context manager, which waits when its block is entered. It raises the errors of
+            `acquire`, and `WorkFailed` if others have failed for us.
+
+        Raises:
+            InvalidRequest: A value is invalid (64).
+        """
+        from leasectl.once.results import Asked, Terms, check_terms
+        from leasectl.once.work import work_of
+        from leasectl.text.naming import check_key
+
+        check_key(key)
+        if attempts < 1:
+            raise InvalidRequest(f"attempts {attempts}: give at least 1")
+        terms = Terms(_seconds("keep", keep), attempts, on_failure == "share", None)
+        check_terms(terms)
+        contents = [os.fsencode(each) for each in inputs]
+        ttl_seconds = None if ttl is None else _seconds("ttl", ttl)
+        asked = Asked(work_of(key, contents), (), terms, ttl_seconds=ttl_seconds)
+        return Work(self, asked, _Waiting(wait, connect_timeout, cancel, progress))
+
     def release(
         self,
         *,
@@ -818,6 +875,114 @@ class Client:
                     finish(service, record)
                 elif record.state != "released":
                     release(service, whole(record))
+
+
+class Work:
+    """Work that one process does, and whose result all others share; a context manager.
+
+    Entering its block waits until another process has done the work, or it is this one's turn. If
+    the block raises an exception, the work has failed, and the next waiter does it. If the lease
+    was lost meanwhile, nothing is recorded, and leaving the block raises `LeaseLost`.
+
+    Attributes:
+        is_done: Another process has done the work, and `result` is what it recorded. If not, the
+            block does it, and sets `result`.
+        result: The result, up to 1 MiB (180 KiB on Kubernetes).
+        lease: The lease under which the block does the work; None where it is done.
+
+    Example:
+        >>> def work_out():
+        ...     with leasectl.Client().once("import-4.21", inputs=["sha256:12ab"]) as work:
+        ...         if not work.is_done:
+        ...             print("importing")
+        ...             work.result = b"imported"
+        ...     return work.result
+        >>> work_out(), work_out()
+        importing
+        (b'imported', b'imported')
+    """
+
+    def __init__(self, client: Client, asked: Asked, waiting: _Waiting) -> None:
+        self.is_done = False
+        self.result = b""
+        self.lease: Lease | None = None
+        self._client = client
+        self._asked = asked
+        self._waiting = waiting
+        self._exits = contextlib.ExitStack()
+        self._began_at = 0.0
+
+    def __enter__(self) -> Work:
+        from leasectl.once.own_work import OwnWork
+
+        client, request = self._client, self._asked.request
+        with contextlib.ExitStack() as exits:
+            service = exits.enter_context(client._service(self._waiting.seconds))
+            patience = exits.enter_context(self._waiting.patience())
+            self._own = own = OwnWork(service, self._asked, warn=_log.warning)
+
+            def hold(handle: Handle) -> None:
+                lease = Lease(client, request, "self")
+                exits.callback(lease._stop)
+                client._hold(lease, service, handle, this_process())
+                self.lease = lease
+
+            try:
+                outcome = own.begin(patience, hold)
+            except BaseException:
+                with contextlib.suppress(LeaseError):
+                    own.leave()
+                raise
+            if outcome is None:
+                self._began_at = Clock().elapsed()
+                self._exits = exits.pop_all()
+                return self
+            own.leave()
+        self.lease, self.is_done = None, True
+        if outcome.content is None:
+            raise _failed(self._asked.work.title, outcome)
+        self.result = outcome.content
+        return self
+
+    def __exit__(self, _type: object, error: BaseException | None, _trace: object) -> None:
+        if self.is_done:
+            return
+        assert self.lease is not None
+        seconds = Clock().elapsed() - self._began_at
+        with self._exits:
+            try:
+                is_lost = self.lease.is_lost
+                self.lease._stop()  # each step below renews the lease itself
+                if is_lost:
+                    if error is None:
+                        raise self.lease._loss()
+                elif error is None:
+                    self._own.record(self.result, seconds)
+                elif isinstance(error, Exception):
+                    self._fail(error, seconds)
+                else:
+                    self._own.stop()
+            finally:
+                self._own.leave()
+
+    def _fail(self, error: Exception, seconds: float) -> None:
+        from leasectl.once.error_output import safe_lines
+
+        lines = safe_lines(f"{type(error).__name__}: {error}")
+        try:
+            self._own.fail(error, lines, seconds)
+        except LeaseError as failure:
+            _log.warning("%s", failure)
+
+
+def _failed(title: str, outcome: Outcome) -> WorkFailed:
+    lines = f": {outcome.lines.splitlines()[-1]}" if outcome.lines else ""
+    error = WorkFailed(
+        f"work {title} failed {counted(outcome.times, 'time')} in other processes, at last with "
+        f"exit code {outcome.status}{lines}"
+    )
+    error.exit_code = outcome.status or 1
+    return error
 
 
 # Of processes from which this one was forked: to close them would be an affair of their own.

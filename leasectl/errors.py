@@ -163,6 +163,10 @@ class LeaseLost(LeaseError):
     exit_code = 79
 
 
+class WorkFailed(LeaseError):
+    """The work of `once` failed in other processes; its exit code is that of the last failure."""
+
+
 class Interrupted(BaseException):
     """A signal asked this process to end; not an error, so no handler of errors eats it.
 

@@ -10,7 +10,14 @@ from typing import NamedTuple
 from leasectl.backends.contract import Patience
 from leasectl.backends.kinds import claim_key_of
 from leasectl.engines.values import CONTENT, Guard, Value, ValueChange, Values
-from leasectl.errors import CorruptState, LeaseError, NoLease, NotAllowed, NotFound
+from leasectl.errors import (
+    CorruptState,
+    InvalidRequest,
+    LeaseError,
+    NoLease,
+    NotAllowed,
+    NotFound,
+)
 from leasectl.leases.acquire import acquire
 from leasectl.leases.on_demand import PoolOnDemand, is_needed, round_key
 from leasectl.leases.release import finish
@@ -32,6 +39,7 @@ from leasectl.text.properties import (
 )
 from leasectl.text.wording import printable
 
+_LONGEST_KEEP_SECONDS = 3650 * 86400.0
 MOST_DEATHS = 5  # in a row, before those who waited for all of them give up
 
 
@@ -170,6 +178,15 @@ class Outcome(NamedTuple):
     def has_failed(self) -> bool:
         """Whether our own command has run and failed."""
         return self.ending is not None or self.error is not None
+
+
+def check_terms(terms: Terms) -> None:
+    """Refuse terms that no round can have, with InvalidRequest."""
+    if not 1 <= terms.keep_seconds <= _LONGEST_KEEP_SECONDS:
+        keep = format_seconds(terms.keep_seconds)
+        raise InvalidRequest(f"--keep {keep}: use a time from 1s to 3650d")
+    if terms.run_limit_seconds is not None and terms.run_limit_seconds <= 0:
+        raise InvalidRequest("invalid --run-limit 0; omit it for no limit")
 
 
 def terms_of(found: Round, asked: Asked) -> Terms:

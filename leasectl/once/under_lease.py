@@ -191,13 +191,15 @@ class UnderLease:
 
     # ---- after it
 
-    def record(self, found: Round, came: Came, command: WorkCommand, *, is_to_end: bool) -> Outcome:
+    def record(
+        self, found: Round, came: Came, command: WorkCommand | None, *, is_to_end: bool = False
+    ) -> Outcome:
         """Record the outcome of the command, and give the lease back in the same step.
 
         Args:
             found: As `begin` returned it.
             came: The outcome.
-            command: Its guard still lives.
+            command: Its guard still lives; None if this process did the work.
             is_to_end: A signal has asked this process to end; then a failed command doesn't count
                 as a failure.
 
@@ -210,7 +212,8 @@ class UnderLease:
             except NoRoom as error:
                 error.args = (f"the result of work {self._asked.work.title} isn't kept: {error}",)
                 came = came.without_result(error)
-        command.kill_rest()
+        if command is not None:
+            command.kill_rest()
         if is_to_end:
             self.stop(found)
         else:

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
-from leasectl.engines.pool_admin import PoolAdmin
 from leasectl.errors import InvalidRequest, LeaseError, NotFound
-from leasectl.leases.service import handles_around
+from leasectl.leases.service import Service
 from leasectl.model import Labels
 from leasectl.text.naming import escape_name, reserved_type, work_labels, work_title
 from leasectl.text.wording import printable
@@ -108,22 +107,21 @@ class TooLarge(LeaseError):
     exit_code = 65
 
 
-def refuse_waiting_for_itself(pools: PoolAdmin, work: Work, environ: Mapping[str, str]) -> None:
+def refuse_waiting_for_itself(service: Service, work: Work) -> None:
     """Refuse a work that is under way by a command that waits for us.
 
     Args:
-        pools: Where works are under way.
+        service: Where works are under way, and who asks.
         work: The work that we ask for.
-        environ: Our environment.
 
     Raises:
         InvalidRequest: We would wait for ourselves.
     """
-    around = handles_around(environ)
+    around = service.caller.around
     if not around:
         return
     try:
-        (pool,) = pools.pools(work.pool_type)
+        (pool,) = service.pools.pools(work.pool_type)
     except NotFound:
         return
     holders = {(each.claim_key or "").partition("/")[0] for each in pool.resources}

@@ -15,11 +15,11 @@ from leasectl.cli.input_file import read_bytes
 from leasectl.cli.shown.output import emit_bytes, note
 from leasectl.cli.shown.waiting import reported
 from leasectl.errors import InvalidRequest
-from leasectl.once.results import Asked, Terms
+from leasectl.once.results import Asked, Terms, check_terms
 from leasectl.once.work import Work, work_of
 from leasectl.system.callers import watch_callers
 from leasectl.system.signals import die_of
-from leasectl.text.durations import format_seconds, parse_duration
+from leasectl.text.durations import parse_duration
 from leasectl.text.naming import check_key
 from leasectl.text.wording import counted
 
@@ -42,7 +42,6 @@ _WITH_RESULTS = {
     "show": ("texts", "files", "as_json"),
     "forget": ("texts", "files"),
 }
-_LONGEST_KEEP_SECONDS = 3650 * 86400.0
 
 
 class OnceCommand(Command):
@@ -266,12 +265,7 @@ def _work(key: str, texts: tuple[str, ...], files: tuple[str, ...]) -> Work:
 
 
 def _check(asked: Asked) -> None:
-    terms = asked.terms
-    if not 1 <= terms.keep_seconds <= _LONGEST_KEEP_SECONDS:
-        keep = format_seconds(terms.keep_seconds)
-        raise InvalidRequest(f"--keep {keep}: use a time from 1s to 3650d")
-    if terms.run_limit_seconds is not None and terms.run_limit_seconds <= 0:
-        raise InvalidRequest("invalid --run-limit 0; omit it for no limit")
+    check_terms(asked.terms)
     if asked.result_file == "":
         raise InvalidRequest("--result-file is empty")
 

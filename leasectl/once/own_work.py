@@ -1,0 +1,100 @@
+"""Do a work in this process: the caller does it, or gets the result of another process."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable
+
+from leasectl.backends.contract import Patience
+from leasectl.errors import LeaseError, LeaseLost
+from leasectl.model import Handle
+from leasectl.once.command import Came
+from leasectl.once.queue import WorkQueue
+from leasectl.once.results import Outcome, Round
+from leasectl.once.under_lease import UnderLease
+from leasectl.once.work import refuse_waiting_for_itself
+
+
+class OwnWork(WorkQueue):
+    """Gets one work done: by another waiter, or else by the caller.
+
+    Args: see `WorkQueue`.
+    """
+
+    _leased_now: UnderLease
+    _round: Round
+
+    def begin(self, patience: Patience, hold: Callable[[Handle], None]) -> Outcome | None:
+        """Return what others have done, or None when the caller is to do the work.
+
+        The caller then calls `record`, `fail` or `stop`, and `leave` in any case.
+
+        Args:
+            patience: How long to wait for those who do it.
+            hold: Announces the lease of the work, and looks after it from now on.
+
+        Raises:
+            NoLease: It wasn't done in time.
+            LeaseError: Too many processes have died while they did it.
+        """
+        self._exits = contextlib.ExitStack()
+        give_up_at = (
+            None if patience.wait_seconds is None else self._clock.elapsed() + patience.wait_seconds
+        )
+        while True:
+            with self._service.limited(give_up_at):
+                found = self._usable()
+                if found is not None:
+                    return found
+                refuse_waiting_for_itself(self._service, self._asked.work)
+                self._tell_terms()
+            handle = self._acquire(patience, give_up_at)
+            with contextlib.ExitStack() as exits:
+                leased = exits.enter_context(self._leased(handle))
+                kept = self._results.kept(self._asked.work)
+                if kept is not None and not self._is_bad(kept):
+                    content = self._results.content(kept)
+                    if content is not None:
+                        return Outcome(content, kept)
+                    self._bad = kept
+                shared = leased.share_failure()
+                if shared is not None:
+                    return shared
+                try:
+                    hold(handle)
+                except LeaseLost:
+                    continue  # before anything was done under it
+                began = leased.begin(kept)
+                if began is not None:
+                    self._leased_now, self._round = leased, began
+                    self._exits = exits.pop_all()
+                    return None
+
+    def record(self, content: bytes, seconds: float) -> None:
+        """Record the result, and give the lease back in the same step.
+
+        Raises:
+            LeaseLost: The lease is another's by now, and nothing was recorded.
+            LeaseError: The result can't be kept; that is recorded as a failure.
+        """
+        outcome = self._leased_now.record(self._round, Came(content, seconds), None)
+        if outcome.error is not None:
+            raise outcome.error
+
+    def fail(self, error: Exception, lines: str, seconds: float) -> None:
+        """Record that the work has failed: the next waiter does it, unless it is to be shared."""
+        status = error.exit_code if isinstance(error, LeaseError) else 1
+        shown = LeaseError(lines)
+        self._leased_now.record(
+            self._round, Came(None, seconds, status=status, error=shown, lines=lines), None
+        )
+
+    def stop(self) -> None:
+        """Give up, and leave the work to the next waiter."""
+        self._leased_now.stop(self._round)
+
+    def leave(self) -> None:
+        """Give back what is left of the lease and its pool."""
+        with self._exits:
+            pass
+        self._pool.leave()
