@@ -20,7 +20,8 @@
     │   └── LockHeld                 or another process held the state directory's lock all the time
     ├── TooFewFreed             75   fewer leases could be taken back than were to be
     ├── NotAllowed              77   not the holder, or not permitted
-    └── LeaseLost               79   the lease was lost while in use
+    ├── LeaseLost               79   the lease was lost while in use
+    └── WorkFailed                   the work of once failed elsewhere, with its exit code
 
 The numbers follow sysexits(3) where it has a fitting one. click's own 2 for usage is
 remapped to 64 because existing scripts read 2 as "no such type".

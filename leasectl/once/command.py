@@ -295,7 +295,7 @@ class WorkCommand:
                 raise error
             content = b"" if output is None else output.content()
             if output is not None and output.is_too_large:
-                raise _too_large("stdout", self._largest)
+                raise too_large("stdout", self._largest)
             if ending != Ending(0):
                 return Came(None, seconds, ending, status_of(ending))
             if self._asked.result_file is not None:
@@ -355,7 +355,7 @@ def _read_result(filename: str, largest: int) -> bytes:
         reason = getattr(error, "strerror", None) or error
         raise NotFound(f"{where} can't be read, although the command succeeded: {reason}") from None
     if len(content) > largest:
-        raise _too_large(where, largest)
+        raise too_large(where, largest)
     return content
 
 
@@ -363,7 +363,8 @@ def _open_at_once(path: str, flags: int) -> int:
     return os.open(path, flags | os.O_NONBLOCK | os.O_CLOEXEC)  # a pipe may have no writer
 
 
-def _too_large(what: str, largest: int) -> TooLarge:
+def too_large(what: str, largest: int) -> TooLarge:
+    """Return the error for a result that is larger than its backend keeps."""
     size = f"{largest >> 20} MiB" if largest >= 1 << 20 else f"{largest >> 10} KiB"
     return TooLarge(
         f"{what} is larger than {size}, the limit for a result on this backend; have the command "

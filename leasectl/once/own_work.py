@@ -8,7 +8,7 @@ from collections.abc import Callable
 from leasectl.backends.contract import Patience
 from leasectl.errors import LeaseError, LeaseLost
 from leasectl.model import Handle
-from leasectl.once.command import Came
+from leasectl.once.command import Came, too_large
 from leasectl.once.queue import WorkQueue
 from leasectl.once.results import Outcome, Round
 from leasectl.once.under_lease import UnderLease
@@ -77,7 +77,10 @@ class OwnWork(WorkQueue):
             LeaseLost: The lease is another's by now, and nothing was recorded.
             LeaseError: The result can't be kept; that is recorded as a failure.
         """
-        outcome = self._leased_now.record(self._round, Came(content, seconds), None)
+        came, largest = Came(content, seconds), self._service.values.largest_content
+        if len(content) > largest:
+            came = came.without_result(too_large("the result", largest))
+        outcome = self._leased_now.record(self._round, came, None)
         if outcome.error is not None:
             raise outcome.error
 
