@@ -17,6 +17,7 @@ A command line is parsed in `cli`; `client` is the library. Both call a verb in 
 - `maintenance`: maintenance windows of nodes
 - `once`: one job does shared work, the others use its result
 - `pools`: the verbs on pools, statistics and simulation
+- `pytest_plugin`: leases for tests
 - `pyz`: start `leasectl.pyz`, all of leasectl in one file
 - `reclaim`: take leases back by handshake
 - `run`: run a command under a lease

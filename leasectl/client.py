@@ -383,12 +383,13 @@ class Lease:
                 raise
             _log.warning("%s", failure)
         if is_lost and error is None:
-            raise self._loss()
+            raise self.loss()
 
     def __repr__(self) -> str:
         return f"<leasectl.Lease {self.handle}: {', '.join(self.names)}>"
 
-    def _loss(self) -> LeaseLost:
+    def loss(self) -> LeaseLost:
+        """Return the error for the loss of this lease, as leaving the block raises it."""
         why = f" ({self.lost.reason})" if self.lost.reason else ""
         return LeaseLost(f"the lease on {', '.join(self.names)} was lost while in use{why}")
 
@@ -955,7 +956,7 @@ class Work:
                 self.lease._stop()  # each step below renews the lease itself
                 if is_lost:
                     if error is None:
-                        raise self.lease._loss()
+                        raise self.lease.loss()
                 elif error is None:
                     self._own.record(self.result, seconds)
                 elif isinstance(error, Exception):

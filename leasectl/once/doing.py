@@ -29,7 +29,6 @@ from leasectl.system.clock import Clock
 from leasectl.system.poll import Interrupt, check
 from leasectl.system.signals import SignalDescriptor
 
-_MAKE_AGAIN_SECONDS = 0.05
 # A runner removes expired results of others at its end, unless the server is slow.
 _TIDY_SECONDS = 1.0
 

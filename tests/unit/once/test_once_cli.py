@@ -26,16 +26,16 @@ UNTIL_GO = "until [ -e go ]; do sleep 0.02; done"
 SLOW_TO_QUEUE = """
 import os, time
 from leasectl.cli.app import main
-from leasectl.once import doing
+from leasectl.once.queue import PoolOnDemand
 
-def make(pool, make=doing.PoolOnDemand.make):
+def make(pool, make=PoolOnDemand.make):
     made = make(pool)
     open("made", "w").close()
     while not os.path.exists("queue"):
         time.sleep(0.02)
     return made
 
-doing.PoolOnDemand.make = make
+PoolOnDemand.make = make
 main()
 """
 

@@ -29,7 +29,7 @@ LAYERS = (
     "backends",
     "leases pools run once reclaim maintenance",
     "keeper doctor server",
-    "cli client",
+    "cli client pytest_plugin",
     "__main__ __init__ pyz shell",
 )
 LAYER_OF = {room: layer for layer, rooms in enumerate(LAYERS) for room in rooms.split()}

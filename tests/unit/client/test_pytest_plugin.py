@@ -1,0 +1,191 @@
+"""Suites that take leases by the plugin, also on workers that are killed."""
+
+from __future__ import annotations
+
+import re
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.kit.support import Cli, Finished
+
+pytestmark = pytest.mark.once
+NO_SUMMARY = ("-q", "-p", "no:cacheprovider", "--strict-markers")
+
+
+class Suite:
+    """A file of tests, run by pytest in a process of its own."""
+
+    def __init__(self, cli: Cli) -> None:
+        self.cli = cli
+        self._file = cli.cwd / "test_suite.py"
+
+    def run(self, text: str, *options: str) -> Finished:
+        """Run tests; return what pytest printed."""
+        self._file.write_text(f"import os, signal, time\nimport pytest\n{text}")
+        (self.cli.cwd / "pytest.ini").write_text("[pytest]\n")
+        command = [sys.executable, "-m", "pytest", *NO_SUMMARY, *options, str(self._file)]
+        return self.cli.spawn(command, PYTEST_ADDOPTS=None).finish()
+
+
+@pytest.fixture
+def suite(cli: Cli) -> Suite:
+    cli.ok("pool", "create", "azure", "--count", "3")
+    return Suite(cli)
+
+
+def held_meanwhile(log: Path) -> dict[str, list[str]]:
+    """The events of each resource, in order: begin and end, with the test."""
+    found: dict[str, list[str]] = {}
+    for line in log.read_text().splitlines():
+        event, name, test = line.split()
+        found.setdefault(name, []).append(f"{event} {test}")
+    return found
+
+
+SHARED = """
+def note(event, lease, test):
+    with open("log", "a") as log:
+        log.write(f"{event} {lease.name} {test}\\n")
+
+@pytest.mark.parametrize("test", range(40))
+@pytest.mark.lease("azure")
+def test_install(lease, test, request):
+    note("begin", lease, test)
+    if test in (5, 17, 29) and not os.path.exists(f"killed-{test}"):
+        open(f"killed-{test}", "w").close()
+        os.kill(os.getpid(), signal.SIGKILL)
+    assert not lease.is_lost
+    time.sleep(0.02)
+    note("end", lease, test)
+"""
+
+
+def test_eight_workers_share_three_accounts_though_some_are_killed(cli: Cli, suite: Suite) -> None:
+    finished = suite.run(SHARED, "-n", "8", "--lease-wait", "5m")
+    assert "3 failed, 37 passed" in finished.out, finished
+    assert finished.out.count("crashed while running") >= 3
+    events = held_meanwhile(cli.cwd / "log")
+    assert set(events) == {"azure--00", "azure--01", "azure--02"}
+    for of_resource in events.values():
+        holding = ""
+        for each in of_resource:
+            event, _, test = each.partition(" ")
+            if event == "begin":
+                assert holding in ("", "5", "17", "29"), of_resource
+                holding = test
+            else:
+                assert holding == test, of_resource
+                holding = ""
+    assert '"held": 0' in cli.ok("status", "azure", "--json")
+    assert cli.query("SELECT id FROM handle WHERE state != 'released'") == []
+
+
+def test_workers_are_holders_of_their_own(cli: Cli, suite: Suite) -> None:
+    text = """
+@pytest.mark.parametrize("test", range(6))
+@pytest.mark.lease("azure", scope="session")
+def test_install(lease, test):
+    with open("log", "a") as log:
+        log.write(f"{os.getpid()} {lease.name} {lease.fence}\\n")
+    time.sleep(0.3)
+"""
+    finished = suite.run(text, "-n", "2")
+    assert "6 passed" in finished.out, finished
+    lines = {tuple(line.split()) for line in (cli.cwd / "log").read_text().splitlines()}
+    assert len(lines) == len({pid for pid, _, _ in lines}) == len({name for _, name, _ in lines})
+    assert cli.held() == {}
+
+
+def test_the_test_and_its_worker_are_shown(cli: Cli, suite: Suite) -> None:
+    text = """
+@pytest.mark.lease("azure", labels={"a": "b"})
+def test_install(lease):
+    import leasectl
+    (labels,) = [each["labels"] for each in leasectl.Client().status("azure")["pools"][0]["resources"]
+                 if each["state"] == "held"]
+    assert labels == {"test": "test_suite.py::test_install", "worker": "gw0", "a": "b"}
+"""
+    finished = suite.run(text, "-n", "1")
+    assert "1 passed" in finished.out, finished
+
+
+def test_the_report_names_the_leases(cli: Cli, suite: Suite) -> None:
+    text = """
+@pytest.mark.lease("azure", count=2)
+def test_fails(): assert 0
+@pytest.mark.lease("azure")
+def test_passes(): pass
+"""
+    finished = suite.run(text, "--junitxml=report.xml")
+    assert "azure--00 (fencing token 1)\nazure--01 (fencing token 2)\n" in finished.out, finished
+    report = (cli.cwd / "report.xml").read_text()
+    names = re.findall(r'property name="lease" value="([^"]*)"', report)
+    assert [each.partition(" ")[0] for each in names] == ["azure--00", "azure--01", "azure--02"]
+
+
+def test_a_missing_pool_fails_or_skips(cli: Cli, suite: Suite) -> None:
+    text = """
+@pytest.mark.lease("gcp", count=2)
+def test_fails(): pass
+@pytest.mark.lease("gcp", optional=True)
+def test_is_skipped(): pass
+@pytest.mark.lease("azure", count=2, scope="session")
+def test_holds_two(): pass
+@pytest.mark.lease("azure", count=2, optional=True)
+def test_is_skipped_without_a_lease(): pass
+"""
+    finished = suite.run(text, "--lease-wait", "0", "-rs")
+    assert "1 passed, 2 skipped, 1 error" in finished.out, finished
+    assert "leasectl pool create gcp --count 2\n" in finished.out
+    assert "During handling" not in finished.out
+
+
+def test_a_lost_lease_fails_its_test_alone(cli: Cli, suite: Suite) -> None:
+    text = """
+import leasectl
+@pytest.mark.parametrize("scope", ["function", "session"])
+def test_nothing(scope): pass
+@pytest.mark.lease("azure", scope="function")
+def test_loses(lease): lose(lease)
+@pytest.mark.lease("azure", scope="session")
+def test_loses_that_of_the_session(lease): lose(lease)
+@pytest.mark.lease("azure", scope="session")
+def test_goes_on(lease): assert lease.is_held
+def lose(lease):
+    leasectl.Client().release(names=lease.names, force=True, reason="stuck")
+    assert lease.lost.wait("1m")
+"""
+    finished = suite.run(text)
+    assert "5 passed, 2 errors" in finished.out, finished
+    assert finished.out.count("LeaseLost: the lease on azure--0") == 2
+
+
+def test_another_backend_may_be_named(cli: Cli, suite: Suite) -> None:
+    text = '@pytest.mark.lease("any")\ndef test_runs(lease): assert lease.backend == "none:"\n'
+    finished = suite.run(text, "--lease-backend", "none:")
+    assert "1 passed" in finished.out, finished
+
+
+@pytest.mark.parametrize(
+    ("mark", "told"),
+    [
+        ("pytest.mark.slow", "mark the test with @pytest.mark.lease(POOL)"),
+        ("pytest.mark.lease()", "write it as @pytest.mark.lease(pool, *, scope='function'"),
+        ("pytest.mark.lease('azure', scope='class')", "write it as @pytest.mark.lease(pool"),
+        ("pytest.mark.lease('azure', size=2)", "unknown keyword size"),
+    ],
+)
+def test_a_wrong_mark_is_told(suite: Suite, mark: str, told: str) -> None:
+    finished = suite.run(
+        f"@{mark}\ndef test_runs(lease): pass\n", "-o", "markers=slow", "-p", "no:xdist"
+    )
+    assert told in finished.out, finished
+    assert "1 error" in finished.out
+
+
+def test_a_suite_without_the_mark_loads_nothing(suite: Suite) -> None:
+    text = "import sys\ndef test_runs(): assert 'leasectl.client' not in sys.modules\n"
+    finished = suite.run(text)
+    assert "1 passed" in finished.out, finished
