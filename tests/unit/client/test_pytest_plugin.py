@@ -103,8 +103,8 @@ def test_the_test_and_its_worker_are_shown(cli: Cli, suite: Suite) -> None:
 @pytest.mark.lease("azure", labels={"a": "b"})
 def test_install(lease):
     import leasectl
-    (labels,) = [each["labels"] for each in leasectl.Client().status("azure")["pools"][0]["resources"]
-                 if each["state"] == "held"]
+    (pool,) = leasectl.Client().status("azure")["pools"]
+    (labels,) = [each["labels"] for each in pool["resources"] if each["state"] == "held"]
     assert labels == {"test": "test_suite.py::test_install", "worker": "gw0", "a": "b"}
 """
     finished = suite.run(text, "-n", "1")
