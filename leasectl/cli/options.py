@@ -298,8 +298,8 @@ _request_options = (
         group=ENDING,
         type=OneOf("release", "keep", "answer"),
         default="keep",
-        help="Answer to a reclaim: release what isn't in use, keep everything, or answer with "
-        "leasectl answer. Default: keep.",
+        help="Answer to a reclaim, by which leasectl reclaim asks to give leases back: release "
+        "what isn't in use, keep everything, or answer with leasectl answer. Default: keep.",
     ),
 )
 

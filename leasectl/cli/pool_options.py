@@ -83,7 +83,7 @@ properties = option(
     multiple=True,
     metavar="K=V",
     help="Set a property of these resources, for --where of acquire and run; may be repeated. K- "
-    "removes it. Not for secrets: everybody who sees the pool sees it.",
+    "removes it in pool set. Not for secrets: everybody who sees the pool sees it.",
 )
 quiet = option("-q", "--quiet", is_flag=True, help="Print errors only.")
 
@@ -177,8 +177,8 @@ delay = option(
     metavar="D",
     default="180s",
     show_default=True,
-    help="Ask for a resource once it has been in excess for this long. Any use that can be seen, "
-    "and an answer keep, restarts the time.",
+    help="Ask only once the lease has been unused for this long. Any use that can be seen, or the "
+    'answer "keep", restarts the time.',
 )
 wait = option(
     "-w",

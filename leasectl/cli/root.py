@@ -231,7 +231,7 @@ def _in_our_words(error: click.UsageError) -> str:
         known = param.type.choices if isinstance(param.type, click.Choice) else ()
         return f"{name} is missing" + (f"; choose {either(known)}" if known else "")
     if isinstance(error, click.BadParameter) and param is not None:
-        return f"{name}: {_invalid(error.message, param.type)}"
+        return f"{name}: {_invalid(error.message, param)}"
     text = error.format_message().rstrip(".")
     if isinstance(error, click.BadOptionUsage):
         takes = "needs a value" if "requires" in text else "takes no value"
@@ -249,9 +249,9 @@ def _name_of(param: click.Parameter) -> str:
     return max(param.opts, key=len) if is_option else param.human_readable_name
 
 
-def _invalid(message: str, read_as: click.ParamType) -> str:
+def _invalid(message: str, param: click.Parameter) -> str:
     """What is wrong with a value, which click's message begins with."""
-    message = message.rstrip(".").replace("'", '"')
+    message, read_as = message.rstrip(".").replace("'", '"'), param.type
     value, is_not, _ = message.partition(" is not ")
     if is_not and isinstance(read_as, click.IntRange):
         between = (

@@ -83,8 +83,7 @@ def not_ours(name: str, holder_identity: str, caller: Caller) -> NotAllowed:
     """Return the error for a name that another job or build holds."""
     return NotAllowed(
         f'"{name}" is held by {as_given(holder_identity)}, which is another job or build than '
-        f"{as_given(caller.owner)}; to end its lease all the same: "
-        f"leasectl release --names {name} --force"
+        f"{as_given(caller.owner)}; to end its lease all the same, add --force"
     )
 
 

@@ -21,7 +21,7 @@
 #   lease__guard    H                      release H when this shell ends, however it ends
 #   lease__trap     COMMAND SIGNAL...      add COMMAND to whatever trap is set
 #   lease__untrap   COMMAND SIGNAL...      take it out again
-#   lease__install_lease_eligible          does this job's account have install leases, and aren't they off?
+#   lease__install_lease_eligible          true if this cluster profile uses install leases and they aren't off
 #
 # They return 0, 2 (lease__acquire and lease__reacquire: no such type) or 1 (anything else). lease__once
 # returns CMD's status, as leasectl once does; lease__use, lease__unuse, lease__marks and lease__answer
@@ -517,7 +517,7 @@ _lease__err_leave() {
 
 # Waits for COUNT leases of TYPE and prints the path of their handle, without a newline.
 #   -t, --type=TYPE      required
-#   -c, --count=COUNT    default 1; 0 prints nothing; all leases the whole pool
+#   -c, --count=COUNT    default 1; 0: prints nothing; all: the whole pool
 #   --scope=step|test    test, the default: the lease outlives the step, and its names are also in
 #                        $SHARED_DIR/leases. step: it is released when the script, $$, ends. Not over a
 #                        lease proxy: there a later step may release a copy of the handle in $SHARED_DIR
@@ -743,7 +743,7 @@ lease__property() { # --handle=H KEY
   builtin printf %s "$_lease__out"
 }
 
-# True for the cluster profiles whose accounts have install leases, unless INSTALL_LEASE_ENABLED turns them off.
+# True if this cluster profile uses install leases and INSTALL_LEASE_ENABLED isn't false.
 lease__install_lease_eligible() {
   [[ $- != *T* ]] || { local - && builtin set +T; }
   local _lease__profile=${CLUSTER_PROFILE_SET_NAME-} _lease__enabled=${INSTALL_LEASE_ENABLED-true}

@@ -38,7 +38,10 @@ def parse_duration(text: str, *, like: str = "90s, 20m or 1h30m") -> float:
     seconds = _seconds(text)
     if seconds is None:
         why = ", it is negative" if text[:1] == "-" and _seconds(text[1:]) is not None else ""
-        raise NoTime(f'invalid duration "{printable(text)}"{why}; write it like {like}')
+        raise NoTime(
+            f'invalid duration "{printable(text)}"{why}; write it like {like} (a bare number is '
+            "seconds)"
+        )
     if seconds > LONGEST_SECONDS:
         raise NoTime(f'duration "{printable(text)}" is longer than ten years')
     return seconds

@@ -35,10 +35,10 @@ def command(*, fix: bool, as_json: bool, backend: str | None) -> int:
     """Check what leasectl needs here, and repair it with --fix.
 
     Each check passes, warns or fails, and says what to do. Without --fix nothing is changed. With
-    it, doctor makes the state directory private, starts the keeper if it is needed, removes
-    orphaned files, frees resources whose records contradict each other, and releases the leases
-    of dead holders. It never releases a lease that may still be in use; it prints the command for
-    that instead.
+    it, doctor makes the state directory private, starts the keeper (leasectl's background
+    process) if it is needed, removes orphaned files, frees resources whose records contradict each
+    other, and releases the leases of dead holders. It never releases a lease that may still be in
+    use; it prints the command for that instead.
 
     \b
     etcd          also checks members, pools, rights and claims

@@ -144,8 +144,8 @@ def status(
     """Show requested maintenance and its state.
 
     STATUS is what the controller wrote, CORDONED whose the cordon is, LEASE who holds the node's
-    Lease. ENDS IN is the rest of our window; for a node that waits, the rest of the other holder's
-    Lease. Nodes whose window has ended stay in the table.
+    Lease. ENDS IN is the rest of the maintenance window; for a node that waits, the rest of the
+    other holder's Lease. Nodes whose window has ended stay in the table.
     """
     settings = settings_of(lease_name, identity)
     cluster = cluster_of(backend, lease_namespace, identity)

@@ -113,7 +113,7 @@ _complete_keys = options.completing(lambda values, word, ctx, _: values.work_key
     default=3,
     show_default=True,
     metavar="N",
-    help="Failed runs of CMD, over all waiters, before the rest give up.",
+    help="Give up after this many failed runs of CMD, counted over all waiting jobs.",
 )
 @option(
     "--on-failure",

@@ -116,15 +116,15 @@ def apply(*, filenames: tuple[str, ...], dry_run: bool, quiet: bool, backend: st
       - type: azure--install    # a pool with these resources
         state: free
         names: [account-1, account-2]
-        properties: {region: us-east-1, account-2: {size: big}}   # ours
+        properties: {region: us-east-1, account-2: {size: big}}   # leasectl only
       - type: cluster           # 2 to 5 resources, cluster--00 and so on
         state: free
         min-count: 2
         max-count: 5
-        pace: 20s               # ours, like burst and aging
-        default: true           # ours: the default pool
-        grace: 2m               # ours, see leasectl pool set
-        expect: [x-7, 'big-*']  # ours, see leasectl pool expect
+        pace: 20s               # leasectl only, like burst and aging
+        default: true           # leasectl only: the default pool
+        grace: 2m               # leasectl only, see leasectl pool set
+        expect: [x-7, 'big-*']  # leasectl only, see leasectl pool expect
 
     Missing resources are added, and free ones that the file doesn't list are removed. A held
     resource that isn't listed takes no new holder. When it is released, it leaves, or moves to the

@@ -129,8 +129,8 @@ def command(
 
     If fewer leases come back than wanted, the exit code is 75, and stderr gives the reason for each
     name that wasn't freed. --excess counts from the start of this command, so a restart counts
-    again. --follow with --excess alone takes all that is unused in the end: say how far with
-    --until-free or --leave-unused.
+    again. --excess N --follow repeats until nothing unused is left; limit it with --until-free or
+    --leave-unused.
 
     A restart begins all delays anew. Marks of another reclaim, or of one that was killed, are
     adopted with their answers; their delay counts from the time that the mark records. At its end

@@ -43,8 +43,8 @@ _complete_names = options.completing(
     multiple=True,
     metavar="H",
     shell_complete=options.complete_handles,
-    help="The leases of this handle, nothing if H is empty; may be repeated. --handle itself may "
-    "be omitted.",
+    help="The leases of this handle: the path that acquire printed, or its last part. Nothing if H "
+    "is empty; may be repeated. --handle itself may be omitted.",
 )
 @word(
     "handle_words",
@@ -86,7 +86,7 @@ _complete_names = options.completing(
     "--detach",
     group=ENDING,
     is_flag=True,
-    help="With --delay: return at once; the keeper releases.",
+    help="With --delay: return at once; the keeper, leasectl's background process, releases.",
 )
 @option(
     "--force",

@@ -39,8 +39,9 @@ from leasectl.pools.shown import (
     why_unavailable,
     work_of_pool,
 )
+from leasectl.state.rows import SERVED_KEY_LABEL
 from leasectl.text.durations import format_duration, format_seconds
-from leasectl.text.naming import short_handle, short_name, work_title
+from leasectl.text.naming import OWN_LABELS, short_handle, short_name, work_title
 from leasectl.text.properties import described, written
 from leasectl.text.wording import NO_POOLS, Cut, cells, printable, shorten
 
@@ -230,7 +231,9 @@ def _guard(shown: ShownLease) -> str:
 
 
 def _labels(labels: Labels) -> str:
-    return " ".join(_shown(f"{key}={value}") for key, value in labels)
+    """Labels that somebody gave; those of our own are in the JSON."""
+    own = (OWN_LABELS, SERVED_KEY_LABEL)
+    return " ".join(_shown(f"{key}={value}") for key, value in labels if not key.startswith(own))
 
 
 def _shown(text: str) -> str:
@@ -449,7 +452,7 @@ def _section(pool: ShownPool, overview: Overview, look: Look, *, work: str = "")
         if section.is_whole:
             return section
     same = _same_for_all(held, waiting)
-    lines = [_line(f"{_INDENT}{title} of all: {text}", look) for title, text in same.items()]
+    lines = [_line(f"{_INDENT}{title}: {text} (all rows)", look) for title, text in same.items()]
     section = _tables(_without(held, same), _without(waiting, same), look)
     return section._replace(text="".join(lines) + section.text)
 
