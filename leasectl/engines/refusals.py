@@ -30,7 +30,10 @@ def deleted_meanwhile(pool_type: str) -> NotFound:
 def no_resource(pool_type: str, name: str, *, is_in: str | None = None) -> NotFound:
     """The pool has no resource of that name, which may be in another."""
     if is_in is not None:
-        return NotFound(f'resource "{name}" is in pool "{is_in}", not in pool "{pool_type}"')
+        return NotFound(
+            f'resource "{name}" is in pool "{is_in}", not in pool "{pool_type}"; see: leasectl '
+            f"pool of {name}"
+        )
     return NotFound(
         f'no resource "{name}" in pool "{pool_type}"; list them with: '
         f"leasectl status -t {pool_type}"

@@ -53,31 +53,37 @@ class Listed(NamedTuple):
 
 
 def whole_names(service: Service, names: Sequence[str]) -> list[str]:
-    """Return names of held resources; a short one (``--00``) stands for the only one that is held.
+    """Return whole names; a short one (``--00``) stands for the only one that is held.
+
+    If all that it could stand for are free, it is any of them: there is nothing to release.
 
     Raises:
-        NotFound: None that is held has that short name.
-        InvalidRequest: Several have.
+        NotFound: No resource has that short name.
+        InvalidRequest: Several that are held have.
     """
     if not any(name.startswith("--") for name in names):
         return list(names)
     held: dict[str, set[str]] = {}
+    free: dict[str, str] = {}
     if service.kind.has_pools:
         for pool in service.pools.pools():
             for each in pool.resources:
-                if each.lease is not None:
-                    held.setdefault(short_name(each.name, pool.type), set()).add(each.name)
+                short = short_name(each.name, pool.type)
+                if each.lease is None:
+                    free[short] = each.name
+                else:
+                    held.setdefault(short, set()).add(each.name)
     else:
         for handle in service.handles.active():
             for name in handle.names:
                 held.setdefault(short_name(name, handle.request.type), set()).add(name)
-    return [name if not name.startswith("--") else _only(held, name) for name in names]
+    return [_only(held, free, name) if name.startswith("--") else name for name in names]
 
 
-def _only(held: Mapping[str, Collection[str]], short: str) -> str:
-    found = sorted(held.get(short, ()))
+def _only(held: Mapping[str, Collection[str]], free: Mapping[str, str], short: str) -> str:
+    found = sorted(held.get(short) or ([free[short]] if short in free else ()))
     if not found:
-        raise NotFound(f'no resource "{short}" is held; see the whole names with: {_WIDE}')
+        raise NotFound(f'no resource "{short}"; see the whole names with: {_WIDE}')
     if len(found) > 1:
         raise InvalidRequest(f'"{short}" can be {listed(found)}; give the whole name')
     return found[0]

@@ -152,7 +152,8 @@ def command(
     """Release leases and print the names of their resources.
 
     If a lease was released already, nothing is printed and the exit code is 0. If the handle still
-    waits for its lease, it stops waiting.
+    waits for its lease, it stops waiting. A handle counts as permission: with it you can release
+    the lease of another job in the same state directory.
 
     A release with --delay applies to the lease that the handle holds now: if the handle is
     reacquired meanwhile, the new lease stays. To change the time, release again with --delay and
@@ -173,7 +174,7 @@ def command(
     if waiting:
         if holder is None or fence is not None or delay_range is not None or detach or at_once:
             raise InvalidRequest(
-                "--waiting needs --holder; of the others it takes --force and --reason"
+                "--waiting needs --holder, and can be combined only with --force and --reason"
             )
         from leasectl.cli.shown.release_forced import withdraw_and_tell
 
