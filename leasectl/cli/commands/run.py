@@ -190,8 +190,9 @@ def command(
       LEASECTL_HANDLE          path of the handle
       LEASECTL_NAMES           leased resources, with commas between them
       LEASECTL_TYPE            pool that the lease comes from
-      LEASECTL_FENCE           fencing token of each resource; later holders get larger ones,
-                               so that a service can reject an earlier holder
+      LEASECTL_FENCE           fencing token of each resource; later holders
+                               get larger ones, so that a service can
+                               reject an earlier holder
       LEASECTL_ATTEMPT         number of the attempt, from 1
       LEASECTL_PROPERTIES      properties of the resources, as JSON by name
       LEASECTL_PROPERTY_<KEY>  each property of a single resource; KEY in

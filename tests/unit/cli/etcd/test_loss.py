@@ -101,7 +101,7 @@ class TestByForce:
         finished = run.finish()
         assert finished.code == LOST
         assert "(released by force by " in finished.err
-        assert ": stuck): " in finished.err
+        assert ": stuck); " in finished.err
         assert following.finish().code == 0
         _check_order(mine, theirs)
         assert hosts.is_free()
