@@ -252,6 +252,7 @@ def _name_of(param: click.Parameter) -> str:
 def _invalid(message: str, param: click.Parameter) -> str:
     """What is wrong with a value, which click's message begins with."""
     message, read_as = message.rstrip(".").replace("'", '"'), param.type
+    message = message.replace("valid integer", "whole number")
     value, is_not, _ = message.partition(" is not ")
     if is_not and isinstance(read_as, click.IntRange):
         between = (

@@ -52,7 +52,7 @@ WRONG = (
     (("status", "--lease-name", f"{'a' * 250}{{node}}"), 64, "use lower-case letters"),
     (("status", "a" * 254), 64, "invalid node name"),
     (("status", "a" * 253), 66, "no node"),
-    (("reconcile", "--grace-period", "soon"), 64, "'soon' is not a valid integer"),
+    (("reconcile", "--grace-period", "soon"), 64, '"soon" is not a whole number'),
     (("reconcile", "--timeout", "soon"), 64, "invalid duration"),
     (("reconcile", "--identity", " "), 64, "use printable text"),
     (("reconcile", "--identity", "a\x1bb"), 64, "use printable text"),
