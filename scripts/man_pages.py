@@ -42,7 +42,7 @@ def write_pages(folder: Path) -> list[Path]:
     """Write a page for each command, and return their paths."""
     folder.mkdir(parents=True, exist_ok=True)
     written = []
-    for ctx in contexts(click.Context(root, info_name="leasectl")):
+    for ctx in contexts(click.Context(root, info_name="leasectl", **root.context_settings)):
         path = folder / f"{page_name(ctx)}.1"
         path.write_text(page(ctx), encoding="utf-8")
         written.append(path)
