@@ -179,9 +179,10 @@ def _check(what: str, text: str, longest: int, allowed: str = _OF_NAMES) -> str:
         )
     if not _is_well_formed(text, allowed):
         special = '".", "_", "-" and ":"' if ":" in allowed else '".", "_" and "-"'
+        several = "; for several pools: -t A -t B" if what == "pool name" and "," in text else ""
         raise InvalidRequest(
             f'{what} "{printable(text)}" is not allowed; use letters, digits, {special}, '
-            "with a letter or digit first"
+            f"with a letter or digit first{several}"
         )
     return text
 

@@ -187,5 +187,5 @@ def _nothing_known(
     if kind.grants_nothing:
         return NO_EVENTS_OF_DRY_RUN
     which = f" of {pool_type}" if pool_type else ""
-    when = "" if since is until is None else " of that time"
-    return f"no events{which}{when} yet; {WHEN_RECORDED}"
+    when = "yet" if since is until is None else "of that time"
+    return f"no events{which} {when}; {WHEN_RECORDED}"
