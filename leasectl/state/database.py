@@ -185,7 +185,7 @@ def errors_of(path: str) -> Iterator[None]:
         has_path = error.filename and error.filename != os.path.basename(path)
         where = error.filename if has_path else path
         do = "free some space there" if error.errno in _FULL else "make it writable"
-        raise _unwritable(where, str(error.strerror), do) from error
+        raise _unwritable(str(where), str(error.strerror), do) from error
 
 
 def _unwritable(path: str, why: str, do: str) -> StateUnwritable:

@@ -21,7 +21,7 @@ from leasectl.state.event import Event
 from tests.kit.kubernetes.memberships import MembershipJudge, Write
 
 _GONE = re.compile(r" moved to (\S+), removed$")
-_COME = re.compile(r" come from (\S+), added$")
+_COME = re.compile(r" moved here from (\S+), added$")
 _TOLD_POOL = re.compile(r'resource "([^"]+)" is in pool "([^"]+)"')
 _TOLD_EXPECTED = re.compile(r'resource "([^"]+)" is expected in pool "([^"]+)"')
 _TOLD_LEAVING = re.compile(r'resource "[^"]+" is to move to pool "([^"]+)" when it is released')

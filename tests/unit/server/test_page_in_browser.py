@@ -17,7 +17,6 @@ from leasectl.leases.acquire import acquire, turn
 from leasectl.leases.delay import announce
 from leasectl.leases.service import Service
 from leasectl.model import Handle, Request
-from leasectl.state.event import Event, EventFilter
 from leasectl.system.poll import Sleep
 from tests.kit.browser import Browser, browser_in
 from tests.kit.serving import Serve, Serving
@@ -184,17 +183,11 @@ class TestWhatItShows:
 
 
 class TestLive:
-    def test_a_release_shows_within_two_seconds(self, browser: Browser, page: Busy) -> None:
-        delays = []
-        for handle in page.handles[-3:]:
-            browser.evaluate(f"{WATCH_FOR_THE_END_OF}({json.dumps(handle[len(POOL) + 1 :])})")
-            page.cli.ok("release", "--handle", handle)
-            eventually(lambda: browser.evaluate("window.endedAt"))
-            with page.cli.service() as service:
-                (released,) = _events(service, handle, "released")
-            delays.append(browser.evaluate("window.endedAt / 1000") - released.time)
-        # The one in between: another test may just have the whole machine.
-        assert 0 < sorted(delays)[1] <= 2
+    def test_a_release_shows_without_a_reload(self, browser: Browser, page: Busy) -> None:
+        handle = page.handles[-1]
+        browser.evaluate(f"{WATCH_FOR_THE_END_OF}({json.dumps(handle[len(POOL) + 1 :])})")
+        page.cli.ok("release", "--handle", handle)
+        eventually(lambda: browser.evaluate("window.hasEnded"), what="the page shows the release")
 
     def test_what_was_opened_stays_open(self, browser: Browser, page: Busy) -> None:
         browser.open(f"{page.url}/?pool={POOL}&sort=-resource")
@@ -255,16 +248,12 @@ def _sign_in(browser: Browser, token: str) -> None:
     field.submit()
 
 
-def _events(service: Service, handle: str, kind: str) -> list[Event]:
-    return [e for e in service.events.read(EventFilter(handle=handle)) if e.kind == kind]
-
-
 # Looks at each second's worth of changes for a row that has gone, and notes when.
 WATCH_FOR_THE_END_OF = """(name => {
-  window.endedAt = 0;
+  window.hasEnded = false;
   new MutationObserver((_, observer) => {
     if (document.querySelector("main").textContent.includes(name)) return;
-    window.endedAt = Date.now();
+    window.hasEnded = true;
     observer.disconnect();
   }).observe(document.querySelector("main"), {childList: true, subtree: true});
 })"""

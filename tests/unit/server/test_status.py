@@ -121,7 +121,7 @@ class TestStatus:
         finished = cli("status", "--backend", proxy.url)
         assert finished.code in (65, 69)
         assert finished.err.count("\n") == 1
-        assert "unexpected" not in finished.err
+        assert "unexpected failure" not in finished.err
 
 
 class TestThePath:

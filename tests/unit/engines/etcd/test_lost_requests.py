@@ -167,7 +167,7 @@ class TestLostAnswers:
 
     def test_a_server_that_is_not_there_is_named_within_the_deadline(self, prefix: str) -> None:
         access = Access(["http://127.0.0.1:1"], prefix, seconds=0.3)
-        with pytest.raises(BackendUnreachable, match=r"127\.0\.0\.1:1.*is it there"):
+        with pytest.raises(BackendUnreachable, match=r"127\.0\.0\.1:1.*is etcd running there"):
             access.acquire("me", Request("T"))
 
     def test_who_has_not_answered_can_be_left_alone_for_a_while(self, between: Relay) -> None:

@@ -234,7 +234,7 @@ class TestStreams:
 class TestMembers:
     def test_no_server_at_all_is_said_in_time(self, let_in: LetIn) -> None:
         port = reserve_port()
-        with pytest.raises(BackendUnreachable, match=rf"127\.0\.0\.1:{port}.*is it there"):
+        with pytest.raises(BackendUnreachable, match=rf"127\.0\.0\.1:{port}.*etcd running"):
             write_something(let_in(f"etcd://127.0.0.1:{port}", 0.5))
 
     @pytest.mark.parametrize("with_users", [False, True])

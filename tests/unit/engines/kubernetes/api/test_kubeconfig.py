@@ -137,7 +137,11 @@ BAD: list[tuple[str | bytes, int, str]] = [
     (with_user(**{"client-key-data": HELLO}), 65, "has a client-key and no client-certificate"),
     (with_user(**{"as-groups": ["g"]}), 65, "and no as, which says who that is"),
     (with_user(**{"as": "a\r\nX: y"}), 65, "something after as that can't be a name"),
-    (with_user(**{"as": "a", "as-groups": "g"}), 65, "has as-groups that are no list of texts"),
+    (
+        with_user(**{"as": "a", "as-groups": "g"}),
+        65,
+        "has an invalid as-groups, which must be a list of strings",
+    ),
     (with_user(**{"as": "a", "as-user-extra": {"a": ["b"]}}), 64, "has as-user-extra, which isn't"),
     (with_user(exec=[]), 65, "has an exec that names no command"),
     (with_user(exec={}), 64, "has apiVersion none"),
@@ -145,8 +149,8 @@ BAD: list[tuple[str | bytes, int, str]] = [
     (with_exec(command=""), 65, "names no command"),
     (with_exec(interactiveMode="Always"), 64, "there is nobody who could be asked"),
     (with_exec(wizard=1), 64, 'has "wizard", which isn\'t known here'),
-    (with_exec(args="x"), 65, "has args that are no list of texts"),
-    (with_exec(args=[["x"]]), 65, "has args that are no list of texts"),
+    (with_exec(args="x"), 65, "has an invalid args, which must be a list of strings"),
+    (with_exec(args=[["x"]]), 65, "has an invalid args, which must be a list of strings"),
     (with_exec(env=[{"name": "s3cret"}]), 65, "has an env[0] without a name and a value"),
     (with_exec(env=[{"name": "a=b", "value": "c"}]), 65, "has an env[0] with a name that"),
     (with_exec(provideClusterInfo="so"), 65, "neither true nor false"),
@@ -164,7 +168,7 @@ BAD: list[tuple[str | bytes, int, str]] = [
     (with_exec(args=["s3cret\ud800"]), 65, "has a character in args that can't be there"),
     (with_exec(env=[{"name": "a", "value": "s3cret\0"}]), 65, "has a character in env that can't"),
     (with_exec(env=[{"name": "", "value": "s3cret"}]), 65, "has an env[0] with a name that"),
-    (exec_bomb(), 64, 'what cluster "c" in'),
+    (exec_bomb(), 64, 'the exec extension of cluster "c" in'),
 ]
 
 
