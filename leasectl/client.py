@@ -382,6 +382,10 @@ class Lease:
             if error is None:
                 raise
             _log.warning("%s", failure)
+        except BaseException:  # interrupted: what was begun is done, and then the program may end
+            with contextlib.suppress(LeaseError):
+                self.release()
+            raise
         if is_lost and error is None:
             raise self.loss()
 
@@ -408,11 +412,12 @@ class Lease:
 
     def _stop(self) -> None:
         """End the thread that looks after the lease."""
-        thread, self._thread = self._thread, None
+        thread = self._thread
         if thread is not None:
             if thread.is_lost():
                 self.lost._set("")
             thread.close()
+            self._thread = None  # not before: an interrupt may come here, too
 
     def _begin(self, record: Handle, thread: LeaseThread, path: str) -> None:
         """Hold what was granted."""
@@ -859,9 +864,10 @@ class Client:
                 on_end=self._put,
             )
         except BaseException:
-            self._put(own)
+            own.close()
             raise
         lease._begin(granted, thread, service.state.names_path(granted.id))
+        thread.start()
 
     def _undo(self, lease: Lease, handle_id: str, *, is_new: bool) -> None:
         """Give back what an interrupted acquisition may have been granted."""

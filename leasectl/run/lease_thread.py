@@ -41,7 +41,7 @@ class LeaseThread:
 
     Raises:
         Cancelled: The guard has ended already.
-        LeaseError: No thread or descriptor is left.
+        LeaseError: No descriptor is left.
     """
 
     def __init__(
@@ -64,6 +64,10 @@ class LeaseThread:
         self._is_closed = False
         self._look_at = handle.release_at
         self._closers: list[Callable[[], object]] = []
+        # Taken by whoever cleans up: the thread once it runs, or `close` if it never will.
+        self._cleaning = threading.Lock()
+        self._has_ended = threading.Event()
+        self._thread_id = 0
         try:
             self._alarm = Alarm()
             self._closers.append(self._alarm.close)
@@ -77,7 +81,6 @@ class LeaseThread:
             self._beside: tuple[Beside, ...] = (self._watch, answers)
             self._watch.noted = answers.heed
             answers.heed(None)
-            self._thread = start_thread(f"lease {handle.id}", self._run)
         except BaseException:
             self._close()
             raise
@@ -90,6 +93,14 @@ class LeaseThread:
         return fd
 
     # ---- called by other threads
+
+    def start(self) -> None:
+        """Start the thread. The caller has noted this object, so that it can close it.
+
+        Raises:
+            NoThread: There can't be one more.
+        """
+        start_thread(f"lease {self._handle.id}", self._run)
 
     @property
     def deadline(self) -> float | None:
@@ -110,23 +121,37 @@ class LeaseThread:
         self._wakeup.set()
 
     def close(self) -> None:
-        """End the thread, and wait for its end, unless this is called in it."""
+        """End the thread, and wait for its end, unless this is called in it.
+
+        It may be repeated, also after an interrupt at any point of `start` or of itself.
+        """
         self._is_closed = True
         self._wakeup.set()
-        if threading.current_thread() is not self._thread:
-            self._thread.join()
+        if self._cleaning.acquire(blocking=False):
+            self._clean_up()
+        elif self._thread_id != threading.get_ident():
+            self._has_ended.wait()
 
     # ---- in the thread
 
     def _run(self) -> None:
+        if not self._cleaning.acquire(blocking=False):
+            return  # closed before it began
+        self._thread_id = threading.get_ident()
         try:
             self._look_after()
         except BaseException:
             self._on_lost("no thread renews it any more")
             raise
         finally:
+            self._clean_up()
+
+    def _clean_up(self) -> None:
+        try:
             self._close()
             self._on_end(self._service)
+        finally:
+            self._has_ended.set()
 
     def _look_after(self) -> None:
         while not self._is_closed and not self._is_over():

@@ -342,6 +342,35 @@ class TestMany:
         assert (descriptors(), lease_threads()) == (before, [])
 
 
+INTERRUPTED = """
+import random, signal, sqlite3
+
+def interrupt(*_): raise KeyboardInterrupt
+
+signal.signal(signal.SIGALRM, interrupt)
+random.seed(3)
+interrupts = 0
+with client.acquire("T"): pass
+for number in range(100):
+    try:
+        signal.setitimer(signal.ITIMER_REAL, random.uniform(0.0005, 0.03))
+        with client.acquire("T", wait="1m", ttl="1m" if number % 2 else None): pass
+    except KeyboardInterrupt:
+        interrupts += 1
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+    (pool,) = client.status("T")["pools"]
+    assert (pool["held"], pool["queue"]) == (0, []), number
+assert interrupts
+with client.acquire("T", count=2, wait=0): pass
+"""
+
+
+def test_interrupts_at_any_moment_leave_nothing_leased(programs: Programs) -> None:
+    finished = programs.start(INTERRUPTED).finish()
+    assert finished.code == 0, finished
+
+
 class TestErrors:
     @pytest.mark.parametrize(
         ("keywords", "error", "text"),
