@@ -82,9 +82,6 @@ _LOOK_AT_CANCEL_SECONDS = 0.05
 class Loss:
     """Whether, and why, a lease was lost. It may be waited on by any thread.
 
-    Attributes:
-        reason: Who took the lease, and why; empty if that isn't known.
-
     Example:
         >>> with leasectl.lease("azure--install") as lease:
         ...     lease.lost.call(lambda: print("stop at once"))
@@ -92,11 +89,19 @@ class Loss:
         False
     """
 
-    def __init__(self) -> None:
-        self.reason = ""
+    def __init__(self, ask: Callable[[], str]) -> None:
+        self._reason = ""
+        self._ask = ask
         self._event = threading.Event()
         self._lock = threading.Lock()
         self._callbacks: list[Callable[[], object]] = []
+
+    @property
+    def reason(self) -> str:
+        """Who took the lease, and why; empty if that isn't known."""
+        if self._event.is_set() and not self._reason:
+            self._reason = self._ask()  # it may have been recorded after the loss was noticed
+        return self._reason
 
     def is_set(self) -> bool:
         """Return whether the loss was noticed."""
@@ -127,7 +132,7 @@ class Loss:
         with self._lock:
             if self._event.is_set():
                 return
-            self.reason = reason
+            self._reason = reason
             self._event.set()
             callbacks = [*self._callbacks]
         for each in callbacks:
@@ -135,7 +140,7 @@ class Loss:
 
     def _clear(self) -> None:
         with self._lock:
-            self.reason = ""
+            self._reason = ""
             self._event.clear()
 
 
@@ -177,7 +182,7 @@ class Lease:
         self.fences: tuple[int, ...] = ()
         self.type = request.type
         self.handle = ""
-        self.lost = Loss()
+        self.lost = Loss(self._why_lost)
         self.backend = client.backend
         self._client = client
         self._request = request
@@ -375,7 +380,7 @@ class Lease:
         return self
 
     def __exit__(self, _type: object, error: BaseException | None, _trace: object) -> None:
-        is_lost = self.is_lost
+        loss = self.loss() if self.is_lost else None
         try:
             self.release()
         except LeaseError as failure:
@@ -386,8 +391,8 @@ class Lease:
             with contextlib.suppress(LeaseError):
                 self.release()
             raise
-        if is_lost and error is None:
-            raise self.loss()
+        if loss is not None and error is None:
+            raise loss
 
     def __repr__(self) -> str:
         return f"<leasectl.Lease {self.handle}: {', '.join(self.names)}>"
@@ -396,6 +401,15 @@ class Lease:
         """Return the error for the loss of this lease, as leaving the block raises it."""
         why = f" ({self.lost.reason})" if self.lost.reason else ""
         return LeaseLost(f"the lease on {', '.join(self.names)} was lost while in use{why}")
+
+    def _why_lost(self) -> str:
+        record = self._record
+        if record is None or self._pid != os.getpid():
+            return ""
+        with contextlib.suppress(LeaseError), self._client._service() as service:
+            found = service.handles.load(record.id)
+            return "" if found is None else found.lost_reason
+        return ""
 
     def _check_process(self) -> None:
         if self._pid != os.getpid():
