@@ -54,7 +54,13 @@ from leasectl.server.tokens import Network, Token, client_address, token_of
 from leasectl.server.waits import Wanted
 from leasectl.state.event import Event, EventFilter, Missed
 from leasectl.state.rows import OF_EXTENSION, SERVED_LABEL
-from leasectl.text.naming import LONGEST_NAME, LONGEST_TYPE, is_name, is_resource_name
+from leasectl.text.naming import (
+    LONGEST_NAME,
+    LONGEST_TYPE,
+    is_name,
+    is_reserved,
+    is_resource_name,
+)
 from leasectl.text.wording import printable
 
 _LONGEST_TEXT = 4096
@@ -165,7 +171,9 @@ class Extension:
         if name not in CALLS or not body.keys() <= set(CALLS[name]):
             raise InvalidRequest(f"no call {printable(name)} with {printable(' '.join(body))}")
         token = token_of(request)
-        if name in ADMIN_CALLS and "admin" not in token.rights:
+        # The pools of `once` come and go with its works.
+        is_of_once = is_reserved(str(body.get("pool_type", "")))
+        if name in ADMIN_CALLS and not is_of_once and "admin" not in token.rights:
             raise NotAllowed(
                 f"changing pools needs an admin token, and {_described(token)}; see --token-file "
                 "of leasectl serve"

@@ -85,6 +85,12 @@ def test_a_lease_shows_who_holds_it_with_which_token(team: Team) -> None:
     assert held["lease_duration_seconds"] == 60.0
 
 
+def test_once_needs_no_admin(team: Team) -> None:
+    first, second = team.machine("a"), team.machine("b")
+    assert first.ok("once", "key", "--", "echo", "hello") == "hello\n"
+    assert second.ok("once", "key", "--", "echo", "other") == "hello\n"
+
+
 def test_outside_a_job_the_holder_is_the_user(team: Team) -> None:
     person = team.machine("a")
     del person.env["JOB_NAME"]
