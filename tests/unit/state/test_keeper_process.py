@@ -66,10 +66,19 @@ def seen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return path
 
 
+@pytest.fixture(params=[False, True], ids=["forked", "by a program"])
+def with_and_without_threads(
+    request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A process with threads starts a keeper by a program, another one forks it."""
+    monkeypatch.setattr(keeper_process, "_has_threads", lambda: request.param)
+
+
 def open_here() -> set[str]:
     return set(os.listdir("/proc/self/fd"))
 
 
+@pytest.mark.usefixtures("with_and_without_threads")
 def test_it_has_nothing_of_whoever_starts_it_and_leaves_nothing_there(
     state: State, seen: Path
 ) -> None:
@@ -96,6 +105,7 @@ def test_it_has_nothing_of_whoever_starts_it_and_leaves_nothing_there(
     assert Path(f"/proc/{keeper.pid}/stat").read_text().rpartition(")")[2].split()[1] == "1"
 
 
+@pytest.mark.usefixtures("with_and_without_threads")
 def test_it_heeds_all_signals_once_it_can(state: State, monkeypatch: pytest.MonkeyPatch) -> None:
     argv = [shutil.which("sleep") or "", "1000"]
     monkeypatch.setattr(keeper_process, "command", lambda directory: argv)
@@ -271,6 +281,19 @@ def test_one_that_can_not_go_on_is_ended_by_its_successor(
     eventually(lambda: is_dead(first), what="the first has ended")
 
 
+def test_without_a_program_it_says_so_and_there_is_none(
+    state: State, seen: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = open_here()
+    monkeypatch.setattr(keeper_process, "_has_threads", lambda: True)
+    monkeypatch.setattr(os, "fork", pytest.fail)
+    monkeypatch.setattr(sys, "executable", "/nowhere/python")
+    with pytest.raises(LeaseError, match=r"can't start the keeper: .*No such file"):
+        keeper_process.ensure(state)
+    assert open_here() == before
+    assert keeper_process.registered(state) is None
+
+
 @pytest.mark.parametrize("fails", [1, 2], ids=["the first fork", "the second"])
 def test_without_a_process_it_says_so_and_there_is_none(
     state: State, seen: Path, monkeypatch: pytest.MonkeyPatch, fails: int
@@ -286,6 +309,7 @@ def test_without_a_process_it_says_so_and_there_is_none(
 
     before, blocked = open_here(), signal.pthread_sigmask(signal.SIG_BLOCK, ())
     with monkeypatch.context() as patch:
+        patch.setattr(keeper_process, "_has_threads", lambda: False)
         patch.setattr(os, "fork", counted)
         with pytest.raises(LeaseError, match="can't start the keeper"):
             keeper_process.ensure(state)
