@@ -240,6 +240,8 @@ def command(
         if not quiet:
             what = f"{service.backend_url} (state directory {service.state.directory})"
             note(f"serving {what} at {url} (open it in a browser)")
+            if service.kind.has_pools:
+                note(f"leasectl's own clients: --backend leasectl+{url}")
 
     serve(
         service,
