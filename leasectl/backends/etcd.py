@@ -5,6 +5,7 @@ What asks a cluster is imported where it is asked: an address is looked at witho
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable, Collection
 from typing import TYPE_CHECKING
 
@@ -12,11 +13,9 @@ from leasectl.backends.pool.backend import PoolBackend
 from leasectl.engines.etcd.address import parse_etcd_url
 from leasectl.engines.etcd.gateway.gateway import ATTEMPT_SECONDS
 from leasectl.engines.etcd.keys import Keys
-from leasectl.engines.etcd.opening import open_below, open_etcd, open_gateway
-from leasectl.engines.etcd.pools.listing import pool_types as types_in
-from leasectl.engines.etcd.pools.listing import resource_names as names_in
+from leasectl.engines.etcd.opening import open_etcd, open_gateway
 from leasectl.engines.etcd.probe import probe
-from leasectl.engines.etcd.records import check_count, revision_of
+from leasectl.errors import InvalidRequest
 from leasectl.state.event import Kept
 from leasectl.system import signals
 
@@ -24,9 +23,8 @@ if TYPE_CHECKING:
     from leasectl.backends.kinds import Context
     from leasectl.backends.servers import ClaimWatch, Renew
     from leasectl.engines.contract import LostListener
-    from leasectl.engines.etcd.gateway.gateway import Gateway
+    from leasectl.engines.etcd.opening import Opened
     from leasectl.engines.notes import NoteListener
-    from leasectl.engines.pool_admin import Sides
     from leasectl.model import Request
     from leasectl.state.directory import State
 
@@ -35,8 +33,8 @@ _REQUEST_SECONDS = 10.0
 _PROBE_SECONDS = 2.0
 # So that with a member that is down there is time for another.
 _ONE_MEMBERS_SHARE = 0.4
-# More than anybody looks through; so many are read in a few hundredths of a second.
-_MOST_NAMES = 5_000
+# Each has a guard, and a transaction takes 128: there is room for what else a claim guards.
+_MOST_AT_ONCE = 60
 
 
 class EtcdBackend(PoolBackend):
@@ -56,7 +54,11 @@ class EtcdBackend(PoolBackend):
     @classmethod
     def check_request(cls, request: Request, wait_seconds: float | None) -> None:
         """Refuse a request for more than one transaction can claim."""
-        check_count(request)
+        if request.count > _MOST_AT_ONCE:
+            raise InvalidRequest(
+                f"--count {request.count}: etcd grants at most {_MOST_AT_ONCE} at once, "
+                "because a transaction has at most 128 operations"
+            )
 
     @classmethod
     def open(cls, context: Context, state: State, lost: LostListener) -> EtcdBackend:
@@ -69,11 +71,14 @@ class EtcdBackend(PoolBackend):
             rest_seconds=context.rest_seconds,
             pause=signals.pause,
         )
+        which = hashlib.sha256(context.url.encode()).hexdigest()[:16]
         opened = open_etcd(
-            context.url,
+            parse_etcd_url(context.url).prefix,
             gateway,
             state_id=state.state_id(),
+            observed_path=state.path(f"observed-{which}"),
             lost=lost,
+            warn=context.warn,
             clock=context.clock,
             caller=context.caller.identity,
             kept=_kept(state),
@@ -106,13 +111,8 @@ class EtcdBackend(PoolBackend):
             deadline_seconds=ttl_seconds / 3,
             attempt_seconds=min(ATTEMPT_SECONDS, ttl_seconds / 6),
         )
-        opened = open_etcd(
-            context.url,
-            gateway,
-            state_id=state_id,
-            lost=lambda claim_key, names: None,
-            clock=context.clock,
-        )
+        prefix = parse_etcd_url(context.url).prefix
+        opened = open_etcd(prefix, gateway, state_id=state_id, clock=context.clock)
         opened.engine.renewals.noted = noted
         from leasectl.backends.servers import ClosingRenewals
 
@@ -122,11 +122,12 @@ class EtcdBackend(PoolBackend):
     def open_claim_watch(
         cls, context: Context, *, state_id: str, claim_key: str, fence: int
     ) -> ClaimWatch:
-        from leasectl.engines.etcd.waiting.claim_watch import EtcdClaimWatch
+        from leasectl.engines.cluster.claim_watch import ClusterClaimWatch
 
         gateway = open_gateway(context.url, context.settings, clock=context.clock)
-        keys = Keys(parse_etcd_url(context.url).prefix, state_id)
-        watch = EtcdClaimWatch(gateway, keys, claim_key, revision_of(fence))
+        prefix = parse_etcd_url(context.url).prefix
+        opened = open_etcd(prefix, gateway, state_id=state_id, clock=context.clock)
+        watch = ClusterClaimWatch(opened.context.objects, f"{state_id}/{claim_key}")
         from leasectl.backends.servers import ClosingClaimWatch
 
         return ClosingClaimWatch(watch, gateway.close)
@@ -143,38 +144,37 @@ class EtcdBackend(PoolBackend):
             deadline_seconds=_PROBE_SECONDS,
             attempt_seconds=_PROBE_SECONDS / tries,
         )
-        keys = Keys(address.prefix, state_id="")
+        keys = Keys(address.prefix)
         return lambda: probe(gateway, keys)
 
     @classmethod
     def pool_types(cls, context: Context, *, seconds: float) -> list[str]:
-        return types_in(*_open_briefly(context, seconds))
+        from leasectl.engines.cluster.listing import pool_types as types_in
+
+        return types_in(cls.open_to_look(context, seconds=seconds).context)
 
     @classmethod
     def resource_names(
         cls, context: Context, begin: str, types: Collection[str], *, seconds: float
     ) -> list[str]:
-        return names_in(*_open_briefly(context, seconds), begin, types, most=_MOST_NAMES)
+        from leasectl.engines.cluster.listing import resource_names as names_in
+
+        return names_in(cls.open_to_look(context, seconds=seconds).context, begin, types)
 
     @classmethod
-    def open_to_look(cls, context: Context, *, seconds: float) -> Sides:
-        gateway, keys = _open_briefly(context, seconds)
-        return open_below(keys, gateway, lost=lambda claim_key, names: None, clock=context.clock)
+    def open_to_look(cls, context: Context, *, seconds: float) -> Opened:
+        gateway = open_gateway(
+            context.url,
+            context.settings,
+            clock=context.clock,
+            deadline_seconds=seconds,
+            attempt_seconds=seconds * _ONE_MEMBERS_SHARE,
+        )
+        prefix = parse_etcd_url(context.url).prefix
+        return open_etcd(prefix, gateway, state_id="", clock=context.clock, only_looks=True)
 
 
 def _kept(state: State) -> Kept | None:
     """Which events are kept; None for the default."""
     kept = Kept(state.events.kept_seconds, state.events.kept_number)
     return None if kept == Kept() else kept
-
-
-def _open_briefly(context: Context, seconds: float) -> tuple[Gateway, Keys]:
-    """Open a cluster for a short read, such as shell completion."""
-    gateway = open_gateway(
-        context.url,
-        context.settings,
-        clock=context.clock,
-        deadline_seconds=seconds,
-        attempt_seconds=seconds * _ONE_MEMBERS_SHARE,
-    )
-    return gateway, Keys(parse_etcd_url(context.url).prefix, "")

@@ -14,12 +14,14 @@ from leasectl.doctor.findings import (
     left_on_server,
     tls_used,
 )
-from leasectl.doctor.holders import agreement, misplaced
+from leasectl.doctor.holders import agreement, agreement_of
+from leasectl.engines.cluster.known import all_known
+from leasectl.engines.cluster.objects import Selection
 from leasectl.engines.etcd.address import EtcdAddress, parse_etcd_url
+from leasectl.engines.etcd.copies import find_astray, mend_astray
 from leasectl.engines.etcd.gateway.failures import advice_of
 from leasectl.engines.etcd.gateway.user import read_user
 from leasectl.engines.etcd.keys import Keys
-from leasectl.engines.etcd.members.check import MemberCheck
 from leasectl.engines.etcd.opening import Opened, open_etcd, open_gateway
 from leasectl.engines.etcd.probe import probe
 from leasectl.errors import BackendUnreachable
@@ -41,7 +43,7 @@ def checks(url: str, settings: Settings, environment: Mapping[str, str]) -> list
         Check("etcd access", lambda: access(address, settings)),
         Check("etcd members", lambda: members(opened)),
         Check("etcd pools", lambda: pools(opened)),
-        Check("etcd names", lambda: names(opened)),
+        Check("etcd copies", lambda: copies(opened)),
         Check("etcd events", lambda: events(opened)),
         Check("etcd writing", lambda: write_access(opened, address.prefix)),
     ]
@@ -49,22 +51,21 @@ def checks(url: str, settings: Settings, environment: Mapping[str, str]) -> list
 
 def checks_of_claims(service: Service, settings: Settings) -> list[Check]:
     """The checks of what a state directory holds in the cluster that its service has chosen."""
-    opened = _open(service.backend_url, settings, service.state.state_id())
-    expected = opened.pools.members.check().expected
+    state_id = service.state.state_id()
+    opened = _open(service.backend_url, settings, state_id)
     return [
-        Check("etcd claims", lambda: claims(service, opened)),
+        Check("etcd claims", lambda: claims(service, opened, state_id)),
         Check("etcd works", lambda: left_on_server(service)),
+        Check("etcd names", lambda: names(opened)),
         Check("etcd circular waits", lambda: circular(service)),
-        Check("etcd memberships", lambda: misplaced(service, expected)),
     ]
 
 
 def _open(url: str, settings: Settings, state_id: str) -> Opened:
     clock = Clock()
     gateway = open_gateway(url, settings, clock=clock, deadline_seconds=DEADLINE_SECONDS)
-    return open_etcd(
-        url, gateway, state_id=state_id, lost=lambda claim_key, names: None, clock=clock
-    )
+    prefix = parse_etcd_url(url).prefix
+    return open_etcd(prefix, gateway, state_id=state_id, clock=clock, only_looks=True)
 
 
 def access(address: EtcdAddress, settings: Settings) -> Finding:
@@ -114,29 +115,22 @@ def pools(opened: Opened) -> Finding:
     return Finding(OK, f"{counted(len(found), 'pool')}, {held} held, {waiting} waiting")
 
 
-def names(opened: Opened) -> Finding:
-    """Do the records agree about which name is in which pool?"""
-    check = opened.pools.members.check()
-    found = check.find()
-    if not any(found):
-        return Finding(OK, "each is in one pool or in none, and its records agree")
-    parts = []
-    if found.deleted:
-        parts.append(f"deleted pools left in part: {listed(found.deleted)}")
-    if found.orphans:
-        shown = [printable(key) for key in found.orphans]
-        parts.append(f"{counted(len(shown), 'key')} of what isn't so: {listed(shown)}")
-    if found.astray:
-        parts.append(f"neither free nor held, or not as is said of it: {listed(found.astray)}")
+def copies(opened: Opened) -> Finding:
+    """Is each copy of an object as the object is?"""
+    found = find_astray(opened.gateway, opened.keys)
+    if not found:
+        return Finding(OK, "as the objects that they are of")
+    shown = listed([printable(key) for key in found])
     return Finding(
-        WARN, "; ".join(parts), "run: leasectl doctor --fix", mend=lambda: _mend_names(check)
+        WARN,
+        f"{counted(len(found), 'key')} not as the object is: {shown}",
+        "run: leasectl doctor --fix",
+        mend=lambda: _mend(opened),
     )
 
 
-def _mend_names(check: MemberCheck) -> str:
-    mended = check.mend()
-    number = len(mended.deleted) + len(mended.orphans) + len(mended.astray)
-    return f"put right what was said in {counted(number, 'place')}"
+def _mend(opened: Opened) -> str:
+    return f"put right: {listed(mend_astray(opened.gateway, opened.keys)) or 'nothing'}"
 
 
 def events(opened: Opened) -> Finding:
@@ -147,10 +141,25 @@ def events(opened: Opened) -> Finding:
 
 def write_access(opened: Opened, prefix: str) -> Finding:
     """May we write below the prefix? Found out without writing anything."""
-    probe(opened.gateway, Keys(prefix, state_id=""))
+    probe(opened.gateway, Keys(prefix))
     return Finding(OK, f"allowed below {prefix}/")
 
 
-def claims(service: Service, opened: Opened) -> Finding:
+def claims(service: Service, opened: Opened, state_id: str) -> Finding:
     """Do the claims of this state directory and its handles agree?"""
-    return agreement(service, "etcd", opened.engine.claim_keys, opened.engine.free)
+
+    def claim_keys() -> list[str]:
+        found = opened.context.resources(Selection(kinds=("resource",)))
+        written = (each.claim.claim_key for each in found if each.claim is not None)
+        ours = (each for each in written if opened.context.is_from_here(each))
+        return list(dict.fromkeys(map(opened.context.claim_key_of, ours)))
+
+    return agreement(service, "etcd", claim_keys, opened.engine.free)
+
+
+def names(opened: Opened) -> Finding:
+    """Is every name where it belongs? Only looked at: what is over stays."""
+    known = all_known(opened.context)
+    members = [known.member(name) for name in known.resources]
+    there = [each for each in members if each.pool is not None]
+    return agreement_of(there, known.pools, members, number=len(there))

@@ -11,9 +11,7 @@ from typing import Callable, NamedTuple, TypeVar
 
 import httpx
 
-from leasectl.engines.etcd.gateway.requests import read_all
-from leasectl.engines.etcd.key_values import etcd_lease_id_in
-from leasectl.engines.etcd.records import parse_claim, parse_ticket
+from leasectl.engines.cluster.objects import ResourceObject, Selection, TicketObject
 from leasectl.errors import BackendUnreachable
 from leasectl.system.clock import boottime_seconds
 from tests.cluster.crew import Crew
@@ -179,14 +177,11 @@ class Faults:
 
     def _leases(self) -> Iterator[tuple[int, str]]:
         """The etcd leases of those who hold and of those who wait, and who they are."""
-        keys = self._access.keys
-        held, tickets = self._access.gateway.read(
-            read_all(keys.helds(POOL)), read_all(keys.tickets(POOL))
-        ).answers
-        for kv in held.items:
-            yield etcd_lease_id_in(kv), parse_claim(kv).claim_key
-        for kv in tickets.items:
-            yield etcd_lease_id_in(kv), parse_ticket(kv).claim_key
+        for each in self._access.context.objects.list(Selection(pool=POOL)).items:
+            if isinstance(each, TicketObject):
+                yield int(each.life, 16), each.claim_key
+            elif isinstance(each, ResourceObject) and each.claim is not None:
+                yield int(each.claim.life, 16), each.claim.claim_key
 
 
 def _pick(items: Sequence[T], draw: float) -> T:

@@ -5,9 +5,7 @@ from __future__ import annotations
 import time
 from typing import Callable
 
-from leasectl.engines.etcd.gateway.requests import read_all
-from leasectl.engines.etcd.key_values import etcd_lease_id_in
-from leasectl.engines.etcd.records import parse_claim, parse_ticket
+from leasectl.engines.cluster.objects import ResourceObject, Selection, TicketObject
 from leasectl.errors import BackendUnreachable
 from leasectl.system.clock import boottime_seconds
 from tests.cluster.participants import POOL
@@ -61,18 +59,11 @@ class Observer:
         return True
 
     def _seen(self) -> list[tuple[str, str]]:
-        keys = self._access.keys
-        held, alive, tickets = self._access.gateway.read(
-            read_all(keys.helds(POOL)),
-            read_all(keys.alives(POOL), keys_only=True),
-            read_all(keys.tickets(POOL)),
-        ).answers
-        living = {etcd_lease_id_in(kv) for kv in alive.items}
-        return [
-            *(
-                ("holds", parse_claim(kv).claim_key)
-                for kv in held.items
-                if etcd_lease_id_in(kv) in living
-            ),
-            *(("waits", parse_ticket(kv).claim_key) for kv in tickets.items),
-        ]
+        found = self._access.context.objects.list(Selection(pool=POOL)).items
+        seen = []
+        for each in found:
+            if isinstance(each, TicketObject) and not each.is_over:
+                seen.append(("waits", each.claim_key))
+            elif isinstance(each, ResourceObject) and each.claim and not each.claim.is_over:
+                seen.append(("holds", each.claim.claim_key))
+        return seen

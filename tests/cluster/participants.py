@@ -138,4 +138,4 @@ class Participant:
 
     def _note_expired(self, claim_key: str, names: Sequence[str]) -> None:
         for name in names:
-            self._recorder.note("expired", self._access.keys.with_state_id(claim_key), name)
+            self._recorder.note("expired", self._access.context.with_state_id(claim_key), name)

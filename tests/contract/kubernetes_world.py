@@ -17,7 +17,7 @@ from leasectl.engines.cluster.engine import WAITER_TTL_SECONDS, ClusterSides
 from leasectl.engines.cluster.fields import parse_time
 from leasectl.engines.cluster.objects import Selection, TicketObject
 from leasectl.engines.cluster.session import WaitSession
-from leasectl.engines.cluster.waiter import FEW_NEXT, remove_dead
+from leasectl.engines.cluster.waiter import remove_dead
 from leasectl.engines.event_log import EventLog
 from leasectl.engines.kubernetes.api.address import KubernetesAddress
 from leasectl.engines.kubernetes.api.choice import choose
@@ -53,7 +53,7 @@ class ObservingWorld:
         self.losses = LostFile(folder / "lost")
         self.observed = str(folder / "observed")
         self.time = SharedClock()
-        opened = self.open()
+        self._opened = opened = self.open()
         self._context, self.engine, self.pools = opened.context, opened.engine, opened.pools
         self._clients: list[_Client] = []
 
@@ -96,12 +96,16 @@ class ObservingWorld:
         while left > 0:
             waiting = self._waiting()
             step = min([left, *(each.ttl_seconds / 3 for each in waiting)])
-            self.time.advance(step)
+            self.pass_by(step)
             left -= step
             for client in self._clients:
                 client.look_at_time()
             if waiting:
                 eventually(self._all_have_renewed)
+
+    def pass_by(self, seconds: float) -> None:
+        """Put the clock of all of them forward."""
+        self.time.advance(seconds)
 
     def lost(self) -> list[tuple[str, str]]:
         return self.losses.read()
@@ -139,7 +143,7 @@ class ObservingWorld:
 
     def _waiting(self) -> list[TicketObject]:
         """The tickets of those who can say that they live."""
-        running = {f"world/{each.claim_key}" for each in self._clients if each.is_running}
+        running = {each.written for each in self._clients if each.is_running}
         found = self._context.objects.list(Selection(kinds=("ticket",))).items
         tickets = [each for each in found if isinstance(each, TicketObject)]
         return [each for each in tickets if each.claim_key in running]
@@ -147,9 +151,9 @@ class ObservingWorld:
     def _all_have_seen(self) -> bool:
         """Tell whether those who wait have seen all that was written, by the time that it is."""
         tickets = self._waiting()
-        if len(tickets) > FEW_NEXT:
+        if len(tickets) > self._context.objects.few_before:
             return True  # some don't follow their pool
-        by_key = {f"world/{each.claim_key}": each for each in self._clients}
+        by_key = {each.written: each for each in self._clients}
         for ticket in tickets:
             view = self._context.pool(ticket.pool)
             ids = [each.id for each in view.resources.values()]
@@ -201,6 +205,7 @@ class _Client(ForkedClient):
         self._world = world
         self._read_fd, self._write_fd = os.pipe()
         self._seen = RawValue("q", 0)
+        self._renewed_at = RawValue("d", 0.0)
         super().__init__(claim_key, world.participant, world.is_waiting)
         os.close(self._read_fd)
 
@@ -214,12 +219,24 @@ class _Client(ForkedClient):
         os.write(self._write_fd, b"?")
         return int(self._seen.value)
 
+    @property
+    def written(self) -> str:
+        """Its claim key as it is written."""
+        return f"world/{self.claim_key}"
+
+    def renewed_at(self) -> float:
+        """When it has renewed all its tickets last, on the elapsed clock."""
+        os.write(self._write_fd, b"?")
+        return float(self._renewed_at.value)
+
     def when_to_look(self, session: WaitSession) -> None:
         def run() -> None:
             while asked := os.read(self._read_fd, 1):
                 if asked == b".":
                     session.look_at_time()
                 views = [each.view() for each in list(session._watches.values())]
+                sent = [each.ticket.sent_at for each in list(session._due)]
+                self._renewed_at.value = min(sent, default=session._clock.elapsed())
                 self._seen.value = max((each.version for each in views if each), default=0)
 
         threading.Thread(target=run, daemon=True).start()

@@ -23,8 +23,8 @@ import pytest
 
 from leasectl.engines.etcd.events.events import EtcdEvents
 from leasectl.engines.etcd.events.packing import pack_a_bucket
+from leasectl.engines.etcd.events.records import NUMBERS_PER_REVISION
 from leasectl.engines.etcd.gateway.requests import absent, delete, put, read, read_all
-from leasectl.engines.etcd.records import revision_of
 from leasectl.pools.history import follow
 from leasectl.state.event import ALL_EVENTS, Event, Kept, Missed
 from leasectl.system.clock import Clock
@@ -88,7 +88,7 @@ def follow_on(access: Access, follower: int, path: Path, seen: Counters) -> None
     last = int(path.read_text().split()[-2]) if path.exists() else 0
 
     def sleep(fd: int, after: int) -> None:
-        seen.set(follower, revision_of(after))
+        seen.set(follower, after // NUMBERS_PER_REVISION)
         is_readable(fd, 10)
 
     def missed(gone: Missed) -> None:

@@ -7,7 +7,7 @@ import json
 import os
 import subprocess
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 from urllib.parse import urlsplit
@@ -15,6 +15,8 @@ from urllib.parse import urlsplit
 import pytest
 
 from leasectl.engines.etcd.events.buckets import EventBuckets
+from leasectl.engines.etcd.gateway.gateway import Gateway
+from leasectl.engines.etcd.gateway.requests import read_all
 from leasectl.engines.etcd.keys import Keys
 from leasectl.state.event import Kept
 from leasectl.system.clock import Clock
@@ -125,12 +127,11 @@ def etcdctl(endpoint: str, *args: str) -> str:
 
 def revoke_claims(endpoint: str, prefix: str, pool_type: str) -> None:
     """End the etcd leases of all that is held of a pool below a prefix."""
-    for key in _keys(endpoint, Keys(prefix, "").alives(pool_type)):
-        etcdctl(endpoint, "lease", "revoke", key.rpartition("/")[2])
-
-
-def _keys(endpoint: str, prefix: str) -> Sequence[str]:
-    return etcdctl(endpoint, "get", "--prefix", "--keys-only", prefix).split()
+    gateway = Gateway([endpoint], clock=Clock())
+    alive = Keys(prefix).alive(pool_type, "resource/")
+    for kv in gateway.read(read_all(alive)).answers[0].items:
+        gateway.revoke(kv.etcd_lease_id)
+    gateway.close()
 
 
 class Line(NamedTuple):

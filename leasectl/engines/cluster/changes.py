@@ -19,7 +19,6 @@ from leasectl.engines.cluster.objects import (
     ValuesObject,
     as_pool,
     as_resource,
-    is_same,
     new_word,
     stamp,
 )
@@ -86,13 +85,14 @@ def with_claim(resource: ResourceObject, claim: Claim) -> ResourceObject:
     return resource._replace(claim=claim)
 
 
-def ended(resource: ResourceObject, reason: str) -> ResourceObject:
+def ended(resource: ResourceObject, reason: str, life: str = "") -> ResourceObject:
     """Return a resource whose claim was ended by force, and is kept for its holder for its time.
 
-    Its renewal time stays: an observer continues to count from there.
+    Its renewal time stays: an observer continues to count from there. Where claims end by
+    themselves, nobody keeps the life alive that it gets for the time that is left.
     """
     assert resource.claim is not None
-    return with_claim(resource, resource.claim._replace(ended=safe_text(reason)))
+    return with_claim(resource, resource.claim._replace(ended=safe_text(reason), life=life))
 
 
 def noted(
@@ -132,7 +132,9 @@ def is_of(claim: Claim) -> IsDone:
 
     def is_ours(found: Found) -> bool:
         there = as_resource(found)
-        return there is not None and there.claim is not None and is_same(there.claim, claim)
+        if there is None or there.claim is None:
+            return False
+        return (there.claim.claim_key, there.claim.ticket) == (claim.claim_key, claim.ticket)
 
     return is_ours
 
@@ -164,7 +166,13 @@ def never(found: Found) -> bool:
 
 
 def new_ticket(
-    object_name: str, claimant: Claimant, claim_key: str, *, ttl_seconds: float, wall: float
+    object_name: str,
+    claimant: Claimant,
+    claim_key: str,
+    *,
+    ttl_seconds: float,
+    wall: float,
+    life: str,
 ) -> TicketObject:
     """Return a ticket that is about to be put.
 
@@ -174,6 +182,7 @@ def new_ticket(
         claim_key: Of the claimant, with its state id.
         ttl_seconds: After so long without a renewal it is dead.
         wall: Wall clock, in seconds.
+        life: What it is kept alive by; empty where tickets don't end by themselves.
     """
     request = claimant.request
     return TicketObject(
@@ -193,6 +202,7 @@ def new_ticket(
         pid=claimant.process.pid if claimant.process else None,
         labels=request.labels,
         process=claimant.process,
+        life=life,
     )
 
 

@@ -73,7 +73,9 @@ class ClusterClaimWatch:
         self._following.take_all(self._objects.watch(self._which, seen.version), self._take)
 
     def _take(self, happened: Happened) -> None:
-        if happened.what == "gone":  # or it isn't found by that claim key any more
+        if happened.what == "over":
+            self._change()
+        elif happened.what == "gone":  # or it isn't found by that claim key any more
             self._change(gone=happened.id.name)
         elif happened.what == "there":
             self._see(happened.object)

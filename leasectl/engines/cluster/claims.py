@@ -28,8 +28,8 @@ its versions are smaller than they were, what the resource remembers of its last
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, Literal
+from collections.abc import Callable, Iterable, Sequence
+from typing import TYPE_CHECKING
 
 from leasectl.engines.cluster.changes import (
     claimed,
@@ -44,9 +44,11 @@ from leasectl.engines.cluster.changes import (
 from leasectl.engines.cluster.events import TAKEN_OVER
 from leasectl.engines.cluster.fields import parse_time
 from leasectl.engines.cluster.objects import (
+    Change,
     Claim,
     IsDone,
     ResourceObject,
+    Told,
     as_resource,
     is_same,
     stamp,
@@ -60,6 +62,9 @@ from leasectl.model import Lease, ReleasedBy
 if TYPE_CHECKING:
     from leasectl.engines.cluster.ticket import OwnTicket
     from leasectl.engines.cluster.view import PoolView
+
+# What is told of a grant, by its leases and the resources.
+Granted = Callable[[Sequence[Lease], Sequence[ResourceObject]], Sequence[Told]]
 
 _MOST_TRIES = 10
 FENCES_PER_VERSION = 1000
@@ -84,7 +89,13 @@ class Claims:
     # Making them
 
     def make(
-        self, own: OwnTicket, view: PoolView, chosen: Sequence[ResourceObject]
+        self,
+        own: OwnTicket,
+        view: PoolView,
+        chosen: Sequence[ResourceObject],
+        *,
+        besides: Sequence[Change] = (),
+        granted: Granted,
     ) -> tuple[Lease, ...] | None:
         """Claim resources for a ticket, all or none.
 
@@ -92,6 +103,8 @@ class Claims:
             own: Whose they become.
             view: What was seen, that they are free or over and its turn.
             chosen: As they were seen.
+            besides: What else changes with that, where the store unites it.
+            granted: What is told of the leases, by these and the resources.
 
         Returns:
             The leases; None if another claim was faster.
@@ -99,51 +112,90 @@ class Claims:
         Raises:
             BackendUnreachable: Some may be claimed; `find` tells.
         """
-        at = self._events.now()
-        claims = _claims_of(own, view, chosen, wall=self._clock.wall())
+        claims = self._claims_of(own, view, chosen, wall=self._clock.wall())
         own.claim_sent_at = self._clock.elapsed()
         own.unsure = tuple(chosen)
-        made: list[ResourceObject] = []
-        for resource, claim in zip(chosen, claims):
-            done = self._objects.replace(resource, claimed(resource, claim), is_of(claim)).resource
-            if done is None:
-                self._give_back(made)
-                own.unsure = ()
-                return None
-            if resource.claim is not None:
-                self._events.ended([resource], by="ttl", at=at, title=TAKEN_OVER)
-                self._place.tell_lost(resource)
-            made.append(done)
+        if self._objects.unites:
+            # Who has no ticket comes before nobody who has put one since.
+            unqueued = own.request.type if own.object is None else None
+            made = self._make_at_once(view, chosen, claims, besides, granted, unqueued)
+        else:
+            made = self._make_one_by_one(chosen, claims)
         own.unsure = ()
+        if made is None:
+            return None
+        for each in chosen:
+            if each.claim is not None:
+                self._place.tell_lost(each)
         for each in made:
             self.note(each, own.claim_sent_at)
         self.note_complete(own.claimant.claim_key)
-        return tuple(claim.lease(each.name) for each, claim in zip(chosen, claims))
+        return leases_of(made)
 
-    def make_one(
+    def _make_one_by_one(
+        self, chosen: Sequence[ResourceObject], claims: Sequence[Claim]
+    ) -> list[ResourceObject] | None:
+        at = self._events.now()
+        made: list[ResourceObject] = []
+        for resource, claim in zip(chosen, claims):
+            over = self._events.ended([resource], by="ttl", at=at, title=TAKEN_OVER)
+            new = claimed(resource, claim)
+            done = self._objects.replace(resource, new, is_of(claim), told=over).resource
+            if done is None:
+                self._give_back(made)
+                return None
+            made.append(done)
+        return made
+
+    def _make_at_once(
+        self,
+        view: PoolView,
+        chosen: Sequence[ResourceObject],
+        claims: Sequence[Claim],
+        besides: Sequence[Change],
+        granted: Granted,
+        unqueued: str | None,
+    ) -> list[ResourceObject] | None:
+        new = [claimed(resource, claim) for resource, claim in zip(chosen, claims)]
+        over = self._events.ended(chosen, by="ttl", at=self._events.now(), title=TAKEN_OVER)
+        changes = [
+            Change(seen, each, is_of(claim)) for seen, each, claim in zip(chosen, new, claims)
+        ]
+        told = (*over, *granted(leases_of(new), new))
+        changes += besides
+        changed = {each.seen.id.name for each in changes if each.seen is not None}
+        pool = view.pool  # it may be about to be deleted
+        still = {} if pool is None or pool.id.name in changed else {pool.id.name: pool}
+        done = self._objects.write(changes, still=still, unqueued=unqueued, told=told)
+        if done is None:
+            return None
+        return [each for each in done[: len(new)] if isinstance(each, ResourceObject)]
+
+    def change_by(
         self,
         own: OwnTicket,
         view: PoolView,
-        seen: ResourceObject,
+        seen: ResourceObject | None,
         chosen: ResourceObject,
         number: int,
-    ) -> tuple[Lease, ...] | None:
-        """Claim one resource past the queue, with whatever else becomes of it in the same write.
+    ) -> Change:
+        """What claims one resource past the queue, with whatever else becomes of it in that write.
 
         Args:
             own: Whose it becomes, which waits in no queue.
             view: Later than what was seen of the resource.
-            seen: The resource as it was seen.
+            seen: The resource as it was seen; None if it isn't there.
             chosen: It, as it is to be but for the claim.
             number: Of the resource, among those that are claimed so.
         """
-        (claim,) = _claims_of(own, view, [chosen], wall=self._clock.wall(), first=number)
+        (claim,) = self._claims_of(own, view, [chosen], wall=self._clock.wall(), first=number)
         own.claim_sent_at = self._clock.elapsed()
-        done = self._objects.replace(seen, claimed(chosen, claim), is_of(claim)).resource
-        if done is None:
-            return None
-        self.note(done, own.claim_sent_at)
-        return (claim.lease(chosen.name),)
+        return Change(seen, claimed(chosen, claim), is_of(claim))
+
+    def note_made(self, own: OwnTicket, made: ResourceObject) -> tuple[Lease, ...]:
+        """A resource was claimed so; return the lease of it."""
+        self.note(made, own.claim_sent_at)
+        return leases_of([made])
 
     def find(self, own: OwnTicket) -> tuple[Lease, ...] | None:
         """What a claim got whose answers never came, if that was all; else it is given back."""
@@ -155,7 +207,7 @@ class Claims:
         for each in found:
             self.note(each, own.claim_sent_at)
         self.note_complete(own.claimant.claim_key)
-        return _leases(found) or None
+        return leases_of(found) or None
 
     def give_back(self, own: OwnTicket) -> None:
         """Free whatever a ticket has become."""
@@ -164,7 +216,7 @@ class Claims:
 
     def _give_back(self, made: Iterable[ResourceObject]) -> None:
         for each in made:
-            self.release(each, by="command", is_had=False)
+            self.release(each, is_had=False)
 
     def _made_at_last(self, own: OwnTicket) -> list[ResourceObject]:
         """What has become of a claim; no more can become of it once this is told.
@@ -222,6 +274,13 @@ class Claims:
         end = self._place.observed.claim_end(resource)
         return end is not None and end <= now
 
+    def is_good(self, resource: ResourceObject) -> bool:
+        """Tell whether a claim is its holder's still."""
+        claim = resource.claim
+        if claim is None or claim.ended or claim.is_over:
+            return False
+        return not self.is_over(resource)
+
     def renewal_of(self, claim: Claim) -> Claim:
         """The same claim, with its full time again from now on."""
         now = self._clock.wall()
@@ -240,21 +299,51 @@ class Claims:
             held = [each for each in found if each.claim and not each.claim.ended]
         at = self._events.now()
         freed: list[ResourceObject] = []
-        try:
-            for each in held:
-                freed += self._free(each, by)
-        finally:  # some may have been, although others couldn't be
-            self._events.ended(freed, by=by, at=at)
+        if self._objects.unites:
+            freed = self._free_at_once(held, by)
+        else:
+            try:
+                for each in held:
+                    freed += self._free(each)
+            finally:  # some may have been, although others couldn't be
+                self._objects.tell(self._events.ended(freed, by=by, at=at))
         return tuple(each.name for each in freed if each.claim and not each.claim.ended)
 
-    def _free(self, resource: ResourceObject, by: ReleasedBy) -> list[ResourceObject]:
+    def _free_at_once(self, held: Sequence[ResourceObject], by: ReleasedBy) -> list[ResourceObject]:
+        """Free claims for their holder, all in one write; return them as they were then."""
+        for _ in range(_MOST_TRIES):
+            over = [each for each in held if self.is_over(each)]
+            good = [each for each in held if each not in over]
+            for each in over:
+                if not self.end_over(each):
+                    there = self.as_it_is(each)
+                    good += [] if there is None else [there]
+            if self.free_as_seen(good, by):
+                return good
+            found = [self.as_it_is(each) for each in good]
+            held = [each for each in found if each is not None]
+        raise BackendUnreachable("leases are changed faster than they can be released; try again")
+
+    def free_as_seen(self, held: Sequence[ResourceObject], by: ReleasedBy) -> bool:
+        """End claims in one write, if none was written since; return whether that is so."""
+        at, members = self._events.now(), [after_release(each.member) for each in held]
+        changes = [self._end_of(each, member, is_had=True) for each, member in zip(held, members)]
+        told = (
+            *self._events.ended(held, by=by, at=at),
+            *self._told_of([each.member for each in held], members),
+        )
+        for each in held:
+            self.forget(each.id.name)
+        return not held or self._objects.write(changes, told=told) is not None
+
+    def _free(self, resource: ResourceObject) -> list[ResourceObject]:
         """Free a claim for its holder; returns it as it was then, if it was still its own."""
         there: ResourceObject | None = resource
         while there is not None and self.is_over(there):
             if self.end_over(there):
                 return []
             there = self.as_it_is(there)
-        if there is None or there.claim is None or not self.release(there, by=by):
+        if there is None or there.claim is None or not self.release(there):
             return []
         return [there]
 
@@ -270,57 +359,119 @@ class Claims:
             return None
         return there
 
-    def release(self, resource: ResourceObject, *, by: ReleasedBy, is_had: bool = True) -> bool:
-        """End a claim; return whether this call did it."""
+    def release(
+        self,
+        resource: ResourceObject,
+        *,
+        is_had: bool = True,
+        told: Callable[[ResourceObject], Sequence[Told]] = lambda seen: (),
+    ) -> bool:
+        """End a claim, and tell of it; return whether this call did it."""
         seen: ResourceObject | None = resource
         for _ in range(_MOST_TRIES):
             if seen is None:
                 return False
             self.forget(seen.id.name)
-            if self._end(seen, is_had=is_had):
+            if self._end(seen, is_had=is_had, told=told(seen)):
                 return True
             seen = self.as_it_is(seen)
         raise BackendUnreachable(
             f'resource "{resource.name}" is changed faster than it can be released; try again'
         )
 
-    def release_as_seen(self, resource: ResourceObject) -> bool:
+    def release_as_seen(self, resource: ResourceObject, *, told: Sequence[Told]) -> bool:
         """End a claim if its resource wasn't written since; return whether that is so."""
         self.forget(resource.id.name)
-        return self._end(resource)
+        return self._end(resource, told=told)
 
     def end_over(self, resource: ResourceObject) -> bool:
         """Free a claim that is over, and tell of it, unless it was renewed since it was seen."""
-        at = self._events.now()
-        if not self._end(resource):
+        told = self._events.ended([resource], by="ttl", at=self._events.now())
+        if not self._end(resource, told=told):
             return False
         self.forget(resource.id.name)
-        self._events.ended([resource], by="ttl", at=at)
         self._place.tell_lost(resource)
         return True
 
-    def _end(self, resource: ResourceObject, *, is_had: bool = True) -> bool:
+    def _end(
+        self, resource: ResourceObject, *, is_had: bool = True, told: Sequence[Told] = ()
+    ) -> bool:
         member = after_release(resource.member)
+        change = self._end_of(resource, member, is_had=is_had)
+        told = (*told, *self._told_of([resource.member], [member]))
+        return self._place.carry_out(change, told)
+
+    def _end_of(self, resource: ResourceObject, member: Member, *, is_had: bool) -> Change:
+        """What ends a claim, by what its resource is after that."""
         if not member.is_known:  # it leaves its pool, and nothing else is said of it
-            is_done = self._objects.remove(resource, as_seen=True) != "changed"
-        else:
-            new = released(resource, member, is_had=is_had)
-            is_done = self._objects.replace(resource, new, is_freed_by(new)).is_done
-        return is_done and self._note_changed(resource.member, member)
+            return Change(resource, None)
+        new = released(resource, member, is_had=is_had)
+        return Change(resource, new, is_freed_by(new))
 
     def end_life(self, resource: ResourceObject) -> bool:
         """Take a name out of its pool when its time there is over, or once it isn't held."""
         member = after_lifetime(resource.member)
-        if not member.is_known:
-            is_done = self._objects.remove(resource, as_seen=True) != "changed"
-        else:
-            is_done = self._objects.replace(resource, with_member(resource, member)).is_done
-        return is_done and self._note_changed(resource.member, member)
+        new = with_member(resource, member) if member.is_known else None
+        told = self._told_of([resource.member], [member])
+        return self._place.carry_out(Change(resource, new), told)
 
-    def _note_changed(self, before: Member, after: Member) -> Literal[True]:
-        if before != after._replace(holder=before.holder):
-            self._events.members_changed([before], [after], at=self._events.now())
-        return True
+    def _told_of(self, before: Sequence[Member], after: Sequence[Member]) -> Sequence[Told]:
+        changed = [
+            (one, other)
+            for one, other in zip(before, after)
+            if one != other._replace(holder=one.holder)
+        ]
+        befores, afters = [one for one, _ in changed], [other for _, other in changed]
+        return self._events.members_changed(befores, afters, at=self._events.now())
+
+    def _claims_of(
+        self,
+        own: OwnTicket,
+        view: PoolView,
+        chosen: Sequence[ResourceObject],
+        *,
+        wall: float,
+        first: int = 0,
+    ) -> list[Claim]:
+        """The claims that a ticket becomes, one for each resource; `claims` says what of fences.
+
+        Args:
+            own: Whose they become.
+            view: What was seen, from which they are told.
+            chosen: The resources, as they were seen.
+            wall: Wall clock, in seconds.
+            first: The number of the first resource, among those that are claimed so.
+        """
+        claimant, renewed = own.claimant, stamp(wall)
+        now = parse_time(renewed)  # as everybody reads it
+        identity, place = claimant.holder_identity, own.as_seen(view).place
+        if own.object is None and self._objects.unites:
+            place = 0
+        floor = 0 if view.pool is None else view.pool.floor
+        base = max(view.version, floor) * FENCES_PER_VERSION + first
+        served = view.served()
+        fences = [max(base + n, each.fence + 1) for n, each in enumerate(chosen)]
+        return [
+            Claim(
+                claim_key=own.claim_key,
+                ticket=own.object_name,
+                place=place,
+                grant=fences[0],
+                fence=fence,
+                holder_identity=identity,
+                acquire_time=now,
+                renew_time=now,
+                renewed=renewed,
+                ttl_seconds=claimant.request.ttl_seconds,
+                transitions=each.transitions + (each.last_holder not in (None, identity)),
+                labels=claimant.request.labels,
+                holder_pid=claimant.holder_pid,
+                release_after_seconds=claimant.request.release_after_seconds,
+                left=tuple(sorted(served.intersection(each.had_by))),
+                life="" if claimant.request.ttl_seconds is None else own.life,
+            )
+            for each, fence in zip(chosen, fences)
+        ]
 
     # What is remembered of those that were written here
 
@@ -343,52 +494,6 @@ class Claims:
         """A claim isn't as it was written here any more, or not for long."""
         self._complete.discard(_key_in(self._held.pop(object_name, None)))
         self._sent.pop(object_name, None)
-
-
-def _claims_of(
-    own: OwnTicket,
-    view: PoolView,
-    chosen: Sequence[ResourceObject],
-    *,
-    wall: float,
-    first: int = 0,
-) -> list[Claim]:
-    """The claims that a ticket becomes, one for each resource; `claims` says what of fences.
-
-    Args:
-        own: Whose they become.
-        view: What was seen, from which they are told.
-        chosen: The resources, as they were seen.
-        wall: Wall clock, in seconds.
-        first: The number of the first resource, among those that are claimed so.
-    """
-    claimant, renewed = own.claimant, stamp(wall)
-    now = parse_time(renewed)  # as everybody reads it
-    identity, place = claimant.holder_identity, own.as_seen(view).place
-    floor = 0 if view.pool is None else view.pool.floor
-    base = max(view.version, floor) * FENCES_PER_VERSION + first
-    served = view.served()
-    fences = [max(base + n, each.fence + 1) for n, each in enumerate(chosen)]
-    return [
-        Claim(
-            claim_key=own.claim_key,
-            ticket=own.object_name,
-            place=place,
-            grant=fences[0],
-            fence=fence,
-            holder_identity=identity,
-            acquire_time=now,
-            renew_time=now,
-            renewed=renewed,
-            ttl_seconds=claimant.request.ttl_seconds,
-            transitions=each.transitions + (each.last_holder not in (None, identity)),
-            labels=claimant.request.labels,
-            holder_pid=claimant.holder_pid,
-            release_after_seconds=claimant.request.release_after_seconds,
-            left=tuple(sorted(served.intersection(each.had_by))),
-        )
-        for each, fence in zip(chosen, fences)
-    ]
 
 
 class ForcedEnds:
@@ -419,7 +524,8 @@ class ForcedEnds:
         between, this leaves it kept, and who asks once more frees it.
         """
         held = [each for each in self._place.claimed(claim_key) if each.name in names]
-        taken = tuple(each.name for each in held if self._end(each, reason))
+        taken = self._end_at_once(held, reason) if self._objects.unites else ()
+        taken = taken or tuple(each.name for each in held if self._end(each, reason))
         if taken:
             self._place.lost(claim_key, taken)
         if not at_once:
@@ -433,11 +539,30 @@ class ForcedEnds:
         return taken + tuple(name for name in freed if name not in taken)
 
     def _free(self, seen: ResourceObject, reason: str) -> bool:
-        at = self._events.now()
-        is_done = self._claims.release(seen, by="force")
-        if is_done:
-            self._events.ended([seen], by="force", at=at, reason=reason)
-        return is_done
+        at, events = self._events.now(), self._events
+
+        def told(there: ResourceObject) -> Sequence[Told]:
+            return events.ended([there], by="force", at=at, reason=reason)
+
+        return self._claims.release(seen, told=told)
+
+    def _end_at_once(self, held: Sequence[ResourceObject], reason: str) -> tuple[str, ...]:
+        """End claims that end by themselves, all in one write; return which were ended."""
+        some = [
+            each
+            for each in held
+            if each.claim and each.claim.ttl_seconds and not each.claim.ended
+            if not self._claims.is_over(each)
+        ]
+        if len(some) < len(held) or not held:
+            return ()
+        life = self._objects.new_life()
+        changes = [
+            Change(each, ended(each, reason, life), _is_ended(each, reason)) for each in some
+        ]
+        told = self._events.lost(some, by="force", reason=reason)
+        done = self._objects.write(changes, told=told)
+        return () if done is None else tuple(each.name for each in some)
 
     def _end(self, seen: ResourceObject, reason: str) -> bool:
         first = seen.claim
@@ -450,9 +575,10 @@ class ForcedEnds:
             if self._claims.is_over(seen):
                 self._claims.end_over(seen)
                 return False
-            written = self._objects.replace(seen, ended(seen, reason), _is_ended(seen, reason))
+            new, is_done = ended(seen, reason, self._objects.new_life()), _is_ended(seen, reason)
+            told = self._events.lost([seen], by="force", reason=reason)
+            written = self._objects.replace(seen, new, is_done, told=told)
             if written.is_done:
-                self._events.lost(seen, by="force", reason=reason)
                 return True
             there = as_resource(written.found)
             if there is None:
@@ -472,7 +598,7 @@ def _is_ended(seen: ResourceObject, reason: str) -> IsDone:
     return is_ours
 
 
-def _leases(resources: Iterable[ResourceObject]) -> tuple[Lease, ...]:
+def leases_of(resources: Iterable[ResourceObject]) -> tuple[Lease, ...]:
     return tuple(each.claim.lease(each.name) for each in resources if each.claim is not None)
 
 

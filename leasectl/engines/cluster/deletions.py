@@ -18,7 +18,7 @@ A pool that is being made and isn't complete is deleted just so; who makes it is
 from __future__ import annotations
 
 import secrets
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from leasectl.engines import refusals
 from leasectl.engines.cluster.changes import has_state, released, touched, with_member
@@ -26,10 +26,12 @@ from leasectl.engines.cluster.entering import Belonging, Entering
 from leasectl.engines.cluster.known import all_known
 from leasectl.engines.cluster.listing import no_pool
 from leasectl.engines.cluster.objects import (
+    Change,
     Found,
     PoolObject,
     PoolState,
     ResourceObject,
+    Told,
     as_resource,
 )
 from leasectl.engines.cluster.place import Place, too_fast
@@ -127,8 +129,11 @@ class Deletions:
             ]
             if not left:
                 break
-            for each in left:  # as they were seen in what is gone, and no other way
-                self._take_out(each, pool_type)
+            # As they were seen in what is gone, and no other way.
+            steps = [self._out_of(each, pool_type) for each in left]
+            for each, is_done in zip(left, self._place.carry_out_all(steps)):
+                if is_done and each.member.pool == pool_type:
+                    self._place.tell_lost(each)
         else:
             raise too_fast(f'"{pool_type}"')
         self._belonging.forget_default(pool_type)
@@ -136,9 +141,9 @@ class Deletions:
         if view.pool is None or view.pool.id.uid != pool.id.uid:
             return
         for ticket in view.tickets.values():
-            taken = self._objects.remove(ticket, as_seen=False)
-            if taken == "done" and not view.is_served(ticket):
-                self._events.withdrawn(ticket, POOL_DELETED)
+            is_served = view.is_served(ticket)
+            told = () if is_served else self._events.withdrawn(ticket, POOL_DELETED)
+            self._objects.remove(ticket, as_seen=False, told=told)
         for damaged in view.unreadable.values():
             self._objects.remove(damaged, as_seen=False)
         self._objects.remove(pool, as_seen=False)
@@ -146,10 +151,13 @@ class Deletions:
     # Step by step
 
     def _shut_out(self, pool_type: str) -> None:
-        """Invalidate the claims of waiters that looked before the pool was closing."""
+        """Invalidate the claims of waiters that looked before the pool was closing.
+
+        Where a claim is united with what was seen of the pool, that is done by its closing.
+        """
         view = self._place.pool(pool_type)
         check_unused(view)
-        for resource in view.resources.values():
+        for resource in () if self._objects.unites else view.resources.values():
             self._until_so(resource, lambda seen: self._touch(seen, pool_type))
 
     def _touch(self, seen: ResourceObject, pool_type: str) -> bool:
@@ -170,28 +178,21 @@ class Deletions:
             coming = self._place.moving_to(pool.type)
             if not coming or not _is_same(self._place.pool_object(pool.type), pool):
                 return
-            for each in coming:  # as they were seen while it was the same
-                self._stay(each, pool.type)
+            # As they were seen while it was the same.
+            self._place.carry_out_all([(self._stay(each), ()) for each in coming])
         raise too_fast(f'"{pool.type}"')
 
-    def _stay(self, seen: ResourceObject, pool_type: str) -> bool:
-        if seen.member.moves_to != pool_type:
-            return True
-        new = with_member(seen, seen.member._replace(moves_to=None))
-        return self._objects.replace(seen, new).is_done
+    def _stay(self, seen: ResourceObject) -> Change:
+        """What has a name stay that was to move."""
+        return Change(seen, with_member(seen, seen.member._replace(moves_to=None)))
 
-    def _take_out(self, seen: ResourceObject, pool_type: str) -> bool:
+    def _out_of(self, seen: ResourceObject, pool_type: str) -> tuple[Change, Sequence[Told]]:
+        """What takes a name out of a pool, or has it not move there, and what is told of that."""
         if seen.member.pool != pool_type:
-            return self._stay(seen, pool_type)
-        after, at = remove(seen.member, pool_type, force=True), self._events.now()
-        if not after.is_known:
-            is_done = self._objects.remove(seen, as_seen=True) != "changed"
-        else:
-            is_done = self._objects.replace(seen, released(seen, after)).is_done
-        if is_done and seen.claim is not None and seen.claim.claim_key:
-            self._events.ended([seen], by="removal", at=at)
-            self._place.tell_lost(seen)
-        return is_done
+            return self._stay(seen), ()
+        after = remove(seen.member, pool_type, force=True)
+        told = self._events.ended([seen], by="removal", at=self._events.now())
+        return Change(seen, released(seen, after) if after.is_known else None), told
 
     def _until_so(self, seen: ResourceObject, act: Callable[[ResourceObject], bool]) -> None:
         """Act on a resource as it is; repeat while other writers are faster."""
@@ -206,16 +207,18 @@ class Deletions:
 
     def _have_gone(self, pool: PoolObject) -> bool:
         """Mark a pool as gone, if its state and word are still the same."""
-        at, names = self._events.now(), self._names_in(pool.type)
+        names = self._names_in(pool.type)
+        told: Sequence[Told] = ()
+        if pool.state == "closing":  # else it was never there in full
+            at = self._events.now()
+            told = self._events.of_pool("pool deleted", pool.type, names, at=at)
         for _ in range(_MOST_TRIES):
             there = self._place.pool_object(pool.type)
             if there is None or there.state == "gone":
                 return True
             if not _is_same(there, pool):
                 return False
-            if self._write(there, "gone", there.word):
-                if pool.state == "closing":  # else it was never there in full
-                    self._events.of_pool("pool deleted", pool.type, names, at=at)
+            if self._write(there, "gone", there.word, told):
                 return True
         raise too_fast(f'"{pool.type}"')
 
@@ -232,9 +235,11 @@ class Deletions:
                 return
         raise too_fast(f'"{pool.type}"')
 
-    def _write(self, pool: PoolObject, state: PoolState, word: str) -> bool:
+    def _write(
+        self, pool: PoolObject, state: PoolState, word: str, told: Sequence[Told] = ()
+    ) -> bool:
         new = pool._replace(state=state, word=word)
-        return self._objects.replace(pool, new, has_state(new)).is_done
+        return self._objects.replace(pool, new, has_state(new), told=told).is_done
 
 
 def _is_same(there: PoolObject | None, pool: PoolObject) -> bool:

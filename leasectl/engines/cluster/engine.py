@@ -70,9 +70,8 @@ class ClusterEngine:
         for ticket in context.tickets(claim_key):
             held = context.claimed(claim_key)
             is_served = any(ticket.id.name in each.had_by for each in held)
-            taken = context.objects.remove(ticket, as_seen=False)
-            if taken == "done" and not is_served:
-                context.events.withdrawn(ticket, why)
+            told = () if is_served else context.events.withdrawn(ticket, why)
+            context.objects.remove(ticket, as_seen=False, told=told)
 
     def free(
         self, claim_key: str, names: Sequence[str] | None = None, *, by: ReleasedBy = "command"

@@ -6,10 +6,10 @@ one clock nothing comes before what it came of. Times between two dates are neve
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
-from leasectl.engines.cluster.objects import Claim, Identity, ResourceObject, TicketObject
+from leasectl.engines.cluster.objects import Claim, ResourceObject, TicketObject, Told
 from leasectl.engines.event_words import (
     AGAINST_ITS_WILL,
     WITHDRAWN,
@@ -30,7 +30,8 @@ if TYPE_CHECKING:
     from leasectl.engines.event_words import MembershipChange
     from leasectl.engines.membership import Member, Pools
 
-Post = Callable[[tuple[Event, ...], tuple[Identity, ...], str], object]
+# What a write is told of: nothing, where no events are kept.
+ToldOf = tuple[Told, ...]
 
 _DECIMALS = 6  # of a second
 _MICROS = 1_000_000
@@ -38,17 +39,16 @@ TAKEN_OVER = "TakenOver"
 
 
 class ClusterEvents:
-    """Has the events of one place be written.
+    """What is told of each step in one place; it is written with the step.
 
     Args:
-        post: Writes the events of a step, by what they are about, in a store's own words (a title);
-            None where nothing is to be written.
+        are_kept: Whether anything is to be told.
         clock: Where times come from.
         caller: Who makes and changes pools.
     """
 
-    def __init__(self, post: Post | None = None, *, clock: Clock, caller: str = "") -> None:
-        self._post = post
+    def __init__(self, *, are_kept: bool = False, clock: Clock, caller: str = "") -> None:
+        self._are_kept = are_kept
         self._clock = clock
         self._caller = caller
 
@@ -59,10 +59,9 @@ class ClusterEvents:
 
     # Of a request
 
-    def queued(self, claimant: Claimant, ticket: int, *, at: float) -> None:
-        """A ticket was put; at that time it was about to be."""
-        if self._post is not None:
-            self._write_of_pool(_queued(claimant, ticket=ticket, now=at))
+    def queued(self, claimant: Claimant, ticket: int, *, at: float) -> ToldOf:
+        """A ticket is put; at that time it was about to be."""
+        return self._told([_queued(claimant, ticket=ticket, now=at)])
 
     def granted(
         self,
@@ -72,8 +71,8 @@ class ClusterEvents:
         *,
         waited: float,
         queued_at: float | None = None,
-    ) -> None:
-        """A request has become leases.
+    ) -> ToldOf:
+        """A request becomes leases.
 
         Args:
             claimant: Whose.
@@ -82,27 +81,24 @@ class ClusterEvents:
             waited: How long it took, in seconds.
             queued_at: When it was made, wall clock, if its queueing wasn't told yet.
         """
-        if self._post is None:
-            return
         event = _granted(claimant, leases, waited=waited)
         first = [event]
         if queued_at is not None:
             before = _queued(claimant, ticket=event.ticket, now=queued_at)
             first = [before, event]
-        self._write(first, resources)
+        return self._told(first, resources)
 
     def gave_up(
         self, claimant: Claimant, ticket: int, *, at: float, waited: float, why: str
-    ) -> None:
-        """Its owner has taken a ticket away that became nothing."""
-        if self._post is not None:
-            self._write_of_pool(gave_up(claimant, ticket=ticket, now=at, waited=waited, why=why))
+    ) -> ToldOf:
+        """Its owner takes a ticket away that became nothing."""
+        return self._told([gave_up(claimant, ticket=ticket, now=at, waited=waited, why=why)])
 
-    def withdrawn(self, ticket: TicketObject, why: str = "") -> None:
-        """A process other than its owner took a ticket away; no reason means withdrawn."""
-        if self._post is not None and ticket.claim_key:
-            why = why or WITHDRAWN
-            self._write_of_pool(_withdrawn(ticket, now=self.now(), why=why))
+    def withdrawn(self, ticket: TicketObject, why: str = "") -> ToldOf:
+        """A process other than its owner takes a ticket away; no reason means withdrawn."""
+        if not ticket.claim_key:
+            return ()
+        return self._told([_withdrawn(ticket, now=self.now(), why=why or WITHDRAWN)])
 
     # Of claims
 
@@ -114,81 +110,86 @@ class ClusterEvents:
         at: float,
         reason: str = "",
         title: str = "",
-    ) -> None:
-        """Claims were ended.
+    ) -> ToldOf:
+        """Claims are ended.
 
         Args:
-            resources: As they were before that; what wasn't held doesn't matter.
-            by: Who or what has ended them.
-            at: When that was about to be done, wall clock.
-            reason: For people; of what was taken out of a pool, who has done that.
+            resources: As they are before that; what isn't held doesn't matter.
+            by: Who or what ends them.
+            at: When that is about to be done, wall clock.
+            reason: For people; of what is taken out of a pool, who does that.
             title: What it is called in Kubernetes; empty for what it is.
         """
-        if self._post is None:
-            return
         if by == "removal":
             reason = reason or self._caller
-        for each in _alike(resources):
-            self._write(_ended(each, by=by, now=at, reason=reason), each, title=title)
+        return tuple(
+            told
+            for each in _alike(resources)
+            for told in self._told(_ended(each, by=by, now=at, reason=reason), each, title=title)
+        )
 
-    def lost(self, resource: ResourceObject, *, by: ReleasedBy, reason: str) -> None:
-        """A claim was taken from its holder, and is kept for it until its time is over."""
-        if self._post is None:
-            return
-        for each in _alike([resource]):
-            self._write([_lost(each, by=by, now=self.now(), reason=reason)], each)
+    def lost(self, resources: Iterable[ResourceObject], *, by: ReleasedBy, reason: str) -> ToldOf:
+        """Claims are taken from their holder, and kept for it until their time is over."""
+        return tuple(
+            told
+            for each in _alike(resources)
+            for told in self._told([_lost(each, by=by, now=self.now(), reason=reason)], each)
+        )
 
-    def noted(self, resource: ResourceObject, text: str) -> None:
-        """A note at a claim changed; without a text, nothing is told."""
-        if not (self._post is not None and text):
-            return
-        for each in _alike([resource]):
-            self._write([_noted(each[0], now=self.now(), text=text)], each)
+    def noted(self, resource: ResourceObject, text: str) -> ToldOf:
+        """A note at a claim changes; without a text, nothing is told."""
+        held = _alike([resource]) if text else []
+        return tuple(
+            told
+            for each in held
+            for told in self._told([_noted(each[0], now=self.now(), text=text)], each)
+        )
 
     # Of pools
 
     def of_pool(
         self, kind: EventKind, pool_type: str, names: Sequence[str], *, at: float, reason: str = ""
-    ) -> None:
-        """A pool was made, changed or deleted, which was about to be done at that time."""
-        if self._post is not None:
-            self._write_of_pool(
-                _of_pool(kind, pool_type, names, now=at, caller=self._caller, reason=reason)
-            )
+    ) -> ToldOf:
+        """A pool is made, changed or deleted, which is about to be done at that time."""
+        caller = self._caller
+        return self._told([_of_pool(kind, pool_type, names, now=at, caller=caller, reason=reason)])
 
     def members_changed(
         self, before: Sequence[Member], after: Sequence[Member], *, at: float
-    ) -> None:
-        """Names have changed, in a pool or from one to another."""
-        if self._post is not None:
-            self._changed(membership_changes(before, after), at)
+    ) -> ToldOf:
+        """Names change, in a pool or from one to another."""
+        return self._changed(membership_changes(before, after), at)
 
-    def belonging_changed(self, before: Pools, after: Pools, *, at: float) -> None:
-        """The default pool is another, or patterns are."""
-        if self._post is not None:
-            self._changed(belonging_changes(before, after), at)
+    def belonging_changed(self, before: Pools, after: Pools, *, at: float) -> ToldOf:
+        """The default pool becomes another, or patterns do."""
+        return self._changed(belonging_changes(before, after), at)
 
-    def _changed(self, changes: Iterable[MembershipChange], at: float) -> None:
-        for pool_type, names, reason in changes:
-            self.of_pool("pool changed", pool_type, names, at=at, reason=reason)
+    def _changed(self, changes: Iterable[MembershipChange], at: float) -> ToldOf:
+        return tuple(
+            told
+            for pool_type, names, reason in changes
+            for told in self.of_pool("pool changed", pool_type, names, at=at, reason=reason)
+        )
 
-    def happened(self, event: Event) -> None:
-        """Something that isn't the engine's affair was done, like a work."""
-        self._write_of_pool(event)
+    def happened(self, event: Event) -> ToldOf:
+        """Something that isn't the engine's affair is done, like a work."""
+        return self._told([event])
 
     # How
 
-    def _write_of_pool(self, event: Event) -> None:
-        self._write([event], ())
-
-    def _write(
-        self, events: Sequence[Event], resources: Iterable[ResourceObject], *, title: str = ""
-    ) -> None:
-        if self._post is None:
-            return
+    def _told(
+        self,
+        events: Sequence[Event],
+        resources: Iterable[ResourceObject] = (),
+        *,
+        title: str = "",
+    ) -> ToldOf:
+        if not self._are_kept:
+            return ()
         written = tuple(_rounded(each) for each in events if is_written(each.type, each.kind))
-        if written:
-            self._post(written, tuple(each.id for each in resources), title)
+        if not written:
+            return ()
+        return (Told(written, tuple(each.id for each in resources), title),)
 
 
 def _rounded(event: Event) -> Event:

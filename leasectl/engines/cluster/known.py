@@ -6,7 +6,7 @@ complete yet has nothing in it for anybody, nor has one that is deleted in part.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from leasectl.engines.cluster.objects import (
@@ -183,12 +183,25 @@ class Update:
         """Return the former memberships of the names that have changed."""
         return [self._before[n] for n in self._leases if self._after[n] != self._before[n]]
 
+    def goes_to(self, name: str) -> list[str]:
+        """Return the pools that a name comes to with this, or is to come to with its release."""
+        before, after = self._before[name], self._after[name]
+        is_new = self._is_claimed or after.pool != before.pool
+        pools = [after.pool] if after.pool is not None and is_new else []
+        if after.moves_to not in (None, before.moves_to):
+            pools.append(str(after.moves_to))
+        return pools
+
     def changes(self) -> tuple[list[Member], list[Member]]:
-        """What was so of those that are written, and is, for who tells of it.
+        """The same as `changes_of`, of those that are written."""
+        return self.changes_of(self._leases)
+
+    def changes_of(self, names: Iterable[str]) -> tuple[list[Member], list[Member]]:
+        """What was so of some, and is to be, for who tells of it.
 
         Of a pool that is being made that is one thing, and told of when it is there.
         """
-        written = [] if self._making is not None else list(self._leases)
+        written = [] if self._making is not None else list(names)
         return [self._before[each] for each in written], [self._after[each] for each in written]
 
     def leases(self) -> list[Lease]:

@@ -18,20 +18,23 @@ from leasectl.engines.cluster.changes import (
     with_changes,
     with_member,
 )
+from leasectl.engines.cluster.claims import leases_of
 from leasectl.engines.cluster.context import Context
 from leasectl.engines.cluster.known import Known, Update, all_known, beside_names
-from leasectl.engines.cluster.objects import ResourceObject
+from leasectl.engines.cluster.objects import MOST_AT_ONCE, Change, Found, ResourceObject, Told
 from leasectl.engines.cluster.place import too_fast
 from leasectl.engines.cluster.ticket import OwnTicket
 from leasectl.engines.cluster.view import PoolView
 from leasectl.engines.membership import Member, Pools, claimed_by_pattern
 from leasectl.engines.pool_admin import Decide, Updated
 from leasectl.errors import AccessRefused, InvalidRequest, LeaseError, NotAllowed, NotFound
-from leasectl.model import Claimant, Lease
+from leasectl.model import Claimant
 from leasectl.text.wording import followed_by, listed
 
 _MOST_TRIES = 20
 _USUAL_TTL_SECONDS = 60.0
+# Of a write, the rest is for what it is decided by.
+_AT_ONCE = MOST_AT_ONCE - 10
 
 
 class ClusterMembers:
@@ -71,7 +74,7 @@ class ClusterMembers:
     def change_belonging(self, change: Callable[[Pools], Pools]) -> None:
         at = self._events.now()
         before, after = self._context.belonging.change(change)
-        self._events.belonging_changed(before, after, at=at)
+        self._objects.tell(self._events.belonging_changed(before, after, at=at))
 
     # Reading
 
@@ -128,22 +131,26 @@ class ClusterMembers:
         at = self._events.now()
         try:
             for _ in range(_MOST_TRIES):
-                self._try(update, own)
+                if self._objects.unites:
+                    self._try_at_once(update, own, at)
+                else:
+                    self._try(update, own)
                 if not update.left:
                     break
                 update.decide(all_known(self._context))
             else:
                 raise too_fast(update.left[0])
         finally:  # some may have been written, although others were refused
-            self._tell_of(update, own, at)
+            if not self._objects.unites:
+                self._objects.tell(self._told_of(update, own, at))
         self._tell(update.pools_to_tell())
 
-    def _tell_of(self, update: Update, own: OwnTicket | None, at: float) -> None:
-        events, leases = self._events, update.leases()
-        events.members_changed(*update.changes(), at=at)
-        if own is not None and leases:
-            held = self._claims.of_names(own.claimant.claim_key, [each.name for each in leases])
-            events.granted(own.claimant, leases, held, waited=0.0)
+    def _told_of(self, update: Update, own: OwnTicket | None, at: float) -> Sequence[Told]:
+        told, leases = self._events.members_changed(*update.changes(), at=at), update.leases()
+        if own is None or not leases:
+            return told
+        held = self._claims.of_names(own.claimant.claim_key, [each.name for each in leases])
+        return (*told, *self._events.granted(own.claimant, leases, held, waited=0.0))
 
     def _try(self, update: Update, own: OwnTicket | None) -> None:
         """Write what is left of an update, as far as other writers aren't faster."""
@@ -153,9 +160,65 @@ class ClusterMembers:
             seen = update.known.resources.get(name)
             if update.needs_flag(name) and (seen is None or not seen.entering):
                 continue  # it was flagged by nobody before this was decided
-            written = self._write(update.known, update.after(name), own, number)
-            if written is not None:
-                update.note_done(name, written)
+            change, told = self._change_of(update.known, update.after(name), own, number)
+            if change is None:
+                update.note_done(name, ())
+            elif own is None:
+                if self._context.carry_out(change, told):
+                    update.note_done(name, ())
+                    self._tell_lost(change)
+            elif change.seen is not None and change.new is not None:  # its flag has made it
+                done = self._objects.replace(change.seen, change.new, change.is_done).resource
+                if done is not None:
+                    update.note_done(name, self._claims.note_made(own, done))
+
+    def _try_at_once(self, update: Update, own: OwnTicket | None, at: float) -> None:
+        """Write what is left of an update in one write, or in as few as may be.
+
+        It is guarded by all that it was decided by, so nothing needs a flag.
+        """
+        self._announce(update)
+        known = update.known
+        if known.belonging is not None and known.belonging.pending is not None:
+            self._context.belonging.settle(known.belonging)
+            return
+        left = tuple(update.left)
+        for first in range(0, len(left), _AT_ONCE):
+            names = left[first : first + _AT_ONCE]
+            made = [
+                (name, *self._change_of(known, update.after(name), own, first + number))
+                for number, name in enumerate(names)
+            ]
+            steps = [(name, change, told) for name, change, told in made if change is not None]
+            changes = [change for _, change, _ in steps]
+            new = [each.new for each in changes if isinstance(each.new, ResourceObject)]
+            told = [each for _, _, of_step in steps for each in of_step]
+            told += self._events.members_changed(*update.changes_of(names), at=at)
+            if own is not None and new:
+                told += self._events.granted(own.claimant, leases_of(new), new, waited=0.0)
+            still = self._decided_by(update, names)
+            done = self._objects.write(changes, still=still, told=told) if changes else ()
+            if done is None:
+                return
+            written = dict(zip((name for name, _, _ in steps), done))
+            for name in names:
+                found = written.get(name)
+                is_claimed = own is not None and isinstance(found, ResourceObject)
+                leases = self._claims.note_made(own, found) if is_claimed else ()  # type: ignore[arg-type]
+                update.note_done(name, leases)
+            for each in changes:
+                self._tell_lost(each)
+
+    def _decided_by(self, update: Update, names: Iterable[str]) -> dict[str, Found | None]:
+        """What decides where some names may go beside their own objects, as it was seen."""
+        known = update.known
+        types = {each for name in names for each in update.goes_to(name)}
+        still: dict[str, Found | None] = {
+            self._objects.name_of("pool", each): known.objects.get(each) for each in types
+        }
+        if types:
+            still[self._objects.name_of("belonging")] = known.belonging
+        return still
 
     def _flag(self, update: Update) -> None:
         """Flag the names of an update that need it, and decide after that."""
@@ -192,60 +255,57 @@ class ClusterMembers:
                 if self._objects.replace(pool, with_changes(pool, coming=coming), never).is_done:
                     break
 
-    def _write(
+    def _change_of(
         self, known: Known, after: Member, own: OwnTicket | None, number: int
-    ) -> tuple[Lease, ...] | None:
-        """Write what has become of a name.
+    ) -> tuple[Change | None, Sequence[Told]]:
+        """What makes of a name what is to become of it, and what is told of its claim.
 
         Args:
             known: What was seen of it.
             after: What is to be so.
             own: The ticket that claims it; None for no claim.
             number: Of the name, among those that it gets.
-
-        Returns:
-            What was claimed with that; None if another writer was faster.
         """
         resource = known.resources.get(after.name)
         grace = known.pools.grace_seconds if after.pool == known.pools.default else 0.0
-        if resource is None:
-            if not after.is_known:
-                return ()
-            name = self._objects.name_of("resource", after.name)
-            written = self._objects.create(new_resource(name, after, grace_seconds=grace))
-            return () if written.is_done else None
         if own is not None:
             view = PoolView(own.request.type)
             view.version = known.version
-            chosen = with_member(resource, after, grace_seconds=grace)
-            return self._claims.make_one(own, view, resource, chosen, number)
-        if after == resource.member:
-            return ()
-        return self._put(resource, after, grace)
-
-    def _put(self, resource: ResourceObject, after: Member, grace: float) -> tuple[()] | None:
-        """Write the same of a name that has an object, without a claim."""
-        before = resource.member
-        is_taken = resource.claim is not None and after.pool != before.pool
-        at = self._events.now()
-        if not after.is_known:
-            if self._objects.remove(resource, as_seen=True) == "changed":
-                return None
-        else:
-            if is_taken:
-                new = released(resource, after)
+            if resource is None:
+                name = self._objects.name_of("resource", after.name)
+                chosen = new_resource(name, after, grace_seconds=grace)
             else:
-                new = with_member(resource, after, grace_seconds=grace)
-            if not self._objects.replace(resource, new).is_done:
-                return None
-        if is_taken and resource.claim is not None and resource.claim.claim_key:
-            self._events.ended([resource], by="removal", at=at)
-            self._context.tell_lost(resource)
-        return ()
+                chosen = with_member(resource, after, grace_seconds=grace)
+            return self._claims.change_by(own, view, resource, chosen, number), ()
+        if resource is None:
+            if not after.is_known:
+                return None, ()
+            name = self._objects.name_of("resource", after.name)
+            return Change(None, new_resource(name, after, grace_seconds=grace)), ()
+        if after == resource.member:
+            return None, ()
+        if not _is_taken(resource, after):
+            new = with_member(resource, after, grace_seconds=grace)
+            return Change(resource, new if after.is_known else None), ()
+        told = self._events.ended([resource], by="removal", at=self._events.now())
+        return Change(resource, released(resource, after) if after.is_known else None), told
+
+    def _tell_lost(self, change: Change) -> None:
+        """Tell who held a name that was taken out of its pool."""
+        seen, new = change.seen, change.new
+        if isinstance(seen, ResourceObject) and (
+            new is None or (isinstance(new, ResourceObject) and _is_taken(seen, new.member))
+        ):
+            self._context.tell_lost(seen)
 
     def _ticket(self, claimant: Claimant) -> OwnTicket:
         ttl = claimant.request.ttl_seconds or _USUAL_TTL_SECONDS
         return OwnTicket(claimant, self._context, ttl_seconds=ttl)
+
+
+def _is_taken(resource: ResourceObject, after: Member) -> bool:
+    """Return whether a resource is held, and leaves its pool."""
+    return resource.claim is not None and after.pool != resource.member.pool
 
 
 def _after(done: Sequence[Member], error: LeaseError) -> LeaseError:

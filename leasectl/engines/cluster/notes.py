@@ -58,13 +58,25 @@ class ClusterNotes:
         return tuple(map(self._change, changes))
 
     def free(self, notes: Sequence[Note], *, by: ReleasedBy) -> tuple[str, ...]:
-        freed = []
+        if self._context.objects.unites:
+            freed = self._free_at_once(notes, by)
+            if freed:
+                return freed
+        freed_ones = []
         for note in notes:
-            resource, at = self._claimed(note.name, note.fence, note.text), self._events.now()
-            if resource is not None and self._claims.release_as_seen(resource):
-                self._events.ended([resource], by=by, at=at)
-                freed.append(note.name)
-        return tuple(freed)
+            resource = self._claimed(note.name, note.fence, note.text)
+            if resource is None:
+                continue
+            told = self._events.ended([resource], by=by, at=self._events.now())
+            if self._claims.release_as_seen(resource, told=told):
+                freed_ones.append(note.name)
+        return tuple(freed_ones)
+
+    def _free_at_once(self, notes: Sequence[Note], by: ReleasedBy) -> tuple[str, ...]:
+        """Free what is noted so, all in one write; none where one isn't as it was seen."""
+        found = [self._claimed(each.name, each.fence, each.text) for each in notes]
+        held = [each for each in found if each is not None]
+        return tuple(each.name for each in held) if self._claims.free_as_seen(held, by) else ()
 
     def watch(self, pool_type: str) -> ChangeWatch:
         return ChangeWatch(self._context, pool_type)
@@ -75,8 +87,8 @@ class ClusterNotes:
             if resource is None:
                 return False
             new = noted(resource, change.after, renewal=self._renewal(resource, change))
-            if self._context.objects.replace(resource, new, _says_as(new)).is_done:
-                self._events.noted(resource, change.told)
+            told = self._events.noted(resource, change.told)
+            if self._context.objects.replace(resource, new, _says_as(new), told=told).is_done:
                 return True
         raise BackendUnreachable(
             f'resource "{change.name}" is changed faster than it is read; try again'
@@ -87,13 +99,15 @@ class ClusterNotes:
         claim = resource.claim
         if not change.renews or claim is None or claim.ttl_seconds is None:
             return None
+        if claim.life and not self._context.objects.keep_alive(resource):
+            return None
         return self._claims.renewal_of(claim)
 
     def _claimed(self, name: str, fence: int, text: str | None) -> ResourceObject | None:
         """Return the resource of a good claim with this note; else None."""
         resource = self._context.resource(name)
         claim = None if resource is None else resource.claim
-        if resource is None or claim is None or claim.ended or self._claims.is_over(resource):
+        if resource is None or claim is None or not self._claims.is_good(resource):
             return None
         return resource if (claim.fence, claim.note) == (fence, text) else None
 
@@ -173,6 +187,6 @@ class ChangeWatch:
         found = as_resource(happened.object)
         claim = None if found is None else found.claim
         said = claim and (claim.fence, claim.note, claim.ended)
-        if happened.what != "nothing" and said != self._said.get(name):
+        if happened.what in ("there", "gone") and said != self._said.get(name):
             self._said[name] = said
             self._following.wake()

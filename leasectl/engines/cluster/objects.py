@@ -4,6 +4,10 @@ A store keeps objects, each with a version. A write is guarded by the version th
 writers that saw the same version, one succeeds. Lists are of one instant, and watches continue from
 there. Nothing else is needed of a store. A claim is part of the one object of its resource.
 
+A store may have two more powers. One that `unites` changes several objects in one write, all or
+none, with the events that tell of it. In one that `ends`, a ticket or a claim ends by itself when
+nobody keeps it alive, and lists and watches say so; its object stays for whoever tells of that.
+
 A driver (`engines.kubernetes`, `engines.etcd`) encodes the facts, and finds lost answers: it tries
 a write again, and afterwards compares what is there with what was to be written.
 """
@@ -11,8 +15,9 @@ a write again, and afterwards compares what is there with what was to be written
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol, TypeVar, Union
 
 from leasectl.engines.facts import NO_SETTINGS, PoolSettings
@@ -23,6 +28,7 @@ from leasectl.system.clock import rfc3339
 
 if TYPE_CHECKING:
     from leasectl.errors import LeaseError, NotFound
+    from leasectl.state.event import Event
 
 Kind = Literal["resource", "ticket", "pool", "belonging", "values", "content"]
 # It grants; it isn't complete; it is to be deleted if nobody uses it; it is deleted in part.
@@ -54,7 +60,8 @@ class Claim(NamedTuple):
     Args:
         claim_key: What it is found by, with its state id; empty for one that isn't of leasectl.
         ticket: The object of the ticket that it was made of; empty for none.
-        place: The number of that ticket.
+        place: The number of that ticket; in a claim that is about to be united with others, 0 for
+            that of its write.
         grant: Of the acquisition.
         fence: Of this resource in it.
         holder_identity: Who holds, for people.
@@ -70,6 +77,8 @@ class Claim(NamedTuple):
         note: What is noted at it; None for nothing.
         note_by: What is different for each writer of that note.
         left: Tickets that had become claims before it, and were still there.
+        life: Where claims end by themselves: what is kept alive for this one; empty for nothing.
+        is_over: Where claims end by themselves: this one has ended.
     """
 
     claim_key: str
@@ -90,6 +99,8 @@ class Claim(NamedTuple):
     note: str | None = None
     note_by: str = ""
     left: tuple[str, ...] = ()
+    life: str = ""
+    is_over: bool = False
 
     @property
     def mark(self) -> str:
@@ -180,6 +191,8 @@ class TicketObject(NamedTuple):
         pid: The process that waits.
         labels: Of the request, safe to show.
         process: That process by its name for good; None if it isn't known.
+        life: Where tickets end by themselves: what is kept alive for this one.
+        is_over: Where tickets end by themselves: this one has ended.
     """
 
     id: Identity
@@ -198,6 +211,8 @@ class TicketObject(NamedTuple):
     pid: int | None = None
     labels: Labels = ()
     process: Process | None = None
+    life: str = ""
+    is_over: bool = False
 
     @property
     def mark(self) -> str:
@@ -391,7 +406,7 @@ class Selection(NamedTuple):
         space: The values of a space.
         moves_to: The resources whose release takes them to a pool.
         entering: The resources that may be about to enter a pool.
-        name: The one of that name.
+        names: Those of these names; one, unless the store `unites`.
     """
 
     pool: str | None = None
@@ -400,7 +415,7 @@ class Selection(NamedTuple):
     space: str | None = None
     moves_to: str | None = None
     entering: bool = False
-    name: str = ""
+    names: tuple[str, ...] = ()
 
 
 class Seen(NamedTuple):
@@ -409,10 +424,12 @@ class Seen(NamedTuple):
     Args:
         items: Them.
         version: That instant.
+        has_more_tickets: Not of all: there are tickets that aren't among them.
     """
 
     items: tuple[Found, ...]
     version: int
+    has_more_tickets: bool = False
 
 
 class Written(NamedTuple):
@@ -421,10 +438,12 @@ class Written(NamedTuple):
     Args:
         object: As it is after the write; None where it was refused: another writer was faster.
         found: What is there instead, if that was looked at; None also where nothing is.
+        pool: Of a ticket: its pool as it is with that, if the same request has told of it.
     """
 
     object: Found | None
     found: Found | None = None
+    pool: Seen | None = None
 
     @property
     def is_done(self) -> bool:
@@ -441,17 +460,52 @@ IsDone = Callable[[Found], bool]
 Removed = Literal["done", "gone before", "changed"]
 
 
+NOTHING: Mapping[str, Found | None] = MappingProxyType({})
+# So many objects may be changed in one write.
+MOST_AT_ONCE = 60
+
+
+class Told(NamedTuple):
+    """What a write is told of.
+
+    Args:
+        events: One or several, in their order; their numbers don't count. A ticket without a number
+            is the one that is made or granted with it.
+        about: Which resources they tell of; none for the pool.
+        title: What it is called in a store's own words; empty for the last event's kind.
+    """
+
+    events: tuple[Event, ...]
+    about: tuple[Identity, ...] = ()
+    title: str = ""
+
+
+class Change(NamedTuple):
+    """What a write makes of one object.
+
+    Args:
+        seen: As it was seen; None where it isn't there.
+        new: As it is to be; None for gone.
+        is_done: Whether what is there is what this made of it; None to compare `made`.
+    """
+
+    seen: Found | None
+    new: Found | None
+    is_done: IsDone | None = None
+
+
 class Happened(NamedTuple):
     """What a watch tells.
 
     Args:
-        what: An object is there, or isn't (or isn't selected any more); or nothing has happened to
-            what is selected, up to a version.
+        what: An object is there, or isn't (or isn't selected any more); or a ticket, or the claim
+            of a resource if it has one, has ended by itself; or nothing has happened to what is
+            selected, up to a version.
         id: Which object, with the version of that write.
-        object: As it is; None for one that isn't ours, or that is gone.
+        object: As it is; None for one that isn't ours, or that is gone, or that wasn't written.
     """
 
-    what: Literal["there", "gone", "nothing"]
+    what: Literal["there", "gone", "over", "nothing"]
     id: Identity
     object: Found | None = None
 
@@ -475,10 +529,27 @@ class Objects(Protocol):
 
     Attributes:
         largest_content: Bytes that a value of the kind `CONTENT` may have.
+        unites: Several objects are changed in one write, with the events that tell of it.
+        ends: Tickets and claims end by themselves.
+        few_next: So many of a queue follow their pool, to move on with a claim and not with the end
+            of a ticket.
+        few_before: So does who comes when no more than about so many are before it.
     """
 
     @property
+    def few_next(self) -> int: ...
+
+    @property
+    def few_before(self) -> int: ...
+
+    @property
     def largest_content(self) -> int: ...
+
+    @property
+    def unites(self) -> bool: ...
+
+    @property
+    def ends(self) -> bool: ...
 
     def limited(
         self, until: float | None, *, is_strict: bool = False
@@ -490,8 +561,11 @@ class Objects(Protocol):
     def name_of(self, kind: Kind, *words: str) -> str:
         """Return the name of the object of a resource, a pool, a subject or a content."""
 
-    def new_ticket_name(self) -> str:
+    def new_ticket_name(self, pool_type: str) -> str:
         """Return a name for the object of a new ticket, which can't be guessed."""
+
+    def new_life(self) -> str:
+        """Return what a ticket or a claim is kept alive by; empty where they don't end."""
 
     # Reading; each read is consistent
 
@@ -501,39 +575,80 @@ class Objects(Protocol):
     def list(self, which: Selection) -> Seen:
         """Return all objects that are selected, as they are now."""
 
+    def glance(self, pool_type: str, count: int) -> Seen | None:
+        """Return a pool for who asks for so many of it, and perhaps not all resources in it.
+
+        These are those that were free for the longest time, where nobody waits there, that many are
+        free, and of all others it is sure that they are held. Where somebody waits, all resources
+        are among it, and no tickets. None if the pool has to be listed.
+        """
+
     def watch(self, which: Selection, since: int) -> Watch[Happened]:
         """Return what happens to those after a version; nothing is asked before it is entered."""
 
     # Writing; a write is guarded, repeated until it is answered, and found if its answer is lost
 
-    def create(self, new: Found, is_done: IsDone | None = None) -> Written:
+    def create(
+        self, new: Found, is_done: IsDone | None = None, *, told: Sequence[Told] = ()
+    ) -> Written:
         """Make an object.
 
         Args:
             new: It; its driver sets what it stores of it.
             is_done: Whether one that is there was made by this call; None to compare `made`.
+            told: What is told if it is done.
 
         Raises:
             NotAllowed: There is an object of that name that isn't of leasectl.
             CorruptState: There is one that was, before it was edited.
         """
 
-    def replace(self, seen: Found, new: Found, is_done: IsDone | None = None) -> Written:
+    def replace(
+        self, seen: Found, new: Found, is_done: IsDone | None = None, *, told: Sequence[Told] = ()
+    ) -> Written:
         """Write an object, if it is still as it was seen.
 
         Args:
             seen: As it was seen.
             new: As it is to be.
             is_done: Whether what is there is what this call made of it; None to compare `made`.
+            told: What is told if it is done.
         """
 
-    def remove(self, seen: Found, *, as_seen: bool) -> Removed:
+    def remove(self, seen: Found, *, as_seen: bool, told: Sequence[Told] = ()) -> Removed:
         """Take an object away; also returns whether this call did it, if that is known.
 
         Args:
             seen: Which, whatever has the same name later.
             as_seen: Only if it wasn't written since.
+            told: What is told if this call did it.
         """
+
+    def write(
+        self,
+        changes: Sequence[Change],
+        *,
+        still: Mapping[str, Found | None] = NOTHING,
+        unqueued: str | None = None,
+        told: Sequence[Told] = (),
+    ) -> tuple[Found | None, ...] | None:
+        """Make several changes at once, where the store unites them.
+
+        Args:
+            changes: Of an object each. A ticket goes if it is still the same, however written.
+            still: What has to be as it was seen as well, by the names of objects.
+            unqueued: The pool in which no ticket may be; None for any.
+            told: What is told of them.
+
+        Returns:
+            The objects as they are then, in the same order; None where one wasn't as it was seen.
+        """
+
+    def tell(self, told: Sequence[Told]) -> None:
+        """Tell of what was done by several writes."""
+
+    def keep_alive(self, found: TicketObject | ResourceObject) -> bool:
+        """Give a ticket or a claim its full time again, where they end; tell whether it lives."""
 
     # What people are told
 

@@ -13,6 +13,9 @@ everything has just been seen for the first time. That is late, and never early.
 An observation is kept as long as its object has that mark, for days if its ttl is that long. It is
 forgotten once its whole pool has been looked at without the object.
 
+Where tickets and claims end by themselves, only paces, graces and lifetimes are observed, and
+claims that have ended before their date.
+
 A cluster that was restored from a backup is of an earlier time: what was seen since then isn't so
 any more, and a claim may look as it did long ago, although its holder has renewed it. Whoever reads
 a list that is older than one before sees that, and forgets all; the others see it by the epoch that
@@ -99,10 +102,12 @@ class Observed:
     Args:
         clock: Where times come from.
         path: Of the file that is shared; None for none.
+        ends: Tickets and claims end by themselves, so nothing is observed of them.
     """
 
-    def __init__(self, clock: Clock, path: str | None = None) -> None:
+    def __init__(self, clock: Clock, path: str | None = None, *, ends: bool = False) -> None:
         self._clock = clock
+        self._ends = ends
         self._path = path
         self._lock = threading.Lock()
         self._seen: dict[str, Seen] | None = None  # by uid
@@ -166,6 +171,8 @@ class Observed:
 
     def note(self, found: object) -> None:
         """Note that something was seen, a renewal for example."""
+        if self._ends:
+            return
         if isinstance(found, TicketObject):
             self.since(found.id.uid, found.mark, found.id.version, found.pool)
         elif isinstance(found, ResourceObject) and found.claim is not None:
@@ -193,10 +200,12 @@ class Observed:
         """The elapsed clock."""
         return self._clock.elapsed()
 
-    def ticket_end(self, ticket: TicketObject) -> float:
-        """When a ticket is over unless it is renewed, on the elapsed clock."""
-        if ticket.process in self._ended:
+    def ticket_end(self, ticket: TicketObject) -> float | None:
+        """When a ticket is over unless it is renewed, on the elapsed clock; None: it says so."""
+        if ticket.process in self._ended or ticket.is_over:
             return 0.0
+        if self._ends:
+            return None
         since = self.since(ticket.id.uid, ticket.mark, ticket.id.version, ticket.pool)
         return since + ticket.ttl_seconds
 
@@ -205,9 +214,26 @@ class Observed:
         claim = resource.claim
         if claim is None or claim.ttl_seconds is None:
             return None
+        if self._ends:
+            return self._early_end(resource) if claim.is_over else None
         place = resource.member.pool
         since = self.since(resource.id.uid, claim.mark, resource.id.version, place)
         return since + claim.ttl_seconds
+
+    def _early_end(self, resource: ResourceObject) -> float:
+        """When a claim may be taken that has ended by itself, on the elapsed clock.
+
+        A store may end what was renewed just before. So its time has to be over by the date of its
+        last renewal, too; and if clocks differ, a ttl after it was seen so at the latest.
+        """
+        claim = resource.claim
+        assert claim is not None and claim.ttl_seconds is not None
+        left = claim.renew_time + claim.ttl_seconds - self._clock.wall()
+        if left <= 0:
+            return 0.0
+        uid, place = f"{resource.id.uid} over", resource.member.pool
+        since = self.since(uid, claim.mark, resource.id.version, place)
+        return min(self._clock.elapsed() + left, since + claim.ttl_seconds)
 
     def life_end(self, resource: ResourceObject) -> float | None:
         """The same of when it leaves its pool unless it joins again."""
@@ -335,7 +361,7 @@ class Lookout:
             over.discard(name)
         self._lives.discard(name)
         ticket, resource = self._view.tickets.get(name), self._view.resources.get(name)
-        self._set("ticket", name, ticket and self._observed.ticket_end(ticket))
+        self._set("ticket", name, None if ticket is None else self._observed.ticket_end(ticket))
         if resource is not None and resource.member.lifetime is not None:
             self._lives.add(name)
         of_resource = resource is not None

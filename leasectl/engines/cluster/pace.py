@@ -19,7 +19,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from leasectl.engines.cluster.changes import with_grant
-from leasectl.engines.cluster.objects import Found, PoolObject
+from leasectl.engines.cluster.objects import Change, Found, PoolObject
 from leasectl.engines.cluster.observed import Observed
 from leasectl.engines.cluster.place import Place
 from leasectl.engines.cluster.view import PoolView
@@ -69,17 +69,17 @@ def seconds_to_pay(own: OwnTicket, view: PoolView, observed: Observed, now: floa
     return seconds_left(view.pool, observed, now)
 
 
-def pay(own: OwnTicket, view: PoolView, place: Place) -> bool:
-    """Write a ticket's grant to the pool's pace, if it has one; return whether that is done.
+def to_pay(own: OwnTicket, view: PoolView, place: Place) -> Change | None:
+    """What writes a ticket's grant to the pool's pace; None where it needn't pay.
 
     Args:
         own: Which.
-        view: The pool as it was just seen; it knows of the grant then.
+        view: The pool as it was just seen.
         place: Where the pool is.
     """
     pool, observed, now = view.pool, place.observed, place.clock.elapsed()
     if own.has_paid or pool is None or not pool.settings.pace_seconds:
-        return True
+        return None
     new = with_grant(pool, after_grant(pool, observed, now), own.object_name)
 
     def is_done(found: Found) -> bool:
@@ -88,15 +88,26 @@ def pay(own: OwnTicket, view: PoolView, place: Place) -> bool:
             new.last_grant,
         )
 
-    written = place.objects.replace(pool, new, is_done)
+    return Change(pool, new, is_done)
+
+
+def pay(own: OwnTicket, view: PoolView, place: Place, paid: Change) -> bool:
+    """Write that before the grant; return whether it is done, and the pool knows of it then."""
+    assert isinstance(paid.seen, PoolObject) and isinstance(paid.new, PoolObject)
+    written = place.objects.replace(paid.seen, paid.new, paid.is_done)
     if written.object is None:
         return False
     own.has_paid = True
     view.put(written.object)
-    if view.pool is not None:  # have all of this state directory know of the grant
-        seconds_left(view.pool, observed, now)
-        observed.save()
     return True
+
+
+def note_paid(view: PoolView, place: Place, paid: Change) -> None:
+    """Have all of this state directory know since when that grant has been there."""
+    there = view.pool if view.pool is not paid.seen else paid.new
+    if isinstance(there, PoolObject):
+        seconds_left(there, place.observed, place.clock.elapsed())
+        place.observed.save()
 
 
 def _counted(pool: PoolObject, observed: Observed, now: float) -> float:

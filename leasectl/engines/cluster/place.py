@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from leasectl.engines.cluster.objects import (
+    MOST_AT_ONCE,
+    Change,
     Kind,
     Objects,
     PoolObject,
     ResourceObject,
     Selection,
     TicketObject,
+    Told,
     as_pool,
     as_resource,
 )
@@ -92,12 +95,45 @@ class Place:
         if resource.claim is not None and resource.claim.claim_key:  # else it isn't of leasectl
             self.lost(self.claim_key_of(resource.claim.claim_key), [resource.name])
 
+    # Writing
+
+    def carry_out(self, change: Change, told: Sequence[Told] = ()) -> bool:
+        """Make one change, and tell of it; return whether its object was as it was seen."""
+        objects, (seen, new, is_done) = self.objects, change
+        if seen is None:
+            return new is None or objects.create(new, is_done, told=told).is_done
+        if new is None:
+            return objects.remove(seen, as_seen=True, told=told) != "changed"
+        return objects.replace(seen, new, is_done, told=told).is_done
+
+    def carry_out_all(self, steps: Sequence[tuple[Change, Sequence[Told]]]) -> list[bool]:
+        """Make several changes, in as few writes as may be; tell which of them are made."""
+        done: list[bool] = []
+        for first in range(0, len(steps), MOST_AT_ONCE):
+            part = steps[first : first + MOST_AT_ONCE]
+            if self.objects.unites and len(part) > 1:
+                told = [each for _, of_step in part for each in of_step]
+                if self.objects.write([change for change, _ in part], told=told) is not None:
+                    done += [True] * len(part)
+                    continue
+            done += [self.carry_out(*each) for each in part]
+        return done
+
     # Reading
 
     def pool(self, pool_type: str) -> PoolView:
         """Return a pool as it is now."""
         seen = self.objects.list(Selection(pool=pool_type))
         return PoolView(pool_type).fill(seen.items, seen.version)
+
+    def glance(self, pool_type: str, count: int) -> PoolView | None:
+        """Return a pool with only so many free resources, where these may be had at once."""
+        seen = self.objects.glance(pool_type, count)
+        if seen is None:
+            return None
+        view = PoolView(pool_type).fill(seen.items, seen.version)
+        view.has_more_tickets = seen.has_more_tickets
+        return view
 
     def pool_object(self, pool_type: str) -> PoolObject | None:
         """Return a pool's object as it is now, whatever is being done to it."""

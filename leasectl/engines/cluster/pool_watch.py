@@ -165,9 +165,7 @@ class PoolWatch:
         """Take over another view, if that is newer."""
         with self._changed:
             if view.version > self._view.version:
-                self._view = view.copy()
-                self._lookout = Lookout(self._observed, self._view)
-                self._judge()
+                self._take_over(view)
 
     def expect(self, version: int, by: float) -> None:
         """Its watch is to tell of a write, or of a later one.
@@ -242,6 +240,11 @@ class PoolWatch:
         if is_sooner and looked.next_at is not None:
             self._due_changed()
 
+    def _take_over(self, view: PoolView) -> None:
+        self._view = view.copy()
+        self._lookout = Lookout(self._observed, self._view)
+        self._judge()
+
     def _hear(self, version: int) -> None:
         self._version_heard = version
         if self._expected is not None and version >= self._expected[0]:
@@ -249,6 +252,11 @@ class PoolWatch:
 
     def _take(self, happened: Happened) -> None:
         name, version = happened.id.name, happened.id.version
+        if happened.what == "over":  # it says nothing of what else was written by then
+            if self._view.end(happened.id):
+                self._lookout.note(name)
+                self._judge()
+            return
         self._hear(version)
         before = self._view.find(name)
         if happened.what == "nothing":
@@ -274,8 +282,8 @@ class PoolWatch:
 
     def _is_last(self, new: TicketObject) -> bool:
         """Tell whether a ticket changes nothing for anybody here, nor is the next that is over."""
-        end = self._observed.since(new.id.uid, new.mark, new.id.version) + new.ttl_seconds
-        if self._next_at is None or end < self._next_at:
+        end = self._observed.ticket_end(new)
+        if end is not None and (self._next_at is None or end < self._next_at):
             return False
         others = (each.ticket.as_seen(self._view) for each in self._sleepers)
         return all(is_before(each, new, self._view) for each in others)
@@ -322,7 +330,8 @@ class PoolWatch:
         except LeaseError:
             self._lose()
         else:
-            self.fill(view)
+            with self._changed:  # also one of an earlier time: then the store was restored
+                self._take_over(view)
 
     def _fail(self) -> None:
         """After an error of the thread: what is seen may be wrong from here on."""

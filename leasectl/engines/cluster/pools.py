@@ -21,7 +21,7 @@ from leasectl.engines.cluster.context import Context
 from leasectl.engines.cluster.known import Known, Update, all_known
 from leasectl.engines.cluster.listing import no_pool
 from leasectl.engines.cluster.members import ClusterMembers
-from leasectl.engines.cluster.objects import Found, IsDone, PoolObject
+from leasectl.engines.cluster.objects import Found, IsDone, PoolObject, Told
 from leasectl.engines.cluster.place import too_fast
 from leasectl.engines.cluster.shown import ShownPools
 from leasectl.engines.event_words import pool_made, settings_changed
@@ -56,7 +56,7 @@ class ClusterPools:
         return nullcontext()
 
     def pools(self, pool_type: str | None = None, *, expiries: bool = False) -> tuple[Pool, ...]:
-        return self._shown.pools(pool_type)
+        return self._shown.pools(pool_type, expiries=expiries)
 
     def create_pool(
         self, pool_type: str, names: Sequence[str], *, settings: PoolSettings = NO_SETTINGS
@@ -68,9 +68,9 @@ class ClusterPools:
             new = new_pool(name, pool_type, settings, state="making", word=word, floor=floor)
             made = self._objects.create(new).object
             if isinstance(made, PoolObject):
-                self._fill(made, names)
                 what = pool_made(len(names), settings)
-                self._events.of_pool("pool made", pool_type, names, at=at, reason=what)
+                told = self._events.of_pool("pool made", pool_type, names, at=at, reason=what)
+                self._fill(made, names, told)
                 return
             self._end_what_is_there(pool_type)
         raise too_fast(f'pool "{pool_type}"')
@@ -86,9 +86,9 @@ class ClusterPools:
                 return True
             at = self._events.now()
             new = pool._replace(settings=settings)
-            if self._objects.replace(pool, new, _has_settings(settings)).is_done:
-                what = settings_changed(pool.settings, settings)
-                self._events.of_pool("pool changed", pool_type, (), at=at, reason=what)
+            what = settings_changed(pool.settings, settings)
+            told = self._events.of_pool("pool changed", pool_type, (), at=at, reason=what)
+            if self._objects.replace(pool, new, _has_settings(settings), told=told).is_done:
                 return True
         raise too_fast(f'pool "{pool_type}"')
 
@@ -187,13 +187,13 @@ class ClusterPools:
             there = view.pool
         return there
 
-    def _fill(self, made: PoolObject, names: Sequence[str]) -> None:
+    def _fill(self, made: PoolObject, names: Sequence[str], told: Sequence[Told]) -> None:
         """Put names into a pool that is being made, and open it."""
         try:
             for _ in range(_MOST_TRIES):
                 update = Update(names, _to_add(made.type), making=made)
                 self._members.carry_out(update, all_known(self._context))
-                if self._open(made, names):
+                if self._open(made, names, told):
                     return
             raise too_fast(f'pool "{made.type}"')
         except LeaseError:
@@ -201,7 +201,7 @@ class ClusterPools:
                 self._context.deletions.end(made, force=False)
             raise
 
-    def _open(self, made: PoolObject, names: Sequence[str]) -> bool:
+    def _open(self, made: PoolObject, names: Sequence[str], told: Sequence[Told]) -> bool:
         """Open a pool if all its names are in it; return whether that is so."""
         update = Update(names, lambda member, pools: add(member, made.type, pools), making=made)
         known = all_known(self._context)
@@ -214,7 +214,7 @@ class ClusterPools:
             return False
         pool = known.objects[made.type]
         new = pool._replace(state="open", word="")
-        return self._objects.replace(pool, new, _is_open).is_done
+        return self._objects.replace(pool, new, _is_open, told=told).is_done
 
     # Looking
 

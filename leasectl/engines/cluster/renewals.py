@@ -162,7 +162,7 @@ class Renewals:
         """
         first = seen.claim
         for _ in range(_MOST_TRIES):
-            claim = seen.claim
+            claim, sent_at = seen.claim, self._clock.elapsed()
             if first is None or claim is None or not is_same(claim, first) or claim.ended:
                 break
             if self._claims.is_over(seen):
@@ -171,7 +171,12 @@ class Renewals:
                     break
                 seen = there
                 continue
-            sent_at = self._clock.elapsed()
+            if claim.life and ttl is None and not self._objects.keep_alive(seen):
+                there = self._claims.as_it_is(seen)
+                if there is None or there.claim is None or there.claim.life == claim.life:
+                    break  # it has ended; others may have it when its time is over
+                seen = there
+                continue
             new = self._renewed(claim, ttl)
             written = self._objects.replace(seen, with_claim(seen, new), is_renewed_as(new))
             done = written.resource
@@ -195,7 +200,9 @@ class Renewals:
     def _renewed(self, claim: Claim, ttl: float | None) -> Claim:
         new = self._claims.renewal_of(claim)
         has_ttl = ttl is not None and claim.ttl_seconds is not None
-        return new._replace(ttl_seconds=ttl) if has_ttl else new
+        if not has_ttl:
+            return new
+        return new._replace(ttl_seconds=ttl, life=self._objects.new_life())
 
 
 def _has_news(there: ResourceObject, claim: Claim) -> bool:

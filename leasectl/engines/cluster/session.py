@@ -98,7 +98,7 @@ class WaitSession:
 
     def _follow_tickets(self, sleeper: Sleeper, view: PoolView, before: TicketObject) -> None:
         """Wake a sleeper by what becomes of two tickets; with the lock."""
-        self._leave_pool(sleeper)
+        self._leave_pool(sleeper, keeps=False)
         far = self._far.get(sleeper)
         if far is not None and (far.is_over or far.before.id.name != before.id.name):
             far.close()
@@ -109,11 +109,14 @@ class WaitSession:
             assert view.pool is not None, "who is behind somebody is in a pool"
             self._far[sleeper] = TicketWatch(self._place, sleeper, before, view.pool, view.version)
 
-    def _leave_pool(self, sleeper: Sleeper) -> None:
+    def _leave_pool(self, sleeper: Sleeper, *, keeps: bool = True) -> None:
         pool_type = sleeper.ticket.request.type
         pool_watch = self._watches.get(pool_type)
         if pool_watch is not None and pool_watch.remove(sleeper):
-            self._unused.setdefault(pool_type, self._clock.elapsed() + _KEPT_SECONDS)
+            kept = _KEPT_SECONDS if keeps else 0.0
+            self._unused.setdefault(pool_type, self._clock.elapsed() + kept)
+            if not keeps:  # all that happens there until its turn is near isn't its business
+                self._unused[pool_type] = 0.0
             self._look()
 
     def leave(self, sleeper: Sleeper) -> None:
@@ -227,10 +230,14 @@ class WaitSession:
     def _write(self, sleeper: Sleeper) -> bool:
         """Renew a ticket; returns whether it was there."""
         ticket = sleeper.ticket
+        if self._objects.ends and not self._is_alive(ticket):
+            return False
         for _ in range(_MOST_TRIES):
             seen, sent_at, view = ticket.object, self._clock.elapsed(), self._view_of(sleeper)
             assert seen is not None, "who listens has put its ticket"
             counts_as = seen.counts_as if view is None else ticket.counts_as(view)
+            if self._objects.ends and counts_as == seen.counts_as:
+                return True
             new = renewed_ticket(seen, wall=self._clock.wall(), counts_as=counts_as)
             written = self._objects.replace(seen, new, partial(_is_renewed, new))
             if written.object is not None:
@@ -245,6 +252,15 @@ class WaitSession:
                 return False
             ticket.note(written.found)  # somebody has edited it
         return True
+
+    def _is_alive(self, ticket: OwnTicket) -> bool:
+        """Keep a ticket alive without a write; return whether it was there."""
+        seen, sent_at = ticket.object, self._clock.elapsed()
+        assert seen is not None, "who listens has put its ticket"
+        is_there = self._objects.keep_alive(seen)
+        if is_there:
+            ticket.note(seen, sent_at=sent_at)
+        return is_there
 
     def _expect_to_hear(self, pool_watch: PoolWatch, ticket: OwnTicket) -> None:
         """Expect the watch to tell of a renewal well before the next one, which checks that."""

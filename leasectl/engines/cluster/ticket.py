@@ -40,6 +40,7 @@ class OwnTicket:
         claim_key: Of the claimant, with its state id.
         ttl_seconds: As given.
         object_name: Of its object, also before there is one.
+        life: What it is kept alive by, and its claim; empty where they don't end by themselves.
         is_tried: It may have been put, also without an answer that says so.
         unsure: The resources, as they were seen, that a claim of it was sent to of which nobody has
             said what became of it; empty where that is known.
@@ -55,7 +56,8 @@ class OwnTicket:
         self.claimant = claimant
         self.claim_key = place.with_state_id(claimant.claim_key)
         self.ttl_seconds = ttl_seconds
-        self.object_name = place.objects.new_ticket_name()
+        self.object_name = place.objects.new_ticket_name(claimant.request.type)
+        self.life = place.objects.new_life()
         self.is_tried = False
         self.unsure: tuple[ResourceObject, ...] = ()
         self.claim_sent_at = 0.0
@@ -90,13 +92,16 @@ class OwnTicket:
 
         A deletion may be under way that finds it in use.
         """
+        request = self.request
         try:
-            view = self._place.pool(self.request.type)
+            is_any = request.name is None and not request.where
+            view = self._place.glance(request.type, request.count) if is_any else None
+            view = view or self._place.pool(request.type)
             for _ in range(int(CLOSING_SECONDS / LOOK_AGAIN_SECONDS)):
                 if not view.is_closing:
                     break
                 pause(LOOK_AGAIN_SECONDS)
-                view = self._place.pool(self.request.type)
+                view = self._place.pool(request.type)
             return view
         except BackendUnreachable as error:
             error.asked = self.is_tried
@@ -139,6 +144,7 @@ class OwnTicket:
             self.claim_key,
             ttl_seconds=self.ttl_seconds,
             wall=self._clock.wall(),
+            life=self.life,
         )
 
     def note(self, found: Found | None, *, sent_at: float | None = None) -> None:
@@ -210,7 +216,7 @@ class OwnTicket:
     def expired(self) -> TicketExpired:
         """Say that its place is lost."""
         return TicketExpired(
-            "lost the queue position: the API server received no renewal for "
+            "lost the queue position: the server received no renewal for "
             f"{self.ttl_seconds}s; try again"
         )
 

@@ -41,7 +41,7 @@ _ASK_AGAIN_SECONDS = 1.0
 
 
 class TicketWatch:
-    """Three threads, each with a watch of one object; they end soon after it is closed.
+    """Watches of three objects, each in a thread, or all in one; they end soon after it is closed.
 
     Args:
         place: Where the tickets are.
@@ -75,12 +75,16 @@ class TicketWatch:
         self._watches: list[Watch[Happened]] = []  # under the lock
         self._look_at = clock.elapsed() + _LONGEST_SECONDS
         self._pool = pool
-        for name in (before.id.name, sleeper.ticket.object_name, pool.id.name):
-            start_thread("ticket-watch", partial(self._run, name, version), failed=self._end)
+        names = (before.id.name, sleeper.ticket.object_name, pool.id.name)
+        alone: list[tuple[str, ...]] = [(name,) for name in names]
+        for each in [names] if place.objects.unites else alone:
+            start_thread("ticket-watch", partial(self._run, each, version), failed=self._end)
 
     @property
     def silent_at(self) -> float:
         """When who is before it has been silent for so long that one has to look, elapsed clock."""
+        if self._place.objects.ends:
+            return self._look_at
         return min(self._heard_at + self.before.ttl_seconds / 2, self._look_at)
 
     def look(self) -> None:
@@ -99,8 +103,8 @@ class TicketWatch:
 
     # The threads
 
-    def _run(self, name: str, version: int) -> None:
-        watch = self._place.objects.watch(Selection(name=name), version)
+    def _run(self, names: tuple[str, ...], version: int) -> None:
+        watch = self._place.objects.watch(Selection(names=names), version)
         with self._lock:
             if self._closing.is_set():
                 return
@@ -109,7 +113,7 @@ class TicketWatch:
             with watch as events:
                 self._sleeper.ticket.note_watched()
                 for happened in events:
-                    self._take(name, happened)
+                    self._take(happened)
         except WatchEnded as ended:
             self._closing.wait(ended.retry_after_seconds or _LEAST_SECONDS)
         except LeaseError as reason:
@@ -123,12 +127,15 @@ class TicketWatch:
             self.is_over = True
             self._wake()
 
-    def _take(self, name: str, happened: Happened) -> None:
+    def _take(self, happened: Happened) -> None:
+        name = happened.id.name
         if happened.what == "nothing":
             return
         self._sleeper.ticket.note_heard(happened.id.version)
         is_own, found = name == self._sleeper.ticket.object_name, happened.object
-        if happened.what == "gone":
+        if happened.what == "over":
+            self._wake()
+        elif happened.what == "gone":
             if is_own:
                 self._sleeper.ticket.note_gone()
             self._wake()

@@ -176,20 +176,30 @@ def unmet_in(view: PoolView, tickets: Iterable[TicketObject]) -> frozenset[str]:
 
 
 def to_follow(
-    ticket: TicketObject, turn: Turn, view: PoolView, over: Over, *, places: int
+    ticket: TicketObject, turn: Turn, view: PoolView, over: Over, *, places: int, behind: int = 0
 ) -> TicketObject | None:
     """Return the ticket whose end is all that one has to hear of, where many are before it.
 
     So many places before it, that it is one of those who are next when that has gone. Not where
     they count with more in time: then it has to hear how the pool grants.
+
+    Args:
+        ticket: The one.
+        turn: Of it.
+        view: The pool.
+        over: What is over in it.
+        places: How many.
+        behind: So many are many.
     """
     if turn.before is None or view.ages:
         return None
-    ahead = 0
+    ahead, followed = 0, None
     for each in _met(nearest_first(ticket, view, over), view):
         ahead += _keeps_all(each.want, ticket.want, view)
-        if ahead == places:
-            return each
+        if followed is None and ahead >= places:
+            followed = each
+        if followed is not None and ahead >= behind:
+            return followed
     return None
 
 

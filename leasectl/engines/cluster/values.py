@@ -32,6 +32,7 @@ from leasectl.engines.cluster.objects import (
     ResourceObject,
     Said,
     Selection,
+    Told,
     ValuesObject,
 )
 from leasectl.engines.values import (
@@ -136,6 +137,7 @@ class ClusterValues:
         event: Event | None = None,
     ) -> bool:
         check_changes(changes)
+        told = () if event is None else self._context.events.happened(event)
         held = None
         for _ in range(_MOST_TRIES):
             found = self._find(parts_of(changes[0].key))
@@ -146,16 +148,14 @@ class ClusterValues:
             if not self._are_as_they_have_to_be(changes, found):
                 return False
             said, contents = self._after(changes, found)
-            if self._write(changes, found, said, contents):
+            if self._write(changes, found, said, contents, told):
                 break
         else:
             raise BackendUnreachable(
                 f"{changes[0].key} is changed faster than it is read; try again"
             )
         if held is not None and guard is not None and guard.frees:
-            self._claims.release(held, by="command")
-        if event is not None:
-            self._context.events.happened(event)
+            self._claims.release(held)
         return True
 
     def check_room(self) -> None:
@@ -189,7 +189,7 @@ class ClusterValues:
         """The resource of the claim that allows a change; None where that isn't so any more."""
         resource = self._context.resource(guard.name)
         claim = None if resource is None else resource.claim
-        if resource is None or claim is None or claim.ended or self._claims.is_over(resource):
+        if resource is None or claim is None or not self._claims.is_good(resource):
             return None
         is_it = claim.claim_key == self._context.with_state_id(guard.claim_key)
         return resource if is_it and claim.fence == guard.fence else None
@@ -238,11 +238,13 @@ class ClusterValues:
         found: ValuesObject | None,
         said: Mapping[str, Said],
         contents: Mapping[str, float | None],
+        told: Sequence[Told],
     ) -> bool:
-        """Write a subject; return whether it was as it was read."""
+        """Write a subject, and tell of it; return whether it was as it was read."""
         parts = parts_of(changes[0].key)
-        is_nothing = found is None and not said and not contents
-        if not is_nothing and not self._put(found, parts, said, contents):
+        if found is None and not said and not contents:
+            self._objects.tell(told)
+        elif not self._put(found, parts, said, contents, told):
             return False
         for each in changes:
             if is_content(each.key) and each.content is not None:
@@ -255,12 +257,16 @@ class ClusterValues:
         parts: Parts,
         said: Mapping[str, Said],
         contents: Mapping[str, float | None],
+        told: Sequence[Told] = (),
     ) -> bool:
         """Write the object of a subject; returns whether it was as it was read."""
         name = self._objects.name_of("values", parts.space, parts.subject)
         new = with_values(found, name, parts, said, contents)
         objects = self._objects
-        written = objects.create(new) if found is None else objects.replace(found, new)
+        if found is None:
+            written = objects.create(new, told=told)
+        else:
+            written = objects.replace(found, new, told=told)
         is_clear = _TO_GO not in contents.values() and bool(said or contents)
         if written.object is not None and not is_clear:
             with contextlib.suppress(LeaseError):  # it is done, and what is to go is noted

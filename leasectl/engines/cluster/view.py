@@ -42,11 +42,13 @@ class PoolView:
         resources: By the names of their objects.
         tickets: By the names of their objects.
         unreadable: By the names of their objects.
+        has_more_tickets: There are some that aren't known here: it was only glanced at.
     """
 
     def __init__(self, pool_type: str) -> None:
         self.pool_type = pool_type
         self.version = 0
+        self.has_more_tickets = False
         self.pool: PoolObject | None = None
         self.resources: dict[str, ResourceObject] = {}
         self.tickets: dict[str, TicketObject] = {}
@@ -171,6 +173,19 @@ class PoolView:
         self.drop(id_.name)
         if found is not None:
             self._put(found)
+        return True
+
+    def end(self, id_: Identity) -> bool:
+        """Take note of what has ended by itself; return whether that is new."""
+        ticket, resource = self.tickets.get(id_.name), self.resources.get(id_.name)
+        seen = ticket or resource
+        if seen is None or seen.id.version >= id_.version:  # written with that, or since
+            return False
+        self.drop(id_.name)
+        if ticket is not None:
+            self._put(ticket._replace(is_over=True))
+        elif resource is not None and resource.claim is not None:
+            self._put(resource._replace(claim=resource.claim._replace(is_over=True)))
         return True
 
     def put(self, found: Found) -> None:

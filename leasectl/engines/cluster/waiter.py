@@ -18,8 +18,8 @@ claims, by its own clock; should it be stopped between that and its write, this 
 the version of a resource that nobody has had since. At worst one that was next keeps its turn.
 
 Killed before its ticket is put, a waiter leaves nothing; after that, a ticket, which whoever waits
-behind it takes away when it hasn't been renewed for its ttl, all that are dead at once. A create
-that arrives after its sender was killed is the same.
+behind it takes away when it hasn't been renewed for its ttl, all that are dead at once; or which
+goes by itself. A create that arrives after its sender was killed is the same.
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ from functools import partial
 from leasectl.engines import refusals
 from leasectl.engines.cluster.context import Context
 from leasectl.engines.cluster.ends import Ends
-from leasectl.engines.cluster.events import ClusterEvents
+from leasectl.engines.cluster.events import ClusterEvents, ToldOf
 from leasectl.engines.cluster.listing import no_pool
-from leasectl.engines.cluster.objects import ResourceObject, TicketObject
+from leasectl.engines.cluster.objects import Change, ResourceObject, TicketObject
 from leasectl.engines.cluster.observed import Looked
-from leasectl.engines.cluster.pace import pay, seconds_left, seconds_to_pay
+from leasectl.engines.cluster.pace import note_paid, pay, seconds_left, seconds_to_pay, to_pay
 from leasectl.engines.cluster.pool_watch import Verdict, verdict_of
 from leasectl.engines.cluster.ticket import LOOK_AGAIN_SECONDS, OwnTicket
 from leasectl.engines.cluster.turns import (
@@ -53,9 +53,6 @@ from leasectl.engines.possible import unmet, want_of
 from leasectl.model import Lease, Process
 from leasectl.system.wakeup import Wakeup
 
-# So many follow the pool, to move on with a claim and not with the end of a ticket. A thousand of
-# them cost a server 32 ms a write (measured), so these half a millisecond.
-FEW_NEXT = 16
 # What is heard within that time isn't asked for.
 _HEAR_SECONDS = 0.05
 # Some requests to a server that has answered just before.
@@ -89,6 +86,7 @@ class ClusterWaiter:
         self._ends = Ends(context)
         self._wakeup: Wakeup | None = None
         self._view: PoolView | None = None  # what it has seen last
+        self._put_in: PoolView | None = None  # as it was when its ticket was put
         self._is_fast = False  # and that it may claim by that, without a ticket
         self._far_behind: TicketObject | None = None  # if so, a ticket before it, as it follows
 
@@ -149,8 +147,9 @@ class ClusterWaiter:
     def dequeue(self, why: str = "") -> None:
         with self._objects.limited(self._until):
             own, self._is_fast = self.ticket, False
-            if own.is_tried and self._objects.remove(own.as_put(), as_seen=False) == "done":
-                self._events.gave_up(why)
+            if own.is_tried:
+                told = self._events.gave_up(why)
+                self._objects.remove(own.as_put(), as_seen=False, told=told)
             if own.claim_sent_at:
                 self._claims.give_back(own)
 
@@ -175,7 +174,7 @@ class ClusterWaiter:
 
     def _has_all(self, view: PoolView) -> bool:
         """Return whether the queue is empty and there is enough."""
-        if is_waited_in(view):
+        if view.has_more_tickets or is_waited_in(view):
             return False
         over, request = self._observed.look(view).over, self.ticket.request
         return count_free(view, want_of(request), over) >= request.count
@@ -196,7 +195,7 @@ class ClusterWaiter:
         if pool_watch is not None and not self.ticket.is_overdue:
             since = max(self.ticket.heard, 0 if own is None else own.place)
             view = pool_watch.view_since(since, _HEAR_SECONDS)
-        return self._list() if view is None else view
+        return view or self._list()
 
     def _list(self) -> PoolView:
         """The pool as it is; refuses to wait where that may be asked and a watch may not."""
@@ -223,11 +222,14 @@ class ClusterWaiter:
         own = self.ticket
         assert self._view is not None
         own.note_seen(self._view)
-        written = self._objects.create(own.new_object(), own.is_it)
+        told = self._events.queued()
+        written = self._objects.create(own.new_object(), own.is_it, told=told)
         if written.object is None:
             raise own.expired()  # it was made, and taken away, before anybody said so
         own.note(written.object)
-        self._events.queued()
+        self._events.note_queued()
+        if written.pool is not None:
+            self._put_in = PoolView(own.request.type).fill(written.pool.items, written.pool.version)
 
     # Claiming
 
@@ -244,8 +246,8 @@ class ClusterWaiter:
             if outlook is not None and outlook.leases is not None:
                 return outlook
             self._put()
-            return self._claim_at_last(self._context.pool(own.request.type))
-        return self._claim_at_last(self._look())
+        put_in, self._put_in = self._put_in, None
+        return self._claim_at_last(put_in or self._look())
 
     def _claim_at_last(self, view: PoolView) -> Outlook:
         """Claim by what was seen, or by what is there when that wasn't so any more."""
@@ -272,7 +274,12 @@ class ClusterWaiter:
         if not turn.is_met:
             return self._until_more(Outlook(impossible=str(unmet(own.request, members_of(view)))))
         self._far_behind = to_follow(
-            own.as_seen(view), turn, view, looked.over, places=max(FEW_NEXT, 1)
+            own.as_seen(view),
+            turn,
+            view,
+            looked.over,
+            places=self._objects.few_next,
+            behind=self._objects.few_before,
         )
         if turn.before is not None:
             self._observed.save()
@@ -304,11 +311,20 @@ class ClusterWaiter:
         own = self.ticket
         if own.is_overdue:
             raise own.expired()
-        if not pay(own, view, self._context):
+        besides: list[Change] = []
+        paid = to_pay(own, view, self._context)
+        if self._objects.unites:
+            besides = [] if paid is None else [paid]
+            ticket = view.tickets.get(own.object_name) or own.object
+            besides += [] if ticket is None else [Change(ticket, None)]
+        elif paid is not None and not pay(own, view, self._context, paid):
             return None
-        leases = self._claims.make(own, view, chosen)
+        granted = self._events.granted
+        leases = self._claims.make(own, view, chosen, besides=besides, granted=granted)
         if leases is None:
             return None
+        if paid is not None:
+            note_paid(view, self._context, paid)
         return self._granted(leases, left_at(chosen, view))
 
     def _granted(self, leases: tuple[Lease, ...], left: Collection[TicketObject] = ()) -> Outlook:
@@ -316,8 +332,10 @@ class ClusterWaiter:
         if ttl is not None and self._clock.elapsed() - own.claim_sent_at >= ttl:
             self._claims.give_back(own)  # the answers took their time; somebody may have it by now
             raise own.expired()
-        self._events.granted(leases, self._claims.known(own.claimant.claim_key))
-        begin_taking_away(own, left, self._context)
+        if not self._objects.unites:
+            known = self._claims.known(own.claimant.claim_key)
+            self._objects.tell(self._events.granted(leases, known))
+            begin_taking_away(own, left, self._context)
         return Outlook(leases)
 
     def _reap(self, view: PoolView, looked: Looked) -> bool:
@@ -348,28 +366,31 @@ class RequestEvents:
         self._events = events
         self._made_at: float | None = events.now()  # None once it was told
 
-    def queued(self) -> None:
-        """Its ticket was put."""
-        own, made_at = self._ticket, self._made_at
-        if own.object is not None and made_at is not None:
-            self._events.queued(own.claimant, own.object.place, at=made_at)
-            self._made_at = None
+    def queued(self) -> ToldOf:
+        """Its ticket is put, for the first time or again."""
+        made_at = self._made_at
+        return () if made_at is None else self._events.queued(self._ticket.claimant, 0, at=made_at)
 
-    def granted(self, leases: Sequence[Lease], resources: Iterable[ResourceObject]) -> None:
-        """It has become leases of resources."""
+    def note_queued(self) -> None:
+        """That was told."""
+        self._made_at = None
+
+    def granted(self, leases: Sequence[Lease], resources: Iterable[ResourceObject]) -> ToldOf:
+        """It becomes leases of resources."""
         own = self._ticket
-        self._events.granted(
+        return self._events.granted(
             own.claimant, leases, resources, waited=own.waited, queued_at=self._made_at
         )
 
-    def gave_up(self, why: str) -> None:
-        """Its ticket was taken away."""
+    def gave_up(self, why: str) -> ToldOf:
+        """Its ticket is taken away."""
         own = self._ticket
-        if own.object is not None:
-            ticket, waited = own.object.place, own.waited
-            self._events.gave_up(
-                own.claimant, ticket, at=self._events.now(), waited=waited, why=why
-            )
+        if own.object is None:
+            return ()
+        ticket, waited = own.object.place, own.waited
+        return self._events.gave_up(
+            own.claimant, ticket, at=self._events.now(), waited=waited, why=why
+        )
 
 
 def until_more(outlook: Outlook, view: PoolView | None, context: Context) -> Outlook | None:
@@ -450,13 +471,12 @@ def remove_dead(names: Iterable[str], view: PoolView, context: Context) -> bool:
 
 
 def _remove_dead(name: str, view: PoolView, context: Context) -> bool:
-    ticket = view.tickets[name]
-    taken = context.objects.remove(ticket, as_seen=True)
-    if taken == "done" and not view.is_served(ticket):  # else it had become a claim
-        from leasectl.engines.event_words import WAITER_DIED
+    from leasectl.engines.event_words import WAITER_DIED
 
-        context.events.withdrawn(ticket, WAITER_DIED)
-    if taken == "changed":
+    ticket = view.tickets[name]
+    is_served = view.is_served(ticket)  # then it has become a claim
+    told = () if is_served else context.events.withdrawn(ticket, WAITER_DIED)
+    if context.objects.remove(ticket, as_seen=True, told=told) == "changed":
         return False
     view.drop(name)
     return True

@@ -10,11 +10,9 @@ from __future__ import annotations
 from typing import Any
 
 from leasectl.engines.etcd.gateway.requests import KeyValue
-from leasectl.engines.etcd.keys import ClaimId
 from leasectl.errors import CorruptState
-from leasectl.model import Labels
-from leasectl.text.naming import is_name, is_resource_name
-from leasectl.text.properties import Malformed, read_number, read_text, reason_of
+from leasectl.text.naming import is_resource_name
+from leasectl.text.properties import Malformed, read_number, reason_of
 from leasectl.text.wording import printable
 
 # Labels have 200 characters at most, and a character that is escaped becomes ten.
@@ -31,40 +29,6 @@ def name_in(kv: KeyValue) -> str:
     return name
 
 
-def type_in(kv: KeyValue) -> str:
-    """A pool's type, which is a value or its first word."""
-    pool_type = kv.value.partition(" ")[0]
-    if not is_name(pool_type):
-        raise unreadable(kv, "the type is not allowed")
-    return pool_type
-
-
-def etcd_lease_id_in(kv: KeyValue) -> int:
-    """The id of the etcd lease that is the last part of a key."""
-    try:
-        return int(kv.key.rpartition("/")[2], 16)
-    except ValueError as error:
-        raise unreadable(kv, error) from error
-
-
-def claim_id_in(kv: KeyValue) -> ClaimId:
-    """Read a key below ``owned/`` or ``waiting/``: of which claim it is, or of which ticket."""
-    return ClaimId(type_in(kv), etcd_lease_id_in(kv))
-
-
-def noted_in(kv: KeyValue) -> str:
-    """What is noted at a claim, safe to show: it comes after a word that tells who wrote it."""
-    return safe_text(kv.value.partition(" ")[2])
-
-
-def number_in(kv: KeyValue) -> float:
-    """A value that is a number."""
-    try:
-        return read_number(kv.value)
-    except ValueError as error:
-        raise unreadable(kv, error) from error
-
-
 def unreadable(kv: KeyValue, error: object) -> CorruptState:
     """The error for a key that nobody of ours has written so."""
     return CorruptState(
@@ -79,16 +43,6 @@ def read_time(value: Any) -> float:
     if not 0 <= number < _YEAR_10000:
         raise Malformed("a time is none")
     return number
-
-
-def read_labels(value: Any) -> Labels:
-    """Labels as they were written, which may be unsafe to show."""
-    return tuple((read_text(key), read_text(text)) for key, text in value)
-
-
-def safe_labels(labels: Labels) -> Labels:
-    """Labels that may be shown."""
-    return tuple((safe_text(key), safe_text(value)) for key, value in labels)
 
 
 def safe_text(text: str) -> str:

@@ -1,67 +1,53 @@
-"""Encode and parse keys.
+"""The keys of one prefix.
 
-Below the prefix, with ``<id>`` for the etcd lease of an acquisition in hexadecimal:
+``<type>`` is a pool's, and empty for a name in no pool.
 
-======================================= ============================================ ============
-key                                     stands for                                   attached
-======================================= ============================================ ============
-``pool/<type>``                         the pool; written by who changes it          while made
-``settings/<type>``                     how it grants                                no
-``pace/<type>``                         what its grants owe its pace                 once counted
-``grants/<type>``                       the number of its last grant                 no
-``name/<name>``                         the type that a name is taken for; by whom   no
-``resource/<type>/<name>``              a resource; written by each claim of it      no
-``free/<type>/<fence>/<name>``          it is free, and who had it                   no
-``held/<type>/<id>``                    a claim: who holds what                      no
-``alive/<type>/<id>``                   the claim is still good                      if it ends
-``renewed/<type>/<id>``                 when that claim was last renewed             no
-``gone/<type>/<id>/seen``               that claim has gone before its date          no
-``gone/<type>/<id>/kept/<other id>``    it is kept for its holder all the same       always
-``ended/<type>/<id>/<token>``           who gave that claim back, or some of it      always
-``owned/<state id>/<claim key>/<id>``   that claim is found by that claim key        no
-``ticket/<type>/<id>``                  a position in the queue                      always
-``waiting/<state id>/<claim key>/<id>`` so is that ticket                            always
-``queued/<type>/<id>``                  that ticket, until somebody tells of its end no
-``event/<bucket>/<type>/<token>``       something that happened                      always
-``packed/<bucket>/<number>``            so many events: all of a bucket, in one      always
-``bucket/now``                          the bucket that events are written to now    always
-``bucket/kept/<bucket>``                a bucket of events that are kept             always
-``rank/<type>/<rank>/<id>``             the priority that a ticket counts with       always
-``note/<type>/<id>/<name>``             what others have said of a claim             as the claim
-``value/<key>``                         what is kept beside pools                    if for a time
-``member/<name>``                       what is so of a name beside that             no
-``property/<type>/<name>``              what that resource is                        no
-``closed/<type>/<name>``                why it takes no new holder                   no
-``bound/<type>/<name>``                 what a release of it has to heed             no
-``life/<type>/<name>``                  it is in its pool for as long as that        if for a time
-``coming/<type>/<name>``                it can be had there later: from which pool   no
-``grace/<type>/<name>``                 or, if from none, as long as it isn't        always
-``belonging``                           where names belong, and the default pool     no
-======================================= ============================================ ============
+======================================= ============================================== =============
+key                                     stands for                                     attached
+======================================= ============================================== =============
+``at/<name>``                           the pool that a name is in                     no
+``in/<type>/pool``                      a pool                                         no
+``in/<type>/grants``                    the number of its last grant                   no
+``in/<type>/resource/<name>``           a resource                                     no
+``in/<type>/ticket/<id>``               a position in its queue                        no
+``in/<type>/alive/resource/<name>``     its claim is still good                        if it ends
+``in/<type>/alive/ticket/<id>``         its waiter lives                               always
+``of/<state id>/<claim key>/...``       copies of what a claim key finds:              as there
+                                        ``resource/``, ``alive/``, ``ticket/``
+``free/<type>/<fence>/<name>``          a copy of a resource that can be had           no
+``to/<type>/<name>``                    a copy of a resource that is to move there     no
+``type/<type>``                         there is a pool                                no
+``belonging``                           where names belong, and the default pool       no
+``values/<space>/<subject>``            what is kept of a subject                      no
+``content/<space>/<subject>/<word>``    a content of it                                no
+``event/<bucket>/<type>/<token>``       something that happened                        always
+``packed/<bucket>/<number>``            so many events: all of a bucket, in one        always
+``bucket/now``                          the bucket that events are written to now      always
+``bucket/kept/<bucket>``                a bucket of events that are kept               always
+======================================= ============================================== =============
 
-A fence is 128 times the revision of the claim plus the resource's index in it; etcd's revision is
-one for all keys of a transaction, and no two leases may share a fence. Free keys sort by it, so
-that the least recently acquired come first and one short page will do.
+Each object has one key that writes are guarded by; its copies are written with it. So each list and
+each watch is one range. A list of a pool only counts the keys in ``alive/``: if they are as many as
+there have to be, all is good.
+
+What only those write who may change pools is in ``at/``, ``type/`` and ``belonging``: a change of a
+name's membership writes its ``at/`` key, also where that stays as it is, and one of a pool its key
+in ``type/``.
 """
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from leasectl.engines.cluster.objects import (
+    Found,
+    ResourceObject,
+    TicketObject,
+    Unreadable,
+)
+from leasectl.engines.etcd.gateway.requests import end_of
 
-# No claim key of this state directory begins with it.
-_ELSEWHERE = "@"
-
-
-class ClaimId(NamedTuple):
-    """What the keys of a claim, and of its ticket before it, have in common.
-
-    Args:
-        pool_type: The pool's type.
-        etcd_lease_id: Of the etcd lease that the ticket was attached to.
-    """
-
-    pool_type: str
-    etcd_lease_id: int
+RESOURCE, TICKET, POOL = "resource/", "ticket/", "pool/"
+BELONGING = "belonging"
+ALIVE = "alive/"
 
 
 class Keys:
@@ -69,105 +55,115 @@ class Keys:
 
     Args:
         prefix: Below which everything is; "/leasectl" becomes "/leasectl/".
-        state_id: Names the state directory that claim keys are unique in; without "/".
     """
 
-    def __init__(self, prefix: str, state_id: str) -> None:
+    def __init__(self, prefix: str) -> None:
         self.prefix = prefix.rstrip("/") + "/"
-        self._state_id = state_id
+
+    # Of objects
+
+    def main(self, found: Found) -> str:
+        """The key by which writes of an object are guarded."""
+        if isinstance(found, ResourceObject):
+            return self.resource(found.member.pool, found.id.name)
+        if isinstance(found, Unreadable):
+            return f"{self.prefix}{found.id.name}"
+        return self.named(found.id.name)
+
+    def named(self, name: str) -> str:
+        """The key of an object that isn't a resource, by its name."""
+        if name.startswith(TICKET):
+            _, pool_type, id_ = name.split("/")
+            return f"{self.pool(pool_type)}{TICKET}{id_}"
+        if name.startswith(POOL):
+            return f"{self.pool(name[len(POOL) :])}pool"
+        return f"{self.prefix}{name}"
+
+    def resource(self, pool_type: str | None, object_name: str) -> str:
+        return f"{self.pool(pool_type)}{object_name}"
+
+    def at(self, object_name: str) -> str:
+        return f"{self.prefix}at/{object_name[len(RESOURCE) :]}"
 
     def pools(self) -> str:
-        return f"{self.prefix}pool/"
+        return f"{self.prefix}in/"
 
-    def pool(self, pool_type: str) -> str:
-        return f"{self.prefix}pool/{pool_type}"
+    def pool(self, pool_type: str | None) -> str:
+        return f"{self.prefix}in/{pool_type or ''}/"
 
-    def settings(self, pool_type: str) -> str:
-        return f"{self.prefix}settings/{pool_type}"
+    def alive(self, pool_type: str | None, object_name: str = "") -> str:
+        """The key that is there as long as a ticket, or the claim of a resource, is good.
 
-    def pace(self, pool_type: str) -> str:
-        return f"{self.prefix}pace/{pool_type}"
+        Args:
+            pool_type: Of its pool.
+            object_name: Of it; empty for what all of these begin with.
+        """
+        kind, slash, name = object_name.partition("/")
+        return f"{self.pool(pool_type)}{ALIVE}{kind}{slash}{name.rpartition('/')[2]}"
+
+    def beside_alive(self, pool_type: str) -> tuple[str, str]:
+        """From which key to before which all others of a pool are."""
+        return f"{self.pool(pool_type)}{ALIVE[:-1]}0", end_of(self.pool(pool_type))
 
     def grants(self, pool_type: str) -> str:
-        return f"{self.prefix}grants/{pool_type}"
+        return f"{self.pool(pool_type)}grants"
 
-    def name(self, name: str) -> str:
-        return f"{self.prefix}name/{name}"
-
-    def resources(self, pool_type: str) -> str:
-        return f"{self.prefix}resource/{pool_type}/"
-
-    def resource(self, pool_type: str, name: str) -> str:
-        return f"{self.resources(pool_type)}{name}"
+    def claim(self, claim_key: str) -> str:
+        return f"{self.prefix}of/{claim_key}/"
 
     def frees(self, pool_type: str) -> str:
         return f"{self.prefix}free/{pool_type}/"
 
-    def free(self, pool_type: str, fence: int, name: str) -> str:
-        return f"{self.frees(pool_type)}{fence:020d}/{name}"
+    def coming(self, pool_type: str) -> str:
+        return f"{self.prefix}to/{pool_type}/"
 
-    def helds(self, pool_type: str) -> str:
-        return f"{self.prefix}held/{pool_type}/"
+    def types(self) -> str:
+        return f"{self.prefix}type/"
 
-    def held(self, pool_type: str, etcd_lease_id: int) -> str:
-        return f"{self.helds(pool_type)}{etcd_lease_id:016x}"
+    def type(self, pool_type: str) -> str:
+        return f"{self.types()}{pool_type}"
 
-    def alives(self, pool_type: str) -> str:
-        return f"{self.prefix}alive/{pool_type}/"
+    def belonging(self) -> str:
+        return f"{self.prefix}{BELONGING}"
 
-    def alive(self, pool_type: str, etcd_lease_id: int) -> str:
-        return f"{self.alives(pool_type)}{etcd_lease_id:016x}"
+    def values(self, space: str | None) -> str:
+        of_space = "" if space is None else f"{space}/"
+        return f"{self.prefix}values/{of_space}"
 
-    def renewals(self, pool_type: str) -> str:
-        return f"{self.prefix}renewed/{pool_type}/"
+    def earlier(self) -> str:
+        """Where an earlier format has its pools."""
+        return f"{self.prefix}pool/"
 
-    def renewed(self, pool_type: str, etcd_lease_id: int) -> str:
-        return f"{self.renewals(pool_type)}{etcd_lease_id:016x}"
+    def copies(self, found: Found) -> list[str]:
+        """The keys with the same value as an object's own."""
+        if isinstance(found, ResourceObject):
+            keys, name = [], found.id.name[len(RESOURCE) :]
+            member, claim = found.member, found.claim
+            if claim is not None:
+                keys.append(f"{self.claim(claim.claim_key)}{found.id.name}")
+            if member.moves_to is not None:
+                keys.append(f"{self.coming(member.moves_to)}{name}")
+            if member.pool is not None and is_plainly_free(found):
+                keys.append(f"{self.frees(member.pool)}{found.fence:020d}/{name}")
+            return keys
+        if isinstance(found, TicketObject):
+            return [f"{self.claim(found.claim_key)}{TICKET}{found.id.name.rpartition('/')[2]}"]
+        return []
 
-    def gone(self, pool_type: str, etcd_lease_id: int) -> str:
-        return f"{self.prefix}gone/{pool_type}/{etcd_lease_id:016x}/"
+    def all_copies(self) -> list[str]:
+        """Where all copies are, and all pointers to resources."""
+        return [f"{self.prefix}{each}/" for each in ("at", "of", "free", "to")]
 
-    def gone_seen(self, pool_type: str, etcd_lease_id: int) -> str:
-        return f"{self.gone(pool_type, etcd_lease_id)}seen"
+    def lives(self, found: Found) -> list[str]:
+        """The keys that are there as long as a ticket or the claim of a resource is good."""
+        if isinstance(found, TicketObject):
+            return [self.alive(found.pool, found.id.name)]
+        if not isinstance(found, ResourceObject) or found.claim is None:
+            return []
+        of_claim = f"{self.claim(found.claim.claim_key)}{ALIVE}{found.id.name[len(RESOURCE) :]}"
+        return [self.alive(found.member.pool, found.id.name), of_claim]
 
-    def gone_kept(self, pool_type: str, etcd_lease_id: int, keeping_id: int) -> str:
-        return f"{self.gone(pool_type, etcd_lease_id)}kept/{keeping_id:016x}"
-
-    def ended(self, pool_type: str, etcd_lease_id: int, token: str) -> str:
-        return f"{self.prefix}ended/{pool_type}/{etcd_lease_id:016x}/{token}"
-
-    def tickets(self, pool_type: str) -> str:
-        return f"{self.prefix}ticket/{pool_type}/"
-
-    def ticket(self, pool_type: str, etcd_lease_id: int) -> str:
-        return f"{self.tickets(pool_type)}{etcd_lease_id:016x}"
-
-    def ranks(self, pool_type: str) -> str:
-        return f"{self.prefix}rank/{pool_type}/"
-
-    def rank(self, pool_type: str, rank: str, etcd_lease_id: int) -> str:
-        return f"{self.ranks(pool_type)}{rank}/{etcd_lease_id:016x}"
-
-    def queueds(self, pool_type: str) -> str:
-        return f"{self.prefix}queued/{pool_type}/"
-
-    def queued(self, pool_type: str, etcd_lease_id: int) -> str:
-        return f"{self.queueds(pool_type)}{etcd_lease_id:016x}"
-
-    def all_owned_here(self) -> str:
-        return f"{self.prefix}owned/{self._state_id}/"
-
-    def all_owned(self, claim_key: str) -> str:
-        return f"{self.prefix}owned/{self.with_state_id(claim_key)}/"
-
-    def owned(self, claim_key: str, etcd_lease_id: int) -> str:
-        return f"{self.all_owned(claim_key)}{etcd_lease_id:016x}"
-
-    def all_waiting(self, claim_key: str) -> str:
-        return f"{self.prefix}waiting/{self.with_state_id(claim_key)}/"
-
-    def waiting(self, claim_key: str, etcd_lease_id: int) -> str:
-        return f"{self.all_waiting(claim_key)}{etcd_lease_id:016x}"
+    # Of events
 
     def events(self) -> str:
         return f"{self.prefix}event/"
@@ -198,69 +194,13 @@ class Keys:
     def bucket(self, bucket: str) -> str:
         return f"{self.buckets()}{bucket}"
 
-    def notes(self, pool_type: str) -> str:
-        return f"{self.prefix}note/{pool_type}/"
 
-    def notes_of(self, pool_type: str, etcd_lease_id: int) -> str:
-        return f"{self.notes(pool_type)}{etcd_lease_id:016x}/"
-
-    def note(self, pool_type: str, etcd_lease_id: int, name: str) -> str:
-        return f"{self.notes_of(pool_type, etcd_lease_id)}{name}"
-
-    def members(self) -> str:
-        return f"{self.prefix}member/"
-
-    def member(self, name: str) -> str:
-        return f"{self.members()}{name}"
-
-    def properties(self, pool_type: str) -> str:
-        return f"{self.prefix}property/{pool_type}/"
-
-    def property(self, pool_type: str, name: str) -> str:
-        return f"{self.properties(pool_type)}{name}"
-
-    def all_closed(self, pool_type: str) -> str:
-        return f"{self.prefix}closed/{pool_type}/"
-
-    def closed(self, pool_type: str, name: str) -> str:
-        return f"{self.all_closed(pool_type)}{name}"
-
-    def all_bound(self, pool_type: str) -> str:
-        return f"{self.prefix}bound/{pool_type}/"
-
-    def bound(self, pool_type: str, name: str) -> str:
-        return f"{self.all_bound(pool_type)}{name}"
-
-    def life(self, pool_type: str, name: str) -> str:
-        return f"{self.prefix}life/{pool_type}/{name}"
-
-    def grace(self, pool_type: str, name: str) -> str:
-        return f"{self.prefix}grace/{pool_type}/{name}"
-
-    def comings(self, pool_type: str) -> str:
-        return f"{self.prefix}coming/{pool_type}/"
-
-    def coming(self, pool_type: str, name: str) -> str:
-        return f"{self.comings(pool_type)}{name}"
-
-    def below(self, kind: str, pool_type: str | None) -> str:
-        """Where all keys of a kind are, or those of one pool."""
-        of_pool = "" if pool_type is None else f"{pool_type}/"
-        return f"{self.prefix}{kind}/{of_pool}"
-
-    def belonging(self) -> str:
-        return f"{self.prefix}belonging"
-
-    def value(self, key: str) -> str:
-        return f"{self.prefix}value/{key}"
-
-    def with_state_id(self, claim_key: str) -> str:
-        """A claim key with the state id that makes it unique, as it is written down."""
-        return (
-            claim_key[1:] if claim_key.startswith(_ELSEWHERE) else f"{self._state_id}/{claim_key}"
-        )
-
-    def claim_key_of(self, written: str) -> str:
-        """The reverse: claim keys of this state directory go as they are, all others are marked."""
-        state_id, _, claim_key = written.partition("/")
-        return claim_key if state_id == self._state_id else _ELSEWHERE + written
+def is_plainly_free(resource: ResourceObject) -> bool:
+    """Return whether a resource can be had by anybody at once, and for good."""
+    member = resource.member
+    return (
+        resource.claim is None
+        and member.takes_holders
+        and member.lifetime is None
+        and resource.grace_seconds is None
+    )

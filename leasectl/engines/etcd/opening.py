@@ -4,75 +4,45 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
+from leasectl.engines.cluster.context import Context
+from leasectl.engines.cluster.engine import ClusterSides
+from leasectl.engines.cluster.events import ClusterEvents
+from leasectl.engines.cluster.observed import Observed
 from leasectl.engines.contract import LostListener
 from leasectl.engines.etcd.address import parse_etcd_url
-from leasectl.engines.etcd.claims.claims import EtcdClaims
-from leasectl.engines.etcd.engine import EtcdEngine
 from leasectl.engines.etcd.events.events import EtcdEvents
 from leasectl.engines.etcd.gateway.gateway import ATTEMPT_SECONDS, Gateway
 from leasectl.engines.etcd.keys import Keys
+from leasectl.engines.etcd.objects import EtcdObjects
 from leasectl.http.exchange import trust_for
 from leasectl.http.settings import Settings
 from leasectl.state.event import Kept
 from leasectl.system.clock import Clock
 
 if TYPE_CHECKING:
-    from leasectl.engines.etcd.claims.notes import EtcdNotes
     from leasectl.engines.etcd.events.log import EtcdEventLog
-    from leasectl.engines.etcd.members.members import EtcdMembers
-    from leasectl.engines.etcd.pools.pools import EtcdPools
-    from leasectl.engines.etcd.values import EtcdValues
 
 
-class Opened(NamedTuple):
-    """The pools below one prefix of a cluster, from all sides, as `Sides` has them."""
+class Opened(ClusterSides):
+    """The pools below one prefix of a cluster, from all sides, as `Sides` has them.
 
-    gateway: Gateway
-    engine: EtcdEngine
-    claims: EtcdClaims
-    keys: Keys
-    clock: Clock
-    written: EtcdEvents
-    lost: LostListener
-    caller: str
+    Args:
+        context: Of that prefix.
+        objects: What is there.
+    """
 
-    @property
-    def pools(self) -> EtcdPools:
-        from leasectl.engines.etcd.pools.pools import EtcdPools
-
-        return EtcdPools(
-            self.gateway,
-            self.keys,
-            self.written,
-            self.claims,
-            lost=self.lost,
-            clock=self.clock,
-            caller=self.caller,
-        )
+    def __init__(self, context: Context, objects: EtcdObjects) -> None:
+        super().__init__(context)
+        self.gateway = objects.gateway
+        self.keys = objects.keys
 
     @property
     def events(self) -> EtcdEventLog:
         from leasectl.engines.etcd.events.log import EtcdEventLog
 
         return EtcdEventLog(self.gateway, self.keys)
-
-    @property
-    def members(self) -> EtcdMembers:
-        return self.pools.members
-
-    @property
-    def notes(self) -> EtcdNotes:
-        from leasectl.engines.etcd.claims.notes import EtcdNotes
-
-        return EtcdNotes(self.gateway, self.keys, self.claims, self.written, clock=self.clock)
-
-    @property
-    def values(self) -> EtcdValues:
-        from leasectl.engines.etcd.values import EtcdValues
-
-        return EtcdValues(self.gateway, self.keys, self.claims, self.written, clock=self.clock)
 
 
 def open_gateway(
@@ -111,41 +81,42 @@ def open_gateway(
 
 
 def open_etcd(
-    url: str,
+    prefix: str,
     gateway: Gateway,
     *,
     state_id: str,
-    lost: LostListener,
+    observed_path: str | None = None,
+    lost: LostListener = lambda claim_key, names: None,
     clock: Clock,
     caller: str = "",
     kept: Kept | None = None,
+    only_looks: bool = False,
+    warn: Callable[[str], object] = lambda text: None,
 ) -> Opened:
-    """Open the pools that a URL names; nothing is asked of the cluster yet.
+    """Open the pools below a prefix; nothing is asked of the cluster yet.
 
     Args:
-        url: As `parse_etcd_url` reads it.
-        gateway: As `open_gateway` made it of the same URL.
+        prefix: Below which everything is.
+        gateway: As `open_gateway` made it.
         state_id: Names where claim keys are unique.
+        observed_path: Of the file where its processes keep what they have seen; None for none.
         lost: Told of leases that went away without having been given back.
         clock: Where times come from.
         caller: Who makes and changes pools, for the record of events.
         kept: Which events are kept; None for as whoever was here before said.
+        only_looks: Whoever looks at pools and names writes nothing.
+        warn: Told, in a line for people, of what can't be shown.
     """
-    keys = Keys(parse_etcd_url(url).prefix, state_id)
-    return open_below(keys, gateway, lost=lost, clock=clock, caller=caller, kept=kept)
-
-
-def open_below(
-    keys: Keys,
-    gateway: Gateway,
-    *,
-    lost: LostListener,
-    clock: Clock,
-    caller: str = "",
-    kept: Kept | None = None,
-) -> Opened:
-    """Open the pools below some keys, as `open_etcd`."""
-    events = EtcdEvents(gateway, keys, clock=clock, kept=kept)
-    claims = EtcdClaims(gateway, keys, events, lost=lost, clock=clock)
-    engine = EtcdEngine(gateway, keys, events, claims, clock=clock)
-    return Opened(gateway, engine, claims, keys, clock, events, lost, caller)
+    keys = Keys(prefix)
+    objects = EtcdObjects(gateway, keys, EtcdEvents(gateway, keys, clock=clock, kept=kept))
+    context = Context(
+        objects,
+        Observed(clock, observed_path, ends=True),
+        ClusterEvents(are_kept=kept is None or kept.number > 0, clock=clock, caller=caller),
+        state_id=state_id,
+        lost=lost,
+        clock=clock,
+        only_looks=only_looks,
+        warn=warn,
+    )
+    return Opened(context, objects)

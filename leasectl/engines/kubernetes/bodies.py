@@ -34,6 +34,13 @@ from leasectl.engines.cluster.objects import (
     ValuesObject,
     stamp,
 )
+from leasectl.engines.cluster.records import (
+    belonging_record,
+    claim_record,
+    member_record,
+    settings_record,
+    ticket_record,
+)
 from leasectl.engines.kubernetes import names
 from leasectl.engines.kubernetes.labels import (
     BELONGING,
@@ -68,8 +75,6 @@ from leasectl.engines.kubernetes.labels import (
     Json,
 )
 from leasectl.engines.kubernetes.reading import annotation_of
-from leasectl.engines.membership import Pools
-from leasectl.engines.pool_format import FORMAT
 from leasectl.engines.values import CONTENT
 
 Body = dict[str, Any]
@@ -150,23 +155,7 @@ def _encode_member(meta: Body, new: ResourceObject) -> None:
     put_in_pool(meta, member.pool)
     meta["annotations"][BY] = new.made
     _set(meta["labels"], MOVES_TO, member.moves_to and names.label_of_type(member.moves_to))
-    record: dict[str, Any] = {}
-    if member.expected is not None:
-        record["expected"] = member.expected
-    for field in ("by_default", "cordoned", "cordon", "moves_to", "leaves", "joined"):
-        if getattr(member, field):
-            record[field] = getattr(member, field)
-    if member.lifetime is not None:
-        process, ttl = member.lifetime
-        record["lifetime"] = {
-            "process": None if process is None else process.encode(),
-            "ttl_seconds": ttl,
-        }
-        record["life"] = new.joined
-    if member.by_default and new.grace_seconds is not None:
-        record["grace"] = (new.grace_seconds, new.came)
-    if member.properties:
-        record["properties"] = member.properties
+    record = member_record(new)
     _set(meta["annotations"], MEMBER, json.dumps(record) if record else None)
 
 
@@ -200,7 +189,7 @@ def _encode_claim(body: Body, claim: Claim | None, before: Claim | None) -> None
     ):
         return
     labels[CLAIM_LABEL] = names.label_of_claim(claim.claim_key)
-    notes[CLAIM] = _claim_record(claim)
+    notes[CLAIM] = json.dumps(claim_record(claim))
     if before is None or (before.claim_key, before.fence) != (claim.claim_key, claim.fence):
         for gone in () if claim.ended else (ENDED,):
             notes.pop(gone, None)
@@ -222,29 +211,6 @@ def show_claim(body: Body, claim: Claim) -> None:
         spec["leaseDurationSeconds"] = _whole_seconds(claim.ttl_seconds)
 
 
-def _claim_record(claim: Claim) -> str:
-    record: dict[str, Any] = {
-        "key": claim.claim_key,
-        "ticket": claim.ticket,
-        "place": claim.place,
-        "grant": claim.grant,
-        "fence": claim.fence,
-        "holder": claim.holder_identity,
-        "acquired": stamp(claim.acquire_time),
-        "renewed": claim.renewed,
-        "ttl": claim.ttl_seconds,
-        "transitions": claim.transitions,
-        "labels": claim.labels,
-    }
-    if claim.holder_pid is not None:
-        record["pid"] = claim.holder_pid
-    if claim.left:
-        record["left"] = claim.left
-    if claim.release_after_seconds is not None:
-        record["release_after"] = claim.release_after_seconds
-    return json.dumps(record)
-
-
 # Tickets
 
 
@@ -259,20 +225,7 @@ def _encode_ticket(body: Body, new: TicketObject, *, is_new: bool) -> None:
         return
     meta["labels"][CLAIM_LABEL] = names.label_of_claim(new.claim_key)
     put_in_pool(meta, new.pool)
-    meta["annotations"][TICKET] = json.dumps(
-        {
-            "key": new.claim_key,
-            "holder": new.holder_identity,
-            "count": new.count,
-            "name": new.want.name,
-            "where": new.want.where,
-            "priority": new.priority,
-            "labels": new.labels,
-            "pid": new.pid,
-            "process": new.process.encode() if new.process else None,
-            "ttl": new.ttl_seconds,
-        }
-    )
+    meta["annotations"][TICKET] = json.dumps(ticket_record(new))
     body["spec"] = {
         "holderIdentity": new.holder_identity,
         "leaseDurationSeconds": _whole_seconds(new.ttl_seconds),
@@ -290,7 +243,7 @@ def _encode_pool(body: Body, new: PoolObject, seen: PoolObject | None) -> None:
         put_in_pool(body["metadata"], new.type)
         notes[BY] = new.made
     if seen is None or new.settings != seen.settings:
-        notes[SETTINGS] = json.dumps({"format": FORMAT, **new.settings._asdict()})
+        notes[SETTINGS] = json.dumps(settings_record(new.settings))
     if (new.epoch, new.floor) != ((seen.epoch, seen.floor) if seen else ("", 0)):
         notes[EPOCH] = json.dumps([new.epoch, new.floor])
     if (new.level, new.last_grant) != ((seen.level, seen.last_grant) if seen else (0.0, "")):
@@ -304,9 +257,7 @@ def _encode_pool(body: Body, new: PoolObject, seen: PoolObject | None) -> None:
 
 def _encode_belonging(body: Body, new: BelongingObject) -> None:
     notes = body["metadata"]["annotations"]
-    record = _pools_record(new.pools)
-    if new.pending is not None:
-        record["pending"] = _pools_record(new.pending)
+    record = belonging_record(new.pools, new.pending)
     notes[BELONGING], notes[BY] = json.dumps(record), new.made
     notes.pop(EXPECT, None)
     if new.epoch or new.floor:
@@ -325,14 +276,6 @@ def new_expectations(patterns: Mapping[str, str]) -> Body:
     body = new_body(names.OBJECT_OF_BELONGING, "belonging")
     body["metadata"]["annotations"][EXPECT] = json.dumps(dict(sorted(patterns.items())))
     return body
-
-
-def _pools_record(pools: Pools) -> dict[str, Any]:
-    return {
-        "default": pools.default,
-        "grace_seconds": pools.grace_seconds,
-        "patterns": dict(pools.patterns),
-    }
 
 
 # Values

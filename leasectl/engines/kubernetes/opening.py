@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from leasectl.engines.cluster.context import Context
 from leasectl.engines.cluster.engine import ClusterSides
-from leasectl.engines.cluster.events import ClusterEvents, Post
+from leasectl.engines.cluster.events import ClusterEvents
 from leasectl.engines.cluster.observed import Observed
 from leasectl.engines.contract import LostListener
 from leasectl.engines.kubernetes.api.collection import leases
@@ -17,11 +17,10 @@ from leasectl.engines.kubernetes.objects import KubernetesObjects
 from leasectl.system.clock import Clock
 
 if TYPE_CHECKING:
-    from leasectl.engines.cluster.objects import Identity
+    from leasectl.engines.cluster.objects import Told
     from leasectl.engines.event_log import EventLog
     from leasectl.engines.kubernetes.own_record import OwnRecord
     from leasectl.engines.kubernetes.posting import Posting
-    from leasectl.state.event import Event
 
 
 class Opened(ClusterSides):
@@ -80,10 +79,13 @@ def open_kubernetes(
     objects = KubernetesObjects(api, leases(namespace), observed)
     if not only_looks:
         objects.restored = _note_restored(objects, warn)
+    post = _post(own, posting)
+    if post is not None:
+        objects.post = post
     context = Context(
         objects,
         observed,
-        ClusterEvents(_post(own, posting), clock=clock, caller=caller),
+        ClusterEvents(are_kept=post is not None, clock=clock, caller=caller),
         state_id=state_id,
         lost=lost,
         clock=clock,
@@ -93,20 +95,19 @@ def open_kubernetes(
     return Opened(context, objects, own)
 
 
-def _post(own: OwnRecord | None, posting: Posting | None) -> Post | None:
+def _post(own: OwnRecord | None, posting: Posting | None) -> Callable[[Told], object] | None:
     """What writes events, to the state directory and to the cluster; None where nothing does."""
     if posting is None or (own is not None and not own.is_kept):
         return None
 
-    def post(events: tuple[Event, ...], about: tuple[Identity, ...], title: str) -> None:
+    def post(told: Told) -> None:
         from leasectl.engines.cluster.objects import Identity
-        from leasectl.engines.kubernetes.post_objects import Post
 
         if own is not None:
-            for each in events:
+            for each in told.events:
                 own.add(each)
-        of_pool = (Identity(object_of_pool(events[-1].type)),)
-        posting.send(Post(events, about or of_pool, title))
+        of_pool = (Identity(object_of_pool(told.events[-1].type)),)
+        posting.send(told._replace(about=told.about or of_pool))
 
     return post
 

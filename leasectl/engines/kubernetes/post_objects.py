@@ -11,10 +11,10 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Sequence
-from typing import Any, NamedTuple, cast
+from typing import Any, cast
 
 from leasectl.engines.cluster.fields import mapping, safe_text
-from leasectl.engines.cluster.objects import Identity, stamp
+from leasectl.engines.cluster.objects import Told, stamp
 from leasectl.engines.kubernetes.labels import DOMAIN, KIND, POOL, Json
 from leasectl.engines.kubernetes.names import label_of_type
 from leasectl.engines.kubernetes.reading import annotations_of, identity_of
@@ -60,21 +60,7 @@ _BY = {
 }
 
 
-class Post(NamedTuple):
-    """What a step did.
-
-    Args:
-        events: One or several, in their order; their numbers don't count.
-        about: Which Leases they tell of; without a uid where nobody knows that.
-        title: What it is called in Kubernetes, in one word; empty for the last event's kind.
-    """
-
-    events: tuple[Event, ...]
-    about: tuple[Identity, ...]
-    title: str = ""
-
-
-def encode_post(post: Post, namespace: str) -> list[dict[str, Any]]:
+def encode_post(post: Told, namespace: str) -> list[dict[str, Any]]:
     """Write what a step did, as objects; `parse_post` reads the first of them back."""
     last = post.events[-1]
     title = post.title or "".join(word.capitalize() for word in last.kind.split())
@@ -171,7 +157,7 @@ def _name(object_name: str) -> str:
     return f"{begin}.{random}"
 
 
-def _is_loss(post: Post) -> bool:
+def _is_loss(post: Told) -> bool:
     return any(each.kind == "lost" for each in post.events)
 
 

@@ -22,7 +22,7 @@ from leasectl.system.clock import Clock
 from leasectl.system.own_files import open_own
 
 if TYPE_CHECKING:
-    from leasectl.engines.kubernetes.post_objects import Post
+    from leasectl.engines.cluster.objects import Told
 
 _LONGEST_SECONDS = 0.7
 # A process that goes on tries again after that.
@@ -66,7 +66,7 @@ class Posting:
         self._clock = clock
         self._rests_until = 0.0
 
-    def send(self, post: Post) -> None:
+    def send(self, post: Told) -> None:
         """Have it be sent; nobody waits for that, and nothing comes of it if it can't be."""
         if self._begin is None:
             from leasectl.system.afterwards import begin
@@ -74,7 +74,7 @@ class Posting:
             self._begin = begin
         self._begin(partial(self._send, post))
 
-    def _send(self, post: Post) -> None:
+    def _send(self, post: Told) -> None:
         now = self._clock.elapsed()
         if now < self._rests_until or self._was_refused_lately():
             return

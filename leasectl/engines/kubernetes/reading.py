@@ -14,12 +14,10 @@ from typing import Any
 from leasectl.engines.cluster.fields import (
     mapping,
     parse_time,
-    read_labels,
     read_natural,
     read_not_negative,
     read_positive,
     read_state,
-    read_where,
     safe_text,
 )
 from leasectl.engines.cluster.objects import (
@@ -35,7 +33,16 @@ from leasectl.engines.cluster.objects import (
     Unreadable,
     ValuesObject,
 )
-from leasectl.engines.facts import PoolSettings
+from leasectl.engines.cluster.records import (
+    read_belonging,
+    read_claim,
+    read_grace,
+    read_member,
+    read_note,
+    read_patterns,
+    read_settings,
+    read_ticket,
+)
 from leasectl.engines.kubernetes.labels import (
     BELONGING,
     BY,
@@ -74,18 +81,13 @@ from leasectl.engines.kubernetes.names import (
     object_of_resource,
     object_of_values,
 )
-from leasectl.engines.membership import Lifetime, Member, Pools, Properties, read_cordon
-from leasectl.engines.pool_format import FORMAT
-from leasectl.engines.possible import Want
+from leasectl.engines.membership import Pools
 from leasectl.engines.values import CONTENT, parts_of
-from leasectl.model import parse_process
 from leasectl.text.properties import (
     MALFORMED,
     Malformed,
-    read_integer,
     read_json,
     read_name,
-    read_number,
     read_optional,
     read_text,
     reason_of,
@@ -146,20 +148,20 @@ def _read_resource(id_: Identity, raw: Json) -> ResourceObject:
     pool = _type_in(raw, notes) if notes.get(TYPE) is not None else None
     last = mapping(read_json(notes.get(LAST, "{}")))
     said = mapping(read_json(notes.get(MEMBER, "{}")))
-    grace, came = said.get("grace") or (None, "")
+    grace, came = read_grace(said)
     claim = _read_claim(raw, notes)
     return ResourceObject(
         id_,
         raw,
-        _read_member(name, pool, said)._replace(
+        read_member(name, pool, said)._replace(
             holder=None if claim is None else claim.holder_identity
         ),
         claim,
         fence=read_natural(last.get("fence", 0)),
         last_holder=read_optional(read_text, last.get("holder")),
         transitions=read_natural(last.get("transitions", 0)),
-        grace_seconds=read_optional(read_positive, grace),
-        came=read_text(came),
+        grace_seconds=grace,
+        came=came,
         joined=read_text(said.get("life", "")),
         last_tickets=tuple(map(read_text, last.get("tickets", ()))),
         entering=safe_text(read_text(labels_of(raw).get(ENTERING, ""))),
@@ -173,31 +175,11 @@ def _read_claim(raw: Json, notes: Mapping[str, Any]) -> Claim | None:
     spec = mapping(raw.get("spec"))
     if CLAIM not in notes:
         return _foreign_claim(raw, spec) if spec.get("holderIdentity") else None
-    record = read_json(notes[CLAIM])
-    renewed = read_text(record["renewed"])
+    claim = read_claim(read_json(notes[CLAIM]))
     ended = safe_text(read_text(notes[ENDED])) if ENDED in notes else ""
-    fence = read_natural(record["fence"])
-    note, note_by = _read_note(notes, fence)
-    return Claim(
-        claim_key=safe_text(read_text(record["key"])),
-        ticket=read_text(record["ticket"]),
-        place=read_natural(record["place"]),
-        grant=read_natural(record["grant"]),
-        fence=fence,
-        holder_identity=safe_text(read_text(record["holder"])),
-        acquire_time=parse_time(record["acquired"]),
-        renew_time=parse_time(renewed),
-        renewed=renewed,
-        ttl_seconds=read_optional(read_positive, record["ttl"]),
-        transitions=read_natural(record["transitions"]),
-        labels=read_labels(record["labels"]),
-        holder_pid=read_optional(read_integer, record.get("pid")),
-        release_after_seconds=read_optional(read_number, record.get("release_after")),
-        ended=ended or ("by hand" if ENDED in notes else ""),
-        note=note,
-        note_by=note_by,
-        left=tuple(map(read_text, record.get("left", ()))),
-    )
+    note, note_by = _read_note(notes, claim.fence)
+    ended = ended or ("by hand" if ENDED in notes else "")
+    return claim._replace(ended=ended, note=note, note_by=note_by)
 
 
 def _foreign_claim(raw: Json, spec: Json) -> Claim:
@@ -230,10 +212,7 @@ def _read_note(notes: Mapping[str, Any], fence: int) -> tuple[str | None, str]:
     record = read_json(notes[NOTE])
     if record["fence"] != fence:
         return None, ""
-    from leasectl.engines.notes import LONGEST_NOTE  # few claims have one
-
-    text = printable(read_text(record["text"]), longest=10 * LONGEST_NOTE)
-    return text, str(record.get("by", ""))
+    return read_note(record["text"]), str(record.get("by", ""))
 
 
 def _read_ticket(id_: Identity, raw: Json) -> TicketObject:
@@ -242,25 +221,17 @@ def _read_ticket(id_: Identity, raw: Json) -> TicketObject:
         raise Malformed("it isn't called as a ticket")
     record = read_json(notes[TICKET])
     spec = mapping(raw.get("spec"))
-    priority = read_integer(record["priority"])
-    return TicketObject(
+    # Until the first renewal writes it down; after that whoever edits it makes it no better.
+    place = min(id_.version, read_natural(notes[PLACE])) if PLACE in notes else id_.version
+    return read_ticket(
         id_,
         raw,
         _type_in(raw, notes),
-        # Until the first renewal writes it down; after that whoever edits it makes it no better.
-        min(id_.version, read_natural(notes[PLACE])) if PLACE in notes else id_.version,
-        claim_key=safe_text(read_text(record["key"])),
-        holder_identity=safe_text(read_text(record["holder"])),
-        ttl_seconds=read_positive(record["ttl"]),
+        record,
+        place=place,
         renewed=str(spec.get("renewTime")),
-        want=Want(read_optional(read_name, record.get("name")), read_where(record["where"])),
-        count=read_natural(record["count"]),
-        priority=priority,
-        counts_as=read_integer(notes[COUNTS_AS]) if COUNTS_AS in notes else priority,
-        since=parse_time(spec["acquireTime"]),
-        pid=read_optional(read_integer, record.get("pid")),
-        labels=read_labels(record["labels"]),
-        process=read_optional(parse_process, record.get("process")),
+        counts_as=notes.get(COUNTS_AS),
+        since=spec["acquireTime"],
     )
 
 
@@ -269,16 +240,7 @@ def _read_pool(id_: Identity, raw: Json) -> PoolObject:
     pool_type = _type_in(raw, notes)
     if id_.name != object_of_pool(pool_type):
         raise Malformed(f"it says that it is pool {pool_type}")
-    record = mapping(read_json(notes[SETTINGS]))
-    if record.get("format") != FORMAT:
-        raise Malformed(f"format {record.get('format')}, not {FORMAT}")
-    settings = PoolSettings(
-        pace_seconds=read_not_negative(record["pace_seconds"]),
-        burst=read_natural(record["burst"]),
-        aging_seconds=read_not_negative(record["aging_seconds"]),
-    )
-    if settings.burst < 1:
-        raise Malformed("a burst is none")
+    settings = read_settings(mapping(read_json(notes[SETTINGS])))
     level, last_grant = read_json(notes.get(PACE, '[0, ""]'))
     state, word = read_json(notes.get(STATE, '["open", ""]'))
     epoch, floor = _read_epoch(notes)
@@ -310,55 +272,13 @@ def _read_belonging(id_: Identity, raw: Json) -> BelongingObject:
     notes = annotations_of(raw)
     pools, pending = Pools(frozenset()), None
     if BELONGING in notes or EXPECT not in notes:
-        record = read_json(notes[BELONGING])
-        pools = _read_pools(record)
-        pending = read_optional(_read_pools, record.get("pending"))
+        pools, pending = read_belonging(read_json(notes[BELONGING]))
     if EXPECT in notes:
         pending = pools if pending is None else pending
-        expected = _read_patterns(read_json(notes[EXPECT]))
+        expected = read_patterns(read_json(notes[EXPECT]))
         pending = pending._replace(patterns={**pending.patterns, **expected})
     epoch, floor = _read_epoch(notes)
     return BelongingObject(id_, raw, pools, pending, floor, epoch, made=str(notes.get(BY, "")))
-
-
-def _read_pools(record: Json) -> Pools:
-    patterns = _read_patterns(record["patterns"])
-    default = read_optional(read_name, record["default"])
-    return Pools(frozenset(), default, read_not_negative(record["grace_seconds"]), patterns)
-
-
-def _read_patterns(record: Json) -> dict[str, str]:
-    return {read_text(each): read_name(to) for each, to in record.items()}
-
-
-def _read_member(name: str, pool: str | None, record: Json) -> Member:
-    expected = read_optional(read_name, record.get("expected"))
-    if pool is None:
-        return Member(name, None, expected)
-    return Member(
-        name,
-        pool,
-        expected,
-        by_default=bool(record.get("by_default")),
-        cordoned=bool(record.get("cordoned")),
-        moves_to=read_optional(read_name, record.get("moves_to")),
-        leaves=bool(record.get("leaves")),
-        lifetime=read_optional(_read_lifetime, record.get("lifetime")),
-        joined=read_natural(record.get("joined", 0)),
-        properties=_read_properties(record.get("properties", ())),
-        cordon=read_cordon(record.get("cordon")),
-    )
-
-
-def _read_lifetime(record: Json) -> Lifetime:
-    return Lifetime(
-        read_optional(parse_process, record.get("process")),
-        read_optional(read_positive, record.get("ttl_seconds")),
-    )
-
-
-def _read_properties(pairs: Any) -> Properties:
-    return tuple(sorted((read_name(key), safe_text(read_text(value))) for key, value in pairs))
 
 
 def _read_values(id_: Identity, raw: Json) -> ValuesObject:

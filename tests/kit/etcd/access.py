@@ -14,9 +14,7 @@ from leasectl.backends.pool.backend import PoolBackend
 from leasectl.engines.contract import LostListener
 from leasectl.engines.etcd.gateway.gateway import Gateway
 from leasectl.engines.etcd.gateway.requests import read, read_all
-from leasectl.engines.etcd.key_values import etcd_lease_id_in
-from leasectl.engines.etcd.keys import Keys
-from leasectl.engines.etcd.opening import open_below
+from leasectl.engines.etcd.opening import open_etcd
 from leasectl.engines.facts import Pool
 from leasectl.model import Claimant, Lease, Request
 from leasectl.state.event import Kept
@@ -59,9 +57,12 @@ class Access:
     ) -> None:
         self.lost: list[tuple[str, tuple[str, ...]]] = []
         lost = lost or self._note
-        self.keys = Keys(prefix, state_id)
+        self.state_id = state_id
         self.gateway = Gateway(endpoints, clock=CLOCK, deadline_seconds=seconds, pause=pause)
-        opened = open_below(self.keys, self.gateway, lost=lost, clock=CLOCK, kept=kept)
+        opened = open_etcd(
+            prefix, self.gateway, state_id=state_id, lost=lost, clock=CLOCK, kept=kept
+        )
+        self.keys, self.context = opened.keys, opened.context
         self.engine, self.pools, self.events = opened.engine, opened.pools, opened.events
         self.values = opened.values
         self.backend = PoolBackend("etcd:", self.engine, opened, clock=CLOCK)
@@ -111,10 +112,11 @@ class Access:
         (found,) = self.gateway.read(read(self.keys.grants("T"))).answers
         return int(found.first.value) if found.first else 0
 
-    def etcd_lease_ids(self) -> list[int]:
-        """The etcd leases of the claims in the pool, in their order."""
-        (found,) = self.gateway.read(read_all(self.keys.helds("T"), keys_only=True)).answers
-        return [etcd_lease_id_in(kv) for kv in found.items]
+    def end(self, claim_key: str) -> None:
+        """Have etcd end the claims of a claim key, as if their time was over."""
+        for each in self.context.claimed(claim_key):
+            assert each.claim is not None
+            self.gateway.revoke(int(each.claim.life, 16))
 
     def _note(self, claim_key: str, names: Sequence[str]) -> None:
         self.lost.append((claim_key, tuple(names)))
@@ -142,10 +144,14 @@ def begin_listening(
 def keys_left(access: Access) -> list[str]:
     """What is in the store besides the pool."""
     (found,) = access.gateway.read(read_all(access.keys.prefix)).answers
-    of_claims = ("held", "alive", "renewed", "gone", "owned", "note")
-    kinds = (*of_claims, "ticket", "waiting", "queued", "rank")
     keys = [kv.key[len(access.keys.prefix) :] for kv in found.items]
-    return [key for key in keys if key.split("/")[0] in kinds]
+    kept = ("/resource/", "/pool", "/grants")
+    return [
+        key
+        for key in keys
+        if key.startswith("of/")
+        or (key.startswith("in/") and not any(each in key for each in kept))
+    ]
 
 
 _EVERY_SECONDS = 0.05

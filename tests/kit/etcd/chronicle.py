@@ -5,17 +5,16 @@ from __future__ import annotations
 import contextlib
 import json
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import groupby
 from typing import NamedTuple
 
 import httpx
 
+from leasectl.engines.cluster.objects import Claim, Found, ResourceObject, TicketObject
+from leasectl.engines.etcd.encoding import decode
 from leasectl.engines.etcd.gateway.requests import KeyValue, encode, end_of, parse_key_value
-from leasectl.engines.etcd.key_values import etcd_lease_id_in
 from leasectl.engines.etcd.keys import Keys
-from leasectl.engines.etcd.queues.rank import in_order, priorities
-from leasectl.engines.etcd.records import parse_claim, parse_ticket
 from leasectl.system.clock import boottime_seconds
 from tests.kit.waits import eventually, wait_set
 
@@ -100,36 +99,47 @@ class Grant(NamedTuple):
 
 def grants_in(written: Sequence[Written], keys: Keys, pool_type: str) -> list[Grant]:
     """The grants in a pool, each judged by what was there right before it."""
-    tickets: dict[str, KeyValue] = {}
-    ranks: dict[str, KeyValue] = {}
+    tickets: dict[str, TicketObject] = {}  # of the living, by name
+    had: dict[str, str] = {}  # the ticket of the last claim, by resource
     found = []
     for _, changes in groupby(written, key=lambda each: each.kv.mod_revision):
-        together = list(changes)
-        gone = {each.kv.key: tickets.get(each.kv.key) for each in together if each.is_delete}
+        together = [each for each in changes if each.kv.key.startswith(keys.pool(pool_type))]
+        claimed: dict[str, list[ResourceObject]] = {}
         for each in together:
-            if each.is_delete or not each.kv.key.startswith(keys.helds(pool_type)):
-                continue
-            own = gone.get(keys.ticket(pool_type, etcd_lease_id_in(each.kv)))
-            if own is not None:  # else it is something that has become of an earlier one
-                names = parse_claim(each.kv).names
-                passed = _passed(own, names, list(tickets.values()), list(ranks.values()))
-                found.append(Grant(each.heard_at, own.create_revision, names, passed))
+            resource = None if each.is_delete else _object(each.kv)
+            if isinstance(resource, ResourceObject) and resource.claim is not None:
+                if had.get(resource.name) != resource.claim.ticket:
+                    claimed.setdefault(resource.claim.ticket, []).append(resource)
+                had[resource.name] = resource.claim.ticket
+        for name, resources in claimed.items():
+            names = tuple(each.name for each in resources)
+            claim = resources[0].claim
+            assert claim is not None
+            passed = _passed(tickets.get(name), claim, names, tickets.values())
+            found.append(Grant(together[0].heard_at, claim.place, names, passed))
         for each in together:
-            for prefix, there in ((keys.tickets, tickets), (keys.ranks, ranks)):
-                if each.kv.key.startswith(prefix(pool_type)):
-                    there.pop(each.kv.key, None)
-                    if not each.is_delete:
-                        there[each.kv.key] = each.kv
+            name = f"ticket/{pool_type}/{each.kv.key.rpartition('/')[2]}"
+            ticket = None if each.is_delete else _object(each.kv)
+            if isinstance(ticket, TicketObject):
+                tickets[name] = ticket
+            elif each.is_delete:  # or what says that its waiter lives
+                tickets.pop(name, None)
     return found
 
 
+def _object(kv: KeyValue) -> Found | None:
+    return decode(kv) if kv.value.startswith("{") else None
+
+
 def _passed(
-    own: KeyValue,
-    names: Sequence[str],
-    tickets: Sequence[KeyValue],
-    ranks: Sequence[KeyValue],
+    own: TicketObject | None, claim: Claim, names: Sequence[str], tickets: Iterable[TicketObject]
 ) -> tuple[int, ...]:
-    order = in_order(tickets, priorities(ranks))
-    better = order[: order.index(own)]
-    wanted = [(kv.create_revision, parse_ticket(kv).name) for kv in better]
-    return tuple(number for number, name in wanted if name is None or name in names)
+    """The tickets that were better; one that was never put has looked before it was to be."""
+    priority = 0 if own is None else own.counts_as
+    better = [
+        each
+        for each in tickets
+        if (-each.counts_as, each.place) < (-priority, claim.place)
+        and (own is not None or each.place < claim.place)
+    ]
+    return tuple(each.place for each in better if each.want.name in (None, *names))

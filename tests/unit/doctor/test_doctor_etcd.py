@@ -45,7 +45,7 @@ def test_a_cluster_that_works_is_fine(cli: Cli, url: str) -> None:
     assert found["etcd members"]["status"] == "ok"
     assert found["etcd members"]["what"].startswith("1 of 1 answer, etcd 3.")
     assert found["etcd pools"]["what"] == "1 pool, 1 held, 0 waiting"
-    assert found["etcd names"]["what"].startswith("each is in one pool or in none")
+    assert found["etcd copies"]["what"] == "as the objects that they are of"
     assert found["etcd events"]["what"] == "3 events kept, about 0.0 MB"
     assert found["etcd claims"]["what"] == "1 claim of this state directory, as recorded"
 
@@ -99,23 +99,20 @@ def test_a_record_without_its_claim_is_marked_as_lost_with_fix(cli: Cli, url: st
     assert cli("renew", "--handle", path).code == 79
 
 
-def test_what_is_said_of_names_and_is_not_so_is_put_right_with_fix(
+def test_copies_that_are_not_as_their_objects_are_put_right_with_fix(
     cli: Cli, url: str, etcd: EtcdServer
 ) -> None:
     access = Access(etcd.endpoints, "/" + url.rpartition("/")[2])
     (free,) = access.gateway.read(read_all(access.keys.frees("T"), keys_only=True)).answers
-    access.gateway.commit(
-        (), [delete(free.items[0].key), put(access.keys.resource("gone", "lost"), "")]
-    )
-    names = findings(cli)["etcd names"]
-    assert (names["status"], names["what"]) == (
+    gone, extra = free.items[0].key, f"{access.keys.coming('T')}lost"
+    access.gateway.commit((), [delete(gone), put(extra, "{}")])
+    copies = findings(cli)["etcd copies"]
+    assert (copies["status"], copies["what"]) == (
         "warn",
-        f"1 key of what isn't so: {access.keys.resource('gone', 'lost')}; "
-        "neither free nor held, or not as is said of it: T--00",
+        f"2 keys not as the object is: {gone}, {extra}",
     )
-    fixed = findings(cli, "--fix")["etcd names"]
-    assert fixed["fixed"] == "put right what was said in 2 places"
-    assert findings(cli)["etcd names"]["status"] == "ok"
+    assert findings(cli, "--fix")["etcd copies"]["fixed"] == f"put right: {gone}, {extra}"
+    assert findings(cli)["etcd copies"]["status"] == "ok"
     cli.ok("acquire", "-t", "T", "--name", "T--00", "-w", "0")
 
 

@@ -7,22 +7,35 @@ one value some time later; it is asked for both at once, as it has its events in
 
 from __future__ import annotations
 
+import contextlib
+import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from itertools import chain, islice
 from typing import NamedTuple
 
+from leasectl.engines.cluster.following import Following
+from leasectl.engines.cluster.objects import Happened, Identity
 from leasectl.engines.etcd.events.buckets import Bucket, packed_numbers, readable_buckets
 from leasectl.engines.etcd.events.contents import parts, read_contents, readable_events
-from leasectl.engines.etcd.events.records import last_number_at, revision_before
+from leasectl.engines.etcd.events.records import (
+    NUMBERS_PER_REVISION,
+    last_number_at,
+    revision_before,
+)
 from leasectl.engines.etcd.gateway.ahead import asked_ahead
 from leasectl.engines.etcd.gateway.gateway import Gateway
-from leasectl.engines.etcd.gateway.requests import Found, count, read_all, read_last_created
+from leasectl.engines.etcd.gateway.requests import (
+    Found,
+    KeyValue,
+    count,
+    read_all,
+    read_last_created,
+)
 from leasectl.engines.etcd.keys import Keys
-from leasectl.engines.etcd.records import revision_of
-from leasectl.engines.etcd.waiting.change_watch import EtcdChangeWatch
-from leasectl.engines.etcd.waiting.targets import Watched
+from leasectl.engines.etcd.watching import EtcdWatch
 from leasectl.engines.event_log import EventWatch
+from leasectl.errors import LeaseError
 from leasectl.state.event import ALL_EVENTS, Event, EventFilter, Missed
 
 # What clocks may differ by, of those who write.
@@ -89,13 +102,13 @@ class EtcdEventLog:
         """
         seen = revision_before(after)
         listed = self._list()
-        if revision_of(after) > listed.revision:
+        if after // NUMBERS_PER_REVISION > listed.revision:
             if missed:
                 missed(Missed(None, None, last_number_at(listed.revision), is_restored=True))
             return
         behind_gaps = set()
         if after and missed:
-            behind_gaps = _behind_gaps(listed.buckets, revision_of(after))
+            behind_gaps = _behind_gaps(listed.buckets, after // NUMBERS_PER_REVISION)
         is_gone = after > 0 and not listed.buckets
         chosen = list(_chosen(listed.buckets, wanted, seen))
         ask = partial(
@@ -178,7 +191,7 @@ class EtcdEventLog:
         return Volume(unpacked.count + packed, size)
 
     def watch(self) -> EventWatch:
-        return EtcdChangeWatch(self._gateway, Watched(self._keys.events(), puts=True))
+        return EtcdEventWatch(self._gateway, self._keys)
 
     def _list(self) -> _Listed:
         outcome = self._gateway.read(
@@ -186,6 +199,69 @@ class EtcdEventLog:
         )
         buckets, packs = outcome.answers
         return _Listed(outcome.revision, readable_buckets(buckets), packed_numbers(packs))
+
+
+class EtcdEventWatch:
+    """Implements `EventWatch`; its thread ends soon after it is closed.
+
+    Args:
+        gateway: The cluster.
+        keys: Where things are in it.
+
+    Raises:
+        LeaseError: It can't be asked where it is.
+    """
+
+    def __init__(self, gateway: Gateway, keys: Keys) -> None:
+        self._gateway = gateway
+        self._events = keys.events()
+        self._opened: set[EtcdWatch] = set()
+        self._lock = threading.Lock()
+        # Under the lock:
+        self._version = gateway.read().revision
+        self._first = 0  # the revision of the first event that has come since `clear`; 0: none
+        self._following = Following(self._follow, self._begin_anew)
+        self._following.start("event-watch")
+
+    @property
+    def fd(self) -> int:
+        return self._following.fd
+
+    def clear(self) -> int:
+        self._following.clear()
+        with self._lock:
+            first, self._first = self._first, 0
+        return last_number_at(first - 1) if first else 0
+
+    def close(self) -> None:
+        self._following.close()
+
+    # The thread
+
+    def _follow(self) -> None:
+        watch = EtcdWatch(
+            self._gateway, (self._events,), self._version, tell=_come, opened=self._opened
+        )
+        self._following.take_all(watch, self._take)
+
+    def _take(self, happened: Happened) -> None:
+        with self._lock:
+            self._version = max(self._version, happened.id.version)
+            if happened.what == "there":
+                self._first = self._first or happened.id.version
+        if happened.what == "there":
+            self._following.wake()
+
+    def _begin_anew(self) -> None:
+        with contextlib.suppress(LeaseError):
+            version = self._gateway.read().revision
+            with self._lock:
+                self._version, self._first = version, 0
+            self._following.wake()  # something may have happened that no watch tells of
+
+
+def _come(kv: KeyValue, is_gone: bool) -> Happened:
+    return Happened("gone" if is_gone else "there", Identity(kv.key, "", kv.mod_revision))
 
 
 def _wanted(events: list[Event], wanted: EventFilter, after: int) -> Iterable[Event]:

@@ -1,7 +1,7 @@
 """Encode and parse events.
 
 What a transaction can't know before it is made a reader takes from the event's key: its number and
-a new ticket's are the revision at which it was made, and so are the fences of a grant.
+a new ticket's are of the revision at which it was made, and so are the fences of a grant.
 """
 
 from __future__ import annotations
@@ -10,9 +10,9 @@ import json
 from collections.abc import Sequence
 from typing import Any, cast
 
+from leasectl.engines.etcd.encoding import fence_of
 from leasectl.engines.etcd.gateway.requests import KeyValue
 from leasectl.engines.etcd.key_values import read_time, safe_text, unreadable
-from leasectl.engines.etcd.records import fence, revision_of
 from leasectl.state.event import Event, EventKind
 from leasectl.text.properties import (
     MALFORMED,
@@ -25,6 +25,10 @@ from leasectl.text.properties import (
 
 _DECODER = json.JSONDecoder()  # asked as it is, for one that is read a hundred thousand times
 _INDEX_DIGITS = 2
+# More than events of one transaction.
+NUMBERS_PER_REVISION = 1000
+# They say nothing of a ticket that is of their own revision.
+_OF_A_TICKET = ("queued", "granted")
 _DECIMALS = 4  # of a second
 # So long is none that we write, and a terminal has room for it.
 _LONGEST_KIND = 40
@@ -61,13 +65,13 @@ def parse_event(kv: KeyValue) -> Event:
             kind=kind,
             type=read_name(pool_type),
             names=names,
-            fences=tuple(map(int, get("fences", _fences(kv, kind, names)))),
+            fences=_fences(kv, kind, tuple(map(int, get("fences", ()))), names),
             handle=safe_text(read_text(get("handle", ""))),
             acquisition=int(get("acquisition", 0)),
             holder_identity=safe_text(read_text(get("holder_identity", ""))),
             count=int(get("count", 1)),
             priority=int(get("priority", 0)),
-            ticket=int(get("ticket", kv.create_revision if kind == "queued" else 0)),
+            ticket=int(get("ticket", kv.create_revision if kind in _OF_A_TICKET else 0)),
             grant=int(get("grant", 0)),
             wait_seconds=read_optional(read_time, get("wait_seconds")),
             hold_seconds=read_optional(read_time, get("hold_seconds")),
@@ -91,12 +95,12 @@ def event_token(token: str, index: int) -> str:
 
 def revision_before(number: int) -> int:
     """The last revision of etcd at which all events have that number at most, or a smaller one."""
-    return revision_of(number) - 1
+    return number // NUMBERS_PER_REVISION - 1
 
 
 def last_number_at(revision: int) -> int:
     """The largest number that an event of that revision of etcd can have."""
-    return fence(revision + 1, 0) - 1
+    return (revision + 1) * NUMBERS_PER_REVISION - 1
 
 
 def read_kind(value: object) -> EventKind:
@@ -107,12 +111,14 @@ def read_kind(value: object) -> EventKind:
     return cast(EventKind, kind)
 
 
-def _fences(kv: KeyValue, kind: str, names: Sequence[Any]) -> tuple[int, ...]:
-    """Those of a grant; `engines.etcd.records.Claim` has them alike."""
-    count = len(names) if kind == "granted" else 0
-    return tuple(fence(kv.create_revision, index) for index in range(count))
+def _fences(kv: KeyValue, kind: str, said: Sequence[int], names: Sequence[Any]) -> tuple[int, ...]:
+    """Those of an event; of a grant it says how large they are at least."""
+    if kind != "granted":
+        return tuple(said)
+    least = (*said, *[0] * len(names))
+    return tuple(fence_of(kv.create_revision, n, least[n]) for n in range(len(names)))
 
 
 def _number_at(revision: int, token: str) -> int:
     """The number of an event with that token: grows with etcd's revision."""
-    return fence(revision, int(read_name(token)[-_INDEX_DIGITS:], 16))
+    return revision * NUMBERS_PER_REVISION + int(read_name(token)[-_INDEX_DIGITS:], 16)

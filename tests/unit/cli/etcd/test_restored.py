@@ -32,7 +32,7 @@ def hold(hosts: Hosts) -> None:
 def raise_revision(hosts: Hosts) -> None:
     """Write more than happens in a test after its restore."""
     for number in range(300):
-        hosts.access.gateway.commit((), [put(hosts.access.keys.value("other"), str(number))])
+        hosts.access.gateway.commit((), [put(f"{hosts.access.keys.prefix}other", str(number))])
 
 
 def test_waiter_gets_what_is_released_after_a_restore(hosts: Hosts, own_etcd: EtcdServer) -> None:
@@ -44,7 +44,9 @@ def test_waiter_gets_what_is_released_after_a_restore(hosts: Hosts, own_etcd: Et
         raise_revision(hosts)
         before = len(between.paths)
         hosts.access.pools.change_settings("T", PoolSettings(aging_seconds=60))
-        eventually(lambda: "/v3/kv/txn" in between.paths[before:], what="the waiter has looked")
+        eventually(
+            lambda: "/v3/lease/keepalive" in between.paths[before:], what="the waiter has heard"
+        )
         own_etcd.restore(copy)
         hosts.access.engine.free("holder")
         assert waiter.finish().handle

@@ -11,8 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from leasectl.engines.etcd.gateway.requests import read_all
-from leasectl.errors import NotFound
+from leasectl.errors import InvalidRequest, NotFound
 from leasectl.model import Request
 from leasectl.system.clock import boottime_seconds
 from tests.kit.etcd.access import NAMES, SHORT, Access, keys_left
@@ -107,11 +106,9 @@ class TestKilled:
         assert victim.run(lambda: maker.pools.create_pool("U", names))
         with pytest.raises(NotFound):
             store.pools.pools("U")
-        # What it was being made under runs out after a while; so let it.
-        (found,) = store.gateway.read(read_all(store.keys.pools())).answers
-        for kv in found.items:
-            if kv.value:
-                store.gateway.revoke(int(kv.value.split()[-1]))
+        with pytest.raises(InvalidRequest, match="end that with: leasectl pool delete U"):
+            store.pools.create_pool("V", names)
+        store.pools.delete_pool("U", force=False)
         store.pools.create_pool("V", names)
         assert store.pool("V").capacity == 100
 

@@ -10,7 +10,7 @@ from typing import Callable
 import pytest
 
 from leasectl.engines.etcd.gateway.gateway import Gateway
-from leasectl.engines.etcd.gateway.requests import Json, Outcome, read, read_all
+from leasectl.engines.etcd.gateway.requests import Json, Outcome, read_all
 from leasectl.engines.notes import Note, NoteChange
 from leasectl.engines.values import ValueChange
 from leasectl.errors import (
@@ -143,7 +143,7 @@ class TestLostAnswers:
     def test_whichever_answer_is_lost_what_is_taken_by_force_is_taken_once_and_kept(
         self, etcd: EtcdServer, between: Relay, prefix: str
     ) -> None:
-        for losing in each_answer_lost(between, more_than=9):
+        for losing in each_answer_lost(between, more_than=4):
             place = f"{prefix}/{losing.number}"
             direct = Access(etcd.endpoints, place)
             direct.pools.create_pool("T", NAMES)
@@ -157,12 +157,10 @@ class TestLostAnswers:
             assert direct.held() == NAMES[:3]
             direct.engine.free("me")
             assert (keys_left(direct), direct.held()) == ([], []), losing.number
-            taken, more, *freed = story_of(direct)[3:]
-            assert taken == ("lost", NAMES[:1], "force"), losing.number
-            assert more == ("lost", NAMES[1:3], "force"), losing.number
-            assert sorted(freed) == [
-                ("released", NAMES[:1], "force"),
-                ("released", NAMES[1:3], "force"),
+            assert story_of(direct)[3:] == [
+                ("lost", NAMES[:1], "force"),
+                ("lost", NAMES[1:3], "force"),
+                ("released", NAMES[:3], "force"),
             ], losing.number
 
     def test_a_server_that_is_not_there_is_named_within_the_deadline(self, prefix: str) -> None:
@@ -265,7 +263,7 @@ class TestNeverAnswered:
         self, store: Access, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         change = ValueChange("t/a/x", b"1", keep_seconds=60)
-        lost = lost_for_good(monkeypatch, store.gateway, 1)
+        lost = lost_for_good(monkeypatch, store.gateway, 2)
         with lost, pytest.raises(BackendUnreachable, match="away for too long"):
             store.values.change([change])
         (found,) = store.values.read("t/")
@@ -342,7 +340,7 @@ class TestOvertaken:
         self, store: Access, between: Relay, prefix: str
     ) -> None:
         slow = Access([between.endpoint], prefix)
-        lost_before(between, 4, lambda: store.acquire("holder", Request("T")))
+        lost_before(between, 3, lambda: store.acquire("holder", Request("T")))
         with pytest.raises(NotAllowed, match="in use"):
             slow.pools.delete_pool("T", force=False)
         assert store.held() == [NAMES[0]]
@@ -366,20 +364,6 @@ class TestOvertaken:
         lost_before(between, 3, lambda: store.pools.add_resources("T", ["T--4"]))
         with pytest.raises(InvalidRequest, match="already in pool"):
             slow.pools.add_resources("T", ["T--4"])
-
-    def test_a_pool_that_took_too_long_to_make_is_not_said_to_be_made(
-        self, store: Access, between: Relay, prefix: str
-    ) -> None:
-        def run_out() -> None:
-            (found,) = store.gateway.read(read(store.keys.pool("U"))).answers
-            assert found.first is not None
-            store.gateway.revoke(int(found.first.value.split()[-1]))
-
-        slow = Access([between.endpoint], prefix)
-        lost_before(between, 7, run_out)
-        with pytest.raises(NotFound):
-            slow.pools.create_pool("U", ["U--0"])
-        store.pools.create_pool("U", ["U--0"])
 
 
 class TestGrantedLate:

@@ -53,12 +53,11 @@ class TestNoSpace:
     ) -> None:
         """Before any request of the renewal: the last looks, as there is no space for a date."""
         server, store = full
-        (etcd_lease_id,) = store.etcd_lease_ids()
         with relay(server.endpoints[0]) as between:
 
             def revoke(at: int, _path: str) -> None:
                 if at == number:
-                    store.gateway.revoke(etcd_lease_id)
+                    store.end("holder")
 
             between.listen(before=revoke)
             assert Access([between.endpoint], prefix).engine.renew("holder") == ()

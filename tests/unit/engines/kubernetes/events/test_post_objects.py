@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from leasectl.engines.cluster.objects import Identity
-from leasectl.engines.kubernetes.post_objects import Post, encode_post, parse_post
+from leasectl.engines.cluster.objects import Identity, Told
+from leasectl.engines.kubernetes.post_objects import encode_post, parse_post
 from leasectl.state.event import Event
 from tests.kit.kubernetes.namespaces import Namespace
 
@@ -37,7 +37,7 @@ def as_made(body: dict[str, Any], version: int = 12) -> dict[str, Any]:
 
 
 def test_what_is_written_is_read_back_in_its_order() -> None:
-    first, second = encode_post(Post((QUEUED, GRANTED), TWO), "ns")
+    first, second = encode_post(Told((QUEUED, GRANTED), TWO), "ns")
     assert parse_post(as_made(first)) == [
         QUEUED._replace(number=12000),
         GRANTED._replace(number=12001),
@@ -46,7 +46,7 @@ def test_what_is_written_is_read_back_in_its_order() -> None:
 
 
 def test_each_resource_tells_its_own_story() -> None:
-    objects = encode_post(Post((GRANTED,), TWO), "ns")
+    objects = encode_post(Told((GRANTED,), TWO), "ns")
     assert [each["regarding"]["name"] for each in objects] == [each.name for each in TWO]
     assert {each["reason"] for each in objects} == {"Granted"}
     assert len({each["metadata"]["name"] for each in objects}) == 2
@@ -71,14 +71,14 @@ def test_each_resource_tells_its_own_story() -> None:
     ],
 )
 def test_what_nobody_of_ours_has_written_is_nothing(annotation: str | None) -> None:
-    (body, *_) = encode_post(Post((GRANTED,), TWO), "ns")
+    (body, *_) = encode_post(Told((GRANTED,), TWO), "ns")
     annotations = {} if annotation is None else {"leasectl.dev/events": annotation}
     body["metadata"]["annotations"] = annotations
     assert parse_post(as_made(body)) == []
 
 
 def test_text_of_others_is_safe_to_show() -> None:
-    (body, *_) = encode_post(Post((GRANTED,), TWO), "ns")
+    (body, *_) = encode_post(Told((GRANTED,), TWO), "ns")
     (record,) = json.loads(body["metadata"]["annotations"]["leasectl.dev/events"])
     record["reason"] = "\x1b[2J"
     body["metadata"]["annotations"]["leasectl.dev/events"] = json.dumps([record])
@@ -97,7 +97,7 @@ def test_a_server_takes_the_longest_there_are(namespace: Namespace) -> None:
     about = tuple(Identity("a" * 253, "uid") for _ in range(100))
     for kind in ("queued", "granted", "gave up", "lost", "released", "pool deleted", "work done"):
         event = long._replace(kind=kind)
-        for body in encode_post(Post((event,), about), namespace.name):
+        for body in encode_post(Told((event,), about), namespace.name):
             namespace.administrator.ok("POST", namespace.events, body)
     made = namespace.administrator.items(namespace.events)
     read = [event for each in made for event in parse_post(each)]

@@ -104,7 +104,9 @@ def held_as(raw: dict[str, Any]) -> dict[str, Any]:
 def a_ticket() -> TicketObject:
     request = Request("T", 2, labels=(("a", "b"),), priority=3, where=(("region", "eu", False),))
     claimant = Claimant("handle/1", "job/1/host/handle", request, this_process())
-    return new_ticket(new_ticket_object(), claimant, "state/handle/1", ttl_seconds=60.0, wall=1.7e9)
+    return new_ticket(
+        new_ticket_object(), claimant, "state/handle/1", ttl_seconds=60.0, wall=1.7e9, life=""
+    )
 
 
 def all_kinds() -> list[dict[str, Any]]:

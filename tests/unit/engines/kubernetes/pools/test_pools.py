@@ -226,7 +226,7 @@ class TestAtOnce:
             if verb == "update" and name == "b":
                 nobody_kills(api)
                 own = other.engine.waiter(_claimant("k/1", waiter_of), until=None).ticket
-                assert other.opened.context.claims.make(own, view, [resource])
+                assert other.opened.context.claims.make(own, view, [resource], granted=nothing_told)
                 found.append(other.held())
                 found.append(names_in(other))
                 found.append([each.type for each in other.opened.notes.of_pool("T")])
@@ -360,3 +360,8 @@ def test_a_name_that_moves_while_claims_are_over_is_shown_in_one_pool(
     shown = one.pools.pools()
     assert ends[0]
     assert [each.type for each in shown if "moves" in [r.name for r in each.resources]] == ["B"]
+
+
+def nothing_told(leases: object, resources: object) -> tuple[()]:
+    """Tell of no grant."""
+    return ()

@@ -217,7 +217,9 @@ class TestClosing:
         resource = view.resources["b"]
         world.close()
         waiter = world.other.engine.waiter(world.claimant("k/1", Request("T")), until=None)
-        assert world.other.opened.context.claims.make(waiter.ticket, view, [resource])
+        assert world.other.opened.context.claims.make(
+            waiter.ticket, view, [resource], granted=nothing_told
+        )
         with pytest.raises(InvalidRequest, match='pool "T" exists'):
             world.other.pools.create_pool("T", NAMES)
         assert [each.type for each in world.one.pools.pools()] == ["T"]
@@ -284,7 +286,7 @@ def test_who_makes_a_large_pool_is_given_the_time_for_it(monkeypatch: pytest.Mon
         """Do what that one would."""
         name = next(left, None)
         if name is None:
-            world.one.pools._open(making, names)
+            world.one.pools._open(making, names, ())
             return
         to_add = lambda member, pools: add(member, "L", pools)  # noqa: E731
         known = all_known(world.one.opened.context)
@@ -392,3 +394,8 @@ def _named(name: str) -> Request:
 
 def _kill() -> bool:
     raise Killed
+
+
+def nothing_told(leases: object, resources: object) -> tuple[()]:
+    """Tell of no grant."""
+    return ()

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from leasectl.engines.cluster import waiter as waiter_module
 from leasectl.engines.cluster.objects import Happened
 from leasectl.engines.cluster.waiter import ClusterWaiter
+from leasectl.engines.kubernetes.objects import KubernetesObjects
 from leasectl.engines.kubernetes.reading import identity_of
 from leasectl.model import Claimant, Request
 from tests.kit.kubernetes.made_up_api import MadeUpApi
@@ -84,7 +84,8 @@ def test_who_is_woken_far_behind_sees_why(
     watches = Watches(process)
     second = queue(process, "h/3")
     second.listen(())  # it follows the pool, and that watch stays for a moment
-    monkeypatch.setattr(waiter_module, "FEW_NEXT", 0)
+    monkeypatch.setattr(KubernetesObjects, "few_next", 1)
+    monkeypatch.setattr(KubernetesObjects, "few_before", 1)
     assert second.claim().is_behind
     fds, _ = second.listen(())  # and now the ticket before it
     others.engine.free("h/1")

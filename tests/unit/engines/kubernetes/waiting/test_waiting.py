@@ -13,12 +13,11 @@ import pytest
 
 from leasectl.backends.contract import Patience
 from leasectl.backends.pool.backend import PoolBackend
-from leasectl.engines.cluster import waiter
 from leasectl.engines.cluster.objects import Selection
-from leasectl.engines.cluster.waiter import FEW_NEXT
 from leasectl.engines.kubernetes.api.address import KubernetesAddress
 from leasectl.engines.kubernetes.api.choice import choose
 from leasectl.engines.kubernetes.api.login import open_api
+from leasectl.engines.kubernetes.objects import KubernetesObjects
 from leasectl.engines.kubernetes.opening import Opened, open_kubernetes
 from leasectl.errors import AccessRefused, Cancelled, NotAllowed
 from leasectl.model import Claimant, Lease, Request
@@ -100,12 +99,13 @@ def _kill(pid: int) -> None:
     ending(pid)
 
 
-@pytest.fixture(params=[FEW_NEXT, 0], ids=["near", "far"])
+@pytest.fixture(params=[16, 1], ids=["near", "far"])
 def processes(
     kubeconfig: Path, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[Processes]:
     """By what they follow who wait: the pool, or two tickets."""
-    monkeypatch.setattr(waiter, "FEW_NEXT", request.param)
+    monkeypatch.setattr(KubernetesObjects, "few_next", request.param)
+    monkeypatch.setattr(KubernetesObjects, "few_before", request.param)
     processes = Processes(kubeconfig)
     processes.first.pools.create_pool("T", ["T--00"])
     yield processes

@@ -1,0 +1,257 @@
+"""The facts of an object as JSON, as every driver keeps them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from leasectl.engines.cluster.fields import (
+    parse_time,
+    read_labels,
+    read_natural,
+    read_not_negative,
+    read_positive,
+    read_where,
+    safe_text,
+)
+from leasectl.engines.cluster.objects import Claim, Identity, ResourceObject, TicketObject, stamp
+from leasectl.engines.facts import PoolSettings
+from leasectl.engines.membership import Lifetime, Member, Pools, Properties, read_cordon
+from leasectl.engines.pool_format import FORMAT
+from leasectl.engines.possible import Want
+from leasectl.model import parse_process
+from leasectl.text.properties import (
+    Malformed,
+    read_integer,
+    read_name,
+    read_number,
+    read_optional,
+    read_text,
+)
+
+Record = Mapping[str, Any]
+
+# Memberships
+
+
+def member_record(new: ResourceObject) -> dict[str, Any]:
+    """Write what is so of a name beside its pool; empty for nothing."""
+    member = new.member
+    record: dict[str, Any] = {}
+    if member.expected is not None:
+        record["expected"] = member.expected
+    for field in ("by_default", "cordoned", "cordon", "moves_to", "leaves", "joined"):
+        if getattr(member, field):
+            record[field] = getattr(member, field)
+    if member.lifetime is not None:
+        process, ttl = member.lifetime
+        record["lifetime"] = {
+            "process": None if process is None else process.encode(),
+            "ttl_seconds": ttl,
+        }
+        record["life"] = new.joined
+    if member.by_default and new.grace_seconds is not None:
+        record["grace"] = (new.grace_seconds, new.came)
+    if member.properties:
+        record["properties"] = member.properties
+    return record
+
+
+def read_member(name: str, pool: str | None, record: Record) -> Member:
+    """Read what is so of a name in a pool, or in none."""
+    expected = read_optional(read_name, record.get("expected"))
+    if pool is None:
+        return Member(name, None, expected)
+    return Member(
+        name,
+        pool,
+        expected,
+        by_default=bool(record.get("by_default")),
+        cordoned=bool(record.get("cordoned")),
+        moves_to=read_optional(read_name, record.get("moves_to")),
+        leaves=bool(record.get("leaves")),
+        lifetime=read_optional(_read_lifetime, record.get("lifetime")),
+        joined=read_natural(record.get("joined", 0)),
+        properties=_read_properties(record.get("properties", ())),
+        cordon=read_cordon(record.get("cordon")),
+    )
+
+
+def read_grace(record: Record) -> tuple[float | None, str]:
+    """Read the grace of a name that came to the default pool, and what is different each time."""
+    grace, came = record.get("grace") or (None, "")
+    return read_optional(read_positive, grace), read_text(came)
+
+
+def _read_lifetime(record: Record) -> Lifetime:
+    return Lifetime(
+        read_optional(parse_process, record.get("process")),
+        read_optional(read_positive, record.get("ttl_seconds")),
+    )
+
+
+def _read_properties(pairs: Any) -> Properties:
+    return tuple(sorted((read_name(key), safe_text(read_text(value))) for key, value in pairs))
+
+
+# Claims
+
+
+def claim_record(claim: Claim) -> dict[str, Any]:
+    """Write a claim, without its end by force and its note."""
+    record: dict[str, Any] = {
+        "key": claim.claim_key,
+        "ticket": claim.ticket,
+        "place": claim.place,
+        "grant": claim.grant,
+        "fence": claim.fence,
+        "holder": claim.holder_identity,
+        "acquired": stamp(claim.acquire_time),
+        "renewed": claim.renewed,
+        "ttl": claim.ttl_seconds,
+        "transitions": claim.transitions,
+        "labels": claim.labels,
+    }
+    if claim.holder_pid is not None:
+        record["pid"] = claim.holder_pid
+    if claim.left:
+        record["left"] = claim.left
+    if claim.release_after_seconds is not None:
+        record["release_after"] = claim.release_after_seconds
+    return record
+
+
+def read_claim(record: Record) -> Claim:
+    """Read a claim."""
+    renewed = read_text(record["renewed"])
+    return Claim(
+        claim_key=safe_text(read_text(record["key"])),
+        ticket=read_text(record["ticket"]),
+        place=read_natural(record["place"]),
+        grant=read_natural(record["grant"]),
+        fence=read_natural(record["fence"]),
+        holder_identity=safe_text(read_text(record["holder"])),
+        acquire_time=parse_time(record["acquired"]),
+        renew_time=parse_time(renewed),
+        renewed=renewed,
+        ttl_seconds=read_optional(read_positive, record["ttl"]),
+        transitions=read_natural(record["transitions"]),
+        labels=read_labels(record["labels"]),
+        holder_pid=read_optional(read_integer, record.get("pid")),
+        release_after_seconds=read_optional(read_number, record.get("release_after")),
+        left=tuple(map(read_text, record.get("left", ()))),
+    )
+
+
+def read_note(text: object) -> str:
+    """Read a note, safe to show."""
+    from leasectl.engines.notes import LONGEST_NOTE  # few claims have one
+    from leasectl.text.wording import printable
+
+    return printable(read_text(text), longest=10 * LONGEST_NOTE)
+
+
+# Tickets
+
+
+def ticket_record(new: TicketObject) -> dict[str, Any]:
+    """Write what never changes of a ticket."""
+    return {
+        "key": new.claim_key,
+        "holder": new.holder_identity,
+        "count": new.count,
+        "name": new.want.name,
+        "where": new.want.where,
+        "priority": new.priority,
+        "labels": new.labels,
+        "pid": new.pid,
+        "process": new.process.encode() if new.process else None,
+        "ttl": new.ttl_seconds,
+    }
+
+
+def read_ticket(
+    id_: Identity,
+    raw: Any,
+    pool: str,
+    record: Record,
+    *,
+    place: int,
+    renewed: str,
+    counts_as: object = None,
+    since: object,
+) -> TicketObject:
+    """Read a ticket, with what a driver keeps of it elsewhere."""
+    priority = read_integer(record["priority"])
+    return TicketObject(
+        id_,
+        raw,
+        pool,
+        place,
+        claim_key=safe_text(read_text(record["key"])),
+        holder_identity=safe_text(read_text(record["holder"])),
+        ttl_seconds=read_positive(record["ttl"]),
+        renewed=renewed,
+        want=Want(read_optional(read_name, record.get("name")), read_where(record["where"])),
+        count=read_natural(record["count"]),
+        priority=priority,
+        counts_as=priority if counts_as is None else read_integer(counts_as),
+        since=parse_time(since),
+        pid=read_optional(read_integer, record.get("pid")),
+        labels=read_labels(record["labels"]),
+        process=read_optional(parse_process, record.get("process")),
+    )
+
+
+# Pools
+
+
+def settings_record(settings: PoolSettings) -> dict[str, Any]:
+    """Write how a pool grants."""
+    return {"format": FORMAT, **settings._asdict()}
+
+
+def read_settings(record: Record) -> PoolSettings:
+    """Read how a pool grants."""
+    if record.get("format") != FORMAT:
+        raise Malformed(f"format {record.get('format')}, not {FORMAT}")
+    settings = PoolSettings(
+        pace_seconds=read_not_negative(record["pace_seconds"]),
+        burst=read_natural(record["burst"]),
+        aging_seconds=read_not_negative(record["aging_seconds"]),
+    )
+    if settings.burst < 1:
+        raise Malformed("a burst is none")
+    return settings
+
+
+def belonging_record(pools: Pools, pending: Pools | None) -> dict[str, Any]:
+    """Write the default pool and the patterns, and what they are about to be."""
+    record = _pools_record(pools)
+    if pending is not None:
+        record["pending"] = _pools_record(pending)
+    return record
+
+
+def read_belonging(record: Record) -> tuple[Pools, Pools | None]:
+    """Read the default pool and the patterns, and what they are about to be."""
+    return _read_pools(record), read_optional(_read_pools, record.get("pending"))
+
+
+def _pools_record(pools: Pools) -> dict[str, Any]:
+    return {
+        "default": pools.default,
+        "grace_seconds": pools.grace_seconds,
+        "patterns": dict(pools.patterns),
+    }
+
+
+def _read_pools(record: Record) -> Pools:
+    default = read_optional(read_name, record["default"])
+    seconds = read_not_negative(record["grace_seconds"])
+    return Pools(frozenset(), default, seconds, read_patterns(record["patterns"]))
+
+
+def read_patterns(record: Record) -> dict[str, str]:
+    """Read the pools of patterns."""
+    return {read_text(each): read_name(to) for each, to in record.items()}

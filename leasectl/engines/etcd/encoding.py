@@ -1,0 +1,310 @@
+"""Encode and decode objects: the value of a key and of its copies.
+
+What a write can't know before it is made is read from the key: a fence is of the revision at which
+it was written, and so is the number of what was claimed without a ticket; the next write of the
+object says them. The number of a ticket is the revision at which it was put.
+
+It is checked before it is believed: whoever may write to etcd may write anything.
+"""
+
+from __future__ import annotations
+
+import json
+from base64 import b64decode, b64encode
+from typing import Any
+
+from leasectl.engines.cluster.claims import FENCES_PER_VERSION
+from leasectl.engines.cluster.fields import (
+    parse_time,
+    read_natural,
+    read_not_negative,
+    read_state,
+    safe_text,
+)
+from leasectl.engines.cluster.objects import (
+    BelongingObject,
+    Claim,
+    ContentObject,
+    Found,
+    Identity,
+    PoolObject,
+    ResourceObject,
+    Said,
+    TicketObject,
+    ValuesObject,
+    stamp,
+)
+from leasectl.engines.cluster.records import (
+    Record,
+    belonging_record,
+    claim_record,
+    member_record,
+    read_belonging,
+    read_claim,
+    read_grace,
+    read_member,
+    read_note,
+    read_settings,
+    read_ticket,
+    settings_record,
+    ticket_record,
+)
+from leasectl.engines.etcd.gateway.requests import KeyValue
+from leasectl.engines.etcd.keys import BELONGING, POOL, RESOURCE, TICKET
+from leasectl.errors import CorruptState
+from leasectl.text.properties import (
+    MALFORMED,
+    read_name,
+    read_optional,
+    read_text,
+    reason_of,
+)
+from leasectl.text.wording import printable
+
+_TO_JSON = json.JSONEncoder(separators=(",", ":"), check_circular=False).encode
+_FROM_JSON = json.JSONDecoder().decode
+_LAST_TIME = 253_402_300_799.0  # of the calendar, wall clock
+
+
+def fence_of(revision: int, index: int, least: int = 0) -> int:
+    """Return the fence of a resource that was claimed at a revision, the index-th of its claim.
+
+    Args:
+        revision: Of etcd.
+        index: Of the resource among those that were claimed with it.
+        least: It is no smaller than that.
+    """
+    return max(revision * FENCES_PER_VERSION + index, least)
+
+
+# Encoding
+
+
+def encode(found: Found, *, new_claim: int | None = None) -> str:
+    """Write an object.
+
+    Args:
+        found: It.
+        new_claim: The number of the resource among those that are claimed in this write; None for
+            one that isn't.
+    """
+    record: dict[str, Any] = {"is": found.id.name}
+    if isinstance(found, ResourceObject):
+        record.update(_resource(found, new_claim))
+    elif isinstance(found, TicketObject):
+        record.update(_ticket(found))
+    elif isinstance(found, PoolObject):
+        record.update(_pool(found))
+    elif isinstance(found, BelongingObject):
+        record.update(belonging_record(found.pools, found.pending))
+        record["made"] = found.made
+    elif isinstance(found, ValuesObject):
+        said = {kind: _said(each) for kind, each in found.said.items()}
+        untils = {word: _time(until) for word, until in found.contents.items()}
+        record.update(made=found.made, said=said, contents=untils)
+    elif isinstance(found, ContentObject):
+        record.update(key=found.key, said=_said(found.said))
+    return _TO_JSON(record)
+
+
+def _resource(found: ResourceObject, new_claim: int | None) -> dict[str, Any]:
+    member, claim = member_record(found), found.claim
+    last = {"holder": found.last_holder, "times": found.transitions, "fence": found.fence}
+    record: dict[str, Any] = {"uid": found.id.uid, "pool": found.member.pool, "made": found.made}
+    if member:
+        record["member"] = member
+    if claim is not None:
+        record["claim"] = _claim(claim, new_claim)
+        del last["fence"]  # which is the claim's
+    if claim is None and found.last_tickets:
+        record["tickets"] = found.last_tickets
+    if found.fence or found.last_holder is not None:
+        record["last"] = last
+    for word in ("freed", "changed"):
+        if getattr(found, word):
+            record[word] = getattr(found, word)
+    return record
+
+
+def _claim(claim: Claim, new_claim: int | None) -> dict[str, Any]:
+    record = claim_record(claim)
+    if new_claim is not None:
+        record["index"], record["least"] = new_claim, record.pop("fence")
+        if not claim.place:
+            del record["place"]
+    if claim.life:
+        record["life"] = claim.life
+    if claim.ended:
+        record["ended"] = claim.ended
+    if claim.note is not None:
+        record["note"] = (claim.note, claim.note_by)
+    return record
+
+
+def _ticket(found: TicketObject) -> dict[str, Any]:
+    said = ticket_record(found)
+    record = {
+        **{word: value for word, value in said.items() if value or word == "count"},
+        "since": stamp(found.since),
+        "renewed": found.renewed,
+        "life": found.life,
+    }
+    if found.counts_as != found.priority:
+        record["counts_as"] = found.counts_as
+    return record
+
+
+def _pool(found: PoolObject) -> dict[str, Any]:
+    record: dict[str, Any] = {
+        "uid": found.id.uid,
+        "made": found.made,
+        "settings": settings_record(found.settings),
+    }
+    if found.state != "open":
+        record["state"] = (found.state, found.word)
+    if found.last_grant:
+        record["pace"] = (found.level, found.last_grant)
+    if found.changed:
+        record["changed"] = found.changed
+    if found.coming:
+        record["coming"] = True
+    return record
+
+
+def _said(said: Said) -> dict[str, Any]:
+    content = b64encode(said.content).decode()
+    return {
+        "content": content,
+        "version": said.version,
+        "written": stamp(said.written_at),
+        "until": _time(said.until),
+    }
+
+
+def _time(wall: float | None) -> str | None:
+    return None if wall is None else stamp(min(wall, _LAST_TIME))
+
+
+# Decoding
+
+
+def decode(kv: KeyValue) -> Found:
+    """Read the value of an object's key, or of a copy.
+
+    Raises:
+        CorruptState: Nobody of ours has written it so.
+    """
+    try:
+        record = _FROM_JSON(kv.value)
+        name = record["is"]
+        if name.startswith(RESOURCE):
+            return _read_resource(kv, name, record)
+        if name.startswith(TICKET):
+            return _read_ticket(kv, name, record)
+        if name.startswith(POOL):
+            return _read_pool(kv, name, record)
+        id_ = Identity(name, "", kv.mod_revision)
+        if name == BELONGING:
+            pools, pending = read_belonging(record)
+            return BelongingObject(id_, None, pools, pending, made=read_text(record["made"]))
+        if name.startswith("values/"):
+            _, space, subject = name.split("/", 2)
+            said = {read_text(kind): _read_said(each) for kind, each in record["said"].items()}
+            contents = {
+                read_text(word): _read_until(each) for word, each in record["contents"].items()
+            }
+            made = read_text(record["made"])
+            return ValuesObject(id_, None, space, subject, said, contents, made=made)
+        return ContentObject(id_, None, read_text(record["key"]), _read_said(record["said"]))
+    except MALFORMED as error:
+        raise CorruptState(
+            f"etcd: {printable(kv.key)} can't be read: {printable(reason_of(error), longest=80)}; "
+            "was it written by a newer version?"
+        ) from error
+
+
+def _read_resource(kv: KeyValue, name: str, record: Record) -> ResourceObject:
+    said, last = record.get("member", {}), record.get("last", {})
+    pool = read_optional(read_name, record["pool"])
+    claim = _read_claim(kv, record["claim"]) if "claim" in record else None
+    member = read_member(name[len(RESOURCE) :], pool, said)
+    if claim is not None:
+        member = member._replace(holder=claim.holder_identity)
+    grace, came = read_grace(said) if said else (None, "")
+    return ResourceObject(
+        Identity(name, read_text(record["uid"]), kv.mod_revision),
+        None,
+        member,
+        claim,
+        fence=read_natural(last.get("fence", 0)) if claim is None else claim.fence,
+        last_holder=read_optional(_safe, last.get("holder")),
+        transitions=read_natural(last.get("times", 0)),
+        grace_seconds=grace,
+        came=came,
+        joined=read_text(said.get("life", "")),
+        last_tickets=tuple(map(read_text, record.get("tickets", ()))),
+        made=read_text(record["made"]),
+        freed=read_text(record.get("freed", "")),
+        changed=read_text(record.get("changed", "")),
+    )
+
+
+def _safe(text: object) -> str:
+    return safe_text(read_text(text))
+
+
+def _read_claim(kv: KeyValue, record: dict[str, Any]) -> Claim:
+    if "fence" not in record:
+        record["fence"] = fence_of(
+            kv.mod_revision, read_natural(record["index"]), read_natural(record["least"])
+        )
+    record.setdefault("place", kv.mod_revision)
+    note, note_by = record.get("note", (None, ""))
+    return read_claim(record)._replace(
+        life=read_text(record.get("life", "")),
+        ended=_safe(record.get("ended", "")),
+        note=read_optional(read_note, note),
+        note_by=read_text(note_by),
+    )
+
+
+def _read_ticket(kv: KeyValue, name: str, record: Record) -> TicketObject:
+    _, pool_type, id_ = name.split("/")
+    return read_ticket(
+        Identity(name, id_, kv.mod_revision),
+        None,
+        read_name(pool_type),
+        {"where": (), "priority": 0, "labels": (), **record},
+        place=kv.create_revision,
+        renewed=read_text(record["renewed"]),
+        counts_as=record.get("counts_as"),
+        since=record["since"],
+    )._replace(life=read_text(record["life"]))
+
+
+def _read_pool(kv: KeyValue, name: str, record: Record) -> PoolObject:
+    state, word = record.get("state", ("open", ""))
+    level, last_grant = record.get("pace", (0.0, ""))
+    return PoolObject(
+        Identity(name, read_text(record["uid"]), kv.mod_revision),
+        None,
+        read_name(name[len(POOL) :]),
+        read_settings(record["settings"]),
+        read_state(state),
+        read_text(word),
+        level=read_not_negative(level),
+        last_grant=read_text(last_grant),
+        changed=read_text(record.get("changed", "")),
+        coming="coming" in record,
+        made=read_text(record["made"]),
+    )
+
+
+def _read_said(record: Record) -> Said:
+    content = b64decode(read_text(record["content"]), validate=True)
+    until = _read_until(record["until"])
+    return Said(content, read_natural(record["version"]), parse_time(record["written"]), until)
+
+
+def _read_until(value: Any) -> float | None:
+    return read_optional(parse_time, value)

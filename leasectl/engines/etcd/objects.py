@@ -1,0 +1,792 @@
+"""The objects below one prefix of a cluster: `Objects` over keys of etcd; finds lost answers.
+
+A write is one transaction: it guards the key of each object, and writes that key, its copies and
+the events that tell of it. So it is all or nothing, and may be tried again whatever became of it:
+only one of the tries can be carried out. If none says that it was, one looks, and the object tells
+whether it is ours.
+
+A ticket is attached to an etcd lease, and so are two keys beside a claim that has a ttl. A claim
+without them is over. A write that leaves a claim to its holder is guarded by them, so nothing that
+is over is brought back; a new claim needs no such guard, as what is over never writes its resource.
+
+Grants of a pool are numbered in its order: the number of the last one is a key that each claim
+guards and writes. Who guesses it wrong tries again by what it is.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import threading
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager
+from functools import partial
+from typing import TYPE_CHECKING, NamedTuple
+
+from leasectl.engines.cluster.objects import (
+    NOTHING,
+    Change,
+    Found,
+    Happened,
+    Identity,
+    IsDone,
+    Kind,
+    PoolObject,
+    Removed,
+    ResourceObject,
+    Seen,
+    Selection,
+    TicketObject,
+    Told,
+    Written,
+)
+from leasectl.engines.etcd.encoding import decode, encode
+from leasectl.engines.etcd.gateway.answers import EtcdLeaseGone, NoSpace, PermissionDenied
+from leasectl.engines.etcd.gateway.gateway import Gateway, new_etcd_lease_id
+from leasectl.engines.etcd.gateway.requests import (
+    Json,
+    KeyValue,
+    absent,
+    as_of,
+    created_at,
+    delete,
+    none_below,
+    present,
+    put,
+    read,
+    read_all,
+    read_from,
+    revision_in,
+    unchanged,
+)
+from leasectl.engines.etcd.gateway.requests import count as count_below
+from leasectl.engines.etcd.keys import ALIVE, BELONGING, POOL, RESOURCE, TICKET, Keys
+from leasectl.engines.etcd.watching import EtcdWatch
+from leasectl.engines.values import LARGEST_CONTENT
+from leasectl.errors import AccessRefused, CorruptState, LeaseError, NotAllowed, NotFound
+from leasectl.state.event import Event
+from leasectl.text.wording import printable
+
+if TYPE_CHECKING:
+    from leasectl.engines.etcd.events.events import EtcdEvents
+
+_MOST_TRIES = 20
+# A lease that nothing is attached to by then goes by itself.
+_MOST_KNOWN = 4096
+# As many as guards and reads of a transaction have room for.
+_READ_AT_ONCE = 100
+
+
+class _Transaction(NamedTuple):
+    """What a write consists of.
+
+    Args:
+        guards: What has to be so.
+        puts, deletes: What is done then.
+        keys: The objects' own keys, in the order of the changes.
+        written: The values of these; None for one that goes.
+        lives: The etcd leases that have to be there, with their seconds.
+    """
+
+    guards: list[Json]
+    puts: list[Json]
+    deletes: list[Json]
+    keys: list[str]
+    written: list[str | None]
+    lives: dict[str, float]
+
+
+class EtcdObjects:
+    """The objects below one prefix, as `Objects`.
+
+    Args:
+        gateway: The cluster.
+        keys: Where things are in it.
+        events: Writes events with what they tell of.
+
+    Attributes:
+        gateway, keys: As given.
+    """
+
+    largest_content = LARGEST_CONTENT
+    unites = ends = True
+    # To follow a pool costs 0.3 ms an event, here and at etcd (measured), and to begin it ten times
+    # that.
+    few_next, few_before = 3, 12
+
+    def __init__(self, gateway: Gateway, keys: Keys, events: EtcdEvents) -> None:
+        self.gateway = gateway
+        self.keys = keys
+        self._events = events
+        self._lock = threading.Lock()
+        # Under the lock:
+        self._grants: dict[str, KeyValue | None] = {}  # the numbers of last grants, by pool
+        self._lives: dict[str, None] = {}  # the etcd leases that were granted here
+        self._pools: dict[str, str | None] = {}  # where resources were seen, by object name
+        self._watches: set[EtcdWatch] = set()
+        self._decoded: dict[str, tuple[int, Found]] = {}  # by key: at which revision, and what
+
+    def limited(
+        self, until: float | None, *, is_strict: bool = False
+    ) -> AbstractContextManager[None]:
+        return self.gateway.limited(until)
+
+    # Names
+
+    def name_of(self, kind: Kind, *words: str) -> str:
+        return "/".join((kind, *words)) if words else BELONGING
+
+    def new_ticket_name(self, pool_type: str) -> str:
+        return f"{TICKET}{pool_type}/{os.urandom(8).hex()}"
+
+    def new_life(self) -> str:
+        return f"{new_etcd_lease_id():016x}"
+
+    # Reading
+
+    def read(self, name: str) -> Found | None:
+        if not name.startswith(RESOURCE):
+            (found,) = self.gateway.read(read(self.keys.named(name))).answers
+            return None if found.first is None else decode(found.first)
+        with self._lock:
+            pool = self._pools.get(name)
+        for _ in range(_MOST_TRIES):
+            at, there, alive = self.gateway.read(
+                read(self.keys.at(name)),
+                read(self.keys.resource(pool, name)),
+                read(self.keys.alive(pool, name)),
+            ).answers
+            if at.first is None:
+                return None
+            if there.first is not None and (at.first.value or None) == pool:
+                return self._found(there.first, is_alive=alive.first is not None)
+            pool = at.first.value or None
+        return None
+
+    def list(self, which: Selection) -> Seen:
+        if which.entering:  # nothing needs that here
+            return Seen((), 0)
+        ranges, kinds = self._ranges(which), which.kinds
+        if not ranges:
+            return self._list_pools(is_belonging="belonging" in kinds)
+        of_alive = self._alive_range(which)
+        counted = [] if of_alive is None else [count_below(of_alive)]
+        outcome = self.gateway.read(*ranges, *counted)
+        items = [kv for answer in outcome.answers[: len(ranges)] for kv in answer.items]
+        number = outcome.answers[-1].count if counted else 0
+        found = self._all_found(items, of_alive, number, outcome.revision)
+        if kinds:
+            found = [each for each in found if each.id.name.partition("/")[0] in kinds]
+        return Seen(tuple(found), outcome.revision)
+
+    def _all_found(
+        self, items: Sequence[KeyValue], of_alive: str | None, number: int, revision: int
+    ) -> Sequence[Found]:
+        """Read objects, and whether tickets and claims among them are good.
+
+        Args:
+            items: Their keys, or copies.
+            of_alive: Where that is said; None where it is among them, or nowhere.
+            number: Of the keys there, at the same revision; mostly as many as there have to be.
+            revision: That.
+        """
+        beside = {kv.key for kv in items if self._is_alive_key(kv.key)}
+        found = [
+            self._found(kv, is_alive=True)
+            for kv in items
+            if kv.key not in beside and not self._note_grants(kv)
+        ]
+        lives = [key for each in found for key in self.keys.lives(each)[:1]]
+        if of_alive is not None and len(lives) == number:
+            return found
+        if of_alive is not None:
+            asked = as_of(read_all(of_alive, keys_only=True), revision)
+            alive = {kv.key for kv in self.gateway.read(asked).answers[0].items}
+        elif beside:
+            alive = beside
+        else:
+            alive = set()
+            for first in range(0, len(lives), _READ_AT_ONCE):
+                answers = self.gateway.read(
+                    *map(read, lives[first : first + _READ_AT_ONCE])
+                ).answers
+                alive |= {answer.first.key for answer in answers if answer.first is not None}
+        return [
+            each if not alive.isdisjoint(self.keys.lives(each)) else _over(each) for each in found
+        ]
+
+    def _alive_range(self, which: Selection) -> str | None:
+        """Where it is said what of a list is good; None where that is in the list, or nowhere."""
+        if which.pool is not None:
+            return self.keys.alive(which.pool)
+        return None
+
+    def glance(self, pool_type: str, count: int) -> Seen | None:
+        keys = self.keys
+        in_pool, of_alive = keys.pool(pool_type), keys.alive(pool_type)
+        outcome = self.gateway.commit(
+            [none_below(f"{in_pool}{TICKET}")],
+            [
+                read(f"{in_pool}pool"),
+                read(keys.grants(pool_type)),
+                count_below(f"{in_pool}{RESOURCE}"),
+                count_below(of_alive),
+                read_all(keys.frees(pool_type), limit=count),
+            ],
+            [read(f"{in_pool}pool"), read_all(f"{in_pool}{RESOURCE}")],
+        )
+        if not outcome.succeeded:
+            pool_kv, listed = outcome.answers
+            found = [self._found(kv, is_alive=True) for kv in (*pool_kv.items, *listed.items)]
+            return Seen(tuple(found), outcome.revision, has_more_tickets=True)
+        pool, grants, resources, alive, free = outcome.answers
+        self._note_grants_of(pool_type, grants.first)
+        if pool.first is None or len(free.items) < count:
+            return None
+        if resources.count != free.count + alive.count:
+            return None
+        items = [self._found(kv, is_alive=True) for kv in (pool.first, *free.items)]
+        return Seen(tuple(items), outcome.revision)
+
+    def watch(self, which: Selection, since: int) -> EtcdWatch:
+        return EtcdWatch(
+            self.gateway,
+            self._begins(which),
+            since,
+            tell=partial(self._happened_to, which),
+            opened=self._watches,
+        )
+
+    def _happened_to(self, which: Selection, kv: KeyValue, is_gone: bool) -> Happened:
+        nothing = Happened("nothing", Identity("", "", kv.mod_revision))
+        if self._is_alive_key(kv.key):
+            *_, pool_type, _, kind, last = kv.key.split("/")
+            name = f"{TICKET}{pool_type}/{last}" if kind == TICKET[:-1] else f"{RESOURCE}{last}"
+            return Happened("over", nothing.id._replace(name=name)) if is_gone else nothing
+        if self._note_grants(kv):
+            return nothing
+        if is_gone:
+            name = self._name_in(which, kv.key)
+            return Happened("gone", nothing.id._replace(name=name)) if name else nothing
+        found = self._found(kv, is_alive=True)
+        return Happened("there", found.id, found)
+
+    def _name_in(self, which: Selection, key: str) -> str:
+        """The name of an object that has gone, by its key; empty for none."""
+        if which.names:
+            return next((each for each in which.names if self.keys.named(each) == key), "")
+        rest = key[len(self._begins(which)[0]) :]
+        if which.pool is None:
+            return rest
+        if rest == "pool":
+            return f"pool/{which.pool}"
+        if rest.startswith(TICKET):
+            return f"{TICKET}{which.pool}/{rest[len(TICKET) :]}"
+        return rest if rest.startswith(RESOURCE) else ""
+
+    def _begins(self, which: Selection) -> Sequence[str]:
+        """What the keys begin with of what is selected to be watched."""
+        if which.names:
+            named = [self.keys.named(each) for each in which.names]
+            tickets = [each.split("/") for each in which.names if each.startswith(TICKET)]
+            return [*named, *(self.keys.alive(parts[1], "/".join(parts)) for parts in tickets)]
+        if which.claim:
+            return [self.keys.claim(which.claim)]
+        assert which.pool is not None, "nobody watches anything else"
+        return [self.keys.pool(which.pool)]
+
+    def _ranges(self, which: Selection) -> Sequence[Json]:
+        keys, kinds = self.keys, set(which.kinds)
+        if which.pool is not None:
+            return [read_from(*keys.beside_alive(which.pool))]
+        if which.claim:
+            return [read_all(keys.claim(which.claim))]
+        if which.moves_to is not None:
+            return [read_all(keys.coming(which.moves_to))]
+        if "values" in kinds:
+            return [read_all(keys.values(which.space))]
+        beside = [read(keys.belonging())] if "belonging" in kinds else []
+        if kinds & {"resource", "ticket"}:
+            return [read_all(keys.pools()), *beside]
+        return []
+
+    def _list_pools(self, *, is_belonging: bool) -> Seen:
+        """List pools, and what is said beside them, each as it is by then."""
+        outcome = self.gateway.read(
+            read_all(self.keys.types(), keys_only=True), read(self.keys.belonging())
+        )
+        types, belonging = outcome.answers
+        asked = [read(self.keys.named(f"{POOL}{kv.key.rpartition('/')[2]}")) for kv in types.items]
+        items = list(belonging.items) if is_belonging else []
+        for first in range(0, len(asked), _READ_AT_ONCE):
+            answers = self.gateway.read(*asked[first : first + _READ_AT_ONCE]).answers
+            items += [kv for answer in answers for kv in answer.items]
+        found = tuple(self._found(kv, is_alive=True) for kv in items)
+        return Seen(found, outcome.revision)
+
+    def _is_alive_key(self, key: str) -> bool:
+        parts = key[len(self.keys.prefix) :].split("/")
+        if parts[0] == "in":
+            return len(parts) == 5 and parts[2] == ALIVE[:-1]
+        return parts[0] == "of" and parts[-2] == ALIVE[:-1]
+
+    def _found(self, kv: KeyValue, *, is_alive: bool) -> Found:
+        """Read an object, and remember it and where it is."""
+        revision, found = self._decoded.get(kv.key, (0, None))
+        if found is None or revision != kv.mod_revision:
+            found = decode(kv)
+            if len(self._decoded) >= _MOST_KNOWN:
+                self._decoded.clear()
+            self._decoded[kv.key] = kv.mod_revision, found
+        if isinstance(found, ResourceObject):
+            self._pools[found.id.name] = found.member.pool
+        return found if is_alive else _over(found)
+
+    def _note_grants(self, kv: KeyValue) -> bool:
+        """Note the number of a pool's last grant, if a key is that."""
+        parts = kv.key[len(self.keys.prefix) :].split("/")
+        if len(parts) != 3 or parts[0] != "in" or parts[2] != "grants":
+            return False
+        self._note_grants_of(parts[1], kv if kv.value else None)
+        return True
+
+    def _note_grants_of(self, pool_type: str, kv: KeyValue | None) -> None:
+        with self._lock:
+            known = self._grants.get(pool_type)
+            if known is None or kv is None or kv.mod_revision > known.mod_revision:
+                self._grants[pool_type] = kv
+
+    # Writing
+
+    def create(
+        self, new: Found, is_done: IsDone | None = None, *, told: Sequence[Told] = ()
+    ) -> Written:
+        pool_type = new.pool if isinstance(new, TicketObject) else None
+        return self._write_one(Change(None, new, is_done), told, seeing=pool_type)
+
+    def replace(
+        self, seen: Found, new: Found, is_done: IsDone | None = None, *, told: Sequence[Told] = ()
+    ) -> Written:
+        return self._write_one(Change(seen, new, is_done), told)
+
+    def _write_one(
+        self, change: Change, told: Sequence[Told], *, seeing: str | None = None
+    ) -> Written:
+        try:
+            done = self._commit([change], NOTHING, told, as_seen=False, seeing=seeing)
+        except NoSpace:
+            if not _only_renews(change):
+                raise
+            # It is kept alive by now, and there is no space for a date.
+            there = self.read(change.new.id.name) if change.new is not None else None
+            is_same = there is not None and change.seen is not None and there == change.seen
+            return Written(change.new if is_same else None, there)
+        if done is not None:
+            return Written(done.objects[0], pool=done.pool)
+        assert change.new is not None
+        found = self.read(change.new.id.name)
+        if found is None and isinstance(change.new, PoolObject):
+            self.check()
+        is_it = found is not None and _is_ours(change, found)
+        return Written(found if is_it else None, found)
+
+    def remove(self, seen: Found, *, as_seen: bool, told: Sequence[Told] = ()) -> Removed:
+        name: Found | None = seen
+        for _ in range(_MOST_TRIES):
+            if not as_seen and not isinstance(seen, TicketObject):
+                name = self.read(seen.id.name)
+                if name is None or name.id.uid != seen.id.uid:
+                    return "gone before"
+            assert name is not None
+            change = Change(name, None)
+            if self._commit([change], NOTHING, told, as_seen=as_seen) is not None:
+                return "done"
+            there = self.read(seen.id.name)
+            if there is None or there.id.uid != seen.id.uid:
+                return "gone before"
+            if as_seen:
+                return "changed"
+        raise CorruptState(f"{printable(seen.id.name)} changes faster than it is removed")
+
+    def write(
+        self,
+        changes: Sequence[Change],
+        *,
+        still: Mapping[str, Found | None] = NOTHING,
+        unqueued: str | None = None,
+        told: Sequence[Told] = (),
+    ) -> tuple[Found | None, ...] | None:
+        done = self._commit(changes, still, told, as_seen=False, unqueued=unqueued)
+        return None if done is None else done.objects
+
+    def _commit(
+        self,
+        changes: Sequence[Change],
+        still: Mapping[str, Found | None],
+        told: Sequence[Told],
+        *,
+        as_seen: bool,
+        seeing: str | None = None,
+        unqueued: str | None = None,
+    ) -> _Done | None:
+        events = [event for each in told for event in each.events]
+        claimed = _claimed_in(changes)
+        repeated = False
+        for _ in range(_MOST_TRIES):
+            counted = self._next_grant(claimed) if claimed is not None else None
+            made = self._transaction(changes, still, counted, as_seen=as_seen)
+            if counted is not None and claimed is not None:
+                events = [
+                    each._replace(grant=counted.number) if each.kind == "granted" else each
+                    for each in events
+                ]
+            of_alive = self.keys.alive(seeing)
+            if unqueued is not None:
+                made.guards.append(none_below(f"{self.keys.pool(unqueued)}{TICKET}"))
+            looks: Sequence[Json] = ()
+            if seeing is not None:
+                looks = (read_from(*self.keys.beside_alive(seeing)), count_below(of_alive))
+            left = self._left(changes)
+            counts = [count_below(f"{self.keys.claim(each)}{ALIVE}") for each in left.values()]
+            try:
+                self._ensure(made.lives)
+                outcome = self._events.commit(
+                    made.guards,
+                    [*made.puts, *made.deletes, *looks, *counts],
+                    [read(self.keys.grants(claimed))] if claimed is not None else (),
+                    events=events,
+                )
+            except EtcdLeaseGone:
+                with self._lock:
+                    for life in made.lives:
+                        self._lives.pop(life, None)
+                return None
+            repeated = repeated or outcome.repeated
+            if outcome.succeeded:
+                self._note_written(claimed, counted, outcome.revision)
+                self._revoke(
+                    life
+                    for life, rest in zip(left, outcome.answers[len(looks) :])
+                    if not rest.count
+                )
+                pool = None
+                if looks and len(outcome.answers) >= len(looks):
+                    listed, number = outcome.answers[:2]
+                    found = self._all_found(listed.items, of_alive, number.count, outcome.revision)
+                    pool = Seen(tuple(found), outcome.revision)
+                written = zip(changes, made.keys, made.written)
+                return _Done(tuple(self._made(*each, outcome.revision) for each in written), pool)
+            if repeated:
+                before = self._made_before(changes)
+                if before is not None:
+                    return _Done(before)
+            if counted is None or claimed is None:
+                return None
+            (grants,) = outcome.answers
+            self._note_grants_of(claimed, grants.first)
+            if revision_in(grants.first) == counted.seen:
+                return None
+        return None
+
+    def _transaction(
+        self,
+        changes: Sequence[Change],
+        still: Mapping[str, Found | None],
+        counted: _Counted | None,
+        *,
+        as_seen: bool,
+    ) -> _Transaction:
+        keys = self.keys
+        made = _Transaction([], [], [], [], [], {})
+        for name, seen in still.items():
+            key = keys.named(name)
+            made.guards.append(absent(key) if seen is None else unchanged(key, seen.id.version))
+        number = 0
+        for seen, new, _ in changes:
+            if seen is not None:
+                made.guards.append(self._guard(seen, new, as_seen=as_seen))
+            before = _keys_with(keys, seen)
+            if new is None:
+                assert seen is not None
+                if counted is not None and isinstance(seen, TicketObject):
+                    made.guards.append(present(keys.lives(seen)[0]))
+                made.deletes.extend(map(delete, before))
+                made.keys.append(keys.main(seen))
+                made.written.append(None)
+                continue
+            if seen is None:
+                new = _with_uid(new)
+                is_resource = isinstance(new, ResourceObject)
+                made.guards.append(absent(keys.at(new.id.name) if is_resource else keys.main(new)))
+                if isinstance(new, PoolObject):
+                    made.guards.append(none_below(keys.earlier()))
+            is_claimed = _is_claimed(seen, new)
+            if is_claimed and isinstance(new, ResourceObject) and counted is not None:
+                assert new.claim is not None
+                new = new._replace(claim=new.claim._replace(grant=counted.number))
+            value = encode(new, new_claim=number if is_claimed else None)
+            number += is_claimed
+            there = [keys.main(new), *keys.copies(new)]
+            made.puts.extend(put(key, value) for key in there)
+            self._put_beside(made, seen, new)
+            gone = set(before).difference(_keys_with(keys, new))
+            made.deletes.extend(delete(key) for key in before if key in gone)
+            made.keys.append(keys.main(new))
+            made.written.append(value)
+        if counted is not None and counted.key:
+            made.guards.append(unchanged(counted.key, counted.seen))
+            made.puts.append(put(counted.key, str(counted.number)))
+        return made
+
+    def _guard(self, seen: Found, new: Found | None, *, as_seen: bool) -> Json:
+        key = self.keys.main(seen)
+        if isinstance(seen, TicketObject) and new is None and not as_seen:
+            return created_at(key, seen.place) if seen.place else present(key)
+        return unchanged(key, seen.id.version)
+
+    def _put_beside(self, made: _Transaction, seen: Found | None, new: Found) -> None:
+        """Write the pointer to a resource, and what is there as long as an object is good."""
+        if isinstance(new, TicketObject) and seen is None:
+            made.lives[new.life] = new.ttl_seconds
+            made.puts.append(put(self.keys.lives(new)[0], "", etcd_lease_id=int(new.life, 16)))
+        if isinstance(new, PoolObject):
+            if not isinstance(seen, PoolObject) or _paceless(seen) != _paceless(new):
+                made.puts.append(put(self.keys.type(new.type), ""))
+            return
+        if not isinstance(new, ResourceObject):
+            return
+        before = seen if isinstance(seen, ResourceObject) else None
+        if before is None or _takes_rights(before, new):
+            made.puts.append(put(self.keys.at(new.id.name), new.member.pool or ""))
+        if new.claim is None:
+            return
+        lives, claim = self.keys.lives(new), new.claim
+        goes_on = before is not None and not _is_claimed(before, new)
+        if goes_on and before is not None and before.claim is not None:
+            if claim.ttl_seconds is not None:
+                made.guards.append(present(self.keys.lives(before)[0]))
+            if before.claim.life == claim.life and self.keys.lives(before) == lives:
+                return
+        if claim.life:
+            assert claim.ttl_seconds is not None
+            made.lives[claim.life] = claim.ttl_seconds
+        lease = int(claim.life, 16) if claim.life else 0
+        made.puts.extend(put(key, "", etcd_lease_id=lease) for key in lives)
+
+    def _ensure(self, lives: Mapping[str, float]) -> None:
+        """Have etcd leases be there that were made here."""
+        for life, seconds in lives.items():
+            with self._lock:
+                is_there = life in self._lives
+            if not is_there:
+                self.gateway.grant(int(life, 16), math.ceil(seconds))
+                with self._lock:
+                    self._lives[life] = None
+                    while len(self._lives) > _MOST_KNOWN:
+                        del self._lives[next(iter(self._lives))]
+
+    def _made(self, change: Change, key: str, value: str | None, revision: int) -> Found | None:
+        if value is None:
+            return None
+        created = change.seen.place if isinstance(change.seen, TicketObject) else revision
+        return self._found(KeyValue(key, value, created, revision), is_alive=True)
+
+    def _made_before(self, changes: Sequence[Change]) -> tuple[Found | None, ...] | None:
+        """What became of changes by an earlier try whose answer was lost; None for nothing."""
+        found: list[Found | None] = []
+        for each in changes:
+            there = self.read((each.new or each.seen).id.name)  # type: ignore[union-attr]
+            if each.new is None:
+                if there is not None:
+                    return None
+            elif there is None or not _is_ours(each, there):
+                return None
+            found.append(there)
+        return tuple(found)
+
+    # Grants
+
+    def _next_grant(self, pool_type: str) -> _Counted:
+        with self._lock:
+            is_known = pool_type in self._grants
+            kv = self._grants.get(pool_type)
+        if not is_known:
+            (found,) = self.gateway.read(read(self.keys.grants(pool_type))).answers
+            kv = found.first
+            self._note_grants_of(pool_type, kv)
+        number = int(kv.value) if kv is not None and kv.value.isdecimal() else 0
+        return _Counted(self.keys.grants(pool_type), revision_in(kv), number + 1)
+
+    def _note_written(self, pool_type: str | None, counted: _Counted | None, revision: int) -> None:
+        if pool_type is not None and counted is not None:
+            kv = KeyValue(counted.key, str(counted.number), revision, revision)
+            self._note_grants_of(pool_type, kv)
+
+    def _left(self, changes: Sequence[Change]) -> dict[str, str]:
+        """The claim keys of claims that are given back, by what was kept alive for them."""
+        return {
+            each.seen.claim.life: each.seen.claim.claim_key
+            for each in changes
+            if isinstance(each.seen, ResourceObject)
+            and each.seen.claim is not None
+            and each.seen.claim.life
+            and not each.seen.claim.is_over
+            and not (isinstance(each.new, ResourceObject) and each.new.claim is not None)
+        }
+
+    def _revoke(self, lives: Iterable[str]) -> None:
+        """End etcd leases that nothing is attached to any more; nobody waits for that."""
+        from leasectl.system.afterwards import begin
+
+        for life in lives:
+            begin(partial(self.gateway.revoke_unused, int(life, 16)))
+
+    # Other
+
+    def tell(self, told: Sequence[Told]) -> None:
+        events: list[Event] = [event for each in told for event in each.events]
+        if events:
+            self._events.commit((), (), events=events)
+
+    def keep_alive(self, found: TicketObject | ResourceObject) -> bool:
+        life = found.life if isinstance(found, TicketObject) else found.claim and found.claim.life
+        if not life or not self.gateway.keep_alive(int(life, 16)):
+            return False
+        if isinstance(found, ResourceObject):
+            return True
+        # A member that lags doesn't answer that in time, and then its watches aren't believed.
+        outcome = self.gateway.read(read(self.keys.main(found)))
+        for watch in list(self._watches):
+            if watch.member != self.gateway.current or watch.since > outcome.revision:
+                watch.cut()
+        return outcome.answers[0].first is not None
+
+    def check(self) -> None:
+        """See that no earlier format is there."""
+        (found,) = self.gateway.read(count_below(self.keys.earlier())).answers
+        if found.count:
+            raise self._earlier()
+
+    def _earlier(self) -> CorruptState:
+        prefix = self.keys.prefix
+        return CorruptState(
+            f"the pools below {prefix} in etcd are in the format of an earlier leasectl; save them "
+            "with that version: leasectl pool list --json > pools.json; then: etcdctl del --prefix "
+            f"{prefix} && leasectl pool apply pools.json"
+        )
+
+    def why_missing(self, name: str, resources: int) -> NotFound | None:
+        self.check()
+        return None
+
+    def why_unreadable(self, name: str) -> LeaseError:
+        return CorruptState(f"etcd: {printable(name)} is another kind of object")
+
+    def is_forbidden(self, error: BaseException) -> bool:
+        cause = error.__cause__
+        if isinstance(error, AccessRefused) and isinstance(cause, NotAllowed):
+            cause = cause.__cause__
+        return isinstance(error, NotAllowed) or isinstance(cause, PermissionDenied)
+
+
+class _Done(NamedTuple):
+    """What a write came to.
+
+    Args:
+        objects: As they are then, in the order of the changes.
+        pool: The pool that was to be seen with it, if it was.
+    """
+
+    objects: tuple[Found | None, ...]
+    pool: Seen | None = None
+
+
+class _Counted(NamedTuple):
+    """The number of the next grant of a pool.
+
+    Args:
+        key: Of the number of the last one.
+        seen: Its revision; 0 where there is none.
+        number: Of the next one.
+    """
+
+    key: str
+    seen: int
+    number: int
+
+
+def _over(found: Found) -> Found:
+    """Return a ticket, or a resource whose claim ends, as it is when that is over."""
+    if isinstance(found, TicketObject):
+        return found._replace(is_over=True)
+    claim = found.claim if isinstance(found, ResourceObject) else None
+    if not isinstance(found, ResourceObject) or claim is None or claim.ttl_seconds is None:
+        return found
+    return found._replace(claim=claim._replace(is_over=True))
+
+
+def _claimed_in(changes: Sequence[Change]) -> str | None:
+    """The pool whose resources are claimed with some changes; None for no claim."""
+    for seen, new, _ in changes:
+        if isinstance(new, ResourceObject) and _is_claimed(seen, new):
+            return new.member.pool
+    return None
+
+
+def _is_claimed(seen: Found | None, new: Found) -> bool:
+    """Return whether a change claims a resource anew."""
+    if not isinstance(new, ResourceObject) or new.claim is None:
+        return False
+    if not isinstance(seen, ResourceObject) or seen.claim is None:
+        return True
+    before, after = seen.claim, new.claim
+    return (before.claim_key, before.ticket) != (after.claim_key, after.ticket)
+
+
+def _only_renews(change: Change) -> bool:
+    """Return whether a change only says when a claim was renewed."""
+    seen, new, _ = change
+    if not isinstance(seen, ResourceObject) or not isinstance(new, ResourceObject):
+        return False
+    if seen.claim is None or new.claim is None:
+        return False
+    claim = seen.claim._replace(renewed=new.claim.renewed, renew_time=new.claim.renew_time)
+    return seen._replace(claim=claim) == new
+
+
+def _is_ours(change: Change, found: Found) -> bool:
+    """Return whether what is there is what a change made of it."""
+    if change.is_done is not None:
+        return change.is_done(found)
+    made = getattr(change.new, "made", None)
+    return bool(made) and getattr(found, "made", None) == made
+
+
+def _with_uid(new: Found) -> Found:
+    """Return a new object as no other will ever be."""
+    if not isinstance(new, (ResourceObject, PoolObject)):
+        return new
+    return new._replace(id=Identity(new.id.name, os.urandom(8).hex()))
+
+
+def _keys_with(keys: Keys, found: Found | None) -> list[str]:
+    """All keys of an object."""
+    if found is None:
+        return []
+    beside = [keys.at(found.id.name)] if isinstance(found, ResourceObject) else []
+    if isinstance(found, PoolObject):
+        beside += [keys.type(found.type), keys.grants(found.type)]
+    return [keys.main(found), *keys.copies(found), *keys.lives(found), *beside]
+
+
+def _paceless(pool: PoolObject) -> PoolObject:
+    """Return a pool without what its grants write."""
+    return pool._replace(level=0.0, last_grant="", made="", id=Identity(pool.id.name))
+
+
+def _takes_rights(before: ResourceObject, after: ResourceObject) -> bool:
+    """Return whether only those who may change pools may do that: move a name, or take a lease."""
+    was, is_ = before.claim, after.claim
+    if before.member._replace(holder=None) != after.member._replace(holder=None):
+        return True
+    return was is not None and is_ is not None and was.ended != is_.ended
