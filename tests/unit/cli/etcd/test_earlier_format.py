@@ -1,0 +1,34 @@
+"""Pools that an earlier leasectl made below the same prefix, in keys of another layout."""
+
+from __future__ import annotations
+
+import pytest
+
+from leasectl.engines.etcd.gateway.requests import put
+from tests.kit.hosts import Hosts
+
+CORRUPT = 65
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("pool", "list"),
+        ("pool", "create", "U", "--count", "1"),
+        ("acquire", "-t", "T", "-w", "0"),
+        ("pool", "delete", "T"),
+    ],
+    ids=" ".join,
+)
+def test_they_are_refused_with_how_to_move_and_nothing_is_changed(
+    hosts: Hosts, words: tuple[str, ...]
+) -> None:
+    access = hosts.access
+    access.gateway.commit((), [put(f"{access.keys.prefix}pool/T", "")])
+    before = access.gateway.read().revision
+    refused = hosts.new()(*words)
+    assert refused.code == CORRUPT
+    assert refused.err.count("\n") == 1
+    assert "leasectl pool list --json > pools.json" in refused.err
+    assert "leasectl pool apply pools.json" in refused.err
+    assert access.gateway.read().revision == before
