@@ -56,7 +56,7 @@ def checks_of_claims(service: Service, settings: Settings) -> list[Check]:
     return [
         Check("etcd claims", lambda: claims(service, opened, state_id)),
         Check("etcd works", lambda: left_on_server(service)),
-        Check("etcd names", lambda: names(opened)),
+        Check("etcd memberships", lambda: memberships(opened)),
         Check("etcd circular waits", lambda: circular(service)),
     ]
 
@@ -157,7 +157,7 @@ def claims(service: Service, opened: Opened, state_id: str) -> Finding:
     return agreement(service, "etcd", claim_keys, opened.engine.free)
 
 
-def names(opened: Opened) -> Finding:
+def memberships(opened: Opened) -> Finding:
     """Is every name where it belongs? Only looked at: what is over stays."""
     known = all_known(opened.context)
     members = [known.member(name) for name in known.resources]

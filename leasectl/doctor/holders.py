@@ -121,22 +121,11 @@ def _release_commands(handle_ids: Sequence[str]) -> str:
     return listed_as(handle_ids, lambda each: f"leasectl release --handle {each}")
 
 
-def misplaced(service: Service, facts: Callable[[], Iterable[Member]]) -> Finding:
+def misplaced_here(service: Service) -> Finding:
     """Is every name in its expected pool, and does each expected pool exist?
 
-    Args:
-        service: On the backend that is looked at.
-        facts: Gives at least the names that have an expected pool.
+    Of embedded pools; names without an expectation aren't read.
     """
-    with snapshot(service.state):  # only looked at: what is over stays for who changes something
-        pools, belonging = service.pools.pools(), service.members.belonging()
-        known = tuple(facts())
-    there = [each.member or Member(each.name, p.type) for p in pools for each in p.resources]
-    return agreement_of(there, belonging, known, number=len(there))
-
-
-def misplaced_here(service: Service) -> Finding:
-    """The same for embedded pools; names without an expectation aren't read."""
     state = service.state
     with snapshot(state):
         belonging, number = service.members.belonging(), member_rows.count_in_pools(state)
