@@ -31,13 +31,13 @@ from tests.kit.waits import eventually
 STRIDE = 1 if EVERY_KILL else 151
 FIRST = 1 + sys.version_info[1] % STRIDE
 LAST = 4000
-MOST_REQUESTS = 80
+MOST_REQUESTS = 160
 REQUEST_STRIDE = 1 if EVERY_KILL else 17
 ANSWER_STRIDE = 1 if EVERY_KILL else 11
 WAITER_STRIDE = 1 if EVERY_KILL else 211
 DOES = ': >"$1.began"; until [ -e "$1.may" ]; do sleep 0.01; done; echo result'
-# What stays on etcd: events, results, and what goes by itself.
-EXPECTED = re.compile(r"event|bucket/|value/once/(result|content|failed)/")
+# What stays on etcd: events, results, and what is tidied when its time is over.
+EXPECTED = re.compile(r"event|bucket/|values/once/|content/once/")
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -115,7 +115,7 @@ def has_ended_or_waits(cli: Cli, pid: int) -> bool:
 
 def leftovers(hosts: Hosts) -> list[str]:
     """What is below the prefix beside results, their contents and what is kept for a time."""
-    start = hosts.access.keys.pool("").rpartition("pool/")[0]
+    start = hosts.access.keys.prefix
     (found,) = hosts.access.gateway.read(read_all(start, keys_only=True)).answers
     names = [each.key[len(start) :] for each in found.items]
     return [each for each in names if not EXPECTED.match(each)]

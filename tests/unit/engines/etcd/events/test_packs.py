@@ -10,7 +10,11 @@ import pytest
 
 from leasectl.engines.etcd.events import packing
 from leasectl.engines.etcd.events.packing import encode_pack, parse_pack
-from leasectl.engines.etcd.events.records import encode_event, parse_event
+from leasectl.engines.etcd.events.records import (
+    NUMBERS_PER_REVISION,
+    encode_event,
+    parse_event,
+)
 from leasectl.engines.etcd.gateway.requests import KeyValue
 from leasectl.errors import CorruptState
 from leasectl.state.event import Event
@@ -59,7 +63,9 @@ def test_events_are_read_back_as_they_were_read_before() -> None:
 def test_several_of_one_transaction_stay_in_their_order() -> None:
     items = [key(EVENTS[0], revision=7, index=index) for index in (3, 0, 2, 1)]
     found = parse_pack(written(encode_pack(items)))
-    assert [each.number for each in found] == [7 * 128 + index for index in range(4)]
+    assert [each.number for each in found] == [
+        7 * NUMBERS_PER_REVISION + index for index in range(4)
+    ]
 
 
 def test_a_bucket_in_which_nothing_happened_has_no_events() -> None:
