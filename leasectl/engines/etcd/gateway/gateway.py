@@ -38,15 +38,13 @@ from leasectl.http.exchange import Client
 from leasectl.http.no_answer import NoAnswer
 from leasectl.system.backoff import Backoff, Pauses
 from leasectl.system.clock import Clock
-from leasectl.text.properties import MALFORMED, read_number
+from leasectl.text.properties import MALFORMED
 from leasectl.text.wording import printable
 
 if TYPE_CHECKING:
     from leasectl.http.tls import Trust
 
 ATTEMPT_SECONDS = 2.0
-# etcd tells what is left of a lease in whole seconds, without the rest.
-ROUNDED_SECONDS = 1
 # Between two rounds of all members.
 _BACKOFF = Backoff(first_seconds=0.1, longest_seconds=1.0, chance=0.5)
 _LONGEST_LOGIN_SECONDS = 60.0
@@ -204,14 +202,6 @@ class Gateway:
         answer, _ = self._ask(KEEP_ALIVE, {"ID": str(etcd_lease_id)})
         try:
             return is_alive(answer)
-        except MALFORMED as error:
-            raise unreadable_answer(error) from error
-
-    def time_left(self, etcd_lease_id: int) -> float:
-        """How long an etcd lease lasts unless it is renewed, in seconds; 0 when it is over."""
-        answer, _ = self._ask("/v3/lease/timetolive", {"ID": str(etcd_lease_id)})
-        try:
-            return max(0.0, read_number(answer.get("TTL", 0)))
         except MALFORMED as error:
             raise unreadable_answer(error) from error
 

@@ -95,19 +95,6 @@ def read_from(start: str, end: str, *, keys_only: bool = False) -> Json:
     return {"request_range": {**span, "keys_only": True} if keys_only else span}
 
 
-def read_first_created(prefix: str) -> Json:
-    """Read the key that was created first, of those that are there."""
-    span = {"key": encode(prefix), "range_end": encode(end_of(prefix))}
-    order = {"sort_order": "ASCEND", "sort_target": "CREATE", "limit": "1"}
-    return {"request_range": {**span, **order}}
-
-
-def read_created_before(prefix: str, revision: int, *, keys_only: bool = False) -> Json:
-    """Read the keys that were created before a revision."""
-    most = {"max_create_revision": str(revision - 1)}
-    return {"request_range": {**_below(prefix, keys_only), **most}}
-
-
 def read_last_created(prefix: str, *, before: int | None = None, limit: int = 1) -> Json:
     """Read the key that was created last, or so many of them, the last first.
 
@@ -203,17 +190,6 @@ def present(key: str) -> Json:
     """Guard: the key is there."""
     wanted = {"target": "CREATE", "result": "GREATER", "create_revision": "0"}
     return {"key": encode(key), **wanted}
-
-
-def not_attached(key: str) -> Json:
-    """Guard: the key is attached to no etcd lease; so is one that isn't there."""
-    return {"key": encode(key), "target": "LEASE", "lease": "0"}
-
-
-def none_created_after(prefix: str, revision: int) -> Json:
-    """Guard: no key with that prefix has been created since."""
-    wanted = {"target": "CREATE", "result": "LESS", "create_revision": str(revision + 1)}
-    return {"key": encode(prefix), "range_end": encode(end_of(prefix)), **wanted}
 
 
 def absent(key: str) -> Json:
