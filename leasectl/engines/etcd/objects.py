@@ -112,7 +112,7 @@ class EtcdObjects:
     unites = ends = True
     # To follow a pool costs 0.3 ms an event, here and at etcd (measured), and to begin it ten times
     # that.
-    few_next, few_before = 3, 12
+    few_next, few_before = 6, 12
 
     def __init__(self, gateway: Gateway, keys: Keys, events: EtcdEvents) -> None:
         self.gateway = gateway
