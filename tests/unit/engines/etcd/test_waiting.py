@@ -221,7 +221,7 @@ class TestTwoMembers:
         between.freeze(store.gateway.read().revision)
         store.engine.free("holder")
         assert len(result_of(pending)) == 1
-        assert "/v3/watch" in other.paths
+        assert "/v3/kv/txn" in other.paths
 
 
 @pytest.fixture(scope="module")
