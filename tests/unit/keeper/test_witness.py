@@ -96,7 +96,7 @@ def test_who_could_have_claimed_and_did_not_is_named(
     desk.put_ticket(2)
     keeper.after(0)
     keeper.after(10)
-    said = f"suspended ticket 1 of T: pid {child.pid} could have claimed and didn't come"
+    said = f"suspended ticket 1 of T: pid {child.pid} could have claimed and didn't;"
     assert said in keeper.log.read_text()
 
 
