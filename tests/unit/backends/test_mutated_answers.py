@@ -24,8 +24,9 @@ TRIES = 300 if FULL_SIZE else 10
 CODES = {0, 64, 65, 66, 69, 75, 77, 79}
 # What Python says, and not we.
 PYTHON = re.compile(
-    r"unexpected failure|Traceback|[A-Z][a-z]+(Error|Exception)\b|object has no|object is not|not iterable"
-    r"|int\(\)|float\(\)|indices must|unhashable|codec can't|Expecting |<class|NoneType|b'"
+    r"unexpected failure|Traceback|[A-Z][a-z]+(Error|Exception)\b|object has no|object is not"
+    r"|not iterable|int\(\)|float\(\)|indices must|unhashable|codec can't|Expecting |<class"
+    r"|NoneType|b'"
 )
 READS = (("status",), ("status", "--json"), ("status", "T"))
 HOLDS = (("acquire", "-q", "-t", "T", "-w", "2s"), ("release", "--all"), ("doctor",))
