@@ -126,6 +126,7 @@ class Gateway:
         # Under the lock, which nobody holds while waiting for a member:
         self._current = 0
         self._idle: list[Client] = []  # those that nobody uses
+        self._is_closed = False
 
     @property
     def current(self) -> int:
@@ -136,6 +137,7 @@ class Gateway:
         """End all connections, but for those of clients that were asked for."""
         with self._lock:
             idle, self._idle = self._idle, []
+            self._is_closed = True
         for client in idle:
             client.close()
 
@@ -268,7 +270,11 @@ class Gateway:
             yield client
         finally:
             with self._lock:
-                self._idle.append(client)
+                is_kept = not self._is_closed
+                if is_kept:
+                    self._idle.append(client)
+            if not is_kept:  # a thread was about to end that asked something
+                client.close()
 
     def _ask(self, path: str, body: Json) -> tuple[Json, bool]:
         """The answer, and whether the request may have been carried out before."""
