@@ -118,7 +118,7 @@ def _mend(store: KubernetesObjects, found: _Found) -> str:
 def _make_again(store: KubernetesObjects, types: tuple[str, ...]) -> str:
     for each in types:
         store.create(new_pool(object_of_pool(each), each, NO_SETTINGS))
-    return f"made again, without pace and ageing: pool {listed(types)}"
+    return f"made again, without pace and aging: pool {listed(types)}"
 
 
 def _found(store: KubernetesObjects) -> _Found:

@@ -4,7 +4,7 @@ An engine keeps pools, tickets and claims, and reports changes. `leasectl.backen
 waits for how long, and what to do after a failure. Of the order, an engine knows one rule, and
 keeps it inside the step that claims: a ticket may take a resource only if no better ticket that
 isn't suspended could use that resource. A ticket is better if it has the higher effective priority
-(`ranking`), and among equals if it came earlier. A ticket for a name could use that one resource;
+(`pacing`), and among equals if it came earlier. A ticket for a name could use that one resource;
 any other ticket could use each, also while it waits for more of them, or for the pool's pace. That
 pace (`pacing`) is kept inside the step that claims, too.
 

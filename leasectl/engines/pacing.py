@@ -25,7 +25,7 @@ def after_change(settings: PoolSettings, paid_until: float, now: float) -> float
 
 
 def effective_priority(priority: int, waited_seconds: float, aging_seconds: float) -> int:
-    """The priority that a ticket counts with after a wait: each ageing period is worth one.
+    """The priority that a ticket counts with after a wait: each aging period is worth one.
 
     Args:
         priority: As asked for.

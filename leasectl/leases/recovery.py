@@ -1,4 +1,4 @@
-"""Release the leases of dead processes."""
+"""Release the leases of dead processes and, if no keeper runs, what is due to be released."""
 
 from __future__ import annotations
 

@@ -3,7 +3,7 @@
 - `admin`: show pools, add to them, apply files
 - `definitions`: read pool files, also Boskos' resource lists
 - `changes`: compare a file with what is there, and carry out the difference
-- `settings`: a pool's pace, burst and ageing
+- `settings`: a pool's pace, burst and aging
 - `properties`: set properties of resources
 - `memberships`: move, cordon and expect names; warn about requests that become impossible
 - `expectations`: expect names and patterns in pools, on any store

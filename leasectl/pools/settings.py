@@ -1,4 +1,4 @@
-"""A pool's pace, burst and ageing."""
+"""A pool's pace, burst and aging."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The same as JSON."""
+"""Encode what is shown of pools as JSON, and parse it again."""
 
 from __future__ import annotations
 

@@ -13,6 +13,6 @@ the command never starts or the lease follows it.
 - `holder_answers`: answer reclaims beside the command
 - `keeper_pidfd`: start another keeper if the keeper dies
 - `start_delay`: spread the starts of commands that were granted at once
-- `warden`: a process that ends the command if `run` is killed, and the lines that tell it what to
-  do
+- `warden`: a process that ends a command if its starter is killed: that of `once`, and that which
+  answers a reclaim; the command of `run` goes on, and the lease follows it
 """

@@ -1,4 +1,4 @@
-"""A process that ends the command if `run` is killed, and the lines that tell it what to do."""
+"""A process that ends a command if its starter is killed; for `once` and answers to a reclaim."""
 
 from __future__ import annotations
 

@@ -237,7 +237,7 @@ class TestPriority:
         waited = sorted(event.wait_seconds or 0.0 for event in grants)
         print(f"{len(grants)} grants, waits up to {waited[-1]:.2f}s")
 
-    def test_under_a_stream_of_better_ones_nobody_waits_for_longer_than_ageing_says(
+    def test_under_a_stream_of_better_ones_nobody_waits_for_longer_than_aging_says(
         self, campaign: Campaign
     ) -> None:
         aging, better = 0.3, 4

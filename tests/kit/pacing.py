@@ -83,7 +83,7 @@ def unfair(
         events: Of one pool, in their order, from the first on.
         aging: Of the pool, in seconds.
         killed: Handles whose waiters died, and when (wall clock): from then on others may pass.
-        slack: How exactly times of waiting are known, in seconds; without ageing none matters.
+        slack: How exactly times of waiting are known, in seconds; without aging none matters.
     """
     killed = killed or {}
     waiting: dict[int, Event] = {}

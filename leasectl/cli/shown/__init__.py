@@ -11,7 +11,7 @@
 - `status_columns`: the table of `status`
 - `status_watch`: ``status --watch``
 - `status_extra`: `status` of a backend without pools
-- `release_forced`: what `release --force` has ended
+- `release_forced`: release by force, and print what that has ended
 - `reclaim_progress`: the plan, progress and result of `reclaim`
 - `once_results`: the results of `once`: list, print, forget
 - `stats_table`: what `events` and `stats` print

@@ -1,4 +1,4 @@
-"""What `release --force` has ended."""
+"""Release by force, or withdraw requests, and print what that has ended."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Pools in a cluster store: one algorithm over objects with versions, guarded writes and watches.
 
-Each step is one write of one object, so a process may be killed after any of them. A driver offers
-the objects: `engines.kubernetes`.
+Each step is one write, so a process may be killed after any of them. The drivers offer the objects:
+`engines.kubernetes` writes one object at a time, `engines.etcd` several at once.
 
 - `objects`: the facts in objects, and what a driver does with them
 - `changes`: what a write makes of an object

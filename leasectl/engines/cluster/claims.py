@@ -1,29 +1,28 @@
-"""Make and give back claims, one guarded write for each resource.
+"""Make and give back claims.
 
-Exclusion. A claim is a write to the one object of its resource, and each such write is guarded by
-the resourceVersion with which that was seen free, or over. Of two who have seen it so, the server
-carries out one. Nothing else matters for it: not who waits, not how old a view is, not what became
-of a ticket. A holder never writes but as its own claim, so who was taken over never writes over a
-successor. Time comes in only where a claim is over (`observed`), and there the holder's own time,
-which counts from the sending of what gave it that, is over before.
+Exclusion: a claim is a write to the object of its resource, guarded by the version at which the
+resource was seen free or over. Of two processes that saw the same version, the store lets one
+succeed. Exclusion depends on nothing else: not on the queue, the age of a view or a ticket. A
+holder writes only to its own claim, so one that was taken over never overwrites its successor. Time
+matters only when a claim is over (`observed`). The holder counts its time from the sending of the
+last renewal, so its time ends first.
 
-All or nothing. N resources are N writes, in the order of `turns.free_in`, the same for all. Whoever
-loses one gives back what it has so far, and then waits with a ticket: from then on only whose turn
-it is claims, so no two starve each other. Two on the fast road may each hold a part for a moment;
-both lose, both give back, and both have a ticket then.
+All or nothing: where the store unites changes (`Objects.unites`), the claims of N resources and the
+removal of the ticket are one write. Elsewhere N resources are N writes, in the order of
+`turns.free_in`, which is the same for all. A process that loses one of them gives back the others
+and then waits with a ticket. From then on only the ticket whose turn it is claims, so no two
+processes starve each other.
 
-Killed between two of those writes, a process leaves a part of a claim. It carries the claim key
-that is in the record of its handle: whoever recovers that, the keeper or the next command, frees
-it; and with a ttl, which requests have here unless somebody says otherwise, it is over by itself.
-Until then it looks like any claim. Killed after the last one and before its ticket has gone, it
-leaves a ticket that nobody heeds, since it has become a claim (`turns.served_in`): the resource
-remembers that as long as it is there, and whoever has it next takes that ticket away.
+A process that is killed between two of those writes leaves a part of a claim. The record of its
+handle has the claim key, so the keeper or the next command frees it; with a ttl, which is the
+default here, it also expires. A process that is killed after the last write leaves a ticket that
+has become a claim. Others ignore that ticket, since the resource names it, and the next holder
+removes it.
 
-Fences. A fence is 1000 times the resourceVersion of the view that the claim was made by, and the
-number of the resource in it. That view shows the claim before, if only by its release, and so is
-later than that one's: fences of a resource grow. So do those of a pool, from one claim to the next
-that has seen it; and by them the least recently acquired is known. Where a cluster was restored and
-its versions are smaller than they were, what the resource remembers of its last fence counts.
+Fences: a fence is 1000 times the version of the view that the claim was made from, plus the number
+of the resource in the claim. That view shows the previous claim or its release, so the fences of a
+resource grow. After a restore with smaller versions, the last fence that the resource remembers
+counts.
 """
 
 from __future__ import annotations

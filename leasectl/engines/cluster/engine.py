@@ -1,8 +1,8 @@
 """The engine over a cluster store: one object for each resource, ticket and pool; guarded writes.
 
-There need not be transactions: each step is one write to one object, and leaves all of it sound, so
-a process may be killed after any of them (`claims`, `waiter`, `pools` say what that leaves, and who
-finds it).
+No transaction is needed: each step is one guarded write, and all objects are sound after it. So a
+process may be killed after any step; `claims`, `waiter` and `pools` say what that leaves, and which
+process finds it.
 """
 
 from __future__ import annotations

@@ -1,25 +1,24 @@
-"""Since when others were seen unchanged; clocks of hosts are never compared.
+"""Since when others were seen unchanged; the clocks of hosts are never compared.
 
-A ticket or a claim is over when one observer has seen it unrenewed for all of its ttl, by a clock
-of its own that neither jumps nor stops (CLOCK_BOOTTIME, which is why a boot id goes with it). What
-counts is the mark that each renewal changes, not the resourceVersion of the object: what others
-write there would keep the dead alive. Whoever takes away what is over does so by a write that is
-guarded by what it has seen, so a renewal that comes between saves it.
+Where tickets and claims don't expire by themselves (`Objects.ends` is false: Kubernetes), one is
+over when an observer has seen it unrenewed for all of its ttl. The observer's clock neither jumps
+nor stops: CLOCK_BOOTTIME, stored with a boot id. What counts is the mark that each renewal changes,
+not the version of the object, since writes of others would keep the dead alive. What is over is
+removed by a write guarded by the version that was seen, so a renewal in between saves it.
 
-All processes of a state directory share what they have seen in a file there, so that a look that
-doesn't wait needn't begin from nothing. It is a hint: without it, or with one that can't be read,
-everything has just been seen for the first time. That is late, and never early.
+Where they do expire by themselves (etcd), only paces, graces, lifetimes, and claims that ended
+before their date are observed.
 
-An observation is kept as long as its object has that mark, for days if its ttl is that long. It is
-forgotten once its whole pool has been looked at without the object.
+All processes of a state directory share their observations in a file there, so a look that doesn't
+wait needn't start from nothing. The file is a hint: if it is missing or damaged, everything counts
+as seen for the first time, so an end is noticed late, and never early.
 
-Where tickets and claims end by themselves, only paces, graces and lifetimes are observed, and
-claims that have ended before their date.
+An observation is kept as long as its object has that mark. It is forgotten when its whole pool has
+been listed without the object.
 
-A cluster that was restored from a backup is of an earlier time: what was seen since then isn't so
-any more, and a claim may look as it did long ago, although its holder has renewed it. Whoever reads
-a list that is older than one before sees that, and forgets all; the others see it by the epoch that
-he then writes into each pool (`restored`).
+After a restore from a backup, an old mark may be back although the holder has renewed. A process
+that reads an older list than before notices the restore, and forgets all observations. It writes a
+new epoch into each pool (`restored`), by which the others notice it.
 """
 
 from __future__ import annotations

@@ -5,8 +5,8 @@ pipe, which the kernel opens for it even if the waker is killed.
 
 - `engine`: the embedded pool as an engine
 - `waiter`: a waiter: its ticket, and what it sleeps on
-- `queues`: enqueue, dequeue and give up
-- `order`: the order of a queue with priorities or ageing
+- `queues`: the tickets of a queue in order: read, remove, wake
+- `order`: the order of a queue with priorities or aging
 - `wants`: a pool's settings and pace; requests that not every resource meets
 - `at_once`: whether a claim can be made without heeding cordons, moves and the like
 - `store`: resources, claims and fences

@@ -1,4 +1,4 @@
-"""Enqueue, dequeue and give up."""
+"""The tickets of a queue in order: read them, remove them, wake their waiters."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Pace, burst, ageing and priority, as people give them and see them."""
+"""Pace, burst, aging and priority, as people give them and see them."""
 
 from __future__ import annotations
 

@@ -183,7 +183,7 @@ class TestWhatWasEdited:
         fixed = objects(cluster, "--fix")
         assert (fixed["status"], fixed["fixed"]) == (
             "ok",
-            "made again, without pace and ageing: pool T",
+            "made again, without pace and aging: pool T",
         )
         (shown,) = json.loads(cluster.ok("status", "--json"))["pools"]
         assert (shown["held"], shown["free"]) == (1, 1)

@@ -11,7 +11,7 @@ from leasectl.engines.pacing import effective_priority, next_rise
     ("priority", "waited", "aging", "effective"),
     [(0, 1e6, 0, 0), (-5, 59.9, 60, -5), (-5, 60, 60, -4), (3, 600, 60, 13), (1, -5, 60, 1)],
 )
-def test_each_ageing_period_counts_as_one_more(
+def test_each_aging_period_counts_as_one_more(
     priority: int, waited: float, aging: float, effective: int
 ) -> None:
     assert effective_priority(priority, waited, aging) == effective

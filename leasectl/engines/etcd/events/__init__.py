@@ -1,6 +1,5 @@
 """The events of pools in etcd, written in the transaction of the change that they tell of.
 
-- `event_facts`: the events of each step of an acquisition
 - `events`: add events to transactions
 - `records`: encode and parse events
 - `buckets`: buckets of events: all on one etcd lease, so that they expire together

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 from leasectl.engines.etcd.gateway.requests import Json
 from leasectl.errors import BackendUnreachable, LeaseError
 from leasectl.http.messages import Answer, redirection
 from leasectl.http.no_answer import NoAnswer
-from leasectl.text.properties import MALFORMED, read_integer, read_json, reason_of
+from leasectl.text.properties import read_integer, read_json
 from leasectl.text.wording import printable
 
 # The gRPC codes that the gateway passes on, as far as they say something that we act upon.
@@ -58,18 +56,6 @@ class NoSpace(BackendUnreachable):
     """etcd has reached its quota: it writes nothing, and grants no lease, for anybody."""
 
 
-class KeepAliveAnswer(NamedTuple):
-    """What a keep-alive came to.
-
-    Args:
-        is_alive: It found its lease.
-        revision: The one that the member that answered is at itself, whoever leads.
-    """
-
-    is_alive: bool
-    revision: int
-
-
 def parse_answer(url: str, answer: Answer) -> Json:
     """What a request came to.
 
@@ -101,19 +87,6 @@ def parse_answer(url: str, answer: Answer) -> Json:
 def is_alive(answer: Json) -> bool:
     """Tell whether a keep-alive found its lease: etcd leaves the time out when there is none."""
     return read_integer(answer.get("result", {}).get("TTL", 0)) > 0
-
-
-def parse_keep_alive_answer(answer: Json) -> KeepAliveAnswer:
-    """Read the answer to a keep-alive.
-
-    Raises:
-        NoAnswer: It isn't one.
-    """
-    try:
-        header = answer["result"]["header"]
-        return KeepAliveAnswer(is_alive(answer), read_integer(header.get("revision", 0)))
-    except MALFORMED as error:
-        raise NoAnswer(f"no answer to a keep-alive: {reason_of(error)}") from error
 
 
 def _refusal(url: str, answer: Json) -> Exception:

@@ -19,11 +19,9 @@ from leasectl.engines.etcd.gateway.access import KEEP_ALIVE, MemberAccess
 from leasectl.engines.etcd.gateway.answers import (
     EtcdLeaseGone,
     FailedPrecondition,
-    KeepAliveAnswer,
     PermissionDenied,
     Unauthenticated,
     is_alive,
-    parse_keep_alive_answer,
 )
 from leasectl.engines.etcd.gateway.failures import Failures
 from leasectl.engines.etcd.gateway.requests import Json, Outcome, parse_outcome, unreadable_answer
@@ -228,23 +226,6 @@ class Gateway:
         # "0", or nothing at all, while there is none.
         has_leader = str(said.get("leader", "0")) != "0"
         return MemberStatus(endpoint, printable(str(said.get("version", "unknown"))), has_leader)
-
-    def keep_alive_at(
-        self, client: Client, member: int, etcd_lease_id: int, seconds: float
-    ) -> KeepAliveAnswer:
-        """The same at one member, within its time and without a second try.
-
-        Args:
-            client: As `client` makes them.
-            member: Which.
-            etcd_lease_id: Which.
-            seconds: How long it may take in all.
-
-        Raises:
-            NoAnswer: None that counts.
-        """
-        body = {"ID": str(etcd_lease_id)}
-        return parse_keep_alive_answer(self._access.ask(client, member, KEEP_ALIVE, body, seconds))
 
     def leave(self, member: int) -> None:
         """Have requests go to the next member first, unless that one has been left already."""

@@ -84,7 +84,7 @@ class Queue:
             waiter.close()
 
 
-@pytest.fixture(params=[0.0, AGING], ids=["without ageing", "with ageing"])
+@pytest.fixture(params=[0.0, AGING], ids=["without aging", "with aging"])
 def queue(
     state_dir: Path, manual_clock: ManualClock, request: pytest.FixtureRequest
 ) -> Iterator[Queue]:
@@ -110,7 +110,7 @@ def test_so_does_one_that_comes_in_between(queue: Queue) -> None:
     assert queue.woken() == []
 
 
-@pytest.mark.parametrize("queue", [AGING], indirect=True, ids=["with ageing"])
+@pytest.mark.parametrize("queue", [AGING], indirect=True, ids=["with aging"])
 def test_of_two_that_pass_another_at_one_instant_the_second_wakes_it(
     queue: Queue, manual_clock: ManualClock
 ) -> None:
