@@ -19,6 +19,7 @@ from typing import NamedTuple
 import httpx
 
 from tests.kit.certificates import Certificates
+from tests.kit.support import is_stopped
 from tests.kit.waits import PATIENCE_SECONDS, eventually
 
 _numbers = count()
@@ -177,7 +178,11 @@ class EtcdServer:
             answer.raise_for_status()
 
     def signal(self, member: int, signum: int) -> None:
-        self._processes[member].send_signal(signum)
+        """Signal a member; one that is to stop has stopped afterwards."""
+        process = self._processes[member]
+        process.send_signal(signum)
+        if signum == signal.SIGSTOP:
+            eventually(lambda: is_stopped(process.pid), what="the member is stopped")
 
     def kill(self, member: int) -> None:
         self._processes[member].kill()

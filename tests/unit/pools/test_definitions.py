@@ -121,7 +121,7 @@ def test_json_is_read_as_well() -> None:
         ("resources:\n- names: [a]", "f:2: resources[0]: type is missing"),
         ("resources:\n- type: \n  names: [a]", "f:2: resources[0]: type is missing"),
         ("resources: [{type: [T], names: [a]}]", "f:1: resources[0].type must be a word"),
-        ("resources: [{type: a/b, names: [a]}]", 'f:1: resources[0]: type "a/b" is not'),
+        ("resources: [{type: a/b, names: [a]}]", 'f:1: resources[0]: pool name "a/b" is not'),
         (
             "resources:\n- type: T\n  nmaes: [a]",
             'f:3: resources[0]: "nmaes" is unknown in a list of Boskos resources; known: type, ',

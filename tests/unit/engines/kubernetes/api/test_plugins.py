@@ -294,7 +294,7 @@ def test_one_that_path_has_where_we_happen_to_be_is_not_run(
     program.chmod(0o755)
     monkeypatch.chdir(tmp_path)
     path = [{"name": "PATH", "value": f"{folder}:/bin"}]
-    with pytest.raises(NotAllowed, match=r'names "tool", which PATH has in the folder that this'):
+    with pytest.raises(NotAllowed, match=r'names "tool", which PATH finds only in the current'):
         ask(make(":", command="tool", env=path))
     assert not (tmp_path / "was-run").exists()
 
