@@ -50,7 +50,9 @@ class TestCreating:
         assert names(service, "N") == ["n-1", "n-2"]
         assert service.pools.pools("N")[0].settings.pace_seconds == 20.0
 
-    @pytest.mark.parametrize(("name", "said"), [("a-1", 'in pool "A"'), ("x-1", 'expected in pool "B"')])
+    @pytest.mark.parametrize(
+        ("name", "said"), [("a-1", 'in pool "A"'), ("x-1", 'expected in pool "B"')]
+    )
     def test_of_a_name_that_is_or_belongs_elsewhere_is_refused_whole(
         self, service: Service, memberships: MembershipService, name: str, said: str
     ) -> None:
