@@ -86,7 +86,8 @@ def _shed_inherited_limits() -> int:
 
 
 def _is_file_size_limited() -> bool:
-    return resource.getrlimit(resource.RLIMIT_FSIZE)[0] != resource.RLIM_INFINITY
+    """Return whether this process could never write larger files; a soft limit may be lifted."""
+    return resource.getrlimit(resource.RLIMIT_FSIZE)[1] != resource.RLIM_INFINITY
 
 
 class _Signals:
