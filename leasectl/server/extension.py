@@ -38,13 +38,16 @@ from leasectl.backends.serve.protocol import (
     encode_error,
     status_of,
 )
+from leasectl.engines.notes import Note, NoteChange
+from leasectl.engines.values import Guard, ValueChange
 from leasectl.errors import Cancelled, InvalidRequest, LeaseError, NotAllowed, NotFound
+from leasectl.leases.marks import MarkState, parse_mark
 from leasectl.leases.release import finish, release
 from leasectl.leases.request import check_ttl
 from leasectl.leases.service import Service
 from leasectl.model import HIGHEST_PRIORITY, Handle, Lease, ReleasedBy, ReleaseTarget, Request
 from leasectl.server.connection import SCOPE_KEY, ClientConnection
-from leasectl.server.give_backs import TOKEN_LABEL
+from leasectl.server.give_backs import SERVER_LABELS, TOKEN_LABEL, token_in
 from leasectl.server.metrics import Notices
 from leasectl.server.news import EventNews
 from leasectl.server.responses import GrantResponse, LeaseResponse, read_body, refusal
@@ -65,6 +68,9 @@ from leasectl.text.wording import printable
 
 _LONGEST_TEXT = 4096
 _RAW = "="
+_CLAIM_KEY = re.compile(r"[^/=]+/[0-9]{1,10}", re.ASCII)
+# Arguments whose claim keys are still the client's when a call checks them.
+_CHECKED_KEYS = ("claim_key", "guard")
 _SERVED = re.compile(r"(?P<handle>.+)\.\.(?P<acquisition>[0-9]{1,10})(?:/[0-9]+)?", re.ASCII)
 
 
@@ -119,7 +125,9 @@ class Extension:
             if not isinstance(data, dict):
                 raise ValueError("not an object")
             body = {
-                str(name): decode(_with_keys(value, self._inward) if name != "claim_key" else value)
+                str(name): decode(
+                    value if name in _CHECKED_KEYS else _with_keys(value, self._inward)
+                )
                 for name, value in data.items()
             }
         except (ValueError, TypeError, KeyError, RecursionError) as error:
@@ -149,7 +157,7 @@ class Extension:
         labels += [(TOKEN_LABEL, token.name)] if token.name else []
         wanted = Wanted(
             _id_of(asked.claim_key),
-            _checked(asked, tuple(labels)),
+            _checked(asked, tuple(labels), token),
             asked.claim_key,
             asked.holder_identity,
             asked.wait_seconds,
@@ -191,7 +199,7 @@ class Extension:
 
         result = await self._leases.do(perform)
         if name == "engine.withdraw":
-            await self._leases.end_waits(str(body["claim_key"]))  # also what comes late
+            await self._leases.end_waits(str(body["claim_key"]), token)  # also what comes late
         return LeaseResponse(_encoded(result), media_type="application/json")
 
     # ---- wait
@@ -199,9 +207,13 @@ class Extension:
     async def _wait(self, request: HttpRequest, body: Mapping[str, Any]) -> Response:
         claim_key, after = body["claim_key"], int(body["after"])
         handle_id = None if claim_key is None else _id_of(str(claim_key))
+        if handle_id is not None:
+            _check_token(self._leases.service.handles.load(handle_id), token_of(request))
         connection: ClientConnection = request.scope[SCOPE_KEY]
-        events = await self._news.wait(after, handle_id, seconds=WAIT_SECONDS, gone=connection.gone)
-        news = News(max(self._news.last, after), is_changed=events is not None)
+        last, events = await self._news.wait(
+            after, handle_id, seconds=WAIT_SECONDS, gone=connection.gone
+        )
+        news = News(last, is_changed=events is not None)
         if handle_id is not None and events:
             reasons = [each.reason for each in events if each.kind == "lost"]
             news = news._replace(reason=reasons[-1] if reasons else "")
@@ -269,6 +281,39 @@ class _Calls:
             names = self._service.backend.renew(key, (), ttl_seconds=ttl_seconds)
         return Renewal(names, self._service.notes.of_claims(key) if names else ())
 
+    def values_change(
+        self,
+        changes: tuple[ValueChange, ...],
+        guard: Guard | None = None,
+        event: Event | None = None,
+    ) -> bool:
+        if guard is not None:
+            self._handle(guard.claim_key)
+            guard = guard._replace(claim_key=_claim_key(self._service, guard.claim_key))
+        return self._service.values.change(changes, guard=guard, event=event)
+
+    def notes_change(self, changes: tuple[NoteChange, ...]) -> tuple[bool, ...]:
+        """Anybody may ask for a lease, and ask no more; only its holder answers."""
+        allowed = [
+            each.after is None or _is_mark(each.after, "marked") or self._holds(each)
+            for each in changes
+        ]
+        done = iter(self._service.notes.change(list(itertools.compress(changes, allowed))))
+        return tuple([is_allowed and next(done) for is_allowed in allowed])
+
+    def notes_free(self, notes: tuple[Note, ...], by: ReleasedBy) -> tuple[str, ...]:
+        ready = [each for each in notes if _is_mark(each.text, "ready") or self._holds(each)]
+        return self._service.notes.free(ready, by=by)
+
+    def _holds(self, at: Note | NoteChange) -> bool:
+        """Tell whether a claim is one of the token's clients, as far as the records say."""
+        if "admin" in self._token.rights:
+            return True
+        handle = self._service.handles.holding(at.name, prefer=self._service.is_here)
+        if handle is None or token_in(handle.request) != self._token.name:
+            return False
+        return any((each.name, each.fence) == (at.name, at.fence) for each in handle.leases)
+
     def pools_pools(self, pool_type: str | None = None, expiries: bool = False) -> Any:
         with self._service.pools.looking(pool_type):
             return self._service.pools.pools(pool_type, expiries=expiries)
@@ -332,12 +377,11 @@ class _Calls:
         return tuple([event for event in shown if wanted.wants(event)][: -number - 1 : -1])
 
     def _handle(self, claim_key: str) -> Handle | None:
-        """Return the record of a claim key, if it is one of the token's clients."""
+        """Return the record of a claim key, once it is known to be one of the token's clients."""
+        _check_form(claim_key, self._token)
         handle = self._service.handles.load(_id_of(claim_key))
-        if handle is not None and not handle.served:
-            return None
         _check_token(handle, self._token)
-        return handle
+        return handle if handle is not None and handle.served else None
 
 
 def _shown(event: Event) -> Event:
@@ -402,9 +446,23 @@ def _check_token(handle: Handle | None, token: Token) -> None:
     """Refuse the lease of another token's client."""
     if handle is None or "admin" in token.rights:
         return
-    name = next((value for key, value in handle.request.labels if key == TOKEN_LABEL), "")
+    name = token_in(handle.request)
     if name != token.name:
         raise NotAllowed(f'that lease was acquired with another token, "{name}"')
+
+
+def _check_form(claim_key: str, token: Token) -> None:
+    """Refuse a key that means what was granted elsewhere, or more than one acquisition."""
+    if "admin" not in token.rights and _CLAIM_KEY.fullmatch(claim_key) is None:
+        raise NotAllowed(
+            f'claim_key "{printable(claim_key, longest=100)}" isn\'t <handle>/<acquisition>, and '
+            "this token has no right to others"
+        )
+
+
+def _is_mark(text: str, state: MarkState) -> bool:
+    mark = parse_mark(text)
+    return mark is not None and mark.state == state
 
 
 def _check_argument(name: str, value: Any) -> None:
@@ -423,10 +481,11 @@ def _check_name(text: Any, is_good: Callable[[str], bool], longest: int) -> None
         raise NotFound(f'no pool or resource "{printable(str(text), longest=100)}"')
 
 
-def _checked(asked: AcquireBody, labels: tuple[tuple[str, str], ...]) -> Request:
+def _checked(asked: AcquireBody, labels: tuple[tuple[str, str], ...], token: Token) -> Request:
     """Return the request that a client's stands for here.
 
-    What its holder does by itself is left out: the delayed release, and answers to a reclaim.
+    What its holder does by itself is left out: the delayed release, and answers to a reclaim. So
+    are labels that only a server gives.
 
     Raises:
         InvalidRequest: It can't be meant.
@@ -448,6 +507,8 @@ def _checked(asked: AcquireBody, labels: tuple[tuple[str, str], ...]) -> Request
     key = asked.claim_key
     if not isinstance(key, str) or not is_name(_id_of(key)) or len(key) > LONGEST_NAME:
         raise InvalidRequest(f"invalid claim_key: {printable(str(key), longest=100)}")
+    _check_form(key, token)
+    own_labels = [each for each in wanted.labels if not each[0].startswith(SERVER_LABELS)]
     if wanted.ttl_seconds is not None:
         check_ttl(float(wanted.ttl_seconds))
     if abs(int(wanted.priority)) > HIGHEST_PRIORITY:
@@ -457,7 +518,7 @@ def _checked(asked: AcquireBody, labels: tuple[tuple[str, str], ...]) -> Request
         count=int(wanted.count),
         name=wanted.name,
         ttl_seconds=None if wanted.ttl_seconds is None else float(wanted.ttl_seconds),
-        labels=(*wanted.labels, *labels),
+        labels=(*own_labels, *labels),
         other_types=wanted.other_types,
         priority=int(wanted.priority),
         where=wanted.where,

@@ -16,6 +16,7 @@ from leasectl.system.process import this_process
 from leasectl.text.naming import is_resource_name
 
 LONGEST_KEY = 400
+SERVER_LABELS = "serve:"  # begins those that only a server gives
 TOKEN_LABEL = "serve:token"
 UNVERIFIED_LABEL = "serve:unverified-holder"
 
@@ -73,6 +74,11 @@ def is_of_token(handle: Handle, key: str, token: str | None) -> bool:
 def key_in(request: Request) -> str | None:
     """The key that a client's request came with."""
     return next((value for name, value in request.labels if name == SERVED_KEY_LABEL), None)
+
+
+def token_in(request: Request) -> str:
+    """The name of the token that a client's request came with; empty for none."""
+    return next((value for name, value in request.labels if name == TOKEN_LABEL), "")
 
 
 def covers(key: str, other: str) -> bool:

@@ -14,6 +14,8 @@ if TYPE_CHECKING:
     from leasectl.engines.event_log import EventWatch
     from leasectl.state.event import Event
 
+_AGAIN_SECONDS = 1.0
+
 Do = Callable[[Callable[[Service], Any]], Awaitable[Any]]
 
 
@@ -31,12 +33,12 @@ class EventNews:
         self._watch: EventWatch | None = None
         self._opening = asyncio.Lock()
         self._reading: asyncio.Future[None] | None = None
-        self._waiting: dict[asyncio.Future[Sequence[Event]], str | None] = {}
+        self._waiting: dict[asyncio.Future[tuple[int, Sequence[Event]]], str | None] = {}
         self.last = 0
 
     async def wait(
         self, after: int, handle_id: str | None, *, seconds: float, gone: asyncio.Future[None]
-    ) -> Sequence[Event] | None:
+    ) -> tuple[int, Sequence[Event] | None]:
         """Wait for events with a larger number; or for a change without one, if not of a handle.
 
         Args:
@@ -46,20 +48,22 @@ class EventNews:
             gone: Done when nobody waits any more.
 
         Returns:
-            Some of them; None if nothing has changed.
+            The number of the last event that was looked at, and some of them; None for them if
+            nothing has changed.
         """
         await self._open()
-        if after < self.last:
-            found = await self._read(after)
-            if _of(handle_id, found):
-                return _of(handle_id, found)
-        future: asyncio.Future[Sequence[Event]] = asyncio.get_running_loop().create_future()
-        self._waiting[future] = handle_id
+        future: asyncio.Future[tuple[int, Sequence[Event]]]
+        future = asyncio.get_running_loop().create_future()
+        self._waiting[future] = handle_id  # before the read, which events may overtake
         try:
+            if after < self.last:
+                found = await self._read(after)
+                if _of(handle_id, found):
+                    return found[-1].number, _of(handle_id, found)
             await asyncio.wait((future, gone), timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
         finally:
             del self._waiting[future]
-        return future.result() if future.done() else None
+        return future.result() if future.done() else (max(self.last, after), None)
 
     def close(self) -> None:
         """Watch no longer."""
@@ -72,9 +76,14 @@ class EventNews:
         async with self._opening:
             if self._watch is None:
                 # Its thread, if it has one, wakes the loop.
-                self._watch = await self._do(lambda service: service.events.watch())
-                self.last = await self._do(lambda service: service.events.last_number())
-                asyncio.get_running_loop().add_reader(self._watch.fd, self._look)
+                watch = await self._do(lambda service: service.events.watch())
+                try:
+                    self.last = await self._do(lambda service: service.events.last_number())
+                except BaseException:
+                    watch.close()
+                    raise
+                self._watch = watch
+                asyncio.get_running_loop().add_reader(watch.fd, self._look)
 
     def _look(self) -> None:
         if self._watch is None:
@@ -97,13 +106,14 @@ class EventNews:
             new = await self._read(self.last)
         except LeaseError as error:
             self._notices.failed("reading events", error)
+            asyncio.get_running_loop().call_later(_AGAIN_SECONDS, self._look_again)
             return
         if new:
             self.last = new[-1].number
         for future, handle_id in self._waiting.items():
             wanted = _of(handle_id, new)
             if not future.done() and (wanted or handle_id is None):
-                future.set_result(wanted)
+                future.set_result((self.last, wanted))
 
     async def _read(self, after: int) -> Sequence[Event]:
         events: Sequence[Event] = await self._do(

@@ -28,6 +28,7 @@ from leasectl.server.give_backs import (
     release_one,
     served_id,
     served_request,
+    token_in,
 )
 from leasectl.server.kept_places import NOTED_AFTER_SECONDS, KeptPlaces
 from leasectl.server.metrics import KeeperWatch, LossWatch, Notices
@@ -37,6 +38,7 @@ from leasectl.server.tokens import ANYBODY, Token
 from leasectl.server.waits import ClientWait, Wanted
 from leasectl.server.withdrawn_keys import WithdrawnKeys
 from leasectl.state.handles import note_answer
+from leasectl.state.rows import is_of_extension
 from leasectl.system.clock import Clock
 from leasectl.system.process import is_dead, this_process
 from leasectl.system.wakeup import Wakeup
@@ -226,7 +228,7 @@ class ServedLeases:
                 if handle.state != "held":
                     raise LeaseError("another server waits with the same Idempotency-Key")
                 if handle.leases:
-                    wanted.check_same(handle.request.count, handle.holder_identity)
+                    wanted.check_same(handle.request, handle.holder_identity)
                     return handle
             # Also what a backend didn't answer, and may have granted.
             await self.do(partial(finish, handle=handle, by="guard"))
@@ -241,12 +243,12 @@ class ServedLeases:
         key = wanted.key
         if self._closing:
             raise Cancelled("context canceled: the server is shutting down")
-        if key is not None and self._withdrawn.covers(key):
+        if key is not None and self._withdrawn.covers(_of_token(token_in(wanted.request), key)):
             raise Cancelled("context canceled: its client has given this request up")
         wait = self._waits.get(wanted.handle_id)
         if wait is None:
             wait = self._start(wanted)
-        wanted.check_same(wait.wanted.request.count, wait.wanted.holder_identity)
+        wanted.check_same(wait.wanted.request, wait.wanted.holder_identity)
         wait.join()
         try:
             # What is free is had, before anybody looks whether the client is still there.
@@ -356,7 +358,7 @@ class ServedLeases:
                 if delivered:
                     note_answer(self.service.state, current, confirmed=True)
                     return
-            has_key = key_in(current.request) is not None
+            has_key = key_in(current.request) is not None or is_of_extension(current)
             if has_key or self.service.kind.remote:  # which may not answer now
                 self._give_back_soon(current, CONFIRM_SECONDS if has_key else 0.0)
             else:
@@ -408,16 +410,17 @@ class ServedLeases:
         Raises:
             LeaseError: Something couldn't be given back.
         """
-        await self.end_waits(key)
+        await self.end_waits(key, token)
         await self.do(lambda service: release_all_of(service, key, token.secret or None))
 
-    async def end_waits(self, key: str) -> None:
-        """End what waits with a key, or one that begins with it, now and later."""
-        self._withdrawn.add(key)
+    async def end_waits(self, key: str, token: Token) -> None:
+        """End what waits with a key of a token, or one that begins with it, now and later."""
+        self._withdrawn.add(_of_token(token.name, key))
         waits = [
             each
             for each in self._waits.values()
             if each.wanted.key and covers(key, each.wanted.key)
+            if token_in(each.wanted.request) == token.name
         ]
         for wait in waits:
             wait.end()
@@ -436,3 +439,8 @@ class ServedLeases:
     @property
     def is_closing(self) -> bool:
         return self._closing
+
+
+def _of_token(token: str, key: str) -> str:
+    """A key among the withdrawn ones: that of another token's client is another."""
+    return f"{token}:{key}"

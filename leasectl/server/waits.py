@@ -6,8 +6,9 @@ import asyncio
 from collections.abc import Callable, Coroutine
 from typing import Any, NamedTuple
 
-from leasectl.errors import InvalidRequest
+from leasectl.errors import InvalidRequest, NotAllowed
 from leasectl.model import Handle, Request
+from leasectl.server.give_backs import token_in
 
 
 class Wanted(NamedTuple):
@@ -27,10 +28,17 @@ class Wanted(NamedTuple):
     holder_identity: str = ""
     wait_seconds: float | None = None
 
-    def check_same(self, count: int, holder_identity: str) -> None:
-        """Raise InvalidRequest unless an earlier request with the same key was the same."""
-        if count != self.request.count:
-            raise InvalidRequest(f"the Idempotency-Key was used with count={count} before")
+    def check_same(self, request: Request, holder_identity: str) -> None:
+        """Compare an earlier request with the same key.
+
+        Raises:
+            InvalidRequest: It was another.
+            NotAllowed: It came with another token.
+        """
+        if token_in(request) != token_in(self.request):
+            raise NotAllowed("another token has used this key")
+        if request.count != self.request.count:
+            raise InvalidRequest(f"the Idempotency-Key was used with count={request.count} before")
         if self.holder_identity not in ("", holder_identity):
             raise InvalidRequest("another holder has used this key")
 

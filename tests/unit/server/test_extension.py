@@ -10,6 +10,7 @@ import urllib.error
 import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -119,18 +120,98 @@ def test_a_client_that_is_gone_keeps_its_lease_for_a_ttl(team: Team) -> None:
     assert time.monotonic() - began < 30
 
 
-def test_a_claim_key_is_of_no_use_to_another_tokens_client(team: Team) -> None:
-    handle = Path(team.machine("a").ok("acquire", "-t", "T").strip()).name
-    body = json.dumps({"claim_key": f"{handle}/1", "names": None})
+def _post(team: Team, path: str, token: str = "other", **body: object) -> Any:
+    """The answer to a request of a program with a token; a refusal's kind."""
     request = urllib.request.Request(
-        f"{team.serving.url}/leasectl/v2/call/engine.free",
-        body.encode(),
-        {"Authorization": "Bearer secret-of-other"},
+        f"{team.serving.url}/leasectl/v2/{path}",
+        json.dumps(body).encode(),
+        {"Authorization": f"Bearer secret-of-{token}"},
     )
-    with pytest.raises(urllib.error.HTTPError) as refused:
-        urllib.request.urlopen(request)
-    assert refused.value.code == 409
-    assert json.loads(refused.value.read())["error"] == "NotAllowed"
+    try:
+        with urllib.request.urlopen(request) as answer:
+            return json.loads(answer.read())["result"]
+    except urllib.error.HTTPError as refused:
+        return json.loads(refused.read())["error"]
+
+
+@pytest.mark.parametrize("form", ["{}/1", "={}..1", "{}..1"])
+def test_a_claim_key_is_of_no_use_to_another_tokens_client(team: Team, form: str) -> None:
+    handle = Path(team.machine("a").ok("acquire", "-t", "T").strip()).name
+    key = form.format(handle)
+    guard = {"is": "Guard", "claim_key": key, "name": "T--00", "fence": 1}
+    change = {"is": "ValueChange", "key": "a/b/c", "content": None}
+    for path, arguments in (
+        ("call/engine.renew", {"claim_key": key}),
+        ("call/engine.free", {"claim_key": key, "names": None}),
+        ("call/engine.withdraw", {"claim_key": key}),
+        ("call/values.change", {"changes": [change], "guard": guard}),
+    ):
+        assert _post(team, path, **arguments) == "NotAllowed", path
+    if "/" in key:
+        assert _post(team, "wait", claim_key=key, after=0) == "NotAllowed"
+    assert _post(team, "call/engine.renew", "ci", claim_key=f"{handle}/1")["names"] == ["T--00"]
+
+
+def test_another_tokens_client_neither_ends_nor_joins_a_wait(team: Team) -> None:
+    team.machine("a").ok("acquire", "-t", "T")
+    waiter = team.machine("b").start("acquire", "-t", "T", "-w", "60")
+
+    def queue() -> Any:
+        return _post(team, "call/pools.pools", pool_type="T")[0]["queue"]
+
+    eventually(queue)
+    (place,) = queue()
+    key, handle = place["claim_key"], place["claim_key"].partition("/")[0]
+    assert _post(team, "call/engine.withdraw", claim_key=handle) == "NotAllowed"
+    with team.serving.connect() as client:
+        client.release(Authorization="Bearer secret-of-other", Idempotency_Key=handle)
+    wanted = {"is": "Request", "type": "T", "ttl_seconds": 60.0}
+    again = {
+        "claim_key": key,
+        "holder_identity": place["holder_identity"],
+        "request": {"is": "Request", "type": "T", "ttl_seconds": 60.0},
+        "wait_seconds": 0,
+    }
+    assert _post(team, "acquire", **again) == "NotAllowed"
+    assert queue() == [place]
+    team.machine("a").ok("release", "--names", "T--00", "--force")
+    assert waiter.finish().code == 0
+
+
+def test_only_the_holders_token_answers_a_reclaim(team: Team) -> None:
+    holder = team.machine("a")
+    holder.ok("acquire", "-t", "T")
+    mark = {"id": "0", "asked_by": "x", "state": "marked", "seconds": 60.0, "made_at": 0.0}
+    asked, ready = json.dumps(mark), json.dumps({**mark, "state": "ready"})
+
+    def change(token: str, before: str | None, after: str) -> Any:
+        note = {"is": "NoteChange", "type": "T", "name": "T--00", "fence": 1}
+        changes = [{**note, "before": before, "after": after}]
+        return _post(team, "call/notes.change", token, changes=changes)
+
+    def free(text: str) -> Any:
+        note = {"is": "Note", "type": "T", "name": "T--00", "fence": 1, "text": text}
+        return _post(team, "call/notes.free", notes=[note], by="reclaim")
+
+    assert change("other", None, ready) == [False]
+    assert change("other", None, asked) == [True]
+    assert free(asked) == []
+    assert change("other", asked, ready) == [False]
+    assert change("ci", asked, ready) == [True]
+    assert free(ready) == ["T--00"]
+
+
+def test_a_client_gives_itself_no_label_of_the_server(team: Team) -> None:
+    labels = [["serve:token", "ci"], ["serve:client", "::"], ["serve:key", "k"], ["mine", "v"]]
+    wanted = {"is": "Request", "type": "T", "ttl_seconds": 60.0, "labels": labels}
+    granted = _post(
+        team, "acquire", claim_key="h/1", holder_identity="a/1/h/h", request=wanted, wait_seconds=0
+    )
+    assert granted["leases"][0]["labels"] == [
+        ["mine", "v"],
+        ["serve:client", "127.0.0.1"],
+        ["serve:token", "other"],
+    ]
 
 
 def test_hup_reads_the_tokens_again(team: Team) -> None:
