@@ -15,6 +15,7 @@ from leasectl.backends.serve.connection import SCHEME, Calls
 from leasectl.backends.serve.protocol import ACQUIRE, AcquireBody, Granted, Renewal
 from leasectl.backends.unanswered import Loss, NotSent, Refused, TimeOver, trying_again
 from leasectl.errors import BackendUnreachable, InvalidRequest, LeaseError, NoLease
+from leasectl.model import Lease
 from leasectl.system.backoff import Backoff, Pauses
 from leasectl.system.clock import Clock
 from leasectl.system.poll import Sleep, sleep_through
@@ -257,6 +258,12 @@ class _Acquisition:
             until=until,
             tick=self._report,
         )
+        if (
+            not isinstance(granted, Granted)
+            or len(granted.leases) != self._claimant.request.count
+            or not all(isinstance(each, Lease) for each in granted.leases)
+        ):
+            raise self._calls.malformed()
         return granted
 
     def _rest(self, seconds: float, error: BackendUnreachable) -> None:

@@ -11,7 +11,7 @@ from leasectl.backends.release_tries import AWAY_SECONDS
 from leasectl.backends.serve.protocol import (
     CALL,
     CALLS,
-    decode,
+    decode_result,
     encode,
     parse_error,
     too_old,
@@ -123,6 +123,10 @@ class Calls:
         )
         return self.result_in(answer)["result"]
 
+    def malformed(self) -> Refused:
+        """The error for an answer that can't be meant."""
+        return Refused(f"{self.url} answered something else than a result")
+
     def result_in(self, answer: Answer) -> Any:
         """Return the object that an answer has."""
         try:
@@ -131,9 +135,9 @@ class Calls:
             data = None
         if answer.status == 200 and isinstance(data, dict) and "result" in data:
             try:
-                return {"result": decode(data["result"])}
+                return {"result": decode_result(data["result"])}
             except (ValueError, TypeError, KeyError) as error:
-                raise Refused(f"{self.url} answered something else than a result") from error
+                raise self.malformed() from error
         said = parse_error(data)
         if said is not None:
             raise Refused(str(said)) if answer.status in _BETWEEN else said

@@ -16,13 +16,15 @@ An error is ``{"error": KIND, "message": TEXT}``, with a class of `leasectl.erro
 from __future__ import annotations
 
 import base64
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 from functools import cache
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from leasectl import errors
 from leasectl.errors import LeaseError, NotSupported
 from leasectl.model import Lease, Request
+from leasectl.text.naming import is_name, is_resource_name
+from leasectl.text.wording import printable
 
 if TYPE_CHECKING:
     from leasectl.engines.notes import Note
@@ -173,6 +175,9 @@ def encode(value: object) -> object:
 def decode(data: Any) -> Any:
     """Read what `encode` wrote; fields that only another version has are left out.
 
+    The names of leases and pools are paths and words of a shell elsewhere, so others than those
+    that a pool may have are refused. Texts for people are made safe for a terminal.
+
     Raises:
         ValueError, TypeError, KeyError: It is something else.
     """
@@ -189,7 +194,61 @@ def decode(data: Any) -> Any:
         return {key: decode(each) for key, each in data["items"]}
     record = _records()[kind]
     known = record._fields
-    return record(**{name: decode(each) for name, each in data.items() if name in known})
+    fields = {name: decode(each) for name, each in data.items() if name in known}
+    for name, each in fields.items():
+        is_good = _NAMES.get(f"{kind}.{name}")
+        if is_good is not None and each is not None:
+            _check_names(each if isinstance(each, tuple) else (each,), is_good)
+    if kind in _SHOWN:
+        fields = {name: each if name == "note" else _safe(each) for name, each in fields.items()}
+    return record(**fields)
+
+
+# The fields that have names, and what each of them has to be.
+_NAMES: Mapping[str, Callable[[str], bool]] = {
+    "Lease.name": is_resource_name,
+    "Resource.name": is_resource_name,
+    "Renewal.names": is_resource_name,
+    "Note.name": is_resource_name,
+    "Note.type": is_name,
+    "Pool.type": is_name,
+    "Granted.pool_type": is_name,
+    "Member.name": is_resource_name,
+    "Member.pool": is_name,
+    "Member.expected": is_name,
+    "Member.moves_to": is_name,
+    # They go back as they came.
+    "Member.holder": str.isprintable,
+    "Cordon.by": str.isprintable,
+    "Cordon.reason": str.isprintable,
+}
+# Records whose texts people see.
+_SHOWN = frozenset({"Lease", "Resource", "QueueEntry", "Pool", "Event", "News"})
+_LONGEST_SHOWN = 4096
+
+
+def decode_result(data: Any) -> Any:
+    """Read the result of a call; a list of texts is one of resource names.
+
+    Raises:
+        ValueError, TypeError, KeyError: It is something else.
+    """
+    result = decode(data)
+    if type(result) is tuple:
+        _check_names([each for each in result if isinstance(each, str)], is_resource_name)
+    return result
+
+
+def _check_names(names: Iterable[Any], is_good: Callable[[str], bool]) -> None:
+    for each in names:
+        if not isinstance(each, str) or not is_good(each):
+            raise ValueError(f"no name: {each!r}")
+
+
+def _safe(value: Any) -> Any:
+    if isinstance(value, str):
+        return printable(value, longest=_LONGEST_SHOWN)
+    return tuple(map(_safe, value)) if type(value) is tuple else value
 
 
 @cache
@@ -238,7 +297,7 @@ def parse_error(data: object) -> LeaseError | None:
     is_ours = isinstance(kind, type) and issubclass(kind, LeaseError)
     if not is_ours or kind is errors.AccessRefused:
         kind = LeaseError
-    return kind(data["message"])
+    return kind(printable(data["message"], longest=_LONGEST_SHOWN))
 
 
 def too_old(url: str) -> NotSupported:

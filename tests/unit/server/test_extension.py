@@ -165,7 +165,6 @@ def test_another_tokens_client_neither_ends_nor_joins_a_wait(team: Team) -> None
     assert _post(team, "call/engine.withdraw", claim_key=handle) == "NotAllowed"
     with team.serving.connect() as client:
         client.release(Authorization="Bearer secret-of-other", Idempotency_Key=handle)
-    wanted = {"is": "Request", "type": "T", "ttl_seconds": 60.0}
     again = {
         "claim_key": key,
         "holder_identity": place["holder_identity"],
