@@ -65,6 +65,7 @@ class LeasectlWorld(LocalWorld):
         self._server = _FORK.Process(target=self._serve, args=(bound, str(tokens)), daemon=True)
         self._server.start()
         bound.close()
+        self._all_calls: list[Calls] = []
         self._calls = self._open()
         self.engine = cast("Engine", _Engine(self._calls))  # type: ignore[assignment]
         self.events: EventLog = ServeSides(self._calls).events  # type: ignore[assignment]
@@ -100,6 +101,8 @@ class LeasectlWorld(LocalWorld):
     def close(self) -> None:
         for client in self._clients:
             client.kill()
+        for calls in self._all_calls:
+            calls.close()
         self._server.kill()
         self._server.join()
         self.state.close()
@@ -111,7 +114,8 @@ class LeasectlWorld(LocalWorld):
         return self._is_waiting(claim_key)
 
     def _open(self) -> Calls:
-        return Calls(self._url, self._settings, clock=self.clock)
+        self._all_calls.append(Calls(self._url, self._settings, clock=self.clock))
+        return self._all_calls[-1]
 
     def _serve(self, bound: socket.socket, token_file: str) -> None:
         served_leases.KEEP_POSITION_SECONDS = 0.05

@@ -168,7 +168,9 @@ class _Pending:
         self._connection = connection
 
     def done(self) -> bool:
-        return bool(select.select([self._connection.socket], [], [], 0)[0])
+        poll = select.poll()  # select() takes no descriptor above 1,023
+        poll.register(self._connection.socket, select.POLLIN)
+        return bool(poll.poll(0))
 
     def result(self) -> tuple[Lease, ...]:
         return self._client.take(self._connection)

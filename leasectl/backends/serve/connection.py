@@ -28,11 +28,12 @@ SCHEME = "leasectl+"
 _SECONDS = 10.0
 _LEAST_SECONDS = 0.05
 _BACKOFF = Backoff(first_seconds=0.1, longest_seconds=1.0, chance=1.0)
-# A repeated call of these does the same once more. A call that makes something isn't among them:
-# after a lost answer it would find what it had made.
+# A repeated call of these changes nothing more. Its answer is that of the first too, but for
+# `engine.free`: what matters is that nothing stays leased, and it names what it freed itself. Calls
+# that make or end something aren't among them: after a lost answer they would find what they did.
 _REPEATED = (
     *("engine.", "members.", "values.get", "values.read", "notes.of_", "events."),
-    *("pools.pools", "pools.end_early"),
+    "pools.pools",
 )
 _BETWEEN = (502, 503, 504)
 
@@ -77,7 +78,9 @@ class Calls:
         """
         given = {**dict(zip(CALLS[name], args)), **named}
         body = {key: encode(value) for key, value in given.items()}
-        on = (NotSent, Loss, Refused) if name.startswith(_REPEATED) else (NotSent,)
+        # What a claimant was granted isn't found again.
+        is_repeated = name.startswith(_REPEATED) and given.get("claimant") is None
+        on = (NotSent, Loss, Refused) if is_repeated else (NotSent,)
         start, seconds = self.clock.elapsed(), self._seconds
         if self.until is not None:
             seconds = min(seconds, max(0.0, self.until - start))
