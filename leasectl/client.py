@@ -239,6 +239,8 @@ class Lease:
         """
         if self._pid != os.getpid() or self._record is None or self.is_lost:
             return False
+        if self._thread is None:  # a failed reacquire that couldn't release it: nobody renews it
+            return False
         with self._client._service() as service:
             return service.current(whole(self._record)) is not None
 
@@ -314,8 +316,8 @@ class Lease:
             progress: See `Client.acquire`.
 
         Raises:
-            NoLease: See `Client.acquire`. The lease is released then, and can be reacquired later.
-            LeaseError: See `Client.acquire`.
+            LeaseError: See `Client.acquire`. The lease is released then, and can be reacquired
+                later. An invalid duration changes nothing.
 
         Example:
             >>> with leasectl.lease("azure--install") as lease:
@@ -325,9 +327,10 @@ class Lease:
             True
         """
         self._check_process()
+        waiting = _Waiting(wait, connect_timeout, cancel, progress)  # a wrong one ends nothing
         with self._lock:
             self._stop()
-            self._client._obtain(self, _Waiting(wait, connect_timeout, cancel, progress))
+            self._client._obtain(self, waiting)
 
     def release(self, *, delay: Duration | None = None) -> tuple[str, ...]:
         """Give the lease back, now or later. A second release does nothing.
@@ -834,11 +837,12 @@ class Client:
 
     def _obtain(self, lease: Lease, waiting: _Waiting) -> None:
         """Acquire the request of a lease, anew or again, and look after what is granted."""
-        before, guard = lease._record, _process_of(lease._guard)
+        before = lease._record
         handle_id = new_id(lease._request.type) if before is None else before.id
         granted: Handle | None = None
         lease.names, lease.fences = (), ()
         try:
+            guard = _process_of(lease._guard)
             with self._service(waiting.seconds) as service, waiting.patience() as patience:
                 if before is not None:
                     granted = reacquire(service, before.id, patience=patience)
@@ -853,8 +857,9 @@ class Client:
                     )
                 self._hold(lease, service, granted, guard)
         except BaseException as error:
-            if granted is not None or not isinstance(error, LeaseError):
-                self._undo(lease, handle_id, is_new=before is None)
+            may_hold = before is not None or granted is not None
+            if may_hold or not isinstance(error, LeaseError):
+                self._undo(lease, handle_id, before)
             raise
 
     def _hold(self, lease: Lease, service: Service, granted: Handle, guard: Process | None) -> None:
@@ -883,18 +888,24 @@ class Client:
         lease._begin(granted, thread, service.state.names_path(granted.id))
         thread.start()
 
-    def _undo(self, lease: Lease, handle_id: str, *, is_new: bool) -> None:
-        """Give back what an interrupted acquisition may have been granted."""
+    def _undo(self, lease: Lease, handle_id: str, before: Handle | None) -> None:
+        """Give back what a failed acquisition may have been granted, and what was held before."""
         with contextlib.suppress(LeaseError):
             lease._stop()
             with self._service(0.0) as service:
                 record = service.handles.load(handle_id)
                 if record is None:
                     lease._record = None
-                elif is_new:
+                elif before is None:
                     lease._record = None
                     finish(service, record)
-                elif record.state != "released":
+                elif record.state == "released":
+                    lease._record = record
+                elif record.acquisition == before.acquisition or this_process() in (
+                    record.waiter,
+                    record.runner,
+                ):  # another process hasn't acquired it meanwhile
+                    lease._record = record
                     release(service, whole(record))
 
 

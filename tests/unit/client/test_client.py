@@ -89,6 +89,67 @@ class TestHolding:
             assert lease.is_held
         assert cli.held() == {}
 
+    def test_a_refused_reacquire_releases(self, cli: Cli, client: leasectl.Client) -> None:
+        cancel = threading.Event()
+        cancel.set()
+        lease = client.acquire("T", ttl="1m")
+        with pytest.raises(leasectl.Cancelled):
+            lease.reacquire(cancel=cancel)
+        assert not lease.is_held
+        assert cli.held() == {}
+        lease.reacquire()
+        assert cli.held()
+        lease.release()
+
+    def test_a_reacquire_with_a_wrong_argument_changes_nothing(
+        self, client: leasectl.Client
+    ) -> None:
+        with client.acquire("T", ttl="1m") as lease:
+            with pytest.raises(leasectl.InvalidRequest):
+                lease.reacquire(wait="soon")
+            assert lease.is_held
+            assert lease.deadline is not None
+
+    def test_a_lease_that_nobody_renews_is_not_held(
+        self, cli: Cli, client: leasectl.Client
+    ) -> None:
+        import fcntl
+
+        with client.acquire("T", ttl="1m") as lease:
+            with open(cli.state_dir / "state.lock", "rb") as lock:
+                fcntl.flock(lock, fcntl.LOCK_EX)  # so it can't be released either
+                with pytest.raises(leasectl.NoLease, match="was held all the time"):
+                    lease.reacquire(wait=0)
+            assert cli.held()
+            assert not lease.is_held
+        assert cli.held() == {}
+
+    def test_a_failed_reacquire_of_another_process_keeps_its_lease(
+        self, cli: Cli, client: leasectl.Client
+    ) -> None:
+        cancel = threading.Event()
+        cancel.set()
+        with client.acquire("T") as lease:
+            cli.ok("reacquire", lease.handle)
+            with pytest.raises(leasectl.Cancelled):
+                lease.reacquire(cancel=cancel)
+            assert not lease.is_held
+        assert cli.held()
+
+    def test_a_failed_reacquire_and_a_release_leave_no_record(
+        self, cli: Cli, client: leasectl.Client
+    ) -> None:
+        lease = client.acquire("T", count=2)
+        with ThreadPoolExecutor(1) as threads:
+            waiting = threads.submit(client.acquire, "T", count=2)
+            eventually(cli.waiting)
+            with pytest.raises(leasectl.NoLease):
+                lease.reacquire(wait=0)
+            waiting.result().release()
+        lease.release()
+        assert cli.query("SELECT id FROM handle") == []
+        assert not os.path.exists(lease.handle)
+
     def test_a_delayed_release_is_the_keepers(self, cli: Cli, client: leasectl.Client) -> None:
         lease = client.acquire("T")
         assert lease.release(delay="1s") == ()
