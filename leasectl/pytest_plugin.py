@@ -6,6 +6,7 @@ order of the pool, and a worker that is killed gives its leases back.
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Generator, Iterator
 from typing import TYPE_CHECKING, Any
 
@@ -152,10 +153,20 @@ def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, Any, None]:
 
 
 def pytest_sessionfinish(session: pytest.Session) -> None:
-    """Release what the session still holds."""
-    kept = session.config.stash.get(_OF_SESSION, {})
-    while kept:
-        kept.popitem()[1].release()
+    """Release what the session still holds; warn of what couldn't be released."""
     client = session.config.stash.get(_CLIENT, None)
-    if client is not None:
-        client.close()
+    if client is None:
+        return
+    from leasectl.errors import LeaseError
+
+    failed: list[str] = []
+    kept = session.config.stash[_OF_SESSION]
+    while kept:
+        _, lease = kept.popitem()
+        try:
+            lease.release()
+        except LeaseError as error:
+            failed.append(f"{', '.join(lease.names)}: {error}")
+    client.close()
+    for text in failed:  # last, because a warning may be an error
+        warnings.warn(text, stacklevel=1)

@@ -163,6 +163,22 @@ def lose(lease):
     assert len(re.findall("^E .*LeaseLost: the lease on azure--0", finished.out, re.M)) == 2
 
 
+def test_a_failing_release_at_the_end_is_a_warning(suite: Suite) -> None:
+    text = """
+import leasectl
+@pytest.mark.lease("azure", scope="session")
+def test_one(lease): lease.release = fail
+@pytest.mark.lease("azure", count=2, scope="session")
+def test_two(lease): lease.release = fail
+def fail(): raise leasectl.BackendUnreachable("server is away")
+"""
+    finished = suite.run(text)
+    assert finished.code == 0, finished
+    assert "2 passed, 2 warnings" in finished.out, finished
+    assert "azure--00: server is away" in finished.out
+    assert "azure--01, azure--02: server is away" in finished.out
+
+
 def test_another_backend_may_be_named(cli: Cli, suite: Suite) -> None:
     text = '@pytest.mark.lease("any")\ndef test_runs(lease): assert lease.backend == "none:"\n'
     finished = suite.run(text, "--lease-backend", "none:")
