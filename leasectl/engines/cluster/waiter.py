@@ -1,25 +1,28 @@
 """Each step of a ticket, until it is a claim.
 
-Order. The place of a ticket is the resourceVersion that its create answered: it grows with each
-write of the cluster. Whoever looks by a list that is later than its own ticket sees all that have a
-smaller place and are there; and what is before it can only become less, but for who has a higher
-priority, which is judged by what is seen at the claim. So by a view that a watch keeps up to date,
-however late, nobody ever claims before who came earlier, and lives, and could use it.
+Order: the place of a ticket is the version of the store at which it was written. Versions grow with
+each write, so a later ticket has a larger place. A waiter looks at its pool as it was after its own
+ticket was written. So it sees all tickets with a smaller place that are still there. Later, that
+set only shrinks. A ticket of a higher priority may come before it all the same; the view that the
+claim is made from decides that. So a view may be late, and still nobody claims before a live waiter
+who came earlier and could use the resource.
 
-*The fast road*: where a list shows no ticket and enough that is free, it is claimed without one, by
-what that list has shown; its place is the list's resourceVersion. Every ticket that is put later
-has a larger one, and none was there: it is first. Who has put such a ticket meanwhile and sees the
-same resources free takes one or the other of them, or comes second at one: then one of the two
-writes is refused. A refused one on the fast road queues with a ticket like everybody, and so comes
-behind all who have one by then. It isn't tried again.
+*The fast road*: where a list shows no ticket and enough free resources, the waiter claims them
+without a ticket. Its place is the version of that list, so every later ticket comes after it. Two
+processes may try to claim the same resources. Each claim is guarded by the versions of its
+resources, so one of them is refused. Where the store unites changes (`Objects.unites`), the claim
+is also refused if a ticket is there by then. Who is refused queues with a ticket, and doesn't try
+this road again.
 
-*A stopped process* that goes on after its ticket was taken for dead finds that out before it
-claims, by its own clock; should it be stopped between that and its write, this is still guarded by
-the version of a resource that nobody has had since. At worst one that was next keeps its turn.
+*A stopped process* checks by its own clock, before it claims, whether its ticket has expired. If it
+is stopped between that check and its write, the write is still guarded by the version of the
+resource: it succeeds only if nobody has had the resource since. Where the store unites changes, the
+ticket has to be there, too. At worst a waiter that was next keeps its turn.
 
-Killed before its ticket is put, a waiter leaves nothing; after that, a ticket, which whoever waits
-behind it takes away when it hasn't been renewed for its ttl, all that are dead at once; or which
-goes by itself. A create that arrives after its sender was killed is the same.
+A waiter that is killed before its ticket is written leaves nothing. After that it leaves a ticket.
+Where tickets end by themselves (`Objects.ends`), this one does after its ttl. Elsewhere the waiters
+behind it remove all tickets that weren't renewed for their ttl. The same happens to a ticket that
+the store writes after its sender was killed.
 """
 
 from __future__ import annotations
@@ -55,6 +58,8 @@ from leasectl.system.wakeup import Wakeup
 
 # What is heard within that time isn't asked for.
 _HEAR_SECONDS = 0.05
+# So often a view is renewed at once, as another was faster.
+_MOST_TRIES = 20
 # Some requests to a server that has answered just before.
 _SECONDS = 3.0
 
@@ -251,12 +256,15 @@ class ClusterWaiter:
 
     def _claim_at_last(self, view: PoolView) -> Outlook:
         """Claim by what was seen, or by what is there when that wasn't so any more."""
-        while True:
+        for _ in range(_MOST_TRIES):
             outlook = self._claim_by(view)
             if outlook is not None:
-                self.ticket.has_paid = False  # who sleeps now may do so for longer than a pace
-                return outlook
+                break
             view = self._context.pool(self.ticket.request.type)
+        else:  # its caller has a deadline, and may be interrupted
+            outlook = Outlook(look_again_at=self._clock.elapsed() + LOOK_AGAIN_SECONDS)
+        self.ticket.has_paid = False  # who sleeps now may do so for longer than a pace
+        return outlook
 
     def _claim_by(self, view: PoolView) -> Outlook | None:
         """Claim what is seen to be free, if it is its turn; None if another was faster."""

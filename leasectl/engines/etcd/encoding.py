@@ -233,7 +233,7 @@ def _read_resource(kv: KeyValue, name: str, record: Record) -> ResourceObject:
     grace, came = read_grace(said) if said else (None, "")
     return ResourceObject(
         Identity(name, read_text(record["uid"]), kv.mod_revision),
-        None,
+        kv.value,
         member,
         claim,
         fence=read_natural(last.get("fence", 0)) if claim is None else claim.fence,

@@ -151,7 +151,7 @@ class Keys:
         return []
 
     def all_copies(self) -> list[str]:
-        """Where all copies are, and all pointers to resources."""
+        """Where all pointers to resources are, and after that all copies."""
         return [f"{self.prefix}{each}/" for each in ("at", "of", "free", "to")]
 
     def lives(self, found: Found) -> list[str]:

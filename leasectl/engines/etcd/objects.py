@@ -9,6 +9,11 @@ A ticket is attached to an etcd lease, and so are two keys beside a claim that h
 without them is over. A write that leaves a claim to its holder is guarded by them, so nothing that
 is over is brought back; a new claim needs no such guard, as what is over never writes its resource.
 
+A revision alone doesn't name a version: after a restore from an older copy the same one comes
+again, with another write. So a write that changes resources is guarded by a value, too: that of the
+last written one. Values have random words, so who finds it there at its revision has seen all that
+was written up to it as it is.
+
 Grants of a pool are numbered in its order: the number of the last one is a key that each claim
 guards and writes. Who guesses it wrong tries again by what it is.
 """
@@ -50,6 +55,7 @@ from leasectl.engines.etcd.gateway.requests import (
     as_of,
     created_at,
     delete,
+    has_value,
     none_below,
     present,
     put,
@@ -71,7 +77,7 @@ if TYPE_CHECKING:
     from leasectl.engines.etcd.events.events import EtcdEvents
 
 _MOST_TRIES = 20
-# A lease that nothing is attached to by then goes by itself.
+# How many etcd leases, decoded values, pools of resources and last grants are remembered, each.
 _MOST_KNOWN = 4096
 # As many as guards and reads of a transaction have room for.
 _READ_AT_ONCE = 100
@@ -86,6 +92,7 @@ class _Transaction(NamedTuple):
         keys: The objects' own keys, in the order of the changes.
         written: The values of these; None for one that goes.
         lives: The etcd leases that have to be there, with their seconds.
+        left: The seconds that are left of those whose claims are ended by force.
     """
 
     guards: list[Json]
@@ -94,6 +101,7 @@ class _Transaction(NamedTuple):
     keys: list[str]
     written: list[str | None]
     lives: dict[str, float]
+    left: dict[str, int]
 
 
 class EtcdObjects:
@@ -122,9 +130,10 @@ class EtcdObjects:
         # Under the lock:
         self._grants: dict[str, KeyValue | None] = {}  # the numbers of last grants, by pool
         self._lives: dict[str, None] = {}  # the etcd leases that were granted here
-        self._pools: dict[str, str | None] = {}  # where resources were seen, by object name
+        # Without it, as each use is one operation, and what is missing is read again:
         self._watches: set[EtcdWatch] = set()
-        self._decoded: dict[str, tuple[int, Found]] = {}  # by key: at which revision, and what
+        self._pools: dict[str, str | None] = {}  # where resources were seen, by object name
+        self._decoded: dict[str, tuple[KeyValue, Found]] = {}  # by key: of what, and what
 
     def limited(
         self, until: float | None, *, is_strict: bool = False
@@ -148,8 +157,7 @@ class EtcdObjects:
         if not name.startswith(RESOURCE):
             (found,) = self.gateway.read(read(self.keys.named(name))).answers
             return None if found.first is None else decode(found.first)
-        with self._lock:
-            pool = self._pools.get(name)
+        pool = self._pools.get(name)
         for _ in range(_MOST_TRIES):
             at, there, alive = self.gateway.read(
                 read(self.keys.at(name)),
@@ -332,13 +340,15 @@ class EtcdObjects:
 
     def _found(self, kv: KeyValue, *, is_alive: bool) -> Found:
         """Read an object, and remember it and where it is."""
-        revision, found = self._decoded.get(kv.key, (0, None))
-        if found is None or revision != kv.mod_revision:
+        known, found = self._decoded.get(kv.key, (None, None))
+        if found is None or known != kv:
             found = decode(kv)
             if len(self._decoded) >= _MOST_KNOWN:
                 self._decoded.clear()
-            self._decoded[kv.key] = kv.mod_revision, found
+            self._decoded[kv.key] = kv, found
         if isinstance(found, ResourceObject):
+            if len(self._pools) >= _MOST_KNOWN:
+                self._pools.clear()
             self._pools[found.id.name] = found.member.pool
         return found if is_alive else _over(found)
 
@@ -354,6 +364,8 @@ class EtcdObjects:
         with self._lock:
             known = self._grants.get(pool_type)
             if known is None or kv is None or kv.mod_revision > known.mod_revision:
+                if len(self._grants) >= _MOST_KNOWN:
+                    self._grants.clear()
                 self._grants[pool_type] = kv
 
     # Writing
@@ -483,7 +495,8 @@ class EtcdObjects:
             if counted is None or claimed is None:
                 return None
             (grants,) = outcome.answers
-            self._note_grants_of(claimed, grants.first)
+            with self._lock:  # what is known may be of before a restore, and larger
+                self._grants[claimed] = grants.first
             if revision_in(grants.first) == counted.seen:
                 return None
         return None
@@ -497,10 +510,14 @@ class EtcdObjects:
         as_seen: bool,
     ) -> _Transaction:
         keys = self.keys
-        made = _Transaction([], [], [], [], [], {})
+        made = _Transaction([], [], [], [], [], {}, {})
         for name, seen in still.items():
             key = keys.named(name)
             made.guards.append(absent(key) if seen is None else unchanged(key, seen.id.version))
+        resources = [each.seen for each in changes if isinstance(each.seen, ResourceObject)]
+        if resources:
+            last = max(resources, key=lambda each: each.id.version)
+            made.guards.append(has_value(keys.main(last), last.raw))
         number = 0
         for seen, new, _ in changes:
             if seen is not None:
@@ -569,7 +586,13 @@ class EtcdObjects:
                 return
         if claim.life:
             assert claim.ttl_seconds is not None
-            made.lives[claim.life] = claim.ttl_seconds
+            seconds = claim.ttl_seconds
+            if goes_on and claim.ended and before is not None and before.claim is not None:
+                ends = before.claim.life
+                if ends not in made.left:
+                    made.left[ends] = self.gateway.seconds_left(int(ends, 16))
+                seconds = min(seconds, made.left[ends])
+            made.lives[claim.life] = max(seconds, made.lives.get(claim.life, 0.0))
         lease = int(claim.life, 16) if claim.life else 0
         made.puts.extend(put(key, "", etcd_lease_id=lease) for key in lives)
 

@@ -36,7 +36,7 @@ from leasectl.http.exchange import Client
 from leasectl.http.no_answer import NoAnswer
 from leasectl.system.backoff import Backoff, Pauses
 from leasectl.system.clock import Clock
-from leasectl.text.properties import MALFORMED
+from leasectl.text.properties import MALFORMED, read_integer
 from leasectl.text.wording import printable
 
 if TYPE_CHECKING:
@@ -202,6 +202,14 @@ class Gateway:
         answer, _ = self._ask(KEEP_ALIVE, {"ID": str(etcd_lease_id)})
         try:
             return is_alive(answer)
+        except MALFORMED as error:
+            raise unreadable_answer(error) from error
+
+    def seconds_left(self, etcd_lease_id: int) -> int:
+        """Return after how many seconds an etcd lease ends at the latest; it may have ended."""
+        answer, _ = self._ask("/v3/lease/timetolive", {"ID": str(etcd_lease_id)})
+        try:
+            return read_integer(answer.get("TTL", 0)) + 1  # etcd rounds down, and says -1 for none
         except MALFORMED as error:
             raise unreadable_answer(error) from error
 

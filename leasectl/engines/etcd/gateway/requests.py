@@ -169,6 +169,11 @@ def unchanged(key: str, mod_revision: int) -> Json:
     return {"key": encode(key), **wanted}
 
 
+def has_value(key: str, value: str) -> Json:
+    """Guard: the key is there with that value."""
+    return {"key": encode(key), "target": "VALUE", "value": encode(value)}
+
+
 def unwritten_since(start: str, end: str, revision: int) -> Json:
     """Guard: no key from one to right before another is there that was written after a revision."""
     span = {"key": encode(start), "range_end": encode(end)}
