@@ -93,6 +93,7 @@ class _Transaction(NamedTuple):
         written: The values of these; None for one that goes.
         lives: The etcd leases that have to be there, with their seconds.
         left: The seconds that are left of those whose claims are ended by force.
+        alive: Those that a guard says are there.
     """
 
     guards: list[Json]
@@ -102,6 +103,7 @@ class _Transaction(NamedTuple):
     written: list[str | None]
     lives: dict[str, float]
     left: dict[str, int]
+    alive: set[str]
 
 
 class EtcdObjects:
@@ -510,7 +512,7 @@ class EtcdObjects:
         as_seen: bool,
     ) -> _Transaction:
         keys = self.keys
-        made = _Transaction([], [], [], [], [], {}, {})
+        made = _Transaction([], [], [], [], [], {}, {}, set())
         for name, seen in still.items():
             key = keys.named(name)
             made.guards.append(absent(key) if seen is None else unchanged(key, seen.id.version))
@@ -581,7 +583,9 @@ class EtcdObjects:
         goes_on = before is not None and not _is_claimed(before, new)
         if goes_on and before is not None and before.claim is not None:
             if claim.ttl_seconds is not None:
-                made.guards.append(present(self.keys.lives(before)[0]))
+                if before.claim.life not in made.alive:  # what is attached to one goes together
+                    made.guards.append(present(self.keys.lives(before)[0]))
+                made.alive.add(before.claim.life)
             if before.claim.life == claim.life and self.keys.lives(before) == lives:
                 return
         if claim.life:
