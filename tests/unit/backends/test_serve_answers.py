@@ -3,16 +3,24 @@
 from __future__ import annotations
 
 import json
-from typing import Any
+import threading
+from contextlib import nullcontext
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any, cast
 
 import pytest
 
+from leasectl.backends.contract import Patience
+from leasectl.backends.serve.backend import ServeBackend
 from leasectl.backends.serve.connection import Calls
 from leasectl.backends.unanswered import Refused
 from leasectl.errors import LeaseError
 from leasectl.http.messages import Answer
 from leasectl.http.settings import Settings
+from leasectl.model import Claimant, Request
+from leasectl.state.directory import State
 from leasectl.system.clock import Clock
+from tests.kit.recorded import NoJournal
 
 EVIL = "../../x\x1b[31m$(id)\ny"
 
@@ -54,3 +62,37 @@ def test_texts_are_safe_to_print() -> None:
     with pytest.raises(LeaseError) as said:
         read({"error": "NotFound", "message": EVIL}, 404)
     assert str(said.value).isprintable()
+
+
+class _OneLease(BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+
+    def do_POST(self) -> None:
+        self.rfile.read(int(self.headers["content-length"]))
+        answer = json.dumps({"result": {"is": "Granted", "leases": [lease()]}}).encode()
+        self.send_response(200)
+        self.send_header("Content-Length", str(len(answer)))
+        self.end_headers()
+        self.wfile.write(answer)
+
+    def log_message(self, format: str, *args: object) -> None:
+        pass
+
+
+def test_a_grant_of_another_number_is_no_answer() -> None:
+    with ThreadingHTTPServer(("127.0.0.1", 0), _OneLease) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        url = f"leasectl+http://127.0.0.1:{server.server_port}"
+        calls = Calls(url, Settings(), clock=Clock())
+        backend = ServeBackend(url, cast("State", None), calls, clock=calls.clock)
+        try:
+            for count in (1, 2):
+                claimant = Claimant("h/1", "a/1/h/h", Request("T", count), None)
+                journal = NoJournal()
+                taken: Any = nullcontext() if count == 1 else pytest.raises(LeaseError)
+                with taken as said:
+                    backend.acquire(claimant, journal, Patience(wait_seconds=0))  # type: ignore[arg-type]
+            assert "something else than a result" in str(said.value)
+        finally:
+            backend.close()
+            server.shutdown()
