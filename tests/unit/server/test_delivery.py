@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import http.client
+import json
 import signal
 import sys
 from types import SimpleNamespace
@@ -71,6 +72,25 @@ def test_with_a_key_it_can_be_asked_for_again(shared: Serving, pool: str) -> Non
         assert client.acquire(pool, Idempotency_Key=key).names == held(shared.cli, pool)
         eventually(lambda: states(shared.cli, pool) == ["held", "free"])
     assert shared.cli.query("SELECT due FROM timer") == []
+
+
+def test_so_can_what_a_client_of_leasectl_asked_for(shared: Serving, pool: str) -> None:
+    body = {
+        "claim_key": f"{pool}-h/1",
+        "holder_identity": "a/1/h/h",
+        "request": {"is": "Request", "type": pool, "ttl_seconds": 600.0},
+    }
+    shared.pause()
+    sent = http.client.HTTPConnection(shared.url[len("http://") :])
+    sent.request("POST", "/leasectl/v2/acquire", json.dumps(body))
+    sent.close()
+    shared.go_on()
+    eventually(lambda: "unconfirmed" in states(shared.cli, pool))
+    again = http.client.HTTPConnection(shared.url[len("http://") :])
+    again.request("POST", "/leasectl/v2/acquire", json.dumps(body))
+    (lease,) = json.loads(again.getresponse().read())["result"]["leases"]
+    again.close()
+    assert [lease["name"]] == held(shared.cli, pool)
 
 
 def test_with_a_key_that_nobody_repeats_it_goes_back_after_a_while(
