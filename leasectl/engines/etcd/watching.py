@@ -44,7 +44,7 @@ class EtcdWatch:
         begins: What keys begin with that are watched.
         since: It tells what comes after that revision.
         tell: Says what a key tells of.
-        opened: Where it is among the watches that are open.
+        opened: Where it is among the watches that are open, or about to be.
 
     Attributes:
         member: The number of the member that tells.
@@ -75,6 +75,7 @@ class EtcdWatch:
     def __enter__(self) -> Iterator[Happened]:
         client = self._gateway.client()
         self.member = member = self._gateway.current
+        self._opened.add(self)  # a member that hangs may never answer: it is cut like an open one
         try:
             headers = self._gateway.headers(client, member, _HEADERS_SECONDS)
             stream = client.stream(
@@ -99,7 +100,6 @@ class EtcdWatch:
         except BaseException:
             self._close(client)
             raise
-        self._opened.add(self)
         return self._events(lines)
 
     def __exit__(self, *reason: object) -> None:

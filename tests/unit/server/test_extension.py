@@ -179,7 +179,7 @@ def test_another_tokens_client_neither_ends_nor_joins_a_wait(team: Team) -> None
 
 def test_only_the_holders_token_answers_a_reclaim(team: Team) -> None:
     holder = team.machine("a")
-    holder.ok("acquire", "-t", "T")
+    holder.ok("acquire", "-t", "T", "--on-reclaim", "answer")
     mark = {"id": "0", "asked_by": "x", "state": "marked", "seconds": 60.0, "made_at": 0.0}
     asked, ready = json.dumps(mark), json.dumps({**mark, "state": "ready"})
 
