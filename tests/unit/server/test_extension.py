@@ -154,7 +154,7 @@ def test_a_claim_key_is_of_no_use_to_another_tokens_client(team: Team, form: str
 
 def test_another_tokens_client_neither_ends_nor_joins_a_wait(team: Team) -> None:
     team.machine("a").ok("acquire", "-t", "T")
-    waiter = team.machine("b").start("acquire", "-t", "T", "-w", "60")
+    waiter = team.machine("b").start("acquire", "-t", "T")
 
     def queue() -> Any:
         return _post(team, "call/pools.pools", pool_type="T")[0]["queue"]
@@ -173,7 +173,7 @@ def test_another_tokens_client_neither_ends_nor_joins_a_wait(team: Team) -> None
     }
     assert _post(team, "acquire", **again) == "NotAllowed"
     assert queue() == [place]
-    team.machine("a").ok("release", "--names", "T--00", "--force")
+    team.machine("a").ok("release", "--names", "T--00", "--force", "--now")
     assert waiter.finish().code == 0
 
 
