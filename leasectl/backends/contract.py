@@ -154,6 +154,10 @@ class Patience(NamedTuple):
     see_to_witness: Callable[[], Process | None] | None = None
     waits_for_server: bool = True
 
+    def until(self, start: float) -> float | None:
+        """Return when a request that was made at ``start`` gives up, on the same clock."""
+        return None if self.wait_seconds is None else start + self.wait_seconds
+
     def server_seconds(self, without_limits: float) -> float:
         """Return for how long a server may fail to answer before the request fails.
 

@@ -344,15 +344,6 @@ class Stream:
         """End it, from any thread and at any time: before it has begun, too."""
         self._sending.cut()
 
-    def send(self, data: bytes) -> bool:
-        """Implements `Sending.send_more`; any thread may call it."""
-        return isinstance(self._sending, Sending) and self._sending.send_more(data)
-
-    def listen_on(self) -> None:
-        """Implements `Sending.listen_on`, for the reader of its lines."""
-        if isinstance(self._sending, Sending):
-            self._sending.listen_on()
-
     def _lines(self, incoming: Incoming) -> Iterator[str]:
         begun = bytearray()
         for chunk in incoming.chunks:

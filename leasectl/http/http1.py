@@ -117,11 +117,6 @@ def request_head(method: str, target: Target, headers: Iterable[tuple[str, str]]
     return "\r\n".join([*lines, "", ""]).encode()
 
 
-def chunk_of(data: bytes) -> bytes:
-    """A piece of a request that goes on; of nothing it would be its end."""
-    return b"%x\r\n%b\r\n" % (len(data), data)
-
-
 class Head(NamedTuple):
     """What an answer begins with. ``headers`` have lower-case names."""
 

@@ -26,8 +26,6 @@ class Call(NamedTuple):
         longest_silence_seconds: How long nothing more of the answer may come; None for ever.
         more_headers: Further headers, for those that occur more than once.
         server_name: The name in the server's certificate, if it isn't the host of the URL.
-        goes_on: More of it may follow while the answer comes in: `Stream.send`. Not through a
-            proxy, nor over TLS.
         is_terse: Without optional headers; etcd's gateway passes headers on to itself.
     """
 
@@ -39,7 +37,6 @@ class Call(NamedTuple):
     longest_silence_seconds: float | None = None
     more_headers: Sequence[tuple[str, str]] = ()
     server_name: str | None = None
-    goes_on: bool = False
     is_terse: bool = False
 
     @property
@@ -72,9 +69,7 @@ def headers_of(call: Call, *, closes: bool) -> list[tuple[str, str]]:
         }
     if closes:
         headers["Connection"] = "close"
-    if call.goes_on:
-        headers["Transfer-Encoding"] = "chunked"
-    elif call.body or call.method in _WITH_BODY:
+    if call.body or call.method in _WITH_BODY:
         headers["Content-Length"] = str(len(call.body))
     if call.only_now:
         headers["Expect"] = "100-continue"

@@ -16,7 +16,6 @@ from leasectl.http.http1 import (
     ProtocolError,
     Target,
     TcpConnection,
-    chunk_of,
     parse_url,
     request_head,
 )
@@ -227,22 +226,6 @@ class Sending:
         finally:
             self.close()
 
-    def send_more(self, data: bytes) -> bool:
-        """Send more of one that goes on, once its answer has begun, if that takes no time.
-
-        Returns:
-            Whether all of it was sent; else no more may be.
-        """
-        piece = chunk_of(data)
-        with self._lock, contextlib.suppress(OSError):
-            connection = None if self._is_cut else self._connection
-            return connection is not None and connection.send_now(piece) == len(piece)
-        return False
-
-    def listen_on(self) -> None:
-        """Remove the time limit, for a reader that waits for more of the answer."""
-        self._begun().listen(None)
-
     def half_close(self) -> None:
         """Close our half of its connection: it may still be answered."""
         with self._lock:
@@ -338,8 +321,7 @@ class Sending:
         """All that is sent; asked for right before that."""
         call = self._call
         headers = headers_of(call, closes=self._own_connection)
-        body = chunk_of(call.body) if call.goes_on else call.body
-        return request_head(call.method, target, headers) + body
+        return request_head(call.method, target, headers) + call.body
 
     def _chunks(self, reader: AnswerReader) -> Iterator[bytes]:
         with self._telling():

@@ -86,9 +86,7 @@ class Once(WorkQueue):
 
     def _result(self, patience: Patience) -> Outcome:
         path: str | None = None
-        give_up_at = (
-            None if patience.wait_seconds is None else self._clock.elapsed() + patience.wait_seconds
-        )
+        give_up_at = patience.until(self._clock.elapsed())
         while True:
             with self._service.limited(give_up_at):
                 found = self._usable()

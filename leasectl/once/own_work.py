@@ -38,9 +38,7 @@ class OwnWork(WorkQueue):
             LeaseError: Too many processes have died while they did it.
         """
         self._exits = contextlib.ExitStack()
-        give_up_at = (
-            None if patience.wait_seconds is None else self._clock.elapsed() + patience.wait_seconds
-        )
+        give_up_at = patience.until(self._clock.elapsed())
         while True:
             with self._service.limited(give_up_at):
                 found = self._usable()

@@ -100,10 +100,6 @@ class Pauses:
         """Begin with the first pause again, after a success."""
         self._failures = 0
 
-    def skip_to_the_longest(self) -> None:
-        """Make the next pause the longest one, after a failure that will last."""
-        self._failures = _MOST_DOUBLINGS
-
 
 def retry(
     once: Callable[[], Result],

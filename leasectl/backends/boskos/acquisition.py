@@ -82,8 +82,7 @@ class BoskosAcquisition:
         self._holding = Holding(connection, clock=clock)
         self._lost = LostGrants(connection, self._request.type, self._owner, clock=clock)
         self._start = clock.elapsed()
-        wait = patience.wait_seconds
-        self._deadline = None if wait is None else self._start + wait
+        self._deadline = patience.until(self._start)
         self._outage = Outage(connection.url, patience, clock=clock)
         self._next_report: float | None = None
         self._asked = 0

@@ -82,8 +82,7 @@ class PoolTurn:
         self._supersede = supersede
         self._count_whole = count_whole
         self._start = clock.elapsed()
-        wait = patience.wait_seconds
-        self._deadline = None if wait is None else self._start + wait
+        self._deadline = patience.until(self._start)
         self._next_report = self._start if patience.report else None
         self._watched: tuple[Process, ...] = ()  # whose end may free something
         self._outage: BackendUnreachable | None = None  # why the store couldn't be asked just now

@@ -106,8 +106,7 @@ class Acquisition:
         self._patience = patience
         self._clock = clock
         self._start = clock.elapsed()
-        wait = patience.wait_seconds
-        self._deadline = None if wait is None else self._start + wait
+        self._deadline = patience.until(self._start)
         self._next_report = self._start + FIRST_REPORT_SECONDS
         self._is_there = False  # or was: it has answered, or taken a request
         self._failing_since: float | None = None

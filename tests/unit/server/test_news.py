@@ -97,9 +97,10 @@ def test_a_wait_after_one_that_failed_hears_of_events() -> None:
     _in_loop(check)
 
 
-def test_an_event_during_the_first_look_is_told() -> None:
+@pytest.mark.parametrize(("first", "last"), [("other", 2), ("h", 1)])
+def test_no_event_is_passed_over_that_comes_during_a_look(first: str, last: int) -> None:
     async def check(store: _Store, waiting: EventNews, told: Told) -> None:
-        store.write("other")
+        store.write(first)
         await waiting._open()
         looked = store.held_up = asyncio.Event()
         task = told(0, "h")
@@ -107,22 +108,7 @@ def test_an_event_during_the_first_look_is_told() -> None:
         store.write("h")
         await _until(lambda: waiting.last == 2)
         looked.set()
-        assert await task == (2, store.log[1:])
-
-    _in_loop(check)
-
-
-def test_no_event_is_passed_over_that_came_after_the_look() -> None:
-    async def check(store: _Store, waiting: EventNews, told: Told) -> None:
-        store.write("h")
-        await waiting._open()
-        looked = store.held_up = asyncio.Event()
-        task = told(0, "h")
-        await _until(lambda: store.held_up is None)
-        store.write("h")
-        await _until(lambda: waiting.last == 2)
-        looked.set()
-        assert await task == (1, store.log[:1])
+        assert await task == (last, store.log[last - 1 : last])
 
     _in_loop(check)
 

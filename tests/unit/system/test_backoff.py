@@ -73,13 +73,6 @@ class TestPauses:
         pauses.begin_anew()
         assert pauses.next() == 0.25
 
-    def test_what_fails_for_long_is_tried_seldom_at_once(self) -> None:
-        pauses = Pauses(Backoff(0.25, 1.0))
-        pauses.skip_to_the_longest()
-        assert pauses.next() == 1
-        pauses.begin_anew()
-        assert pauses.next() == 0.25
-
 
 class TestRetry:
     def test_what_works_is_not_done_again(self) -> None:
