@@ -21,10 +21,9 @@ from leasectl.system import signals
 
 if TYPE_CHECKING:
     from leasectl.backends.kinds import Context
-    from leasectl.backends.servers import ClaimWatch, Renew
+    from leasectl.backends.servers import ClaimWatch, Renew, RenewalTerms
     from leasectl.engines.contract import LostListener
     from leasectl.engines.etcd.opening import Opened
-    from leasectl.engines.notes import NoteListener
     from leasectl.model import Request
     from leasectl.state.directory import State
 
@@ -94,26 +93,18 @@ class EtcdBackend(PoolBackend):
         )
 
     @classmethod
-    def open_renewals(
-        cls,
-        context: Context,
-        *,
-        state_id: str,
-        ttl_seconds: float,
-        noted: NoteListener,
-        put_off: Callable[[], object] | None,
-    ) -> Renew:
+    def open_renewals(cls, context: Context, terms: RenewalTerms) -> Renew:
         """Implements `Backend`. A try at one member takes at most a sixth of the ttl."""
         gateway = open_gateway(
             context.url,
             context.settings,
             clock=context.clock,
-            deadline_seconds=ttl_seconds / 3,
-            attempt_seconds=min(ATTEMPT_SECONDS, ttl_seconds / 6),
+            deadline_seconds=terms.ttl_seconds / 3,
+            attempt_seconds=min(ATTEMPT_SECONDS, terms.ttl_seconds / 6),
         )
         prefix = parse_etcd_url(context.url).prefix
-        opened = open_etcd(prefix, gateway, state_id=state_id, clock=context.clock)
-        opened.engine.renewals.noted = noted
+        opened = open_etcd(prefix, gateway, state_id=terms.state_id, clock=context.clock)
+        opened.engine.renewals.noted = terms.noted
         from leasectl.backends.servers import ClosingRenewals
 
         return ClosingRenewals(lambda key, names: opened.engine.renew(key), gateway.close)

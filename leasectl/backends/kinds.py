@@ -20,10 +20,10 @@ from leasectl.text.wording import nearest, printable_url
 
 if TYPE_CHECKING:
     from leasectl.backends.contract import Patience, RemoteJournal, Turn
-    from leasectl.backends.servers import ClaimWatch, Renew, Timing, TypeCounts
+    from leasectl.backends.servers import ClaimWatch, Renew, RenewalTerms, Timing, TypeCounts
     from leasectl.engines.contract import LostListener
     from leasectl.engines.event_log import EventLog
-    from leasectl.engines.notes import NoteListener, Notes
+    from leasectl.engines.notes import Notes
     from leasectl.engines.pool_admin import Members, PoolAdmin, Sides
     from leasectl.engines.values import Values
     from leasectl.model import Claimant, Handle, ReleasedBy, Request
@@ -225,24 +225,12 @@ class Backend(HasSides):
         raise NotImplementedError
 
     @classmethod
-    def open_renewals(
-        cls,
-        context: Context,
-        *,
-        state_id: str,
-        ttl_seconds: float,
-        noted: NoteListener,
-        put_off: Callable[[], object] | None,
-    ) -> Renew:
+    def open_renewals(cls, context: Context, terms: RenewalTerms) -> Renew:
         """Open what renews leases, for use in a thread of its own.
 
         Args:
             context: The backend's.
-            state_id: Of the state directory.
-            ttl_seconds: Of the leases. No renewal takes longer than a third of it.
-            noted: Told by each renewal, in that thread, what is noted at the claims.
-            put_off: Called if some of a renewal was put off to the answer of a note, and is to be
-                repeated soon; None to put nothing off.
+            terms: Of what, and how.
 
         Raises:
             NotSupported: Leases of this kind aren't renewed by their holder.

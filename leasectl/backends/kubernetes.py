@@ -26,11 +26,10 @@ from leasectl.system import signals
 
 if TYPE_CHECKING:
     from leasectl.backends.kinds import Context
-    from leasectl.backends.servers import ClaimWatch, Renew
+    from leasectl.backends.servers import ClaimWatch, Renew, RenewalTerms
     from leasectl.engines.contract import LostListener
     from leasectl.engines.kubernetes.api.choice import ClusterChoice
     from leasectl.engines.kubernetes.opening import Opened
-    from leasectl.engines.notes import NoteListener
     from leasectl.http.settings import Settings
     from leasectl.model import Request
     from leasectl.state.directory import State
@@ -128,34 +127,26 @@ class KubernetesBackend(PoolBackend):
         )
 
     @classmethod
-    def open_renewals(
-        cls,
-        context: Context,
-        *,
-        state_id: str,
-        ttl_seconds: float,
-        noted: NoteListener,
-        put_off: Callable[[], object] | None,
-    ) -> Renew:
+    def open_renewals(cls, context: Context, terms: RenewalTerms) -> Renew:
         """Implements `Backend`. A try takes at most a sixth of the ttl."""
         choice = _choice(context.settings)
         api = open_api(
             choice,
             clock=context.clock,
-            deadline_seconds=ttl_seconds / 3,
-            attempt_seconds=min(_ATTEMPT_SECONDS, ttl_seconds / 6),
+            deadline_seconds=terms.ttl_seconds / 3,
+            attempt_seconds=min(_ATTEMPT_SECONDS, terms.ttl_seconds / 6),
         )
         opened = open_kubernetes(
             api,
             choice.namespace,
-            state_id=state_id,
+            state_id=terms.state_id,
             lost=lambda claim_key, names: None,
             clock=context.clock,
             posting=Posting(api, choice.namespace, clock=context.clock),
         )
-        opened.engine.renewals.noted = noted
-        opened.engine.renewals.put_off = put_off
-        opened.engine.renewals.seconds = ttl_seconds / 3
+        opened.engine.renewals.noted = terms.noted
+        opened.engine.renewals.put_off = terms.put_off
+        opened.engine.renewals.seconds = terms.ttl_seconds / 3
         from leasectl.backends.servers import ClosingRenewals
 
         return ClosingRenewals(lambda key, names: opened.engine.renew(key), api.close)

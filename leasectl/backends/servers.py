@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 if TYPE_CHECKING:
-    from leasectl.engines.notes import ClaimNews
+    from leasectl.engines.notes import ClaimNews, NoteListener
 
 
 class Timing(NamedTuple):
@@ -42,6 +42,23 @@ class TypeCounts(NamedTuple):
 # Renews what a claim key holds, which are those names as far as is known; returns the names that
 # it still holds.
 Renew = Callable[[str, Sequence[str]], "tuple[str, ...]"]
+
+
+class RenewalTerms(NamedTuple):
+    """What one thread renews, and how.
+
+    Args:
+        state_id: Of the state directory.
+        ttl_seconds: Of the leases. No renewal takes longer than a third of it.
+        noted: Told by each renewal, in that thread, what is noted at the claims.
+        put_off: Called if some of a renewal was put off to the answer of a note, and is to be
+            repeated soon; None to put nothing off.
+    """
+
+    state_id: str
+    ttl_seconds: float
+    noted: NoteListener
+    put_off: Callable[[], object] | None = None
 
 
 class ClosingRenewals:

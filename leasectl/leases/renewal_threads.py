@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, NamedTuple
 
 from leasectl.backends.kinds import Context, claim_key_of, kind_of
-from leasectl.backends.servers import ClosingRenewals, Renew
+from leasectl.backends.servers import ClosingRenewals, Renew, RenewalTerms
 from leasectl.http.settings import parse_settings
 from leasectl.model import Handle, ReleaseTarget, whole
 from leasectl.state.directory import State
@@ -99,13 +99,13 @@ class RenewalThreads:
         noted: list[Note] = []
         put_off: list[bool] = []
         context = Context(server.url, parse_settings(server.settings), clock=self._clock)
-        renew = kind_of(server.url).open_renewals(
-            context,
-            state_id=self._state_id,
-            ttl_seconds=server.ttl_seconds,
-            noted=noted.extend,
-            put_off=(lambda: put_off.append(True)) if self._puts_off else None,
+        terms = RenewalTerms(
+            self._state_id,
+            server.ttl_seconds,
+            noted.extend,
+            (lambda: put_off.append(True)) if self._puts_off else None,
         )
+        renew = kind_of(server.url).open_renewals(context, terms)
         self._opened.append(renew)
 
         def renew_and_note(renewal: _Renewal) -> Renewed:

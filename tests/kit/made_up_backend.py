@@ -6,12 +6,12 @@ Its server is this process's memory. Run as a program it is `leasectl` with one 
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from typing import TYPE_CHECKING, Any, Callable
+from typing import TYPE_CHECKING, Callable
 
 from leasectl.backends import kinds
 from leasectl.backends.kinds import Context, lacking, no_backend
 from leasectl.backends.pool.backend import PoolBackend
-from leasectl.backends.servers import Renew
+from leasectl.backends.servers import Renew, RenewalTerms
 from leasectl.engines.contract import LostListener
 from leasectl.model import Request
 from leasectl.state.directory import State
@@ -50,10 +50,8 @@ class MadeUpBackend(PoolBackend):
         return cls(context.url, MadeUpEngine(store), store.sides, clock=context.clock)
 
     @classmethod
-    def open_renewals(
-        cls, context: Context, *, state_id: str, ttl_seconds: float, **more: Any
-    ) -> Renew:
-        words = f"of {state_id} for {ttl_seconds:g}s at {context.url}"
+    def open_renewals(cls, context: Context, terms: RenewalTerms) -> Renew:
+        words = f"of {terms.state_id} for {terms.ttl_seconds:g}s at {context.url}"
         return lambda claim_key, names: (f"{claim_key} {words}",)
 
     @classmethod

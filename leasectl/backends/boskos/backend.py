@@ -23,9 +23,8 @@ from leasectl.system.poll import sleep_through
 if TYPE_CHECKING:
     from leasectl.backends.contract import Patience, RemoteJournal, Turn
     from leasectl.backends.kinds import Context
-    from leasectl.backends.servers import Renew
+    from leasectl.backends.servers import Renew, RenewalTerms
     from leasectl.engines.contract import LostListener
-    from leasectl.engines.notes import NoteListener
     from leasectl.http.settings import Settings
     from leasectl.model import Claimant, ReleasedBy, Request
     from leasectl.state.directory import State
@@ -117,20 +116,13 @@ class BoskosBackend(Backend):
         )
 
     @classmethod
-    def open_renewals(
-        cls,
-        context: Context,
-        *,
-        state_id: str,
-        ttl_seconds: float,
-        noted: NoteListener,
-        put_off: Callable[[], object] | None,
-    ) -> Renew:
+    def open_renewals(cls, context: Context, terms: RenewalTerms) -> Renew:
         """Implements `Backend`. A try takes at most a sixth of the ttl."""
         connection = _connection(context)
         holding = Holding(connection, clock=context.clock)
+        seconds = terms.ttl_seconds / 3
         return ClosingRenewals(
-            lambda key, names: holding.renew(key, names, seconds=ttl_seconds / 3), connection.close
+            lambda key, names: holding.renew(key, names, seconds=seconds), connection.close
         )
 
     @classmethod

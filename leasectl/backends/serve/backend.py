@@ -24,9 +24,8 @@ from leasectl.text.durations import format_duration
 if TYPE_CHECKING:
     from leasectl.backends.contract import Patience, RemoteJournal
     from leasectl.backends.kinds import Context
-    from leasectl.backends.servers import ClaimWatch, Renew
+    from leasectl.backends.servers import ClaimWatch, Renew, RenewalTerms
     from leasectl.engines.contract import LostListener
-    from leasectl.engines.notes import NoteListener
     from leasectl.engines.pool_admin import Sides
     from leasectl.model import Claimant, ReleasedBy
     from leasectl.state.directory import State
@@ -73,23 +72,17 @@ class ServeBackend(Backend):
         return cls(context.url, state, calls, clock=context.clock)
 
     @classmethod
-    def open_renewals(
-        cls,
-        context: Context,
-        *,
-        state_id: str,
-        ttl_seconds: float,
-        noted: NoteListener,
-        put_off: Callable[[], object] | None,
-    ) -> Renew:
-        calls = _calls(context, seconds=ttl_seconds / 3)
+    def open_renewals(cls, context: Context, terms: RenewalTerms) -> Renew:
+        from leasectl.backends.servers import ClosingRenewals
+
+        calls = _calls(context, seconds=terms.ttl_seconds / 3)
 
         def renew(claim_key: str, names: Sequence[str]) -> tuple[str, ...]:
             renewal: Renewal = calls.call("engine.renew", claim_key)
-            noted(renewal.notes)
+            terms.noted(renewal.notes)
             return renewal.names
 
-        return renew
+        return ClosingRenewals(renew, calls.close)
 
     @classmethod
     def open_claim_watch(

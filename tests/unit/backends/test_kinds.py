@@ -19,6 +19,7 @@ from leasectl.backends.kinds import (
     prefixes,
     release_key_of,
 )
+from leasectl.backends.servers import RenewalTerms
 from leasectl.errors import InvalidRequest, NotSupported
 from leasectl.model import Handle, Request
 
@@ -96,9 +97,7 @@ def test_where_no_pools_are_on_a_server_there_is_none_to_be_asked(url: str) -> N
     kind, context = kind_of(url), Context(url)
     assert kind.open_probe(context) is None
     with pytest.raises(NotSupported, match="aren't renewed by their holder; local:, etcd:"):
-        kind.open_renewals(
-            context, state_id="", ttl_seconds=9.0, noted=lambda notes: None, put_off=None
-        )
+        kind.open_renewals(context, RenewalTerms("", 9.0, lambda notes: None))
 
 
 @pytest.mark.parametrize(

@@ -129,7 +129,7 @@ class TestOnAServer:
     def handle(self, desk: Desk, server: Server, monkeypatch: pytest.MonkeyPatch) -> Handle:
         """Of which a release is due, while the server is away."""
         monkeypatch.setattr(
-            MadeUpBackend, "open_renewals", lambda context, **_: lambda claim_key, names: names
+            MadeUpBackend, "open_renewals", lambda context, terms: lambda claim_key, names: names
         )
         service = desk.as_caller(desk.caller, URL)
         handle = acquire(service, Request("T"), patience=Patience(wait_seconds=0))

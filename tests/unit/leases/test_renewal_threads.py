@@ -9,8 +9,8 @@ import pytest
 
 from leasectl.backends.contract import Patience
 from leasectl.backends.kinds import Context
-from leasectl.backends.servers import Renew
-from leasectl.engines.notes import Note, NoteListener
+from leasectl.backends.servers import Renew, RenewalTerms
+from leasectl.engines.notes import Note
 from leasectl.leases.acquire import acquire
 from leasectl.leases.renewal_threads import RenewalThreads, Renewed
 from leasectl.model import ReleaseTarget, Request, whole
@@ -46,9 +46,9 @@ def test_each_is_sent_to_its_server_with_its_ttl_and_comes_back_with_its_handle(
 def test_each_comes_with_what_is_noted_at_its_own_claims(
     desk: Desk, server: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def open_renewals(context: Context, *, noted: NoteListener, **more: object) -> Renew:
+    def open_renewals(context: Context, terms: RenewalTerms) -> Renew:
         def renew(claim_key: str, names: Sequence[str]) -> tuple[str, ...]:
-            noted([Note("T", name, 1, f"of {name}") for name in names])
+            terms.noted([Note("T", name, 1, f"of {name}") for name in names])
             return tuple(names)
 
         return renew
