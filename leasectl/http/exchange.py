@@ -11,11 +11,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
-from threading import current_thread, main_thread
+from threading import Lock, current_thread, main_thread
 from typing import TYPE_CHECKING
 
 from leasectl.http.messages import Answer, Call, Incoming
-from leasectl.http.no_answer import NOT_IN_TIME, NotInTime, too_long
+from leasectl.http.no_answer import NOT_IN_TIME, NotInTime, WatchEnded, too_long
 from leasectl.http.transport import Sending, Transport
 from leasectl.http.worker import Worker
 from leasectl.system.clock import Clock, earliest
@@ -356,3 +356,38 @@ class Stream:
                 raise too_long(self._longest_bytes)
         if begun:
             yield begun.decode("utf-8", "replace")
+
+
+class CuttableStream:
+    """What a watch has of its stream: any thread may end it, before it has begun, too."""
+
+    def __init__(self) -> None:
+        self._lock = Lock()
+        # Under the lock:
+        self._client: Client | None = None
+        self._stream: Stream | None = None
+        self._is_cut = False
+
+    def __exit__(self, *reason: object) -> None:
+        with self._lock:
+            stream, self._stream = self._stream, None
+            client, self._client = self._client, None
+        if stream is not None:
+            stream.__exit__(*reason)
+        if client is not None:
+            client.close()
+
+    def cut(self) -> None:
+        """End it, from any thread and at any time: before it has begun, too."""
+        with self._lock:
+            self._is_cut = True
+            stream = self._stream
+        if stream is not None:
+            stream.cut()
+
+    def _note(self, client: Client, stream: Stream) -> None:
+        """Record what is to be cut and closed; WatchEnded if it was cut already."""
+        with self._lock:
+            if self._is_cut:
+                raise WatchEnded("it was given up")
+            self._client, self._stream = client, stream

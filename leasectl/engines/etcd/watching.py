@@ -8,7 +8,6 @@ it, where its member has turned out to lag.
 from __future__ import annotations
 
 import json
-import threading
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
@@ -22,7 +21,7 @@ from leasectl.engines.etcd.gateway.requests import (
     read,
 )
 from leasectl.errors import NotAllowed
-from leasectl.http.exchange import Client, Stream
+from leasectl.http.exchange import Client, CuttableStream
 from leasectl.http.messages import Call
 from leasectl.http.no_answer import NoAnswer, WatchEnded
 from leasectl.text.properties import MALFORMED, read_integer, read_json, reason_of
@@ -36,7 +35,7 @@ _LONGEST_SILENCE_SECONDS = 900.0
 Tell = Callable[[KeyValue, bool], Happened]
 
 
-class EtcdWatch:
+class EtcdWatch(CuttableStream):
     """A watch, as `Watch`.
 
     Args:
@@ -60,17 +59,13 @@ class EtcdWatch:
         tell: Tell,
         opened: set[EtcdWatch],
     ) -> None:
+        super().__init__()
         self.member = gateway.current
         self.since = since
         self._gateway = gateway
         self._begins = begins
         self._tell = tell
         self._opened = opened
-        self._lock = threading.Lock()
-        # Under the lock:
-        self._client: Client | None = None
-        self._stream: Stream | None = None
-        self._is_cut = False
 
     def __enter__(self) -> Iterator[Happened]:
         client = self._gateway.client()
@@ -87,10 +82,7 @@ class EtcdWatch:
                     is_terse=True,
                 )
             )
-            with self._lock:
-                if self._is_cut:
-                    raise WatchEnded("it was given up")
-                self._client, self._stream = client, stream
+            self._note(client, stream)
             lines = stream.__enter__()
             self._begin(lines)
         except NoAnswer as reason:
@@ -104,21 +96,7 @@ class EtcdWatch:
 
     def __exit__(self, *reason: object) -> None:
         self._opened.discard(self)
-        with self._lock:
-            stream, self._stream = self._stream, None
-            client, self._client = self._client, None
-        if stream is not None:
-            stream.__exit__(*reason)
-        if client is not None:
-            client.close()
-
-    def cut(self) -> None:
-        """End it, from any thread and at any time: before it has begun, too."""
-        with self._lock:
-            self._is_cut = True
-            stream = self._stream
-        if stream is not None:
-            stream.cut()
+        super().__exit__(*reason)
 
     def _close(self, client: Client) -> None:
         self.__exit__(None, None, None)

@@ -7,7 +7,6 @@ nothing, not even the bookmark that comes each minute; and of what is too old it
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Iterator
 from itertools import islice
 from typing import Literal, NamedTuple, cast
@@ -30,7 +29,7 @@ from leasectl.engines.kubernetes.api.refusals import (
     refusal,
     watch_error,
 )
-from leasectl.http.exchange import Client, Stream
+from leasectl.http.exchange import CuttableStream, Stream
 from leasectl.http.messages import Answer, Call
 from leasectl.http.no_answer import NoAnswer, WatchEnded
 from leasectl.text.properties import read_json
@@ -67,7 +66,7 @@ class WatchExpired(WatchEnded):
     """What it was to begin with is too old (410), which also a healthy server says."""
 
 
-class Watch:
+class Watch(CuttableStream):
     """A watch; a context manager, inside of which are its events.
 
     Args:
@@ -87,6 +86,7 @@ class Watch:
         seconds: float,
         longest_silence_seconds: float = LONGEST_SILENCE_SECONDS,
     ) -> None:
+        super().__init__()
         self._login = login
         self._deed = deed
         self._call = Call(
@@ -97,11 +97,6 @@ class Watch:
         )
         self._seconds = seconds
         self._server = ""
-        self._lock = threading.Lock()
-        # Under the lock:
-        self._client: Client | None = None
-        self._stream: Stream | None = None
-        self._is_cut = False
 
     def __enter__(self) -> Iterator[WatchEvent]:
         """Begin it, and wait for the server to say that it has begun.
@@ -129,23 +124,6 @@ class Watch:
             except (NotAuthenticated, NotPermitted, NoAnswer) as again:
                 raise not_let_in(other, again) from again
 
-    def __exit__(self, *reason: object) -> None:
-        with self._lock:
-            stream, self._stream = self._stream, None
-            client, self._client = self._client, None
-        if stream is not None:
-            stream.__exit__(*reason)
-        if client is not None:
-            client.close()
-
-    def cut(self) -> None:
-        """End it, from any thread and at any time: before it has begun, too."""
-        with self._lock:
-            self._is_cut = True
-            stream = self._stream
-        if stream is not None:
-            stream.cut()
-
     def _begun(self, access: Access) -> Iterator[WatchEvent]:
         """Begin it.
 
@@ -157,10 +135,7 @@ class Watch:
         self._server = access.server
         client = access.new_client()
         stream = client.stream(addressed(access, self._call))
-        with self._lock:
-            if self._is_cut:
-                raise WatchEnded("it was given up")
-            self._client, self._stream = client, stream
+        self._note(client, stream)
         try:
             lines = stream.__enter__()
         except NoAnswer as reason:
