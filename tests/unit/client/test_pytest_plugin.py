@@ -89,12 +89,13 @@ def test_workers_are_holders_of_their_own(cli: Cli, suite: Suite) -> None:
 def test_install(lease, test):
     with open("log", "a") as log:
         log.write(f"{os.getpid()} {lease.name} {lease.fence}\\n")
-    time.sleep(0.3)
 """
     finished = suite.run(text, "-n", "2")
     assert "6 passed" in finished.out, finished
     lines = {tuple(line.split()) for line in (cli.cwd / "log").read_text().splitlines()}
-    assert len(lines) == len({pid for pid, _, _ in lines}) == len({name for _, name, _ in lines})
+    assert (
+        len(lines) == len({pid for pid, _, _ in lines}) == len({name for _, name, _ in lines}) == 2
+    )
     assert cli.held() == {}
 
 
