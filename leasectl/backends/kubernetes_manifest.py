@@ -30,7 +30,7 @@ from leasectl.engines.kubernetes.names import (
     object_of_pool,
     object_of_resource,
 )
-from leasectl.engines.membership import Member
+from leasectl.engines.rules.membership import Member
 from leasectl.errors import InvalidRequest
 from leasectl.text.naming import next_names
 from leasectl.text.wording import printable

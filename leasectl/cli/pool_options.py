@@ -18,7 +18,7 @@ from leasectl.text.naming import MOST_AT_ONCE, check_own_name, check_own_type
 from leasectl.text.wording import counted, printable
 
 if TYPE_CHECKING:
-    from leasectl.engines.membership import Member
+    from leasectl.engines.rules.membership import Member
     from leasectl.pools.memberships import MembershipService
     from leasectl.pools.properties import PropertyChange
 

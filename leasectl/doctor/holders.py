@@ -8,7 +8,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from leasectl.backends.kinds import claim_key_of
 from leasectl.doctor.findings import OK, WARN, Finding
 from leasectl.engines.local import member_rows
-from leasectl.engines.membership import Member, Pools, belongs_to
+from leasectl.engines.rules.membership import Member, Pools, belongs_to
 from leasectl.errors import LeaseLost
 from leasectl.leases.recovery import is_abandoned, left
 from leasectl.leases.release import release

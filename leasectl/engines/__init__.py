@@ -6,13 +6,10 @@ woken, and tries again. The claim removes the ticket.
 - `contract`: the interface between the pool algorithm and an engine
 - `pool_admin`: the interfaces for pools, members, values, notes and events
 - `facts`: what an engine tells about its pools
-- `possible`: match requests with resources; find whether a request can ever be met
-- `pacing`: when the next grant is due, and how a waiting ticket ages
-- `membership`: decide in which pool a name is: pure functions for every engine
+- `rules`: the rules of pools: pure functions that every engine calls
 - `notes`: short notes at claims, from others to the holder and back
 - `values`: values in a store, under keys beside the pools
 - `event_log`: the interface for reading events
-- `event_words`: the parts of events, and the texts they are shown with
 - `refusals`: refusals that all engines give in the same words
 - `pool_format`: the format number of pools in etcd and Kubernetes
 - `local`: tables in the state directory, for the jobs of one machine

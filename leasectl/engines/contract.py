@@ -3,10 +3,10 @@
 An engine keeps pools, tickets and claims, and reports changes. `leasectl.backends.pool` decides who
 waits for how long, and what to do after a failure. Of the order, an engine knows one rule, and
 keeps it inside the step that claims: a ticket may take a resource only if no better ticket that
-isn't suspended could use that resource. A ticket is better if it has the higher effective priority
-(`pacing`), and among equals if it came earlier. A ticket for a name could use that one resource;
-any other ticket could use each, also while it waits for more of them, or for the pool's pace. That
-pace (`pacing`) is kept inside the step that claims, too.
+isn't suspended could use that resource (`rules.turns`). A ticket is better if it has the higher
+effective priority, and among equals if it came earlier. A ticket for a name could use that one
+resource; any other ticket could use each, also while it waits for more of them, or for the pool's
+pace. That pace (`rules.pace`) is kept inside the step that claims, too.
 
 A ticket or claim whose holder is dead is removed automatically; an engine finds that out by a
 process or by a ttl. A waiter that lives and doesn't run is found by a witness. A process that makes
@@ -98,7 +98,7 @@ class Waiter(Protocol):
 
         Raises:
             NotFound: No such pool, or no such resource in it.
-            InvalidRequest: What is in the pool can't meet it, as `possible` has it.
+            InvalidRequest: What is in the pool can't meet it, see `rules.possible`.
         """
 
     def claim(self) -> Outlook:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from leasectl.model import Labels, Lease, Where
 
 if TYPE_CHECKING:
-    from leasectl.engines.membership import Member
+    from leasectl.engines.rules.membership import Member
 
 
 class PoolSettings(NamedTuple):

@@ -7,7 +7,7 @@ from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from leasectl.engines.facts import NO_SETTINGS, Pool, PoolSettings
-from leasectl.engines.membership import Member, Pools
+from leasectl.engines.rules.membership import Member, Pools
 from leasectl.model import Claimant, Lease, Process
 
 if TYPE_CHECKING:

@@ -114,7 +114,7 @@ def refuse_to_wait_for_callers(
         return
     if not service.kind.has_pools:
         return
-    from leasectl.engines.possible import usable_in
+    from leasectl.engines.rules.possible import usable_in
 
     blocking: list[Resource] = []
     for pool_type in request.types:

@@ -18,8 +18,8 @@ from leasectl.text.naming import is_name
 from leasectl.text.wording import followed_by
 
 if TYPE_CHECKING:
-    from leasectl.engines.membership import Properties
     from leasectl.engines.pool_admin import Members
+    from leasectl.engines.rules.membership import Properties
 
 VARIABLE = "LEASECTL_PROPERTIES"
 PREFIX = "LEASECTL_PROPERTY_"

@@ -117,7 +117,7 @@ def _free(
 ) -> tuple[str, ...]:
     """Free what a handle holds of a pool of ours, or take it out of the queue."""
     if handle.state == "acquiring":
-        from leasectl.engines.event_words import why_withdrawn
+        from leasectl.engines.rules.events import why_withdrawn
 
         backend.withdraw(handle.id, why_withdrawn(by))
         return ()

@@ -102,7 +102,7 @@ class _Release:
             else:
                 self._giving_back.start(mine, this_process())
         if cancels:
-            from leasectl.engines.event_words import why_withdrawn
+            from leasectl.engines.rules.events import why_withdrawn
 
             with contextlib.suppress(BackendUnreachable):  # the waiter was woken here as well
                 self._backend.withdraw(claim_key_of(handle), why_withdrawn(self._target.by))
@@ -239,7 +239,7 @@ class _Release:
     def _note_death(self, handle: Handle) -> None:
         """Record that a killed acquirer has given up."""
         if handle.waiter != this_process():
-            from leasectl.engines.event_words import WAITER_DIED
+            from leasectl.engines.rules.events import WAITER_DIED
 
             self._events.gave_up(handle, WAITER_DIED)
 

@@ -168,7 +168,7 @@ def count_whole_pool(service: Service, request: Request) -> Request:
     """
     if not wants_whole_pool(request.labels) or service.kind.grants_nothing:
         return request
-    from leasectl.engines.possible import usable_in
+    from leasectl.engines.rules.possible import usable_in
 
     (pool,) = service.pools.pools(request.type)
     return request._replace(count=max(1, len(usable_in(pool, request))))

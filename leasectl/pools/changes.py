@@ -6,10 +6,17 @@ from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 from typing import NamedTuple
 
-from leasectl.engines import membership, refusals
+from leasectl.engines import refusals
 from leasectl.engines.facts import NO_SETTINGS, Pool, PoolSettings
-from leasectl.engines.membership import Member, Pools, Properties, belongs_to, matching_pattern
 from leasectl.engines.pool_admin import Decide, Members, PoolAdmin
+from leasectl.engines.rules import membership
+from leasectl.engines.rules.membership import (
+    Member,
+    Pools,
+    Properties,
+    belongs_to,
+    matching_pattern,
+)
 from leasectl.errors import InvalidRequest, NotAllowed, NotFound
 from leasectl.pools import expectations
 from leasectl.pools.definitions import (

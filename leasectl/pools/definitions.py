@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple, NoReturn, Union
 
 from leasectl.engines.facts import PoolSettings
-from leasectl.engines.membership import Properties
+from leasectl.engines.rules.membership import Properties
 from leasectl.errors import InvalidRequest
 from leasectl.pools.settings import NO_CHANGE, SettingsChange, changed, check_grace
 from leasectl.text.documents import Fields, Items, Part, Scalar, parse_document, refusal

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from leasectl.engines import membership, refusals
-from leasectl.engines.membership import Member, Pools
+from leasectl.engines import refusals
 from leasectl.engines.pool_admin import Members, Updated
+from leasectl.engines.rules import membership
+from leasectl.engines.rules.membership import Member, Pools
 from leasectl.errors import NotFound
 
 _NOBODY = Updated((), ())

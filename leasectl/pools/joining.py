@@ -17,9 +17,10 @@ from typing import NamedTuple
 
 from leasectl.backends.contract import why_given_up
 from leasectl.backends.kinds import Backend, claim_key_of
-from leasectl.engines import membership, refusals
-from leasectl.engines.membership import Lifetime, Member, Pools
+from leasectl.engines import refusals
 from leasectl.engines.pool_admin import Members, Updated
+from leasectl.engines.rules import membership
+from leasectl.engines.rules.membership import Lifetime, Member, Pools
 from leasectl.errors import BackendUnreachable, Interrupted, LeaseError
 from leasectl.leases.acquire_remote import undo
 from leasectl.leases.delay import announce

@@ -7,11 +7,12 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import NamedTuple
 
-from leasectl.engines import membership, refusals
+from leasectl.engines import refusals
 from leasectl.engines.facts import Pool, QueueEntry
-from leasectl.engines.membership import Member, Pools
 from leasectl.engines.pool_admin import Decide, Updated
-from leasectl.engines.possible import Unmet, unmet
+from leasectl.engines.rules import membership
+from leasectl.engines.rules.membership import Member, Pools
+from leasectl.engines.rules.possible import Unmet, unmet
 from leasectl.errors import BackendUnreachable, InvalidRequest, LeaseError, NotFound
 from leasectl.leases.recovery import release_abandoned
 from leasectl.leases.release_forced import Forced, check_reason, release_by_force

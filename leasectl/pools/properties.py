@@ -13,8 +13,8 @@ from typing import NamedTuple
 
 from leasectl.engines import refusals
 from leasectl.engines.facts import NO_SETTINGS, PoolSettings
-from leasectl.engines.membership import Member, Pools, Properties, add
 from leasectl.engines.pool_admin import Members, PoolAdmin
+from leasectl.engines.rules.membership import Member, Pools, Properties, add
 from leasectl.errors import InvalidRequest, LeaseError
 from leasectl.text.properties import check_count, check_key, check_value
 from leasectl.text.wording import printable

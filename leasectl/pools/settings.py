@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from leasectl.engines.facts import PoolSettings
-from leasectl.engines.membership import Pools
+from leasectl.engines.rules.membership import Pools
 from leasectl.errors import InvalidRequest
 from leasectl.text.durations import format_duration, format_seconds
 

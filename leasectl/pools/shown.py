@@ -13,7 +13,7 @@ from leasectl.text.naming import as_given, key_and_inputs_in
 from leasectl.text.wording import printable
 
 if TYPE_CHECKING:
-    from leasectl.engines.membership import Cordon, Properties
+    from leasectl.engines.rules.membership import Cordon, Properties
     from leasectl.leases.marks import MarkState
 
 

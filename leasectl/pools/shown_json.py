@@ -7,7 +7,7 @@ from typing import Any, get_args
 
 from leasectl.backends.kinds import kind_of
 from leasectl.engines.facts import NO_SETTINGS, PoolSettings
-from leasectl.engines.membership import Cordon, Properties
+from leasectl.engines.rules.membership import Cordon, Properties
 from leasectl.errors import CorruptState, InvalidRequest
 from leasectl.leases.marks import MarkState
 from leasectl.model import Labels, Lease

@@ -5,7 +5,7 @@ from __future__ import annotations
 from contextlib import suppress
 from typing import Literal, NamedTuple
 
-from leasectl.engines.membership import Member, belongs_to, matching_pattern
+from leasectl.engines.rules.membership import Member, belongs_to, matching_pattern
 from leasectl.errors import NotFound
 from leasectl.leases.recovery import release_abandoned
 from leasectl.leases.service import Service

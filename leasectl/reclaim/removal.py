@@ -11,8 +11,8 @@ from collections.abc import Generator, Sequence
 from typing import NamedTuple
 
 from leasectl.engines import refusals
-from leasectl.engines.membership import Cordon, Member, Pools, cordon, remove
 from leasectl.engines.pool_admin import Members
+from leasectl.engines.rules.membership import Cordon, Member, Pools, cordon, remove
 from leasectl.errors import LeaseError
 from leasectl.reclaim.plan import CHANGED, NotFreed, Wanted
 from leasectl.reclaim.taking_back import Ground, Listener, take_back

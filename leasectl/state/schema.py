@@ -136,7 +136,7 @@ CREATE TABLE pool_setting (        -- of pools that have other than the usual
   pace_seconds REAL NOT NULL,
   burst INTEGER NOT NULL,
   aging_seconds REAL NOT NULL,
-  paid_until REAL NOT NULL         -- CLOCK_BOOTTIME; see `leasectl.engines.pacing`
+  paid_until REAL NOT NULL         -- CLOCK_BOOTTIME; see `leasectl.engines.rules.pace`
 ) WITHOUT ROWID;
 CREATE TABLE event (               -- no index: to write is what has to be cheap, see event_log
   number INTEGER PRIMARY KEY,      -- without gaps, and the last one is never removed

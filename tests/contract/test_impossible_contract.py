@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from leasectl.engines.contract import Outlook
-from leasectl.engines.membership import leave
+from leasectl.engines.rules.membership import leave
 from leasectl.errors import InvalidRequest, NoLease, NotFound
 from leasectl.model import Claimant, Request, Where
 from leasectl.system.process import this_process

@@ -10,7 +10,8 @@ from functools import partial
 import pytest
 
 from leasectl.engines.facts import NO_SETTINGS, PoolSettings
-from leasectl.engines.membership import (
+from leasectl.engines.pool_admin import Decide, Updated
+from leasectl.engines.rules.membership import (
     Cordon,
     Lifetime,
     Member,
@@ -25,7 +26,6 @@ from leasectl.engines.membership import (
     remove,
     set_default,
 )
-from leasectl.engines.pool_admin import Decide, Updated
 from leasectl.errors import InvalidRequest, LeaseError, NoLease, NotAllowed, NotFound
 from leasectl.model import Claimant, Lease, Request
 from leasectl.system.process import identify, this_process

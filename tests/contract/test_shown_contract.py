@@ -5,8 +5,8 @@ from __future__ import annotations
 from functools import partial
 
 from leasectl.engines.facts import Pool, Resource
-from leasectl.engines.membership import Lifetime, Member, set_default
 from leasectl.engines.notes import NoteChange
+from leasectl.engines.rules.membership import Lifetime, Member, set_default
 from leasectl.model import Request
 from leasectl.system.process import this_process
 from tests.contract.test_member_contract import (

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from leasectl.engines.membership import Member
+from leasectl.engines.rules.membership import Member
 from leasectl.errors import NoLease
 from leasectl.model import Lease, Request, Where
 from tests.contract.test_member_contract import names_of, to_cordon, to_move, update

@@ -85,7 +85,7 @@ class PoolBackend(Backend):
         if names:
             return self._engine.free(claim_key, names, by=by)
         if self.remote:
-            from leasectl.engines.event_words import why_left
+            from leasectl.engines.rules.events import why_left
 
             self._engine.withdraw(claim_key, why_left(by))
         return self._engine.free(claim_key, by=by)
@@ -131,7 +131,7 @@ class PoolBackend(Backend):
         supersede(self, claimant, granted=granted)
 
     def _count_whole(self, request: Request) -> int:
-        from leasectl.engines.possible import usable_in
+        from leasectl.engines.rules.possible import usable_in
 
         (pool,) = self.pools.pools(request.type)
         return len(usable_in(pool, request))

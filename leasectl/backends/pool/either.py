@@ -13,8 +13,8 @@ from collections.abc import Callable, Sequence, Set
 from typing import NamedTuple
 
 from leasectl.engines.contract import Engine, Outlook, TicketExpired, TicketGone, Waiter
-from leasectl.engines.event_words import got_instead
 from leasectl.engines.facts import Standing
+from leasectl.engines.rules.events import got_instead
 from leasectl.errors import BackendUnreachable, InvalidRequest, LeaseError, NotFound
 from leasectl.model import Claimant, Process
 from leasectl.system.clock import earliest

@@ -145,7 +145,7 @@ class ServeBackend(Backend):
         self, claim_key: str, names: Sequence[str], *, by: ReleasedBy = "command"
     ) -> tuple[str, ...]:
         if not names:
-            from leasectl.engines.event_words import why_left
+            from leasectl.engines.rules.events import why_left
 
             self._calls.call("engine.withdraw", claim_key, why_left(by))
         freed: tuple[str, ...] = self._calls.call("engine.free", claim_key, names or None, by)

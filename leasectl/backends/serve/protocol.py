@@ -254,7 +254,8 @@ def _safe(value: Any) -> Any:
 @cache
 def _records() -> Mapping[str, Any]:
     """Return the classes of records, by name."""
-    from leasectl.engines import facts, membership, notes, values
+    from leasectl.engines import facts, notes, values
+    from leasectl.engines.rules import membership
     from leasectl.model import Claimant, Process
     from leasectl.state import event
 

@@ -33,7 +33,7 @@ from leasectl.text.naming import next_names
 from leasectl.text.wording import counted, listed, listed_as
 
 if TYPE_CHECKING:
-    from leasectl.engines.membership import Pools
+    from leasectl.engines.rules.membership import Pools
     from leasectl.pools.changes import PoolChange
 
 

@@ -13,8 +13,8 @@ from leasectl.cli.described import OUTPUT, form_of, option
 from leasectl.cli.shown.handle_output import print_and_announce, print_handle
 from leasectl.cli.shown.output import note, show, show_json, when_due
 from leasectl.cli.shown.table import Column, output_width, table
-from leasectl.engines.membership import Lifetime, leaves_no_more, stays_after_all
 from leasectl.engines.pool_admin import Updated
+from leasectl.engines.rules.membership import Lifetime, leaves_no_more, stays_after_all
 from leasectl.errors import InvalidRequest
 from leasectl.leases.delay import take_back
 from leasectl.leases.opening import process_named_by

@@ -17,7 +17,7 @@ from leasectl.system.signals import SignalTrap
 from leasectl.text.wording import followed_by
 
 if TYPE_CHECKING:
-    from leasectl.engines.membership import Properties
+    from leasectl.engines.rules.membership import Properties
     from leasectl.system.poll import Interrupt
 
 # Beside the properties of the resources.

@@ -23,8 +23,8 @@ from leasectl.engines.cluster.objects import (
     stamp,
 )
 from leasectl.engines.facts import PoolSettings
-from leasectl.engines.membership import Member, Pools
-from leasectl.engines.possible import want_of
+from leasectl.engines.rules.membership import Member, Pools
+from leasectl.engines.rules.possible import want_of
 from leasectl.engines.values import Parts
 from leasectl.model import Claimant
 

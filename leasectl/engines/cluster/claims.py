@@ -53,8 +53,8 @@ from leasectl.engines.cluster.objects import (
     stamp,
 )
 from leasectl.engines.cluster.place import Place, by_fence
-from leasectl.engines.membership import Member, after_lifetime, after_release
 from leasectl.engines.notes import Note
+from leasectl.engines.rules.membership import Member, after_lifetime, after_release
 from leasectl.errors import BackendUnreachable
 from leasectl.model import Lease, ReleasedBy
 

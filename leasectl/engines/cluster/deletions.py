@@ -37,8 +37,8 @@ from leasectl.engines.cluster.objects import (
 from leasectl.engines.cluster.place import Place, too_fast
 from leasectl.engines.cluster.turns import in_order
 from leasectl.engines.cluster.view import PoolView
-from leasectl.engines.event_words import POOL_DELETED
-from leasectl.engines.membership import remove
+from leasectl.engines.rules.events import POOL_DELETED
+from leasectl.engines.rules.membership import remove
 from leasectl.errors import LeaseError
 
 _MOST_TRIES = 20

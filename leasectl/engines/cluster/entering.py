@@ -44,7 +44,7 @@ from leasectl.engines.cluster.objects import (
     new_word,
 )
 from leasectl.engines.cluster.place import Place
-from leasectl.engines.membership import Member, Pools
+from leasectl.engines.rules.membership import Member, Pools
 from leasectl.errors import BackendUnreachable
 
 _MOST_TRIES = 20

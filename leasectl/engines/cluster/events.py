@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from leasectl.engines.cluster.objects import Claim, ResourceObject, TicketObject, Told
-from leasectl.engines.event_words import (
+from leasectl.engines.rules.events import (
     AGAINST_ITS_WILL,
     WITHDRAWN,
     belonging_changes,
@@ -27,8 +27,8 @@ from leasectl.state.event_rows import is_written
 from leasectl.system.clock import Clock
 
 if TYPE_CHECKING:
-    from leasectl.engines.event_words import MembershipChange
-    from leasectl.engines.membership import Member, Pools
+    from leasectl.engines.rules.events import MembershipChange
+    from leasectl.engines.rules.membership import Member, Pools
 
 # What a write is told of: nothing, where no events are kept.
 ToldOf = tuple[Told, ...]

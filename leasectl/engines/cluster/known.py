@@ -17,8 +17,8 @@ from leasectl.engines.cluster.objects import (
     Selection,
 )
 from leasectl.engines.cluster.place import Place
-from leasectl.engines.membership import Member, Pools, check_unheld, pools_with_less
 from leasectl.engines.pool_admin import Decide, Updated
+from leasectl.engines.rules.membership import Member, Pools, check_unheld, pools_with_less
 from leasectl.errors import InvalidRequest, NotMade
 from leasectl.model import Lease
 

@@ -25,8 +25,8 @@ from leasectl.engines.cluster.objects import MOST_AT_ONCE, Change, Found, Resour
 from leasectl.engines.cluster.place import too_fast
 from leasectl.engines.cluster.ticket import OwnTicket
 from leasectl.engines.cluster.view import PoolView
-from leasectl.engines.membership import Member, Pools, claimed_by_pattern
 from leasectl.engines.pool_admin import Decide, Updated
+from leasectl.engines.rules.membership import Member, Pools, claimed_by_pattern
 from leasectl.errors import AccessRefused, InvalidRequest, LeaseError, NotAllowed, NotFound
 from leasectl.model import Claimant
 from leasectl.text.wording import followed_by, listed

@@ -21,8 +21,8 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol, TypeVar, Union
 
 from leasectl.engines.facts import NO_SETTINGS, PoolSettings
-from leasectl.engines.membership import Member, Pools
-from leasectl.engines.possible import Want
+from leasectl.engines.rules.membership import Member, Pools
+from leasectl.engines.rules.possible import Want
 from leasectl.model import Labels, Lease, Process
 from leasectl.system.clock import rfc3339
 

@@ -24,10 +24,10 @@ from leasectl.engines.cluster.members import ClusterMembers
 from leasectl.engines.cluster.objects import Found, IsDone, PoolObject, Told
 from leasectl.engines.cluster.place import too_fast
 from leasectl.engines.cluster.shown import ShownPools
-from leasectl.engines.event_words import pool_made, settings_changed
 from leasectl.engines.facts import NO_SETTINGS, Pool, PoolSettings
-from leasectl.engines.membership import Member, Pools, add, remove
 from leasectl.engines.pool_admin import Decide
+from leasectl.engines.rules.events import pool_made, settings_changed
+from leasectl.engines.rules.membership import Member, Pools, add, remove
 from leasectl.errors import LeaseError, NotAllowed
 from leasectl.model import Process
 from leasectl.system.signals import pause

@@ -16,9 +16,9 @@ from leasectl.engines.cluster.fields import (
 )
 from leasectl.engines.cluster.objects import Claim, Identity, ResourceObject, TicketObject, stamp
 from leasectl.engines.facts import PoolSettings
-from leasectl.engines.membership import Lifetime, Member, Pools, Properties, read_cordon
 from leasectl.engines.pool_format import FORMAT
-from leasectl.engines.possible import Want
+from leasectl.engines.rules.membership import Lifetime, Member, Pools, Properties, read_cordon
+from leasectl.engines.rules.possible import Want
 from leasectl.model import parse_process
 from leasectl.text.properties import (
     Malformed,

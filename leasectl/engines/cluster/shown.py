@@ -20,7 +20,7 @@ from leasectl.engines.cluster.turns import in_order, unmet_in
 from leasectl.engines.cluster.view import PoolView, views_of
 from leasectl.engines.cluster.waiter import remove_dead
 from leasectl.engines.facts import Pool, QueueEntry, Resource
-from leasectl.engines.membership import Member, Pools
+from leasectl.engines.rules.membership import Member, Pools
 from leasectl.errors import AccessRefused
 
 NO_POOLS = Pools(frozenset())

@@ -19,8 +19,8 @@ from typing import NamedTuple
 from leasectl.engines.cluster.objects import ResourceObject, TicketObject
 from leasectl.engines.cluster.view import PoolView
 from leasectl.engines.facts import Standing
-from leasectl.engines.membership import Member
-from leasectl.engines.possible import Want
+from leasectl.engines.rules.membership import Member
+from leasectl.engines.rules.possible import Want
 
 
 class Over(NamedTuple):

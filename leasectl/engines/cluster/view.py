@@ -23,7 +23,7 @@ from leasectl.engines.cluster.objects import (
     TicketObject,
     Unreadable,
 )
-from leasectl.engines.possible import Want
+from leasectl.engines.rules.possible import Want
 
 # Less is better: effective priority, place, name of the object.
 Rank = tuple[int, int, str]

@@ -52,7 +52,7 @@ from leasectl.engines.cluster.turns import (
 from leasectl.engines.cluster.view import PoolView
 from leasectl.engines.contract import Outlook, TicketGone
 from leasectl.engines.facts import Standing
-from leasectl.engines.possible import unmet, want_of
+from leasectl.engines.rules.possible import unmet, want_of
 from leasectl.model import Lease, Process
 from leasectl.system.wakeup import Wakeup
 
@@ -479,7 +479,7 @@ def remove_dead(names: Iterable[str], view: PoolView, context: Context) -> bool:
 
 
 def _remove_dead(name: str, view: PoolView, context: Context) -> bool:
-    from leasectl.engines.event_words import WAITER_DIED
+    from leasectl.engines.rules.events import WAITER_DIED
 
     ticket = view.tickets[name]
     is_served = view.is_served(ticket)  # then it has become a claim

@@ -81,7 +81,7 @@ from leasectl.engines.kubernetes.names import (
     object_of_resource,
     object_of_values,
 )
-from leasectl.engines.membership import Pools
+from leasectl.engines.rules.membership import Pools
 from leasectl.engines.values import CONTENT, parts_of
 from leasectl.text.properties import (
     MALFORMED,

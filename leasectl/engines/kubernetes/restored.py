@@ -16,7 +16,7 @@ from collections.abc import Callable
 from leasectl.engines.cluster.changes import with_belonging
 from leasectl.engines.cluster.objects import BelongingObject, Found, PoolObject, Selection
 from leasectl.engines.kubernetes.objects import KubernetesObjects
-from leasectl.engines.membership import Pools
+from leasectl.engines.rules.membership import Pools
 from leasectl.errors import LeaseError
 
 _MOST_TRIES = 5

@@ -7,9 +7,9 @@ from collections.abc import Iterable, Sequence
 from contextlib import closing
 from typing import TYPE_CHECKING
 
-from leasectl.engines.event_words import WAITER_DIED
 from leasectl.engines.local.unmet import pass_by
 from leasectl.engines.local.wakes import kept_back_by
+from leasectl.engines.rules.events import WAITER_DIED
 from leasectl.model import Process, parse_process
 from leasectl.state.database import unlink
 from leasectl.state.directory import State

@@ -80,7 +80,7 @@ class LocalEngine:
         return LocalWaiter(self._store, claimant, pipe, pidfds=self._pidfds, clock=self._clock)
 
     def withdraw(self, claim_key: str, why: str = "") -> None:
-        from leasectl.engines.event_words import WITHDRAWN
+        from leasectl.engines.rules.events import WITHDRAWN
 
         for pool_type, number, pipe in self._queues.tickets_of(claim_key):
             self._queues.take_away(pool_type, number, why=why or WITHDRAWN)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Iterable, Sequence
 
-from leasectl.engines.membership import Cordon, Lifetime, Member, Properties, read_cordon
+from leasectl.engines.rules.membership import Cordon, Lifetime, Member, Properties, read_cordon
 from leasectl.model import Process
 from leasectl.state.directory import State
 from leasectl.state.rows import IS_FREE, IS_SPECIAL, encode_process, insert, parse_optional_process

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 
-from leasectl.engines.event_words import belonging_changes
 from leasectl.engines.local import member_rows
 from leasectl.engines.local.absent import remove_what_is_over
 from leasectl.engines.local.store import LocalStore
-from leasectl.engines.membership import Member, Pools, check_unheld
 from leasectl.engines.pool_admin import Decide, Updated
+from leasectl.engines.rules.events import belonging_changes
+from leasectl.engines.rules.membership import Member, Pools, check_unheld
 from leasectl.errors import StateUnwritable
 from leasectl.model import Claimant, Lease, Ticket
 from leasectl.state.directory import State

@@ -12,12 +12,12 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import Protocol
 
-from leasectl.engines.event_words import MembershipChange, membership_changes
 from leasectl.engines.local import member_rows
 from leasectl.engines.local.member_rows import is_free, member_of
 from leasectl.engines.local.queues import LocalQueues
 from leasectl.engines.local.unmet import look_anew, wake_suspended
-from leasectl.engines.membership import (
+from leasectl.engines.rules.events import MembershipChange, membership_changes
+from leasectl.engines.rules.membership import (
     Member,
     Pools,
     after_lifetime,

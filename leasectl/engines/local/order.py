@@ -13,7 +13,7 @@ from heapq import merge
 from itertools import chain, islice
 from typing import TYPE_CHECKING, Generic, NamedTuple, Protocol, TypeVar
 
-from leasectl.engines.pacing import effective_priority, next_rise
+from leasectl.engines.rules.pace import effective_priority, next_rise
 
 if TYPE_CHECKING:
     from leasectl.state.directory import State

@@ -7,20 +7,20 @@ from contextlib import AbstractContextManager, suppress
 
 from leasectl.engines import refusals
 from leasectl.engines.contract import LostListener
-from leasectl.engines.event_words import (
-    POOL_DELETED,
-    pool_made,
-    resources_added,
-    resources_removed,
-    settings_changed,
-)
 from leasectl.engines.facts import NO_SETTINGS, Pool, PoolSettings
 from leasectl.engines.local.absent import LocalEarlyEnds, remove_what_is_over
 from leasectl.engines.local.queues import note_given_up
 from leasectl.engines.local.showing import queue, resources
 from leasectl.engines.local.store import LocalStore
 from leasectl.engines.local.wants import LocalSettings
-from leasectl.engines.membership import add, remove
+from leasectl.engines.rules.events import (
+    POOL_DELETED,
+    pool_made,
+    resources_added,
+    resources_removed,
+    settings_changed,
+)
+from leasectl.engines.rules.membership import add, remove
 from leasectl.errors import StateUnwritable
 from leasectl.model import Process
 from leasectl.state.directory import State

@@ -7,7 +7,7 @@ import sqlite3
 from leasectl.engines.facts import QueueEntry, Resource
 from leasectl.engines.local.member_rows import is_plain, member_of
 from leasectl.engines.local.queues import RANKED_TICKETS
-from leasectl.engines.pacing import effective_priority
+from leasectl.engines.rules.pace import effective_priority
 from leasectl.model import Lease
 from leasectl.state.directory import State
 from leasectl.state.rows import (

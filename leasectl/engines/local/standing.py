@@ -100,7 +100,7 @@ class LocalPlace:
 
 # Expired claims may not have been freed yet.
 _IS_HELD = "type = :type AND owner IS NOT NULL AND coalesce(expires_at > :now, 1)"
-# The effective priority; the same rule as in `leasectl.engines.pacing`.
+# The effective priority; the same rule as in `leasectl.engines.rules.pace`.
 _PRIORITY = (
     "coalesce(ranked.priority + CASE WHEN :aging > 0 "
     "THEN CAST(max(0, :now - ranked.queued_at) / :aging AS INTEGER) ELSE 0 END, 0)"

@@ -21,7 +21,7 @@ from leasectl.text.naming import build_url_in
 if TYPE_CHECKING:
     from leasectl.engines.local.memberships import LocalMemberships
     from leasectl.engines.local.queues import Waiting
-    from leasectl.engines.possible import Unmet
+    from leasectl.engines.rules.possible import Unmet
     from leasectl.state.event import EventKind
 
 # Columns of a claim and its handle.

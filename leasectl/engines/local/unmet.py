@@ -9,8 +9,8 @@ from contextlib import closing
 from typing import TYPE_CHECKING
 
 from leasectl.engines.local import member_rows
-from leasectl.engines.membership import Member
-from leasectl.engines.possible import Unmet, unmet
+from leasectl.engines.rules.membership import Member
+from leasectl.engines.rules.possible import Unmet, unmet
 from leasectl.model import Request
 from leasectl.state.rows import IS_FREE, parse_where
 

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from leasectl.engines.facts import NO_SETTINGS, PoolSettings
 from leasectl.engines.local.member_rows import parse_properties
-from leasectl.engines.membership import Properties
-from leasectl.engines.pacing import after_change, after_grant, next_grant_at
-from leasectl.engines.possible import Want, matches, want_of
+from leasectl.engines.rules.membership import Properties
+from leasectl.engines.rules.pace import after_change, after_grant, next_grant_at
+from leasectl.engines.rules.possible import Want, matches, want_of
 from leasectl.state import rows
 from leasectl.state.directory import State
 from leasectl.state.rows import insert

@@ -12,7 +12,7 @@ from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from leasectl.engines.event_words import is_got_instead
+from leasectl.engines.rules.events import is_got_instead
 from leasectl.errors import NotFound
 from leasectl.pools.simulation.jobs import Job
 from leasectl.pools.timeline import Timeline

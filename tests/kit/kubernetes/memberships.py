@@ -7,7 +7,7 @@ from typing import Any
 
 from leasectl.engines.cluster.objects import BelongingObject, PoolObject, ResourceObject
 from leasectl.engines.kubernetes.reading import parse_object
-from leasectl.engines.membership import Pools, belongs_to
+from leasectl.engines.rules.membership import Pools, belongs_to
 
 Write = tuple[str, "dict[str, Any] | None"]
 

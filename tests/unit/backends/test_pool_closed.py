@@ -6,7 +6,7 @@ import pytest
 
 from leasectl.backends.pool.closed import closed_in, why_closed
 from leasectl.engines.facts import Pool, Resource
-from leasectl.engines.membership import Member, cordon
+from leasectl.engines.rules.membership import Member, cordon
 from leasectl.model import Lease
 from tests.kit.made_up_store import MadeUpStore
 from tests.kit.support import ManualClock

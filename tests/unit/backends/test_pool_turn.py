@@ -10,7 +10,7 @@ import pytest
 
 from leasectl.backends.contract import Patience, Turn
 from leasectl.engines.facts import PoolSettings
-from leasectl.engines.membership import cordon
+from leasectl.engines.rules.membership import cordon
 from leasectl.errors import BackendUnreachable, NoLease
 from leasectl.model import Claimant, Process, Request
 from leasectl.system.process import identify, this_process

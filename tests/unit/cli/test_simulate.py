@@ -14,7 +14,7 @@ import pytest
 
 from leasectl.cli.shown import simulate_shown
 from leasectl.cli.shown.simulate_shown import SimulateProgress
-from leasectl.engines.event_words import got_instead, resources_removed
+from leasectl.engines.rules.events import got_instead, resources_removed
 from leasectl.pools.history import encode_event
 from leasectl.state.event import Event
 from leasectl.text.durations import format_seconds

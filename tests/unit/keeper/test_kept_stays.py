@@ -9,7 +9,7 @@ from typing import Any, Callable
 
 import pytest
 
-from leasectl.engines.membership import Lifetime, Member
+from leasectl.engines.rules.membership import Lifetime, Member
 from leasectl.errors import BackendUnreachable
 from leasectl.keeper.log import Log
 from leasectl.keeper.stays import KeptStays

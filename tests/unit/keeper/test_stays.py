@@ -7,7 +7,7 @@ from contextlib import contextmanager
 
 import pytest
 
-from leasectl.engines.membership import Lifetime, Member
+from leasectl.engines.rules.membership import Lifetime, Member
 from leasectl.leases.service import Service
 from leasectl.pools.joining import join
 from leasectl.pools.memberships import MembershipService

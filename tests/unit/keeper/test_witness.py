@@ -12,7 +12,7 @@ import pytest
 
 from leasectl.engines.local.absent import suspend
 from leasectl.engines.local.queues import LocalQueues
-from leasectl.engines.membership import Lifetime, join
+from leasectl.engines.rules.membership import Lifetime, join
 from leasectl.keeper.log import Log
 from leasectl.keeper.rounds import Rounds, open_service
 from leasectl.model import Process, Request

@@ -8,7 +8,7 @@ import subprocess
 
 import pytest
 
-from leasectl.engines.membership import Member, Properties
+from leasectl.engines.rules.membership import Member, Properties
 from leasectl.errors import BackendUnreachable
 from leasectl.leases.properties import (
     LONGEST_VARIABLE,

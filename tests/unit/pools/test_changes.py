@@ -11,8 +11,8 @@ from leasectl.engines.facts import Pool, PoolSettings, Resource
 from leasectl.engines.local.members import LocalMembers
 from leasectl.engines.local.pools import LocalPools
 from leasectl.engines.local.store import LocalStore
-from leasectl.engines.membership import Lifetime, Member, Pools, join, set_default
 from leasectl.engines.pool_admin import Decide, Updated
+from leasectl.engines.rules.membership import Lifetime, Member, Pools, join, set_default
 from leasectl.errors import InvalidRequest, NotAllowed
 from leasectl.model import Claimant, Lease, Request
 from leasectl.pools.changes import NewDefault, PoolChange, carry_out, change_settings, plan

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from leasectl.engines.membership import Properties
+from leasectl.engines.rules.membership import Properties
 from leasectl.errors import InvalidRequest, LeaseError, NotAllowed, NotFound
 from leasectl.model import Claimant, Request
 from leasectl.pools.properties import (

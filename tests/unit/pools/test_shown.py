@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from leasectl.engines.facts import Pool, QueueEntry, Resource
-from leasectl.engines.membership import Cordon, Lifetime, Member
+from leasectl.engines.rules.membership import Cordon, Lifetime, Member
 from leasectl.errors import CorruptState
 from leasectl.leases.marks import encode_mark, new_mark
 from leasectl.model import Handle, Lease, Process, Request

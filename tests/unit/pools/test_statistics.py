@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from leasectl.engines.event_words import got_instead, resources_added, resources_removed
 from leasectl.engines.facts import Pool, QueueEntry, Resource
+from leasectl.engines.rules.events import got_instead, resources_added, resources_removed
 from leasectl.model import Lease
 from leasectl.pools.statistics import (
     Spread,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from leasectl.engines.facts import Pool, QueueEntry, Resource
-from leasectl.engines.membership import Member
+from leasectl.engines.rules.membership import Member
 from leasectl.model import Where
 from leasectl.pools.memberships import described, unmet_waiters
 

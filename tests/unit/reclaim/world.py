@@ -8,8 +8,8 @@ from typing import Callable, TypeVar
 
 from leasectl.backends.contract import Patience
 from leasectl.backends.pool.backend import PoolBackend
-from leasectl.engines.membership import cordon
 from leasectl.engines.notes import Note, NoteChange
+from leasectl.engines.rules.membership import cordon
 from leasectl.leases.marks import Answered, encode_mark, parse_mark
 from leasectl.model import Claimant, ReleasedBy, Request
 from leasectl.reclaim.plan import Wanted

@@ -15,7 +15,7 @@ import pytest
 
 from leasectl.backends.contract import Caller
 from leasectl.backends.kinds import Context
-from leasectl.engines.membership import Cordon
+from leasectl.engines.rules.membership import Cordon
 from leasectl.leases.service import Service
 from leasectl.model import Lease
 from leasectl.pools.shown import (

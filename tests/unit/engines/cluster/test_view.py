@@ -23,8 +23,8 @@ from leasectl.engines.cluster.observed import Lookout, Observed
 from leasectl.engines.cluster.turns import free_in, in_order, turn_of
 from leasectl.engines.cluster.view import PoolView
 from leasectl.engines.facts import PoolSettings
-from leasectl.engines.membership import Member
-from leasectl.engines.possible import Want
+from leasectl.engines.rules.membership import Member
+from leasectl.engines.rules.possible import Want
 from tests.kit.support import ManualClock
 
 WANTS = (Want(), Want(), Want("r1"), Want(where=(("region", "eu", True),)))

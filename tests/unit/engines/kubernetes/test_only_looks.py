@@ -13,7 +13,7 @@ import pytest
 from leasectl.engines.kubernetes.api.refusals import NotPermitted
 from leasectl.engines.kubernetes.api.requests import Api
 from leasectl.engines.kubernetes.opening import open_kubernetes
-from leasectl.engines.membership import Lifetime, join
+from leasectl.engines.rules.membership import Lifetime, join
 from leasectl.errors import (
     AccessRefused,
     BackendUnreachable,

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from leasectl.engines.membership import set_default
+from leasectl.engines.rules.membership import set_default
 from leasectl.model import Request
 from tests.kit.kubernetes.made_up_api import MadeUpApi
 from tests.kit.kubernetes.made_up_process import Process

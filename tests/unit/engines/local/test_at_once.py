@@ -11,8 +11,8 @@ import pytest
 from leasectl.engines.local import member_rows
 from leasectl.engines.local.memberships import LocalMemberships
 from leasectl.engines.local.store import LocalStore
-from leasectl.engines.membership import Lifetime, cordon, join
 from leasectl.engines.pool_admin import Members
+from leasectl.engines.rules.membership import Lifetime, cordon, join
 from leasectl.errors import InvalidRequest, NoLease
 from leasectl.leases.release import release
 from leasectl.model import Request, whole

@@ -10,7 +10,7 @@ from leasectl.engines.local import audit, member_rows
 from leasectl.engines.local.absent import suspend
 from leasectl.engines.local.audit import Claim, FenceMismatch, Miscount, Suspended
 from leasectl.engines.local.queues import LocalQueues
-from leasectl.engines.membership import cordon
+from leasectl.engines.rules.membership import cordon
 from leasectl.leases.release_forced import release_by_force
 from leasectl.model import Handle, Request
 from leasectl.state.directory import State

@@ -6,7 +6,7 @@ import contextlib
 
 import pytest
 
-from leasectl.engines.membership import Lifetime, cordon, join
+from leasectl.engines.rules.membership import Lifetime, cordon, join
 from leasectl.errors import NoLease
 from leasectl.leases.release import release
 from leasectl.model import Handle, Request, whole

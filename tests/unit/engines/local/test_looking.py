@@ -12,7 +12,7 @@ import pytest
 from leasectl.engines.local.absent import remove_dead_ones
 from leasectl.engines.local.store import LocalStore
 from leasectl.engines.local.witness import LocalWitness
-from leasectl.engines.membership import cordon
+from leasectl.engines.rules.membership import cordon
 from leasectl.errors import NotFound
 from leasectl.leases.release import release
 from leasectl.leases.request import new_handle

@@ -10,7 +10,8 @@ import pytest
 
 from leasectl.engines.local import member_rows
 from leasectl.engines.local.store import LocalStore
-from leasectl.engines.membership import (
+from leasectl.engines.pool_admin import Members
+from leasectl.engines.rules.membership import (
     Lifetime,
     Member,
     add,
@@ -21,7 +22,6 @@ from leasectl.engines.membership import (
     move,
     set_default,
 )
-from leasectl.engines.pool_admin import Members
 from leasectl.errors import NoLease, NotAllowed
 from leasectl.leases.release import release
 from leasectl.model import Claimant, Lease, Request, whole

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from leasectl.engines.local.notes import noted
-from leasectl.engines.membership import cordon
 from leasectl.engines.notes import Note, NoteChange
+from leasectl.engines.rules.membership import cordon
 from leasectl.leases.release import release
 from leasectl.model import Handle, Request, whole
 from leasectl.state import keeper_process

@@ -12,7 +12,7 @@ import pytest
 from leasectl.engines.facts import PoolSettings
 from leasectl.engines.local.absent import suspend
 from leasectl.engines.local.queues import LocalQueues
-from leasectl.engines.membership import move, set_default
+from leasectl.engines.rules.membership import move, set_default
 from leasectl.errors import LeaseError, NoLease, NotAllowed, NotFound
 from leasectl.model import Claimant, Request
 from leasectl.state.directory import State

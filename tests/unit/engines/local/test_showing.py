@@ -9,8 +9,8 @@ import pytest
 from leasectl.engines.facts import PoolSettings, Resource
 from leasectl.engines.local.absent import suspend
 from leasectl.engines.local.showing import resources
-from leasectl.engines.membership import Lifetime, Member, cordon, join
 from leasectl.engines.notes import NoteChange
+from leasectl.engines.rules.membership import Lifetime, Member, cordon, join
 from leasectl.model import Request, Where
 from leasectl.state.reads import snapshot
 from tests.kit.desk import Desk

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from leasectl.engines.membership import cordon
+from leasectl.engines.rules.membership import cordon
 from leasectl.errors import InvalidRequest, LeaseError, NotFound
 from leasectl.model import Request, Where
 from tests.kit.desk import Desk

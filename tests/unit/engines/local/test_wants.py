@@ -13,7 +13,7 @@ from leasectl.engines.local import wants
 from leasectl.engines.local.engine import LocalEngine
 from leasectl.engines.local.sides import LocalSides
 from leasectl.engines.local.waiter import LocalWaiter
-from leasectl.engines.membership import move
+from leasectl.engines.rules.membership import move
 from leasectl.model import Lease, Request, Where
 from leasectl.state.directory import State
 from leasectl.state.named_pipe import listen

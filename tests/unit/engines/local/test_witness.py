@@ -7,7 +7,7 @@ import pytest
 from leasectl.engines.contract import SUSPENDED_AFTER_SECONDS
 from leasectl.engines.facts import PoolSettings
 from leasectl.engines.local.witness import LocalWitness
-from leasectl.engines.membership import Lifetime, join, move
+from leasectl.engines.rules.membership import Lifetime, join, move
 from leasectl.leases.release import release
 from leasectl.model import Request, whole
 from leasectl.system.process import this_process

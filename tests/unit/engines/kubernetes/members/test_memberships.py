@@ -12,7 +12,7 @@ from typing import Callable
 import pytest
 
 from leasectl.engines.cluster.known import all_known
-from leasectl.engines.membership import (
+from leasectl.engines.rules.membership import (
     Member,
     Pools,
     add,

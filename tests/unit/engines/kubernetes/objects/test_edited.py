@@ -10,7 +10,7 @@ import pytest
 from leasectl.engines.kubernetes.edited import as_it_counts
 from leasectl.engines.kubernetes.labels import CLAIM, CLAIM_LABEL, KIND, NAME, POOL
 from leasectl.engines.kubernetes.names import object_of_pool
-from leasectl.engines.membership import cordon, expect, move
+from leasectl.engines.rules.membership import cordon, expect, move
 from leasectl.errors import LeaseError
 from leasectl.model import Claimant, Request
 from tests.kit.kubernetes.made_up_api import MadeUpApi

@@ -40,7 +40,7 @@ from leasectl.engines.kubernetes.names import (
     object_of_resource,
 )
 from leasectl.engines.kubernetes.reading import parse_object
-from leasectl.engines.membership import Lifetime, Member, Pools
+from leasectl.engines.rules.membership import Lifetime, Member, Pools
 from leasectl.model import Claimant, Request
 from leasectl.system.process import this_process
 

@@ -10,7 +10,7 @@ import pytest
 from leasectl.engines.contract import TicketGone
 from leasectl.engines.kubernetes.labels import SETTINGS
 from leasectl.engines.kubernetes.names import OBJECT_OF_BELONGING, object_of_pool
-from leasectl.engines.membership import (
+from leasectl.engines.rules.membership import (
     Member,
     add,
     cordon,

@@ -15,7 +15,7 @@ from leasectl.engines.cluster.known import Update, all_known
 from leasectl.engines.cluster.objects import PoolState
 from leasectl.engines.contract import Outlook
 from leasectl.engines.facts import PoolSettings
-from leasectl.engines.membership import add, cordon, expect, move, set_default
+from leasectl.engines.rules.membership import add, cordon, expect, move, set_default
 from leasectl.errors import (
     BackendUnreachable,
     InvalidRequest,

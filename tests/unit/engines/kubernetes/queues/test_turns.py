@@ -24,8 +24,8 @@ from leasectl.engines.cluster.turns import (
 )
 from leasectl.engines.cluster.view import PoolView
 from leasectl.engines.facts import PoolSettings
-from leasectl.engines.membership import Member
-from leasectl.engines.possible import Want
+from leasectl.engines.rules.membership import Member
+from leasectl.engines.rules.possible import Want
 
 REGIONS = {"a": "eu", "b": "eu", "c": "us", "d": "us"}
 EU, US = (("region", "eu", True),), (("region", "us", True),)

@@ -9,7 +9,7 @@ from typing import Callable
 
 import pytest
 
-from leasectl.engines.membership import (
+from leasectl.engines.rules.membership import (
     Lifetime,
     Member,
     Pools,

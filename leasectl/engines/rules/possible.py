@@ -13,7 +13,7 @@ from leasectl.text.wording import counted, listed, printable
 
 if TYPE_CHECKING:
     from leasectl.engines.facts import Pool, Resource
-    from leasectl.engines.membership import Member, Properties
+    from leasectl.engines.rules.membership import Member, Properties
 
 
 class Want(NamedTuple):

@@ -7,7 +7,7 @@ import random
 import pytest
 
 from leasectl.engines.facts import PoolSettings
-from leasectl.engines.pacing import after_change, after_grant, next_grant_at
+from leasectl.engines.rules.pace import after_change, after_grant, next_grant_at
 
 
 def grants(settings: PoolSettings, arrivals: list[float]) -> list[float]:

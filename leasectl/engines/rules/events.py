@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from leasectl.engines.facts import PoolSettings
-from leasectl.engines.membership import leaves_no_more, stays_after_all
+from leasectl.engines.rules.membership import leaves_no_more, stays_after_all
 from leasectl.model import Claimant, ReleasedBy
 from leasectl.state.event import Event, EventKind
 from leasectl.text.durations import format_seconds
@@ -14,7 +14,7 @@ from leasectl.text.naming import build_url_in
 from leasectl.text.wording import counted
 
 if TYPE_CHECKING:
-    from leasectl.engines.membership import Member, Pools
+    from leasectl.engines.rules.membership import Member, Pools
     from leasectl.state.event import Event
 
 
