@@ -63,6 +63,7 @@ class Peculiar:
         self.ended.set()
 
     def close(self) -> None:
+        self._listener.shutdown(socket.SHUT_RDWR)  # this ends accept(), which close() doesn't
         self._listener.close()
 
 

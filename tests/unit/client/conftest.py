@@ -6,7 +6,6 @@ import os
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
-from pathlib import Path
 
 import pytest
 
@@ -55,8 +54,3 @@ def client(environment: None, programs: Programs) -> Iterator[leasectl.Client]:
     """A client of the embedded pool, with the pool T of two resources."""
     with leasectl.Client() as client:
         yield client
-
-
-def descriptors() -> int:
-    """How many files this process has open."""
-    return len(list(Path("/proc/self/fd").iterdir()))

@@ -13,9 +13,10 @@ from datetime import timedelta
 import pytest
 
 import leasectl
+from tests.kit.descriptors import leaving_open, open_descriptors
 from tests.kit.support import Cli, kill
 from tests.kit.waits import eventually, wait_set
-from tests.unit.client.conftest import Programs, descriptors
+from tests.unit.client.conftest import Programs
 
 SAFE = ["--force", "--reason", "stuck"]
 
@@ -386,21 +387,19 @@ class TestMany:
                     pass
 
         hold(2)
-        before = descriptors()
-        hold(1000)
-        assert (descriptors(), lease_threads()) == (before, [])
+        with leaving_open(0):
+            hold(1000)
+        assert lease_threads() == []
         assert cli.query("SELECT id FROM handle") == []
         assert os.listdir(cli.state_dir / "handles") == []
+        before = open_descriptors()
         client.close()
-        assert descriptors() < before
+        assert open_descriptors() < before
 
     def test_the_shortcut_leaves_nothing(self, cli: Cli, client: leasectl.Client) -> None:
-        with leasectl.lease("T"):
+        with leaving_open(0), leasectl.lease("T"):
             pass
-        before = descriptors()
-        with leasectl.lease("T"):
-            pass
-        assert (descriptors(), lease_threads()) == (before, [])
+        assert lease_threads() == []
 
 
 INTERRUPTED = """

@@ -30,6 +30,7 @@ from leasectl.http.worker import Worker
 from leasectl.system.clock import Clock
 from leasectl.system.poll import Interrupt
 from tests.kit.certificates import Certificates, make_certificates
+from tests.kit.descriptors import leaving_open
 from tests.kit.etcd.server import reserve_port
 from tests.kit.peculiar import (
     HEAD,
@@ -381,11 +382,10 @@ class TestThreads:
         to_do: list[Conversation] = [answer, answer, say_nothing]
         server = serve(lambda connection: to_do.pop(0)(connection))
         ask(client, server)
-        before = set(os.listdir("/proc/self/fd"))
-        ask(client, server)
-        with pytest.raises(NotInTime):
-            ask(client, server, 0.1)
-        eventually(lambda: set(os.listdir("/proc/self/fd")) <= before)
+        with leaving_open(0):
+            ask(client, server)
+            with pytest.raises(NotInTime):
+                ask(client, server, 0.1)
 
 
 @pytest.fixture

@@ -15,6 +15,7 @@ from leasectl.http import settings
 from leasectl.http.settings import NamedFile, Settings, encode_settings, parse_settings
 from leasectl.http.tls import Pem, PemTls, pem_context
 from tests.kit.certificates import Certificates, encrypt_key, make_certificates
+from tests.kit.descriptors import leaving_open
 
 
 @pytest.fixture(scope="module")
@@ -31,12 +32,11 @@ def test_nothing_is_left_open_and_no_file_is_made(
 ) -> None:
     monkeypatch.setenv("TMPDIR", str(tmp_path))
     client = certificates.client
-    before = os.listdir("/proc/self/fd")
-    pems = PemTls(pem(certificates.ca.file), pem(client.file), pem(client.key_file))
-    context = pem_context(pems)
+    with leaving_open(0):
+        pems = PemTls(pem(certificates.ca.file), pem(client.file), pem(client.key_file))
+        context = pem_context(pems)
     assert context.verify_mode == ssl.CERT_REQUIRED
     assert context.check_hostname
-    assert len(os.listdir("/proc/self/fd")) == len(before)
     assert list(tmp_path.iterdir()) == []
 
 

@@ -24,6 +24,7 @@ from leasectl.model import Handle, Process, ReleaseTarget, Request, whole
 from leasectl.state.directory import State
 from leasectl.system.process import identify, this_process
 from leasectl.text.naming import reserved_type
+from tests.kit.descriptors import leaving_open
 from tests.kit.support import Cli
 
 CALLER = Caller("job/1", "host")
@@ -324,8 +325,7 @@ class TestNamesFiles:
         self, tmp_path: Path
     ) -> None:
         os.mkfifo(tmp_path / "pipe")
-        before = set(os.listdir("/proc/self/fd"))
-        for path in (tmp_path, tmp_path / "pipe", Path("/dev/null"), tmp_path / "missing"):
-            with pytest.raises(NotFound):
-                read_names(str(path))
-        assert set(os.listdir("/proc/self/fd")) == before
+        with leaving_open(0):
+            for path in (tmp_path, tmp_path / "pipe", Path("/dev/null"), tmp_path / "missing"):
+                with pytest.raises(NotFound):
+                    read_names(str(path))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import os
 import signal
 from pathlib import Path
@@ -12,6 +11,7 @@ import pytest
 from leasectl.run.child import CannotExecute, Child, CommandNotFound, Ending, find_command
 from leasectl.system.clock import boottime_seconds
 from leasectl.system.signals import SignalDescriptor
+from tests.kit.descriptors import leaving_open
 
 
 def child_of(signals: SignalDescriptor, *argv: str, ends_with_us: bool = False) -> Child:
@@ -47,18 +47,16 @@ def test_sigint_stays_ignored_if_it_was(
 def test_of_one_that_is_over_nothing_stays_open_and_nobody_is_left(
     signals: SignalDescriptor, begins: bool, ends_with_us: bool
 ) -> None:
-    gc.collect()  # what others left open is closed as it goes, and not meanwhile
-    before = os.listdir("/proc/self/fd")
-    child = child_of(signals, "/bin/true", ends_with_us=ends_with_us)
-    if begins:
-        child.start()
-        assert child.reap() == Ending(0)
-    else:
-        child.abandon()
-    child.kill_rest()
-    for _ in range(2):  # it is let go once
-        child.let_go()
-    assert os.listdir("/proc/self/fd") == before
+    with leaving_open(0):
+        child = child_of(signals, "/bin/true", ends_with_us=ends_with_us)
+        if begins:
+            child.start()
+            assert child.reap() == Ending(0)
+        else:
+            child.abandon()
+        child.kill_rest()
+        for _ in range(2):  # it is let go once
+            child.let_go()
     with pytest.raises(ChildProcessError):
         os.waitpid(child.pid, os.WNOHANG)
 

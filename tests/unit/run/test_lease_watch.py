@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import gc
 import os
 from collections.abc import Iterator
 from typing import Any
@@ -29,6 +28,7 @@ from leasectl.system.poll import is_readable
 from leasectl.system.process import this_process
 from leasectl.system.request_threads import Outcome
 from leasectl.text.naming import work_labels
+from tests.kit.descriptors import leaving_open
 from tests.kit.desk import Desk
 from tests.kit.made_up_backend import MadeUpBackend, register_made_up
 from tests.kit.reclaiming import Operator
@@ -327,12 +327,10 @@ def test_people_know_it_by_its_names_or_its_work(
 
 
 def test_nothing_stays_open_of_it_and_nobody_can_wake_it(desk: Desk, handle: Handle) -> None:
-    gc.collect()  # what others left open is closed as it goes, and not meanwhile
-    before = os.listdir("/proc/self/fd")
-    watch = LeaseWatch(desk.service, handle, renewed_at=START, clock=desk.time.clock)
-    watch.look(watch.fds())
-    watch.close()
-    assert os.listdir("/proc/self/fd") == before
+    with leaving_open(0):
+        watch = LeaseWatch(desk.service, handle, renewed_at=START, clock=desk.time.clock)
+        watch.look(watch.fds())
+        watch.close()
     assert os.listdir(desk.state.path("waiters")) == []
 
 

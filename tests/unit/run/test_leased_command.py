@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import os
 import signal
 import threading
@@ -26,6 +25,7 @@ from leasectl.run.plan import Plan
 from leasectl.run.supervision import Supervisor
 from leasectl.system.process import this_process
 from leasectl.system.signals import SignalDescriptor
+from tests.kit.descriptors import leaving_open
 from tests.kit.desk import Desk
 from tests.kit.waits import eventually, result_of
 
@@ -87,11 +87,9 @@ def test_it_is_the_guard_of_its_lease_while_it_runs(
 def test_of_one_that_has_ended_nothing_stays_open(
     desk: Desk, handle: Handle, command: LeasedCommand, signals: SignalDescriptor
 ) -> None:
-    gc.collect()  # what others left open is closed as it goes, and not meanwhile
-    before = os.listdir("/proc/self/fd")
-    child = Child("/bin/true", ("true",), {}, signals)
-    assert command.run(child, "true", wait_seconds=None) == Ending(0)
-    assert os.listdir("/proc/self/fd") == before
+    with leaving_open(0):
+        child = Child("/bin/true", ("true",), {}, signals)
+        assert command.run(child, "true", wait_seconds=None) == Ending(0)
     assert os.listdir(desk.state.path("waiters")) == []
 
 

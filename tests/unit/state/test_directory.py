@@ -23,6 +23,7 @@ from leasectl.state.directory import State
 from leasectl.state.named_pipe import NamedPipe
 from leasectl.state.rows import insert
 from leasectl.system.lock_wait import LockLimit, flock_exclusive
+from tests.kit.descriptors import leaving_open
 from tests.kit.forking import ending, fork
 from tests.kit.killing import kill_this_process
 from tests.kit.waits import eventually
@@ -430,10 +431,8 @@ class TestWakeUps:
 
     def test_many_for_one_take_one_descriptor(self, state: State) -> None:
         pipe = NamedPipe(state.path("waiters", "one"))
-        with state.transaction():
-            before = len(os.listdir("/proc/self/fd"))
+        with state.transaction(), leaving_open(1):
             assert all(state.wake(pipe.path) for _ in range(9))
-            assert len(os.listdir("/proc/self/fd")) == before + 1
         with state.transaction():
             assert state.wake(pipe.path)
         pipe.close()
@@ -526,11 +525,10 @@ class TestWakeUps:
 
     def test_no_descriptor_is_left_open(self, state: State) -> None:
         pipe = NamedPipe(state.path("waiters", "w"))
-        before = set(os.listdir("/proc/self/fd"))
-        for _ in range(3):
-            with state.transaction():
-                state.wake(pipe.path)
-        assert set(os.listdir("/proc/self/fd")) == before
+        with leaving_open(0):
+            for _ in range(3):
+                with state.transaction():
+                    state.wake(pipe.path)
         pipe.close()
 
 
@@ -754,29 +752,25 @@ class TestTheDirectory:
     ) -> None:
         State.open(str(state_dir)).close()
         (state_dir / "state.db").write_bytes(b"")
-        before = os.listdir("/proc/self/fd")
-        with pytest.raises(CorruptState):
+        with leaving_open(0), pytest.raises(CorruptState):
             State.open(str(state_dir))
-        assert os.listdir("/proc/self/fd") == before
         (state_dir / "state.lock").write_bytes(b"")
 
         def full(*_: object) -> int:
             raise OSError(errno.ENOSPC, "no space left")
 
         monkeypatch.setattr(os, "pwrite", full)
-        with pytest.raises(StateUnwritable):
+        with leaving_open(0), pytest.raises(StateUnwritable):
             State.open(str(state_dir))
-        assert os.listdir("/proc/self/fd") == before
 
     def test_closing_it_leaves_nothing_open_and_tells_who_wants_to_know(
         self, state_dir: Path
     ) -> None:
-        before = os.listdir("/proc/self/fd")
-        state = State.open(str(state_dir))
-        told: list[str] = []
-        state.on_close += [lambda: told.append("first"), lambda: told.append("second")]
-        state.close()
-        assert os.listdir("/proc/self/fd") == before
+        with leaving_open(0):
+            state = State.open(str(state_dir))
+            told: list[str] = []
+            state.on_close += [lambda: told.append("first"), lambda: told.append("second")]
+            state.close()
         assert told == ["first", "second"]
         with pytest.raises(sqlite3.ProgrammingError, match="closed"):
             state.db.execute("SELECT 1")

@@ -23,6 +23,7 @@ from leasectl.state.handles import Handles
 from leasectl.state.named_pipe import NamedPipe, listen
 from leasectl.system.poll import is_readable
 from leasectl.system.process import is_dead, this_process
+from tests.kit.descriptors import leaving_open
 from tests.kit.forking import ending, fork
 from tests.kit.waits import eventually
 
@@ -74,30 +75,25 @@ def with_and_without_threads(
     monkeypatch.setattr(keeper_process, "_has_threads", lambda: request.param)
 
 
-def open_here() -> set[str]:
-    return set(os.listdir("/proc/self/fd"))
-
-
 @pytest.mark.usefixtures("with_and_without_threads")
 def test_it_has_nothing_of_whoever_starts_it_and_leaves_nothing_there(
     state: State, seen: Path
 ) -> None:
-    before = open_here()
     # As under nohup(1), or in the background of a shell without job control.
     ignored = (signal.SIGINT, signal.SIGHUP)
     handlers = [signal.signal(each, signal.SIG_IGN) for each in ignored]
-    own, stdin = os.open(__file__, os.O_RDONLY), os.dup(0)
-    os.dup2(own, 0)
-    os.set_inheritable(own, True)
-    try:
-        keeper_process.ensure(state)
-    finally:
-        os.dup2(stdin, 0)
-        os.close(stdin)
-        os.close(own)
-        for each, handler in zip(ignored, handlers):
-            signal.signal(each, handler)
-    assert open_here() == before
+    with leaving_open(0):
+        own, stdin = os.open(__file__, os.O_RDONLY), os.dup(0)
+        os.dup2(own, 0)
+        os.set_inheritable(own, True)
+        try:
+            keeper_process.ensure(state)
+        finally:
+            os.dup2(stdin, 0)
+            os.close(stdin)
+            os.close(own)
+            for each, handler in zip(ignored, handlers):
+                signal.signal(each, handler)
     eventually(seen.exists, what="the candidate runs")
     assert json.loads(seen.read_text()) == {**dict.fromkeys("012", "/dev/null"), "cwd": "/"}
     keeper = keeper_process.running(state)
@@ -183,13 +179,12 @@ def test_a_candidate_that_is_killed_at_once_is_no_keeper(
         ending(pid)
         return pid, os.open(os.devnull, os.O_RDONLY)
 
-    before = open_here()
     monkeypatch.setattr(keeper_process, "_fork_candidate", killed)
-    keeper_process.ensure(state)
-    assert keeper_process.registered(state) is None
-    with state.transaction():
-        pass  # what was to let it start is closed with the next
-    assert open_here() == before
+    with leaving_open(0):
+        keeper_process.ensure(state)
+        assert keeper_process.registered(state) is None
+        with state.transaction():
+            pass  # what was to let it start is closed with the next
 
 
 def test_there_is_one_for_all_who_ask(state: State, seen: Path) -> None:
@@ -284,13 +279,12 @@ def test_one_that_can_not_go_on_is_ended_by_its_successor(
 def test_without_a_program_it_says_so_and_there_is_none(
     state: State, seen: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    before = open_here()
     monkeypatch.setattr(keeper_process, "_has_threads", lambda: True)
     monkeypatch.setattr(os, "fork", pytest.fail)
     monkeypatch.setattr(sys, "executable", "/nowhere/python")
-    with pytest.raises(LeaseError, match=r"can't start the keeper: .*No such file"):
+    refused = pytest.raises(LeaseError, match=r"can't start the keeper: .*No such file")
+    with leaving_open(0), refused:
         keeper_process.ensure(state)
-    assert open_here() == before
     assert keeper_process.registered(state) is None
 
 
@@ -307,13 +301,12 @@ def test_without_a_process_it_says_so_and_there_is_none(
             raise OSError(errno.EAGAIN, os.strerror(errno.EAGAIN))
         return fork()
 
-    before, blocked = open_here(), signal.pthread_sigmask(signal.SIG_BLOCK, ())
-    with monkeypatch.context() as patch:
+    blocked = signal.pthread_sigmask(signal.SIG_BLOCK, ())
+    with leaving_open(0), monkeypatch.context() as patch:
         patch.setattr(keeper_process, "_has_threads", lambda: False)
         patch.setattr(os, "fork", counted)
         with pytest.raises(LeaseError, match="can't start the keeper"):
             keeper_process.ensure(state)
-    assert open_here() == before
     assert keeper_process.registered(state) is None
     assert signal.pthread_sigmask(signal.SIG_BLOCK, ()) == blocked
     keeper_process.ensure(state)
