@@ -383,8 +383,9 @@ class Lease:
         return self
 
     def __exit__(self, _type: object, error: BaseException | None, _trace: object) -> None:
-        loss = self.loss() if self.is_lost else None
+        loss = None
         try:
+            loss = self.loss() if self.is_lost else None
             self.release()
         except LeaseError as failure:
             if error is None:
