@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 from leasectl.backends.kinds import claim_key_of, kind_of_handle
 from leasectl.engines.notes import LONGEST_NOTE, NoteChange
 from leasectl.errors import NotAllowed, NotFound
-from leasectl.leases.service import Service, has_lost
+from leasectl.leases.service import Service, lost_error
 from leasectl.model import Handle, OnReclaim, ReleaseTarget
 from leasectl.state import keeper_process
 from leasectl.state.handles import renews_itself
@@ -574,7 +574,7 @@ def _holding(service: Service, target: ReleaseTarget, name: str) -> Handle:
     if is_current and name in handle.names:
         return handle
     if handle.lost:
-        raise has_lost(handle, service.state)
+        raise lost_error(handle, service.state)
     raise NotAllowed(
         f'handle {handle.id} doesn\'t hold "{printable(name)}"; list its resources with: leasectl '
         f"cat {service.state.names_path(handle.id)}"

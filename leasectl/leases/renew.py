@@ -12,7 +12,7 @@ from collections.abc import Collection
 from leasectl.backends.kinds import Backend, claim_key_of, kind_of_handle
 from leasectl.errors import InvalidRequest, LeaseError, NotAllowed
 from leasectl.leases.request import check_ttl
-from leasectl.leases.service import Service, has_lost
+from leasectl.leases.service import Service, lost_error
 from leasectl.model import Handle, ReleaseTarget
 from leasectl.state import keeper_process
 from leasectl.state.handles import change_ttl, explain_loss, record_renewal
@@ -138,7 +138,7 @@ def _record(service: Service, target: ReleaseTarget, held: Collection[str]) -> N
 def _require_held(service: Service, target: ReleaseTarget) -> Handle:
     handle = service.handles.require(target.handle_id)
     if handle.lost:
-        raise has_lost(handle, service.state)
+        raise lost_error(handle, service.state)
     if handle.state != "held" or handle.acquisition != target.acquisition:
         raise NotAllowed(
             f"handle {handle.id} holds nothing to renew (it is {handle.state}); get a new lease "

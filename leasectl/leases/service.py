@@ -87,7 +87,7 @@ def not_ours(name: str, holder_identity: str, caller: Caller) -> NotAllowed:
     )
 
 
-def has_lost(handle: Handle, state: State) -> LeaseLost:
+def lost_error(handle: Handle, state: State) -> LeaseLost:
     """Return the error for a handle that lost a lease which it held."""
     why = f" ({handle.lost_reason})" if handle.lost_reason else ""
     return LeaseLost(

@@ -10,7 +10,7 @@ from leasectl.cli.described import OneOf, form_of, option, plain_command
 from leasectl.cli.shown.handle_output import print_handle_json
 from leasectl.cli.shown.output import emit, emit_lines
 from leasectl.errors import InvalidRequest, NotFound
-from leasectl.leases.service import has_lost
+from leasectl.leases.service import lost_error
 from leasectl.leases.targets import Targets, read_names
 from leasectl.text.properties import check_key
 from leasectl.text.wording import printable
@@ -67,7 +67,7 @@ def command(*, handle: str, form: NamesForm | None, key: str | None, as_json: bo
     else:
         emit_lines(names)
     if record is not None and record.lost:
-        raise has_lost(record, service.state)
+        raise lost_error(record, service.state)
 
 
 def _values(handle: str, key: str) -> tuple[str, ...]:
@@ -81,7 +81,7 @@ def _values(handle: str, key: str) -> tuple[str, ...]:
     service = open_service(for_handles=True)
     record = Targets(service).handle_at(handle) if handle else None
     if record is not None and record.lost and not record.names:
-        raise has_lost(record, service.state)
+        raise lost_error(record, service.state)
     if record is not None:
         properties = properties_of(service, record)
     else:
