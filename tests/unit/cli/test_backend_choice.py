@@ -12,23 +12,12 @@ USAGE = 64
 
 
 @pytest.mark.parametrize(
-    "args",
+    ("args", "env"),
     [
-        ("acquire", "-t", "T"),
-        ("run", "-t", "T", "true"),
-        ("pool", "create", "T", "--count", "1"),
-        ("status",),
+        (("acquire", "-t", "T"), {"LEASECTL_BACKEND": "gopher:"}),
+        (("run", "-t", "T", "true"), {"LEASE_PROXY_SERVER_URL": "gopher:"}),
+        (("status",), {"LEASECTL_BACKEND": "gopher:", "LEASE_PROXY_SERVER_URL": "local:"}),
     ],
-    ids=lambda args: args[0],
-)
-@pytest.mark.parametrize(
-    "env",
-    [
-        {"LEASECTL_BACKEND": "gopher:"},
-        {"LEASE_PROXY_SERVER_URL": "gopher:"},
-        {"LEASECTL_BACKEND": "gopher:", "LEASE_PROXY_SERVER_URL": "local:"},
-    ],
-    ids=lambda env: "+".join(env),
 )
 def test_a_backend_that_there_isnt_is_refused_and_no_state_directory_made(
     cli: Cli, args: tuple[str, ...], env: dict[str, str | None]
@@ -50,12 +39,11 @@ def test_a_backend_that_there_isnt_is_refused_and_no_state_directory_made(
     ],
 )
 def test_a_secret_in_a_refused_url_is_not_printed(cli: Cli, url: str) -> None:
-    for command in (("acquire", "-t", "T"), ("status",), ("doctor",)):
-        for env in ("LEASECTL_BACKEND", "LEASE_PROXY_SERVER_URL"):
-            finished = cli(*command, **{env: url})
-            assert finished.code == USAGE
-            assert "s3cret" not in finished.out + finished.err
-            assert "token=\u2026" in finished.out + finished.err or "token" not in url
+    for command in (("acquire", "-t", "T"), ("doctor",)):
+        finished = cli(*command, LEASECTL_BACKEND=url)
+        assert finished.code == USAGE
+        assert "s3cret" not in finished.out + finished.err
+        assert "token=\u2026" in finished.out + finished.err or "token" not in url
 
 
 def test_the_option_wins_over_the_environment(cli: Cli) -> None:

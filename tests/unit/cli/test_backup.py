@@ -129,17 +129,6 @@ def test_what_is_no_backup_changes_nothing(cli: Cli, saved: str, content: str | 
     assert cli.snapshot() == before
 
 
-def test_damaged_database_is_kept_and_replaced(cli: Cli, saved: str) -> None:
-    cli.pool("T")
-    cli.ok("backup", saved)
-    cli.close()
-    database = cli.state_dir / "state.db"
-    database.write_bytes(b"damaged")
-    cli.ok("restore", saved)
-    assert Path(f"{database}.replaced").read_bytes() == b"damaged"
-    _acquire(cli)
-
-
 def test_backup_that_cant_be_written_is_one_line(cli: Cli, tmp_path: Path) -> None:
     cli.pool("T")
     refused = cli("backup", str(tmp_path / "nowhere" / "file"))

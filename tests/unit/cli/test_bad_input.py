@@ -66,14 +66,6 @@ class TestTypesAndCounts:
         said = ('no pool "azure--instal"', f'did you mean "{POOL}"?', "leasectl pool list")
         assert_changes_nothing(cli, ["acquire", "-t", "azure--instal"], NOT_FOUND, *said)
 
-    def test_an_unknown_type_elsewhere(self, cli: Cli) -> None:
-        for args in (
-            ["status", "-t", "azure--instal"],
-            ["pool", "delete", "azure--instal"],
-            ["pool", "add", "azure--instal", "--count", "1"],
-        ):
-            assert_changes_nothing(cli, args, NOT_FOUND, f'did you mean "{POOL}"?')
-
     def test_an_unknown_type_to_run_under(self, cli: Cli) -> None:
         held, handles = cli.held(), os.listdir(cli.state_dir / "handles")
         finished = cli("run", "-t", "azure--instal", "--", "touch", "pwned")
@@ -97,19 +89,6 @@ class TestTypesAndCounts:
     )
     def test_an_impossible_count(self, cli: Cli, count: str, said: str) -> None:
         assert_changes_nothing(cli, ["acquire", "-t", POOL, "-c", count], USAGE, said)
-
-    def test_a_count_in_a_dry_run(self, cli: Cli) -> None:
-        for count in ("0", "1" * 30):
-            args = ["acquire", "-t", "any", "--backend", "none:", "-c", count]
-            assert_changes_nothing(cli, args, USAGE, "--count")
-
-    def test_a_name_with_a_count(self, cli: Cli) -> None:
-        args = ["acquire", "-t", POOL, "--name", f"{POOL}--01", "-c", "2"]
-        assert_changes_nothing(cli, args, USAGE, "--name")
-
-    def test_an_unknown_name(self, cli: Cli) -> None:
-        args = ["acquire", "-t", POOL, "--name", "nobody"]
-        assert_changes_nothing(cli, args, NOT_FOUND, 'no resource "nobody"')
 
     def test_a_type_that_is_left_out(self, cli: Cli) -> None:
         assert_changes_nothing(cli, ["acquire", "-t"], USAGE, "-t needs a value")
@@ -135,14 +114,13 @@ class TestTypesAndCounts:
 
 
 class TestOptions:
-    @pytest.mark.parametrize("text", ["x", "", "-5", "1h 3m", "5 apples", "nan", "inf", "9" * 50])
-    def test_an_unreadable_duration(self, cli: Cli, text: str) -> None:
+    def test_an_unreadable_duration(self, cli: Cli) -> None:
         for args in (
-            ["acquire", "-t", POOL, f"--wait={text}"],
-            ["acquire", "-t", POOL, f"--release-after={text}"],
-            ["acquire", "-t", POOL, f"--ttl={text}"],
-            ["acquire", "-t", POOL, f"--jitter={text}"],
-            ["release", "--all", f"--delay={text}"],
+            ["acquire", "-t", POOL, "--wait=x"],
+            ["acquire", "-t", POOL, "--release-after="],
+            ["acquire", "-t", POOL, "--ttl=-5"],
+            ["acquire", "-t", POOL, "--jitter=nan"],
+            ["release", "--all", "--delay=1h 3m"],
         ):
             assert_changes_nothing(cli, args, USAGE, "duration")
 
@@ -247,10 +225,6 @@ class TestOptions:
             finished, USAGE, 'LEASECTL_RELEASE_TIMEOUT: invalid duration "foo"; write it'
         )
 
-    def test_an_empty_key_of_a_label(self, cli: Cli) -> None:
-        args = ["acquire", "-t", POOL, "--label", "=v"]
-        assert_changes_nothing(cli, args, USAGE, 'label key "" is not allowed')
-
     @pytest.mark.parametrize("value", ["v" * 201, "a\nb"], ids=["long", "lines"])
     def test_a_value_of_a_label_is_a_line_that_has_an_end(self, cli: Cli, value: str) -> None:
         args = ["acquire", "-t", POOL, "--label", f"url={value}"]
@@ -259,62 +233,26 @@ class TestOptions:
     def test_an_empty_command(self, cli: Cli) -> None:
         assert_changes_nothing(cli, ["run", POOL, "--", ""], 127, "the command's name is empty")
 
-    def test_a_refused_request_is_not_made_good_by_being_optional(self, cli: Cli) -> None:
-        args = ["acquire", "-t", POOL, "-c", "3", "--optional", "-w", "1h"]
-        assert_changes_nothing(cli, args, USAGE)
 
-    def test_a_pool_in_use_is_not_deleted(self, cli: Cli) -> None:
-        assert_changes_nothing(cli, ["pool", "delete", POOL], NOT_ALLOWED, "--force")
-        held = f"{POOL}--00"
-        args = ["pool", "remove", POOL, "--names", f"{POOL}--01,{held}"]
-        assert_changes_nothing(cli, args, NOT_ALLOWED, held, "--force")
-
-
-# One that makes do with a copy of the names, as cat does, and one that needs the handle, as renew.
-@pytest.mark.parametrize("command", ["release", "reacquire"])
-class TestHandles:
-    def refused(self, cli: Cli, command: str, path: object, *codes: int) -> None:
-        before = cli.snapshot()
-        finished = cli(command, "--handle", str(path))
-        assert_refused(finished, finished.code)
-        assert finished.code in codes, finished
-        assert cli.snapshot() == before
-
-    def test_one_that_does_not_exist(self, cli: Cli, command: str) -> None:
-        for path in ("/nowhere/T-abcdef", "T-abcdef", cli.state_dir / "handles" / "T-abcdef"):
-            self.refused(cli, command, path, NOT_FOUND)
-
-    def test_one_that_is_a_folder(self, cli: Cli, command: str, tmp_path: Path) -> None:
-        for path in (tmp_path, "/", ".", cli.state_dir, cli.state_dir / "handles"):
-            self.refused(cli, command, path, NOT_FOUND)
-
-    def test_one_that_is_no_file(self, cli: Cli, command: str, tmp_path: Path) -> None:
-        os.mkfifo(tmp_path / "pipe")
-        for path in ("/dev/null", "/dev/zero", tmp_path / "pipe"):
-            self.refused(cli, command, path, NOT_FOUND)
-
-    @pytest.mark.parametrize(
-        "content", [b"$(id)\n", b"\xff\n", b"a\n\nb", b"../x", b"a b", b"x" * 300]
-    )
-    def test_one_that_holds_no_names(
-        self, cli: Cli, command: str, tmp_path: Path, content: bytes
-    ) -> None:
-        path = tmp_path / "copy"
-        path.write_bytes(content)
-        # Only what can be done by names looks into a copy.
-        self.refused(cli, command, path, CORRUPT if command == "release" else NOT_FOUND)
-
-    def test_one_that_is_anothers(self, cli: Cli, command: str, tmp_path: Path) -> None:
-        if os.geteuid() != 0:
-            pytest.skip("needs root, to give a file away")
-        path = tmp_path / "copy"
-        path.write_text(f"{POOL}--00")
-        os.chown(path, 12345, -1)
-        self.refused(cli, command, path, NOT_ALLOWED if command == "release" else NOT_FOUND)
-
-    def test_one_with_a_hostile_name(self, cli: Cli, command: str) -> None:
-        for path in ("$(touch pwned)", "a\nb", LONG, "x" * 5000, "a\x1b[31m", "\udcff"):
-            self.refused(cli, command, path, NOT_FOUND)
+# release makes do with a copy of the names, as cat does; reacquire needs the handle, as renew does.
+@pytest.mark.parametrize(("command", "of_copy"), [("release", CORRUPT), ("reacquire", NOT_FOUND)])
+def test_what_is_no_handle(cli: Cli, command: str, of_copy: int, tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    copy = tmp_path / "copy"
+    copy.write_bytes(b"$(id)\n")
+    for path, code in (
+        ("/nowhere/T-abcdef", NOT_FOUND),
+        (cli.state_dir / "handles" / "T-abcdef", NOT_FOUND),
+        (cli.state_dir / "handles", NOT_FOUND),
+        ("/dev/zero", NOT_FOUND),
+        (tmp_path / "pipe", NOT_FOUND),
+        ("$(touch pwned)", NOT_FOUND),
+        ("a\nb", NOT_FOUND),
+        ("x" * 5000, NOT_FOUND),
+        ("\udcff", NOT_FOUND),
+        (copy, of_copy),
+    ):
+        assert_changes_nothing(cli, [command, "--handle", str(path)], code)
 
 
 @pytest.mark.parametrize("command", ["cat", "renew"])
@@ -363,19 +301,26 @@ def damage_newer(path: Path) -> None:
 @pytest.mark.parametrize(
     "damage", [damage_truncated, damage_garbage, damage_halved, damage_schema, damage_newer]
 )
-@pytest.mark.parametrize(
-    "args",
-    [
-        ["acquire", "-t", POOL],
-        ["release", "--all"],
-        ["cat", "--handle", "T-abcdef"],
-        ["status"],
-        ["run", "-t", POOL, "--", "true"],
-        ["pool", "create", "U", "--count", "1"],
-    ],
-    ids=lambda args: args[0],
-)
-def test_a_damaged_database(cli: Cli, damage: Callable[[Path], None], args: list[str]) -> None:
+def test_a_damaged_database(cli: Cli, damage: Callable[[Path], None]) -> None:
+    commands = [["acquire", "-t", POOL], ["status"]]
+    if damage is damage_garbage:
+        commands += [
+            ["release", "--all"],
+            ["cat", "--handle", "T-abcdef"],
+            ["run", "-t", POOL, "--", "true"],
+            ["pool", "create", "U", "--count", "1"],
+        ]
+    assert_refused_as_damaged(cli, damage, commands)
+
+
+def test_damaged_tickets(cli: Cli) -> None:
+    commands = [["status"], ["status", "--json"], ["pool", "list"], ["stats"]]
+    assert_refused_as_damaged(cli, damage_tickets, commands)
+
+
+def assert_refused_as_damaged(
+    cli: Cli, damage: Callable[[Path], None], commands: list[list[str]]
+) -> None:
     path = cli.state_dir / "state.db"
     with contextlib.closing(sqlite3.connect(path)) as db:
         db.execute("PRAGMA wal_checkpoint(TRUNCATE)")
@@ -384,15 +329,9 @@ def test_a_damaged_database(cli: Cli, damage: Callable[[Path], None], args: list
     damage(path)
     before = path.read_bytes()
     said = "newer version" if damage is damage_newer else "state.db"
-    assert_refused(cli(*args), CORRUPT, said)
-    assert path.read_bytes() == before
-
-
-@pytest.mark.parametrize(
-    "args", [["status"], ["status", "--json"], ["pool", "list"], ["stats"]], ids=" ".join
-)
-def test_damaged_tickets(cli: Cli, args: list[str]) -> None:
-    test_a_damaged_database(cli, damage_tickets, args)
+    for args in commands:
+        assert_refused(cli(*args), CORRUPT, said)
+        assert path.read_bytes() == before
 
 
 def test_doctor_names_a_database_whose_tables_cant_be_read(cli: Cli) -> None:
@@ -407,19 +346,18 @@ def test_doctor_names_a_database_whose_tables_cant_be_read(cli: Cli) -> None:
 class TestTheStateDirectory:
     COMMANDS = (["acquire", "-t", POOL], ["release", "--all"], ["status"])
 
-    @pytest.mark.parametrize("args", COMMANDS, ids=lambda args: args[0])
-    def test_one_that_is_a_symbolic_link(self, cli: Cli, args: list[str], tmp_path: Path) -> None:
+    def test_one_that_is_a_symbolic_link(self, cli: Cli, tmp_path: Path) -> None:
         link = tmp_path / "link"
         link.symlink_to(cli.state_dir)
         before = cli.snapshot()
-        assert_refused(cli(*args, LEASECTL_STATE_DIR=str(link)), UNWRITABLE, "symbolic link")
+        for args in self.COMMANDS:
+            assert_refused(cli(*args, LEASECTL_STATE_DIR=str(link)), UNWRITABLE, "symbolic link")
         assert cli.snapshot() == before
 
-    @pytest.mark.parametrize("mode", [0o777, 0o755, 0o770])
-    @pytest.mark.parametrize("args", COMMANDS, ids=lambda args: args[0])
-    def test_one_that_is_open_to_others(self, cli: Cli, args: list[str], mode: int) -> None:
-        cli.state_dir.chmod(mode)
-        assert_changes_nothing(cli, args, UNWRITABLE, f"mode {mode:04o}", "chmod 700")
+    def test_one_that_is_open_to_others(self, cli: Cli) -> None:
+        for args, mode in zip(self.COMMANDS, (0o777, 0o755, 0o770)):
+            cli.state_dir.chmod(mode)
+            assert_changes_nothing(cli, args, UNWRITABLE, f"mode {mode:04o}", "chmod 700")
 
     def test_one_that_is_a_file(self, cli: Cli, tmp_path: Path) -> None:
         path = tmp_path / "file"
@@ -433,10 +371,9 @@ class TestTheStateDirectory:
             finished = cli("acquire", "-t", POOL, LEASECTL_STATE_DIR=path)
             assert_refused(finished, UNWRITABLE, "LEASECTL_STATE_DIR")
 
-    @pytest.mark.parametrize("args", [["acquire", "-t", POOL], ["status"]])
-    def test_one_whose_folder_is_not_there(self, cli: Cli, args: list[str], tmp_path: Path) -> None:
+    def test_one_whose_folder_is_not_there(self, cli: Cli, tmp_path: Path) -> None:
         parent = tmp_path / "not yet"
-        finished = cli(*args, LEASECTL_STATE_DIR=str(parent / "state"))
+        finished = cli("acquire", "-t", POOL, LEASECTL_STATE_DIR=str(parent / "state"))
         make = f"mkdir -p '{parent}'"
         assert_refused(finished, UNWRITABLE, f"no directory {parent}; create it with: {make}, or")
         assert not parent.exists()
@@ -536,13 +473,6 @@ class TestTheSharedDirectory:
         assert_refused(finished, CORRUPT, "leases")
         assert (tmp_path / "leases").read_text() == "$(id)\n"
 
-    def test_a_listed_name_that_is_none(self, cli: Cli, tmp_path: Path) -> None:
-        (tmp_path / "leases").write_text("nobody\n")
-        before = cli.snapshot()
-        finished = cli("release", "--scope", "test", SHARED_DIR=str(tmp_path))
-        assert_refused(finished, NOT_FOUND, "nobody")
-        assert cli.snapshot() == before
-
 
 class TestStreams:
     """A lease whose handle can't be told goes back."""
@@ -551,29 +481,20 @@ class TestStreams:
         return cli.spawn(["bash", "-c", f'"$@" {redirection}', "-", *cli.command(*args)]).finish()
 
     @pytest.mark.parametrize("redirection", [">&-", ">/dev/full", "<&- >&-"])
-    @pytest.mark.parametrize("output", ["handle", "names", "csv", "json", "env"])
-    def test_a_stdout_that_can_not_be_written(
-        self, cli: Cli, redirection: str, output: str
-    ) -> None:
+    def test_a_stdout_that_can_not_be_written(self, cli: Cli, redirection: str) -> None:
         before = cli.snapshot()["files"]
         held = cli.held()
-        finished = self.in_bash(cli, redirection, "acquire", "-t", POOL, "--output", output)
-        assert_refused(finished, FAILED, "can't write to stdout")
+        for output in ("handle", "names", "csv", "json", "env"):
+            finished = self.in_bash(cli, redirection, "acquire", "-t", POOL, "--output", output)
+            assert_refused(finished, FAILED, "can't write to stdout")
         assert cli.held() == held
         assert cli.snapshot()["files"] == before
 
-    @pytest.mark.parametrize("redirection", [">&-", ">/dev/full"])
-    @pytest.mark.parametrize("args", [["--help"], ["run", "--help"], ["pool", "-h"], ["-V"]])
-    def test_help_on_a_stdout_that_can_not_be_written(
-        self, cli: Cli, redirection: str, args: list[str]
-    ) -> None:
-        finished = self.in_bash(cli, redirection, *args)
-        assert_refused(finished, FAILED, "can't write to stdout")
-
-    def test_a_stdout_that_is_closed_is_not_waited_with(self, cli: Cli) -> None:
-        cli.ok("acquire", "-t", POOL)
-        finished = self.in_bash(cli, ">&-", "acquire", "-t", POOL)
-        assert_refused(finished, FAILED, "can't write to stdout: it is closed")
+    def test_help_on_a_stdout_that_can_not_be_written(self, cli: Cli) -> None:
+        for redirection in (">&-", ">/dev/full"):
+            for args in (["run", "--help"], ["-V"]):
+                finished = self.in_bash(cli, redirection, *args)
+                assert_refused(finished, FAILED, "can't write to stdout")
 
     def test_a_stdout_whose_reader_has_gone(self, cli: Cli) -> None:
         held = cli.held()
@@ -592,14 +513,12 @@ class TestStreams:
         assert len(cli.held()) == still_held
         assert cli.ok("reacquire", "--handle", handle) == f"{handle}\n"
 
-    @pytest.mark.parametrize("redirection", [">&-", "2>&-", ">&- 2>&-", "<&- >&- 2>&-"])
-    def test_no_file_of_ours_takes_the_place_of_a_closed_stream(
-        self, cli: Cli, redirection: str
-    ) -> None:
+    def test_no_file_of_ours_takes_the_place_of_a_closed_stream(self, cli: Cli) -> None:
         """What is printed would end up in the lock file or the database."""
         lock = (cli.state_dir / "state.lock").read_bytes()
-        for args in (("status",), ("acquire", "-t", "nobody"), ("cat", "--handle", "nobody")):
-            self.in_bash(cli, redirection, *args)
+        for redirection in (">&-", "2>&-", ">&- 2>&-", "<&- >&- 2>&-"):
+            for args in (("status",), ("acquire", "-t", "nobody")):
+                self.in_bash(cli, redirection, *args)
         assert (cli.state_dir / "state.lock").read_bytes() == lock
         assert cli("status").code == 0
 
@@ -648,14 +567,7 @@ class TestUsers:
         finally:
             shutil.rmtree(default)
 
-    def test_a_home_that_changes_in_between(self, cli: Cli, tmp_path: Path) -> None:
-        handle = cli.ok("acquire", "-t", POOL, HOME="/nonexistent").rstrip("\n")
-        assert cli.ok("release", "--handle", handle, HOME=str(tmp_path)) == f"{POOL}--01\n"
-
-    @pytest.mark.parametrize("by", ["handle", "names", "copy"])
-    def test_a_passwd_entry_that_changes_in_between(
-        self, cli: Cli, tmp_path: Path, by: str
-    ) -> None:
+    def test_a_passwd_entry_that_changes_in_between(self, cli: Cli) -> None:
         def as_named(name: str, *args: str) -> Finished:
             script = (
                 "import pwd, sys; from types import SimpleNamespace\n"
@@ -665,12 +577,5 @@ class TestUsers:
             return cli.spawn([sys.executable, "-c", script, *args]).finish()
 
         handle = as_named("before", "acquire", "-t", POOL).handle
-        copy = tmp_path / "copy"
-        copy.write_bytes(Path(handle).read_bytes())
-        what = {
-            "handle": ["--handle", handle],
-            "names": ["--names", copy.read_text()],
-            "copy": ["--handle", str(copy)],
-        }[by]
-        finished = as_named("after", "release", *what)
+        finished = as_named("after", "release", "--names", Path(handle).read_text())
         assert (finished.code, finished.out) == (0, f"{POOL}--01\n")

@@ -57,7 +57,6 @@ def has_ended(pidfd: int) -> bool:
         return True
 
 
-@pytest.mark.parametrize("signum", [signal.SIGTERM, signal.SIGKILL])
 @pytest.mark.parametrize(
     "script",
     [
@@ -70,12 +69,10 @@ def has_ended(pidfd: int) -> bool:
         '"$@" & wait',
     ],
 )
-def test_run_leaves_the_queue_when_its_script_ends(
-    cli: Cli, handle: str, script: str, signum: int
-) -> None:
+def test_run_leaves_the_queue_when_its_script_ends(cli: Cli, handle: str, script: str) -> None:
     bash = in_bash(cli, script, *RUN)
     with process(waiter(cli)) as run:
-        os.kill(bash.pid, signum)
+        kill(bash.pid)
         eventually(lambda: has_ended(run), what="run ends")
     assert cli.query("SELECT * FROM ticket") == []
     cli.ok("release", "--handle", handle)

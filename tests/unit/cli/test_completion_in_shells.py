@@ -104,13 +104,6 @@ class TestZsh:
     def test_a_value_behind_an_equals_sign_keeps_its_option(self, cli: Cli) -> None:
         handle = cli.hold("azure--install").id
         assert zsh(cli, "leasectl cat --handle=az") == f"leasectl cat --handle={handle}"
-        assert zsh(cli, "leasectl cat --handle az") == f"leasectl cat --handle {handle}"
-        assert zsh(cli, "leasectl cat az") == f"leasectl cat {handle}"
-
-    def test_the_key_of_a_work(self, cli: Cli) -> None:
-        cli.ok("once", "import-4.21", "--", "true")
-        for start in ("leasectl once", "leasectl once --show", "leasectl once --forget"):
-            assert zsh(cli, f"{start} im") == f"{start} import-4.21"
 
     def test_commands_and_files_under_run(self, cli: Cli) -> None:
         start = "leasectl run azure--install --"
@@ -126,10 +119,6 @@ class TestFish:
         said = f"{handle.id}\t{handle.holder_identity}"
         assert fish(cli, "leasectl cat --handle=az") == [f"--handle={said}"]
         assert fish(cli, "leasectl cat az") == [said]
-
-    def test_the_key_of_a_work(self, cli: Cli) -> None:
-        cli.ok("once", "import-4.21", "--", "true")
-        assert fish(cli, "leasectl once --show im") == ["import-4.21"]
 
     def test_a_description_is_whole_whatever_is_in_it(self, cli: Cli) -> None:
         (said,) = fish(cli, "leasectl run --before")

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import shlex
-import signal
 
 import pytest
 
@@ -83,24 +82,6 @@ def test_reacquire_asks_for_both_again(cli: Cli) -> None:
     assert again.request.types == ("aws", "azure")
 
 
-def test_a_waiter_shows_in_both_queues_until_it_has_one(cli: Cli) -> None:
-    waiter = waiting(cli, "acquire", *EITHER)
-    pools = json.loads(cli.ok("status", "--json"))["pools"]
-    (one,), (other,) = (pool["queue"] for pool in pools)
-    assert one["holder_identity"] == other["holder_identity"]
-    cli.ok("release", "--handle", cli.held()["azure--00"])
-    assert cli.ok("cat", "--handle", waiter.finish().handle) == "azure--00\n"
-    assert cli.waiting() == []
-
-
-@pytest.mark.parametrize("signum", [signal.SIGINT, signal.SIGTERM])
-def test_a_signal_leaves_no_ticket_in_either(cli: Cli, signum: int) -> None:
-    waiter = waiting(cli, "run", *EITHER, "--", "true")
-    waiter.signal(signum)
-    assert waiter.finish().code == -signum
-    assert cli.waiting() == []
-
-
 def test_a_release_and_a_deadline_leave_no_ticket_in_either(cli: Cli) -> None:
     waiter = waiting(cli, "acquire", *EITHER)
     (handle_id, _) = cli.waiting()
@@ -110,17 +91,6 @@ def test_a_release_and_a_deadline_leave_no_ticket_in_either(cli: Cli) -> None:
     late = cli("acquire", *EITHER, "-w", "0")
     assert (late.code, cli.waiting()) == (75, [])
     assert 'no lease of "aws" or "azure": 2 of 2 held' in late.err
-
-
-def test_a_guard_that_ends_and_a_kill_leave_no_ticket_in_either(cli: Cli) -> None:
-    guard = cli.spawn(["sleep", "1000"])
-    waiter = waiting(cli, "acquire", *EITHER, "--guard-pid", str(guard.pid))
-    guard.kill()
-    assert waiter.finish().code == 75
-    assert cli.waiting() == []
-    waiting(cli, "acquire", *EITHER).kill()
-    cli.ok("status")
-    assert cli.waiting() == []
 
 
 @pytest.mark.parametrize(

@@ -45,11 +45,8 @@ def assert_in_time(finished: Finished, since: float, code: int = NO_LEASE) -> No
     "command",
     [
         ["acquire", "-t", "T"],
-        ["run", "-t", "T", "--", "true"],
-        ["reacquire", "--handle", "HANDLE"],
-        ["acquire", "-t", "T", "-E", "3"],
         ["run", "-t", "T", "-E", "3", "--", "true"],
-        ["reacquire", "--handle", "HANDLE", "-E", "3"],
+        ["reacquire", "--handle", "HANDLE"],
     ],
 )
 def test_the_wait_ends_in_time(cli: Cli, handle: Path, command: list[str]) -> None:

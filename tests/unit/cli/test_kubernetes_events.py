@@ -13,7 +13,6 @@ from tests.kit.kubernetes.accounts import LEAST_RULES
 from tests.kit.kubernetes.namespaces import Namespace
 from tests.kit.relay import Relay
 from tests.kit.support import Cli
-from tests.kit.waits import eventually
 
 pytestmark = pytest.mark.once  # servers are there on one Python only: see scripts/test
 
@@ -40,20 +39,6 @@ def lease_and_release(cli: Cli, pool_type: str = "T") -> None:
 
 
 ONE_HOLD = ["queued", "granted", "released"]
-
-
-def test_everybody_reads_the_same_each_once(cli: Cli, kubeconfig: Path, tmp_path: Path) -> None:
-    use(cli, kubeconfig)
-    cli.ok("pool", "create", "T", "--count", "1")
-    lease_and_release(cli)
-    here = events(cli)
-    elsewhere(cli, tmp_path)
-    assert events(cli) == here
-    assert [each["kind"] for each in here] == ["pool made", *ONE_HOLD]
-    assert "events of all machines since" in cli("events").err
-    stats = cli("stats", "--no-picture")
-    assert "events of all machines since" in stats.err
-    assert stats.out.splitlines()[3].split()[:3] == ["T", "1", "1"]
 
 
 def test_a_lease_tells_its_story_in_kubernetes(
@@ -118,25 +103,3 @@ def test_a_server_that_hangs_at_them_keeps_nobody_and_this_machine_has_them(
     assert numbers == sorted(set(numbers))
     elsewhere(cli, tmp_path)
     assert kinds(cli) == ["pool made", *ONE_HOLD]  # of what was told
-
-
-def test_who_follows_has_each_once_although_its_watch_ends(
-    cli: Cli, namespace: Namespace, between_api: Relay, tmp_path: Path
-) -> None:
-    use(cli, namespace.account.kubeconfig(tmp_path / "direct"))
-    cli.ok("pool", "create", "T", "--count", "1")
-    through = namespace.account.kubeconfig(tmp_path / "between", server=between_api.endpoint)
-    cli.env["LEASECTL_KUBECONFIG"] = str(through)
-    follower = cli.start("events", "-f", "--json")
-    eventually(lambda: any("watch=1" in path for path in between_api.paths))
-    cli.env["LEASECTL_KUBECONFIG"] = str(tmp_path / "direct")
-    lease_and_release(cli)
-    between_api.end(lambda path: "watch=1" in path)
-    lease_and_release(cli)
-    lines: list[str] = []
-    while len(lines) < 7:
-        lines.append(follower.process.stdout.readline())  # type: ignore[union-attr]
-    follower.process.terminate()
-    follower.finish()
-    told = [json.loads(line)["kind"] for line in lines]
-    assert told == ["pool made", *ONE_HOLD, *ONE_HOLD]

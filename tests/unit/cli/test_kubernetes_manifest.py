@@ -13,7 +13,6 @@ from typing import Any
 import pytest
 import yaml
 
-from leasectl.engines.kubernetes.labels import BY
 from leasectl.maintenance.objects import STATUS
 from tests.kit.kubernetes.accounts import LEAST_RULES, MAINTENANCE_RULES, Account, Rules
 from tests.kit.kubernetes.api import Object, write_kubeconfig
@@ -76,19 +75,6 @@ def kubeconfig_of(namespace: Namespace, account: str, path: Path) -> str:
     )
 
 
-def comparable(lease: Object) -> Object:
-    """What of a Lease isn't of the server, of whoever applied it, or of its maker."""
-    meta = lease["metadata"]
-    unlike = (BY, "kubectl.kubernetes.io/last-applied-configuration")
-    notes = {key: value for key, value in meta["annotations"].items() if key not in unlike}
-    return {
-        "name": meta["name"],
-        "labels": meta["labels"],
-        "annotations": notes,
-        "spec": lease.get("spec"),
-    }
-
-
 def test_what_is_allowed_is_the_least_that_is_known_to_do(cli: Cli) -> None:
     made = manifest(cli, "--namespace", "ci")
     assert [each["kind"] for each in made] == ["ServiceAccount", "Role", "RoleBinding"]
@@ -103,30 +89,13 @@ def test_what_is_allowed_is_the_least_that_is_known_to_do(cli: Cli) -> None:
     assert made[-1]["subjects"] == [{"kind": "ServiceAccount", "name": "robot", "namespace": "ops"}]
 
 
-def test_the_namespace_is_that_of_the_backend_unless_it_is_given(cli: Cli) -> None:
-    there = {"LEASECTL_BACKEND": "kubernetes://here"}
-
-    def namespace(*args: str, **env: str | None) -> object:
-        (role, *_) = yaml.safe_load_all(cli.ok("kubernetes", "manifest", *args, **env))
-        return role["metadata"]["namespace"]
-
-    assert namespace() == "default"
-    assert namespace(**there) == "here"
-    assert namespace("--namespace", "given", **there) == "given"
-
-
 @pytest.mark.parametrize(
     "args",
     [
-        ("--namespace", "A"),
         ("--namespace", "a\n- b"),
-        ("--namespace", ""),
-        ("--service-account", "a: b"),
         ("--service-account", "a:b:c"),
-        ("--service-account", ""),
         ("--pool", "T"),
         ("--pool", "T=0"),
-        ("--pool", "T=-1"),
         ("--pool", "T=1e3"),
         ("--pool", "T=100001"),
         ("--pool", "=1"),
@@ -140,9 +109,7 @@ def test_the_namespace_is_that_of_the_backend_unless_it_is_given(cli: Cli) -> No
         ("--expect", "edge=a/*"),
         ("--expect", "edge=x", "--expect", "lab=x"),
         ("--image", "leasectl"),
-        ("--maintenance", "--image", ""),
         ("--maintenance", "--image", "-x"),
-        ("--maintenance", "--image", "a b"),
         ("--maintenance", "--image", "a\nb"),
     ],
     ids=" ".join,
@@ -162,7 +129,7 @@ def test_a_service_account_so_bound_acquires_and_releases(
     kubeconfig = kubeconfig_of(namespace, "1e3", tmp_path / "bound")
     cli.env.update(LEASECTL_BACKEND="kubernetes://", LEASECTL_KUBECONFIG=kubeconfig)
     eventually(lambda: cli("status").code == 0)
-    handle = cli.ok("acquire", "-t", "Null_", "--count", "2", "-w", "9s").rstrip("\n")
+    handle = cli.ok("acquire", "-t", "Null_", "--count", "2", "-w", "10m").rstrip("\n")
     assert cli.ok("cat", "--handle", handle) == "Null_--00\nNull_--01\n"
     held = {name: namespace.lease(name)["spec"] for name in namespace.lease_names()}
     assert {said.rpartition(" ")[2] for said in apply(cli, administrator, *args)} == {"unchanged"}
@@ -207,15 +174,6 @@ def test_the_deployment_runs_the_controller_with_the_rights_that_it_needs(
     namespace.administrator.ok("DELETE", f"{bindings}/{bound}")
 
 
-def test_the_deployment_is_where_its_service_account_is(cli: Cli) -> None:
-    made = manifest(cli, "--maintenance", "--service-account", "ops:robot", "--image", "leasectl")
-    deployment = made[-1]
-    assert deployment["metadata"]["namespace"] == "ops"
-    spec = deployment["spec"]["template"]["spec"]
-    assert spec["serviceAccountName"] == "robot"
-    assert spec["containers"][0]["args"][-1] == "leasectl-maintenance"
-
-
 def test_expectations_are_added_to_those_that_there_are(
     cli: Cli, namespace: Namespace, administrator: str, kubeconfig: Path
 ) -> None:
@@ -250,41 +208,23 @@ def test_expectations_are_added_to_those_that_there_are(
 _ON_THE_SERVER = ("--server-side", "--force-conflicts")
 
 
-@pytest.mark.parametrize("first", [(), _ON_THE_SERVER], ids=["as ever", "on the server"])
 def test_it_is_applied_again_in_whatever_way_and_holders_and_waiters_stay(
-    cli: Cli,
-    namespace: Namespace,
-    administrator: str,
-    kubeconfig: Path,
-    first: Sequence[str],
+    cli: Cli, namespace: Namespace, administrator: str, kubeconfig: Path
 ) -> None:
     args = ("--namespace", namespace.name, "--pool", "T=2")
-    apply(cli, administrator, *args, options=first)
+    apply(cli, administrator, *args, options=_ON_THE_SERVER)
     cli.env.update(LEASECTL_BACKEND="kubernetes://", LEASECTL_KUBECONFIG=str(kubeconfig))
     cli.ok("pool", "set", "T", "--aging", "1h")
     handle = cli.ok("acquire", "-t", "T", "--count", "2", "--ttl", "1h").rstrip("\n")
     waiting = cli.start("acquire", "-q", "-t", "T")
     eventually(lambda: json.loads(cli.ok("status", "--json"))["pools"][0]["queue"])
-    for options in ((), _ON_THE_SERVER, (), _ON_THE_SERVER):
+    for options in ((), _ON_THE_SERVER):
         apply(cli, administrator, *args, options=options)
         cli.ok("renew", handle)
     (pool,) = json.loads(cli.ok("status", "--json"))["pools"]
     assert (pool["held"], len(pool["queue"])) == (2, 1)
     cli.ok("release", "--handle", handle)
     assert waiting.finish().code == 0
-
-
-def test_pools_are_as_making_them_would_make_them(
-    cli: Cli, namespace: Namespace, administrator: str, kubeconfig: Path
-) -> None:
-    where = ("--namespace", namespace.name)
-    cli.env.update(LEASECTL_BACKEND="kubernetes://", LEASECTL_KUBECONFIG=str(kubeconfig))
-    cli.ok("pool", "create", "Azure_4", "--count", "2")
-    made = [comparable(namespace.lease(name)) for name in namespace.lease_names()]
-    cli.ok("pool", "delete", "Azure_4")
-    assert namespace.lease_names() == []
-    apply(cli, administrator, *where, "--pool", "Azure_4=2")
-    assert [comparable(namespace.lease(name)) for name in namespace.lease_names()] == made
 
 
 # What is refused without a verb, where one pool is full and one is free. Who can't watch a pool
@@ -407,9 +347,3 @@ def test_account_of_jobs_uses_pools_and_only_the_admins_changes_them(
     assert waiter.finish().code == 0
     cli.ok("pool", "add", "T", "--count", "1", **admins)
     cli.ok("pool", "delete", "T", **admins)
-
-
-def test_one_account_for_jobs_and_admins_is_refused(cli: Cli) -> None:
-    refused = cli("kubernetes", "manifest", "--namespace", "ci", "--admin-account", "leasectl")
-    assert refused.code == 64
-    assert "name two accounts" in refused.err

@@ -25,8 +25,11 @@ class TestAWaitThatOnlyACallerCanEnd:
         cli.pool("one", "a")
         cli.pool("two", "b", "c")
 
-    @pytest.mark.parametrize("options", [(), ("-w", "1h"), ("--optional",)], ids=str)
-    @pytest.mark.parametrize("verb", ["run", "acquire", "reacquire"])
+    @pytest.mark.parametrize(
+        ("verb", "options"),
+        [("run", ("--optional",)), ("acquire", ("-w", "1h")), ("acquire", ()), ("reacquire", ())],
+        ids=str,
+    )
     def test_is_refused(self, cli: Cli, verb: str, options: tuple[str, ...]) -> None:
         words = {
             "run": ("run", "one", *options, "--", "true"),

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import re
-
 import pytest
 
 from leasectl.cli.shown.charts import (
@@ -75,13 +73,6 @@ def test_the_least_there_is_shows() -> None:
         assert shown[5] == f"   0{charset.side}" + charset.bars[0] * 35
 
 
-def test_several_stand_side_by_side_under_their_titles() -> None:
-    shown = picture(rows("none", "pace=20s"), width=80, look=PictureLook(ASCII)).splitlines()
-    assert [line for line in shown if line in ("none", "pace=20s")] == ["none", "pace=20s"]
-    heading = re.compile(r" +held, of 4 +waiting +starts in a minute")
-    assert sum(bool(heading.fullmatch(line)) for line in shown) == 2
-
-
 def test_what_is_compared_has_one_scale() -> None:
     events = [Event(0, START, "granted", "T", (f"T--{n}",), (), f"T-{n}", 1) for n in range(100)]
     big = PictureRow("big", timelines(events)["T"], Window(START, START + HOUR))
@@ -100,34 +91,6 @@ def test_no_line_is_wider_than_there_is_room(charset: Charset, titles: tuple[str
             assert cells(line) <= width
 
 
-def test_ascii_is_all_there_is_where_no_more_can_be_shown() -> None:
-    shown = picture(rows("a", "b"), width=100, look=PictureLook(ASCII), elapsed=True)
-    assert shown.isascii()
-    assert "\x1b" not in shown
-
-
-def test_colours_are_beside_the_same_characters() -> None:
-    for titles in (("T",), ("a", "b")):
-        plain = picture(rows(*titles), width=70, look=PictureLook(BLOCKS))
-        coloured = picture(rows(*titles), width=70, look=PictureLook(BLOCKS, colour=True))
-        assert "\x1b[32m" in coloured
-        assert re.sub(r"\x1b\[\d*m", "", coloured) == plain
-
-
-def test_foreign_titles_reach_no_terminal_as_they_are() -> None:
-    shown = picture(rows("a\x1b[31m\n", "b"), width=80, look=PictureLook(ASCII))
-    assert "\x1b" not in shown
-    assert "a\\x1b[31m\\n\n" in shown
-
-
-def test_of_no_time_at_all_there_is_a_picture() -> None:
-    nothing = PictureRow("T", Timeline())
-    moment = PictureRow("T", timelines([Event(0, START, "granted", "T", ("n",), (), "h", 1)])["T"])
-    for row in (nothing, moment):
-        assert "held" in picture([row], width=80, look=PictureLook(BLOCKS))
-    assert picture([], width=80, look=PictureLook(BLOCKS)) == ""
-
-
 def labels(since: float, until: float, at_most: int = 5, *, elapsed: bool = False) -> list[str]:
     ticks = time_ticks(since, until, at_most=at_most, elapsed=elapsed)
     assert all(0 <= mark.at_seconds <= until - since for mark in ticks)
@@ -141,14 +104,6 @@ def test_marks_of_time_are_round() -> None:
     assert labels(START, START + 7 * 86400) == ["11-15", "11-17", "11-19", "11-21"]
     assert labels(START, START + 3 * HOUR, elapsed=True) == ["0", "1h", "2h", "3h"]
     assert labels(START + 5, START + 5 + 200 * 60, elapsed=True) == ["0", "1h", "2h", "3h"]
-
-
-def test_a_stretch_of_any_length_has_marks_that_make_sense() -> None:
-    for exponent in range(-3, 8):
-        for at_most in (1, 2, 7, 40):
-            labels(START, START + 10.0**exponent, at_most)
-    assert labels(START, START) == []
-    assert labels(START, START - 5) == []
 
 
 @pytest.mark.parametrize(

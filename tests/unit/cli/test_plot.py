@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import importlib.metadata
 import math
 import os
-import re
 import sys
 import xml.etree.ElementTree as ElementTree
 from pathlib import Path
@@ -17,7 +15,7 @@ from leasectl.errors import InvalidRequest, NotSupported, StateUnwritable
 from leasectl.pools.chart_axes import COLOURS
 from leasectl.pools.lease_bars import LeaseBar
 from leasectl.pools.statistics import PictureRow, Window
-from leasectl.pools.timeline import Timeline, timelines
+from leasectl.pools.timeline import timelines
 from leasectl.state.event import Event
 from leasectl.text.naming import escape_word
 
@@ -45,12 +43,6 @@ def matplotlib() -> None:
 
 @pytest.mark.usefixtures("matplotlib")
 class TestDrawing:
-    def test_a_png_is_one(self, tmp_path: Path) -> None:
-        path = tmp_path / "T.png"
-        plot([row("T")], parse_plot_file(str(path)), title="T")
-        assert path.read_bytes().startswith(b"\x89PNG\r\n")
-        assert os.listdir(tmp_path) == ["T.png"]
-
     def test_an_svg_has_what_it_shows_as_text(self, tmp_path: Path) -> None:
         path = tmp_path / "T.SVG"
         rows = [row("none"), row(HOSTILE)]
@@ -82,11 +74,6 @@ class TestDrawing:
             plot([row("T")], parse_plot_file(str(path)), title="T")
         assert paths[0].read_bytes() == paths[1].read_bytes()
 
-    def test_of_nothing_there_is_a_picture(self, tmp_path: Path) -> None:
-        path = tmp_path / "T.svg"
-        plot([PictureRow("T", Timeline())], parse_plot_file(str(path)), title="T")
-        assert path.stat().st_size > 1000
-
     @pytest.mark.parametrize(
         "name", ["T", "T.pdf", ".svg", "T.svg.gz", "T.png/", "", "/dev/stdout"]
     )
@@ -94,12 +81,6 @@ class TestDrawing:
         with pytest.raises(InvalidRequest, match=r"ends in \.svg or \.png") as caught:
             parse_plot_file(name)
         assert caught.value.exit_code == 64
-
-
-def test_what_draws_is_an_extra() -> None:
-    requirements = importlib.metadata.requires("leasectl") or []
-    (declared,) = (each for each in requirements if "matplotlib" in each)
-    assert re.fullmatch(r"""matplotlib\S*; extra == ["']plot["']""", declared.replace(" >", ">"))
 
 
 def test_without_the_extra_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -11,7 +11,6 @@ from leasectl.cli.pool_options import warn_of_unmet
 from leasectl.errors import BackendUnreachable
 from leasectl.pools.memberships import MembershipService
 from tests.kit.support import Cli
-from tests.kit.waits import eventually
 
 USAGE, NOT_FOUND, NOT_ALLOWED = 64, 66, 77
 
@@ -24,16 +23,6 @@ def names(cli: Cli, pool_type: str) -> list[str]:
 def capacity(cli: Cli, pool_type: str) -> object:
     ((found,),) = cli.query("SELECT capacity FROM pool WHERE type = ?", pool_type)
     return found
-
-
-def test_a_new_pool_numbers_its_resources_from_00(cli: Cli) -> None:
-    cli.ok("pool", "create", "T", "--count", "3")
-    assert names(cli, "T") == ["T--00", "T--01", "T--02"]
-
-
-def test_a_new_pool_can_be_of_named_resources(cli: Cli) -> None:
-    cli.ok("pool", "create", "lab", "--names", "rack-7,rack-8")
-    assert names(cli, "lab") == ["rack-7", "rack-8"]
 
 
 @pytest.mark.parametrize(
@@ -91,28 +80,6 @@ def test_adding_continues_after_the_highest_number(cli: Cli) -> None:
     assert capacity(cli, "T") == 7
 
 
-def test_numbers_go_on_after_99(cli: Cli) -> None:
-    cli.ok("pool", "create", "T", "--names", "T--98")
-    cli.ok("pool", "add", "T", "--count", "3")
-    assert names(cli, "T") == ["T--100", "T--101", "T--98", "T--99"]
-
-
-def test_two_additions_at_once_both_get_numbers_of_their_own(cli: Cli) -> None:
-    cli.pool("T")
-    started = [cli.start("pool", "add", "T", "--count", "5") for _ in range(6)]
-    assert [each.finish().code for each in started] == [0] * 6
-    assert names(cli, "T") == [f"T--{number:02d}" for number in range(32)]
-
-
-def test_an_addition_serves_who_waits(cli: Cli) -> None:
-    cli.pool("T", "only")
-    cli.ok("acquire", "-t", "T")
-    waiter = cli.start("acquire", "-t", "T", "--output", "names")
-    eventually(cli.waiting)
-    cli.ok("pool", "add", "T", "--names", "more")
-    assert waiter.finish().out == "more\n"
-
-
 @pytest.mark.parametrize(
     "args",
     [
@@ -162,13 +129,6 @@ def test_the_longest_type_and_name_are_allowed(cli: Cli) -> None:
     assert cli.ok("cat", "--handle", handle) == f"{longest}--00\n"
 
 
-def test_a_number_that_makes_a_name_too_long_is_refused(cli: Cli) -> None:
-    last = "T--" + "9" * 250
-    cli.ok("pool", "create", "T", "--names", last)
-    finished = cli("pool", "add", "T", "--count", "1")
-    assert (finished.code, names(cli, "T")) == (USAGE, [last])
-
-
 def test_a_pool_that_is_there_isnt_made_again(cli: Cli) -> None:
     cli.pool("T")
     finished = cli("pool", "create", "T", "--count", "5")
@@ -181,13 +141,6 @@ def test_a_pool_that_is_there_isnt_made_again(cli: Cli) -> None:
     assert len(names(cli, "T")) == 2
 
 
-def test_a_name_that_another_pool_has_is_refused_and_nothing_is_made(cli: Cli) -> None:
-    cli.pool("T", "a")
-    assert cli("pool", "create", "U", "--names", "b,a").code == NOT_ALLOWED
-    assert cli.query("SELECT name FROM resource") == [("a",)]
-    assert cli.query("SELECT type FROM pool") == [("T",)]
-
-
 @pytest.mark.parametrize(
     "args", [("add", "--count", "1"), ("remove", "--names", "a"), ("delete",)], ids=lambda a: a[0]
 )
@@ -196,51 +149,6 @@ def test_an_unknown_type_gets_a_suggestion(cli: Cli, args: tuple[str, ...]) -> N
     finished = cli("pool", args[0], "azure--instal", *args[1:])
     assert finished.code == NOT_FOUND
     assert 'did you mean "azure--install"?' in finished.err
-
-
-def test_a_resource_of_another_pool_isnt_removed(cli: Cli) -> None:
-    cli.pool("T", "a")
-    cli.pool("U", "b")
-    assert cli("pool", "remove", "T", "--names", "a,b").code == NOT_FOUND
-    assert cli.query("SELECT name FROM resource") == [("a",), ("b",)]
-
-
-def test_a_held_resource_is_only_removed_by_force(cli: Cli) -> None:
-    cli.pool("T", "a", "b")
-    handle = cli.ok("acquire", "-t", "T", "--name", "a").strip()
-    refused = cli("pool", "remove", "T", "--names", "b,a")
-    assert (refused.code, names(cli, "T")) == (NOT_ALLOWED, ["a", "b"])
-    assert "--force" in refused.err
-    cli.ok("pool", "remove", "T", "--names", "b,a", "--force")
-    assert (names(cli, "T"), capacity(cli, "T")) == ([], 0)
-    lost = cli("cat", "--handle", handle, "--format", "json")
-    assert (lost.code, json.loads(lost.out)["state"]) == (79, "released")
-
-
-def test_a_pool_in_use_is_only_deleted_by_force(cli: Cli) -> None:
-    cli.pool("T", "a")
-    cli.ok("acquire", "-t", "T")
-    waiter = cli.start("acquire", "-t", "T")
-    eventually(cli.waiting)
-    assert cli("pool", "delete", "T").code == NOT_ALLOWED
-    cli.ok("pool", "delete", "T", "--force")
-    assert waiter.finish().code == NOT_FOUND
-    assert cli.query("SELECT type FROM pool") == []
-
-
-def test_an_expired_lease_doesnt_keep_a_resource_in_its_pool(cli: Cli) -> None:
-    cli.pool("T", "a", "b")
-    cli.ok("acquire", "-t", "T", "--scope", "test", "--ttl", "2s", SHARED_DIR=str(cli.cwd))
-    eventually(lambda: cli("pool", "remove", "T", "--names", "a").code == 0)
-    assert names(cli, "T") == ["b"]
-
-
-def test_what_a_dead_guard_held_doesnt_keep_a_pool_from_being_deleted(cli: Cli) -> None:
-    cli.pool("T", "a")
-    guard = cli.spawn(["sleep", "1000"])
-    cli.ok("acquire", "-t", "T", "--guard-pid", str(guard.pid))
-    guard.kill()
-    eventually(lambda: cli("pool", "delete", "T").code == 0)
 
 
 def test_pools_are_listed_with_their_numbers(cli: Cli) -> None:
@@ -278,12 +186,6 @@ def test_no_pools_are_a_hint_on_stderr(cli: Cli) -> None:
     assert json.loads(cli.ok("pool", "list", "--json")) == {"backend": "local:", "pools": []}
 
 
-def test_a_backend_without_pools_says_so(cli: Cli) -> None:
-    finished = cli("pool", "list", "--backend", "none:")
-    assert (finished.code, finished.out) == (USAGE, "")
-    assert "local:" in finished.err
-
-
 @pytest.mark.parametrize("args", [(), ("pool",)])
 def test_without_a_command_the_help_goes_to_stderr(cli: Cli, args: tuple[str, ...]) -> None:
     finished = cli(*args)
@@ -319,18 +221,6 @@ def test_no_error_message_controls_the_terminal(cli: Cli) -> None:
         finished = cli(*args)
         assert finished.code == USAGE
         assert "\x1b" not in finished.err
-
-
-def test_where_there_is_none_both_ways_to_make_one_are_named(cli: Cli) -> None:
-    finished = cli("pool", "list")
-    assert (finished.code, finished.out) == (0, "")
-    assert "leasectl pool create POOL" in finished.err
-    assert "leasectl pool apply -f FILE" in finished.err
-
-
-def test_a_request_for_more_than_one_resource_is_told_that_there_is_one(cli: Cli) -> None:
-    cli.ok("pool", "create", "T", "--count", "1")
-    assert 'pool "T" has 1 resource, so' in cli("acquire", "-t", "T", "-c", "2").err
 
 
 def test_what_was_done_is_done_where_nobody_tells_who_waits(

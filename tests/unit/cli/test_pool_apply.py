@@ -23,6 +23,7 @@ from leasectl.model import Request, whole
 from leasectl.pools.admin import PoolService
 from leasectl.pools.definitions import NamedPool
 from tests.kit.forking import ending, fork
+from tests.kit.killing import FULL_SIZE
 from tests.kit.support import Cli, CliOfAnotherUser, Finished
 from tests.kit.waits import end_of, eventually
 
@@ -87,20 +88,6 @@ def test_applying_twice_changes_nothing(cli: Cli) -> None:
     assert looked[1:] == [f"{line} (dry run)" for line in unchanged]
 
 
-def test_a_pool_becomes_what_the_list_says_and_others_stay(cli: Cli) -> None:
-    cli.pool("azure--install", "azure-0", "azure-1")
-    cli.pool("other", "x")
-    finished = apply(cli, LIST)
-    assert 'pool "azure--install": 1 added (azure-2), 1 removed (azure-0)\n' in finished.err, (
-        finished
-    )
-    assert pools(cli) == {
-        "azure--install": ["azure-1", "azure-2"],
-        "lab": ["rack-7", "rack-8"],
-        "other": ["x"],
-    }
-
-
 def test_a_held_resource_that_is_not_listed_leaves_with_its_release(cli: Cli) -> None:
     cli.pool("lab", "old", "rack-7")
     handle = cli.ok("acquire", "-t", "lab", "--name", "old").strip()
@@ -113,15 +100,6 @@ def test_a_held_resource_that_is_not_listed_leaves_with_its_release(cli: Cli) ->
         )
         assert pools(cli)["lab"] == ["old", "rack-7", "rack-8"]
     assert cli.ok("release", "--handle", handle) == "old\n"
-    assert pools(cli)["lab"] == ["rack-7", "rack-8"]
-
-
-def test_what_the_dead_held_is_free(cli: Cli) -> None:
-    cli.pool("lab", "old")
-    guard = cli.spawn(["sleep", "1000"])
-    cli.ok("acquire", "-t", "lab", "--guard-pid", str(guard.pid))
-    guard.kill()
-    assert apply(cli, LIST, "--quiet") == Finished(0, "", "")
     assert pools(cli)["lab"] == ["rack-7", "rack-8"]
 
 
@@ -156,19 +134,6 @@ def test_a_name_of_a_pool_that_isnt_listed_is_refused_and_nothing_changes(cli: C
     assert cli.snapshot() == before
 
 
-def test_pools_by_number_grow_to_the_least_and_shrink_to_the_most(cli: Cli) -> None:
-    text = "resources: [{type: T, state: free, min-count: 2, max-count: 3}]"
-    apply(cli, text)
-    assert pools(cli)["T"] == ["T--00", "T--01"]
-    cli.ok("pool", "add", "T", "--count", "1")
-    assert 'pool "T": unchanged\n' in apply(cli, text).err
-    cli.ok("pool", "add", "T", "--count", "2")
-    held = cli.ok("acquire", "-t", "T", "--name", "T--04").strip()
-    assert 'pool "T": 2 removed (T--02 and T--03)\n' in apply(cli, text).err
-    assert pools(cli)["T"] == ["T--00", "T--01", "T--04"]
-    assert cli.ok("cat", "--handle", held) == "T--04\n"
-
-
 @pytest.mark.parametrize("existing", [True, False])
 def test_a_dry_run_says_what_would_change_and_changes_nothing(cli: Cli, existing: bool) -> None:
     cli.pool("other")
@@ -198,65 +163,22 @@ def test_a_list_comes_from_stdin_and_from_a_pipe(cli: Cli) -> None:
     assert finished.err.startswith('leasectl: stdin: a mapping with "resources" is expected')
 
 
-def test_a_byte_order_mark_and_carriage_returns_are_no_part_of_names(cli: Cli) -> None:
-    path = cli.cwd / "pools.yaml"
-    path.write_bytes(b"\xef\xbb\xbf" + LIST.replace("\n", "\r\n").encode())
-    cli.ok("pool", "apply", "-f", "pools.yaml")
-    assert pools(cli)["azure--install"] == ["azure-1", "azure-2"]
-    path.write_bytes(b'\xef\xbb\xbf{"resources": [{"type": "T", "names": ["a"]}]}\r\n')
-    cli.ok("pool", "apply", "-f", "pools.yaml")
-    assert pools(cli)["T"] == ["a"]
-
-
-def test_it_serves_who_waits(cli: Cli) -> None:
+def test_a_bad_file_is_one_line_and_changes_nothing(cli: Cli) -> None:
     cli.pool("lab", "rack-7")
-    cli.hold("lab")
-    waiter = cli.start("acquire", "-t", "lab", "--output", "names")
-    eventually(cli.waiting)
-    apply(cli, LIST)
-    assert waiter.finish().out == "rack-8\n"
-
-
-def test_who_waits_isnt_refused_while_all_names_are_exchanged(cli: Cli) -> None:
-    cli.pool("lab", "old-1", "old-2")
-    cli.hold(Request("lab", name="old-1"))
-    waiter = cli.start("acquire", "-t", "lab", "--count", "2", "--output", "csv")
-    eventually(cli.waiting)
-    apply(cli, LIST)
-    assert waiter.finish().out.strip() == "rack-7,rack-8"
-
-
-BAD: dict[str, tuple[bytes, int]] = {
-    "empty": (b"", USAGE),
-    "no mapping": (b"hello", USAGE),
-    "no YAML": (b"resources: [", USAGE),
-    "a tab": (b"resources:\n\t- type: T\n", USAGE),
-    "another form": (b"kind: ConfigMap\ndata: {}\n", USAGE),
-    "no names": (b"resources: [{type: lab}]", USAGE),
-    "an unknown key": (b"resources: [{type: lab, name: [a]}]", USAGE),
-    "a slash": (b"resources: [{type: lab, names: [a/b]}]", USAGE),
-    "a newline": (b'resources: [{type: lab, names: ["a\\nb"]}]', USAGE),
-    "an escape": (b'resources: [{type: lab, names: ["\\e[31m"]}]', USAGE),
-    "a substitution": (b"resources: [{type: lab, names: [$(touch pwned)]}]", USAGE),
-    "300 characters": (b"resources: [{type: lab, names: [" + b"x" * 300 + b"]}]", USAGE),
-    "a name twice": (b"resources: [{type: lab, names: [a, b, a]}]", USAGE),
-    "a good pool before a bad one": (b"resources: [{type: T, names: [a]}, {type: U}]", USAGE),
-    "a command in a tag": (b"resources: !!python/object/apply:os.system [touch pwned]", USAGE),
-    "not UTF-8": (b"resources:\n- type: \xff\n", USAGE),
-    "binary": (bytes(range(256)) * 40, USAGE),
-    "deep": (b"resources: " + b"[" * 200_000, USAGE),
-    "too many": (b"resources: [{type: T, min-count: 100001, max-count: 100001}]", USAGE),
-}
-
-
-@pytest.mark.parametrize("what", BAD)
-def test_a_bad_file_is_one_line_and_changes_nothing(cli: Cli, what: str) -> None:
-    cli.pool("lab", "rack-7")
-    content, code = BAD[what]
     path = cli.cwd / "bad.yaml"
-    path.write_bytes(content)
     before = cli.snapshot()
-    assert_refused(cli("pool", "apply", "-f", str(path)), code, str(path))
+    for content in (
+        b"hello",
+        b"resources: [",
+        b'resources: [{type: lab, names: ["\\e[31m"]}]',
+        b"resources: [{type: T, names: [a]}, {type: U}]",
+        b"resources: !!python/object/apply:os.system [touch pwned]",
+        b"resources:\n- type: \xff\n",
+        b"resources: " + b"[" * 200_000,
+    ):
+        path.write_bytes(content)
+        assert_refused(cli("pool", "apply", "-f", str(path)), USAGE, str(path))
+    path.unlink()
     assert cli.snapshot() == before
     assert not (cli.cwd / "pwned").exists()
 
@@ -296,28 +218,23 @@ def test_a_file_of_somebody_else_is_not_allowed(other_user: CliOfAnotherUser) ->
     assert_refused(other_user("pool", "apply", "-f", str(path)), NOT_ALLOWED, str(path))
 
 
-def test_a_backend_without_pools_says_so(cli: Cli) -> None:
-    finished = apply(cli, LIST, "--backend", "none:")
-    assert (finished.code, finished.out) == (USAGE, "")
-    assert finished.err.count("\n") == 1
-
-
 @pytest.mark.once
-def test_a_hundred_thousand_resources_take_seconds(cli: Cli) -> None:
+def test_a_large_pool_takes_seconds(cli: Cli) -> None:
+    size = 100_000 if FULL_SIZE else 20_000
+
     def apply(text: str) -> Finished:
         """With half a minute of a processor, however long it has to wait for it."""
         (cli.cwd / "pools.yaml").write_text(text)
         command = cli.command("pool", "apply", "-f", "pools.yaml")
         return cli.spawn(["prlimit", "--cpu=30", *command]).finish()
 
-    names = "".join(f"  - account-number-{number:06d}\n" for number in range(100_000))
+    names = "".join(f"  - account-number-{number:06d}\n" for number in range(size))
     text = f"resources:\n- type: T\n  state: free\n  names:\n{names}"
     assert apply(text).err == (
-        'leasectl: pool "T": created with 100000 resources '
-        "(account-number-000000 … account-number-099999)\n"
+        f'leasectl: pool "T": created with {size} resources '
+        f"(account-number-000000 … account-number-{size - 1:06d})\n"
     )
     assert apply(text).err == 'leasectl: pool "T": unchanged\n'
-    assert_refused(apply(text + "  - one-more\n"), USAGE, "pools.yaml:5: more than 100000")
 
 
 def test_what_is_acquired_while_a_list_is_applied_is_never_dropped(cli: Cli) -> None:
@@ -428,18 +345,6 @@ def test_a_list_says_what_is_expected_in_a_pool_and_nothing_else_is(cli: Cli) ->
     assert changed == 'leasectl: pool "lab": expected no more: by-hand, rack-9'
     shown = cli.ok("pool", "expect", "--list").splitlines()
     assert shown[1:] == ["lab   edge-*"]
-
-
-def test_what_came_by_default_moves_to_where_a_list_expects_it(cli: Cli) -> None:
-    listed = "resources: [{type: lab, min-count: 0, max-count: 9, expect: [rack-9, 'edge-*']}]"
-    cli.pool("any", "any-1")
-    cli.ok("pool", "set", "any", "--default", "--grace", "0")
-    cli.ok("pool", "add", "any", "--names", "edge-1,edge-2,rack-9")
-    handle = cli.ok("acquire", "any", "--name", "edge-2").rstrip("\n")
-    assert apply(cli, listed).code == 0
-    assert pools(cli) == {"any": ["any-1", "edge-2"], "lab": ["edge-1", "rack-9"]}
-    cli.ok("release", handle)
-    assert pools(cli) == {"any": ["any-1"], "lab": ["edge-1", "edge-2", "rack-9"]}
 
 
 def test_an_expectation_that_is_refused_changes_nothing(cli: Cli) -> None:

@@ -8,7 +8,6 @@ import re
 import pytest
 
 from leasectl.text.naming import reserved_type
-from tests.kit.etcd.server import EtcdServer
 from tests.kit.support import Cli, Finished
 from tests.kit.waits import eventually
 
@@ -59,11 +58,6 @@ def check_that_what_is_held_back_is_told_of(cli: Cli) -> None:
 
 
 class TestAdding:
-    def test_again_is_no_mistake_and_changes_nothing(self, pools: Cli) -> None:
-        before = pools.snapshot()["rows"]
-        assert pools("pool", "add", "A", "--names", "a-1").code == 0
-        assert pools.snapshot()["rows"] == before
-
     @pytest.mark.parametrize("command", [("add", "B"), ("create", "C"), ("expect", "B")])
     def test_what_another_pool_has_is_refused_with_it(
         self, pools: Cli, command: tuple[str, ...]
@@ -76,25 +70,6 @@ class TestAdding:
             f"leasectl pool move --names a-1 --to {command[1]}\n"
         )
         assert pools.snapshot()["rows"] == before
-
-    def test_what_is_expected_elsewhere_is_refused_and_so_is_its_join(self, pools: Cli) -> None:
-        pools.ok("pool", "expect", "A", "--match", "n-*")
-        for command in (
-            ("add", "B", "--names", "n-1"),
-            ("join", "B", "--name", "n-1"),
-            ("join", "B", "--name", "n-1", "--hold"),
-        ):
-            finished = pools("pool", *command)
-            assert (finished.code, finished.out) == (NOT_ALLOWED, "")
-            assert 'is expected in pool "A"' in finished.err
-        assert pools.query("SELECT * FROM handle") == []
-
-    def test_to_the_default_pool_is_held_back_and_taken_over(self, pools: Cli) -> None:
-        pools.ok("pool", "set", "B", "--default", "--grace", "1h")
-        pools.ok("pool", "add", "B", "--names", "n")
-        assert pools("acquire", "B", "--name", "n", "-w", "0").code == 75
-        pools.ok("pool", "add", "A", "--names", "n")
-        assert pools.ok("acquire", "A", "--name", "n", "-w", "0", "--output", "names") == "n\n"
 
 
 class TestMoving:
@@ -126,13 +101,6 @@ class TestMoving:
         assert ": 1 resource not to go to B any more" in pools.ok("events", "-t", "A")
         pools.ok("release", "--handle", held.id)
         assert names(pools, "A") == ["a-1", "a-2"]
-
-    def test_a_held_one_is_refused_and_nothing_moves(self, pools: Cli) -> None:
-        pools.hold("A")
-        before = pools.snapshot()["rows"]
-        finished = pools("pool", "move", "--names", "a-2,a-1", "--to", "B")
-        assert (finished.code, "--when-free" in finished.err) == (NOT_ALLOWED, True)
-        assert pools.snapshot()["rows"] == before
 
     def test_serves_who_waits_and_tells_whom_it_leaves_without(self, pools: Cli) -> None:
         pools.hold("B")
@@ -181,37 +149,11 @@ class TestJoining:
         pools.ok("release", "--handle", handle)
         assert "n" in names(pools, "A")
 
-    def test_as_held_tells_nothing_of_how_it_is_made_sure_of(self, pools: Cli) -> None:
-        pools.ok("pool", "join", "A", "--name", "n", "--hold")
-        assert "leave" not in pools.ok("events", "--name", "n")
-
-    def test_as_held_is_released_with_its_guard(self, pools: Cli) -> None:
-        guard = pools.spawn(["sleep", "1000"])
-        pools.ok("pool", "join", "A", "--name", "n", "--hold", "--guard-pid", str(guard.pid))
-        guard.kill()
-        eventually(lambda: pools.held() == {}, what="its release")
-        assert "n" in names(pools, "A")
-
     def test_whose_handle_nobody_heard_of_is_none(self, pools: Cli) -> None:
         command = " ".join(pools.command("pool", "join", "A", "--name", "n", "--hold"))
         assert pools.spawn(["sh", "-c", f"{command} >/dev/full"]).finish().code == 1
         assert names(pools, "A") == ["a-1", "a-2"]
         assert pools.query("SELECT * FROM handle") == []
-
-    def test_lasts_as_long_as_a_process(self, pools: Cli) -> None:
-        process = pools.spawn(["sleep", "1000"])
-        pools.ok("pool", "join", "A", "--name", "n", "--while-pid", str(process.pid))
-        assert f"process {process.pid}" in pools.ok("pool", "of", "n")
-        process.kill()
-        assert pools("pool", "of", "n").code == NOT_FOUND
-
-    def test_ends_by_leaving_also_while_it_is_held(self, pools: Cli) -> None:
-        handle = pools("pool", "join", "A", "--name", "n", "--hold").handle
-        finished = pools("pool", "leave", "A", "--name", "n")
-        assert finished.err == 'leasectl: leaves pool "A" when it is released: "n"\n'
-        assert pools("pool", "leave", "A", "--name", "n").err == finished.err
-        pools.ok("release", "--handle", handle)
-        assert pools("pool", "of", "n").code == NOT_FOUND
 
     def test_who_has_left_may_leave_again_but_from_no_other_pool(self, pools: Cli) -> None:
         pools.ok("pool", "leave", "A", "--name", "a-1")
@@ -262,26 +204,6 @@ class TestExpecting:
         assert pools("pool", "expect", "A", "--names", name, *more).code in (NOT_ALLOWED, NOT_FOUND)
         assert pools.snapshot()["rows"] == before
 
-    def test_by_a_pattern_takes_what_came_by_default(self, pools: Cli) -> None:
-        pools.ok("pool", "set", "B", "--default", "--grace", "1h")
-        pools.ok("pool", "add", "B", "--names", "n-1,n-2")
-        pools.ok("pool", "expect", "A", "--match", "n-*")
-        assert (names(pools, "A"), names(pools, "B")) == (["a-1", "a-2", "n-1", "n-2"], ["b-1"])
-        assert pools.ok("acquire", "A", "--count", "4", "--output", "names").count("\n") == 4
-
-    @pytest.mark.parametrize("how", [("--names", "n-1"), ("--match", "n-*")])
-    def test_moves_a_held_resource_of_the_default_pool_with_its_release(
-        self, pools: Cli, how: tuple[str, str]
-    ) -> None:
-        pools.ok("pool", "set", "B", "--default", "--grace", "0")
-        pools.ok("pool", "add", "B", "--names", "n-1")
-        handle = pools.ok("acquire", "B", "--name", "n-1").rstrip("\n")
-        said = pools("pool", "expect", "A", *how).err
-        assert 'to be moved, when released, to pool "A": 1 resource, n-1\n' in said
-        assert names(pools, "B") == ["b-1", "n-1"]
-        pools.ok("release", handle)
-        assert (names(pools, "A"), names(pools, "B")) == (["a-1", "a-2", "n-1"], ["b-1"])
-
     def test_tells_of_a_request_that_it_makes_impossible(self, pools: Cli) -> None:
         pools.ok("pool", "set", "B", "--default", "--grace", "0")
         pools.ok("pool", "add", "B", "--names", "n-1")
@@ -310,19 +232,6 @@ class TestExpecting:
 
     def test_of_what_is_held_back_says_until_when(self, pools: Cli) -> None:
         check_that_what_is_held_back_is_told_of(pools)
-
-    def test_of_names_with_properties_has_a_line_for_each(self, pools: Cli) -> None:
-        pools.ok("pool", "set", "B", "--property", "size=big", "--property", "region=us")
-        assert pools.ok("pool", "of", "b-1").splitlines()[-2:] == [
-            "property   region=us",
-            "property   size=big",
-        ]
-
-    def test_outlives_the_pool(self, pools: Cli) -> None:
-        pools.ok("pool", "expect", "B", "--names", "b-1")
-        pools.ok("pool", "delete", "B")
-        assert pools.ok("pool", "of", "b-1", "--format", "type") == "B\n"
-        assert pools("pool", "add", "A", "--names", "b-1").code == NOT_ALLOWED
 
 
 def test_a_cordon_keeps_new_holders_off_and_is_told_of(pools: Cli) -> None:
@@ -357,13 +266,6 @@ def test_every_view_shows_who_cordoned_and_why(pools: Cli) -> None:
     assert json.loads(pools.ok("pool", "of", "b-1", "--json"))["cordon"] == cordon
     refused = pools("pool", "cordon", "--names", "b-1", "--reason", "two\nlines")
     assert (refused.code, "one printable line" in refused.err) == (USAGE, True)
-
-
-def test_what_is_cordoned_and_free_is_counted_as_closed(pools: Cli) -> None:
-    pools.ok("pool", "cordon", "--names", "b-1")
-    for command in (("pool", "list"), ("status",)):
-        found = {each["type"]: each for each in json.loads(pools.ok(*command, "--json"))["pools"]}
-        assert (found["B"]["free"], found["B"]["held"], found["B"]["unavailable"]) == (0, 0, 1)
 
 
 def test_a_list_is_refused_where_an_expectation_contradicts_it(pools: Cli) -> None:
@@ -480,26 +382,3 @@ def test_the_lists_of_names_fit_a_terminal(pools: Cli) -> None:
     lines = pools.ok("pool", "expect", "--list", COLUMNS="60").splitlines()
     assert max(map(len, lines)) <= 60
     assert len(pools.ok("pool", "expect", "--list", "--wide", COLUMNS="60").splitlines()[1]) > 200
-
-
-def test_an_option_without_its_value_is_looked_up_in_the_help_of_its_command(pools: Cli) -> None:
-    finished = pools("pool", "cordon", "--names")
-    assert finished.code == USAGE
-    assert finished.err.endswith("see: leasectl pool cordon --help\n")
-
-
-def test_the_default_pool_before_is_told_of_as_past(pools: Cli) -> None:
-    first = pools("pool", "set", "A", "--default").err
-    assert first.endswith('the default pool is now "A" (grace 2m); before: none\n')
-    assert pools("pool", "set", "B", "--default").err.endswith('before: "A" (grace 2m)\n')
-
-
-def test_in_etcd_leaving_again_is_no_mistake_and_what_is_held_back_says_until_when(
-    cli: Cli, etcd: EtcdServer, prefix: str
-) -> None:
-    cli.env["LEASECTL_BACKEND"] = f"{etcd.endpoints[0].replace('http', 'etcd')}{prefix}"
-    cli.ok("pool", "create", "B", "--names", "a-1,b-1")
-    for said in ('leaves pool "B"', 'not in pool "B", nor in any other'):
-        finished = cli("pool", "leave", "B", "--name", "a-1")
-        assert (finished.code, finished.err) == (0, f'leasectl: {said}: "a-1"\n')
-    check_that_what_is_held_back_is_told_of(cli)

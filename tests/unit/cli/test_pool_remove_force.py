@@ -53,7 +53,7 @@ def test_a_name_added_again_is_granted_when_the_old_command_has_ended(pool: Cli)
     assert pool("acquire", "-t", "T", "-w", "0").code == 75
     script.tell("end")
     assert run.finish().code == LOST
-    assert pool.ok("acquire", "-t", "T", "-w", "30s", "--output", "names") == "a\n"
+    assert pool.ok("acquire", "-t", "T", "-w", "10m", "--output", "names") == "a\n"
 
 
 def test_a_name_that_is_not_added_again_goes_when_the_old_command_has_ended(pool: Cli) -> None:

@@ -82,32 +82,7 @@ def test_what_cant_be_meant_is_one_line_and_changes_nothing(
     assert cli.snapshot() == before
 
 
-def test_an_unknown_type_gets_a_suggestion(cli: Cli) -> None:
-    cli.pool("azure--install")
-    finished = cli("pool", "set", "azure--instal", "--pace", "1s")
-    assert finished.code == NOT_FOUND
-    assert 'did you mean "azure--install"?' in finished.err
-
-
-@pytest.mark.parametrize(
-    ("backend", "why"),
-    [("none:", "has no pools"), (PROXY, "is a lease proxy: its server manages the pools")],
-)
-def test_where_pools_are_anothers_it_is_said_who_can(cli: Cli, backend: str, why: str) -> None:
-    for command in (("set", "T"), ("create", "T", "--count", "1")):
-        finished = cli("pool", *command, "--pace", "1s", "--backend", backend)
-        assert finished.code == USAGE
-        assert f"not supported by {backend}, which {why}" in finished.err
-        assert "; choose local:, etcd://" in finished.err
-
-
 class TestPriority:
-    def test_it_is_recorded_and_kept_by_a_reacquire(self, cli: Cli) -> None:
-        cli.pool("T")
-        handle = cli("acquire", "T", "--priority", "-7").handle
-        cli.ok("reacquire", handle)
-        assert json.loads(cli.ok("cat", handle, "--json"))["priority"] == -7
-
     def test_it_is_the_variables_unless_it_is_given(self, cli: Cli) -> None:
         cli.pool("T")
         for args, variable, found in (
@@ -132,25 +107,12 @@ class TestPriority:
             )
         assert not cli.state_dir.exists()
 
-    def test_a_server_with_a_queue_of_its_own_refuses_it(self, cli: Cli) -> None:
-        options = ("T", "--priority", "1", "--backend", PROXY)
-        for finished in (cli("acquire", *options), cli("run", *options, "--", "true")):
-            assert (finished.code, finished.err) == (
-                USAGE,
-                "leasectl: --priority is not supported by the lease proxy; local:, etcd://, "
-                "kubernetes:// and leasectl+http:// can do it\n",
-            )
-
     def test_there_the_variable_is_ignored_and_that_is_said_once(self, cli: Cli) -> None:
         args = ("run", "T", "--backend", PROXY, "-w", "0.1", "--attempts", "2", "--retry-on", "1")
         for options, times in (((), 1), (("-q",), 0)):
             finished = cli(*args, *options, "--", "true", LEASECTL_PRIORITY="5")
             assert finished.code in (UNREACHABLE, NO_LEASE)  # whichever is seen first
             assert finished.err.count(f"LEASECTL_PRIORITY is ignored: {PROXY}") == times
-
-    def test_a_dry_run_takes_it(self, cli: Cli) -> None:
-        finished = cli("run", "T", "--priority", "5", "--backend", "none:", "--", "true")
-        assert (finished.code, finished.err) == (0, "")
 
 
 class TestShown:

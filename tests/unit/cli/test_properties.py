@@ -11,7 +11,6 @@ from pathlib import Path
 import pytest
 
 from tests.kit.support import Cli
-from tests.kit.waits import eventually
 
 USAGE, NOT_FOUND, NOT_ALLOWED = 64, 66, 77
 SHOW = (
@@ -43,12 +42,6 @@ class TestPools:
             "us-1": {"n": "1", "region": "us"},
         }
 
-    def test_get_more_with_properties(self, pool: Cli) -> None:
-        pool.ok("pool", "add", "T", "--names", "x", "--property", "region=asia")
-        pool.ok("pool", "add", "T", "--count", "2", "--property", "a=")
-        assert properties(pool)["x"] == {"region": "asia"}
-        assert properties(pool)["T--01"] == {"a": ""}
-
     def test_say_what_was_done(self, pool: Cli) -> None:
         done = pool(
             "pool", "set", "T", "--property", "region=eu", "--property", "n-", "--pace", "5"
@@ -59,11 +52,6 @@ class TestPools:
         ]
         made = pool("pool", "create", "U", "--count", "1", "--property", "a=b")
         assert made.err == 'leasectl: created pool "U" of 1 resource, U--00; a=b\n'
-
-    def test_lose_them_with_the_resource(self, pool: Cli) -> None:
-        pool.ok("pool", "remove", "T", "--names", "eu-1")
-        pool.ok("pool", "add", "T", "--names", "eu-1")
-        assert properties(pool)["eu-1"] == {}
 
     @pytest.mark.parametrize(
         ("args", "code", "said"),
@@ -131,39 +119,11 @@ class TestPools:
 
 
 class TestWhere:
-    def test_only_what_is_so_is_had(self, pool: Cli) -> None:
-        assert pool.ok("acquire", "T", "--where", "region=us", "--output", "names") == "us-1\n"
-        named = pool.ok(
-            *("acquire", "T", "--where", "region=eu", "--where", "size!=big one"),
-            *("--output", "names"),
-        )
-        assert named == "eu-1\n"
-        missed = pool("acquire", "T", "--where", "region=us", "-w", "0")
-        assert missed.code == 75
-
     def test_what_can_never_be_had_is_refused_with_what_there_is(self, pool: Cli) -> None:
         for where, count in (("region=mars", "1"), ("region=eu", "3")):
             refused = pool("acquire", "T", "--where", where, "-c", count, "--optional", "-w", "1")
             assert refused.code == USAGE
             assert "region" in refused.err and len(refused.err.splitlines()) == 1
-
-    def test_it_is_shown_of_who_waits_and_asked_for_again(self, pool: Cli) -> None:
-        handle = pool.ok("acquire", "T", "--where", "region=us").strip()
-        waiter = pool.start("acquire", "T", "--where", "region=us", "--where", "n!=2")
-        eventually(lambda: len(pool.waiting()) == 1)
-        (shown,) = json.loads(pool.ok("status", "--json"))["pools"]
-        assert shown["queue"][0]["where"] == ["region=us", "n!=2"]
-        assert json.loads(pool.ok("cat", handle, "--json"))["where"] == ["region=us"]
-        pool.ok("release", "--handle", handle)
-        assert waiter.finish().code == 0
-        pool.ok("release", "--all")
-        pool.ok("reacquire", "--handle", handle)
-        assert pool.ok("cat", handle) == "us-1\n"
-
-    def test_of_several_types_the_one_that_has_it_will_do(self, pool: Cli) -> None:
-        pool.ok("pool", "create", "U", "--count", "1", "--property", "region=asia")
-        either = ("acquire", "-t", "T", "-t", "U", "--where", "region=asia", "--output", "names")
-        assert pool.ok(*either) == "U--00\n"
 
     @pytest.mark.parametrize(
         ("args", "said"),
@@ -199,11 +159,6 @@ class TestProgramsAreTold:
         env = pool.ok("run", "T", "--where", "region=us", "--", "env", **outer)
         assert "LEASECTL_PROPERTY_N=1\n" in env and "outer" not in env
 
-    def test_where_nothing_has_any_they_are_empty(self, cli: Cli) -> None:
-        cli.pool("T", "a")
-        assert cli.ok("run", "T", "--", *SHOW) == '{"a": {}}|no|'
-        assert cli.ok("run", "T", "--backend", "none:", "--", *SHOW) == "{}|no|"
-
     def test_lines_for_eval_are_safe(self, cli: Cli) -> None:
         value = "$(touch x)`touch x`'\"; touch x #"
         cli.ok("pool", "create", "T", "--names", "a", "--property", f"k.1={value}")
@@ -217,18 +172,6 @@ class TestProgramsAreTold:
             )
             assert (done.stdout, json.loads(done.stderr)) == (value, {"a": {"k.1": value}})
         assert not (cli.cwd / "x").exists()
-
-    def test_json_has_them_of_each_lease(self, pool: Cli) -> None:
-        found = json.loads(pool.ok("acquire", "T", "--where", "region=us", "--json"))
-        assert [each["properties"] for each in found["leases"]] == [{"n": "1", "region": "us"}]
-
-    def test_a_change_is_seen_and_the_lease_stays(self, pool: Cli) -> None:
-        handle = pool.ok("acquire", "T", "--where", "region=us").strip()
-        before = pool.held()
-        pool.ok("pool", "set", "T", "--property", "region=moon")
-        assert pool.held() == before
-        assert pool.ok("cat", handle, "--property", "region") == "moon\n"
-        assert pool.ok("renew", "--handle", handle)
 
     def test_one_property_is_printed_of_each(self, pool: Cli, tmp_path: Path) -> None:
         handle = pool.ok("acquire", "T", "-c", "2").strip()
@@ -244,7 +187,3 @@ class TestProgramsAreTold:
         assert pool("cat", "", "--property", "region").code == NOT_FOUND
         assert pool("cat", handle, "--property", "a=b").code == USAGE
         assert pool("cat", handle, "--property", "a", "--json").code == USAGE
-
-    def test_of_a_dry_run_nothing_has_one(self, cli: Cli) -> None:
-        handle = cli.ok("acquire", "T", "--backend", "none:").strip()
-        assert cli("cat", handle, "--property", "region").code == NOT_FOUND

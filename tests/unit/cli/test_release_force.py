@@ -9,7 +9,6 @@ from typing import Any
 
 import pytest
 
-from leasectl.system.clock import boottime_seconds
 from tests.kit.hosts import Script
 from tests.kit.support import Cli, Started, kill, stop
 from tests.kit.waits import eventually
@@ -44,7 +43,7 @@ def start(cli: Cli, script: Script, *options: str) -> Started:
 
 
 def waiter(cli: Cli) -> Started:
-    started = cli.start("acquire", "-q", "-t", "T", "-w", "30s", "--output", "names")
+    started = cli.start("acquire", "-q", "-t", "T", "-w", "10m", "--output", "names")
     eventually(lambda: len(cli.waiting()) == 1, what="somebody waits")
     return started
 
@@ -80,15 +79,6 @@ class TestARun:
         assert following.finish().out == "a\n"
         assert script.times("over")
 
-    def test_one_that_goes_on_without_its_lease_keeps_nobody_waiting(self, cli: Cli) -> None:
-        script = Script(cli.cwd, "say begin; await end")
-        run = start(cli, script, "--on-lost", "ignore")
-        following = waiter(cli)
-        cli.ok(*FORCE)
-        assert following.finish().out == "a\n"
-        script.tell("end")
-        assert run.finish().code == 0
-
     def test_killed_before_it_has_confirmed_the_next_grant_waits_for_its_command(
         self, cli: Cli
     ) -> None:
@@ -111,17 +101,6 @@ class TestARun:
         following = waiter(cli)
         assert cli.ok(*FORCE) == "a\n"
         assert following.finish().out == "a\n"
-        os.kill(int(script.said[0].words[1]), signal.SIGKILL)
-
-    def test_killed_with_a_ttl_the_next_grant_comes_at_the_end_of_that(self, cli: Cli) -> None:
-        script = Script(cli.cwd, STUBBORN)
-        run, following = start(cli, script, "--ttl", "5s"), waiter(cli)
-        ((expires_at,),) = cli.query("SELECT expires_at FROM resource")
-        stop(run.process.pid, cli.state_dir)
-        cli.ok(*FORCE)
-        kill(run.process.pid)
-        assert following.finish().out == "a\n"
-        assert boottime_seconds() >= float(str(expires_at))
         os.kill(int(script.said[0].words[1]), signal.SIGKILL)
 
 
@@ -157,29 +136,12 @@ class TestAHandle:
         cli.ok("release", "--handle", held)
         assert following.finish().out == "a\n"
 
-    def test_or_its_guard_has_ended(self, cli: Cli) -> None:
-        guard = cli.spawn(["sleep", "600"])
-        cli.ok("acquire", "-t", "T", "--ttl", "1h", "--guard-pid", str(guard.pid))
-        following = waiter(cli)
-        cli.ok(*FORCE)
-        assert (resource(cli)["guard"], resource(cli)["guard_pid"]) == ("here", guard.pid)
-        assert not is_granted(following)
-        guard.kill()
-        assert following.finish().out == "a\n"
-
     def test_reacquired_it_gives_up_what_was_taken(self, cli: Cli) -> None:
         held = cli("acquire", "-t", "T", "--ttl", "1h").handle
         cli.ok(*FORCE)
         assert cli.ok("reacquire", "--handle", held, "-w", "0").rstrip() == held
         assert cli.ok("cat", "--handle", held) == "a\n"
         assert cli("renew", "--handle", held).code == 0
-
-    def test_doctor_finds_nothing_wrong_with_what_is_kept(self, cli: Cli) -> None:
-        cli.ok("acquire", "-t", "T", "--ttl", "1h")
-        cli.ok(*FORCE)
-        assert resource(cli)["state"] == "ended"
-        report = json.loads(cli.ok("doctor", "--json"))
-        assert {each["status"] for each in report["checks"]} == {"ok"}
 
 
 class TestNow:
@@ -216,28 +178,8 @@ class TestNow:
         assert run.finish().code == LOST
         assert list(cli.held()) == ["a"]
 
-    def test_without_ttl_and_run_it_is_as_without_now(self, cli: Cli) -> None:
-        cli.ok("acquire", "-t", "T")
-        assert "warning" not in cli(*self.NOW).err
-        assert cli.held() == {}
-
-    def test_all_that_a_directory_holds_goes_at_once(self, cli: Cli) -> None:
-        cli.ok("acquire", "-t", "T", "--ttl", "2h", **JOB)
-        cli.ok(*FORCE)
-        forced = cli("release", "--all", "--force", "--now")
-        assert (forced.code, forced.out) == (0, "a\n")
-        assert "may still use it" in forced.err
-        assert cli.held() == {}
-
 
 class TestWhatIsRefused:
-    def test_another_jobs_name_without_force_says_how(self, cli: Cli) -> None:
-        cli.ok("acquire", "-t", "T", **JOB)
-        refused = cli("release", "--names", "a", JOB_NAME="other", BUILD_ID="1")
-        assert (refused.code, refused.out) == (NOT_ALLOWED, "")
-        assert "to end its lease all the same, add --force" in refused.err
-        assert len(cli.held()) == 1
-
     def test_what_makes_no_sense(self, cli: Cli) -> None:
         cli.ok("acquire", "-t", "T")
         by_force = ("--names", "a", "--force")
@@ -282,18 +224,6 @@ class TestEverything:
         run.process.terminate()
         run.finish()
 
-    def test_force_ends_the_command_of_another_jobs_run(self, cli: Cli) -> None:
-        script = Script(cli.cwd, OBEDIENT)
-        run = start(cli, script)
-        forced = cli("release", "--all", "--force", "--reason", "stuck")
-        assert (forced.code, forced.out) == (0, "a\n")
-        assert "took a from nightly/7/" in forced.err
-        script.wait_for("told")
-        script.tell("end")
-        finished = run.finish()
-        assert finished.code == LOST
-        assert ": stuck); " in finished.err
-
     def test_force_releases_own_and_others_and_withdraws_waiters(self, cli: Cli) -> None:
         cli.pool("U", "b")
         cli.ok("acquire", "-t", "T", **JOB)
@@ -321,20 +251,19 @@ class TestCompareAndRelease:
         cli.ok("acquire", "-t", "T", JOB_NAME="other", BUILD_ID="1")
         return seen
 
-    @pytest.mark.parametrize("which", ["holder", "job", "handle", "fence"])
-    def test_a_lease_granted_since_the_look_is_not_released(self, cli: Cli, which: str) -> None:
+    def test_a_lease_granted_since_the_look_is_not_released(self, cli: Cli) -> None:
         identity, fence = self.granted_to_another_since(cli)
         job, _, handle = identity.rsplit("/", 2)
-        option = {
-            "holder": ("--holder", identity),
-            "job": ("--holder", job),
-            "handle": ("--holder", handle),
-            "fence": ("--fence", fence),
-        }[which]
-        for env in ({}, {"JOB_NAME": "other", "BUILD_ID": "1"}):
-            for force in ((), ("--force",)):
+        other = {"JOB_NAME": "other", "BUILD_ID": "1"}
+        for option in (
+            ("--holder", identity),
+            ("--holder", job),
+            ("--holder", handle),
+            ("--fence", fence),
+        ):
+            for force, env in (((), other), (("--force",), {})):
                 refused = cli("release", "--names", "a", *option, *force, **env)
-                assert (refused.code, refused.out) == (NOT_ALLOWED, ""), (env, force)
+                assert (refused.code, refused.out) == (NOT_ALLOWED, ""), (option, force)
                 assert "a is held by other/1/" in refused.err
         assert list(cli.held()) == ["a"]
 
@@ -347,36 +276,25 @@ class TestCompareAndRelease:
         option = ("--holder", identity, "--fence", fence)
         assert cli.ok("release", "--names", "a", *option, *force, **JOB) == "a\n"
 
-    def test_what_is_free_by_now_is_done(self, cli: Cli) -> None:
-        assert cli.ok("release", "--names", "a", "--fence", "1") == ""
-        assert cli.ok("release", "--names", "a", "--fence", "1", "--force") == ""
-
     def test_names_are_needed_and_one_for_a_fence(self, cli: Cli) -> None:
         for argv in (("--all", "--holder", "x"), ("--names", "a,b", "--fence", "1")):
             assert cli("release", *argv).code == USAGE, argv
 
 
-@pytest.mark.parametrize(
-    "options", [(), ("--format", "csv"), ("--json",), ("--property", "k")], ids=str
-)
-def test_cat_of_a_lost_handle_exits_with_79_and_says_who_took_it(
-    cli: Cli, options: tuple[str, ...]
-) -> None:
+def test_cat_of_a_lost_handle_exits_with_79_and_says_who_took_it(cli: Cli) -> None:
     handle = cli("acquire", "-t", "T", **JOB).handle
     cli.ok(*FORCE, "--reason", "stuck")
-    shown = cli("cat", handle, *options)
-    assert shown.code == LOST
-    assert ": stuck); get a new one with: leasectl reacquire --handle " in shown.err
-    assert shown.out == "" or json.loads(shown.out)["leases"] == []
+    for options in ((), ("--format", "csv"), ("--json",), ("--property", "k")):
+        shown = cli("cat", handle, *options)
+        assert shown.code == LOST
+        assert ": stuck); get a new one with: leasectl reacquire --handle " in shown.err
+        assert shown.out == "" or json.loads(shown.out)["leases"] == []
 
 
-@pytest.mark.parametrize("words", [("T", "U"), ("-t", "T", "-t", "U")], ids=["words", "-t"])
-def test_a_grant_for_either_type_says_which_and_that_one_was_asked_for(
-    cli: Cli, words: tuple[str, ...]
-) -> None:
+def test_a_grant_for_either_type_says_which_and_that_one_was_asked_for(cli: Cli) -> None:
     cli.pool("U", "b")
-    acquired = cli("acquire", *words)
+    acquired = cli("acquire", "T", "U")
     assert acquired.code == 0
     told = "the lease is of T: one of T or U was asked for, not one of each"
     assert told in acquired.err
-    assert cli("acquire", "-q", *words).err == ""
+    assert cli("acquire", "-q", "-t", "T", "-t", "U").err == ""

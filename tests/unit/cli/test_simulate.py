@@ -12,9 +12,6 @@ from typing import Any
 
 import pytest
 
-from leasectl.cli.shown import simulate_shown
-from leasectl.cli.shown.simulate_shown import SimulateProgress
-from leasectl.engines.rules.events import got_instead, resources_removed
 from leasectl.pools.history import encode_event
 from leasectl.state.event import Event
 from leasectl.text.durations import format_seconds
@@ -112,25 +109,6 @@ def test_the_same_seed_twice_gives_the_same_bytes_and_another_does_not(cli: Cli)
     assert first.out != other.out
 
 
-def test_a_search_says_which_is_the_smallest(cli: Cli) -> None:
-    finished = cli("simulate", *SIX, "--find", "pace", "--peak", "3")
-    assert finished.code == 0
-    assert finished.out.endswith("the smallest pace that keeps the limits: 20s\n")
-    found = simulated(
-        cli, "--hold", "10m", "--arrivals", "30", "--find", "capacity", "--wait-p95", "10m"
-    )
-    assert (found["sought"], found["found"], found["capacity"]) == ("capacity", 15, 15)
-
-
-def test_a_search_that_finds_none_says_so_and_exits_with_1(cli: Cli) -> None:
-    args = (*SIX, "--find", "pace", "--peak", "3", "--makespan", "5m")
-    finished = cli("simulate", *args)
-    assert finished.code == 1
-    assert finished.err == "leasectl: no pace keeps these limits; 20s comes nearest, as shown\n"
-    assert "pace=20s" in finished.out
-    assert json.loads(cli("simulate", *args, "--json").out)["found"] is None
-
-
 def test_a_search_for_a_capacity_says_under_which_policy_and_which_pace_keeps_the_peak(
     cli: Cli,
 ) -> None:
@@ -161,29 +139,6 @@ def test_arrivals_and_holds_come_from_files(cli: Cli, tmp_path: Path) -> None:
     command = cli.command("simulate", "--capacity", "2", "--arrivals", "-", "--hold", "1m")
     from_stdin = cli.spawn(["sh", "-c", f"{shlex.join(command)} <{jobs}"]).finish()
     assert from_stdin.out.startswith("3 jobs of stdin, each holds 1m; capacity 2")
-
-
-def test_waits_are_told_by_priority_where_jobs_differ_in_it(cli: Cli, tmp_path: Path) -> None:
-    jobs = tmp_path / "jobs.csv"
-    jobs.write_text("at,priority\n0,0\n1,0\n2,-5\n3,10\n4,10\n")
-    args = ("--capacity", "1", "--arrivals", str(jobs), "--hold", "1m")
-    policies = simulated(cli, *args, "--policy", "none", "--policy", "pace=2m")["policies"]
-    assert policies[0]["priorities"] == [
-        {"priority": 10, "jobs": 2, "wait_seconds": {"p50": 57, "p95": 116, "max": 116}},
-        {"priority": 0, "jobs": 2, "wait_seconds": {"p50": 0, "p95": 179, "max": 179}},
-        {"priority": -5, "jobs": 1, "wait_seconds": {"p50": 238, "p95": 238, "max": 238}},
-    ]
-    assert [each["wait_seconds"]["max"] for each in policies[1]["priorities"]] == [236, 359, 478]
-    shown = cli("simulate", *args, "--policy", "none", "--no-picture").out.splitlines()
-    assert [line.split() for line in shown[4:]] == [
-        ["POLICY", "PRIORITY", "JOBS", "WAIT", "P50", "P95", "MAX"],
-        ["none", "10", "2", "57s", "1m56s", "1m56s"],
-        ["0", "2", "0s", "2m59s", "2m59s"],
-        ["-5", "1", "3m58s", "3m58s", "3m58s"],
-    ]
-    alike = simulated(cli, *SIX)
-    assert "priorities" not in alike["policies"][0]
-    assert "PRIORITY" not in cli("simulate", *SIX).out
 
 
 @pytest.mark.parametrize(
@@ -233,12 +188,6 @@ class TestOfAPool:
     def pool(self, cli: Cli) -> Cli:
         cli("pool", "create", "T", "--count", "3", "--pace", "4s", "-q")
         return cli
-
-    def test_its_capacity_and_its_settings_count(self, pool: Cli) -> None:
-        found = simulated(pool, "T", "--hold", "1m", "--arrivals", "6")
-        assert found["capacity"] == 3
-        assert [each["policy"] for each in found["policies"]] == ["pace=4s"]
-        assert pool("status", "T", "--json").out.count('"lease"') <= 3  # nothing was leased
 
     def test_what_it_granted_is_replayed(self, pool: Cli, tmp_path: Path) -> None:
         pool("pool", "set", "T", "--pace", "0", "-q")
@@ -323,47 +272,6 @@ class TestOfAPool:
         assert (nothing.code, nothing.err.count("\n")) == (NOT_FOUND, 1)
         assert "asked for more than the capacity of 4" in nothing.err
 
-    def test_what_it_does_in_another_way_than_was_recorded_is_said(
-        self, cli: Cli, tmp_path: Path
-    ) -> None:
-        took_other = got_instead("U")
-        removed = resources_removed(1)
-        told = [
-            Event(1, 99.0, "pool made", "T", ("x", "y"), count=2),
-            Event(2, 100.0, "queued", "T", ("x",), handle="a", acquisition=1),
-            Event(3, 100.0, "granted", "T", ("x",), (), "a", 1, wait_seconds=0.0),
-            Event(4, 101.0, "queued", "T", handle="b", acquisition=1),
-            Event(5, 102.0, "queued", "T", handle="c", acquisition=1),
-            Event(6, 102.0, "granted", "T", ("y",), (), "c", 1, wait_seconds=0.0),
-            Event(7, 105.0, "released", "T", ("x",), (), "a", 1, hold_seconds=5.0),
-            Event(8, 105.0, "pool changed", "T", ("x",), count=1, reason=removed),
-            Event(9, 107.0, "gave up", "T", handle="b", acquisition=1, reason=took_other),
-            Event(10, 110.0, "released", "T", ("y",), (), "c", 1, hold_seconds=8.0),
-        ]
-        events = tmp_path / "events.jsonl"
-        events.write_text("".join(json.dumps(encode_event(each)) + "\n" for each in told))
-        finished = cli("simulate", "--replay", str(events), "--policy", "none", "--no-picture")
-        assert finished.code == 0
-        assert finished.err.splitlines() == [
-            "leasectl: 1 job also asked for another pool and got its lease there; here they give "
-            "up when they left this queue",
-            "leasectl: 1 job asked for a resource that isn't in the pool; here they take any",
-            "leasectl: the pool was changed 1 time since the first job; the simulation keeps it as "
-            "it is now",
-        ]
-        assert "; 1 job got nothing in one of the two\n" in finished.out
-
-    def test_of_none_that_is_there_and_of_none_that_has_granted_it_says_so(
-        self, pool: Cli, tmp_path: Path
-    ) -> None:
-        missing = pool("simulate", "U", "--replay")
-        assert missing.code == NOT_FOUND
-        assert 'no pool "U"' in missing.err
-        unused = pool("simulate", "T", "--replay")
-        assert unused.code == NOT_FOUND
-        assert "nothing to replay" in unused.err
-        assert pool("simulate", "--replay", str(tmp_path / "none")).code == NOT_FOUND
-
 
 def test_an_interrupt_ends_it_quietly(cli: Cli) -> None:
     started = cli.start(
@@ -379,26 +287,3 @@ def test_an_interrupt_ends_it_quietly(cli: Cli) -> None:
 def cpu_seconds(pid: int) -> float:
     fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     return int(fields[11]) / os.sysconf("SC_CLK_TCK")
-
-
-@pytest.mark.parametrize(("terminal", "seconds"), [(True, 0.5), (False, 60.0), (True, 60.0)])
-def test_progress_is_shown_on_a_terminal_when_it_takes_long(
-    terminal: bool,
-    seconds: float,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    now = [1000.0]
-    monkeypatch.setattr(simulate_shown, "obeys_escapes", lambda fd: terminal)
-    monkeypatch.setattr(simulate_shown, "monotonic", lambda: now[0])
-    with SimulateProgress(1000) as progress:
-        done = progress.begin("pace=20s")
-        now[0] += seconds
-        for _ in range(500):
-            done()
-    shown = capsys.readouterr().err
-    if terminal and seconds > 1:
-        assert "pace=20s: 5% of the jobs" in shown
-        assert shown.endswith("\r\x1b[K")  # and is gone in the end
-    else:
-        assert shown == ""

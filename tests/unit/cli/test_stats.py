@@ -98,19 +98,6 @@ class TestNumbers:
         assert "█" in "".join(shown)
         assert all(cells(line) <= 80 for line in shown)
 
-    def test_of_a_long_name_the_times_are_whole(self, cli: Cli) -> None:
-        name = "openshift-org-azure--azure-4--install-quota-slice-of-many"
-        cli.pool(name, "a")
-        write(cli, day(name, begin=time.time() - 3600))
-        first = cli.ok("stats", "-t", name, COLUMNS="80").splitlines()[0]
-        assert re.fullmatch(r"openshift-.*…\S+, 20\S+ \S+ to 20\S+ \S+ UTC", first), first
-        assert cells(first) <= 80
-
-    def test_the_picture_can_be_left_out(self, past: Cli) -> None:
-        whole, tables = past.ok("stats"), past.ok("stats", "--no-picture")
-        assert len(tables.splitlines()) == 7
-        assert whole.splitlines()[2:6] == tables.splitlines()[2:6]
-
     def test_a_window_leaves_out_what_was_before_and_after(self, past: Cli) -> None:
         def grants(*args: str) -> int:
             (pool,) = json.loads(past.ok("stats", "--json", *args))["pools"]
@@ -120,25 +107,6 @@ class TestNumbers:
         assert grants("--since", "11h30m") == 18
         assert grants("--until", "11h30m") == 2
         assert grants("--since", "1h") == 0
-
-    def test_a_real_history_is_counted(self, cli: Cli) -> None:
-        cli.pool("T", "a")
-        handle = cli.ok("acquire", "T").strip()
-        assert cli("acquire", "T", "-w", "0").code == 75
-        cli.ok("release", "--handle", handle)
-        cli.ok("acquire", "T")
-        (pool,) = json.loads(cli.ok("stats", "T", "--json"))["pools"]
-        assert (pool["grants"], pool["gave_up"], pool["capacity"], pool["held"]) == (2, 1, 1, 1)
-        assert 0 < pool["utilisation"] <= 1
-
-    def test_what_another_version_granted_is_held_all_the_same(self, cli: Cli) -> None:
-        cli.pool("T", "a", "b")
-        cli.hold("T")
-        with sqlite3.connect(cli.state_dir / "state.db") as database:
-            database.execute("DELETE FROM event")
-        cli.hold("T")
-        (pool,) = json.loads(cli.ok("stats", "--json"))["pools"]
-        assert (pool["grants"], pool["held"], pool["capacity"]) == (1, 2, 2)
 
     def test_the_handles_on_a_server_without_pools_are_told_of(self, cli: Cli) -> None:
         cli.ok("status")
@@ -152,27 +120,12 @@ class TestNumbers:
 
 
 class TestSeveralPools:
-    def test_each_has_a_row(self, past: Cli) -> None:
-        write(past, day("gone", begin=time.time() - 11 * HOUR))
-        shown = past.ok("stats")
-        assert re.search(r"^2 pools, ", shown, re.MULTILINE)
-        assert len(re.findall(r"^T +20 ", shown, re.MULTILINE)) == 1
-        assert len(re.findall(r"^gone +20 ", shown, re.MULTILINE)) == 1
-        assert all(cells(line) <= 80 for line in shown.splitlines())
-
     def test_pictures_are_of_the_busiest(self, past: Cli) -> None:
         for n in range(6):
             write(past, day(f"P{n}", jobs=n + 1, begin=time.time() - 11 * HOUR))
         shown = past.ok("stats")
         assert re.findall(r"^(\w+)$", shown, re.MULTILINE) == ["T", "P5", "P4", "P3", "P2"]
         assert "pictures are of the 5 with the most grants" in shown
-
-    def test_a_pool_that_was_gone_before_the_window_is_not_told_of(self, past: Cli) -> None:
-        events = day("gone", jobs=1, begin=time.time() - 12 * HOUR)
-        gone = Event(0, events[-1].time, "pool deleted", "gone", ("gone--00", "gone--01"))
-        write(past, [*events, gone])
-        assert "gone" in past.ok("stats")
-        assert "gone" not in past.ok("stats", "--since", "3h")
 
     def test_names_from_elsewhere_reach_no_terminal_as_they_are(self, past: Cli) -> None:
         write(past, day("\x1b[31m<script>\n" + "漢" * 200, begin=time.time() - 11 * HOUR))
@@ -202,11 +155,6 @@ class TestNothing:
         assert "no events of T yet" in finished.err
         assert cli("stats", "nope").code == 66
 
-    def test_a_time_without_events_says_so(self, past: Cli) -> None:
-        finished = past("stats", "--until", "3d")
-        assert (finished.code, finished.out) == (0, "")
-        assert "no events of that time" in finished.err
-
     def test_a_pool_that_nobody_used_has_numbers_and_no_picture(self, cli: Cli) -> None:
         cli.pool("T")
         shown = cli.ok("stats")
@@ -231,10 +179,6 @@ class TestBadInput:
 
 @pytest.mark.once  # where the extra is installed
 class TestPlot:
-    def test_a_shell_completes_the_name_of_its_file(self, cli: Cli) -> None:
-        words = {"COMP_WORDS": "leasectl stats --plot T.s", "COMP_CWORD": "3"}
-        assert cli.ok(_LEASECTL_COMPLETE="bash_complete", **words) == "file,T.s\n"
-
     def test_it_is_written_whatever_the_environment(self, past: Cli) -> None:
         pytest.importorskip("matplotlib", reason="the extra is not installed: .[plot]")
         path = past.cwd / "T.svg"

@@ -43,15 +43,6 @@ class TestWatch:
         handle = Path(cli("acquire", "-q", any_boskos.type).handle)
         (pool,) = next_pools(watch)
         assert (pool["free"], pool["owners"][0]["handle"]) == (2, handle.name)
-        any_boskos.occupy(1)
-        assert next_pools(watch)[0]["free"] == 1
-
-    def test_types_come_up_as_handles_ask_for_them(self, cli: Cli, any_boskos: AnyBoskos) -> None:
-        cli.env["LEASECTL_BACKEND"] = any_boskos.backend()
-        watch = cli.start("status", "--watch", "--json")
-        assert next_pools(watch) == []
-        cli.ok("acquire", "-q", any_boskos.type)
-        assert [pool["type"] for pool in next_pools(watch)] == [any_boskos.type]
 
     def test_an_unknown_type_ends_it(self, cli: Cli, any_boskos: AnyBoskos) -> None:
         cli.env["LEASECTL_BACKEND"] = any_boskos.backend()

@@ -21,22 +21,6 @@ ROWS = (
 )
 
 
-def test_columns_line_up_and_no_line_ends_in_spaces() -> None:
-    assert table(COLUMNS[:3], [row[:3] for row in ROWS], None).text == (
-        "NAME                 N  WHO\n"
-        "azure--install--00   7  job/build/host/azure--install-aBcDeF\n"
-        "b                   12  short\n"
-    )
-
-
-@pytest.mark.parametrize("width", range(1, 100))
-def test_no_line_is_wider_than_allowed(width: int) -> None:
-    for indent in ("", "  "):
-        lines = table(COLUMNS, ROWS, width, indent=indent).text.splitlines()
-        assert len(lines) == 3
-        assert max(map(len, lines)) <= width
-
-
 def test_what_shrinks_first_spares_what_shrinks_later() -> None:
     lines = table(COLUMNS, ROWS, 50).text.splitlines()
     assert lines[1] == "azure--install--00   7  job/build/…ll-aBcDeF  k=v"

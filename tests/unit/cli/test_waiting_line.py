@@ -80,11 +80,6 @@ def test_it_fits_and_says_how_long(subject: str, place: bool, longest: bool) -> 
             assert not place or "position 3, 4/4 held" in line
 
 
-def test_what_fits_is_left_alone() -> None:
-    parts = told("lab", longest=False)
-    assert fit_line(parts, "lab", len(whole(parts))) == whole(parts)
-
-
 def test_at_80_columns_who_holds_longest_has_its_turn_and_is_whole() -> None:
     lines = [fit_line(told(TYPE, likely=True), TYPE, 79, turn=turn) for turn in range(4)]
     times = "openshif…a-slice: position 3, waited 12m3s, likely 20m more, gives up in 17m57s"
@@ -182,10 +177,6 @@ class TestWhatIsTold:
         (*_, said) = self.tell(free, Request("T", where=where))
         assert said.startswith("only region=eu size!=x") and said.endswith("x will do")
         assert len(said) == len("only  will do") + 40
-
-    def test_seconds_are_not_made_a_minute_of(self) -> None:
-        soon = self.PROGRESS._replace(longest_held_seconds=10.0)
-        assert self.tell(soon, events=Events(30.0, 9))[3:] == ["likely less than 1m more"]
 
     def test_who_waits_for_the_pace_is_told_when_that_is_over(self) -> None:
         free = self.PROGRESS._replace(position=1, held=2, next_grant_in_seconds=13.2)

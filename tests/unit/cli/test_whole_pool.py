@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-
 import pytest
 
 from tests.kit.support import Cli
@@ -26,17 +24,6 @@ def test_acquire_and_run_lease_the_whole_pool(cli: Cli) -> None:
     assert sorted(cli.ok("run", "T", "-c", "all", *show).strip().split(",")) == ["a", "b", "c"]
     cli.ok("pool", "set", "T", "--names", "a,c", "--property", "region=eu")
     assert cli.ok("run", "T", "-c", "all", "--where", "region=eu", *show) == "a,c\n"
-
-
-def test_one_shared_lease_keeps_the_whole_pool_waiting(cli: Cli) -> None:
-    shared = cli.ok("acquire", "T").strip()
-    assert cli("acquire", "T", "--count", "all", "-w", "0").code == NO_LEASE
-    exclusive = cli.start("acquire", "T", "--count", "all", "--output", "csv")
-    eventually(lambda: len(cli.waiting()) == 1)
-    (waiter,) = json.loads(cli.ok("status", "--json"))["pools"][0]["queue"]
-    assert waiter["count"] == 3
-    cli.ok("release", shared)
-    assert sorted(exclusive.finish().out.strip().split(",")) == ["a", "b", "c"]
 
 
 def test_reacquire_counts_the_pool_again(cli: Cli) -> None:

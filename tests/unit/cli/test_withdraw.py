@@ -100,28 +100,21 @@ class TestRelease:
             assert cli("release", *argv).code == USAGE, argv
 
 
-@pytest.mark.parametrize("way", ["supersede", "release"])
 def test_a_request_of_another_state_directory_ends_with_75(
-    cli: Cli, tmp_path: Path, etcd: EtcdServer, prefix: str, way: str
+    cli: Cli, tmp_path: Path, etcd: EtcdServer, prefix: str
 ) -> None:
     there = {"LEASECTL_BACKEND": f"{etcd.endpoints[0].replace('http', 'etcd')}{prefix}"}
     elsewhere = {**there, "LEASECTL_STATE_DIR": str(tmp_path / "elsewhere")}
     cli.ok("pool", "create", "T", "--names", "a", **there)
     cli.ok("acquire", "T", "--ttl", "1h", **there)
-    older = cli.start("acquire", "T", "-w", "10m", "--supersede", "k", **JOB, **elsewhere)
+    older = cli.start("acquire", "T", "-w", "10m", **JOB, **elsewhere)
 
     def queue() -> list[object]:
         (pool,) = json.loads(cli.ok("status", "--json", **there))["pools"]
         return list(pool["queue"])
 
     eventually(lambda: len(queue()) == 1, what="it waits")
-    if way == "supersede":
-        newer = cli.start("acquire", "T", "-w", "10m", "--supersede", "k", **OTHER, **there)
-    else:
-        cli.ok("release", "--waiting", "--holder", "nightly/7", "--force", **OTHER, **there)
+    cli.ok("release", "--waiting", "--holder", "nightly/7", "--force", **OTHER, **there)
     finished = older.finish()
     assert finished.code == NO_LEASE
-    assert ("superseded by" if way == "supersede" else "withdrawn by other/1") in finished.err
-    if way == "supersede":
-        newer.process.terminate()
-        newer.finish()
+    assert "withdrawn by other/1" in finished.err

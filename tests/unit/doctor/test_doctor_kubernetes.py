@@ -23,11 +23,6 @@ CHECKS = (
     *("cluster", "kubeconfig", "kubectl", "cluster user", "cluster rights", "cluster objects"),
     *("cluster claims", "cluster names"),
 )
-EACH_VERB = [
-    (rule["resources"][0], verb, "fail" if rule is LEAST_RULES[0] else "warn")
-    for rule in LEAST_RULES
-    for verb in rule["verbs"]
-]
 
 
 @pytest.fixture
@@ -85,7 +80,7 @@ def test_another_cluster_in_KUBECONFIG_is_warned_of(
     assert doctor(cluster, KUBECONFIG=str(kubeconfig))["kubectl"]["status"] == "ok"
 
 
-@pytest.mark.parametrize("mode", [0o620, 0o602, 0o666])
+@pytest.mark.parametrize("mode", [0o620, 0o602])
 def test_a_kubeconfig_that_others_can_write_is_warned_of(
     mode: int, cluster: Cli, kubeconfig: Path, tmp_path: Path
 ) -> None:
@@ -111,24 +106,10 @@ def test_a_namespace_that_is_not_there_is_a_failure(cluster: Cli, namespace: Nam
 
 
 @pytest.mark.parametrize(
-    "env",
-    [
-        {"LEASECTL_KUBECONFIG": "/nonexistent"},
-        {"LEASECTL_KUBECONFIG": None, "HOME": "/nonexistent"},
-        {"LEASECTL_BACKEND": "kubernetes://A"},
-    ],
+    ("resource", "verb", "status"),
+    [("leases", "watch", "fail"), ("leases", "delete", "fail"), ("events", "create", "warn")],
 )
-def test_a_cluster_that_cannot_be_found_is_a_failure_and_the_rest_is_looked_at(
-    cluster: Cli, env: dict[str, str | None]
-) -> None:
-    report = doctor(cluster, **env)
-    assert report.code == 64
-    assert report["records"]["status"] == "ok"
-    assert "cluster claims" not in report.checks
-
-
-@pytest.mark.parametrize(("resource", "verb", "status"), EACH_VERB)
-def test_each_verb_that_is_missing_is_named(
+def test_a_verb_that_is_missing_is_named(
     resource: str, verb: str, status: str, namespace: Namespace, cli: Cli, kubeconfig: Path
 ) -> None:
     cli.env.update(LEASECTL_BACKEND="kubernetes://", LEASECTL_KUBECONFIG=str(kubeconfig))
@@ -260,7 +241,7 @@ def test_a_ticket_that_hands_have_written_before_its_first_renewal_is_named(
     cluster: Cli, namespace: Namespace
 ) -> None:
     cluster.ok("acquire", "-t", "T", "-c", "2")
-    waiting = cluster.start("acquire", "-t", "T", "-w", "60s", "-q")
+    waiting = cluster.start("acquire", "-t", "T", "-w", "10m", "-q")
 
     def tickets() -> list[str]:
         return [each for each in namespace.lease_names() if each.startswith("leasectl-ticket-")]

@@ -86,11 +86,3 @@ class TestTokens:
         found = doctor(cli, LEASE_PROXY_SERVER_URL=url, LEASECTL_TOKEN_FILE=str(token))
         assert found["proxy token"]["what"].startswith("unknown: ci-operator's proxy")
         assert str(token) in found["proxy access"]["what"]
-
-    def test_a_file_that_isnt_there_is_64(
-        self, cli: Cli, fault_proxy: StartFaultProxy, token: Path
-    ) -> None:
-        token.unlink()
-        url = fault_proxy("T=1").url
-        found = doctor(cli, LEASE_PROXY_SERVER_URL=url, LEASECTL_TOKEN_FILE=str(token))
-        assert (found.code, found["proxy access"]["status"]) == (64, "fail")

@@ -44,9 +44,6 @@ class TestTheFileSystem:
         assert finding.status == "warn"
         assert "one machine" in (finding.advice or "")
 
-    def test_the_file_system_of_proc_is_proc(self) -> None:
-        assert machine._file_system_type("/proc/self") == "proc"
-
 
 class TestFlock:
     def test_a_real_one_excludes(self, tmp_path: Path) -> None:
@@ -81,9 +78,6 @@ class TestFlock:
 
 
 class TestTheKernel:
-    def test_a_pidfd_that_works(self) -> None:
-        assert machine.pidfd(os.pidfd_open).status == "ok"
-
     @pytest.mark.parametrize("code", [errno.ENOSYS, errno.EPERM])
     def test_a_pidfd_that_is_blocked(self, tmp_path: Path, code: int) -> None:
         def blocked(pid: int) -> int:
@@ -93,6 +87,3 @@ class TestTheKernel:
         finding = find(findings, "pidfd")
         assert (finding.status, exit_code(findings)) == ("fail", 1)
         assert "seccomp" in (finding.advice or "")
-
-    def test_a_python_without_pidfd(self) -> None:
-        assert machine.pidfd(None).status == "fail"

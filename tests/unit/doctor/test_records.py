@@ -13,7 +13,6 @@ from tests.kit.doctor_reports import (
     doctor,
 )
 from tests.kit.support import Cli
-from tests.kit.waits import eventually
 
 
 class TestRecords:
@@ -39,15 +38,6 @@ class TestRecords:
         self.check(cli, f"a is recorded as held by {handle}, which doesn't hold it")
         assert cli.held() == {"b": handle}
         assert cli.ok("cat", "--handle", handle) == "b\n"
-
-    def test_a_resource_that_is_freed_goes_to_who_waits(self, cli: Cli) -> None:
-        self.held(cli)
-        waiter = cli.start("acquire", "-t", "T", "--output", "names")
-        eventually(cli.waiting)
-        with database(cli) as db:
-            db.execute("DELETE FROM lease WHERE name = 'a'")
-        doctor(cli, "--fix")
-        assert waiter.finish().out == "a\n"
 
     def test_a_lease_on_a_resource_that_is_anothers_is_dropped(self, cli: Cli) -> None:
         handle = self.held(cli)
@@ -125,7 +115,3 @@ class TestRecords:
             path.write_text(content)
         self.check(cli, f"{path} differs from what the handle holds")
         assert path.read_text() == "a\nb"
-
-    def test_a_dry_run_holds_nothing_and_is_fine(self, cli: Cli) -> None:
-        cli.ok("acquire", "-t", "T", "--backend", "none:")
-        assert doctor(cli).statuses() == {}

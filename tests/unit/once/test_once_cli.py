@@ -10,7 +10,6 @@ import subprocess
 import sys
 from collections.abc import Sequence
 from functools import partial
-from pathlib import Path
 
 import pytest
 
@@ -131,33 +130,12 @@ def nothing_left(cli: Cli) -> bool:
 
 
 class TestResult:
-    def test_is_got_by_one_and_used_by_all(self, cli: Cli) -> None:
-        first = doing(cli)
-        others = waiting(cli, 3)
-        let_end(cli)
-        assert [each.finish().out for each in (first, *others)] == ["result\n"] * 4
-        assert count(cli, "began") == 1
-        assert cli("once", "k", "--", "false").out == "result\n"
-        assert nothing_left(cli)
-
     def test_says_whose_it_is_and_how_old(self, cli: Cli) -> None:
         cli.ok("once", "k", "--", "true", JOB_NAME="job", BUILD_ID="7")
         finished = cli("once", "k", "--", "false")
         assert finished.code == 0
         assert "work k was done 0s ago by job/7/" in finished.err
         assert cli("once", "k", "-q", "--", "false").err == ""
-
-    def test_is_the_same_bytes_for_all(self, cli: Cli) -> None:
-        script = "import os; os.write(1, b'\\0\\n\\xff' + os.urandom(1024 * 1024 - 4) + b'x')"
-        argv = [*cli.command("once", "k", "--"), sys.executable, "-c", script]
-        started = [
-            subprocess.Popen(argv, stdout=subprocess.PIPE, env=cli.env, cwd=cli.cwd)
-            for _ in range(3)
-        ]
-        found = [each.communicate()[0] for each in started]
-        assert len(found[0]) == 1024 * 1024
-        assert found[0] == found[1] == found[2]
-        assert [each.returncode for each in started] == [0, 0, 0]
 
     def test_that_is_too_large_is_shared_and_not_tried_again(self, cli: Cli) -> None:
         first = doing(cli, "head -c 1048577 /dev/zero")
@@ -174,19 +152,6 @@ class TestResult:
         assert cli.ok("once", "k", "--", "echo", "2") == "2\n"
         assert cli.ok("once", "k", "--input-file", "lock", "--", "echo", "3") == "3\n"
         assert cli.ok("once", "k", "--input", "b", "--", "false") == "3\n"
-
-    def test_is_of_inputs_in_their_order_and_files_after_all_of_them(self, cli: Cli) -> None:
-        (cli.cwd / "lock").write_text("c")
-        ordered = ("--input", "a", "--input", "b", "--input-file", "lock")
-        assert cli.ok("once", "k", *ordered, "--", "echo", "1") == "1\n"
-        file_first = ("--input-file", "lock", "--input", "a", "--input", "b")
-        assert cli.ok("once", "k", *file_first, "--", "false") == "1\n"
-        other_order = ("--input", "b", "--input", "a", "--input-file", "lock")
-        assert cli.ok("once", "k", *other_order, "--", "echo", "2") == "2\n"
-
-    def test_is_not_used_after_it_was_kept_for_long_enough(self, cli: Cli) -> None:
-        cli.ok("once", "k", "--keep", "1s", "--", "echo", "1")
-        eventually(lambda: cli.ok("once", "k", "-q", "--", "echo", "2") == "2\n")
 
     def test_that_is_no_good_any_more_is_got_again(self, cli: Cli) -> None:
         (cli.cwd / "image").touch()
@@ -228,13 +193,6 @@ class TestResult:
         assert os.readlink(cli.cwd / "out") == target
         assert (cli.cwd / "target").read_text() == "old"
 
-    def test_may_be_left_in_a_folder_that_is_a_link(self, cli: Cli) -> None:
-        (cli.cwd / "folder").mkdir()
-        (cli.cwd / "link").symlink_to("folder")
-        (cli.cwd / "folder" / "out").write_text("old")
-        script = ("sh", "-c", "printf new >>link/out")
-        assert cli.ok("once", "k", "--result-file", "link/out", "--", *script) == "new"
-
     @pytest.mark.parametrize("script", ["rm -f out", "mkdir out", "mkfifo out"])
     def test_that_is_in_no_file_is_a_failure(self, cli: Cli, script: str) -> None:
         finished = cli("once", "k", "--result-file", "out", "--", "sh", "-c", script)
@@ -264,23 +222,6 @@ class TestResult:
             assert not (cli.cwd / "all").exists()
             assert len(started.stderr.read()) == 1000000
 
-    def test_leaves_stderr_to_what_goes_on_in_the_background(self, cli: Cli) -> None:
-        script = "(until [ -e go ]; do sleep 0.02; done; echo late >&2; touch gone) >log & echo 1"
-        argv = [*cli.command("once", "k", "--"), "sh", "-c", script]
-        with subprocess.Popen(
-            argv, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=cli.env, cwd=cli.cwd
-        ) as started:
-            assert started.stdout is not None and started.stderr is not None
-            assert started.stdout.read() == b"1\n"
-            assert started.wait() == 0
-            (cli.cwd / "go").touch()
-            assert started.stderr.read() == b"late\n"
-
-    def test_is_what_was_written_before_the_end(self, cli: Cli) -> None:
-        script = "echo 1; (sleep 1000; echo 2) 2>/dev/null & echo $! >pid"
-        assert cli.ok("once", "k", "--", "sh", "-c", script) == "1\n"
-        os.kill(int((cli.cwd / "pid").read_text()), signal.SIGKILL)  # it lives on
-
 
 class TestFailure:
     def test_is_tried_again_by_the_next_as_often_as_agreed(self, cli: Cli) -> None:
@@ -289,16 +230,6 @@ class TestFailure:
         let_end(cli)
         assert [each.finish().code for each in (first, *others)] == [7, 8, 8]
         assert count(cli, "ran") == 1
-        assert nothing_left(cli)
-
-    def test_of_a_runner_is_made_good_by_the_next_that_succeeds(self, cli: Cli) -> None:
-        first = doing(cli, "exit 7")
-        (failing,) = waiting(cli, 1, command=("sh", "-c", "exit 8"))
-        (other,) = waiting(cli, 1)
-        let_end(cli)
-        ends = [each.finish() for each in (first, failing, other)]
-        assert [(each.code, each.out) for each in ends] == [(0, "another\n")] * 3
-        assert "our run failed (exit code 7); waiting for the result of the next" in ends[0].err
         assert nothing_left(cli)
 
     def test_of_a_runner_is_made_good_by_one_who_came_later(self, cli: Cli) -> None:
@@ -318,14 +249,6 @@ class TestFailure:
         assert first.finish().code == 7
         (cli.cwd / "go").touch()
         assert other.finish().code == 0
-
-    def test_is_not_waited_for_by_a_runner_that_may_not_wait(self, cli: Cli) -> None:
-        first = doing(cli, "exit 7", "-w", "0")
-        (other,) = waiting(cli, 1)
-        let_end(cli)
-        finished = first.finish()
-        assert (finished.code, finished.err) == (7, "")
-        assert other.finish().out == "another\n"
 
     def test_of_a_runner_that_is_signalled_meanwhile_ends_it_by_the_signal(self, cli: Cli) -> None:
         first = doing(cli, "exit 7")
@@ -358,16 +281,6 @@ class TestFailure:
         assert "work k: run 1 failed with exit code 7" in err
         assert "leasectl: | no \\x1b[31mroom\n" in err
 
-    def test_is_shared_if_that_was_asked_for(self, cli: Cli) -> None:
-        first = doing(cli, "exit 7", "--on-failure", "share")
-        others = waiting(cli, 2)
-        let_end(cli)
-        ends = [each.finish() for each in (first, *others)]
-        assert [each.code for each in ends] == [7, 7, 7]
-        assert count(cli, "began") == 1
-        assert "other options" in ends[1].err
-        assert "--on-failure share" in ends[1].err
-
     def test_is_told_by_whoever_shares_it_though_its_store_is_away(self, cli: Cli) -> None:
         first = doing(cli, "exit 7", "--on-failure", "share")
         other = cli.spawn([sys.executable, "-c", SILENT, "once", "k", "--", "true"])
@@ -375,10 +288,6 @@ class TestFailure:
         let_end(cli)
         assert (first.finish().code, other.finish().code) == (7, 7)
         eventually(partial(nothing_left, cli))
-
-    def test_concerns_nobody_who_comes_later(self, cli: Cli) -> None:
-        assert cli("once", "k", "--attempts", "1", "--", "false").code == 1
-        assert cli.ok("once", "k", "--attempts", "1", "--", "echo", "1") == "1\n"
 
     def test_is_what_takes_too_long(self, cli: Cli) -> None:
         finished = cli("once", "k", "--run-limit", "0.1", "--", "sleep", "100")
@@ -389,24 +298,10 @@ class TestFailure:
         finished = cli("once", "k", "--", "nowhere")
         assert (finished.code, finished.out) == (127, "")
 
-    def test_concerns_also_who_made_the_pool_but_came_second(self, cli: Cli) -> None:
-        argv = ["once", "k", "--", "sh", "-c", "echo again >>again"]
-        maker = cli.spawn([sys.executable, "-c", SLOW_TO_QUEUE, *argv])
-        eventually((cli.cwd / "made").exists)
-        first = doing(cli, "exit 3", "--on-failure", "share")
-        (cli.cwd / "queue").touch()
-        eventually(partial(waits, cli, 1))
-        let_end(cli)
-        assert first.finish().code == 3
-        assert (maker.finish().code, count(cli, "again")) == (3, 0)
-
     def test_leaves_nothing_running_for_the_next(self, cli: Cli) -> None:
         assert cli("once", "k", "--", "sh", "-c", "sleep 1000 & echo $! >pid; exit 1").code == 1
         with pytest.raises(ProcessLookupError):
             os.kill(int((cli.cwd / "pid").read_text()), 0)
-
-    def test_by_a_signal_is_reported_as_run_does(self, cli: Cli) -> None:
-        assert cli("once", "k", "--", "sh", "-c", "kill -USR1 $$").code == -signal.SIGUSR1
 
 
 class TestOutage:
@@ -442,18 +337,6 @@ class TestDeath:
         assert other.finish().out == "another\n"
         assert count(cli, "ended") == 1
 
-    def test_is_no_attempt(self, cli: Cli) -> None:
-        first = doing(cli, "exit 1", "--attempts", "1")
-        (other,) = waiting(cli, 1, "--attempts", "1")
-        first.kill()
-        let_end(cli)
-        assert other.finish().out == "another\n"
-
-    def test_leaves_nothing_when_nobody_waits(self, cli: Cli) -> None:
-        doing(cli).kill()
-        eventually(partial(nothing_left, cli))
-        eventually(lambda: cli.keepers() == [])
-
     def test_before_it_has_asked_for_anything_leaves_nothing(self, cli: Cli) -> None:
         argv = ["once", "k", "--", "true"]
         maker = cli.spawn([sys.executable, "-c", SLOW_TO_QUEUE, *argv])
@@ -463,12 +346,11 @@ class TestDeath:
         maker.kill()
         eventually(partial(nothing_left, cli))
 
-    @pytest.mark.parametrize("signum", [signal.SIGTERM, signal.SIGINT])
-    def test_by_a_signal_is_passed_on_and_is_no_failure(self, cli: Cli, signum: int) -> None:
+    def test_by_a_signal_is_passed_on_and_is_no_failure(self, cli: Cli) -> None:
         first = doing(cli, "exit 1", "--attempts", "1")
         (other,) = waiting(cli, 1, "--attempts", "1")
-        first.signal(signum)
-        assert first.finish().code == -signum
+        first.signal(signal.SIGTERM)
+        assert first.finish().code == -signal.SIGTERM
         let_end(cli)
         assert other.finish().out == "another\n"
 
@@ -497,14 +379,7 @@ class TestDeath:
 
 
 class TestWait:
-    def test_is_bounded_and_not_the_command(self, cli: Cli) -> None:
-        first = doing(cli, "echo result", "-w", "0")
-        finished = cli("once", "k", "-w", "0", "--", "true")
-        assert (finished.code, finished.out) == (75, "")
-        let_end(cli)
-        assert first.finish().code == 0
-
-    @pytest.mark.parametrize("around", [("k",), ("k", "other"), ("k", "a", "b")])
+    @pytest.mark.parametrize("around", [("k",), ("k", "a", "b")])
     def test_for_itself_is_refused(self, cli: Cli, around: tuple[str, ...]) -> None:
         words = cli.command("once", "k", "--", "true")
         for key in reversed(around):
@@ -523,18 +398,6 @@ class TestWait:
         let_end(cli)
         eventually((cli.cwd / "done").exists)
         assert (cli.cwd / "later").read_text() == "2\n"
-
-    def test_for_another_inside_is_none(self, cli: Cli) -> None:
-        inner = shlex.join(cli.command("once", "other", "--", "echo", "1"))
-        assert cli.ok("once", "k", "--", "sh", "-c", f"{inner}; {inner}") == "1\n1\n"
-
-    def test_that_is_in_vain_leaves_nothing(self, cli: Cli) -> None:
-        first = doing(cli)
-        assert cli("once", "k", "-w", "0", "--", "true").code == 75
-        assert len(cli.query("SELECT type FROM made_pool")) == 1
-        let_end(cli)
-        assert first.finish().code == 0
-        assert nothing_left(cli)
 
     def test_is_shown_as_work_and_not_as_a_pool(self, cli: Cli) -> None:
         first = doing(cli, key="k")
@@ -597,12 +460,6 @@ class TestKept:
         assert json.loads(cli.ok("once", "--list", "--json")) == []
         assert cli.query("SELECT * FROM value") == cli.query("SELECT * FROM pool") == []
 
-    def test_is_not_forgotten_while_it_is_under_way(self, cli: Cli) -> None:
-        first = doing(cli)
-        assert cli("once", "--forget", "k").code == 77
-        let_end(cli)
-        assert first.finish().code == 0
-
     def test_is_told_by_events(self, cli: Cli) -> None:
         cli.ok("once", "k", "--", "true")
         cli("once", "f", "--", "sh", "-c", "exit 3")
@@ -632,12 +489,8 @@ class TestBadInput:
         [
             ((), 64),
             (("k",), 64),
-            (("k", "--"), 64),
-            (("--", "true"), 64),
             (("k", "l", "--", "true"), 64),
             (("k\n", "--", "true"), 64),
-            (("k\x1b[31m", "--", "true"), 64),
-            (("\u202ek", "--", "true"), 64),
             (("-k", "--", "true"), 64),
             (("", "--", "true"), 64),
             (("k" * 201, "--", "true"), 64),
@@ -656,12 +509,7 @@ class TestBadInput:
             (("--list", "--keep", "24h"), 64),
             (("--list", "--", "true"), 64),
             (("--show", "k", "--attempts", "3"), 64),
-            (("--show", "k", "--run-limit", "1s"), 64),
-            (("--show", "k", "--on-failure", "next"), 64),
-            (("--forget", "k", "--verify", "true"), 64),
-            (("--forget", "k", "--ttl", "1m"), 64),
             (("--forget", "k", "-w", "1"), 64),
-            (("--forget", "k", "--result-file", "f"), 64),
             (("--forget", "k", "--json"), 64),
             (("--backend", "none:", "k", "--", "true"), 64),
             (("--backend", "http://127.0.0.1:1", "k", "--", "true"), 64),
@@ -670,14 +518,12 @@ class TestBadInput:
     def test_is_refused_in_a_line_and_changes_nothing(
         self, cli: Cli, words: tuple[str, ...], code: int
     ) -> None:
-        before = (cli.ok("pool", "list"), cli.snapshot())
+        cli.pool("T")
+        before = cli.snapshot()
         finished = cli("once", *words)
         assert (finished.code, finished.out) == (code, "")
         assert finished.err.count("\n") == 1
-        assert cli.snapshot() == before[1]
-
-    def test_names_the_backends_that_can(self, cli: Cli) -> None:
-        assert "local:, etcd://" in cli("once", "--backend", "none:", "k", "--", "true").err
+        assert cli.snapshot() == before
 
 
 def test_its_wait_bounds_what_is_asked_before_there_is_a_queue(cli: Cli) -> None:
@@ -696,14 +542,11 @@ class TestKey:
     @pytest.mark.parametrize(
         "key",
         [
-            *("release:initial", "stable-initial:cli", PULLSPECS[0], "a, b", "../../etc/x"),
-            *(
-                "100%41",
-                "é" * 200,
-                "k" * 200,
-                "$(touch hit) `touch hit` 'x' \"y\" ;|&",
-                "\U0001f600" * 200,
-            ),
+            PULLSPECS[0],
+            "../../etc/x",
+            "100%41",
+            "$(touch hit) `touch hit` 'x' \"y\" ;|&",
+            "\U0001f600" * 200,
         ],
     )
     def test_may_be_any_printable_text(self, cli: Cli, key: str) -> None:
@@ -756,31 +599,12 @@ class TestInputs:
         events, table = cli.ok("events"), cli.ok("once", "--list")
         assert all(each in events and each in table for each in shown)
 
-    def test_are_shown_whole_if_they_are_short(self, cli: Cli) -> None:
-        cli.ok("once", "k", "--input", "4.21.0", "--input", "amd64", "--", "true")
-        assert (
-            "work k (4.21.0, amd64) was done"
-            in cli("once", "k", "--input", "4.21.0", "--input", "amd64", "--", "false").err
-        )
-
     def test_of_files_are_shown_by_their_names_alone(self, cli: Cli) -> None:
         (cli.cwd / "pull.json").write_text("secret")
         cli.ok("once", "k", "--input-file", "pull.json", "--", "true")
         (found,) = json.loads(cli.ok("once", "--list", "--json"))
         assert found["inputs"] == f"pull.json [{found['id']}]"
         assert "secret" not in cli.ok("events")
-
-    def test_are_safe_to_show(self, cli: Cli) -> None:
-        cli.ok("once", "k", "--input", "\x1b[31m\n", "--input", "", "--", "true")
-        (found,) = json.loads(cli.ok("once", "--list", "--json"))
-        assert found["inputs"] == f'\\x1b[31m\\n, "" [{found["id"]}]'
-        assert "\x1b" not in cli.ok("once", "--list") + cli.ok("events")
-
-    def test_that_are_many_are_counted(self, cli: Cli) -> None:
-        words = [each for n in range(5) for each in ("--input", str(n))]
-        cli.ok("once", "k", *words, "--", "true")
-        (found,) = json.loads(cli.ok("once", "--list", "--json"))
-        assert found["inputs"] == f"0, 1, 2 and 2 more [{found['id']}]"
 
 
 class TestId:
@@ -798,26 +622,3 @@ class TestId:
         assert left["id"] == ids[1]
         cli.ok("once", "--forget", left["digest"])
         assert nothing_left(cli)
-
-    def test_comes_after_a_key_that_is_the_same(self, cli: Cli) -> None:
-        cli.ok("once", "k", "--", "true")
-        (found,) = json.loads(cli.ok("once", "--list", "--json"))
-        cli.ok("once", found["id"], "--", "true")
-        cli.ok("once", "--forget", found["id"])
-        (left,) = json.loads(cli.ok("once", "--list", "--json"))
-        assert left["key"] == "k"
-        assert cli("once", "--forget", "0" * 12).code == 66
-
-
-def test_the_command_knows_its_fence(cli: Cli) -> None:
-    script = 'echo "$LEASECTL_FENCE $LEASECTL_ATTEMPT"'
-    fence, attempt = cli.ok("once", "k", "--", "sh", "-c", script).split()
-    assert (int(fence) > 0, attempt) == (True, "1")
-
-
-def test_it_is_taken_over_in_a_moment(cli: Cli, tmp_path: Path) -> None:
-    first = doing(cli)
-    waiting(cli, 1)
-    first.kill()
-    # As a rule in a few hundredths of a second.
-    eventually(lambda: count(cli, "began") == 2)

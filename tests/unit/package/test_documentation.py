@@ -390,8 +390,3 @@ class TestHelp:
             text = " ".join(shell.ok("help", topic, COLUMNS="200").split())
             for term, meaning in rows:
                 assert f"{term} {meaning}" in text
-
-
-def test_a_wrong_command_in_a_page_would_be_noticed(shell: Cli) -> None:
-    with pytest.raises(AssertionError, match="no command"):
-        run_bash(shell, "leasectl aquire -t T | cat")

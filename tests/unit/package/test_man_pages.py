@@ -59,20 +59,6 @@ def test_the_first_page_has_the_variables_and_the_exit_codes() -> None:
 
 
 @once
-@pytest.mark.parametrize("name", sorted(CONTEXTS))
-def test_every_page_has_the_exit_codes_and_says_where_the_variables_are(name: str) -> None:
-    page = SCRIPT["page"](CONTEXTS[name])
-    assert page.count(".SH ENVIRONMENT") == page.count(".SH EXIT STATUS") == 1
-    assert all(f".B {code}" in plain(page) for code, _ in EXIT_CODES)
-
-
-@once
-def test_what_looks_like_a_request_is_none() -> None:
-    assert SCRIPT["escaped"](".so /etc/passwd") == "\\&.so /etc/passwd"
-    assert SCRIPT["escaped"]("a \\n -x") == "a \\en \\-x"
-
-
-@once
 @pytest.mark.skipif(shutil.which("groff") is None, reason="there is no groff to read them with")
 def test_groff_has_nothing_to_say_of_them(tmp_path: Path) -> None:
     pages = SCRIPT["write_pages"](tmp_path)

@@ -108,10 +108,3 @@ def test_a_module_imports_only_what_an_install_brings_along(path: Path) -> None:
     if path.name == "plot.py":
         allowed |= {"matplotlib"}  # which tests/unit/cli/test_plot.py finds declared
     assert foreign <= {IMPORTED_AS.get(each, each) for each in allowed}
-
-
-def test_an_undeclared_import_would_be_noticed() -> None:
-    source = "import os\ndef f():\n    from pytest.x import y\n"
-    names = set(imported_names(source))
-    assert names == {"os", "pytest"}
-    assert [name for name in names if not is_in_standard_library(name)] == ["pytest"]

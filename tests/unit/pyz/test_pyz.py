@@ -6,7 +6,6 @@ import ast
 import contextlib
 import fcntl
 import hashlib
-import importlib.util
 import io
 import os
 import re
@@ -41,6 +40,8 @@ from tests.kit.waits import eventually
 ROOT = Path(__file__).parents[3]
 WHEELS = ROOT / ".wheels"
 VERSIONS = ("3.9", "3.10", "3.11", "3.12", "3.13")
+# Those between are no more other than these two.
+TRIED = VERSIONS if FULL_SIZE else (VERSIONS[0], VERSIONS[-1])
 # Its wheels are for one Python and machine each.
 NOT_PACKED = {"PyYAML"}
 AS_ROOT = os.geteuid() == 0
@@ -182,8 +183,7 @@ class TestWhatIsInIt:
         for name in ("leasectl", "scripts"):
             shutil.copytree(ROOT / name, elsewhere / name, copy_function=shutil.copyfile)
         shutil.copyfile(ROOT / "LICENSE", elsewhere / "LICENSE")
-        # Those between are no more other than these two.
-        for version in VERSIONS if FULL_SIZE else (VERSIONS[0], VERSIONS[-1]):
+        for version in TRIED:
             output = tmp_path / version / "renamed"
             python = found_python(version)
             if python is None:
@@ -214,20 +214,6 @@ class TestWhatIsInIt:
             "serve needs jinja2, starlette and uvicorn, which leasectl.pyz can't use"
             in finished.err
         )
-
-    def test_it_says_that_it_cannot_plot(self, pyz: Pyz, started_before: StartedBefore) -> None:
-        started_before(pyz)
-        finished = pyz("stats", "--plot", "T.svg")
-        assert (finished.code, finished.out) == (64, "")
-        assert "--plot needs matplotlib, which leasectl.pyz can't use; use an installed" in (
-            finished.err
-        )
-
-    def test_it_has_nothing_that_only_a_build_leaves(self, archive: Path, files: Files) -> None:
-        left = re.compile(r"\.pyc$|\.pyi$|/RECORD$|direct_url|INSTALLER|/tests?/|\.so$")
-        assert [name for name in files if left.search(name)] == []
-        names = zipfile.ZipFile(archive).namelist()
-        assert names == ["__main__.py", "leasectl/__init__.py", "modules.tar"]
 
     def test_it_has_all_that_leasectl_depends_on_and_their_licenses(self, files: Files) -> None:
         infos = {name.split("/")[0] for name in files if ".dist-info/" in name}
@@ -312,7 +298,7 @@ def needed_on(version: str, requirement: Requirement) -> bool:
     return requirement.marker is None or requirement.marker.evaluate({**here})
 
 
-@pytest.mark.parametrize("version", VERSIONS)
+@pytest.mark.parametrize("version", TRIED)
 class TestOnEveryPython:
     @pytest.fixture(autouse=True)
     def _on(self, pyz: Pyz, version: str) -> None:
@@ -464,27 +450,6 @@ class TestWhereItLies:
         words = {"_LEASECTL_COMPLETE": "bash_complete", "COMP_WORDS": "leasectl acq"}
         assert pyz(COMP_CWORD="1", **words) == cli(COMP_CWORD="1", **words)
 
-    def test_the_bash_functions_find_it_beside_their_file(self, pyz: Pyz) -> None:
-        pyz.pool("T")
-        mounted = pyz.cwd / "mounted"
-        mounted.mkdir()
-        shutil.copyfile(pyz.archive, mounted / "leasectl.pyz")
-        shutil.copyfile(ROOT / "scripts" / "client.sh", mounted / "client.sh")
-        (pyz.cwd / "bin").mkdir()
-        (pyz.cwd / "bin" / "python3").symlink_to(pyz.python)
-        pyz.env.update(PATH=f"{pyz.cwd / 'bin'}:/usr/bin:/bin", LEASECTL_BACKEND="local:")
-        script = """
-            ! type -P leasectl || exit 9
-            source "$LEASE_PROXY_CLIENT_SH"
-            lease__acquire --type=T --scope=step --var=h
-            lease__cat --handle="$h" --pretty-format=csv
-            lease__release --handle="$h"
-        """
-        script = f"set -eu\n{script}"
-        client = str(mounted / "client.sh")
-        finished = pyz.spawn(["bash", "-c", script], LEASE_PROXY_CLIENT_SH=client).finish()
-        assert finished == Finished(0, "T--00\nT--00 released\n", "")
-
     def test_the_keeper_outlives_the_archive(
         self, pyz: Pyz, tmp_path: Path, started_before: StartedBefore
     ) -> None:
@@ -590,14 +555,6 @@ class TestTheUnpackedFolder:
         pyz.private.touch()
         assert "is not a directory" in warning(pyz)
 
-    @pytest.mark.skipif(not AS_ROOT, reason="only root can give a folder away")
-    def test_a_folder_of_another_user_is_not_used(
-        self, pyz: Pyz, started_before: StartedBefore
-    ) -> None:
-        started_before(pyz)
-        os.chown(pyz.private, 12345, 12345)
-        assert "belongs to user 12345; name another folder" in warning(pyz)
-
     def test_it_is_used_from_the_first_start_on(self, pyz: Pyz) -> None:
         argv = [pyz.python, "-v", str(pyz.archive), "--version"]
         finished = pyz.spawn(argv).finish()
@@ -607,12 +564,6 @@ class TestTheUnpackedFolder:
         finished = pyz.spawn(argv, LEASECTL_CODE_DIR="/proc/leasectl").finish()
         (loader,) = re.findall(r"^import 'leasectl.cli.app' # <(\S+) ", finished.err, re.M)
         assert loader.endswith(".MemoryImporter")
-
-    def test_where_it_cant_be_made_leasectl_runs_from_the_archive(self, pyz: Pyz) -> None:
-        pyz.env["LEASECTL_CODE_DIR"] = "/proc/leasectl"
-        pyz.pool("T")
-        pyz.ok("acquire", "-t", "T", "--release-after", "1s")
-        eventually(lambda: pyz.held() == {})
 
     def test_what_is_damaged_is_not_unpacked(self, pyz: Pyz, tmp_path: Path) -> None:
         content = bytearray(pyz.archive.read_bytes())
@@ -642,16 +593,6 @@ class TestTheUnpackedFolder:
         assert not unpack.unpack(str(pyz.archive), str(pyz.private / "folder"))
         os.close(stuck)
         assert unpack.unpack(str(pyz.archive), str(pyz.private / "folder"))
-
-    def test_what_is_compiled_is_what_python_would_compile(
-        self, pyz: Pyz, started_before: StartedBefore
-    ) -> None:
-        started_before(pyz)
-        source = pyz.folder / "leasectl" / "errors.py"
-        cached = Path(importlib.util.cache_from_source(str(source))).read_bytes()
-        assert cached[:4] == importlib.util.MAGIC_NUMBER
-        assert cached[4:8] == b"\1\0\0\0"  # by hash, not checked: PEP 552
-        assert cached[8:16] == importlib.util.source_hash(source.read_bytes())
 
 
 def warning(pyz: Pyz) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from leasectl.engines.notes import NoteChange
-from leasectl.errors import BackendUnreachable, Interrupted, NotFound
+from leasectl.errors import BackendUnreachable, Interrupted
 from leasectl.leases.marks import encode_mark, new_mark
 from leasectl.model import Lease
 from leasectl.reclaim.plan import Wanted
@@ -32,52 +32,11 @@ def test_what_holders_are_ready_to_give_back_is_freed_after_the_delay(world: Wor
     assert world.marks() == {}
 
 
-def test_nobody_is_asked_before_the_delay_is_over(world: World) -> None:
-    seen: list[float] = []
-
-    def note_marks() -> None:
-        if world.marks():
-            seen.append(world.passed)
-
-    world.run(ALL, then=note_marks)
-    assert seen[0] >= DELAY
-
-
 def test_those_that_do_not_answer_keep_what_they_have_and_their_marks_go(world: World) -> None:
     assert world.run(ALL)[:2] == ((), 2)
     assert world.passed == DELAY + WAIT
     assert world.marks() == {}
     assert world.engine.renew("one") == ("T--0", "T--1")
-
-
-def test_what_is_in_use_is_not_asked_for(world: World) -> None:
-    world.uses["one", "T--0"] = LastUse(0, None)
-    asked: set[str] = set()
-    world.run(ALL, then=lambda: asked.update(world.marks()))
-    assert asked == {"T--1"}
-
-
-def test_a_use_that_has_ended_begins_the_delay_anew(world: World) -> None:
-    world.uses["one", "T--0"] = LastUse(0, world.began_at + 50)
-    asked: dict[str, float] = {}
-
-    def note_marks() -> None:
-        for name in world.marks():
-            asked.setdefault(name, world.passed)
-
-    world.run(ALL, then=note_marks)
-    assert asked["T--1"] < DELAY + 1
-    assert DELAY + 50 <= asked["T--0"] < DELAY + 51
-
-
-def test_one_that_keeps_is_left_alone_and_its_mark_goes_at_once(world: World) -> None:
-    def keep() -> None:
-        for name in world.marks():
-            world.answer(name, "keep")
-
-    assert world.run(ALL, then=keep)[:2] == ((), 2)
-    assert world.passed < DELAY + 1  # nobody else could be asked in time
-    assert world.marks() == {}
 
 
 def test_lease_that_its_holder_renews_as_it_is_freed_is_freed_a_moment_later(world: World) -> None:
@@ -183,17 +142,6 @@ def test_where_somebody_was_faster_another_is_asked_for_at_once(world: World) ->
     assert world.marks() == {}
 
 
-def test_excess_takes_as_many_as_it_says_from_the_holder_with_the_most(world: World) -> None:
-    wanted = Wanted(excess=2, delay_seconds=DELAY, wait_seconds=WAIT)
-
-    def answer() -> None:
-        for name, note in world.marks().items():
-            if '"marked"' in note.text:
-                world.answer(name, "ready")
-
-    assert world.run(wanted, then=answer)[:2] == (("T--0", "T--1"), 0)
-
-
 def test_people_are_told_how_many_are_to_come_back_and_how_many_are_asked_for(
     world: World,
 ) -> None:
@@ -274,28 +222,6 @@ def test_it_asks_only_while_fewer_than_wanted_are_free(world: World) -> None:
     assert world.go_through(steps, then=answer)[:2] == (("T--2", "T--0"), 0)
 
 
-def test_too_few_are_said_to_be_missing(world: World) -> None:
-    wanted = Wanted(excess=5, delay_seconds=DELAY, wait_seconds=WAIT)
-
-    def answer() -> None:
-        for name, note in world.marks().items():
-            if '"marked"' in note.text and name != "T--2":
-                world.answer(name, "ready")
-
-    assert world.run(wanted, then=answer)[:2] == (("T--0", "T--1"), 3)
-
-
-def test_what_is_released_meanwhile_ends_it_soon(world: World) -> None:
-    assert world.run(ALL, then=lambda: world.engine.free("one"))[:2] == ((), 0)
-    assert world.passed < 1
-
-
-def test_of_no_pool_is_an_error(world: World) -> None:
-    world.sides.pools.delete_pool("T", force=True)
-    with pytest.raises(NotFound, match='"T"'):
-        world.run(ALL)
-
-
 def test_one_that_goes_on_waits_for_its_store(world: World) -> None:
     ground = world.ground()
     is_away = True
@@ -321,20 +247,6 @@ def test_one_that_goes_on_waits_for_its_store(world: World) -> None:
     next(steps)
     assert len(world.marks()) == 2
     steps.close()
-
-
-def test_what_somebody_else_has_noted_and_is_no_mark_is_replaced(world: World) -> None:
-    lease = leases_of(world)[0]
-    change = NoteChange("T", lease.name, lease.fence, None, "no mark")
-    assert world.sides.notes.change([change]) == (True,)
-    asked: set[str] = set()
-    world.run(ALL, then=lambda: asked.update(world.marks()))
-    assert asked == {"T--0", "T--1"}
-
-
-def test_a_mark_lives_as_long_as_the_delay_and_the_wait_together() -> None:
-    assert ALL.mark_seconds == DELAY + WAIT
-    assert new_mark("me", seconds=ALL.mark_seconds, now=0.0).seconds == 240.0
 
 
 def leases_of(world: World) -> list[Lease]:

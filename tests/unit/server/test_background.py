@@ -28,8 +28,6 @@ BEGIN = {
     "zsh": 'setopt errexit; eval "$("$PY" -m leasectl serve --print-env --shell zsh)"',
     "fish": "eval ($PY -m leasectl serve --print-env --shell fish)",
 }
-# One that expands unquoted text, as people write it for ssh-agent.
-BEGIN_UNQUOTED = "eval $($PY -m leasectl serve --print-env)"
 
 
 @pytest.fixture
@@ -118,12 +116,6 @@ class TestShells:
         assert re.fullmatch(r"http://127\.0\.0\.1:\d+", url)
         assert held(cli, "T") == ["T--00"]
 
-    def test_unquoted_it_is_the_same(self, cli: Cli) -> None:
-        lines = (BEGIN_UNQUOTED, 'kill "$LEASECTL_SERVE_PID"; echo "$LEASE_PROXY_SERVER_URL"')
-        finished = script(cli, "bash", *lines)
-        assert (finished.code, finished.err) == (0, "")
-        assert finished.out.startswith("http://127.0.0.1:")
-
 
 class TestTheServer:
     def test_it_has_nothing_of_its_starters(self, started: dict[str, str]) -> None:
@@ -152,11 +144,6 @@ class TestTheServer:
         cli.spawn(["bash", "-c", f"{words} > /dev/full"]).finish()
         eventually(lambda: not servers(cli))
 
-    def test_it_says_when_another_backend_comes_first(self, cli: Cli) -> None:
-        finished = cli("serve", "--print-env", LEASECTL_BACKEND="local:")
-        assert "LEASECTL_BACKEND is set" in finished.err
-        end(dict(re.findall(r"export (\w+)=(.*);", finished.out)))
-
 
 class TestToken:
     def test_one_is_made_that_only_this_user_can_read(
@@ -169,14 +156,6 @@ class TestToken:
             assert client.acquire("T").status == 401
         assert cli("acquire", "-q", "-t", "T", **started).code == 0
         assert held(cli, "T") == ["T--00"]
-
-    def test_the_next_server_accepts_it_too(self, cli: Cli, started: dict[str, str]) -> None:
-        end(started)
-        following = started_here(cli)
-        try:
-            assert bearer(following) == bearer(started)
-        finally:
-            end(following)
 
     def test_no_token_lets_scripts_with_curl_go_on(self, cli: Cli) -> None:
         cli.pool("T")
@@ -240,17 +219,3 @@ class TestWhenItIsGone:
         end(started)
         env = {**started, "LEASE_PROXY_SERVER_URL": fault_proxy("T=1").url}
         assert cli("acquire", "-q", "-t", "T", **env).code == 0
-
-    def test_handles_of_elsewhere_can_be_released(self, cli: Cli, started: dict[str, str]) -> None:
-        cli.pool("T", "only")
-        handle = cli("acquire", "-t", "T", "--backend", "local:").handle
-        end(started)
-        assert cli.ok("release", "--handle", handle, **started) == "only\n"
-
-    def test_of_any_server_it_is_said_what_points_there(self, cli: Cli) -> None:
-        url = "http://127.0.0.1:9"
-        for variable in ("LEASECTL_BACKEND", "LEASE_PROXY_SERVER_URL"):
-            finished = cli("status", **{variable: url})
-            assert finished.code == 69
-            assert f"is the server there? {variable} points there" in finished.err
-        assert "points there" not in cli("status", "--backend", url).err

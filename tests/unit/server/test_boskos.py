@@ -91,13 +91,6 @@ class TestAcquireAndRelease:
             got = client.release(name)
         assert (got.status, f"no resource name {name}" in got.text) == (500, True)
 
-    def test_several_are_all_had_or_none(self, server: Serving, behind: Boskos) -> None:
-        with server.connect() as client:
-            names = client.acquire("T", 3).names
-            assert sorted(names) == sorted(behind.owners)
-            assert client.release(*names).status == 204
-            assert behind.owners == {}
-
     def test_a_part_goes_back_when_its_client_goes_away(
         self, server: Serving, behind: Boskos
     ) -> None:
@@ -111,31 +104,6 @@ class TestAcquireAndRelease:
         ends = [each.end for each in behind.history().tenures if "/" in each.owner]
         assert ends == ["release", "release"]
 
-    def test_an_unknown_type_is_one(self, server: Serving) -> None:
-        with server.connect() as client:
-            got = client.acquire("nope")
-        assert (got.status, got.text) == (
-            404,
-            'Failed to acquire lease "nope": resource type not found\n',
-        )
-
-    def test_its_time_to_wait_ends_with_the_proxys_words(
-        self, cli: Cli, behind: Boskos, serve: Serve
-    ) -> None:
-        behind.occupy("S")
-        with serve_it(cli, behind, serve, "--acquire-timeout", "1s").connect() as client:
-            got = client.acquire("S")
-        assert got.status == 500
-        assert "context deadline exceeded" in got.text
-
-    def test_our_client_takes_and_gives_back_as_anywhere(
-        self, cli: Cli, server: Serving, behind: Boskos
-    ) -> None:
-        handle = cli("acquire", "-q", "-t", "T", "-c", "2", "--backend", server.url).handle
-        assert len(behind.owners) == 2
-        assert len(cli.ok("release", "--handle", handle).split()) == 2
-        assert behind.owners == {}
-
     def test_leases_are_renewed_and_go_on_when_the_server_has_ended(
         self, cli: Cli, server: Serving, behind: Boskos, serve: Serve
     ) -> None:
@@ -143,7 +111,7 @@ class TestAcquireAndRelease:
             assert client.acquire("S").names == ["S--00"]
         assert server.end().code == 0
         since = tenures(behind)[0].since
-        until = since + 2 * EXPIRE * 10**9
+        until = since + (EXPIRE + 2) * 10**9  # the reaper has looked since it would have ended
         eventually(lambda: time.clock_gettime_ns(time.CLOCK_BOOTTIME) > until)
         assert [each.end for each in tenures(behind)] == [""]
         with serve().connect() as client:
@@ -177,16 +145,6 @@ class TestKeys:
             assert client.release("S--00", Idempotency_Key="h/1").status == 204
         assert [each.end for each in tenures(behind)] == ["release"]
 
-    def test_a_wait_that_its_server_did_not_survive_can_be_asked_for_again(
-        self, cli: Cli, server: Serving, behind: Boskos, serve: Serve
-    ) -> None:
-        behind.occupy("S")
-        with waiter(server, key="h/1/0"):
-            server.kill()
-        with serve().waiter("S", Idempotency_Key="h/1/0") as client:
-            behind.vacate()
-            assert client.read_answer().names == ["S--00"]
-
     def test_one_that_could_not_be_given_up_is_served_once_it_could(
         self, cli: Cli, behind: Boskos, serve: Serve
     ) -> None:
@@ -215,38 +173,13 @@ class TestKeys:
             assert again.release(*names).status == 204
         assert len({each.owner for each in behind.history().tenures if "/" in each.owner}) == 2
 
-    def test_asked_for_again_after_its_release_it_is_somebody_elses(
-        self, server: Serving, behind: Boskos
-    ) -> None:
-        with server.connect() as client:
-            for _ in range(2):
-                assert client.acquire("S", Idempotency_Key="k").names == ["S--00"]
-                assert client.release("S--00").status == 204
-        first, second = [each.owner for each in tenures(behind)]
-        assert first.rpartition("/")[0] == second.rpartition("/")[0]
-        assert first != second
-
-    def test_a_release_of_no_names_undoes_what_was_asked_for_and_will_be(
-        self, server: Serving, behind: Boskos
-    ) -> None:
-        with server.connect() as client:
-            assert client.acquire("S", Idempotency_Key="a/1/0").names == ["S--00"]
-            behind_it = waiter(server, key="a/1/1")
-            assert client.release(Idempotency_Key="a/1").status == 204
-            assert waiting(server.cli) == 0
-            assert "S--00" not in behind.owners
-            assert client.acquire("S", Idempotency_Key="a/1/2").status == 500
-        assert "context canceled" in behind_it.read_answer().text
-        behind_it.close()
-
 
 class TestWaiting:
-    @pytest.mark.parametrize("how", ["close", "half_close", "reset"])
-    def test_who_goes_away_asks_no_more(self, server: Serving, behind: Boskos, how: str) -> None:
+    def test_who_goes_away_asks_no_more(self, server: Serving, behind: Boskos) -> None:
         behind.occupy("S")
         client = waiter(server)
         eventually(lambda: behind.history().of("ask"))
-        getattr(client, how)()
+        client.half_close()
         eventually(lambda: waiting(server.cli) == 0)
         before = asked(behind)
         behind.vacate()
@@ -255,22 +188,19 @@ class TestWaiting:
             assert other.acquire("S").names == ["S--00"]
         ((leaver, number),) = before.items()
         assert asked(behind)[leaver] == number
-        if how == "half_close":
-            assert "context canceled" in client.read_answer().text
+        assert "context canceled" in client.read_answer().text
         client.close()
 
-    @pytest.mark.parametrize("how", ["close", "half_close"])
     def test_what_comes_while_its_client_goes_is_given_back(
-        self, cli: Cli, boskos: StartBoskos, serve: Serve, how: str
+        self, cli: Cli, boskos: StartBoskos, serve: Serve
     ) -> None:
         behind = boskos("S=1", faults=("delay-after path=acquire nth=1 seconds=0.3",))
         server = serve_it(cli, behind, serve)
         client = server.waiter("S")
         eventually(lambda: "S--00" in behind.owners)
-        getattr(client, how)()
+        client.close()
         eventually(lambda: has_ended(behind))
         eventually(lambda: waiting(cli) == 0)
-        client.close()
 
     @pytest.mark.parametrize("key", ["", "a/1/0"], ids=["no key", "key"])
     def test_an_answer_that_nobody_gets_is_given_back_or_kept_for_its_key(
@@ -309,17 +239,6 @@ class TestWaiting:
             client.close()
         grants = [each["request_id"] for each in behind.history().of("grant") if each["rank"]]
         assert grants == order  # and the history has no problems
-
-    def test_one_that_is_released_here_ends(
-        self, cli: Cli, server: Serving, behind: Boskos
-    ) -> None:
-        behind.occupy("S")
-        client = waiter(server)
-        ((handle,),) = cli.query("SELECT id FROM handle WHERE state = 'acquiring'")
-        cli.ok("release", "--handle", str(handle))
-        got = client.read_answer()
-        assert (got.status, "released while it waited" in got.text) == (500, True)
-        client.close()
 
     def test_more_than_there_may_be_threads_for_come_later(
         self, cli: Cli, behind: Boskos, serve: Serve
@@ -363,20 +282,6 @@ class TestLosses:
             assert client.release("S--00").status == 204
         assert "S--00 wasn't leased to us any more" in server.complaint()
         assert len(behind.owners) == 1  # that is another job's
-
-    def test_what_was_lost_before_a_server_began_is_told_by_none(
-        self, cli: Cli, server: Serving, behind: Boskos, serve: Serve
-    ) -> None:
-        with server.connect() as client:
-            assert client.acquire("S").names == ["S--00"]
-        behind.reap("S--00")
-        assert "has lost" in server.complaint()
-        server.kill()
-        following = serve()
-        with following.connect() as client:
-            assert client.release("S--01").status == 500
-            assert client.release("S--00").status == 204
-        assert "was released, but" in following.complaint()
 
     def test_what_an_answer_carried_that_was_lost_is_told(
         self, cli: Cli, boskos: StartBoskos, serve: Serve
@@ -432,19 +337,6 @@ class TestOutages:
         assert behind.url in server.complaint()  # of who waits, or of another: whoever is first
         waits.close()
 
-    def test_when_the_server_ends_waiters_are_told_and_leases_stay(
-        self, cli: Cli, server: Serving, behind: Boskos
-    ) -> None:
-        with server.connect() as client:
-            assert client.acquire("S").names == ["S--00"]
-            waits = waiter(server)
-            finished = server.end(signal.SIGINT)
-            assert (finished.code, finished.out, finished.err) == (0, "", "")
-            assert "the server is shutting down" in waits.read_answer().text
-            waits.close()
-        assert waiting(cli) == 0
-        assert [each.end for each in tenures(behind)] == [""]
-
 
 class TestShown:
     def test_metrics_count_what_boskos_and_this_server_know(
@@ -481,15 +373,3 @@ class TestShown:
         assert json.loads(first_line(watching))["pools"] == there["pools"]
         watching.signal(signal.SIGTERM)
         assert watching.finish().code == -signal.SIGTERM
-
-    def test_the_page_shows_it_too(self, server: Serving, behind: Boskos) -> None:
-        assert "Nothing was leased from boskos+http://" in server.get("/")
-        with server.connect() as client:
-            assert client.acquire("S").names == ["S--00"]
-            behind.occupy("T", 1)
-            eventually(lambda: "S--00" in server.get("/"))
-            page = server.get("/")
-            assert "<title>1/1 held" in page
-            assert "1 leased · 0 waiting here" in page
-            behind.reap("S--00")
-            eventually(lambda: "Lost within a day (1)" in server.get("/"))

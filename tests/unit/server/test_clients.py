@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import signal
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -10,7 +9,7 @@ import pytest
 
 from tests.kit.faults.process import StartFaultProxy
 from tests.kit.relay import relay
-from tests.kit.serving import Serve, Serving, held, states, waiting
+from tests.kit.serving import Serve, Serving, held, waiting
 from tests.kit.support import Cli
 from tests.kit.waits import eventually
 
@@ -25,29 +24,6 @@ def client(shared: Serving, tmp_path: Path) -> Iterator[Cli]:
 
 
 class TestTheContract:
-    def test_acquire_cat_release(self, shared: Serving, client: Cli, pool: str) -> None:
-        handle = client("acquire", "-q", "-t", pool).handle
-        assert client.ok("cat", "--handle", handle) == f"{pool}--00\n"
-        assert held(shared.cli, pool) == [f"{pool}--00"]
-        assert client.ok("release", "--handle", handle) == f"{pool}--00\n"
-        assert client.ok("release", "--handle", handle) == ""
-        assert held(shared.cli, pool) == []
-
-    def test_all_or_nothing(self, shared: Serving, client: Cli, pool: str) -> None:
-        handle = client("acquire", "-t", pool, "-c", "2").handle
-        assert client.ok("cat", "--handle", handle, "--format", "csv") == f"{pool}--00,{pool}--01\n"
-        assert client("acquire", "-q", "-t", pool, "-c", "2", "-w", "0.5s").code == 75
-        assert client.ok("release", "--names", f"{pool}--01") == f"{pool}--01\n"
-        assert held(shared.cli, pool) == [f"{pool}--00"]
-        assert client("acquire", "-q", "-t", pool, "-c", "2", "-w", "1s").code == 75
-        assert held(shared.cli, pool) == [f"{pool}--00"]
-        eventually(lambda: waiting(shared.cli, pool) == 0)
-
-    def test_reacquire(self, shared: Serving, client: Cli, pool: str) -> None:
-        handle = client("acquire", "-t", pool).handle
-        assert client("reacquire", "--handle", handle).handle == handle
-        assert held(shared.cli, pool) == client.ok("cat", "--handle", handle).split()
-
     def test_a_release_ends_the_later_of_two_reacquires_that_wait(
         self, shared: Serving, client: Cli, single: str
     ) -> None:
@@ -65,11 +41,6 @@ class TestTheContract:
         assert later.finish().code == 75
         eventually(lambda: waiting(shared.cli, single) == 0)
 
-    def test_run(self, shared: Serving, client: Cli, pool: str) -> None:
-        finished = client("run", "-t", pool, "--", "sh", "-c", "printf %s $LEASECTL_NAMES; exit 3")
-        assert (finished.code, finished.out) == (3, f"{pool}--00")
-        assert held(shared.cli, pool) == []
-
     def test_names_from_elsewhere(
         self, shared: Serving, client: Cli, pool: str, tmp_path: Path
     ) -> None:
@@ -79,20 +50,6 @@ class TestTheContract:
         released = client.ok("release", *names, LEASECTL_STATE_DIR=elsewhere)
         assert released == f"{pool}--00\n{pool}--01\n"
         assert held(shared.cli, pool) == []
-
-    def test_the_bash_functions(self, shared: Serving, client: Cli, pool: str) -> None:
-        script = (
-            "set -euo pipefail\n"
-            'source <("$0" -m leasectl init bash)\n'
-            f"h=$(lease__acquire --type={pool} --scope=step)\n"
-            'lease__release --handle="$h"\n'
-        )
-        import sys
-
-        folder = Path(sys.executable).parent
-        client.env["PATH"] = f"{folder}:{client.env['PATH']}"
-        finished = client.spawn(["bash", "-c", script, sys.executable]).finish()
-        assert (finished.code, finished.out) == (0, f"{pool}--00 released\n"), finished
 
     def test_a_later_step_releases_what_an_earlier_one_has_left(
         self, shared: Serving, client: Cli, single: str, tmp_path: Path
@@ -107,60 +64,6 @@ class TestTheContract:
         elsewhere = str(tmp_path / "elsewhere")
         client.ok("release", "--handle", str(copy), LEASECTL_STATE_DIR=elsewhere)
         assert held(shared.cli, single) == []
-
-    def test_a_script_that_wants_it_is_the_guard(
-        self, shared: Serving, client: Cli, single: str
-    ) -> None:
-        script = client.spawn(["sleep", "60"])
-        client.ok("acquire", "-t", single, "--guard-pid", str(script.pid))
-        script.kill()
-        eventually(lambda: held(shared.cli, single) == [], what="the keeper has released it")
-
-    def test_an_unknown_type_is_66(self, client: Cli) -> None:
-        finished = client("acquire", "-t", "nope")
-        assert (finished.code, finished.err.count("\n")) == (66, 1)
-
-    def test_more_than_there_are_is_refused_at_once_and_what_is_left_stays_free(
-        self, shared: Serving, client: Cli, pool: str
-    ) -> None:
-        finished = client("acquire", "-q", "-t", pool, "-c", "3")
-        assert (finished.code, finished.err.count("\n")) == (64, 1)
-        assert "--count 3" in finished.err
-        assert held(shared.cli, pool) == []
-        eventually(lambda: waiting(shared.cli, pool) == 0)
-
-    def test_more_than_are_free_is_waited_for_until_the_wait_is_over(
-        self, shared: Serving, client: Cli, pool: str
-    ) -> None:
-        shared.cli.hold(pool)
-        finished = client("acquire", "-q", "-t", pool, "-c", "2", "-w", "0.5s")
-        assert finished.code == 75
-        assert len(held(shared.cli, pool)) == 1
-        eventually(lambda: waiting(shared.cli, pool) == 0)
-
-    @pytest.mark.parametrize("signum", [signal.SIGTERM, signal.SIGINT])
-    def test_a_signal_gives_up_the_place(
-        self, shared: Serving, client: Cli, single: str, signum: signal.Signals
-    ) -> None:
-        shared.cli.hold(single)
-        waiter = client.start("acquire", "-q", "-t", single)
-        eventually(lambda: waiting(shared.cli, single) == 1)
-        waiter.signal(signum)
-        assert waiter.finish().code == -signum
-        eventually(lambda: waiting(shared.cli, single) == 0)
-
-    def test_a_killed_client_gives_up_its_place(
-        self, shared: Serving, client: Cli, single: str
-    ) -> None:
-        shared.cli.hold(single)
-        waiter = client.start("acquire", "-q", "-t", single)
-        eventually(lambda: waiting(shared.cli, single) == 1)
-        waiter.kill()
-        eventually(lambda: waiting(shared.cli, single) == 0)
-
-    def test_a_grant_is_confirmed(self, shared: Serving, client: Cli, pool: str) -> None:
-        client.ok("acquire", "-t", pool)
-        eventually(lambda: states(shared.cli, pool) == ["held", "free"])
 
 
 def test_read_timeouts_of_a_reverse_proxy_do_not_end_a_wait(
@@ -217,25 +120,11 @@ class TestLostReplies:
         second = relayed("release", "--handle", handle)
         assert (second.code, second.out) == (0, "")
 
-    def test_too_many_are_undone(self, shared: Serving, relayed: Cli, pool: str) -> None:
-        self.relay.faults("reset-after path=acquire")
-        assert relayed("acquire", "-t", pool).code == 69
-        assert held(shared.cli, pool) == []
-
     def test_the_keeper_undoes_them_once_the_server_can_be_reached(
         self, shared: Serving, relayed: Cli, pool: str
     ) -> None:
         self.relay.faults("reset-after path=acquire", "reset-before path=release times=4")
         assert relayed("acquire", "-t", pool).code == 69
-        eventually(lambda: held(shared.cli, pool) == [])
-
-    def test_those_of_a_killed_client_are_undone(
-        self, shared: Serving, relayed: Cli, pool: str
-    ) -> None:
-        self.relay.faults("hang-after path=acquire")
-        killed = relayed.start("acquire", "-q", "-t", pool)
-        eventually(lambda: held(shared.cli, pool))
-        killed.kill()
         eventually(lambda: held(shared.cli, pool) == [])
 
     def test_a_lost_answer_to_a_release_does_not_free_what_came_after(

@@ -36,19 +36,14 @@ class _Meeting:
             scope, receive, send
         )
 
-    async def client(self, *headers: bytes) -> socket.socket:
+    async def client(self, *headers: bytes, body: bytes = b"") -> socket.socket:
         """Connect and ask."""
-        client = await self.connect()
-        await self.send(client, REQUEST + b"".join(headers) + b"\r\n")
+        client = await self.connect(REQUEST + b"".join(headers) + b"\r\n" + body)
         await self.asked.wait()
         return client
 
-    @staticmethod
-    async def send(client: socket.socket, data: bytes) -> None:
-        await asyncio.get_running_loop().sock_sendall(client, data)
-
-    async def connect(self) -> socket.socket:
-        """Connect, and send nothing."""
+    async def connect(self, begun: bytes = b"") -> socket.socket:
+        """Connect and send; what is sent is there before the server has accepted the connection."""
         loop = asyncio.get_running_loop()
         config = uvicorn.Config(self.app, interface="asgi3", log_config=None, lifespan="off")
         config.load()
@@ -57,9 +52,9 @@ class _Meeting:
             return ClientConnection(config=config, server_state=ServerState(), app_state={})
 
         server = await loop.create_server(protocol, "127.0.0.1", 0)
-        client = socket.socket()
+        client = socket.create_connection(server.sockets[0].getsockname())
+        client.sendall(begun)
         client.setblocking(False)
-        await loop.sock_connect(client, server.sockets[0].getsockname())
         return client
 
 
@@ -177,8 +172,7 @@ class TestRequestsThatDontCome:
     def test_one_that_isnt_whole_in_time_is_cut_however_it_drips(self, begun: bytes) -> None:
         async def meet() -> None:
             meeting = _Meeting()
-            client = await meeting.connect()
-            await meeting.send(client, begun)
+            client = await meeting.connect(begun)
             drips = asyncio.ensure_future(_drip(client)) if begun == REQUEST else None
             assert await _read_to_end(client) == b""
             if drips is not None:
@@ -186,21 +180,21 @@ class TestRequestsThatDontCome:
             client.close()
             meeting.answer.set()
 
-        asyncio.run(asyncio.wait_for(meet(), 10))
+        asyncio.run(meet())
 
     def test_so_is_the_next_one_on_the_same_connection(self) -> None:
         async def meet() -> None:
             meeting = _Meeting()
-            meeting.answer.set()
             client = await meeting.client()
+            meeting.answer.set()
             await _read_answer(client)
             await meeting.verdict
             meeting.verdict = asyncio.get_running_loop().create_future()
-            await meeting.send(client, b"POST")
+            await asyncio.get_running_loop().sock_sendall(client, b"POST")
             await _read_to_end(client)
             client.close()
 
-        asyncio.run(asyncio.wait_for(meet(), 10))
+        asyncio.run(meet())
 
     @pytest.mark.parametrize(
         "request_",
@@ -210,9 +204,8 @@ class TestRequestsThatDontCome:
     def test_who_waits_for_an_answer_is_not(self, request_: bytes) -> None:
         async def meet() -> None:
             meeting, other = _Meeting(), _Meeting()
-            waiter = await meeting.client(request_)
-            if request_ == b"Content-Length: 4\r\n":
-                await meeting.send(waiter, b"body")
+            body = b"body" if request_ == b"Content-Length: 4\r\n" else b""
+            waiter = await meeting.client(request_, body=body)
             # Each takes as long as the waiter would have been given.
             for _ in range(3):
                 late = await other.connect()
@@ -222,7 +215,7 @@ class TestRequestsThatDontCome:
             await _read_answer(waiter)
             waiter.close()
 
-        asyncio.run(asyncio.wait_for(meet(), 10))
+        asyncio.run(meet())
 
 
 async def _drip(client: socket.socket) -> None:

@@ -44,17 +44,6 @@ def test_it_is_unwell_until_etcd_answers_again(server: Serving, between: Relay) 
         eventually(lambda: client.ask("GET", "/healthz").status == 200)
 
 
-def test_there_are_no_metrics_and_it_says_why(server: Serving, between: Relay) -> None:
-    with server.connect() as client:
-        between.cut()
-        got = client.ask("GET", "/metrics")
-        assert got.status == 503
-        assert got.text.startswith(SILENCE)
-        assert got.text.count("\n") == 1
-        between.mend()
-        eventually(lambda: client.ask("GET", "/metrics").status == 200)
-
-
 def test_the_page_says_why_it_shows_nothing_newer(server: Serving, between: Relay) -> None:
     with server.connect() as client:
         before = client.ask("GET", "/").text
@@ -88,7 +77,7 @@ def test_the_operator_is_told_once_of_what_all_clients_meet(
     assert told.count("\n") == 1
 
 
-@pytest.mark.parametrize("path", ["/lease/release", "/metrics", "/healthz"])
+@pytest.mark.parametrize("path", ["/lease/release", "/metrics"])
 def test_the_operator_is_told_whatever_it_was_that_met_it(
     server: Serving, between: Relay, path: str
 ) -> None:

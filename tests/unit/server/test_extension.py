@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import signal
-import time
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
@@ -86,38 +85,17 @@ def test_a_lease_shows_who_holds_it_with_which_token(team: Team) -> None:
     assert held["lease_duration_seconds"] == 60.0
 
 
-def test_once_needs_no_admin(team: Team) -> None:
-    first, second = team.machine("a"), team.machine("b")
-    assert first.ok("once", "key", "--", "echo", "hello") == "hello\n"
-    assert second.ok("once", "key", "--", "echo", "other") == "hello\n"
-
-
-def test_outside_a_job_the_holder_is_the_user(team: Team) -> None:
-    person = team.machine("a")
-    del person.env["JOB_NAME"]
-    handle = person.ok("acquire", "-t", "T").strip()
-    assert "@" in person.ok("status", "-t", "T")
-    person.ok("release", "--handle", handle)
-
-
-def test_another_job_frees_a_lease_only_by_force_and_its_run_ends_first(team: Team) -> None:
-    holder, other = team.machine("a"), team.machine("b")
-    running = holder.start("run", "-t", "T", "--", "sh", "-c", "echo begun; exec sleep 300")
-    assert running.process.stdout is not None
-    assert running.process.stdout.readline() == "begun\n"
-    refused = other("release", "--names", "T--00")
-    assert (refused.code, "--force" in refused.err) == (77, True)
-    other.ok("release", "--names", "T--00", "--force")
-    assert running.finish().code == 79
-    assert other("acquire", "-t", "T", "-w", "10s").code == 0
-
-
 def test_a_client_that_is_gone_keeps_its_lease_for_a_ttl(team: Team) -> None:
     gone = team.machine("a")
     gone.ok("acquire", "-t", "T", "--ttl", "2s")
-    began = time.monotonic()
-    team.machine("b").ok("acquire", "-t", "T", "-w", "60s")
-    assert time.monotonic() - began < 30
+    team.machine("b").ok("acquire", "-t", "T", "-w", "10m")
+    (ended,) = (each for each in events_of(team) if each["kind"] == "released")
+    assert ended["by"] == "ttl"
+
+
+def events_of(team: Team) -> list[dict[str, Any]]:
+    lines = team.machine("a").ok("events", "--json").splitlines()
+    return [json.loads(line) for line in lines]
 
 
 def _post(team: Team, path: str, token: str = "other", **body: object) -> Any:
@@ -253,5 +231,5 @@ def test_rules_for_clients_that_speak_only_the_proxys_protocol(tmp_path: Path) -
     assert labels["serve:unverified-holder"] == "nightly/7"
     with team.serving.connect() as client:
         assert client.release("T--00", Authorization="Bearer secret-of-ci").status == 500
-    assert team.machine("b")("acquire", "-t", "T", "-w", "60s").code == 0  # it ends by itself
+    assert team.machine("b")("acquire", "-t", "T", "-w", "10m").code == 0  # it ends by itself
     team.close()

@@ -89,15 +89,6 @@ def _compared(got: Got) -> dict[str, str]:
     }
 
 
-def test_a_connection_is_used_for_many_requests(shared: Serving, pool: str) -> None:
-    with shared.connect() as client:
-        for _ in range(3):
-            (name,) = client.acquire(pool).names
-            assert held(shared.cli, pool) == [name]
-            assert client.release(name).status == 204
-    assert held(shared.cli, pool) == []
-
-
 @pytest.mark.parametrize("origin", ["http://x", "HTTPS://user@x:8080"])
 def test_a_target_may_be_a_whole_url(shared: Serving, pool: str, origin: str) -> None:
     with shared.connect() as client:
@@ -107,16 +98,6 @@ def test_a_target_may_be_a_whole_url(shared: Serving, pool: str, origin: str) ->
         client.socket.sendall(f"GET {origin} HTTP/1.1\r\nHost: x\r\n\r\n".encode())
         assert client.read_answer().status == 200
         client.release(f"{pool}--00")
-
-
-def test_n_leases_are_had_at_once_or_not_at_all(shared: Serving, pool: str) -> None:
-    with shared.connect() as client:
-        assert client.acquire(pool, 2).names == [f"{pool}--00", f"{pool}--01"]
-        client.release(f"{pool}--01")
-        waiter = shared.waiter(pool)
-        assert waiter.read_answer().names == [f"{pool}--01"]
-        waiter.close()
-    assert held(shared.cli, pool) == [f"{pool}--00", f"{pool}--01"]
 
 
 def test_more_than_there_are_can_never_be_had(shared: Serving, pool: str) -> None:
@@ -168,34 +149,6 @@ def test_a_body_that_is_cut_off_is_a_bad_request(shared: Serving) -> None:
         )
         client.half_close()
         assert client.read_answer()[:2] == (400, "unmarshal request body: unexpected EOF\n")
-
-
-def test_a_body_that_is_too_long_is_a_bad_request(shared: Serving) -> None:
-    with shared.connect() as client:
-        got = client.ask("POST", "/lease/release", '{"names":["' + "x" * (1 << 20) + '"]}')
-        assert got.status == 400
-
-
-def test_what_a_command_holds_cannot_be_released_by_a_client(shared: Serving, pool: str) -> None:
-    handle = shared.cli.hold(pool)
-    with shared.connect() as client:
-        got = client.release(*handle.names)
-    assert got.status == 500
-    assert f"no resource name {handle.names[0]}" in got.text
-    assert held(shared.cli, pool) == list(handle.names)
-
-
-def test_commands_and_clients_share_a_pool(shared: Serving, single: str) -> None:
-    handle = shared.cli.hold(single)
-    with shared.waiter(single) as client:
-        shared.cli.ok(
-            "release", "--handle", shared.cli.state_dir.joinpath("handles", handle.id).as_posix()
-        )
-        assert client.read_answer().names == list(handle.names)
-    waiting = shared.cli.start("acquire", "-q", "-t", single)
-    with shared.connect() as client:
-        assert client.release(*handle.names).status == 204
-    assert waiting.finish().code == 0
 
 
 def test_head_is_not_answered_with_a_lease(shared: Serving, pool: str) -> None:

@@ -138,14 +138,3 @@ def test_waiter_keeps_its_place_over_the_read_timeout_of_nginx(
     cli.ok("release", handle.id)
     assert [each.finish().code for each in waiters.values()] == [0, 0]
     assert front.served() == ["a", "b"]
-
-
-@pytest.mark.parametrize("proxy", PROXIES)
-def test_client_that_goes_away_leaves_the_queue(
-    cli: Cli, tmp_path: Path, open_front: Callable[..., Front], proxy: str
-) -> None:
-    front = open_front(proxy)
-    cli.hold(POOL)
-    (waiter,) = _wait_in_order(front, cli, tmp_path, "a").values()
-    waiter.kill()
-    _wait_for_waiters(cli, 0)

@@ -52,26 +52,6 @@ class TestStatus:
             assert "only" in one
             assert "T" not in one.split("\n")[1]
 
-    def test_an_unknown_type_is_66(self, shared: Serving) -> None:
-        finished = shared.cli("status", "-t", "nope", "--backend", shared.url)
-        assert (finished.code, finished.err.count("\n")) == (66, 1)
-        assert "nope" in finished.err
-
-    def test_without_pools_it_says_so(self, cli: Cli, serve: Serve, client: Cli) -> None:
-        finished = client("status", "--backend", serve().url)
-        assert (finished.code, finished.out) == (0, "")
-        assert "no pools yet" in finished.err
-
-    def test_watching_it_goes_on(self, cli: Cli, serve: Serve, client: Cli) -> None:
-        cli.pool("T", "only")
-        watching = client.start("status", "--watch", "--json", "--backend", serve().url)
-        assert watching.process.stdout is not None
-        assert json.loads(watching.process.stdout.readline())["pools"][0]["held"] == 0
-        cli.hold("T")
-        assert json.loads(watching.process.stdout.readline())["pools"][0]["held"] == 1
-        watching.signal(2)
-        watching.finish()
-
     def test_of_another_lease_proxy_it_is_what_is_held_there_from_here(
         self, cli: Cli, fault_proxy: StartFaultProxy
     ) -> None:
@@ -107,9 +87,6 @@ class TestStatus:
         cli.ok("release", "--all")
         eventually(lambda: json.loads(cli.ok("status", "--json"))["handles"] == [])
 
-    def test_without_a_server_it_is_69(self, cli: Cli) -> None:
-        assert cli("status", "--backend", "http://127.0.0.1:9").code == 69
-
     @pytest.mark.parametrize(
         "text",
         ["[]", "{", '{"at": 7, "pools": []}', pytest.param("[" * 100_000, id="deep")],
@@ -139,11 +116,6 @@ class TestThePath:
             got = client.ask("GET", target)
         assert got.status == 404
         assert list(json.loads(got.text)) == ["error"]
-
-    def test_it_is_only_read(self, shared: Serving) -> None:
-        with shared.connect() as client:
-            got = client.ask("POST", STATUS)
-        assert (got.status, got.headers["allow"]) == (405, "GET")
 
 
 class TestGuards:
@@ -186,8 +158,3 @@ class TestAsManyAsThereAre:
                 assert cli.held() == {}
                 assert client(*asked, "-c", "2").code == 0
         assert len(cli.held()) == 2
-
-    def test_a_header_that_says_no_number_is_passed_over(self, cli: Cli, serve: Serve) -> None:
-        cli.pool("T")
-        with serve().connect() as other:
-            assert other.acquire("T", 1, **{"Leasectl-Count": "many"}).status == 200

@@ -37,17 +37,7 @@ def give_back(shared: Serving, name: str) -> None:
         assert client.release(name).status == 204
 
 
-def test_first_come_first_served(shared: Serving, single: str) -> None:
-    name = fill(shared, single)
-    for client in waiters(shared, single, 3):
-        give_back(shared, name)
-        assert client.read_answer().names == [name]
-        client.close()
-    assert held(shared.cli, single) == [name]
-
-
-@pytest.mark.parametrize("how", ["close", "half_close", "reset"])
-@pytest.mark.parametrize("place", [0, 1])
+@pytest.mark.parametrize(("how", "place"), [("close", 0), ("half_close", 1), ("reset", 0)])
 def test_a_client_that_goes_away_gives_up_its_place(
     shared: Serving, single: str, how: str, place: int
 ) -> None:
@@ -155,21 +145,6 @@ def test_a_wait_that_is_released_here_ends(shared: Serving, single: str) -> None
     shared.cli.ok("release", "--handle", str(owner))
     got = client.read_answer()
     assert (got.status, "released while it waited" in got.text) == (500, True)
-
-
-def test_a_pool_that_goes_away_is_an_unknown_type(shared: Serving, single: str) -> None:
-    fill(shared, single)
-    (client,) = waiters(shared, single, 1)
-    shared.cli.ok("pool", "delete", single, "--force")
-    assert client.read_answer().status == 404
-
-
-def test_what_a_killed_holder_had_is_handed_on(shared: Serving, single: str) -> None:
-    guard = shared.cli.spawn(["sleep", "60"])
-    shared.cli.ok("acquire", "-t", single, "--guard-pid", str(guard.pid))
-    (client,) = waiters(shared, single, 1)
-    guard.kill()
-    assert client.read_answer().names == [f"{single}--00"]
 
 
 def test_many_waiting_clients_cost_coroutines(cli: Cli, serve: Serve) -> None:

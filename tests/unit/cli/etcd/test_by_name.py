@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from tests.kit.hosts import Hosts, catted
+from tests.kit.hosts import Hosts
 from tests.kit.support import Cli
 
 USAGE, NOT_FOUND, NOT_ALLOWED = 64, 66, 77
@@ -41,34 +40,6 @@ def state_of(hosts: Hosts) -> object:
 ACQUIRE = ("acquire", "-t", "T", "--scope", "test", "--ttl", "1m")
 
 
-def test_a_ttl_has_to_be_given(hosts: Hosts, step: NewStep) -> None:
-    refused = step()("acquire", "-t", "T", "--scope", "test")
-    assert (refused.code, refused.out) == (USAGE, "")
-    assert "--ttl" in refused.err
-    assert hosts.is_free()
-
-
-def test_the_whole_ttl_is_left_after_a_wait(hosts: Hosts, step: NewStep) -> None:
-    holder, waiter = step(), step()
-    holder.ok(*ACQUIRE, "-c", "2")
-    waiting = hosts.start_waiting(waiter, *ACQUIRE)
-    holder.ok("release", "--scope", "test")
-    (lease,) = catted(waiter, waiting.finish().handle)["leases"]
-    assert lease["renew_time"] >= lease["acquire_time"]
-    held = [each.lease for each in hosts.access.pool().resources if each.lease]
-    assert [each.renew_time >= each.acquire_time for each in held] == [True]
-
-
-def test_a_later_step_releases_what_is_listed(hosts: Hosts, step: NewStep) -> None:
-    first, later = step(), step()
-    first.ok(*ACQUIRE)
-    assert listed(first) == ["a"]
-    assert later.ok("release", "--scope", "test") == "a\n"
-    assert hosts.is_free()
-    assert listed(first) == []
-    assert later.ok("release", "--scope", "test") == ""
-
-
 def test_a_later_step_releases_by_name(hosts: Hosts, step: NewStep) -> None:
     step().ok(*ACQUIRE, "-c", "2")
     later = step()
@@ -77,24 +48,6 @@ def test_a_later_step_releases_by_name(hosts: Hosts, step: NewStep) -> None:
     assert hosts.held() == ["b"]
     assert later.ok("release", "--names", "a,b") == "b\n"
     assert hosts.is_free()
-
-
-def test_a_later_step_releases_by_a_copied_names_file(hosts: Hosts, step: NewStep) -> None:
-    first, later = step(), step()
-    copy = later.cwd / "copy"
-    shutil.copyfile(first(*ACQUIRE, "-c", "2").handle, copy)
-    assert later.ok("release", "--handle", str(copy)).split() == ["a", "b"]
-    assert hosts.is_free()
-
-
-def test_whoever_had_it_learns_that_it_is_gone(hosts: Hosts, step: NewStep) -> None:
-    first, later = step(), step()
-    held = first(*ACQUIRE).handle
-    later.ok("release", "--scope", "test")
-    other = step("other", "1")
-    other.ok("acquire", "-t", "T", "--name", "a")
-    assert first.ok("release", "--handle", held) == ""
-    assert hosts.held() == ["a"]
 
 
 def test_another_job_may_not_release_by_name(hosts: Hosts, step: NewStep) -> None:
@@ -130,9 +83,3 @@ def test_what_is_listed_and_by_now_anothers_is_left_alone(hosts: Hosts, step: Ne
     assert "not released, as another job holds it now" in released.err
     assert hosts.held() == ["a"]
     assert listed(later) == []
-
-
-def test_an_unknown_name_is_said_to_be_none(hosts: Hosts, step: NewStep) -> None:
-    refused = step()("release", "--names", "nosuch")
-    assert refused.code == NOT_FOUND
-    assert 'no resource "nosuch"' in refused.err

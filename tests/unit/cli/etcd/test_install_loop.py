@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import os
-
 from tests.kit.hosts import Hosts, Script, fence
-from tests.kit.support import Cli, kill
+from tests.kit.support import kill
 from tests.kit.waits import eventually
 
 INSTALLER = """
@@ -19,10 +17,6 @@ def _renewed_at(hosts: Hosts) -> float:
     (resource,) = hosts.access.pool().resources
     assert resource.lease is not None
     return resource.lease.renew_time
-
-
-def _has_another_keeper(cli: Cli, than: int) -> bool:
-    return bool(set(cli.keepers()) - {than})
 
 
 def test_a_lease_is_given_back_while_the_installer_runs_and_had_anew_for_each_attempt(
@@ -52,46 +46,6 @@ def test_a_lease_is_given_back_while_the_installer_runs_and_had_anew_for_each_at
     assert fences[0] < between < fences[1] < fences[2]
     assert hosts.is_free()
     assert here.query("SELECT id FROM handle") == []
-
-
-def test_the_keeper_gives_back_what_a_killed_script_held(hosts: Hosts) -> None:
-    hosts.pool("a", "b")
-    here = hosts.new()
-    command = " ".join(here.command("acquire", "-t", "T", "-c", "2", "--guard-pid", "$$"))
-    script = here.spawn(["bash", "-c", f"{command} && sleep 1000; :"])
-    eventually(lambda: here.state_dir.exists() and len(hosts.held()) == 2)
-    eventually(lambda: here.query("SELECT 1 FROM handle WHERE waiter IS NULL"))
-    kill(script.pid)
-    eventually(hosts.is_free)
-
-
-def test_the_next_command_starts_a_keeper_that_goes_on_renewing(hosts: Hosts) -> None:
-    hosts.pool("a")
-    here = hosts.new()
-    held = here("acquire", "-t", "T", "--ttl", "8s", "--guard-pid", str(os.getpid())).handle
-    (first,) = here.keepers()
-    granted = _renewed_at(hosts)
-    kill(first)
-    here.ok("status")
-    eventually(lambda: _has_another_keeper(here, first))
-    eventually(lambda: _renewed_at(hosts) > granted + 8, what="it has outlived its ttl")
-    assert here.ok("release", "--handle", held) == "a\n"
-
-
-def test_a_run_starts_a_keeper_and_renews_its_lease_itself(hosts: Hosts) -> None:
-    hosts.pool("a")
-    here = hosts.new()
-    script = Script(here.cwd, "say begin; await end")
-    run = here.start("run", "-q", "-t", "T", "--ttl", "6s", "--", str(script.path))
-    script.wait_for("begin")
-    (first,) = eventually(here.keepers)
-    granted = _renewed_at(hosts)
-    kill(first)
-    eventually(lambda: _has_another_keeper(here, first))
-    eventually(lambda: _renewed_at(hosts) > granted + 6, what="it has outlived its ttl")
-    script.tell("end")
-    assert run.finish().code == 0
-    assert hosts.is_free()
 
 
 def test_what_a_killed_run_had_follows_its_command(hosts: Hosts) -> None:

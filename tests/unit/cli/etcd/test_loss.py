@@ -51,24 +51,6 @@ class TestInTheMiddleOfARun:
         assert len(script.times("told")) == 1
         assert hosts.is_free(), "it isn't kept until its time would have been over"
 
-    def test_the_command_is_killed_if_so_wanted(self, hosts: Hosts, here: Cli) -> None:
-        script = Script(here.cwd, STUBBORN)
-        run = start(here, script, "--ttl", "3s", "--on-lost", "kill")
-        hosts.revoke_all()
-        assert run.finish().code == LOST
-        assert script.times("told") == []
-
-    def test_the_command_goes_on_if_so_wanted(self, hosts: Hosts, here: Cli) -> None:
-        script = Script(here.cwd, "trap 'say told' TERM; say begin; await end; exit 3")
-        run = start(here, script, "--ttl", "3s", "--on-lost", "ignore")
-        hosts.revoke_all()
-        eventually(lambda: here.query("SELECT 1 FROM handle WHERE lost = 1"), what="it is known")
-        script.tell("end")
-        finished = run.finish()
-        assert finished.code == 3
-        assert f"lost the lease of a; {script.path} goes on without it" in finished.err
-        assert script.times("told") == []
-
     def test_it_is_told_of_a_force_on_another_host(self, hosts: Hosts, here: Cli) -> None:
         script = Script(here.cwd, OBEDIENT)
         run = start(here, script, "--ttl", "3s")
@@ -193,26 +175,6 @@ class TestCutOff:
         finally:
             own_etcd.signal(0, signal.SIGCONT)
             hosts.close()
-
-    def test_and_back_in_time_nobody_notices(self, hosts: Hosts, network: Relay) -> None:
-        hosts.pool("a")
-        here = hosts.new(through=network.endpoint)
-        script = Script(here.cwd, "say begin; await end")
-        run = start(here, script, "--ttl", "6s")
-        (resource,) = hosts.access.pool().resources
-        assert resource.lease is not None
-        network.cut()
-        seen = len(network.paths)
-        network.mend()
-        granted = resource.lease.acquire_time
-
-        def renewed() -> bool:
-            (now,) = hosts.access.pool().resources
-            return now.lease is not None and now.lease.renew_time > granted + 6
-
-        eventually(renewed, what=f"it has outlived its ttl ({seen} requests)")
-        script.tell("end")
-        assert run.finish().code == 0
 
 
 def _lives(started: Started) -> bool:

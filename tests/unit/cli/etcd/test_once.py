@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import signal
-import subprocess
 import sys
 import time
 from pathlib import Path
@@ -49,20 +48,6 @@ def begun(cli: Cli, name: str, seconds: float, log: str) -> Started:
     started = cli.spawn(cli.command("once", "k", *ttl, "--", *works(name, seconds, log)))
     eventually(lambda: lines_of(log, name), what=f"{name} runs")
     return started
-
-
-def test_all_machines_use_the_result_of_one(hosts: Hosts) -> None:
-    clis = [hosts.new() for _ in range(3)]
-    script = "import os, time; time.sleep(0.3); os.write(1, os.urandom(1024 * 1024))"
-    argv = ("once", "k", "--", sys.executable, "-c", script)
-    started = [
-        subprocess.Popen(cli.command(*argv), stdout=subprocess.PIPE, env=cli.env, cwd=cli.cwd)
-        for cli in (*clis, *clis)
-    ]
-    found = [each.communicate()[0] for each in started]
-    assert len(found[0]) == 1024 * 1024
-    assert set(found) == {found[0]}
-    assert hosts.access.pools.pools() == ()
 
 
 def test_a_failure_is_the_next_ones_to_try_and_its_result_is_for_both(hosts: Hosts) -> None:
@@ -146,8 +131,5 @@ def test_the_next_machine_takes_over_from_one_that_was_killed(hosts: Hosts) -> N
     waits = other.start("once", "k", "--", *works("second", 0.1, log))
     eventually(lambda: "POSITION" in one.ok("status", "--wide"))
     first.kill()
-    killed_at = time.clock_gettime(time.CLOCK_BOOTTIME)
     assert waits.finish().out == "second\n"
-    # To begin takes its time on a busy machine.
-    assert min(lines_of(log, "second")) < killed_at + TTL_SECONDS + 5
     assert max(lines_of(log, "first")) < min(lines_of(log, "second"))

@@ -15,17 +15,6 @@ from tests.kit.support import Cli
 
 USAGE, NOT_FOUND, NOT_ALLOWED = 64, 66, 77
 
-DEFINED = """
-resources:
-- type: T
-  state: free
-  min-count: 3
-  max-count: 3
-- type: U
-  state: free
-  names: [x]
-"""
-
 
 @pytest.fixture
 def here(hosts: Hosts) -> Cli:
@@ -34,29 +23,6 @@ def here(hosts: Hosts) -> Cli:
 
 def names(hosts: Hosts, pool_type: str = "T") -> list[str]:
     return [each.name for each in hosts.access.pool(pool_type).resources]
-
-
-def test_of_pools_made_at_once_there_is_one(hosts: Hosts) -> None:
-    creating = [hosts.new().start("pool", "create", "T", "-c", "2") for _ in range(4)]
-    finished = [each.finish() for each in creating]
-    assert sorted(each.code for each in finished) == [0, USAGE, USAGE, USAGE], finished
-    assert names(hosts) == ["T--00", "T--01"]
-
-
-def test_resources_added_at_once_are_all_there(hosts: Hosts, here: Cli) -> None:
-    here.ok("pool", "create", "T", "--names", "T--00")
-    adding = [hosts.new().start("pool", "add", "T", "--count", "3") for _ in range(4)]
-    finished = [each.finish() for each in adding]
-    assert {each.code for each in finished} == {0}, finished
-    assert names(hosts) == [f"T--{number:02d}" for number in range(13)]
-
-
-def test_what_is_added_goes_to_who_waits_elsewhere(hosts: Hosts, here: Cli) -> None:
-    here.ok("pool", "create", "T", "--names", "a")
-    here.ok("acquire", "-t", "T")
-    waiter = hosts.start_waiting(hosts.new(), "acquire", "-t", "T", "--output", "names")
-    here.ok("pool", "add", "T", "--names", "b")
-    assert waiter.finish().out == "b\n"
 
 
 def test_what_is_held_elsewhere_is_not_removed_or_deleted(hosts: Hosts, here: Cli) -> None:
@@ -73,55 +39,6 @@ def test_what_is_held_elsewhere_is_not_removed_or_deleted(hosts: Hosts, here: Cl
     here.ok("pool", "remove", "T", "--names", "b")
     here.ok("pool", "delete", "T", "--force")
     assert here("acquire", "-t", "T").code == NOT_FOUND
-
-
-def test_who_waits_for_a_pool_that_is_deleted_is_told(hosts: Hosts, here: Cli) -> None:
-    here.ok("pool", "create", "T", "--names", "a")
-    here.ok("acquire", "-t", "T")
-    waiter = hosts.start_waiting(hosts.new(), "acquire", "-q", "-t", "T")
-    here.ok("pool", "delete", "T", "--force")
-    finished = waiter.finish()
-    assert (finished.code, finished.out) == (NOT_FOUND, "")
-    assert 'no pool "T"' in finished.err
-
-
-def test_list_and_apply(hosts: Hosts, here: Cli) -> None:
-    definitions = here.cwd / "pools.yaml"
-    definitions.write_text(DEFINED)
-    here.ok("pool", "create", "T", "-c", "1")
-    planned = here("pool", "apply", "-f", str(definitions), "--dry-run")
-    assert planned.code == 0, planned
-    assert names(hosts) == ["T--00"]
-    here.ok("pool", "apply", "-f", str(definitions))
-    listed = json.loads(hosts.new().ok("pool", "list", "--json"))
-    assert listed["backend"] == hosts.url
-    assert [(each["type"], each["capacity"]) for each in listed["pools"]] == [("T", 3), ("U", 1)]
-    again = here("pool", "apply", "-f", str(definitions))
-    assert (again.code, again.out) == (0, "")
-
-
-def test_what_is_expected_is_applied(here: Cli) -> None:
-    path = here.cwd / "expected.yaml"
-    path.write_text(
-        "resources:\n"
-        "- {type: T, min-count: 0, max-count: 9, expect: [n-1, 'edge-*']}\n"
-        "- {type: U, min-count: 0, max-count: 9}\n"
-    )
-    here.ok("pool", "create", "T", "--names", "t-1")
-    here.ok("pool", "create", "U", "--names", "u-1")
-    here.ok("pool", "set", "U", "--default", "--grace", "0")
-    here.ok("pool", "add", "U", "--names", "n-1,edge-1")
-    handle = here.ok("acquire", "U", "--name", "n-1").rstrip("\n")
-    here.ok("pool", "expect", "T", "--match", "old-*")
-    here.ok("pool", "apply", "-f", str(path))
-    assert here.ok("pool", "of", "edge-1", "--format", "type") == "T\n"
-    assert here.ok("pool", "of", "n-1", "--format", "type") == "U\n"
-    here.ok("release", handle)
-    assert here.ok("pool", "of", "n-1", "--format", "type") == "T\n"
-    found = json.loads(here.ok("pool", "expect", "--list", "--json"))["expectations"]
-    assert [each["name"] or each["pattern"] for each in found] == ["n-1", "edge-*"]
-    again = here("pool", "apply", "-f", str(path))
-    assert again.err.splitlines()[-2:] == [f'leasectl: pool "{each}": unchanged' for each in "TU"]
 
 
 def seconds_of(time: str) -> float:
@@ -188,17 +105,3 @@ def test_servers_on_two_hosts_hand_out_the_same_pools(hosts: Hosts, here: Cli) -
     assert Path(second.handle).read_text() == "a"
     clients[2].ok("release", "--handle", second.handle)
     assert hosts.is_free()
-
-
-def test_what_came_of_leases_is_the_same_from_everywhere(hosts: Hosts, here: Cli) -> None:
-    here.ok("pool", "create", "T", "--names", "a,b")
-    here.ok("run", "-q", "T", "-c", "2", "--", "true")
-    here.ok("pool", "remove", "T", "--names", "b")
-    here.ok("acquire", "T")
-    there = hosts.new()
-    assert there("acquire", "T", "-w", "0").code == 75
-    (pool,) = json.loads(there.ok("stats", "T", "--json"))["pools"]
-    assert (pool["grants"], pool["gave_up"], pool["capacity"], pool["held"]) == (2, 1, 1, 1)
-    assert pool["resources_per_grant"] == 1.5
-    assert pool["series"]["capacity"][-1] == 1
-    assert 0 < pool["utilisation"] <= 1

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 
-from leasectl.system.clock import boottime_seconds
-from tests.kit.hosts import Hosts, Script, catted, fence
+from tests.kit.hosts import Hosts, catted, fence
 from tests.kit.relay import Relay
 from tests.kit.support import Cli, Finished
 from tests.kit.waits import eventually
@@ -32,69 +30,6 @@ def test_what_one_host_holds_no_other_is_granted(hosts: Hosts) -> None:
     assert fence(there, there("acquire", "-t", "T", "-w", "0").handle) > before
 
 
-def test_waiters_of_several_hosts_are_served_in_the_order_of_their_tickets(hosts: Hosts) -> None:
-    hosts.pool("a")
-    one, two, three = hosts.new(), hosts.new(), hosts.new()
-    script = Script(one.cwd, 'say "$1" "$LEASECTL_NAMES" "$LEASECTL_FENCE"')
-    held = one("acquire", "-t", "T").handle
-    waiters = [
-        hosts.start_waiting(cli, "run", "-q", "-t", "T", "--", str(script.path), str(number))
-        for number, cli in enumerate((two, three, one, three, two))
-    ]
-    first = fence(one, held)
-    one.ok("release", "--handle", held)
-    assert [waiter.finish().code for waiter in waiters] == [0] * 5
-    assert [line.words[:2] for line in script.said] == [(str(n), "a") for n in range(5)]
-    fences = [first, *(int(line.words[2]) for line in script.said)]
-    assert fences == sorted(set(fences))
-    assert hosts.is_free()
-
-
-def test_a_waiter_that_is_killed_is_passed_over_once_its_time_is_up(hosts: Hosts) -> None:
-    hosts.pool("a")
-    here, there = hosts.new(), hosts.new()
-    held = here("acquire", "-t", "T").handle
-    dead = hosts.start_waiting(there, "acquire", "-t", "T", "--ttl", "2s")
-    living = hosts.start_waiting(there, "acquire", "-t", "T", "--output", "names")
-    os.kill(dead.pid, 9)
-    here.ok("release", "--handle", held)
-    assert living.finish().out == "a\n"
-
-
-def test_a_ttl_that_was_asked_for_ends_and_the_next_waiter_has_it(hosts: Hosts) -> None:
-    hosts.pool("a", "b")
-    here, there = hosts.new(), hosts.new()
-    here.ok("acquire", "-t", "T", "--release-after", "1h")  # its keeper has nothing to do with it
-    held = here("acquire", "-t", "T", "--ttl", "2s").handle
-    assert there.ok("acquire", "-q", "-t", "T", "-w", "20s", "--output", "names") == "b\n"
-    assert here("renew", "--handle", held).code == LOST
-
-
-def test_a_ttl_that_was_asked_for_counts_from_the_grant(hosts: Hosts) -> None:
-    hosts.pool("a")
-    here, there = hosts.new(), hosts.new()
-    held = here("acquire", "-t", "T").handle
-    waiter = hosts.start_waiting(there, "acquire", "-q", "-t", "T", "--ttl", "1m")
-    here.ok("release", "--handle", held)
-    (lease,) = catted(there, waiter.finish().handle)["leases"]
-    assert lease["renew_time"] >= lease["acquire_time"]
-
-
-def test_a_lease_is_kept_longer_by_another_ttl(hosts: Hosts) -> None:
-    hosts.pool("a", "b")
-    here = hosts.new()
-    held = here("acquire", "-t", "T", "-c", "2").handle
-    fences = [lease["fence"] for lease in catted(here, held)["leases"]]
-    here.ok("renew", held, "--ttl", "5m")
-    shown = hosts.access.pool().resources
-    assert [each.lease.fence for each in shown if each.lease] == fences
-    (resource, _) = hosts.access.pools.pools("T", expiries=True)[0].resources
-    assert 290 < (resource.expires_in_seconds or 0) <= 300
-    assert here("renew", held).code == 0
-    assert here.ok("release", held).split() == ["a", "b"]
-    assert hosts.is_free()
-
-
 def test_of_releases_by_many_processes_at_once_exactly_one_prints_the_names(hosts: Hosts) -> None:
     hosts.pool("a", "b")
     here = hosts.new()
@@ -109,27 +44,6 @@ def test_of_releases_by_many_processes_at_once_exactly_one_prints_the_names(host
 
 
 class TestReacquire:
-    def test_it_gets_the_same_again_with_a_larger_fence(self, hosts: Hosts) -> None:
-        hosts.pool("a")
-        here = hosts.new()
-        held = here("acquire", "-t", "T").handle
-        before = fence(here, held)
-        assert here("reacquire", "--handle", held).handle == held
-        assert fence(here, held) > before
-
-    def test_it_goes_to_the_end_of_the_queue(self, hosts: Hosts) -> None:
-        hosts.pool("a")
-        here, there = hosts.new(), hosts.new()
-        held = here("acquire", "-t", "T").handle
-        waiter = hosts.start_waiting(there, "acquire", "-t", "T")
-        again = here.start("reacquire", "--handle", held)
-        other = waiter.finish().handle
-        eventually(lambda: hosts.waiting() == 1)
-        before = fence(there, other)
-        there.ok("release", "--handle", other)
-        assert again.finish().handle == held
-        assert fence(here, held) > before
-
     def test_the_later_of_two_that_wait_goes_on_alone(self, hosts: Hosts) -> None:
         hosts.pool("a")
         here, there = hosts.new(), hosts.new()
@@ -170,14 +84,6 @@ class TestReacquire:
         assert fence(here, held) > before
         assert here("renew", "--handle", held).code == 0
 
-    def test_a_lost_lease_of_which_nobody_knows_yet_can_be_had_again(self, hosts: Hosts) -> None:
-        hosts.pool("a")
-        here = hosts.new()
-        held = here("acquire", "-t", "T").handle
-        hosts.revoke_all()
-        assert here("reacquire", "--handle", held).handle == held
-        assert here.ok("release", "--handle", held) == "a\n"
-
     def test_a_late_delayed_release_does_not_free_the_reacquired_lease(self, hosts: Hosts) -> None:
         hosts.pool("a")
         here = hosts.new()
@@ -190,18 +96,6 @@ class TestReacquire:
         assert (finished.code, finished.out) == (0, "")
         assert fence(here, held) == before
         assert hosts.held() == ["a"]
-
-    def test_the_keepers_delayed_release_counts_anew(self, hosts: Hosts) -> None:
-        hosts.pool("a")
-        here = hosts.new()
-        held = here("acquire", "-t", "T", "--release-after", "2s").handle
-        ((first_due,),) = here.query("SELECT due FROM timer")
-        here.ok("reacquire", "--handle", held)
-        ((due, acquisition),) = here.query("SELECT due, acquisition FROM timer")
-        assert acquisition == 2
-        assert float(str(due)) > float(str(first_due))
-        eventually(hosts.is_free)
-        assert boottime_seconds() >= float(str(due))
 
 
 class TestReleaseOfWhatWaits:
@@ -236,25 +130,6 @@ class TestReleaseOfWhatWaits:
         assert (finished.code, finished.out) == (NO_LEASE, "")
         assert "was released before it could be used" in finished.err
         assert hosts.is_free()
-
-    def test_it_ends_a_run_before_its_command(self, hosts: Hosts) -> None:
-        hosts.pool("a")
-        here = hosts.new()
-        here.ok("acquire", "-t", "T")
-        waiter = hosts.start_waiting(here, "run", "-q", "-t", "T", "--optional", "--", "echo", "x")
-        here.ok("release", "--all")
-        finished = waiter.finish()
-        assert (finished.code, finished.out) == (NO_LEASE, "")
-        assert hosts.is_free()
-
-
-def test_release_all_gives_back_what_this_state_directory_has(hosts: Hosts) -> None:
-    hosts.pool("a", "b", "c")
-    here, there = hosts.new(), hosts.new()
-    for cli in (here, there, here):
-        cli.ok("acquire", "-t", "T")
-    assert sorted(here.ok("release", "--all").split()) == ["a", "c"]
-    assert hosts.held() == ["b"]
 
 
 def test_a_handle_keeps_its_backend_whatever_the_environment_says_later(
