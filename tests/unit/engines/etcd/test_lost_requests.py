@@ -11,11 +11,9 @@ import pytest
 
 from leasectl.engines.etcd.gateway.gateway import Gateway
 from leasectl.engines.etcd.gateway.requests import Json, Outcome, read_all
-from leasectl.engines.notes import Note, NoteChange
 from leasectl.engines.values import ValueChange
 from leasectl.errors import (
     BackendUnreachable,
-    InvalidRequest,
     NoLease,
     NotAllowed,
     NotFound,
@@ -80,36 +78,6 @@ class TestLostAnswers:
                 ("released", [NAMES[1]], "command"),
             ], losing.number
 
-    def test_whichever_answer_is_lost_a_note_is_written_once_and_frees_once(
-        self, etcd: EtcdServer, between: Relay, prefix: str
-    ) -> None:
-        for losing in each_answer_lost(between, more_than=7):
-            place = f"{prefix}/{losing.number}"
-            direct = Access(etcd.endpoints, place)
-            direct.pools.create_pool("T", NAMES)
-            leases = direct.acquire("me", Request("T", count=3, ttl_seconds=60))
-            losing.begin()
-            notes = Access([between.endpoint], place).backend.notes
-            marks = [NoteChange("T", each.name, each.fence, None, "mark", "m") for each in leases]
-            assert notes.change(marks) == (True,) * 3, losing.number
-            off, *answers = [
-                each._replace(before="mark", after="ready", told="r") for each in marks
-            ]
-            assert notes.change([off._replace(after=None, told="o")]) == (True,), losing.number
-            assert notes.change(answers) == (True,) * 2, losing.number
-            ready = [Note("T", each.name, each.fence, "ready") for each in leases]
-            assert notes.free(ready, by="reclaim") == tuple(NAMES[1:3]), losing.number
-            assert direct.held() == NAMES[:1], losing.number
-            assert direct.engine.free("me") == (NAMES[0],)
-            assert keys_left(direct) == [], losing.number
-            told = [(*each.names, each.reason) for each in direct.events.read()][3:9]
-            off_and_ready = [(NAMES[0], "o"), *((name, "r") for name in NAMES[1:3])]
-            assert told == [*((name, "m") for name in NAMES[:3]), *off_and_ready], losing.number
-            assert story_of(direct)[9:] == [
-                ("released", NAMES[1:3], "reclaim"),
-                ("released", NAMES[:1], "command"),
-            ], losing.number
-
     def test_whichever_answer_is_lost_a_pool_is_changed_once(
         self, etcd: EtcdServer, between: Relay, prefix: str
     ) -> None:
@@ -162,11 +130,6 @@ class TestLostAnswers:
                 ("lost", NAMES[1:3], "force"),
                 ("released", NAMES[:3], "force"),
             ], losing.number
-
-    def test_a_server_that_is_not_there_is_named_within_the_deadline(self, prefix: str) -> None:
-        access = Access(["http://127.0.0.1:1"], prefix, seconds=0.3)
-        with pytest.raises(BackendUnreachable, match=r"127\.0\.0\.1:1.*is etcd running there"):
-            access.acquire("me", Request("T"))
 
     def test_who_has_not_answered_can_be_left_alone_for_a_while(self, between: Relay) -> None:
         time = ManualClock()
@@ -296,36 +259,6 @@ def lost_for_good(
 class TestOvertaken:
     """A request is lost before it is carried out, and somebody else is faster than the next try."""
 
-    def test_a_note_that_went_with_its_lease_is_not_said_to_be_taken_off(
-        self, store: Access, between: Relay, prefix: str
-    ) -> None:
-        (lease,) = store.acquire("me", Request("T", ttl_seconds=60))
-        mark = NoteChange("T", lease.name, lease.fence, None, "ready", "m")
-        assert store.backend.notes.change([mark]) == (True,)
-        note = Note("T", lease.name, lease.fence, "ready")
-
-        def take_back() -> None:
-            assert store.backend.notes.free([note], by="reclaim") == (lease.name,)
-
-        for number in range(1, 4):
-            slow = Access([between.endpoint], prefix).backend.notes
-            taken: list[bool] = []
-
-            def once(taken: list[bool] = taken) -> None:
-                if not taken:
-                    taken.append(True)
-                    take_back()
-
-            lost_before(between, number, once)
-            said = slow.change([mark._replace(before="ready", after=None)])
-            assert said == (False,) if taken else said == (True,), number
-            between.listen()
-            store.engine.free("me")
-            (lease,) = store.acquire("me", Request("T", name=lease.name, ttl_seconds=60))
-            mark = mark._replace(fence=lease.fence)
-            note = note._replace(fence=lease.fence)
-            assert store.backend.notes.change([mark]) == (True,)
-
     def test_a_release_is_not_taken_for_anothers(
         self, etcd: EtcdServer, store: Access, between: Relay, prefix: str
     ) -> None:
@@ -344,26 +277,6 @@ class TestOvertaken:
         with pytest.raises(NotAllowed, match="in use"):
             slow.pools.delete_pool("T", force=False)
         assert store.held() == [NAMES[0]]
-
-    def test_a_pool_that_was_deleted_and_made_again_is_left_alone(
-        self, store: Access, between: Relay, prefix: str
-    ) -> None:
-        def make_again() -> None:
-            store.pools.delete_pool("T", force=False)
-            store.pools.create_pool("T", NAMES[:1])
-
-        slow = Access([between.endpoint], prefix)
-        lost_before(between, 4, make_again)
-        slow.pools.delete_pool("T", force=True)
-        assert store.pool().capacity == 1
-
-    def test_names_that_somebody_else_added_are_not_said_to_be_added(
-        self, store: Access, between: Relay, prefix: str
-    ) -> None:
-        slow = Access([between.endpoint], prefix)
-        lost_before(between, 3, lambda: store.pools.add_resources("T", ["T--4"]))
-        with pytest.raises(InvalidRequest, match="already in pool"):
-            slow.pools.add_resources("T", ["T--4"])
 
 
 class TestGrantedLate:

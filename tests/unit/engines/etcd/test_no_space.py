@@ -1,4 +1,4 @@
-"""An etcd that has reached its quota."""
+"""An etcd that has reached its quota: it writes nothing until somebody has made room."""
 
 from __future__ import annotations
 
@@ -13,51 +13,52 @@ from tests.kit.etcd.server import EtcdServer, etcd_server
 from tests.kit.relay import relay
 
 
-class TestNoSpace:
-    """etcd has reached its quota, and writes nothing until somebody has made room."""
+@pytest.fixture(scope="module")
+def server() -> Iterator[EtcdServer]:
+    with etcd_server() as server:
+        yield server
 
-    @pytest.fixture
-    def full(self, prefix: str) -> Iterator[tuple[EtcdServer, Access]]:
-        """Such a server, and access to a pool of which one is held."""
-        with etcd_server() as server:
-            store = Access(server.endpoints, prefix)
-            store.pools.create_pool("T", NAMES)
-            store.acquire("holder", Request("T", ttl_seconds=60))
-            server.alarm(on=True)
-            yield server, store
 
-    def test_a_renewal_is_good_and_dated_again_when_there_is_space(
-        self, full: tuple[EtcdServer, Access]
-    ) -> None:
-        server, store = full
-        (lease,) = [each.lease for each in store.pool().resources if each.lease]
-        assert store.engine.renew("holder") == (NAMES[0],)
-        server.alarm(on=False)
-        assert store.engine.renew("holder") == (NAMES[0],)
-        (dated,) = [each.lease for each in store.pool().resources if each.lease]
-        assert dated.renew_time is not None and lease.renew_time is not None
-        assert dated.renew_time > lease.renew_time
+@pytest.fixture
+def store(server: EtcdServer, prefix: str) -> Iterator[Access]:
+    """Access to a pool of which one is held, and etcd has no space from then on."""
+    store = Access(server.endpoints, prefix)
+    store.pools.create_pool("T", NAMES)
+    store.acquire("holder", Request("T", ttl_seconds=60))
+    server.alarm(on=True)
+    yield store
+    server.alarm(on=False)
 
-    def test_nobody_is_granted_anything_and_all_are_told_what_to_do(
-        self, full: tuple[EtcdServer, Access]
-    ) -> None:
-        _, store = full
-        with pytest.raises(BackendUnreachable, match=r"space exceeded.*alarm disarm"):
-            store.acquire("other", Request("T"))
-        with pytest.raises(BackendUnreachable, match=r"space exceeded.*alarm disarm"):
-            store.engine.free("holder")
 
-    @pytest.mark.parametrize("number", [1, 2, 3, 4])
-    def test_a_claim_that_has_gone_is_lost_all_the_same(
-        self, full: tuple[EtcdServer, Access], prefix: str, number: int
-    ) -> None:
-        """Before any request of the renewal: the last looks, as there is no space for a date."""
-        server, store = full
-        with relay(server.endpoints[0]) as between:
+def test_a_renewal_is_good_and_dated_again_when_there_is_space(
+    server: EtcdServer, store: Access
+) -> None:
+    (lease,) = [each.lease for each in store.pool().resources if each.lease]
+    assert store.engine.renew("holder") == (NAMES[0],)
+    server.alarm(on=False)
+    assert store.engine.renew("holder") == (NAMES[0],)
+    (dated,) = [each.lease for each in store.pool().resources if each.lease]
+    assert dated.renew_time is not None and lease.renew_time is not None
+    assert dated.renew_time > lease.renew_time
 
-            def revoke(at: int, _path: str) -> None:
-                if at == number:
-                    store.end("holder")
 
-            between.listen(before=revoke)
-            assert Access([between.endpoint], prefix).engine.renew("holder") == ()
+def test_nobody_is_granted_anything_and_all_are_told_what_to_do(store: Access) -> None:
+    with pytest.raises(BackendUnreachable, match=r"space exceeded.*alarm disarm"):
+        store.acquire("other", Request("T"))
+    with pytest.raises(BackendUnreachable, match=r"space exceeded.*alarm disarm"):
+        store.engine.free("holder")
+
+
+@pytest.mark.parametrize("number", [1, 2, 3, 4])
+def test_a_claim_that_has_gone_is_lost_all_the_same(
+    server: EtcdServer, store: Access, prefix: str, number: int
+) -> None:
+    """Before any request of the renewal: the last looks, as there is no space for a date."""
+    with relay(server.endpoints[0]) as between:
+
+        def revoke(at: int, _path: str) -> None:
+            if at == number:
+                store.end("holder")
+
+        between.listen(before=revoke)
+        assert Access([between.endpoint], prefix).engine.renew("holder") == ()

@@ -79,16 +79,6 @@ class TestWaiting:
         between.mend()
         assert len(result_of(pending)) == 1
 
-    def test_a_watch_that_was_cut_goes_on_where_it_was(
-        self, store: Access, between: Relay, prefix: str
-    ) -> None:
-        store.acquire("holder", Request("T", count=4))
-        pending = begin_listening(Access([between.endpoint], prefix), between, Request("T"))
-        between.cut()
-        store.engine.free("holder")
-        between.mend()
-        assert len(result_of(pending)) == 1
-
     def test_a_waiter_whose_lease_is_revoked_ends_and_the_next_one_is_served(
         self, etcd: EtcdServer, store: Access, prefix: str
     ) -> None:
@@ -188,13 +178,6 @@ class TestWaiting:
         assert store.engine.renew("holder") == ()
         assert len(result_of(store.begin("waiter", Request("T", name=NAMES[0])))) == 1
         assert boottime_seconds() - since >= SHORT
-
-    def test_an_expired_holder_is_told_when_it_renews(self, store: Access) -> None:
-        store.acquire("holder", Request("T", ttl_seconds=SHORT))
-        waiting = store.begin("waiter", Request("T", name=NAMES[0]))
-        assert len(result_of(waiting)) == 1
-        assert store.lost == [("holder", (NAMES[0],))]
-        assert store.engine.renew("holder") == ()
 
 
 class TestTwoMembers:

@@ -9,11 +9,10 @@ import pytest
 
 from leasectl.engines.cluster.objects import Selection
 from leasectl.engines.facts import PoolSettings
-from leasectl.engines.kubernetes.names import object_of_resource
 from leasectl.errors import BackendUnreachable, LeaseError
 from leasectl.model import Claimant, Request
 from leasectl.system import afterwards
-from tests.kit.kubernetes.made_up_api import Killed, MadeUpApi
+from tests.kit.kubernetes.made_up_api import MadeUpApi
 from tests.kit.kubernetes.made_up_process import Process
 from tests.kit.support import ManualClock
 
@@ -95,41 +94,6 @@ class TestHowMany:
         assert world.asked(process.pools.pools) == ["list"]
 
 
-class TestALostAnswer:
-    """The request was carried out, and nobody has heard of it; the client makes it again."""
-
-    @pytest.mark.parametrize("number", range(9))
-    def test_is_found_out(self, world: World, number: int) -> None:
-        """Of one who waits behind another, gets two, renews them and gives them back."""
-        world.api.repeats = True
-        first, second = world.process(), world.process()
-        first.acquire("k/1", TWO)
-        world.api.asked.clear()
-        heard: list[int] = []
-
-        def lose(at: int) -> None:
-            heard.append(at)
-            if at == number:
-                raise BackendUnreachable("no answer")
-
-        world.api.after = lose
-        waiter = second.engine.waiter(Claimant("k/2", "job/1/host/2", TWO), until=None)
-        waiter.enqueue()
-        assert waiter.claim().leases is None
-        first.engine.free("k/1")
-        leases = waiter.claim().leases
-        assert leases is not None
-        assert len(leases) == 2
-        assert second.engine.renew("k/2") == tuple(each.name for each in leases)
-        held = second.held()
-        assert sorted(held) == sorted(each.name for each in leases)
-        assert set(second.engine.free("k/2")) == set(held)
-        assert len(heard) > number
-        world.api.after = lambda at: None
-        assert world.is_clean()
-        assert first.lost == second.lost == []
-
-
 class TestNoAnswerAtAll:
     """The request was perhaps carried out, and the deadline has passed."""
 
@@ -176,63 +140,6 @@ class TestNoAnswerAtAll:
         assert leases is not None
         assert [each.name for each in leases] == ["a", "b"]
         assert sorted(process.held()) == ["a", "b"]
-
-
-class TestAKill:
-    """Between any two requests."""
-
-    @pytest.mark.parametrize("number", range(1, 13))
-    def test_leaves_nothing_that_isnt_found_by_the_claim_key(
-        self, world: World, number: int
-    ) -> None:
-        others = world.process()
-        others.acquire("k/0", TWO)
-        world.api.asked.clear()
-        was_killed = self.live_and_die(world, others, number)
-        world.process().recover("k/1")
-        others.engine.free("k/0")
-        assert world.is_clean()
-        assert was_killed == (number < 12)
-
-    @pytest.mark.parametrize("number", range(1, 9))
-    def test_leaves_nothing_that_isnt_over_after_its_ttl(self, world: World, number: int) -> None:
-        others = world.process()
-        others.acquire("k/0", TWO)
-        world.api.asked.clear()
-        self.live_and_die(world, others, number)
-        others.engine.free("k/0")
-        observer = world.process()
-        observer.pools.pools()
-        world.clock.advance(31.0)
-        observer.pools.pools()
-        assert world.is_clean()
-
-    def live_and_die(self, world: World, others: Process, number: int) -> bool:
-        """Wait behind another, get two, renew them and free them, up to the request of a number."""
-        process = world.process()
-
-        def kill(at: int) -> None:
-            if at == number:
-                raise Killed
-
-        world.api.before = kill
-        waiter = process.engine.waiter(Claimant("k/1", "job/1/host/1", TWO), until=None)
-        try:
-            waiter.enqueue()
-            waiter.claim()
-            world.api.before = lambda at: None
-            asked = len(world.api.asked)
-            others.engine.free("k/0")
-            del world.api.asked[asked:]
-            world.api.before = kill
-            waiter.claim()
-            process.engine.renew("k/1")
-            process.engine.free("k/1")
-        except Killed:
-            return True
-        finally:
-            world.api.before = lambda at: None
-        return False
 
 
 class TestATicketThatIsLeft:
@@ -316,26 +223,6 @@ class TestAForeignHand:
             world.process().pools.add_resources("T", ["d"])
         assert world.api.objects["d"]["spec"] == {"holderIdentity": "x"}
         assert world.is_clean()
-
-    def test_who_was_taken_over_never_writes_over_a_successor(self, world: World) -> None:
-        stopped, observer = world.process(), world.process()
-        stopped.acquire("k/1", Request("T", count=3, ttl_seconds=30.0))
-        observer.pools.pools()
-        world.clock.advance(31.0)
-        (lease,) = observer.acquire("k/2", Request("T", name="a"))
-        assert observer.lost == [("k/1", "a")]
-        assert stopped.engine.renew("k/1") == ()
-        assert stopped.engine.free("k/1") == ()
-        assert observer.engine.renew("k/2") == ("a",)
-        assert observer.held() == {"a": lease.holder_identity}
-
-    def test_a_resource_that_was_deleted_by_hand_is_not_brought_back(self, world: World) -> None:
-        process = world.process()
-        process.acquire("k/1", ONE)
-        del world.api.objects[object_of_resource("a")]
-        assert process.engine.renew("k/1") == ()
-        assert process.engine.free("k/1", ["a"]) == ()
-        assert object_of_resource("a") not in world.api.objects
 
     def test_a_note_that_others_write_keeps_nobody_alive(self, world: World) -> None:
         dead, observer = world.process(), world.process()

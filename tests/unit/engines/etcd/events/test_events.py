@@ -4,15 +4,12 @@ from __future__ import annotations
 
 import itertools
 import json
-import threading
 from collections.abc import Iterator
-from functools import partial
 
 import pytest
 
 from leasectl.engines.etcd.events.buckets import parse_bucket
 from leasectl.engines.etcd.events.events import EtcdEvents
-from leasectl.engines.etcd.events.packing import pack_a_bucket
 from leasectl.engines.etcd.events.records import (
     NUMBERS_PER_REVISION,
     encode_event,
@@ -26,7 +23,7 @@ from leasectl.state.event import ALL_EVENTS, Event, EventFilter, Kept, Missed
 from leasectl.system.poll import is_readable
 from leasectl.text.naming import reserved_type
 from tests.kit.etcd.access import NAMES, Access
-from tests.kit.etcd.event_writer import SMALLEST, Writer, buckets, packs, told
+from tests.kit.etcd.event_writer import SMALLEST, Writer, buckets, told
 from tests.kit.etcd.server import EtcdServer
 from tests.kit.relay import Relay, relay
 from tests.kit.story import story_of
@@ -60,13 +57,6 @@ def test_the_latest_are_whole_wherever_what_is_read_at_once_ends(access: Access)
 
 
 class TestBuckets:
-    def test_a_full_one_is_followed_by_another(self, access: Access) -> None:
-        Writer(access, Kept(HOUR, 10_000)).write(5)
-        assert buckets(access) == [5]
-        Writer(access, Kept(HOUR, SMALLEST * 32), first=5).write(SMALLEST * 2)
-        assert sum(buckets(access)) == SMALLEST * 2 + 5
-        assert len(buckets(access)) == 1  # as the first was made, it was to be large
-
     def test_an_old_one_is_followed_by_another(self, access: Access) -> None:
         writer = Writer(access, Kept(HOUR, 10_000))
         for _ in range(3):
@@ -249,16 +239,6 @@ class TestForeignKeys:
 
 
 class TestReading:
-    def test_sixty_at_once_have_one_event_each_way(self, etcd: EtcdServer, prefix: str) -> None:
-        store = Access(etcd.endpoints, prefix)
-        names = [f"T--{number:02d}" for number in range(60)]
-        store.pools.create_pool("T", names)
-        leases = store.acquire("me", Request("T", count=60, ttl_seconds=60))
-        store.engine.free("me")
-        _, _, granted, released = store.events.read()
-        assert granted.names == released.names == tuple(names)
-        assert granted.fences == released.fences == tuple(lease.fence for lease in leases)
-
     def test_only_the_buckets_are_read_that_may_have_what_is_wanted(
         self, etcd: EtcdServer, access: Access, between: Relay, prefix: str
     ) -> None:
@@ -282,45 +262,6 @@ class TestReading:
         last = list(access.events.read())[-2].number
         assert [event.reason for event in through.events.read(after=last)] == ["5"]
         assert len(between.paths) - before == 3
-
-    def test_who_follows_sees_each_once_and_in_order_while_old_ones_are_packed_and_go(
-        self, etcd: EtcdServer, prefix: str
-    ) -> None:
-        kept = Kept(HOUR, 6 * SMALLEST)
-        accesses = [Access(etcd.endpoints, prefix) for _ in range(3)]
-        reader = Access(etcd.endpoints, prefix)
-        watch, last = reader.events.watch(), 0
-        seen: list[int] = []
-
-        def write(access: Access) -> None:
-            writer = Writer(access, kept, first=accesses.index(access) * 1000)
-            for number in range(1, 81):
-                writer.write()
-                pack_a_bucket(access.gateway, access.keys, clock=writer.time.clock)
-                # Or what nobody has read yet goes as well.
-                eventually(partial(has_been_read, 3 * number - kept.number // 2))
-
-        def has_been_read(number: int) -> bool:
-            return len(seen) >= number
-
-        threads = [threading.Thread(target=write, args=(each,)) for each in accesses]
-        for thread in threads:
-            thread.start()
-        try:
-            while len(seen) < 240:
-                assert is_readable(watch.fd, 20), len(seen)
-                watch.clear()
-                for event in reader.events.read(after=last):
-                    assert event.number > last
-                    last = event.number
-                    seen.append(int(event.reason))
-        finally:
-            watch.close()
-            for thread in threads:
-                thread.join()
-        assert sorted(seen) == [n * 1000 + each for n in range(3) for each in range(80)]
-        assert len(told(reader)) <= kept.number + 4 * SMALLEST
-        assert packs(reader)
 
 
 class TestBeingBehind:
@@ -455,18 +396,6 @@ class TestWatching:
                 watch.clear()
             store.engine.free("me")
             wait_readable(watch.fd)
-        finally:
-            watch.close()
-
-    def test_a_member_is_asked_to_say_now_and_then_that_it_is_there(
-        self, store: Access, between: Relay, prefix: str
-    ) -> None:
-        mine = Access([between.endpoint], prefix)
-        watch = mine.events.watch()
-        try:
-            eventually(lambda: "/v3/watch" in between.paths)
-            assert not is_readable(watch.fd, 0.2)
-            assert between.paths.count("/v3/watch") == 1
         finally:
             watch.close()
 

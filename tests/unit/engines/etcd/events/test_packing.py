@@ -22,7 +22,6 @@ from leasectl.system.clock import Clock
 from tests.kit.etcd.access import Access
 from tests.kit.etcd.event_writer import SMALLEST, Writer, buckets, pack_all, packs, told
 from tests.kit.etcd.server import EtcdServer
-from tests.kit.killing import Victim
 from tests.kit.relay import Relay
 from tests.kit.waits import eventually
 
@@ -181,13 +180,6 @@ class TestPacking:
         Writer(access, first=WRITTEN).write(2)
         assert told(access) == list(range(WRITTEN + 2))
 
-    def test_a_pack_goes_with_its_bucket(self, access: Access) -> None:
-        pack_all(access)
-        (found,) = access.gateway.read(read_all(access.keys.packs())).answers
-        (named,) = access.gateway.read(read_all(access.keys.buckets())).answers
-        ids = [kv.etcd_lease_id for kv in named.items]
-        assert [kv.etcd_lease_id for kv in found.items] == ids[:FULL]
-
     def test_a_bucket_without_events_is_packed_once(self, etcd: EtcdServer, prefix: str) -> None:
         access = Access(etcd.endpoints, prefix)
         fill(access)
@@ -215,28 +207,6 @@ class TestPacking:
             assert packs(access) in ([SMALLEST], [SMALLEST] * 2)
             at_most = len(between.paths) - first
         assert at_most == 4
-
-    @pytest.mark.parametrize("when", ["before", "after"])
-    def test_whoever_packs_may_be_killed(
-        self, filled: Iterator[Access], between: Relay, when: str
-    ) -> None:
-        for fatal in itertools.count(1):
-            access = next(filled)
-            before = list(access.events.read())
-            is_killed = Victim(between, when, fatal).run(
-                lambda mine=access: pack_one(through(between, mine))  # type: ignore[misc]
-            )
-            assert list(access.events.read()) == before
-            if not is_killed:
-                break
-            if fatal == 4 and when == "after":
-                assert len(packs(access)) == 1
-            else:  # the fourth request may be passed on after its sender's death, or not
-                assert len(packs(access)) <= (fatal == 4)
-            pack_all(access)
-            assert list(access.events.read()) == before
-            assert packs(access) == [SMALLEST] * FULL
-        assert fatal == 5
 
     def test_an_answer_may_be_lost(self, filled: Iterator[Access], between: Relay) -> None:
         for lost in range(1, 5):

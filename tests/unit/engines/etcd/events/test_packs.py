@@ -68,10 +68,6 @@ def test_several_of_one_transaction_stay_in_their_order() -> None:
     ]
 
 
-def test_a_bucket_in_which_nothing_happened_has_no_events() -> None:
-    assert parse_pack(written(encode_pack([]))) == []
-
-
 def test_what_a_later_version_has_written_is_kept_as_it_was() -> None:
     """A packer of this version doesn't know what it can leave out."""
     later = '{"time": 1, "kind": "moved", "to": "U", "names": ["x"]}'

@@ -20,7 +20,7 @@ from leasectl.errors import (
 from leasectl.http.no_answer import NoAnswer
 from leasectl.http.tls import Trust
 from leasectl.system.clock import Clock
-from tests.kit.certificates import Certificate, Certificates, encrypt_key, make_certificates
+from tests.kit.certificates import Certificates, encrypt_key, make_certificates
 from tests.kit.etcd.gateways import (
     LetIn,
     address,
@@ -208,14 +208,6 @@ class TestCertificates:
         with pytest.raises(BackendUnreachable):
             write_something(let_in(f"etcds:{plain}", 0.5, ca_file=certificates.ca.file))
 
-    def test_a_watch_goes_over_tls(
-        self, mutual: EtcdServer, certificates: Certificates, let_in: LetIn
-    ) -> None:
-        shown = certificates.client
-        files = {"ca_file": certificates.ca.file, "cert_file": shown.file}
-        gateway = let_in(mutual, **files, key_file=shown.key_file)
-        assert "canceled" not in first_lines(gateway, {})
-
 
 class Files(NamedTuple):
     """What a client trusts and shows, in files that can be replaced."""
@@ -247,37 +239,6 @@ def files(tmp_path: Path, certificates: Certificates) -> Files:
 
 class TestReplacedFiles:
     """Certificates don't last; processes do that look after leases."""
-
-    def test_a_ca_that_was_replaced_is_trusted_from_the_next_request_on(
-        self,
-        secure: EtcdServer,
-        certificates: Certificates,
-        strangers: Certificates,
-        files: Files,
-        let_in: LetIn,
-    ) -> None:
-        gateway = let_in(secure, **files.settings())
-        write_something(gateway)
-        replace(files.ca, strangers.ca.file)
-        assert "its certificate isn't trusted" in refusal(gateway, BackendUnreachable)
-        replace(files.ca, certificates.ca.file)
-        write_something(gateway)
-
-    def test_a_certificate_that_was_replaced_is_shown_from_the_next_request_on(
-        self,
-        mutual: EtcdServer,
-        certificates: Certificates,
-        strangers: Certificates,
-        files: Files,
-        let_in: LetIn,
-    ) -> None:
-        replace(files.cert, strangers.client.file)
-        replace(files.key, strangers.client.key_file)
-        gateway = let_in(mutual, **files.settings())
-        assert "wants a certificate of ours" in refusal(gateway, BackendUnreachable)
-        replace(files.cert, certificates.client.file)
-        replace(files.key, certificates.client.key_file)
-        write_something(gateway)
 
     def test_clients_that_go_on_for_long_heed_that_as_well(
         self,
@@ -342,25 +303,3 @@ class TestReplacedFiles:
             with gateway.client() as client:
                 assert "canceled" not in first_lines(gateway, {}, client)
         assert len(made) == 1
-
-    def test_a_command_outlasts_that_a_server_has_another_certificate(
-        self,
-        certificates: Certificates,
-        strangers: Certificates,
-        files: Files,
-        tmp_path: Path,
-        let_in: LetIn,
-    ) -> None:
-        own = Certificate(str(tmp_path / "server.pem"), str(tmp_path / "server.key"))
-        for file, by in zip(own, certificates.server):
-            replace(Path(file), by)
-        with etcd_server(security=Security(certificates._replace(server=own))) as server:
-            gateway = let_in(server, **files.settings())
-            write_something(gateway)
-            both = Path(certificates.ca.file).read_text() + Path(strangers.ca.file).read_text()
-            files.ca.write_text(both)
-            for file, by in zip(own, strangers.server):
-                replace(Path(file), by)
-            server.kill(0)
-            server.start(0)
-            write_something(gateway)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import signal
-import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -139,21 +138,6 @@ class TestUsers:
             with pytest.raises(AccessRefused):
                 probe(user)
 
-    def test_a_token_that_has_expired_is_replaced(self, let_in_as: LetInAs) -> None:
-        gateway = let_in_as(ROOT)
-        write_something(gateway)
-        (before,) = tokens(gateway)
-        assert tokens(gateway) == [before]
-        time.sleep(TOKEN_SECONDS + 1.5)  # etcd looks for those that have expired once a second
-        write_something(gateway)
-        assert tokens(gateway) != [before]
-
-    def test_a_token_that_has_expired_makes_no_answer_doubtful(self, let_in_as: LetInAs) -> None:
-        gateway = let_in_as(ROOT)
-        write_something(gateway)
-        time.sleep(TOKEN_SECONDS + 1.5)
-        assert not gateway.commit((), [put(f"{PREFIX}/key", "value")]).repeated
-
     def test_a_password_that_was_changed_is_read_anew(
         self,
         guarded: EtcdServer,
@@ -165,26 +149,7 @@ class TestUsers:
         user_file(ROOT)
         write_something(gateway)
 
-    def test_threads_share_a_gateway_while_tokens_expire(self, let_in_as: LetInAs) -> None:
-        gateway = let_in_as(ROOT)
-        failures: list[BaseException] = []
-
-        def work() -> None:
-            try:
-                for _ in range(3):
-                    write_something(gateway)
-                    time.sleep(TOKEN_SECONDS + 0.5)
-            except BaseException as error:
-                failures.append(error)
-
-        threads = [threading.Thread(target=work) for _ in range(4)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
-        assert failures == []
-
-    def test_users_may_be_demanded_and_no_longer_demanded_in_between(
+    def test_users_may_be_demanded_and_no_longer_demanded_and_a_member_be_started_anew(
         self, user_file: WriteUserFile, let_in: LetIn
     ) -> None:
         with etcd_server() as server:
@@ -200,35 +165,27 @@ class TestUsers:
                     demand(server, PREFIX)
                     write_something(gateway)
                     assert len(tokens(gateway)) == 1
+                    server.kill(0)
+                    server.start(0)
+                    write_something(gateway)
                     demand_no_users(server)
 
-    def test_a_member_that_was_started_anew_is_talked_to_again(
-        self, user_file: WriteUserFile, let_in: LetIn
-    ) -> None:
-        with etcd_server() as server:
-            demand_users(server, PREFIX)
-            gateway = let_in(server, user_file=user_file(ROOT))
-            write_something(gateway)
-            server.kill(0)
-            server.start(0)
-            write_something(gateway)
 
-
-class TestStreams:
-    def test_a_watch_is_let_in_also_when_the_token_had_expired(self, let_in_as: LetInAs) -> None:
-        gateway = let_in_as(READER)
-        with gateway.client() as client:
-            headers = gateway.headers(client, 0, 5)
-            assert "canceled" not in first_lines(gateway, headers)
-            time.sleep(TOKEN_SECONDS + 1.5)
-            assert first_lines(gateway, headers)["canceled"]
-            assert "canceled" not in first_lines(gateway, gateway.headers(client, 0, 5))
-
-    def test_a_watch_without_a_user_needs_nothing(self, etcd: EtcdServer, let_in: LetIn) -> None:
-        gateway = let_in(etcd)
-        with gateway.client() as client:
-            assert gateway.headers(client, 0, 5) == {}
-        assert "canceled" not in first_lines(gateway, {})
+def test_a_token_that_has_expired_is_replaced_and_makes_no_answer_doubtful(
+    let_in_as: LetInAs,
+) -> None:
+    gateway, watching = let_in_as(ROOT), let_in_as(READER)
+    write_something(gateway)
+    (before,) = tokens(gateway)
+    assert tokens(gateway) == [before]
+    with watching.client() as client:
+        headers = watching.headers(client, 0, 5)
+        assert "canceled" not in first_lines(watching, headers)
+        time.sleep(TOKEN_SECONDS + 1.5)  # etcd looks for those that have expired once a second
+        assert not gateway.commit((), [put(f"{PREFIX}/key", "value")]).repeated
+        assert tokens(gateway) != [before]
+        assert first_lines(watching, headers)["canceled"]
+        assert "canceled" not in first_lines(watching, watching.headers(client, 0, 5))
 
 
 class TestMembers:
@@ -237,41 +194,29 @@ class TestMembers:
         with pytest.raises(BackendUnreachable, match=rf"127\.0\.0\.1:{port}.*etcd running"):
             write_something(let_in(f"etcd://127.0.0.1:{port}", 0.5))
 
-    @pytest.mark.parametrize("with_users", [False, True])
-    def test_a_cluster_without_a_quorum_is_said_in_time(
-        self,
-        with_users: bool,
-        user_file: WriteUserFile,
-        let_in: LetIn,
+    def test_a_token_is_good_at_every_member_and_a_cluster_without_a_quorum_is_said_in_time(
+        self, user_file: WriteUserFile, let_in: LetIn
     ) -> None:
         with etcd_server(3) as server:
-            settings = {}
-            if with_users:
-                demand_users(server, PREFIX)
-                settings["user_file"] = user_file(ROOT)
-            gateway = let_in(server, 3.0, **settings)
-            write_something(gateway)
-            server.signal(0, signal.SIGSTOP)
-            server.kill(1)
-            since = time.monotonic()
-            with pytest.raises(BackendUnreachable, match="do they have a quorum"):
-                write_something(gateway)
-            assert time.monotonic() - since > 2.9
-            server.signal(0, signal.SIGCONT)
-            write_something(let_in(server, **settings))
-
-    def test_a_token_is_good_at_every_member(self, user_file: WriteUserFile, let_in: LetIn) -> None:
-        with etcd_server(3) as server:
             demand_users(server, PREFIX)
-            gateway = let_in(server, user_file=user_file(ROOT))
+            settings = {"user_file": user_file(ROOT)}
+            gateway, hurried = let_in(server, **settings), let_in(server, 1.0, **settings)
             (before,) = tokens(gateway)
             # A member knows it as soon as it has applied what made it.
             eventually(lambda: all(takes(each, before) for each in server.endpoints))
-            server.kill(gateway.current)
+            gone = gateway.current
+            server.kill(gone)
             write_something(gateway)
             with gateway.client() as client:
                 shown = gateway.headers(client, gateway.current, 5)
             assert list(shown.values()) == [before]
+            server.signal((gone + 1) % 3, signal.SIGSTOP)
+            since = time.monotonic()
+            with pytest.raises(BackendUnreachable, match="do they have a quorum"):
+                write_something(hurried)
+            assert time.monotonic() - since > 0.9
+            server.signal((gone + 1) % 3, signal.SIGCONT)
+            write_something(gateway)
 
 
 def takes(endpoint: str, token: str) -> bool:

@@ -11,14 +11,10 @@ from typing import Any
 
 import pytest
 
-from leasectl.engines.kubernetes.api.address import KubernetesAddress
-from leasectl.engines.kubernetes.api.choice import choose
 from leasectl.engines.kubernetes.api.credentials import Credential, PluginCredential
-from leasectl.engines.kubernetes.api.entries import Source
 from leasectl.engines.kubernetes.api.kubeconfig import read_kubeconfigs
 from leasectl.engines.kubernetes.api.plugins import Plugin, read_plugin
 from leasectl.errors import BackendUnreachable, NotAllowed
-from leasectl.http.tls import Pem
 from leasectl.system.clock import Clock, rfc3339
 from tests.kit.support import ManualClock
 from tests.unit.engines.kubernetes.api.scripted import write_kubeconfig
@@ -297,22 +293,6 @@ def test_one_that_path_has_where_we_happen_to_be_is_not_run(
     with pytest.raises(NotAllowed, match=r'names "tool", which PATH finds only in the current'):
         ask(make(":", command="tool", env=path))
     assert not (tmp_path / "was-run").exists()
-
-
-def test_what_it_needs_of_the_environment_is_recorded(make: Make, tmp_path: Path) -> None:
-    make(printed(token="t"))
-    chosen = choose(
-        KubernetesAddress(kubeconfig=str(tmp_path / "config")),
-        {"HOME": "/home/me", "AWS_PROFILE": "ci", "AWS_SESSION_TOKEN": "s3cret"},
-    )
-    assert chosen.environment == (("HOME", "/home/me"), ("AWS_PROFILE", "ci"))
-
-
-def test_a_pem_that_is_in_a_file_is_read_from_it(tmp_path: Path) -> None:
-    (tmp_path / "ca").write_text("CA")
-    found = Source("the CA", str(tmp_path / "ca")).read()
-    assert isinstance(found, Pem)
-    assert found.content == b"CA"
 
 
 def test_what_stands_without_quotes_is_what_it_looks_like(make: Make, tmp_path: Path) -> None:

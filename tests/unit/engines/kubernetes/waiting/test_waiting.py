@@ -2,11 +2,7 @@
 
 from __future__ import annotations
 
-import os
-import signal
 import threading
-import time
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -17,13 +13,11 @@ from leasectl.engines.cluster.objects import Selection
 from leasectl.engines.kubernetes.api.address import KubernetesAddress
 from leasectl.engines.kubernetes.api.choice import choose
 from leasectl.engines.kubernetes.api.login import open_api
-from leasectl.engines.kubernetes.objects import KubernetesObjects
 from leasectl.engines.kubernetes.opening import Opened, open_kubernetes
-from leasectl.errors import AccessRefused, Cancelled, NotAllowed
+from leasectl.errors import AccessRefused, NotAllowed
 from leasectl.model import Claimant, Lease, Request
 from leasectl.system.clock import Clock
 from leasectl.system.process import this_process
-from tests.kit.forking import ending, fork
 from tests.kit.kubernetes.accounts import LEAST_RULES
 from tests.kit.kubernetes.namespaces import Namespace
 from tests.kit.recorded import NoJournal
@@ -74,12 +68,6 @@ class Processes:
         eventually(lambda: ends or self.is_waiting(key))  # it may have gone by then
         return ends
 
-    def fork(self, key: str) -> int:
-        """Wait in a process of its own."""
-        pid = fork(lambda: self.acquire(key))
-        eventually(lambda: self.is_waiting(key))
-        return pid
-
     def put_dead(self, key: str) -> None:
         """A ticket of somebody who is killed right after it."""
         request = Request("T", ttl_seconds=TTL)
@@ -94,57 +82,11 @@ class Processes:
         return len(self.first.objects.list(Selection(kinds=("ticket",))).items)
 
 
-def _kill(pid: int) -> None:
-    os.kill(pid, signal.SIGKILL)
-    ending(pid)
-
-
-@pytest.fixture(params=[16, 1], ids=["near", "far"])
-def processes(
-    kubeconfig: Path, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
-) -> Iterator[Processes]:
-    """By what they follow who wait: the pool, or two tickets."""
-    monkeypatch.setattr(KubernetesObjects, "few_next", request.param)
-    monkeypatch.setattr(KubernetesObjects, "few_before", request.param)
+@pytest.fixture
+def processes(kubeconfig: Path) -> Processes:
     processes = Processes(kubeconfig)
     processes.first.pools.create_pool("T", ["T--00"])
-    yield processes
-
-
-def test_several_dead_in_a_row_cost_one_ttl(processes: Processes) -> None:
-    processes.acquire("holder")
-    for number in range(10):
-        processes.put_dead(f"dead-{number}")
-    ends = processes.begin("alive")
-    processes.first.engine.free("holder")
-    start = time.monotonic()
-    eventually(lambda: ends)
-    assert isinstance(ends[0], tuple), ends
-    assert time.monotonic() - start < 8 * TTL  # not ten, also on a busy machine
-    eventually(lambda: processes.waiting() == 0)  # what it got is told before its ticket goes
-
-
-def test_who_is_killed_on_the_same_machine_costs_nobody_a_ttl(processes: Processes) -> None:
-    processes.acquire("holder")
-    first, second = processes.fork("first"), processes.fork("second")
-    _kill(first)
-    ends = processes.begin("alive")
-    _kill(second)
-    processes.first.engine.free("holder")
-    eventually(lambda: ends)
-    assert isinstance(ends[0], tuple), ends
-
-
-def test_who_lives_keeps_its_place_for_many_ttls(processes: Processes) -> None:
-    processes.acquire("holder")
-    first = processes.begin("first", Request("T", ttl_seconds=2 * TTL))
-    second = processes.begin("second")
-    time.sleep(4 * TTL)
-    assert processes.waiting() == 2
-    processes.first.engine.free("holder")
-    eventually(lambda: first)
-    assert isinstance(first[0], tuple)
-    assert not second
+    return processes
 
 
 def test_who_listens_to_a_connection_that_is_dead_notices_by_its_own_renewals(
@@ -175,14 +117,6 @@ def test_who_listens_to_a_connection_that_is_dead_notices_by_its_own_renewals(
     (granted,) = ends[0]
     assert (granted.name, granted.fence > held.fence) == (held.name, True)
     assert between.methods.count("GET") < 20
-
-
-def test_who_is_withdrawn_hears_of_it_at_once(processes: Processes) -> None:
-    processes.acquire("holder")
-    ends = processes.begin("waiter")
-    processes.first.engine.withdraw("waiter")
-    eventually(lambda: ends)
-    assert isinstance(ends[0], Cancelled)
 
 
 def test_who_may_not_renew_any_more_is_told_and_gives_up_with_its_place(
@@ -231,36 +165,6 @@ def test_who_may_again_in_time_has_lost_nothing(processes: Processes, namespace:
     eventually(lambda: first)
     assert isinstance(first[0], tuple), first
     assert not second
-
-
-def test_a_ticket_that_somebody_edits_keeps_its_place(
-    processes: Processes, namespace: Namespace
-) -> None:
-    processes.acquire("holder")
-    first, second = processes.begin("first"), processes.begin("second")
-    tickets = [each for each in namespace.lease_names() if each.startswith("leasectl-ticket-")]
-    for name in tickets:
-        ticket = namespace.lease(name)
-        if ticket["spec"]["holderIdentity"] == "second":
-            ticket["metadata"]["annotations"]["leasectl.dev/place"] = "1"
-        ticket["metadata"]["annotations"]["example.com/edited"] = "yes"
-        namespace.administrator.ok("PUT", f"{namespace.leases}/{name}", ticket)
-    assert not first
-    assert not second
-    processes.first.engine.free("holder")
-    eventually(lambda: first or second)
-
-
-def test_they_are_served_one_after_the_other(processes: Processes) -> None:
-    processes.acquire("holder")
-    waiting = [processes.begin(f"waiter-{number}") for number in range(6)]
-    before = "holder"
-    for number, ends in enumerate(waiting):
-        processes.first.engine.free(before)
-        eventually(lambda ends=ends: ends)  # type: ignore[misc]
-        assert isinstance(ends[0], tuple), ends
-        assert not any(waiting[number + 1 :])
-        before = f"waiter-{number}"
 
 
 def test_no_managed_fields_are_kept(processes: Processes, namespace: Namespace) -> None:
