@@ -49,26 +49,6 @@ def left(desk: Desk) -> int:
     return len(desk.state.query("SELECT * FROM ended"))
 
 
-def test_what_nobody_is_known_to_use_is_free_at_once(desk: Desk) -> None:
-    handle = desk.acquire()
-    assert end(desk, handle) == ("T--00",)
-    assert end(desk, handle) == ()
-    assert left(desk) == 0
-    assert is_had(desk)
-
-
-def test_what_expires_is_kept_until_its_time_is_over(desk: Desk) -> None:
-    handle = desk.acquire(SHORT)
-    assert end(desk, handle) == ("T--00",)
-    assert desk.record(handle).lost
-    assert end(desk, handle) == ()  # as long as that may be used
-    desk.time.advance(59.0)
-    assert not is_had(desk)
-    desk.time.advance(1.0)
-    assert is_had(desk)
-    assert left(desk) == 0
-
-
 @pytest.mark.parametrize("request_", [Request("T"), SHORT])
 def test_what_has_a_guard_is_kept_until_that_has_ended(desk: Desk, request_: Request) -> None:
     handle = desk.acquire(request_)
@@ -85,49 +65,6 @@ def test_what_has_a_guard_and_no_ttl_is_free_when_it_is_ended_once_more(desk: De
     assert end(desk, handle, ALIVE) == ()
     assert end(desk, handle) == ("T--00",)
     assert is_had(desk)
-
-
-def test_its_holder_gives_it_up_with_all_that_it_has_and_renews_it_no_more(
-    desk: Desk, line: Line
-) -> None:
-    handle = desk.acquire(SHORT)
-    end(desk, handle)
-    with line.engine.atomic():
-        assert line.engine.renew(handle.id, ttl_seconds=None) == ()
-        assert line.engine.free(handle.id, ["T--00"]) == ()
-    assert not is_had(desk)
-    with line.engine.atomic():
-        assert line.engine.free(handle.id) == ()
-    assert left(desk) == 0
-    assert is_had(desk)
-
-
-def test_it_is_shown_as_its_holders_that_has_lost_it(desk: Desk) -> None:
-    handle = desk.acquire(SHORT)
-    end(desk, handle)
-    (pool,) = desk.service.pools.pools("T")
-    (shown,) = pool.resources
-    assert shown.lease is not None
-    assert (shown.claim_key, shown.ended) == (handle.id, "asked to")
-    assert shown.lease.holder_identity == handle.holder_identity
-
-
-@pytest.mark.parametrize("guard", [None, ALIVE])
-def test_it_is_lost_as_it_is_ended_and_released_as_that_is_over(
-    desk: Desk, guard: Process | None
-) -> None:
-    handle = desk.acquire(SHORT)
-    end(desk, handle, guard)
-    (lost,) = told(desk)
-    assert (lost.kind, lost.by, lost.reason, lost.handle) == (
-        "lost", "force", "asked to", handle.id,
-    )  # fmt: skip
-    desk.time.advance(60.0)
-    desk.service.pools.pools()
-    lost_, released = told(desk)
-    assert lost_ == lost
-    assert (released.kind, released.by, released.handle) == ("released", "force", handle.id)
-    assert (released.hold_seconds, released.names) == (60.0, ("T--00",))
 
 
 def test_who_waits_for_it_learns_when_it_may_be_free(desk: Desk, line: Line) -> None:

@@ -51,25 +51,6 @@ def test_who_waits_once_leaves_no_pipe_and_who_waits_often_reuses_one(state_dir:
     assert os.listdir(pipes) == []
 
 
-def test_what_one_waits_for_by_name_no_other_gets_who_comes_later(desk: Desk) -> None:
-    """Also where the one whose turn it is hasn't heard yet that it may come."""
-    desk.pool(2)
-    for name in ("T--00", "T--01"):
-        desk.acquire(Request("T", name=name))
-    waiting = desk.acquire_beside(Request("T", name="T--00"))
-    desk.state.db.execute("UPDATE resource SET owner = NULL WHERE name = 'T--00'")
-    with pytest.raises(NoLease):
-        desk.acquire()
-    assert not waiting.done() or waiting.result().names == ("T--00",)
-
-
-def test_grants_of_a_pool_are_numbered(desk: Desk) -> None:
-    desk.pool(2)
-    desk.pool(1, "U")
-    leases = [desk.acquire(Request(each)).leases for each in ("T", "U", "T")]
-    assert [each.grant for (each,) in leases] == [1, 1, 2]
-
-
 def test_a_reused_pipe_has_forgotten_who_woke_it_too_late(state_dir: Path) -> None:
     state = State.open(str(state_dir))
     pipes = WaitPipes(state)

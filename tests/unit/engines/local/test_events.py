@@ -6,8 +6,7 @@ import contextlib
 
 import pytest
 
-from leasectl.engines.rules.membership import Lifetime, cordon, join
-from leasectl.errors import NoLease
+from leasectl.engines.rules.membership import Lifetime, join
 from leasectl.leases.release import release
 from leasectl.model import Handle, Request, whole
 from leasectl.state.directory import State
@@ -16,7 +15,6 @@ from leasectl.state.event_log import StateEventWatch
 from leasectl.system.poll import is_readable
 from tests.kit.desk import Desk
 from tests.kit.desk import desk as desk
-from tests.unit.engines.local.waiting import Line
 from tests.unit.engines.local.waiting import line as line
 
 REQUEST = Request("T", count=2, priority=7, ttl_seconds=60.0)
@@ -61,26 +59,6 @@ def test_of_an_end_all_is_told_that_was_known_of_the_grant(desk: Desk, handle: H
     assert ended.time == desk.time.clock.wall()
 
 
-def test_of_who_gives_up_all_is_told_that_was_known_of_the_request(
-    desk: Desk, handle: Handle
-) -> None:
-    waiting = Request("T", count=2, priority=5)
-    with pytest.raises(NoLease):
-        desk.acquire(waiting)
-    gave_up = told(desk, "gave up")
-    assert (gave_up.count, gave_up.priority, gave_up.names) == (2, 5, ())
-    assert (gave_up.type, gave_up.ticket, gave_up.acquisition) == ("T", 3, 1)
-
-
-def test_what_runs_out_is_lost_and_released_by_its_ttl(desk: Desk, handle: Handle) -> None:
-    desk.time.advance(50.0)
-    desk.acquire(Request("T"))
-    for kind in ("lost", "released"):
-        ended = told(desk, kind)
-        assert {key: getattr(ended, key) for key in known(handle)} == known(handle)
-        assert (ended.by, ended.hold_seconds) == ("ttl", 60.0)
-
-
 def test_of_what_nothing_is_on_record_as_much_is_told_as_is_seen(
     desk: Desk, handle: Handle
 ) -> None:
@@ -96,24 +74,6 @@ def test_of_what_nothing_is_on_record_as_much_is_told_as_is_seen(
 
 
 class TestANameOfAPool:
-    def test_that_is_changed_is_told_of_in_words(self, desk: Desk) -> None:
-        desk.pool(2)
-        members = desk.service.members
-        members.update(["T--00"], lambda each, _: cordon(each, is_cordoned=True))
-        event = told(desk, "pool changed")
-        assert (event.names, event.reason) == (("T--00",), "1 resource cordoned")
-
-    def test_that_is_added_or_removed_by_hand_is_told_of_once(self, desk: Desk) -> None:
-        desk.pool(2)
-        desk.service.pools.add_resources("T", ["T--02"])
-        desk.service.pools.remove_resources("T", ["T--00"], force=False)
-        events = [each for each in desk.service.events.read() if each.kind.startswith("pool")]
-        assert [(each.kind, each.names) for each in events] == [
-            ("pool made", ("T--00", "T--01")),
-            ("pool changed", ("T--02",)),
-            ("pool changed", ("T--00",)),
-        ]
-
     def test_whose_time_is_over_is_gone_for_who_changes_it(self, desk: Desk) -> None:
         desk.pool(1)
         desk.pool(1, "U")
@@ -126,32 +86,6 @@ class TestANameOfAPool:
         # So it may go where it isn't awaited, without having left.
         members.update(["n"], lambda each, pools: join(each, "U", pools, lifetime=lives))
         assert members.members(["n"])[0].pool == "U"
-
-
-def test_of_who_queues_all_is_told_that_it_asks_for(desk: Desk, line: Line) -> None:
-    desk.pool(3)
-    desk.acquire(Request("T", 3))
-    line.come("named", Request("T", name="T--01", priority=3))
-    queued = told(desk, "queued")
-    assert (queued.type, queued.names, queued.handle) == ("T", ("T--01",), "named")
-    assert (queued.count, queued.priority, queued.ticket) == (1, 3, 2)
-    assert (queued.acquisition, queued.holder_identity) == (0, "job/1/host/named")
-    line.come("any", Request("T", 2))
-    queued = told(desk, "queued")
-    assert (queued.names, queued.count, queued.priority, queued.ticket) == ((), 2, 0, 3)
-
-
-def test_of_a_grant_is_told_how_long_it_was_waited_for(desk: Desk, line: Line) -> None:
-    desk.pool(1)
-    handle = desk.acquire()
-    line.come("waits", Request("T"))
-    desk.time.advance(7.0)
-    release(desk.service, whole(handle))
-    assert line.gets("waits") == ["T--00"]
-    granted = told(desk, "granted")
-    assert (granted.handle, granted.wait_seconds, granted.ticket, granted.grant) == (
-        "waits", 7.0, 2, 2,
-    )  # fmt: skip
 
 
 def test_who_holds_without_a_time_of_grant_has_held_by_the_wall_clock(

@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from leasectl.engines.local.absent import remove_dead_ones
+from leasectl.engines.local.standing import standing_of
 from leasectl.engines.local.store import LocalStore
 from leasectl.engines.local.witness import LocalWitness
-from leasectl.engines.rules.membership import cordon
 from leasectl.errors import NotFound
 from leasectl.leases.release import release
 from leasectl.leases.request import new_handle
@@ -47,12 +47,18 @@ def test_who_looks_needs_no_lock_as_long_as_nothing_is_over(desk: Desk) -> None:
     result_of(waiting)
 
 
-def test_what_has_expired_is_not_shown_as_held(desk: Desk) -> None:
-    desk.pool(1)
-    desk.acquire(Request("T", ttl_seconds=100))
-    desk.time.advance(101)
-    assert PoolService(desk.service).look().pools[0].held == 0
-    assert desk.held() == {}
+def test_how_things_stand_for_a_waiter_is_told_without_it_and_of_what_has_not_expired(
+    desk: Desk,
+) -> None:
+    desk.pool(3)
+    store = LocalStore(desk.state, lost=lambda *_: None, clock=desk.time.clock)
+    desk.acquire(Request("T", ttl_seconds=9.0))
+    desk.time.advance(1)
+    second = desk.acquire()
+    desk.time.advance(8)
+    with locked_by_another(desk.directory):
+        found = standing_of(store, Request("T"), 1, clock=desk.time.clock)
+    assert found[1:5] == (0, 1, 3, second.holder_identity), found
 
 
 def test_pools_and_records_are_of_one_instant(desk: Desk) -> None:
@@ -193,29 +199,6 @@ def test_a_names_file_that_a_killed_process_left_half_way_is_put_right(
     assert path.read_text() == "T--00"
     PoolService(desk.service).overview()
     assert path.read_text() == ""
-
-
-def test_what_has_expired_is_not_shown_as_held_beside_what_is_cordoned(desk: Desk) -> None:
-    desk.pool(2)
-    desk.service.members.update(["T--01"], lambda each, _: cordon(each, is_cordoned=True))
-    desk.acquire(Request("T", ttl_seconds=100.0))
-    desk.time.advance(99)
-    assert desk.service.pools.pools("T")[0].held == 1
-    desk.time.advance(1)
-    assert desk.service.pools.pools("T")[0].held == 0
-
-
-def test_what_was_ended_is_shown_as_free_once_its_guard_has_ended(desk: Desk) -> None:
-    desk.pool(1)
-    handle = desk.acquire()
-    dead = this_process()._replace(start_time=1)
-    for guard, held in ((this_process(), 1), (dead, 0)):
-        if held:
-            desk.service.pools.end_early(handle.id, handle.names, guard=guard, reason="")
-        else:
-            desk.state.db.execute("UPDATE ended SET guard = ?", (guard.encode(),))
-        assert desk.service.pools.pools("T")[0].held == held
-    assert desk.held() == {}
 
 
 def test_of_one_pool_only_what_is_over_there_is_taken_away(desk: Desk) -> None:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import signal
 from functools import partial
 
 import pytest
@@ -17,19 +15,17 @@ from leasectl.engines.rules.membership import (
     add,
     cordon,
     expect,
-    expect_pattern,
     join,
     move,
     set_default,
 )
-from leasectl.errors import NoLease, NotAllowed
+from leasectl.errors import NoLease
 from leasectl.leases.release import release
 from leasectl.model import Claimant, Lease, Request, whole
 from leasectl.state.rows import IS_SPECIAL
-from leasectl.system.process import identify, this_process
+from leasectl.system.process import this_process
 from tests.kit.desk import Desk
 from tests.kit.desk import desk as desk
-from tests.kit.forking import ending, fork
 from tests.kit.recorded import record
 from tests.unit.engines.local.waiting import Line
 from tests.unit.engines.local.waiting import line as line
@@ -65,14 +61,6 @@ def freed_by_a_version_before(desk: Desk, name: str) -> None:
 
 
 class TestWhatNobodyMayHave:
-    def test_is_so_also_after_its_holder_has_given_it_back(
-        self, desk: Desk, members: Members
-    ) -> None:
-        handle = desk.acquire(Request("T", name="T--00"))
-        to_cordon(members, "T--00")
-        release(desk.service, whole(handle))
-        assert is_closed(desk, "T--00")
-
     def test_leaves_nothing_behind_once_all_may_have_it_again(
         self, desk: Desk, members: Members
     ) -> None:
@@ -80,56 +68,6 @@ class TestWhatNobodyMayHave:
         members.update(["T--00"], lambda member, _: cordon(member, is_cordoned=False))
         assert not is_closed(desk, "T--00")
         assert desk.state.query("SELECT * FROM member") == []
-
-    def test_is_shown_as_free(self, desk: Desk, members: Members) -> None:
-        to_cordon(members, "T--00")
-        (pool,) = desk.service.pools.pools("T")
-        assert pool.held == 0
-        assert pool.resources[0].member == Member("T--00", "T", cordoned=True)
-        desk.service.pools.delete_pool("T", force=False)
-
-    def test_is_put_right_by_who_looks_after_a_version_before_freed_it(
-        self, desk: Desk, members: Members
-    ) -> None:
-        desk.acquire(Request("T", 3))
-        to_cordon(members, "T--00")
-        for name in ("T--00", "T--01"):
-            freed_by_a_version_before(desk, name)
-        assert member_rows.open_though_closed(desk.state) == ["T--00"]
-        desk.acquire()
-        assert is_closed(desk, "T--00")
-        with pytest.raises(NoLease):
-            desk.acquire()
-        assert member_rows.open_though_closed(desk.state) == []
-
-    def test_stays_as_it_is_for_who_looks_amid_a_change(self, desk: Desk, members: Members) -> None:
-        desk.acquire(Request("T", name="T--00"))
-        to_move(members, "T--00")
-        freed_by_a_version_before(desk, "T--00")
-        with desk.state.transaction():
-            (found,) = members.members(["T--00"])
-        assert (found.pool, found.moves_to) == ("T", "U")
-
-    def test_moves_when_who_looks_finds_that_a_version_before_freed_it(
-        self, desk: Desk, members: Members
-    ) -> None:
-        desk.acquire(Request("T", name="T--00"))
-        to_move(members, "T--00")
-        freed_by_a_version_before(desk, "T--00")
-        assert members.members(["T--00"]) == (Member("T--00", "U"),)
-        assert desk.acquire(Request("U", 2)).names == ("U--00", "T--00")
-
-    def test_stays_where_a_version_before_has_deleted_the_pool_that_it_was_to_move_to(
-        self, desk: Desk, members: Members
-    ) -> None:
-        handle = desk.acquire(Request("T", name="T--00"))
-        to_move(members, "T--00")
-        desk.state.db.execute("DELETE FROM resource WHERE type = 'U'")
-        desk.state.db.execute("DELETE FROM pool WHERE type = 'U'")
-        assert member_rows.going_nowhere(desk.state) == ["T--00"]
-        release(desk.service, whole(handle))
-        assert members.members(["T--00"]) == (Member("T--00", "T"),)
-        assert len(desk.acquire(Request("T", 3)).names) == 3
 
 
 class TestWhatJoinsAsHeld:
@@ -152,13 +90,6 @@ class TestWhatJoinsAsHeld:
         (told,) = [each for each in desk.service.events.read() if each.handle == "h-1"]
         assert (told.kind, told.names, told.wait_seconds) == ("granted", ("n-1", "n-2"), 0.0)
 
-    def test_is_nobodys_where_somebody_has_one_of_them(self, desk: Desk, members: Members) -> None:
-        handle = desk.acquire(Request("T", name="T--00"))
-        with pytest.raises(NotAllowed):
-            self.held(desk, "n-1", "T--00")
-        assert desk.held() == {"T--00": handle.id}
-        assert members.members(["n-1"]) == (Member("n-1"),)
-
     def test_may_be_what_the_last_holder_has_lost_by_now(
         self, desk: Desk, members: Members
     ) -> None:
@@ -167,14 +98,6 @@ class TestWhatJoinsAsHeld:
         desk.time.advance(60.0)
         (lease,) = self.held(desk, "n", key="h-2")
         assert (lease.holder_identity, lease.fence) == ("job/1/host/h-2", 2)
-
-    def test_what_belongs_where_is_known_after_it_was_changed(
-        self, desk: Desk, members: Members
-    ) -> None:
-        members.change_belonging(partial(expect_pattern, pattern="n-*", to="U"))
-        members.change_belonging(partial(set_default, pool_type="T", grace_seconds=GRACE))
-        pools = members.belonging()
-        assert (pools.patterns, pools.default, pools.grace_seconds) == ({"n-*": "U"}, "T", GRACE)
 
 
 def test_whether_and_when_one_ends_is_known(desk: Desk, members: Members) -> None:
@@ -228,11 +151,6 @@ class TestAHoldBack:
         assert line.woken() == ["first", "witness"]
         assert line.gets("first") == ["n"]
 
-    def test_is_none_where_no_time_is_said(self, desk: Desk, members: Members) -> None:
-        members.change_belonging(partial(set_default, pool_type="U", grace_seconds=0.0))
-        members.update(["n"], lambda member, pools: add(member, "U", pools))
-        assert desk.acquire(Request("U", 2)).names == ("U--00", "n")
-
     def test_is_over_as_somebody_has_it_belong_there(self, desk: Desk, members: Members) -> None:
         members.change_belonging(partial(set_default, pool_type="U", grace_seconds=GRACE))
         members.update(["n", "m"], lambda member, pools: add(member, "U", pools))
@@ -248,42 +166,8 @@ class TestAHoldBack:
         ]
         assert desk.acquire(Request("U", 2)).names == ("U--00", "n")
 
-    def test_is_no_hold(self, desk: Desk, members: Members) -> None:
-        members.change_belonging(partial(set_default, pool_type="U", grace_seconds=GRACE))
-        members.update(["n"], lambda member, pools: add(member, "U", pools))
-        (pool,) = desk.service.pools.pools("U")
-        assert pool.default_grace_seconds == GRACE
-        assert pool.held == 0
-        assert [each.held_back_seconds for each in pool.resources] == [None, GRACE]
-
 
 class TestALifetime:
-    def test_of_a_process_ends_for_whoever_asks(self, desk: Desk, members: Members) -> None:
-        pid = fork(signal.pause)
-        lives = Lifetime(process=identify(pid))
-        members.update(["n"], lambda member, pools: join(member, "U", pools, lifetime=lives))
-        os.kill(pid, signal.SIGKILL)
-        ending(pid)
-        desk.acquire(Request("U"))
-        with pytest.raises(NoLease):
-            desk.acquire(Request("U"))
-        assert members.members(["n"]) == (Member("n"),)
-
-    def test_of_a_process_that_lives_goes_on_whatever_else_is_to_be_done(
-        self, desk: Desk, members: Members
-    ) -> None:
-        lives = Lifetime(process=this_process())
-        members.update(["n"], lambda member, pools: join(member, "U", pools, lifetime=lives))
-        desk.acquire(Request("U", name="n"))
-        to_cordon(members, "n")
-        freed_by_a_version_before(desk, "n")
-        assert members.members(["n"]) == (
-            Member(
-                "n", "U", cordoned=True, lifetime=lives, joined=members.members(["n"])[0].joined
-            ),
-        )
-        assert is_closed(desk, "n")
-
     def test_that_ends_by_itself_is_told_to_who_sees_to_it(
         self, desk: Desk, members: Members, monkeypatch: pytest.MonkeyPatch
     ) -> None:
@@ -306,16 +190,6 @@ class TestALifetime:
         assert members.members(["n"]) == (Member("n"),)
         assert members.members() == members.members(["T--00", "T--01", "T--02", "U--00"])
 
-    def test_that_is_over_leaves_it_to_its_holder(self, desk: Desk, members: Members) -> None:
-        lives = Lifetime(ttl_seconds=10.0)
-        members.update(["n"], lambda member, pools: join(member, "U", pools, lifetime=lives))
-        handle = desk.acquire(Request("U", 2))
-        desk.time.advance(10)
-        assert members.members(["n"])[0].leaves
-        assert desk.held() == {"U--00": handle.id, "n": handle.id}
-        release(desk.service, whole(handle))
-        assert members.members(["n"]) == (Member("n"),)
-
     def test_begins_anew_for_one_that_joins_again_and_not_as_else_changes(
         self, desk: Desk, members: Members
     ) -> None:
@@ -331,17 +205,6 @@ class TestALifetime:
         assert left() == 6.0
         members.update(["n"], lambda member, pools: join(member, "U", pools, lifetime=lives))
         assert left() == 10.0
-
-    def test_that_is_over_is_taken_away_by_who_only_looks(
-        self, desk: Desk, members: Members
-    ) -> None:
-        lives = Lifetime(ttl_seconds=10.0)
-        members.update(["n"], lambda member, pools: join(member, "U", pools, lifetime=lives))
-        (pool,) = desk.service.pools.pools("U")
-        assert [each.leaves_in_seconds for each in pool.resources] == [None, 10.0]
-        desk.time.advance(11)
-        (pool,) = desk.service.pools.pools("U")
-        assert [each.name for each in pool.resources] == ["U--00"]
 
 
 class TestWhatIsPutRight:
@@ -399,18 +262,6 @@ class TestWhoWaits:
         assert line.gets("first") == ["T--00"]
         assert line.woken() == ["second"]
 
-    def test_is_woken_as_what_it_waits_for_comes_to_its_pool_when_it_is_released(
-        self, desk: Desk, members: Members, line: Line
-    ) -> None:
-        desk.acquire(Request("U"))
-        handle = desk.acquire(Request("T", name="T--00"))
-        to_move(members, "T--00")
-        line.come("waits", Request("U"))
-        line.woken()
-        release(desk.service, whole(handle))
-        assert line.woken() == ["waits", "witness"]
-        assert line.gets("waits") == ["T--00"]
-
     def test_hears_of_what_is_free_beside_what_is_not_to_be_had(
         self, desk: Desk, members: Members, line: Line
     ) -> None:
@@ -458,16 +309,6 @@ def test_what_a_version_before_took_out_is_known_by_what_is_expected_of_it(
         store.memberships().put_right("T--00")
     assert member_rows.left_over(desk.state) == []
     assert members.members(["T--00"]) == (Member("T--00", expected="T"),)
-
-
-def test_what_a_version_before_took_out_comes_again_as_if_it_was_new(
-    desk: Desk, members: Members
-) -> None:
-    to_cordon(members, "T--00")
-    desk.state.db.execute("DELETE FROM resource WHERE name = 'T--00'")
-    desk.service.pools.add_resources("T", ["T--00"])
-    assert members.members(["T--00"]) == (Member("T--00", "T"),)
-    assert not is_closed(desk, "T--00")
 
 
 def test_whether_any_name_is_special_is_asked_of_an_index(desk: Desk) -> None:

@@ -6,9 +6,7 @@ import pytest
 
 from leasectl.engines.local.notes import noted
 from leasectl.engines.notes import Note, NoteChange
-from leasectl.engines.rules.membership import cordon
-from leasectl.leases.release import release
-from leasectl.model import Handle, Request, whole
+from leasectl.model import Handle, Request
 from leasectl.state import keeper_process
 from leasectl.state.event import ALL_EVENTS
 from leasectl.state.named_pipe import NamedPipe
@@ -69,28 +67,6 @@ def test_it_is_told_with_all_that_is_known_of_the_claim(desk: Desk, handle: Hand
     assert (event.count, event.ticket, event.grant) == (1, lease.ticket, lease.grant)
 
 
-def test_what_has_run_out_or_was_released_is_noted_no_more(desk: Desk, handle: Handle) -> None:
-    short = desk.acquire(Request("T", ttl_seconds=60.0), guard=this_process())
-    assert change(desk, short, "marked")
-    assert len(desk.service.notes.of_pool("T")) == 1
-    assert len(desk.service.notes.of_claims(short.id)) == 1
-    desk.time.advance(60.0)
-    assert desk.service.notes.of_claims(short.id) == ()
-    assert desk.service.notes.of_pool("T") == ()
-    assert not change(desk, short, "again", before="marked")
-
-
-def test_what_is_noted_just_so_is_freed_and_off_its_record(desk: Desk, handle: Handle) -> None:
-    (lease,) = handle.leases
-    assert change(desk, handle, "ready")
-    note = Note("T", lease.name, lease.fence, "ready")
-    notes = desk.service.notes
-    assert notes.free([note._replace(text="marked")], by="reclaim") == ()
-    assert notes.free([note._replace(fence=2), note, note], by="reclaim") == ("T--00",)
-    assert desk.held() == {}
-    assert desk.record(handle).names == ()
-
-
 @pytest.mark.parametrize("way", ["of the pool", "of the claims", "changed", "freed"])
 def test_at_what_has_run_out_nothing_is_noted_for_whoever_comes_first(
     desk: Desk, handle: Handle, way: str
@@ -112,41 +88,6 @@ def test_at_what_has_run_out_nothing_is_noted_for_whoever_comes_first(
     assert desk.held() == {"T--00": handle.id}
 
 
-def test_at_what_was_ended_by_force_nothing_is_noted(desk: Desk, handle: Handle) -> None:
-    assert change(desk, handle, "marked")
-    desk.service.pools.end_early(handle.id, handle.names, guard=this_process(), reason="")
-    assert not change(desk, handle, "again", before="marked")
-    assert desk.service.notes.of_pool("T") == ()
-    assert desk.service.notes.of_claims(handle.id) == ()
-    assert list(noted(desk.state).values()) in ([], [()])
-
-
-def test_at_what_nobody_may_have_nothing_is_noted(desk: Desk, handle: Handle) -> None:
-    """Its fence is the last holder's."""
-    assert change(desk, handle, "marked")
-    release(desk.service, whole(handle))
-    assert not change(desk, handle, "again", before="marked")
-    desk.service.members.update(["T--00"], lambda each, _: cordon(each, is_cordoned=True))
-    assert not change(desk, handle, "again", before="marked")
-    assert desk.service.notes.of_pool("T") == ()
-    assert noted(desk.state) == {}
-
-
-@pytest.mark.parametrize("what", ["name", "fence", "pool"])
-def test_of_another_claim_nothing_is_noted(desk: Desk, handle: Handle, what: str) -> None:
-    desk.pool(1, "U")
-    change = NoteChange("T", "T--00", 1, None, "marked", "")
-    other = {
-        "name": change._replace(name="T--01"),
-        "fence": change._replace(fence=2),
-        "pool": change._replace(type="U"),
-    }
-    # Of several, each is done or not by itself.
-    assert desk.service.notes.change([other[what], change]) == (False, True)
-    assert desk.service.notes.of_pool("U") == ()
-    assert desk.service.notes.of_pool("T") == (Note("T", "T--00", 1, "marked"),)
-
-
 def test_of_what_nothing_is_on_record_as_much_is_told_as_is_seen(
     desk: Desk, handle: Handle
 ) -> None:
@@ -157,16 +98,6 @@ def test_of_what_nothing_is_on_record_as_much_is_told_as_is_seen(
     (event,) = [each for each in desk.service.events.read(ALL_EVENTS) if each.kind == "noted"]
     assert (event.handle, event.acquisition, event.holder_identity) == (handle.id, 0, "")
     assert (event.count, event.priority, event.ticket, event.grant) == (1, 0, 0, 0)
-
-
-def test_what_is_asked_for_is_told_as_well(desk: Desk) -> None:
-    desk.pool(3)
-    handle = desk.acquire(Request("T", 2, priority=7))
-    first = handle.leases[0]
-    changes = [NoteChange("T", first.name, first.fence, None, "marked", "asked for")]
-    assert desk.service.notes.change(changes) == (True,)
-    (event,) = [each for each in desk.service.events.read(ALL_EVENTS) if each.kind == "noted"]
-    assert (event.count, event.priority, event.time) == (2, 7, desk.time.clock.wall())
 
 
 def test_the_keeper_is_called_for_what_was_noted_alone(

@@ -179,17 +179,6 @@ class TestWaking:
         for waiter in (first, second, other, third):
             waiter.close()
 
-    def test_one_that_was_woken_in_place_of_the_best_passes_that_on(
-        self, desk: Desk, woken: set[str]
-    ) -> None:
-        assert self.look(desk, desk.wait()).leases is not None
-        group, behind = self.wait_in_vain(desk, 1, count=2), self.wait_in_vain(desk, 0)
-        woken.clear()
-        assert self.look(desk, behind).is_behind
-        assert woken >= {desk.ticket(2).pipe}
-        group.close()
-        behind.close()
-
     def test_whom_others_pass_is_not_told_of_what_is_free(
         self, desk: Desk, woken: set[str]
     ) -> None:
@@ -215,31 +204,6 @@ class TestWaking:
         assert woken == {desk.ticket(2).pipe}
         first.close()
         better.close()
-
-    def test_so_does_one_that_has_aged_since_it_looked(self, desk: Desk, woken: set[str]) -> None:
-        desk.age()
-        assert self.look(desk, desk.wait(count=2)).leases is not None
-        best, behind = self.wait_in_vain(desk, 1), self.wait_in_vain(desk, 0)
-        desk.time.advance(AGING)  # they are as they were to each other
-        with desk.engine.atomic():
-            desk.engine.free("h1")
-        woken.clear()
-        assert self.look(desk, behind).is_behind
-        assert woken >= {desk.ticket(2).pipe}
-        best.close()
-        behind.close()
-
-    def test_all_are_woken_so_that_wait_for_a_name_that_is_free(
-        self, desk: Desk, woken: set[str]
-    ) -> None:
-        named = desk.wait(1, name="b")
-        assert self.look(desk, desk.wait(0, count=1)).leases is not None
-        group, behind = self.wait_in_vain(desk, 0, count=2), self.wait_in_vain(desk, -1)
-        woken.clear()
-        assert self.look(desk, behind).is_behind
-        assert woken >= {desk.ticket(1).pipe, desk.ticket(3).pipe}
-        for waiter in (named, group, behind):
-            waiter.close()
 
     def test_nobody_is_woken_for_what_a_better_one_keeps_from_it(
         self, desk: Desk, woken: set[str]
@@ -269,20 +233,6 @@ class TestWaking:
         group.close()
         behind.close()
 
-    def test_where_there_is_a_pace_one_for_a_name_lets_those_for_others_go_on(
-        self, desk: Desk, woken: set[str]
-    ) -> None:
-        desk.pools.change_settings("T", PoolSettings(pace_seconds=9))
-        assert self.look(desk, desk.wait()).leases is not None
-        first, second = desk.wait(name="a"), desk.wait(name="b")
-        pipe = desk.ticket(3).pipe
-        woken.clear()
-        with desk.engine.atomic():
-            first.dequeue()
-        assert pipe in woken
-        first.close()
-        second.close()
-
 
 def test_as_long_as_all_are_alike_there_are_no_rows(desk: Desk) -> None:
     for _ in range(3):
@@ -290,14 +240,6 @@ def test_as_long_as_all_are_alike_there_are_no_rows(desk: Desk) -> None:
     assert desk.state.query("SELECT 1 FROM ranked_ticket") == []
     desk.wait(-1).close()
     assert len(desk.state.query("SELECT 1 FROM ranked_ticket")) == 4
-
-
-def test_those_before_one_are_found_once_each(desk: Desk) -> None:
-    for name in ("a", "b", None):
-        desk.wait(name=name).close()
-    with desk.state.transaction():
-        found = desk.queues.up_to("T", 3)
-    assert [each.number for each in found] == [3, 2, 1]
 
 
 def test_of_thousands_queued_at_one_instant_the_nearest_are_found_at_once(desk: Desk) -> None:
@@ -323,17 +265,6 @@ def test_of_thousands_queued_at_one_instant_the_nearest_are_found_at_once(desk: 
             assert next(order.behind(ticket)).number == behind.number
             assert not order.has_passed(ticket, order.rank(ticket))
         assert rows < 20 * len(ranked)
-
-
-def test_positions_are_told_by_the_order(desk: Desk) -> None:
-    waiters = [desk.wait(each) for each in (0, 3, -2, 3)]
-    assert [waiter.standing().position for waiter in waiters] == [3, 1, 4, 2]
-    desk.age()
-    desk.time.advance(2.5 * AGING)
-    late = desk.wait(3)
-    assert late.standing().position == 3
-    for waiter in (*waiters, late):
-        waiter.close()
 
 
 def test_after_a_reboot_nobody_is_older_than_the_boot(desk: Desk) -> None:

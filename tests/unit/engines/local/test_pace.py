@@ -60,29 +60,6 @@ def desk(state_dir: Path) -> Iterator[Desk]:
             waiter.close()
 
 
-def test_who_has_to_wait_for_the_time_is_told_when_that_is(desk: Desk) -> None:
-    desk.come()
-    desk.elapsed += 5
-    waiter, outlook = desk.come()
-    assert (outlook.leases, outlook.is_head, outlook.next_grant_at) == (None, True, 1000.0 + PACE)
-    desk.elapsed = 1000.0 + PACE
-    assert desk.look(waiter).leases is not None
-
-
-def test_who_waits_for_what_is_held_takes_no_ones_time(desk: Desk) -> None:
-    _, first = desk.come("T--0")
-    assert first.leases is not None
-    named, outlook = desk.come("T--0")
-    assert outlook.leases is None
-    desk.elapsed += PACE
-    assert desk.come()[1].leases is not None
-    with desk.engine.atomic():
-        desk.engine.free("h0")
-    desk.elapsed += PACE
-    assert desk.come()[1].leases is None  # now the better one can have it
-    assert desk.look(named).leases is not None
-
-
 @pytest.mark.parametrize("by", [-1e6, 1e6])
 def test_a_wall_clock_that_is_set_changes_nothing(desk: Desk, by: float) -> None:
     desk.come()
@@ -173,25 +150,3 @@ def test_a_longer_pace_gives_the_head_its_time_anew(desk: Desk) -> None:
     assert desk.witness.due() == desk.elapsed + 1
     desk.elapsed += 1
     assert [ticket.number for _, ticket, _ in desk.witness.look()] == [3]
-
-
-def test_how_things_stand_is_told_with_when_the_next_grant_is_due(desk: Desk) -> None:
-    waiter, _ = desk.come()
-    assert waiter.standing().pace_seconds == 20.0
-    other, _ = desk.come()
-    assert other.standing().next_grant_at == 1020.0
-    desk.elapsed = 1020.0
-    assert other.standing().next_grant_at is None
-
-
-def test_a_pace_that_is_made_shorter_is_owed_no_more_than_that(desk: Desk) -> None:
-    desk.come()
-    desk.pools.change_settings("T", PoolSettings(5.0))
-    assert desk.come()[1].next_grant_at == 1005.0
-
-
-def test_a_burst_is_granted_at_once_and_paid_for_later(desk: Desk) -> None:
-    desk.pools.change_settings("T", PoolSettings(PACE, burst=3))
-    desk.elapsed += 100.0
-    assert [desk.come()[1].leases is not None for _ in range(4)] == [True, True, True, False]
-    assert desk.look(desk.waiters[-1]).next_grant_at == desk.elapsed + 20.0

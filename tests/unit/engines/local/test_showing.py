@@ -9,8 +9,7 @@ import pytest
 from leasectl.engines.facts import PoolSettings, Resource
 from leasectl.engines.local.absent import suspend
 from leasectl.engines.local.showing import resources
-from leasectl.engines.notes import NoteChange
-from leasectl.engines.rules.membership import Lifetime, Member, cordon, join
+from leasectl.engines.rules.membership import cordon
 from leasectl.model import Request, Where
 from leasectl.state.reads import snapshot
 from tests.kit.desk import Desk
@@ -19,26 +18,6 @@ from tests.unit.engines.local.waiting import Line
 from tests.unit.engines.local.waiting import line as line
 
 EU: Where = (("zone", "eu", True),)
-
-
-def test_of_a_claim_all_is_shown_that_was_granted(desk: Desk) -> None:
-    desk.pool(2)
-    request = Request("T", ttl_seconds=60.0, labels=(("job", "nightly"),))
-    granted_at = desk.time.clock.wall()
-    handle = desk.acquire(request)
-    (lease,) = handle.leases
-    changes = [NoteChange("T", "T--00", lease.fence, None, "marked", "")]
-    assert desk.service.notes.change(changes) == (True,)
-    desk.time.advance(10.0)
-    (pool,) = desk.service.pools.pools("T")
-    held, free = pool.resources
-    assert held.lease is not None
-    assert held.lease._replace(labels=()) == lease._replace(labels=())
-    assert (held.lease.labels, held.lease.acquire_time) == (request.labels, granted_at)
-    assert (held.claim_key, held.expires_in_seconds, held.note) == (handle.id, 50.0, "marked")
-    assert (held.ended, held.member) == (None, None)
-    assert free[1:] == (None,) * 10
-    assert (pool.held, pool.capacity, pool.settings) == (1, 2, PoolSettings())
 
 
 def test_where_nothing_more_is_so_of_any_the_same_is_shown(desk: Desk) -> None:
@@ -55,24 +34,6 @@ def test_where_nothing_more_is_so_of_any_the_same_is_shown(desk: Desk) -> None:
     desk.pool(1, "U")  # of which more is so, so that it is looked for of all
     desk.service.members.update(["U--00"], lambda each, _: cordon(each, is_cordoned=True))
     assert shown() == plain
-
-
-def test_of_a_name_all_is_shown_that_is_so_of_it(desk: Desk) -> None:
-    desk.pool(2)
-    members = desk.service.members
-    lives = Lifetime(ttl_seconds=30.0)
-    members.update(["n"], lambda each, pools: join(each, "T", pools, lifetime=lives))
-    members.update(["T--01"], lambda each, _: cordon(each, is_cordoned=True))
-    handle = desk.acquire(Request("T", name="n"))
-    desk.time.advance(10.0)
-    (pool,) = desk.service.pools.pools("T")
-    plain, cordoned, joined = pool.resources
-    assert plain.member is None
-    assert cordoned.member == Member("T--01", "T", cordoned=True)
-    assert (cordoned.lease, cordoned.is_closed, plain.is_closed) == (None, True, False)
-    assert joined.member is not None
-    assert (joined.member.lifetime, joined.member.holder) == (lives, handle.holder_identity)
-    assert (joined.claim_key, joined.leaves_in_seconds) == (handle.id, 20.0)
 
 
 @pytest.mark.parametrize("aging", [0.0, 10.0])

@@ -5,7 +5,6 @@ from __future__ import annotations
 import pytest
 
 from leasectl.engines.rules.membership import cordon
-from leasectl.errors import InvalidRequest, LeaseError, NotFound
 from leasectl.model import Request, Where
 from tests.kit.desk import Desk
 from tests.kit.desk import desk as desk
@@ -27,36 +26,6 @@ def pools(desk: Desk) -> None:
 
 def to_cordon(desk: Desk, *names: str, back: bool = False) -> None:
     desk.service.members.update(names, lambda each, _: cordon(each, is_cordoned=not back))
-
-
-@pytest.mark.parametrize("cordoned", [(), ("T--02",)])
-@pytest.mark.parametrize(
-    ("request_", "error"),
-    [
-        (Request("T", 4), InvalidRequest),
-        (Request("T", name="U--00"), NotFound),
-        (Request("T", name="nowhere"), NotFound),
-        (Request("T", 2, where=EU), InvalidRequest),
-        (Request("V"), NotFound),
-    ],
-)
-def test_what_can_not_be_met_is_refused_as_it_arrives(
-    desk: Desk, line: Line, cordoned: tuple[str, ...], request_: Request, error: type[LeaseError]
-) -> None:
-    to_cordon(desk, *cordoned)
-    with pytest.raises(error):
-        desk.acquire(request_)
-    with pytest.raises(error):
-        line.put("h", request_)
-    assert desk.tickets() == []
-
-
-def test_what_takes_no_holder_does_not_count(desk: Desk) -> None:
-    to_cordon(desk, "T--00")
-    for request in (Request("T", 3), Request("T", name="T--00"), Request("T", where=EU)):
-        with pytest.raises(InvalidRequest):
-            desk.acquire(request)
-    assert desk.acquire(Request("T", 2)).names == ("T--01", "T--02")
 
 
 @pytest.mark.parametrize("held", [0, 3])
@@ -122,13 +91,3 @@ class TestAsAPoolHasLess:
         to_cordon(desk, "T--01")
         assert line.passed() == ["three", "named", "europe", "other", "two"]
         assert line.woken() == ["three", "named", "europe", "other", "two", "witness"]
-
-
-def test_as_a_pool_has_more_it_is_the_first_who_looks(desk: Desk, line: Line) -> None:
-    desk.acquire(Request("T", 3))
-    for key in ("first", "second"):
-        line.come(key, Request("T"))
-    line.woken()
-    desk.service.pools.add_resources("T", ["T--03"])
-    assert line.woken() == ["first", "witness"]
-    assert line.gets("first") == ["T--03"]

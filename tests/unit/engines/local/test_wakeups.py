@@ -18,7 +18,6 @@ from leasectl.engines.local.queues import LocalQueues
 from leasectl.engines.local.waiter import LocalWaiter
 from leasectl.model import Request
 from leasectl.state.directory import State
-from leasectl.state.named_pipe import listen
 from leasectl.system.poll import is_readable
 from leasectl.system.process import identify, this_process
 from tests.kit import recorded
@@ -101,15 +100,6 @@ def test_a_better_newcomer_wakes_the_first_below_it_who_wakes_nobody(queue: Queu
     assert queue.woken() == []
 
 
-def test_so_does_one_that_comes_in_between(queue: Queue) -> None:
-    queue.come(2)
-    first, *_ = [queue.come() for _ in range(3)]
-    queue.woken()
-    queue.come(1)
-    assert queue.woken() == [first]
-    assert queue.woken() == []
-
-
 @pytest.mark.parametrize("queue", [AGING], indirect=True, ids=["with aging"])
 def test_of_two_that_pass_another_at_one_instant_the_second_wakes_it(
     queue: Queue, manual_clock: ManualClock
@@ -135,31 +125,6 @@ def test_one_that_was_passed_keeps_others_back_again_as_soon_as_it_looks(queue: 
     queue.look(first)
     assert queue.suspended() == 0
     assert second in queue.woken()  # it is behind that one again
-
-
-def test_behind_one_that_takes_what_it_named_others_may_claim_and_are_looked_after(
-    state_dir: Path, manual_clock: ManualClock
-) -> None:
-    clock = manual_clock.clock
-    with contextlib.closing(State.open(str(state_dir))) as state:
-        engine = LocalEngine(state, lost=lambda *_: None, clock=clock)
-        pools = LocalPools(state, lost=lambda *_: None, clock=clock)
-        pools.create_pool("T", ["T--0", "T--1"])
-        requests = Request("T", 2), Request("T", name="T--0"), Request("T")
-        waiters = []
-        for number, request in enumerate(requests):
-            waiter = recorded.waiter(engine, state, f"h{number}", request, now=clock.elapsed())
-            with engine.atomic():
-                waiter.enqueue()
-                waiter.claim()
-            waiters.append(waiter)
-        state.db.execute("UPDATE resource SET owner = NULL")
-        with contextlib.closing(listen(state.witness_pipe)) as witness:
-            with engine.atomic():
-                assert waiters[1].claim().leases
-            assert is_readable(witness.fd, 0)
-        for waiter in waiters:
-            waiter.close()
 
 
 def test_who_listens_hears_whether_it_was_called_or_somebody_has_ended(

@@ -102,14 +102,6 @@ def test_what_others_have_a_better_right_to_is_left_out(
     assert desk.free_for(request_, *better) == found
 
 
-def test_what_has_rested_longest_comes_first(desk: Desk) -> None:
-    waiter = desk.come(Request("T", name="eu-1"))
-    assert desk.look(waiter) == ["eu-1"]
-    assert desk.free_for(Request("T", 4)) == ["eu-2", "us-1", "x-1"]
-    desk.free("h1")
-    assert desk.free_for(Request("T", 4)) == ["eu-2", "us-1", "x-1", "eu-1"]
-
-
 @pytest.mark.parametrize(
     ("ticket", "better", "enough"),
     [
@@ -145,42 +137,6 @@ def test_what_is_wanted_is_so_or_not_of_one_name(desk: Desk) -> None:
     assert wants.matching(desk.state, asked, "eu-1") == {asked[0]}
     assert wants.matching(desk.state, asked, "us-1") == {asked[1]}
     assert wants.matching(desk.state, asked, "x-1") == {asked[1]}
-
-
-class TestWhoWaits:
-    def test_for_one_name_is_passed_by_who_wants_another(self, desk: Desk) -> None:
-        assert desk.take(Request("T", 4)) is not None
-        named = desk.come(Request("T", name="us-1"))
-        where = desk.come(Request("T", where=EU))
-        any_ = desk.come(Request("T"))
-        for waiter in (named, where, any_):
-            assert desk.look(waiter) is None
-        desk.free("h1", ["eu-2"])
-        assert desk.look(any_) is None  # the one before it is to have it
-        assert desk.look(where) == ["eu-2"]
-        desk.free("h1", ["x-1"])
-        assert desk.look(named) is None
-        assert desk.look(any_) == ["x-1"]
-        desk.free("h1", ["us-1"])
-        assert desk.look(named) == ["us-1"]
-
-    def test_is_told_of_those_alone_who_want_the_same(self, desk: Desk) -> None:
-        assert desk.take(Request("T", 4)) is not None
-        for request in (
-            Request("T", where=EU),
-            Request("T", where=NOT_EU),
-            Request("T", name="us-1"),
-            Request("T", name="eu-1"),
-        ):
-            desk.come(request)
-        late = {
-            each: desk.come(Request("T", name=each)).standing() for each in ("eu-1", "us-1", "x-1")
-        }
-        assert {each: found.position for each, found in late.items()} == {
-            "eu-1": 3,  # behind who wants Europe, and who wants it by name
-            "us-1": 3,
-            "x-1": 2,
-        }
 
 
 class TestWhoIsWoken:
@@ -314,23 +270,6 @@ class TestRenewals:
         with desk.engine.atomic():
             desk.engine.renew("h2", ttl_seconds=5.0)
         assert is_readable(waiter._pipe.fd, 0)
-
-    def test_give_all_their_time_again_and_another_if_it_is_said(self, desk: Desk) -> None:
-        assert desk.take(Request("T", 2, ttl_seconds=60.0)) == ["eu-1", "eu-2"]
-        desk.time.advance(50.0)
-        assert desk.engine.renew("h1", ttl_seconds=None) == ("eu-1", "eu-2")
-        assert self.left(desk) == {"eu-1": 60.0, "eu-2": 60.0}
-        assert desk.engine.renew("h1", ttl_seconds=5.0) == ("eu-1", "eu-2")
-        assert self.left(desk) == {"eu-1": 5.0, "eu-2": 5.0}
-        desk.time.advance(5.0)
-        assert desk.engine.renew("h1", ttl_seconds=None) == ()
-
-    def test_leave_alone_what_does_not_expire_and_what_others_have(self, desk: Desk) -> None:
-        assert desk.take(Request("T")) == ["eu-1"]
-        assert desk.take(Request("T", ttl_seconds=60.0)) == ["eu-2"]
-        desk.time.advance(10.0)
-        assert desk.engine.renew("h1", ttl_seconds=5.0) == ("eu-1",)
-        assert self.left(desk) == {"eu-1": None, "eu-2": 50.0}
 
     def left(self, desk: Desk) -> dict[str, float | None]:
         (pool,) = desk.sides.pools.pools("T", expiries=True)
