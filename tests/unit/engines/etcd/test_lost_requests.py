@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import contextlib
 import itertools
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Callable
 
 import pytest
@@ -16,12 +15,12 @@ from leasectl.errors import (
     BackendUnreachable,
     NoLease,
     NotAllowed,
-    NotFound,
 )
 from leasectl.model import Request
+from leasectl.system.clock import boottime_seconds
 from tests.kit.etcd.access import NAMES, SHORT, Access, keys_left
 from tests.kit.etcd.server import EtcdServer
-from tests.kit.killing import each_answer_lost
+from tests.kit.killing import Victim, each_answer_lost
 from tests.kit.relay import Relay
 from tests.kit.support import ManualClock
 from tests.kit.waits import eventually
@@ -159,27 +158,6 @@ class TestLostAnswers:
             access.acquire("me", Request("T"))
 
 
-class TestCutShort:
-    """Something between closes the connection in the midst of a request."""
-
-    def test_whichever_request_comes_only_in_part_the_story_is_the_same(
-        self, etcd: EtcdServer, between: Relay, prefix: str
-    ) -> None:
-        number = asked = 0
-        while number <= asked:
-            number += 1
-            place, first = f"{prefix}/{number}", len(between.paths)
-            direct = Access(etcd.endpoints, place)
-            direct.pools.create_pool("T", NAMES)
-            cut = first + number
-            between.part = lambda at, path, cut=cut: 0.95 if at == cut else 1  # type: ignore[misc]
-            through = Access([between.endpoint], place)
-            whole_story(through)
-            asked = len(between.paths) - first
-            assert (through.lost, keys_left(direct), direct.held()) == ([], [], []), number
-        assert asked > 20
-
-
 def lost_before(between: Relay, number: int, happens: Callable[[], object]) -> None:
     """Have a request be lost, counted from here, after something else has happened."""
     lost = len(between.paths) + number
@@ -193,67 +171,22 @@ def lost_before(between: Relay, number: int, happens: Callable[[], object]) -> N
     between.listen(before=lose)
 
 
-class TestNeverAnswered:
-    """The server has done something, and was away for too long for anybody to be told."""
+def test_what_is_kept_for_a_time_stays_kept_although_its_writer_was_never_told(
+    store: Access, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    commit, numbers = store.gateway.commit, itertools.count(1)
 
-    def test_what_is_made_stays_as_it_is_and_what_is_not_can_be_made(
-        self, store: Access, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        ends: list[str] = []
-        while "made" not in ends:
-            store.pools.delete_pool("T", force=False)
-            held: list[str] = []
-
-            def come_in(held: list[str] = held) -> None:  # before its maker goes on
-                with contextlib.suppress(NotFound):
-                    held += [each.name for each in store.acquire("me", Request("T"), wait=0)]
-
-            with lost_for_good(monkeypatch, store.gateway, len(ends) + 1, come_in):
-                try:
-                    store.pools.create_pool("T", NAMES)
-                    ends.append("made")
-                except BackendUnreachable:
-                    ends.append("held" if held else "not made")
-            if not held and ends[-1] == "not made":
-                store.pools.create_pool("T", NAMES)
-            assert store.engine.renew("me") == tuple(held)
-            assert store.engine.free("me") == tuple(held)
-            assert (store.pool().capacity, store.lost) == (len(NAMES), [])
-        assert ends[-2:] == ["held", "made"]
-        assert ends.count("not made") == len(ends) - 2 > 2
-
-    def test_what_is_kept_for_a_time_stays_kept(
-        self, store: Access, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        change = ValueChange("t/a/x", b"1", keep_seconds=60)
-        lost = lost_for_good(monkeypatch, store.gateway, 2)
-        with lost, pytest.raises(BackendUnreachable, match="away for too long"):
-            store.values.change([change])
-        (found,) = store.values.read("t/")
-        assert found.content == b"1"
-
-
-@contextlib.contextmanager
-def lost_for_good(
-    monkeypatch: pytest.MonkeyPatch,
-    gateway: Gateway,
-    number: int,
-    meanwhile: Callable[[], object] = lambda: None,
-) -> Iterator[None]:
-    """Have a transaction be carried out and nobody be told, by its number from 1."""
-    real, numbers = gateway.commit, itertools.count(1)
-
-    def commit(*parts: Sequence[Json]) -> Outcome:
-        outcome = real(*parts)
-        if next(numbers) == number:
-            monkeypatch.setattr(gateway, "commit", real)
-            meanwhile()
+    def commit_and_be_away(*parts: Sequence[Json]) -> Outcome:
+        outcome = commit(*parts)
+        if next(numbers) == 2:
             raise BackendUnreachable("it was away for too long")
         return outcome
 
-    monkeypatch.setattr(gateway, "commit", commit)
-    yield
-    monkeypatch.setattr(gateway, "commit", real)
+    with monkeypatch.context() as patch, pytest.raises(BackendUnreachable, match="too long"):
+        patch.setattr(store.gateway, "commit", commit_and_be_away)
+        store.values.change([ValueChange("t/a/x", b"1", keep_seconds=60)])
+    (found,) = store.values.read("t/")
+    assert found.content == b"1"
 
 
 class TestOvertaken:
@@ -296,3 +229,26 @@ class TestGrantedLate:
         assert (lease.grant, store.held()) == (2, [lease.name])
         late.engine.free("late")
         assert len(store.acquire("next", Request("T", count=4), wait=0)) == 4
+
+
+def test_what_was_to_be_taken_by_force_lasts_for_as_long_as_it_would_have_whoever_is_killed(
+    etcd: EtcdServer, between: Relay, prefix: str
+) -> None:
+    """At each of its requests, when it is done and nobody has heard of it."""
+    renewed: list[tuple[Access, float]] = []
+    fatal, is_killed = 0, True
+    while is_killed:
+        fatal += 1
+        store = Access(etcd.endpoints, f"{prefix}/{fatal}")
+        store.pools.create_pool("T", NAMES[:1])
+        store.acquire("me", Request("T", ttl_seconds=SHORT))
+        renewed.append((store, boottime_seconds()))
+        store.engine.renew("me")
+        force = Access([between.endpoint], store.keys.prefix)
+        victim = Victim(between, "after", fatal)
+        is_killed = victim.run(lambda f=force: end_early(f, NAMES[0]))  # type: ignore[misc]
+    assert fatal > 4
+    for store, sent_at in renewed:
+        store.acquire("next", Request("T"), wait=20)
+        assert boottime_seconds() - sent_at >= SHORT
+        store.engine.free("next")

@@ -162,10 +162,6 @@ class TestATicketThatIsLeft:
     def tickets(self, world: World) -> int:
         return len(world.process().opened.objects.list(Selection(kinds=("ticket",))).items)
 
-    def test_keeps_nobody_from_anything(self, world: World, left: Process) -> None:
-        assert self.tickets(world) == 1
-        assert world.process().acquire("k/2", ONE)
-
     def test_nor_when_that_was_given_back_and_goes_with_who_has_it_next(
         self, world: World, left: Process
     ) -> None:
@@ -216,14 +212,6 @@ class TestATicketThatIsLeft:
 
 
 class TestAForeignHand:
-    def test_a_lease_that_isnt_ours_is_named_and_left_alone(self, world: World) -> None:
-        foreign = {"metadata": {"name": "d", "labels": {}}, "spec": {"holderIdentity": "x"}}
-        world.api.create(world.process().opened.objects.collection, foreign)
-        with pytest.raises(LeaseError, match=r'Lease "d" .* was not made by leasectl'):
-            world.process().pools.add_resources("T", ["d"])
-        assert world.api.objects["d"]["spec"] == {"holderIdentity": "x"}
-        assert world.is_clean()
-
     def test_a_note_that_others_write_keeps_nobody_alive(self, world: World) -> None:
         dead, observer = world.process(), world.process()
         dead.acquire("k/1", ONE)

@@ -10,7 +10,6 @@ import pytest
 from leasectl.backends.contract import Caller, Patience
 from leasectl.backends.kinds import Context
 from leasectl.engines.contract import TicketGone
-from leasectl.engines.local.wait_pipes import WaitPipes
 from leasectl.errors import NoLease
 from leasectl.leases.acquire import acquire
 from leasectl.leases.delay import announce
@@ -20,8 +19,6 @@ from leasectl.model import Claimant, Request, whole
 from leasectl.pools.admin import PoolService
 from leasectl.state.directory import State
 from leasectl.state.named_pipe import is_read
-from leasectl.system.clock import boottime_seconds
-from leasectl.system.poll import sleep
 from tests.kit.desk import Desk
 from tests.kit.desk import desk as desk
 from tests.unit.engines.local.waiting import Line
@@ -49,23 +46,6 @@ def test_who_waits_once_leaves_no_pipe_and_who_waits_often_reuses_one(state_dir:
     assert is_read(str(pipes / kept))
     state.close()
     assert os.listdir(pipes) == []
-
-
-def test_a_reused_pipe_has_forgotten_who_woke_it_too_late(state_dir: Path) -> None:
-    state = State.open(str(state_dir))
-    pipes = WaitPipes(state)
-    for _ in range(2):
-        pipe = pipes.get()
-        pipe.open()
-        pipe.close()
-    os.close(os.open(state.waiter_pipe(pipe.name), os.O_WRONLY | os.O_NONBLOCK))
-    again = pipes.get()
-    again.open()
-    assert again is pipe
-    now = boottime_seconds()
-    assert sleep(wake_fds=[again.fd], interrupts=(), until=now, now=boottime_seconds) == set()
-    again.close()
-    state.close()
 
 
 def test_who_is_withdrawn_is_called_and_told_of(desk: Desk, line: Line) -> None:

@@ -188,26 +188,6 @@ class TestPacking:
         assert packs(access) == [0] * FULL
         assert told(access) == []
 
-    def test_two_at_once_make_one(self, filled: Iterator[Access], between: Relay) -> None:
-        """Somebody else packs the same bucket right before any request."""
-        number = at_most = 0
-        while number <= at_most:
-            number += 1
-            access = next(filled)
-            before, first = list(access.events.read()), len(between.paths)
-
-            def pack_it(at: int, _: str, mine: Access = access, when: int = first + number) -> None:
-                if at == when:
-                    pack_one(mine)
-
-            between.listen(before=pack_it)
-            pack_one(through(between, access))
-            assert list(access.events.read()) == before
-            assert sum(packs(access)) + sum(buckets(access)) == WRITTEN
-            assert packs(access) in ([SMALLEST], [SMALLEST] * 2)
-            at_most = len(between.paths) - first
-        assert at_most == 4
-
     def test_an_answer_may_be_lost(self, filled: Iterator[Access], between: Relay) -> None:
         for lost in range(1, 5):
             access = next(filled)
@@ -267,21 +247,6 @@ class TestPacking:
         between.cut()
         pack_one(Access([between.endpoint], access.keys.prefix, seconds=0.1))
         assert packs(access) == []
-
-    def test_as_many_are_kept_as_if_they_were_not_packed(
-        self, etcd: EtcdServer, prefix: str
-    ) -> None:
-        access, kept = Access(etcd.endpoints, prefix), Kept(HOUR, 3 * SMALLEST)
-        writer = Writer(access, kept)
-        for _ in range(7 * SMALLEST):
-            writer.write()
-            if writer.time.clock.wall() % 8 == 0:
-                pack_all(access)
-            writer.time.advance(1)
-        numbers = told(access)
-        assert numbers == list(range(numbers[0], 7 * SMALLEST))
-        assert kept.number <= len(numbers) <= kept.number + 2 * SMALLEST
-        assert len(packs(access)) >= 2
 
 
 class TestWhoPacks:

@@ -133,11 +133,6 @@ def belonging(pools: Pools, before: BelongingObject | None = None) -> BelongingO
 
 
 class TestWhatIsWritten:
-    def test_of_a_name_is_read_back(self) -> None:
-        assert the_resource(free(MEMBER)).member == MEMBER
-        expected = Member("n", None, expected="T")
-        assert the_resource(free(expected)).member == expected
-
     def test_of_a_claim_is_read_back(self) -> None:
         raw = held_as(free(Member("T--00", "T")))
         held = the_resource(raw)
@@ -165,13 +160,6 @@ class TestWhatIsWritten:
         assert body["metadata"]["finalizers"] == ["example.com/finalizer"]
         assert body["metadata"]["managedFields"] == [{}]
 
-    def test_of_a_ticket_is_read_back(self) -> None:
-        found = parse_object(as_read(a_ticket(), 55))
-        assert isinstance(found, TicketObject)
-        assert (found.place, found.count, found.priority) == (55, 2, 3)
-        assert found.want.where == (("region", "eu", False),)
-        assert (found.claim_key, found.labels) == ("state/handle/1", (("a", "b"),))
-
     def test_a_ticket_keeps_its_place_when_it_is_renewed_or_edited(self) -> None:
         found = parse_object(as_read(a_ticket(), 55))
         assert isinstance(found, TicketObject)
@@ -184,16 +172,6 @@ class TestWhatIsWritten:
         edited = parse_object(raw)
         assert isinstance(edited, TicketObject)
         assert edited.place == 70
-
-    def test_of_pools_is_read_back(self) -> None:
-        settings = PoolSettings(20.0, 3, 1800.0)
-        found = parse_object(as_read(a_pool()))
-        assert isinstance(found, PoolObject)
-        assert (found.type, found.settings, found.state) == ("T", settings, "open")
-        pools = Pools(frozenset(), "T", 30.0, {"edge-*": "T"})
-        said = parse_object(as_read(belonging(pools)))
-        assert isinstance(said, BelongingObject)
-        assert said.pools == pools
 
     def test_of_a_manifest_is_a_pending_change_of_what_is_there(self) -> None:
         made = parse_object(as_read(new_expectations({"gpu-3": "T"})))

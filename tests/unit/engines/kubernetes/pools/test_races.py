@@ -5,8 +5,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Iterator, Sequence
 from functools import partial
-from types import SimpleNamespace
-from typing import Callable, cast
+from typing import Callable
 
 import pytest
 
@@ -17,16 +16,12 @@ from leasectl.engines.contract import Outlook
 from leasectl.engines.facts import PoolSettings
 from leasectl.engines.rules.membership import add, cordon, expect, move, set_default
 from leasectl.errors import (
-    BackendUnreachable,
     InvalidRequest,
     LeaseError,
     NotAllowed,
     NotFound,
 )
-from leasectl.leases.service import Service
 from leasectl.model import Claimant, Request
-from leasectl.pools.admin import PoolService
-from leasectl.pools.properties import NO_CHANGE
 from tests.kit.kubernetes.made_up_api import Killed, MadeUpApi
 from tests.kit.kubernetes.made_up_process import Process
 from tests.kit.support import ManualClock
@@ -314,51 +309,6 @@ def test_names_that_could_not_all_be_added_are_taken_back_but_for_what_others_di
             world.one.pools.add_resources("T", ["n1", "n2"])
         pools = [each.pool for each in world.other.opened.members.members(["n1", "n2"])]
         assert pools in (["T", "T"], ["U", "U"])
-
-
-class TestNumberedNames:
-    """Two who add so many names to a pool take the same numbers, and each adds its own."""
-
-    @pytest.mark.parametrize("counts", [(3, 3), (3, 1), (1, 3)])
-    def test_each_adds_as_many_as_it_says(self, counts: tuple[int, int]) -> None:
-        added: list[tuple[str, ...]] = []
-
-        def come_in(world: World) -> bool:
-            added.append(add_numbered(world.other, counts[1]))
-            return True
-
-        for world in each_time(come_in):
-            added.append(add_numbered(world.one, counts[0]))
-            world.api.before = lambda at: None
-            names = [each.name for each in world.one.pools.pools("T")[0].resources]
-            told = [name for each in added for name in each]
-            assert sorted([*NAMES, *told]) == sorted(names)
-            assert [len(each) for each in added] in ([counts[1], counts[0]], [counts[0]])
-            added.clear()
-
-    def test_one_that_hears_of_a_write_late_has_done_it(self) -> None:
-        for number in range(50):
-            world = World()
-            world.api.repeats = True
-            start = len(world.api.asked)
-
-            def lose(at: int, lost: int = start + number) -> None:
-                if at == lost:
-                    raise BackendUnreachable("no answer")
-
-            world.api.after = lose
-            assert add_numbered(world.one, 2) == ("T--00", "T--01")
-            if start + number >= len(world.api.asked):
-                break
-        assert number > 5
-
-
-def add_numbered(process: Process, count: int) -> tuple[str, ...]:
-    """What `pool add --count` does."""
-    service = SimpleNamespace(
-        pools=process.pools, members=process.opened.members, atomic=contextlib.nullcontext
-    )
-    return PoolService(cast("Service", service)).add_with("T", count, NO_CHANGE)
 
 
 def test_what_was_paid_for_and_not_had_is_paid_for_again() -> None:
