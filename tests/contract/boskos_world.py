@@ -9,7 +9,6 @@ has acquired or given back goes on when it shows that.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from multiprocessing.sharedctypes import RawValue
 from pathlib import Path
 from typing import Any, Callable, NamedTuple, cast
 
@@ -141,12 +140,8 @@ class _Client(ForkedClient):
         participant: Callable[[ForkedClient], Any],
         renewed: Callable[[str], None],
     ) -> None:
-        self._waits = RawValue("b", 0)
         self._renewed = renewed
-        super().__init__(claim_key, participant, lambda _: bool(self._waits.value))
-
-    def note_waiting(self, waits: bool) -> None:
-        self._waits.value = waits
+        super().__init__(claim_key, participant)
 
     def renew(self, ttl_seconds: float | None = None) -> tuple[str, ...]:
         renewed = super().renew(ttl_seconds)
@@ -188,7 +183,6 @@ class _Participant:
         owner = f"job/1/host/{request.type}-{self._client.claim_key}/1"
         journal = _Journal(owner)
         patience = Patience(wait_seconds=wait, report=self._report)
-        self._client.note_waiting(False)
         try:
             self._backend.acquire(Claimant(owner, owner, request), journal, patience)
         except LeaseError as error:
@@ -253,7 +247,7 @@ class _Participant:
         self._losses.note(self._client.claim_key, shown)
 
     def _report(self, _: Progress) -> None:
-        self._client.note_waiting(True)
+        self._client.note_waiting()
 
 
 class _Journal(NoJournal):

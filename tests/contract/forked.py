@@ -63,18 +63,19 @@ class ForkedClient:
     Args:
         owner: Under which it holds leases.
         participant: Called in the process, to make what does the work.
-        is_waiting: Tells whether an owner has a ticket in the store.
+        is_waiting: Tells whether an owner has a ticket in the store, where the process can't.
     """
 
     def __init__(
         self,
         claim_key: str,
         participant: Callable[[ForkedClient], Participant],
-        is_waiting: Callable[[str], bool],
+        is_waiting: Callable[[str], bool] | None = None,
     ) -> None:
         self.claim_key = claim_key
         self._participant = participant
-        self._is_waiting = is_waiting
+        self._waits = RawValue("b", 0)
+        self._is_waiting = is_waiting or (lambda _: bool(self._waits.value))
         self._wakeups = RawValue("l", 0)
         self._timed_waits = RawValue("l", 0)
         self._commands, theirs = _FORK.Pipe()
@@ -86,6 +87,7 @@ class ForkedClient:
         return tuple(self._ask("acquire", request, wait))
 
     def begin(self, request: Request, *, wait: float | None = None) -> Pending:
+        self._waits.value = 0
         self._commands.send(("acquire", (request, wait)))
         eventually(lambda: self._commands.poll() or self._is_waiting(self.claim_key))
         return _Pending(self)
@@ -131,6 +133,10 @@ class ForkedClient:
 
     def timed_waits(self) -> int:
         return int(self._timed_waits.value)
+
+    def note_waiting(self) -> None:
+        """Have it be known that the request is in the queue."""
+        self._waits.value = 1
 
     def count_wakeup(self) -> None:
         self._wakeups.value += 1

@@ -31,7 +31,6 @@ from leasectl.system.clock import Clock
 from leasectl.system.process import this_process
 from tests.contract.forked import ForkedClient, LostFile, SharedClock
 from tests.contract.world import Client, Participant
-from tests.kit.kubernetes.namespaces import Namespace
 from tests.kit.waits import PATIENCE_SECONDS, eventually
 
 
@@ -56,6 +55,7 @@ class ObservingWorld:
         self._opened = opened = self.open()
         self._context, self.engine, self.pools = opened.context, opened.engine, opened.pools
         self._clients: list[_Client] = []
+        self._of_thread = threading.local()
 
     @abc.abstractmethod
     def open(self) -> ClusterSides:
@@ -63,19 +63,26 @@ class ObservingWorld:
 
     @property
     def members(self) -> Members:
-        return self.open().members
+        return self._sides().members
 
     @property
     def notes(self) -> Notes:
-        return self.open().notes
+        return self._sides().notes
 
     @property
     def values(self) -> Values:
-        return self.open().values
+        return self._sides().values
 
     @property
     def events(self) -> EventLog:
-        return self.open().events
+        return self._sides().events
+
+    def _sides(self) -> ClusterSides:
+        """The place as this thread has it open."""
+        if not hasattr(self._of_thread, "opened"):
+            self._of_thread.opened = self.open()
+        opened: ClusterSides = self._of_thread.opened
+        return opened
 
     def client(self) -> Client:
         client = _Client(f"handle-{len(self._clients)}", self)
@@ -112,10 +119,7 @@ class ObservingWorld:
 
     def close(self) -> None:
         for client in self._clients:
-            client.kill()
-
-    def is_waiting(self, claim_key: str) -> bool:
-        return bool(self._tickets(claim_key))
+            ForkedClient.kill(client)  # what it leaves in a queue is nobody's any more
 
     def end_waiting(self, claim_key: str) -> None:
         """Have the time run out in which a dead waiter's ticket is still there."""
@@ -134,6 +138,7 @@ class ObservingWorld:
             self.time.clock,
             claim_key=client.claim_key,
             process=this_process(),
+            note_waiting=client.note_waiting,
             count_wakeup=client.count_wakeup,
             count_timed_wait=client.count_timed_wait,
         )
@@ -172,8 +177,7 @@ class ObservingWorld:
 class KubernetesWorld(ObservingWorld):
     """A namespace of its own, and the processes that use it."""
 
-    def __init__(self, namespace: Namespace, folder: Path) -> None:
-        kubeconfig = namespace.account.kubeconfig(folder / "kubeconfig")
+    def __init__(self, kubeconfig: Path, folder: Path) -> None:
         self._choice = choose(KubernetesAddress(kubeconfig=str(kubeconfig)), {})
         super().__init__(folder)
 
@@ -206,7 +210,7 @@ class _Client(ForkedClient):
         self._read_fd, self._write_fd = os.pipe()
         self._seen = RawValue("q", 0)
         self._renewed_at = RawValue("d", 0.0)
-        super().__init__(claim_key, world.participant, world.is_waiting)
+        super().__init__(claim_key, world.participant)
         os.close(self._read_fd)
 
     def look_at_time(self) -> None:

@@ -30,10 +30,9 @@ class _Client(ForkedClient):
         self,
         claim_key: str,
         participant: Callable[[ForkedClient], Participant],
-        is_waiting: Callable[[str], bool],
         directory: Path,
     ) -> None:
-        super().__init__(claim_key, participant, is_waiting)
+        super().__init__(claim_key, participant)
         self._directory = directory
 
     def stop(self) -> None:
@@ -88,7 +87,7 @@ class LocalWorld:
 
     def client(self) -> Client:
         claim_key = f"handle-{len(self._clients)}"
-        client = _Client(claim_key, self._participant, self._is_waiting, self.directory)
+        client = _Client(claim_key, self._participant, self.directory)
         self._clients.append(client)
         return client
 
@@ -141,10 +140,8 @@ class LocalWorld:
             self.clock,
             claim_key=client.claim_key,
             process=this_process(),
+            note_waiting=client.note_waiting,
             count_wakeup=client.count_wakeup,
             count_timed_wait=client.count_timed_wait,
             record=record,
         )
-
-    def _is_waiting(self, claim_key: str) -> bool:
-        return bool(self.state.query("SELECT 1 FROM ticket WHERE owner = ? LIMIT 1", claim_key))

@@ -162,6 +162,7 @@ class Participant:
         clock: The store's.
         owner: Under which it holds leases.
         process: Whose death makes its tickets void, for stores that ask.
+        note_waiting: Called before each wait.
         count_wakeup: Called when a wait has returned.
         count_timed_wait: Called before a wait with a time limit.
         record: Called before each acquisition, where the store reads the handles' records.
@@ -175,12 +176,14 @@ class Participant:
         *,
         claim_key: str,
         process: Process,
+        note_waiting: Callable[[], None],
         count_wakeup: Callable[[], None],
         count_timed_wait: Callable[[], None],
         record: Callable[[Request], None] = lambda _: None,
     ) -> None:
         self._engine = engine
         self._backend = _CountingBackend("contract:", engine, sides, clock=clock)
+        self._backend.note_waiting = note_waiting
         self._backend.count_wakeup = count_wakeup
         self._backend.count_timed_wait = count_timed_wait
         self._owner = claim_key
@@ -217,6 +220,7 @@ class Participant:
 class _CountingBackend(PoolBackend):
     """The pool algorithm, with its sleeps counted."""
 
+    note_waiting: Callable[[], None]
     count_wakeup: Callable[[], None]
     count_timed_wait: Callable[[], None]
 
@@ -225,6 +229,7 @@ class _CountingBackend(PoolBackend):
         with contextlib.suppress(StopIteration):
             wanted = next(steps)
             while True:
+                self.note_waiting()
                 if wanted.until is not None:
                     self.count_timed_wait()
                 try:
