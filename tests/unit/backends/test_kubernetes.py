@@ -157,16 +157,6 @@ def test_what_is_expected_is_applied(cluster: Cli) -> None:
     assert again.err.splitlines()[-2:] == [f'leasectl: pool "{each}": unchanged' for each in "TU"]
 
 
-def test_who_waits_is_served_as_a_release_makes_room(cluster: Cli) -> None:
-    cluster.ok("pool", "create", "T", "--count", "1")
-    handle = cluster.ok("acquire", "-t", "T", "--ttl", "40s").rstrip("\n")
-    waiting = cluster.start("acquire", "-q", "-t", "T", "--ttl", "40s")
-    eventually(lambda: json.loads(cluster.ok("status", "--json"))["pools"][0]["queue"])
-    assert cluster("acquire", "-q", "-t", "T", "-w", "0").code == 75
-    cluster.ok("release", "--handle", handle)
-    assert waiting.finish().code == 0
-
-
 def test_a_run_whose_lease_is_taken_away_by_force_is_ended(cluster: Cli) -> None:
     cluster.ok("pool", "create", "T", "--count", "1")
     running = cluster.start("run", "-t", "T", "--", "sleep", "1000")

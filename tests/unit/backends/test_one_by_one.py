@@ -99,13 +99,6 @@ def acquire(
     return None if leases is None else [lease.name for lease in leases]
 
 
-def test_so_many_are_asked_for_one_after_the_other() -> None:
-    server, journal = Server("a", "b", "c"), Journal()
-    assert acquire(server, 3, journal=journal) == ["a", "b", "c"]
-    assert journal.names == ["a", "b", "c"]
-    assert server.given_back == []
-
-
 def test_the_first_is_waited_for_without_a_limit_and_the_rest_with_one() -> None:
     server = Server("a", "b", "c")
     acquire(server, 3, chance=lambda: 0.5)
@@ -147,13 +140,6 @@ def test_a_pause_ends_at_the_deadline_and_with_it_the_acquisition() -> None:
     server = Server("a", NOT_IN_TIME, ghost_seconds=30.0)
     assert acquire(server, 2, deadline=140.0) is None
     assert server.now == 140.0
-
-
-def test_with_a_deadline_nobody_waits_longer() -> None:
-    server = Server("a", NOT_IN_TIME)
-    assert acquire(server, 2, deadline=10.0) is None
-    assert server.waits == [10.0, 10.0]
-    assert server.paused == []
 
 
 def test_what_had_arrived_at_the_deadline_or_at_a_refusal_is_on_record() -> None:

@@ -11,8 +11,7 @@ import pytest
 from leasectl.backends.contract import Patience, Progress, Turn
 from leasectl.backends.pool.backend import PoolBackend
 from leasectl.backends.pool.either import EitherWaiter
-from leasectl.engines.contract import Outlook, TicketExpired, TicketGone
-from leasectl.engines.facts import PoolSettings
+from leasectl.engines.contract import Outlook, TicketExpired
 from leasectl.errors import BackendUnreachable, Interrupted, NoLease, NotFound
 from leasectl.model import Claimant, Lease, Process, Request
 from tests.kit.forking import child as child
@@ -209,15 +208,6 @@ class TestTheGrant:
         assert [lease.name for lease in scene.journal.leases or ()] == ["A--00"]
         assert (scene.journal.pool_type, scene.journal.said) == ("A", [])
 
-    def test_who_has_it_leaves_no_queue_twice(self, scene: Scene) -> None:
-        waiter = scene.waiter()
-        waiter.enqueue()
-        scene.free("B")
-        assert [lease.name for lease in waiter.claim().leases or ()] == ["B--00"]
-        scene.engine.asked.clear()
-        waiter.dequeue()
-        assert scene.engine.asked == ["dequeue B"]
-
     def test_of_one_whose_time_is_over_before_that_nobody_is_told(self, scene: Scene) -> None:
         waiter = scene.waiter()
         waiter.enqueue()
@@ -257,53 +247,8 @@ class TestTheGrant:
             steps.throw(Interrupted(signal.SIGTERM))
         assert (scene.held(), scene.waiting(), scene.journal.said) == ([], [], ["gave up"])
 
-    def test_is_from_the_next_pool_where_the_first_is_found_gone(self, scene: Scene) -> None:
-        waiter = scene.waiter()
-        waiter.enqueue()
-        scene.engine.vanished = {"A"}
-        scene.free("B")
-        assert [lease.name for lease in waiter.claim().leases or ()] == ["B--00"]
-        assert scene.waiting() == []  # the ticket that was left is taken away
-        waiter.listen([])
-        assert scene.warnings == ["not waiting for A any more: no pool of A"]
-
-    def test_is_from_the_next_pool_where_the_first_was_deleted(self, scene: Scene) -> None:
-        waiter = scene.waiter()
-        waiter.enqueue()
-        waiter.claim()
-        scene.pools.delete_pool("A", force=True)
-        scene.free("B")
-        assert [lease.name for lease in waiter.claim().leases or ()] == ["B--00"]
-
-    def test_is_none_for_whose_request_was_withdrawn(self, scene: Scene) -> None:
-        waiter = scene.waiter()
-        waiter.enqueue()
-        waiter.claim()
-        scene.backend.withdraw("me", "by hand")
-        scene.free("A")
-        with pytest.raises(TicketGone):
-            waiter.claim()
-        assert scene.held() == []
-
-    def test_leaves_nothing_open(self, scene: Scene) -> None:
-        steps = scene.turn()
-        next(steps)
-        scene.pools.delete_pool("B", force=True)
-        scene.free("A")
-        finish(steps)
-        assert sorted(scene.engine.closed) == ["A", "B"]
-
 
 class TestTheStart:
-    def test_is_refused_where_one_pool_is_not_there(self, scene: Scene) -> None:
-        scene.pools.delete_pool("B", force=True)
-        waiter = scene.waiter()
-        for begin in (waiter.check, waiter.enqueue):
-            with pytest.raises(NotFound, match='no pool "B"'):
-                begin()
-        assert scene.engine.asked[-1] == "check B"
-        assert scene.waiting() == []
-
     def test_waits_for_those_alone_that_could_meet_it(self, scene: Scene) -> None:
         scene.pools.remove_resources("A", ["A--00"], force=True)
         waiter = scene.waiter()
@@ -311,15 +256,6 @@ class TestTheStart:
         waiter.enqueue()
         assert scene.waiting() == ["B"]
         assert "dequeue A" not in scene.engine.asked  # there never was a ticket
-
-    def test_no_ticket_is_put_while_it_is_not_known_that_all_pools_are_there(
-        self, scene: Scene
-    ) -> None:
-        scene.engine.failing = {"check B"}
-        with pytest.raises(BackendUnreachable):
-            next(scene.turn())
-        assert scene.engine.asked == ["check A", "check B"]
-        assert scene.journal.said == ["gave up"]
 
     def test_of_one_that_got_only_a_ticket_of_the_first_there_is_something_to_undo(
         self, scene: Scene, monkeypatch: pytest.MonkeyPatch
@@ -343,11 +279,6 @@ class TestTheStart:
                 next(steps)
         assert scene.waiting() == ["A"]
         assert scene.journal.said == ["to undo", "gave up"]
-
-    def test_before_that_all_pools_can_be_asked(self, scene: Scene) -> None:
-        scene.waiter().check()
-        assert scene.engine.asked == ["check A", "check B"]
-        assert [pool.queue for pool in scene.pools.pools()] == [(), ()]
 
 
 class TestTheEnd:
@@ -377,30 +308,6 @@ class TestTheEnd:
             "see the holders with: leasectl status"
         )
         other.close()
-
-    def test_how_things_stand_is_told_of_the_pools_that_are_left(self, scene: Scene) -> None:
-        waiter = scene.waiter()
-        waiter.enqueue()
-        assert (waiter.standing().held, waiter.standing().longest_holder) == (2, "holder of A")
-        scene.free("A")
-        assert (waiter.standing().held, waiter.standing().longest_holder) == (1, "holder of B")
-        scene.pools.delete_pool("A", force=True)
-        assert (waiter.standing().held, waiter.standing().longest_holder) == (1, "holder of B")
-        scene.pools.delete_pool("B", force=True)
-        with pytest.raises(NotFound, match="no pool"):
-            waiter.standing()
-
-    def test_of_a_pace_it_is_told_where_something_is_free(self, scene: Scene) -> None:
-        scene.pools.change_settings("B", PoolSettings(pace_seconds=60.0))
-        scene.free("B")
-        scene.backend.acquire(Claimant("b", "b", Request("B")), NoJournal(), Patience(0))
-        waiter = scene.waiter()
-        waiter.enqueue()
-        assert waiter.standing().next_grant_at is None
-        scene.pools.add_resources("B", ["B--01"])
-        assert waiter.standing().next_grant_at == scene.time.clock.elapsed() + 60.0
-        scene.free("A")
-        assert waiter.standing().next_grant_at is None
 
     def test_a_pool_that_is_deleted_is_told_of_and_waited_for_no_longer(self, scene: Scene) -> None:
         steps = scene.turn()
@@ -442,15 +349,6 @@ class TestTheEnd:
         finish(steps)
         assert scene.journal.pool_type == "B"
 
-    def test_who_did_not_run_for_long_ends_if_no_pool_is_left(self, scene: Scene) -> None:
-        steps = scene.turn()
-        next(steps)
-        for pool_type in "AB":
-            scene.pools.delete_pool(pool_type, force=True)
-        scene.engine.expired = {"A"}
-        with pytest.raises(NotFound, match='no pool "B"'):
-            steps.send(set())
-
     def test_it_hears_of_the_end_of_whom_it_watches(self, scene: Scene, child: Process) -> None:
         waiter = scene.waiter()
         waiter.enqueue()
@@ -464,9 +362,3 @@ class TestTheEnd:
         assert waiter.heard(alone) is False
         assert waiter.heard(both - alone) is True
         waiter.dequeue()
-
-    def test_whoever_sleeps_is_woken_by_either(self, scene: Scene) -> None:
-        steps = scene.turn()
-        assert len(next(steps).fds) == 2
-        steps.close()
-        assert scene.waiting() == []

@@ -187,17 +187,6 @@ class TestAnOutage:
         assert [lease.name for lease in line.journal.leases or ()] == ["T--00"]
         assert line.journal.said == []
 
-    def test_of_a_second_one_it_is_told_again(self, line: Line) -> None:
-        steps = line.wait()
-        next(steps)
-        for second in (1, 3):
-            line.engine.error = AWAY
-            look(steps, line, START + second)
-            line.engine.error = None
-            look(steps, line, START + second + 1)
-        assert len(line.warnings) == 2
-        steps.close()
-
     def test_is_over_with_the_place_in_the_queue(self, line: Line) -> None:
         steps = line.wait()
         next(steps)
@@ -265,23 +254,6 @@ class TestAnOutage:
         assert line.journal.said == []
         steps.close()
 
-    def test_one_that_has_expired_with_the_deadline_is_not_put_anew(self, line: Line) -> None:
-        steps = line.wait(5)
-        next(steps)
-        line.engine.waiters[-1].error = TicketExpired("nothing was heard")
-        with pytest.raises(NoLease, match=r'no lease of "T" within 9s: '):
-            look(steps, line, START + 9)
-        assert (line.queue(), line.warnings) == ([], [])
-
-    def test_the_store_may_go_away_before_it_is_put_anew(self, line: Line) -> None:
-        steps = line.wait()
-        next(steps)
-        line.engine.waiters[-1].error = TicketExpired("nothing was heard")
-        line.engine.refusal = AWAY
-        with pytest.raises(BackendUnreachable, match="doesn't answer"):
-            look(steps, line, START + 1)
-        assert line.journal.said == ["to undo", "gave up"]
-
     def test_deadline_in_an_outage_is_no_lease_and_says_what_was_known(self, line: Line) -> None:
         steps = line.wait(5, report_seconds=60)
         next(steps)
@@ -305,11 +277,6 @@ class TestAnOutage:
         assert look(steps, line, START + 100).until == START + 1200
         assert line.queue() == ["me"]
         steps.close()
-
-    def test_new_request_without_deadline_fails_at_once(self, line: Line) -> None:
-        line.engine.refusal = AWAY
-        with pytest.raises(BackendUnreachable, match="doesn't answer"):
-            next(line.wait())
 
     def test_store_that_never_answered_until_the_deadline_is_unreachable(self, line: Line) -> None:
         line.engine.refusal = AWAY
@@ -448,12 +415,6 @@ class TestADeadline:
                 next(steps)
         assert str(refused.value).startswith(text)
         assert line.queue() == []
-
-    def test_before_it_the_wait_goes_on(self, line: Line) -> None:
-        steps = line.wait(5)
-        next(steps)
-        assert look(steps, line, START + 4.9).until == START + 5
-        steps.close()
 
 
 class TestReports:

@@ -1,4 +1,4 @@
-"""leasectl.backends.pool.turn: who sees to those before it, and what is told on the way."""
+"""leasectl.backends.pool.turn: who sees to those before it, what it asks for, and what it tells."""
 
 from __future__ import annotations
 
@@ -9,12 +9,14 @@ from collections.abc import Iterator, Sequence
 import pytest
 
 from leasectl.backends.contract import Patience, Turn
+from leasectl.backends.pool.backend import PoolBackend
 from leasectl.engines.facts import PoolSettings
 from leasectl.engines.rules.membership import cordon
 from leasectl.errors import BackendUnreachable, NoLease
 from leasectl.model import Claimant, Process, Request
 from leasectl.system.process import identify, this_process
 from tests.kit.forking import ending, fork
+from tests.kit.made_up_store import MadeUpEngine, MadeUpStore
 from tests.kit.recorded import NoJournal
 from tests.kit.support import ManualClock
 from tests.unit.backends.test_pool_outage import AWAY, START, Line, look
@@ -205,3 +207,57 @@ class TestAReportThatCanNotBeMade:
         with pytest.raises(BackendUnreachable, match="doesn't answer"):
             look(steps, line, START + 10.0)
         assert line.journal.said == ["to undo", "gave up"]
+
+
+def test_what_can_not_be_tended_is_tried_each_second_and_not_in_a_spin(
+    manual_clock: ManualClock,
+) -> None:
+    clock = manual_clock.clock
+    store = MadeUpStore(clock)
+    pools = store.pools
+    pools.create_pool("T", ["T--00"])
+    backend = PoolBackend("contract:", MadeUpEngine(store), store.sides, clock=clock)
+    backend.acquire(Claimant("first", "first", Request("T")), NoJournal(), Patience())
+    pid = fork(signal.pause)
+    holder = identify(pid)
+    looked, recovered = list[float](), list[float]()
+
+    def watched() -> list[Process]:
+        """Asked for with each look."""
+        looked.append(clock.elapsed())
+        return [holder]
+
+    patience = Patience(watched=watched, recover=lambda: recovered.append(clock.elapsed()))
+    steps = backend.turn(Claimant("next", "next", Request("T")), NoJournal(), patience)
+    wanted = next(steps)
+    assert wanted.until is None
+    (pidfd,) = [fd for fd in wanted.fds if "pidfd" in os.readlink(f"/proc/self/fd/{fd}")]
+
+    os.kill(pid, signal.SIGKILL)
+    ending(pid)
+    for tries in range(1, 4):
+        wanted = steps.send({pidfd} if tries == 1 else set())
+        assert (len(recovered), len(looked)) == (tries, 1 + tries)
+        assert pidfd not in wanted.fds
+        assert wanted.until == clock.elapsed() + 1.0
+        manual_clock.advance(1.0)
+    steps.close()
+    assert pools.pools("T")[0].queue == ()
+
+    late = backend.turn(Claimant("late", "late", Request("T")), NoJournal(), patience)
+    assert next(late).until == clock.elapsed() + 1.0
+    assert recovered[3:] == [clock.elapsed()]  # at once, as that one was dead already
+    late.close()
+
+
+def test_what_is_left_of_the_pace_is_told_to_its_end(manual_clock: ManualClock) -> None:
+    clock = manual_clock.clock
+    store = MadeUpStore(clock)
+    pools = store.pools
+    pools.create_pool("T", ["T--00", "T--01"], settings=PoolSettings(pace_seconds=10.0))
+    backend = PoolBackend("contract:", MadeUpEngine(store), store.sides, clock=clock)
+    backend.acquire(Claimant("first", "first", Request("T")), NoJournal(), Patience())
+    manual_clock.advance(9.5)
+    with pytest.raises(NoLease, match="next grant in 1s;"):
+        asked = Claimant("next", "next", Request("T"))
+        backend.acquire(asked, NoJournal(), Patience(wait_seconds=0))

@@ -18,7 +18,6 @@ from leasectl.backends.unanswered import Loss, NotSent, Refused, TimeOver
 from leasectl.errors import BackendUnreachable, Interrupted, InvalidRequest, NoLease
 from leasectl.http.messages import Answer
 from leasectl.model import Lease, Request
-from leasectl.system.poll import Sleep
 from tests.kit.recorded import NoJournal
 from tests.kit.support import ManualClock
 
@@ -253,12 +252,6 @@ class TestGrants:
         with pytest.raises(InvalidRequest, match="answered 400: no"):
             Try(Proxy(Answer(400, "no", {}))).take()
 
-    def test_a_server_that_has_waited_long_enough_ends_it(self) -> None:
-        for said in ("context deadline exceeded", "resources not found"):
-            proxy = Proxy(Answer(500, f'Failed to acquire lease "T": {said}', {}))
-            with pytest.raises(NoLease, match=rf'no lease of "T" within .*{said}'):
-                Try(proxy).take()
-
 
 class TestLosses:
     def test_it_is_said_and_asked_again_with_the_same_key(self) -> None:
@@ -268,12 +261,6 @@ class TestLosses:
         assert proxy.keys == [f"{KEY}/0"] * 2
         assert acquisition.journal.lost == 1
         assert "a lease of T may have been granted" in acquisition.warnings[0]
-
-    def test_of_a_server_that_heeds_keys_the_request_may_still_be_under_way(self) -> None:
-        proxy = Proxy(Loss("reset"), grant("T--00", key=f"{KEY}/0"))
-        acquisition = Try(proxy)
-        acquisition.take()
-        assert acquisition.journal.lost == 1  # so that a release withdraws the key
 
     def cut_after(self, proxy: Proxy, seconds: float) -> Callable[[object], Exception]:
         """Return a step: the connection is cut after so many seconds of waiting."""
@@ -370,12 +357,6 @@ class TestLosses:
         assert proxy.undone == [(KEY, 0.3)]
         assert (acquisition.journal.lost, acquisition.journal.unsettled) == (lost, unsettled)
 
-    def test_without_one_there_is_nothing_to_undo(self) -> None:
-        proxy = Proxy(Answer(400, "no", {}))
-        with pytest.raises(InvalidRequest):
-            Try(proxy).take()
-        assert proxy.undone == []
-
 
 class TestLateAnswers:
     """What comes when we have given up."""
@@ -395,19 +376,10 @@ class TestLateAnswers:
         proxy, acquisition = self.late(grant("T--00"))
         assert (acquisition.journal.names, proxy.given_back) == (["T--00"], [])
 
-    def test_whatever_something_in_between_makes_of_it(self) -> None:
-        _, acquisition = self.late(grant("T--00")._replace(status=203))
-        assert acquisition.journal.names == ["T--00"]
-
     def test_what_cant_be_a_name_is_given_back_at_once(self) -> None:
         proxy, acquisition = self.late(grant("a b", "T--00"))
         assert proxy.given_back == [("a b", f"{KEY}/0")]
         assert acquisition.journal.names == ["T--00"]
-
-    def test_so_is_what_an_older_release_might_hit(self) -> None:
-        proxy, acquisition = self.late(grant("T--00"), Journal(["T--00"]))
-        assert proxy.given_back == [("T--00", f"{KEY}/0")]
-        assert acquisition.journal.names == []
 
     def test_a_refusal_is_what_was_wanted(self) -> None:
         proxy, acquisition = self.late(Answer(500, '{"names": ["T--00"]}', {}))
@@ -434,11 +406,6 @@ class TestAServerThatIsAway:
         assert acquisition.take() == ["T--00"]
         assert acquisition.warnings == [f"trying again: {error}"]  # once
         assert len(acquisition.pauses) == 3
-
-    def test_is_no_word_to_who_wants_to_hear_nothing(self) -> None:
-        acquisition = Try(Proxy(NotSent("refused"), grant("T--00")), reports=False)
-        acquisition.take()
-        assert acquisition.warnings == []
 
     @pytest.mark.parametrize(("wait", "connect"), [(None, None), (None, 10.0), (7200.0, 10.0)])
     @pytest.mark.parametrize("first", [NotSent("refused"), Refused("busy")])
@@ -492,15 +459,6 @@ class TestAServerThatIsAway:
         (report,) = acquisition.reports
         assert report.gives_up_in_seconds == pytest.approx(10 - 0.2 - 1.5)
 
-    def test_is_given_up_at_a_deadline_that_comes_first(
-        self, chance: Callable[[float], None]
-    ) -> None:
-        chance(0)
-        acquisition = Try(Proxy(*[NotSent("refused")] * 100), wait=5)
-        with pytest.raises(NotSent):
-            acquisition.take()
-        assert sum(acquisition.pauses) == pytest.approx(4.8)
-
     def test_with_a_deadline_pauses_are_five_seconds_at_last(
         self, chance: Callable[[float], None]
     ) -> None:
@@ -544,10 +502,6 @@ class TestAServerThatIsAway:
         with pytest.raises(NotSent if wait is None else NoLease):
             Try(proxy, wait=wait).take()
         assert proxy.time.clock.elapsed() == 1000.0 + seconds
-
-    def test_is_left_alone_for_as_long_as_the_pause_says(self) -> None:
-        acquisition = Try(Proxy(grant("T--00"))).acquisition
-        assert list(Acquisition.pause(acquisition, 2.5)) == [Sleep(frozenset(), 1002.5)]
 
     @pytest.mark.parametrize("wait", [None, 3600.0])
     def test_one_whose_answers_take_long_fails_for_all_that(self, wait: float | None) -> None:
@@ -594,16 +548,6 @@ class TestAServerThatIsAway:
         with pytest.raises(NoLease) as raised:
             Try(proxy, wait=wait).take()
         assert ("use -w 35s or longer" in str(raised.value)) == hints
-
-    def test_at_the_deadline_there_is_no_lease(self) -> None:
-        def time_is_over(more: dict[str, Any]) -> Exception:
-            assert more["until"] == 1005.0
-            proxy.time.advance(5)
-            return TimeOver("over")
-
-        proxy = Proxy(time_is_over)
-        with pytest.raises(NoLease, match='no lease of "T" within 5s'):
-            Try(proxy, wait=5).take()
 
 
 def test_it_reports_after_a_second_and_then_each_minute() -> None:

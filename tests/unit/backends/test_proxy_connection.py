@@ -27,7 +27,6 @@ from leasectl.errors import (
 from leasectl.http.messages import Answer
 from leasectl.http.settings import Settings
 from leasectl.model import Claimant, Request
-from leasectl.state.event import ALL_EVENTS
 from leasectl.system.clock import Clock
 from tests.kit.desk import Desk
 from tests.kit.desk import desk as desk
@@ -138,10 +137,6 @@ class TestARequest:
         assert (got.method, got.path, got.body) == ("POST", "/lease/release", '{"names":["T--00"]}')
         assert (got.headers["Content-Type"], got.headers["X"]) == ("application/json", "y")
 
-    def test_that_looks_changes_nothing(self, server: Server) -> None:
-        connect(server).look("/status", seconds=10)
-        assert [(got.method, got.path) for got in server.got] == [("GET", "/status")]
-
     def test_says_with_a_token_who_asks(self, server: Server, token_file: str) -> None:
         connection = connect(server, Settings(token_file=token_file))
         ask(connection)
@@ -232,11 +227,6 @@ class TestAnAddress:
             check_url(url)
         assert "s3cret" not in str(refused.value)
 
-    def test_opens_nothing_before_it_is_asked(self, desk: Desk) -> None:
-        backend = opened("http://127.0.0.1:1/", desk)
-        assert (backend.url, backend.remote) == ("http://127.0.0.1:1/", True)
-        assert list(backend.events.read(ALL_EVENTS)) == []
-
 
 def opened(url: str, desk: Desk) -> ProxyBackend:
     service = desk.as_caller(desk.caller, url)
@@ -269,10 +259,6 @@ class TestWhatItCanNot:
     def test_names_boskos_where_that_can(self, request_: Request, wait: float | None) -> None:
         with pytest.raises(NotSupported, match=r"kubernetes:// and boskos\+http:// can do it"):
             ProxyBackend.check_request(request_, wait)
-
-    def test_is_not_refused_where_it_can(self) -> None:
-        ProxyBackend.check_request(Request("T", 3), 1.0)
-        ProxyBackend.check_request(Request("T"), None)
 
     def test_is_to_renew_and_to_hand_on(self, desk: Desk) -> None:
         backend = opened("http://127.0.0.1:1", desk)

@@ -107,11 +107,6 @@ class TestNames:
         assert given_back(releases(proxy), "a", "b") == (["a", "b"], "")
         assert proxy.asked == [(["a"], KEY, SECONDS / 2), (["b"], KEY, SECONDS)]
 
-    def test_without_a_key_none_is_sent(self) -> None:
-        proxy = Proxy(DONE)
-        assert given_back(releases(proxy), "a", key="") == (["a"], "")
-        assert proxy.asked[0][1] is None
-
     @pytest.mark.parametrize("error", [NotSent("refused"), Loss("reset"), BUSY])
     def test_one_that_fails_is_tried_again(
         self, error: object, monkeypatch: pytest.MonkeyPatch
@@ -284,9 +279,6 @@ class TestWhatAKeyWasGranted:
         assert releases(proxy).undo(KEY) is True
         assert proxy.asked == [([], KEY, SECONDS)]
 
-    def test_another_has_not(self) -> None:
-        assert releases(Proxy(DONE)).undo(KEY) is False
-
     def test_as_long_as_a_release_may_take(self, monkeypatch: pytest.MonkeyPatch) -> None:
         proxy = Proxy(BUSY)
         with pytest.raises(Refused):
@@ -300,19 +292,9 @@ class TestWhatAKeyWasGranted:
         assert [seconds for _, _, seconds in proxy.asked] == [pytest.approx(0.3)]
         assert slept == []
 
-    def test_a_release_of_no_names_is_that(self) -> None:
-        proxy = Proxy(self.HEEDED)
-        assert given_back(releases(proxy)) == ([], "")
-        assert proxy.names() == [""]
-
     def test_which_says_in_how_long_it_was_not_done(self, monkeypatch: pytest.MonkeyPatch) -> None:
         proxy = Proxy(BUSY)
         done, why = given_back(releases(proxy, monkeypatch))
         assert done == []
         assert re.fullmatch(r"not released within [0-9.]+s: http://proxy/?.* 500.*busy.*", why), why
         assert float(why.split()[3][:-2]) > 0.5 * SECONDS
-
-    def test_and_nothing_where_no_key_is_known(self) -> None:
-        proxy = Proxy(DONE)
-        assert given_back(releases(proxy), key="") == ([], "")
-        assert proxy.asked == []

@@ -35,7 +35,7 @@ def waiting(client: leasectl.Client) -> int:
     return sum(len(each["queue"]) for each in client.status()["works"])
 
 
-@pytest.mark.parametrize("place", ["local:", "etcd"])
+@pytest.mark.parametrize("place", ["local:", pytest.param("etcd", marks=pytest.mark.once)])
 def test_one_does_the_work_and_all_get_its_result(
     client: leasectl.Client, place: str, prefix: str, request: pytest.FixtureRequest
 ) -> None:
@@ -117,13 +117,6 @@ def test_a_killed_process_leaves_the_work_to_the_next(
         assert not work.is_done
         work.result = b"anew"
     assert cli.ok("once", "--show", "key") == "anew"
-
-
-def test_an_interrupt_leaves_the_work_to_the_next(client: leasectl.Client) -> None:
-    with pytest.raises(KeyboardInterrupt), client.once("key", attempts=1):
-        raise KeyboardInterrupt
-    with client.once("key") as work:
-        assert not work.is_done
 
 
 def test_a_lost_lease_records_nothing(cli: Cli, client: leasectl.Client) -> None:

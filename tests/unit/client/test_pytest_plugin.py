@@ -49,11 +49,11 @@ def note(event, lease, test):
     with open("log", "a") as log:
         log.write(f"{event} {lease.name} {test}\\n")
 
-@pytest.mark.parametrize("test", range(40))
+@pytest.mark.parametrize("test", range(20))
 @pytest.mark.lease("azure")
 def test_install(lease, test, request):
     note("begin", lease, test)
-    if test in (5, 17, 29) and not os.path.exists(f"killed-{test}"):
+    if test in (5, 14) and not os.path.exists(f"killed-{test}"):
         open(f"killed-{test}", "w").close()
         os.kill(os.getpid(), signal.SIGKILL)
     assert not lease.is_lost
@@ -62,10 +62,10 @@ def test_install(lease, test, request):
 """
 
 
-def test_eight_workers_share_three_accounts_though_some_are_killed(cli: Cli, suite: Suite) -> None:
-    finished = suite.run(SHARED, "-n", "8", "--lease-wait", "5m")
-    assert "3 failed, 37 passed" in finished.out, finished
-    assert finished.out.count("crashed while running") >= 3
+def test_four_workers_share_three_accounts_though_some_are_killed(cli: Cli, suite: Suite) -> None:
+    finished = suite.run(SHARED, "-n", "4", "--lease-wait", "5m")
+    assert "2 failed, 18 passed" in finished.out, finished
+    assert finished.out.count("crashed while running") >= 2
     events = held_meanwhile(cli.cwd / "log")
     assert set(events) == {"azure--00", "azure--01", "azure--02"}
     for of_resource in events.values():
@@ -73,7 +73,7 @@ def test_eight_workers_share_three_accounts_though_some_are_killed(cli: Cli, sui
         for each in of_resource:
             event, _, test = each.partition(" ")
             if event == "begin":
-                assert holding in ("", "5", "17", "29"), of_resource
+                assert holding in ("", "5", "14"), of_resource
                 holding = test
             else:
                 assert holding == test, of_resource
@@ -82,34 +82,31 @@ def test_eight_workers_share_three_accounts_though_some_are_killed(cli: Cli, sui
     assert cli.query("SELECT id FROM handle WHERE state != 'released'") == []
 
 
-def test_workers_are_holders_of_their_own(cli: Cli, suite: Suite) -> None:
+def test_workers_are_holders_of_their_own_and_shown_with_their_tests(
+    cli: Cli, suite: Suite
+) -> None:
     text = """
 @pytest.mark.parametrize("test", range(6))
 @pytest.mark.lease("azure", scope="session")
 def test_install(lease, test):
     with open("log", "a") as log:
         log.write(f"{os.getpid()} {lease.name} {lease.fence}\\n")
+
+@pytest.mark.lease("azure", labels={"a": "b"})
+def test_labels(lease):
+    import leasectl
+    (pool,) = leasectl.Client().status("azure")["pools"]
+    labels = [each["labels"] for each in pool["resources"] if each["name"] == lease.name]
+    worker = os.environ["PYTEST_XDIST_WORKER"]
+    assert labels == [{"test": "test_suite.py::test_labels", "worker": worker, "a": "b"}]
 """
     finished = suite.run(text, "-n", "2")
-    assert "6 passed" in finished.out, finished
+    assert "7 passed" in finished.out, finished
     lines = {tuple(line.split()) for line in (cli.cwd / "log").read_text().splitlines()}
     assert (
         len(lines) == len({pid for pid, _, _ in lines}) == len({name for _, name, _ in lines}) == 2
     )
     assert cli.held() == {}
-
-
-def test_the_test_and_its_worker_are_shown(cli: Cli, suite: Suite) -> None:
-    text = """
-@pytest.mark.lease("azure", labels={"a": "b"})
-def test_install(lease):
-    import leasectl
-    (pool,) = leasectl.Client().status("azure")["pools"]
-    (labels,) = [each["labels"] for each in pool["resources"] if each["state"] == "held"]
-    assert labels == {"test": "test_suite.py::test_install", "worker": "gw0", "a": "b"}
-"""
-    finished = suite.run(text, "-n", "1")
-    assert "1 passed" in finished.out, finished
 
 
 def test_the_report_names_the_leases(cli: Cli, suite: Suite) -> None:
@@ -186,21 +183,21 @@ def test_another_backend_may_be_named(cli: Cli, suite: Suite) -> None:
     assert "1 passed" in finished.out, finished
 
 
-@pytest.mark.parametrize(
-    ("mark", "told"),
-    [
-        ("pytest.mark.slow", "mark the test with @pytest.mark.lease(POOL)"),
-        ("pytest.mark.lease()", "write it as @pytest.mark.lease(pool, *, scope='function'"),
-        ("pytest.mark.lease('azure', scope='class')", "write it as @pytest.mark.lease(pool"),
-        ("pytest.mark.lease('azure', size=2)", "unknown keyword size"),
-    ],
-)
-def test_a_wrong_mark_is_told(suite: Suite, mark: str, told: str) -> None:
-    finished = suite.run(
-        f"@{mark}\ndef test_runs(lease): pass\n", "-o", "markers=slow", "-p", "no:xdist"
+def test_a_wrong_mark_is_told(suite: Suite) -> None:
+    marks = {
+        "pytest.mark.slow": "mark the test with @pytest.mark.lease(POOL)",
+        "pytest.mark.lease()": "write it as @pytest.mark.lease(pool, *, scope='function'",
+        "pytest.mark.lease('azure', scope='class')": "write it as @pytest.mark.lease(pool",
+        "pytest.mark.lease('azure', size=2)": "unknown keyword size",
+    }
+    text = "".join(
+        f"@{mark}\ndef test_{number}(lease): pass\n" for number, mark in enumerate(marks)
     )
-    assert told in finished.out, finished
-    assert "1 error" in finished.out
+    finished = suite.run(text, "-o", "markers=slow", "-p", "no:xdist")
+    assert "4 errors" in finished.out, finished
+    for number, told in enumerate(marks.values()):
+        part = finished.out.partition(f"ERROR at setup of test_{number} ")[2]
+        assert told in part.partition("ERROR at setup of")[0], finished
 
 
 def test_a_suite_without_the_mark_loads_nothing(suite: Suite) -> None:

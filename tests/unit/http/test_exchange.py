@@ -117,17 +117,6 @@ class TestInTime:
         assert server.connections == 1
         wait_set(server.ended)
 
-    def test_a_client_goes_on_after_it_has_given_up(
-        self, serve: StartPeculiar, client: Client
-    ) -> None:
-        to_do = [drip_head, answer, answer]
-        server = serve(lambda connection: to_do.pop(0)(connection))
-        with pytest.raises(NoAnswer):
-            ask(client, server, SECONDS)
-        for _ in range(2):
-            assert ask(client, server).text == "{}"
-        assert server.connections == 2
-
     def test_a_name_that_is_looked_up_for_ever_is_given_up(
         self, client: Client, monkeypatch: pytest.MonkeyPatch
     ) -> None:
@@ -318,29 +307,6 @@ class TestKeptConnections:
         assert client.ask(Call(server.endpoint, b"x" * (32 << 20)), seconds=30).text == "{}"
         assert (len(threads), server.connections) == (2, 1)
 
-    def test_who_hangs_up_may_have_done_it_and_is_asked_on_a_new_one(
-        self, serve: StartPeculiar, client: Client
-    ) -> None:
-        def hang_up(connection: socket.socket) -> None:
-            connection.shutdown(socket.SHUT_RDWR)
-
-        to_do: list[Conversation] = [answer, hang_up, answer]
-        server = serve(lambda connection: to_do.pop(0)(connection))
-        ask(client, server)
-        with pytest.raises(NoAnswer, match="disconnected") as raised:
-            ask(client, server)
-        assert raised.value.sent
-        assert ask(client, server).text == "{}"
-        assert server.connections == 2
-
-    def test_what_says_no_answer_is_none(self, serve: StartPeculiar, client: Client) -> None:
-        to_do: list[Conversation] = [answer, lambda connection: connection.sendall(b"HELLO\r\n")]
-        server = serve(lambda connection: to_do.pop(0)(connection))
-        ask(client, server)
-        with pytest.raises(NoAnswer, match="illegal status line"):
-            ask(client, server)
-        wait_set(server.ended)
-
     def test_an_answer_that_is_too_long_is_none(self, serve: StartPeculiar) -> None:
         server = serve(answer)
         with Client(clock=Clock(), connect_seconds=1.0, longest_bytes=2) as client:
@@ -360,12 +326,6 @@ class TestThreads:
         for signum in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGUSR1):
             assert blocked & 1 << (signum - 1)
         assert blocked & 1 << (signal.SIGCHLD - 1)
-
-    def test_the_same_one_makes_all_requests(self, serve: StartPeculiar, client: Client) -> None:
-        ask(client, serve(answer))
-        thread = worker()
-        ask(client, serve(answer))
-        assert worker() is thread
 
     def test_a_client_that_nobody_has_any_more_leaves_none(self, serve: StartPeculiar) -> None:
         server = serve(answer)
@@ -551,17 +511,6 @@ class TestTls:
         assert not raised.value.sent
         assert heard == []
 
-    @pytest.mark.usefixtures("patience")
-    def test_what_was_granted_meanwhile_still_arrives(
-        self, serve: StartPeculiar, context: ssl.SSLContext, trusting: Client
-    ) -> None:
-        heard: list[Answer | None] = []
-        server = serve(Grants(0.05), context)
-        trusting._clock = clock_from(server.asked)
-        with pytest.raises(NotInTime):
-            trusting.ask(call_of(server), seconds=SECONDS, late=heard.append)
-        assert [each and each.text for each in heard] == ["{}"]
-
     def test_one_that_says_nothing_when_it_is_greeted_is_given_up(self) -> None:
         trust = Trust(ssl.create_default_context, ())
         with (
@@ -573,14 +522,6 @@ class TestTls:
             greeting = deaf.all_told()
         assert greeting[:1] == b"\x16"
         assert not raised.value.sent
-
-    def test_one_that_drips_is_given_up(
-        self, serve: StartPeculiar, context: ssl.SSLContext, trusting: Client
-    ) -> None:
-        server = serve(drip_head, context)
-        with pytest.raises(NotInTime):
-            ask(trusting, server, SECONDS)
-        wait_set(server.ended)
 
     def test_a_stream_is_cut(
         self, serve: StartPeculiar, context: ssl.SSLContext, trusting: Client
@@ -652,10 +593,6 @@ class TestStreams:
             client.stream(call_of(serve(pour))) as lines,
         ):
             next(lines)
-
-    def test_one_that_ends_has_no_further_lines(self, serve: StartPeculiar, client: Client) -> None:
-        with client.stream(call_of(serve(answer))) as lines:
-            assert list(lines) == ["{}"]
 
     def test_a_long_one_takes_as_long_as_it_is(self) -> None:
         def took(pieces: int) -> float:

@@ -116,15 +116,6 @@ def test_it_sends_what_was_decided_by_somebody_who_was_killed(desk: Desk, answer
     assert reclaim.states() == {"T--00": "ready"}
 
 
-def test_it_lets_what_is_asked_for_no_more_be_used_again(desk: Desk, answers: Answers) -> None:
-    handle, reclaim = marked(desk, "release")
-    go(desk, answers)
-    reclaim.take_off()
-    desk.time.advance(1)
-    go(desk, answers)
-    assert Uses(desk.state).marks(desk.record(handle)) == {}
-
-
 def test_it_sees_no_longer_to_who_isnt_asked_any_more(desk: Desk, answers: Answers) -> None:
     plain, delayed = held(desk, "keep"), held(desk, "keep")
     arm(desk.service, whole(delayed), 500.0)
@@ -137,15 +128,6 @@ def test_it_sees_no_longer_to_who_isnt_asked_any_more(desk: Desk, answers: Answe
     desk.time.advance(1)
     go(desk, answers)
     assert [each.id for each in watched(desk.state)] == [delayed.id]
-
-
-def test_it_forgets_what_is_released(desk: Desk, answers: Answers) -> None:
-    handle, reclaim = marked(desk, "release")
-    go(desk, answers)
-    assert reclaim.free() == ("T--00",)
-    assert desk.record(handle).state == "released"
-    answers.keep_only(())
-    assert go(desk, answers) is None
 
 
 def test_what_could_not_be_answered_is_tried_again_after_ever_longer_pauses(
@@ -176,13 +158,6 @@ def test_what_could_not_be_answered_is_tried_again_after_ever_longer_pauses(
     assert f"answered for {handle.id}: T--00 ready" in log.read_text()
 
 
-def test_what_nobody_sees_to_is_not_answered(desk: Desk, answers: Answers) -> None:
-    handle = held(desk, "release")
-    operator(desk, handle).mark(handle)
-    assert answers.go(()) is None
-    assert operator(desk, handle).states() == {"T--00": "marked"}
-
-
 def test_it_answers_one_handle_once_a_second(desk: Desk, answers: Answers) -> None:
     handle, reclaim = marked(desk, "keep")
     go(desk, answers)
@@ -194,35 +169,6 @@ def test_it_answers_one_handle_once_a_second(desk: Desk, answers: Answers) -> No
     desk.time.advance(0.5)
     assert go(desk, answers) == START + 1 + GOOD_FOR
     assert reclaim.states() == {"T--00": "keep"}
-
-
-def test_one_that_is_forgotten_is_answered_at_once(desk: Desk, answers: Answers) -> None:
-    handle, reclaim = marked(desk, "keep")
-    go(desk, answers)
-    reclaim.take_off()
-    reclaim.mark(handle)
-    answers.keep_only({key_of(handle)})
-    assert go(desk, answers) == START + 1
-    answers.keep_only(())
-    assert go(desk, answers) == START + GOOD_FOR
-    assert reclaim.states() == {"T--00": "keep"}
-
-
-def test_what_has_failed_is_nothing_to_one_that_comes_later(
-    desk: Desk, answers: Answers, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def full(*_: object) -> None:
-        raise StateUnwritable("no space left")
-
-    handle = held(desk, "keep")
-    operator(desk, handle).mark(handle)
-    with monkeypatch.context() as patch:
-        patch.setattr("leasectl.keeper.answers.answered", full)
-        assert go(desk, answers) == START + 1
-    answers.keep_only({key_of(handle)})
-    assert go(desk, answers) == START + 1
-    answers.keep_only(())
-    assert go(desk, answers) == START + GOOD_FOR
 
 
 def test_it_sees_to_who_is_asked_for_no_more_until_that_was_seen(

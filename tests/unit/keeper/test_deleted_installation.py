@@ -96,9 +96,9 @@ def test_the_keeper_that_is_left_goes_on_with_leases_on_a_server(
     log = cli.state_dir / "keeper.log"
     await_ready(cli)
     shutil.rmtree(tmp_path / "ws")
-    # Nobody else gets it for several of its ttls.
+    # Nobody else gets it for longer than its ttl.
     elsewhere = {"LEASECTL_STATE_DIR": str(tmp_path / "elsewhere")}
-    waiting = cli.start("acquire", "-q", "far", "-w", "20s", "--backend", url, **elsewhere)
+    waiting = cli.start("acquire", "-q", "far", "-w", "10s", "--backend", url, **elsewhere)
     assert waiting.finish().code == 75
     guard.kill()
     eventually(lambda: "released far-" in log.read_text(), what="no code was missing for it")
@@ -113,13 +113,13 @@ def test_leases_of_other_jobs_on_a_server_are_renewed_and_released(
     guard = cli.spawn(["sleep", "1000"])
     guarded = ("--guard-pid", str(guard.pid), "--ttl", "8s")
     handle = cli.ok("acquire", "-q", "far", *guarded, "--backend", url).strip()
-    # Nobody else gets it for several of its ttls.
-    waiting = cli.start("acquire", "-q", "far", "-w", "20s", "--backend", url)
+    # Nobody else gets it for longer than its ttl.
+    waiting = cli.start("acquire", "-q", "far", "-w", "10s", "--backend", url)
     assert waiting.finish().code == 75
     held = json.loads(cli.ok("cat", "--handle", handle, "--format", "json"))
     assert (held["state"], held["acquisition"]) == ("held", 1)
     guard.kill()
-    waiting = cli.start("acquire", "-q", "far", "-w", "60s", "--backend", url)
+    waiting = cli.start("acquire", "-q", "far", "-w", "5m", "--backend", url)
     assert waiting.finish().code == 0
 
 

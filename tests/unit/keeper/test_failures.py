@@ -220,7 +220,7 @@ class TestLimitsOfAnotherJob:
             db.execute("INSERT INTO large VALUES (zeroblob(1000000))")
         guard.kill()
         eventually(lambda: not Path(f"/proc/{keeper}").exists())
-        assert job.ok("acquire", "-q", "T", "-w", "60s")
+        assert job.ok("acquire", "-q", "T", "-w", "5m")
 
 
 def test_a_keeper_with_other_limits_some_higher_some_lower_stays(
@@ -238,3 +238,22 @@ def test_a_keeper_with_other_limits_some_higher_some_lower_stays(
     its["Max processes"] = 1000.0
     assert keeper_process.is_fit(child)
     assert keeper_process.is_fit(identify(os.getpid()))
+
+
+def keeper_from(cli: Cli, script: str) -> Path:
+    """Have a shell start a command that starts a keeper; returns the keeper's folder in /proc."""
+    cli.pool("T")
+    argv = ["bash", "-c", f'{script}; exec "$@"', "bash", *cli.command("acquire", "-q", "-t", "T")]
+    started = cli.spawn([*argv, "--guard-pid", str(os.getpid())]).finish()
+    assert started.code == 0, started
+    (pid,) = eventually(cli.keepers)
+    log = cli.state_dir / "keeper.log"
+    eventually(lambda: log.exists() and "started" in log.read_text())
+    return Path("/proc", str(pid))
+
+
+def test_what_it_makes_is_private(cli: Cli) -> None:
+    keeper = keeper_from(cli, "umask 000")
+    assert "Umask:\t0077\n" in (keeper / "status").read_text()
+    modes = {path.stat().st_mode & 0o077 for path in cli.state_dir.rglob("*")}
+    assert modes == {0}

@@ -32,9 +32,9 @@ def test_a_server_that_hangs_keeps_no_other_lease_from_being_renewed(cli: Cli) -
         server.signal(0, signal.SIGSTOP)
         guard.kill()
         log = Path(cli.state_dir, "keeper.log")
-        # Both are tried one after the other, each for several times the other lease's ttl.
+        # Each is tried for several times the other lease's ttl.
         eventually(log.exists, what="there is a keeper")
-        eventually(lambda: log.read_text().count("can't release far-") >= 2)
+        eventually(lambda: log.read_text().count("can't release far-") >= 1)
         server.signal(0, signal.SIGCONT)
         held = json.loads(cli.ok("cat", "--handle", near, "--format", "json"))
         assert (held["state"], held["acquisition"]) == ("held", 1)

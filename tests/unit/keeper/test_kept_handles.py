@@ -13,8 +13,8 @@ from leasectl.keeper.log import Log
 from leasectl.keeper.retries import key_of
 from leasectl.keeper.rounds import Rounds
 from leasectl.leases.delay import announce
-from leasectl.leases.release import finish, release
-from leasectl.model import Handle, Process, ReleaseTarget, Request, whole
+from leasectl.leases.release import release
+from leasectl.model import Handle, Process, Request, whole
 from leasectl.state.directory import State
 from leasectl.state.watched import WatchedHandles
 from leasectl.system import process
@@ -42,81 +42,6 @@ def kept(desk: Desk, ends: ProcessEnds) -> KeptHandles:
 
 def guarded(desk: Desk, guard: Process | None = None, *, ttl: float | None = None) -> Handle:
     return desk.acquire(Request("T", ttl_seconds=ttl), guard=guard or this_process())
-
-
-class TestWhatItKnows:
-    def test_those_that_it_sees_to_and_no_others(self, desk: Desk, kept: KeptHandles) -> None:
-        handle, plain = guarded(desk), desk.acquire()
-        assert kept.look()
-        assert key_of(handle) in kept
-        assert key_of(plain) not in kept
-        assert key_of(handle)._replace(acquisition=2) not in kept
-        assert not kept.look()
-
-    def test_a_release_a_new_acquisition_and_the_end_of_a_record(
-        self, desk: Desk, kept: KeptHandles
-    ) -> None:
-        first, second = guarded(desk), guarded(desk)
-        kept.look()
-        release(desk.service, whole(first))
-        finish(desk.service, second)
-        assert kept.look()
-        assert key_of(first) not in kept
-        assert key_of(second) not in kept
-        again = desk.reacquire(first)
-        kept.look()
-        assert key_of(again) in kept
-
-    def test_what_becomes_of_a_guard(self, desk: Desk, kept: KeptHandles, child: Process) -> None:
-        handle = guarded(desk, child)
-        kept.look()
-        assert kept.abandoned() == []
-        kill(child)
-        assert kept.look()
-        target = ReleaseTarget(handle.id, handle.acquisition, by="guard")
-        assert kept.abandoned() == [target]
-        release(desk.service, target)
-        assert kept.look()
-        assert kept.abandoned() == []
-
-    def test_what_becomes_of_who_was_granted_it_and_has_told_nobody(
-        self, desk: Desk, kept: KeptHandles, child: Process
-    ) -> None:
-        handle = guarded(desk)
-        with desk.state.transaction() as db:
-            db.execute("UPDATE handle SET waiter = ?", (child.encode(),))
-        kept.look()
-        assert kept.abandoned() == []
-        kill(child)
-        assert kept.look()
-        assert [each.handle_id for each in kept.abandoned()] == [handle.id]
-
-    def test_a_guard_that_died_before_is_known_at_once(
-        self, desk: Desk, kept: KeptHandles, child: Process
-    ) -> None:
-        guarded(desk, child)
-        kill(child)
-        kept.look()
-        assert len(kept.abandoned()) == 1
-
-    def test_one_that_has_another_guard_by_now_is_not_abandoned(
-        self, desk: Desk, kept: KeptHandles, child: Process
-    ) -> None:
-        handle = guarded(desk, child)
-        kept.look()
-        announce(desk.service, handle, guard=this_process())
-        kill(child)
-        kept.look()
-        assert kept.abandoned() == []
-
-    def test_a_dead_guard_releases_nothing_while_run_still_ends_the_tree(
-        self, desk: Desk, kept: KeptHandles, child: Process
-    ) -> None:
-        handle = guarded(desk, child)
-        announce(desk.service, handle, runner=this_process())
-        kill(child)
-        kept.look()
-        assert kept.abandoned() == []
 
 
 class TestWhoseTtlIsItsBusiness:

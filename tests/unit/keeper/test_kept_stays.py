@@ -23,7 +23,6 @@ from tests.kit.forking import kill
 from tests.kit.waits import eventually, wait_readable
 
 TTL_SECONDS = 60.0
-DEAD = identify(os.getpid())._replace(start_time=1)  # another had its number
 
 
 class Server:
@@ -149,16 +148,6 @@ def test_the_pauses_between_tries_are_a_sixth_of_the_ttl_at_most(
     for pause in (1.0, 2.0, 4.0, 8.0, TTL_SECONDS / 6, TTL_SECONDS / 6):
         assert done(kept) == [desk.time.clock.elapsed() + pause]
         desk.time.advance(pause)
-
-
-def test_one_whose_process_has_ended_leaves_and_is_forgotten(
-    desk: Desk, server: Server, ends: ProcessEnds, kept: KeptStays, log: Path
-) -> None:
-    joined(desk, server, ends, "n", DEAD)
-    assert done(kept) == []
-    assert server.there["n"].pool is None
-    assert Stays(desk.state).all() == []
-    assert log.read_text().endswith("done with n in T: its process has ended\n")
 
 
 def test_one_that_ends_between_two_renewals_leaves_at_once(

@@ -115,7 +115,7 @@ def test_guarded_lease_of_a_killed_container_is_granted_again(start: Start) -> N
     restarted = start()
     assert restarted.acquire().code == 75
     former.kill()
-    assert restarted.acquire(wait="60s").code == 0
+    assert restarted.acquire(wait="5m").code == 0
 
 
 def test_waiter_gets_the_lease_of_a_container_that_is_killed_meanwhile(
@@ -124,7 +124,7 @@ def test_waiter_gets_the_lease_of_a_container_that_is_killed_meanwhile(
     former, restarted = start(), start()
     assert former.acquire().code == 0
     former.await_lock()
-    waiter = restarted.start(*cli.command("acquire", "-q", "own", "-w", "60s"))
+    waiter = restarted.start(*cli.command("acquire", "-q", "own", "-w", "5m"))
     eventually(cli.waiting, what="it waits")
     former.kill()
     assert waiter.finish().code == 0
@@ -138,7 +138,7 @@ def test_lease_of_a_run_in_a_killed_container_is_granted_again(cli: Cli, start: 
     restarted = start()
     assert restarted.acquire().code == 75
     former.kill()
-    assert restarted.acquire(wait="60s").code == 0
+    assert restarted.acquire(wait="5m").code == 0
 
 
 def test_waiter_of_a_killed_container_keeps_nobody_back(cli: Cli, start: Start) -> None:
@@ -150,7 +150,7 @@ def test_waiter_of_a_killed_container_keeps_nobody_back(cli: Cli, start: Start) 
     former.kill()
     assert cli.waiting()
     assert other.leasectl("release", "--handle", handle).code == 0
-    assert other.acquire(wait="60s").code == 0
+    assert other.acquire(wait="5m").code == 0
 
 
 def test_lease_is_kept_while_the_container_lives_without_its_keeper(start: Start) -> None:
@@ -165,7 +165,7 @@ def test_lease_is_kept_while_the_container_lives_without_its_keeper(start: Start
     eventually(lambda: not Path(f"/proc/{anchor}/fd/0").exists())
     assert other.acquire().code == 75
     living.kill()
-    assert other.acquire(wait="60s").code == 0
+    assert other.acquire(wait="5m").code == 0
 
 
 def test_killed_anchor_is_replaced(start: Start) -> None:

@@ -17,8 +17,6 @@ from tests.kit.desk import Desk
 from tests.kit.made_up_backend import register_made_up
 from tests.kit.waits import wait_readable
 
-START = 1000.0  # of a manual clock
-
 
 class Server:
     """What threads release at.
@@ -92,36 +90,8 @@ class TestHere:
         assert log.read_text().endswith(f"released {handle.id}: T--00 T--01\n")
         assert (releases.fd, server.opened) == (None, 0)
 
-    def test_of_what_holds_nothing_that_is_said(
-        self, desk: Desk, releases: Releases, log: Path
-    ) -> None:
-        handle = desk.acquire()
-        releases.release(whole(handle))
-        releases.release(whole(handle))
-        assert log.read_text().endswith(f"released {handle.id}: held nothing\n")
-
-    def test_what_nobody_knows_is_released_here(self, releases: Releases, server: Server) -> None:
-        assert releases.release(ReleaseTarget("T-gone", 1)) is None
-        assert server.opened == 0
-
 
 class TestOnAServer:
-    def test_a_thread_does_it_and_says_when_it_is_done(
-        self, releases: Releases, server: Server, far: Handle, log: Path
-    ) -> None:
-        assert releases.fd is None
-        assert releases.release(whole(far)) is None
-        outcome(releases)
-        assert log.read_text().endswith("released T-far: T--00\n")
-
-    def test_one_thread_does_all_at_one_server(
-        self, releases: Releases, server: Server, far: Handle
-    ) -> None:
-        for _ in range(2):
-            releases.release(whole(far))
-            outcome(releases)
-        assert (server.opened, server.asked) == (1, [whole(far)] * 2)
-
     def test_what_failed_is_tried_again_after_ever_longer_pauses(
         self, desk: Desk, releases: Releases, server: Server, far: Handle, log: Path
     ) -> None:

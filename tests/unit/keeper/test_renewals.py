@@ -96,28 +96,6 @@ class TestEachThirdOfATtl:
         assert renew(desk, renewals, handle) == START + 2 * TTL / 3
         assert expiry(desk) == START + TTL / 3 + TTL
 
-    def test_what_is_forgotten_is_renewed_at_once(
-        self, desk: Desk, renewals: Renewals, handle: Handle
-    ) -> None:
-        renew(desk, renewals, handle)
-        desk.time.advance(1)
-        renew(desk, renewals, handle)
-        assert expiry(desk) == START + TTL
-        renewals.see_to(handle.id, None)
-        assert renewals.go() is None
-        renew(desk, renewals, handle)
-        assert expiry(desk) == START + 1 + TTL
-
-    def test_the_next_acquisition_is_another_lease(
-        self, desk: Desk, renewals: Renewals, handle: Handle
-    ) -> None:
-        renew(desk, renewals, handle)
-        desk.time.advance(1)
-        again = desk.reacquire(handle)
-        desk.time.advance(1)
-        renew(desk, renewals, again)
-        assert expiry(desk) == START + 2 + TTL
-
 
 def test_one_that_has_moved_on_since_it_was_looked_at_is_not_renewed(
     desk: Desk, renewals: Renewals, handle: Handle
@@ -181,16 +159,6 @@ class TestFailures:
         desk.time.advance(TTL / 3)
         monkeypatch.setattr(module, "renew", fail)
         assert renew(desk, renewals, handle) == START + 1 + TTL / 3 + 1  # the first pause again
-
-    def test_they_are_nothing_to_who_is_seen_to_anew(
-        self, desk: Desk, renewals: Renewals, handle: Handle, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        with monkeypatch.context() as broken:
-            broken.setattr(module, "renew", fail)
-            assert renew(desk, renewals, handle) == START + 1
-        assert renew(desk, renewals, handle) == START + 1
-        renewals.see_to(handle.id, None)
-        assert renew(desk, renewals, handle) == START + TTL / 3
 
     def test_what_is_lost_is_said_and_left(
         self, desk: Desk, renewals: Renewals, handle: Handle, log: Path

@@ -47,13 +47,6 @@ def rounds(desk: Desk, log: Path) -> Iterator[Rounds]:
     ends.close()
 
 
-def test_of_nothing_nothing_is_due(desk: Desk, rounds: Rounds) -> None:
-    desk.pool(1)
-    desk.acquire()
-    assert rounds.go() is None
-    assert (rounds.is_needed(), rounds.processes()) == (False, [])
-
-
 def test_what_is_due_is_released_and_the_rest_in_its_time(desk: Desk, rounds: Rounds) -> None:
     desk.pool(3)
     handles = [desk.acquire() for _ in range(3)]

@@ -10,12 +10,10 @@ import pytest
 from leasectl.engines.rules.membership import Lifetime, Member
 from leasectl.leases.service import Service
 from leasectl.pools.joining import join
-from leasectl.pools.memberships import MembershipService
-from leasectl.state.watched import Stays
 from leasectl.system.process import identify
 from tests.kit.hosts import Hosts
 from tests.kit.hosts import hosts as hosts
-from tests.kit.support import Cli, Started, kill
+from tests.kit.support import Cli, Started
 from tests.kit.waits import eventually
 
 # Servers are there on one Python only: see scripts/test.
@@ -61,16 +59,6 @@ def test_are_renewed_until_their_process_ends(host: Cli) -> None:
     eventually(lambda: host.keepers() == [], what="its keeper ends")
 
 
-def test_are_renewed_by_the_next_keeper(host: Cli) -> None:
-    joined(host, ttl_seconds=60.0)
-    (keeper,) = eventually(host.keepers)
-    kill(keeper)
-    before = the_member(host).joined
-    host.ok("pool", "list")
-    assert eventually(host.keepers) != [keeper]
-    eventually(lambda: the_member(host).joined > before)
-
-
 def test_of_what_was_moved_or_has_left_are_forgotten(host: Cli) -> None:
     joined(host)
     host.ok("pool", "create", "U", "--names", "u-1")
@@ -91,15 +79,3 @@ def test_that_end_while_they_are_held_take_no_new_holder(host: Cli) -> None:
     eventually(lambda: the_member(host).leaves)
     host.ok("release", "--handle", handle)
     assert the_member(host) == Member("n")
-
-
-def test_are_kept_apart_by_their_processes(host: Cli) -> None:
-    process = joined(host)
-    with on(host) as service:
-        (stay,) = Stays(service.state).all()
-        assert (stay.name, stay.type, stay.process) == ("n", "T", identify(process.pid))
-        other = stay._replace(process=stay.process._replace(start_time=1))
-        with service.state.transaction():
-            Stays(service.state).forget_this(other)
-        assert Stays(service.state).all() == [stay]
-        MembershipService(service).leave("T", "n")

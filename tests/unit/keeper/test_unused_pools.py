@@ -167,18 +167,6 @@ def test_one_that_somebody_of_here_holds_is_left_until_that_is_released(
     assert desk.service.pools.pools() == ()
 
 
-def test_one_whose_process_lives_is_left_to_it(
-    desk: Desk, left_by_the_dead: Callable[[Service, str], UnusedPools]
-) -> None:
-    desk.pool(1)
-    unused = left_by_the_dead(desk.service, "T")
-    with desk.state.transaction():
-        MadePools(desk.state).forget(MadePool("local:", desk.service.settings, "T", DEAD))
-        MadePools(desk.state).keep(MadePool("local:", desk.service.settings, "T", this_process()))
-    assert unused.go() == []
-    assert len(desk.service.pools.pools()) == 1
-
-
 @pytest.mark.parametrize("was_there", [True, False])
 def test_one_on_a_server_is_forgotten_once_it_is_gone_but_not_if_it_may_be_there_later(
     desk: Desk,
@@ -212,9 +200,3 @@ def test_the_keeper_leaves_one_to_those_who_use_it(hosts: Hosts, work: Work) -> 
     assert hosts.held(work.pool_type) == [work.pool_type]
     assert len(hosts.access.backend.values.read("")) == 1
     eventually(lambda: cli.keepers() == [])
-
-
-def test_status_removes_one_whose_machine_is_gone(hosts: Hosts, work: Work) -> None:
-    hosts.new().ok("status")
-    assert hosts.access.pools.pools() == ()
-    assert hosts.access.backend.values.read("") == ()

@@ -2,22 +2,17 @@
 
 from __future__ import annotations
 
-import contextlib
-import json
 import os
 import signal
 from collections.abc import Iterator
 
 import pytest
 
-from leasectl.engines.local.absent import suspend
-from leasectl.engines.local.queues import LocalQueues
 from leasectl.engines.rules.membership import Lifetime, join
 from leasectl.keeper.log import Log
 from leasectl.keeper.rounds import Rounds, open_service
 from leasectl.model import Process, Request
 from leasectl.state.directory import State
-from leasectl.system.clock import Clock
 from leasectl.system.process import identify
 from leasectl.system.process_watch import ProcessEnds
 from tests.kit.desk import Desk
@@ -87,17 +82,6 @@ def test_one_after_the_other_is_given_ten_seconds_from_when_it_was_seen(
     keeper.after(10)
     assert suspended(desk) == [1, 2]
     assert "suspended ticket 1 of T: pid unknown" in keeper.log.read_text()
-
-
-def test_who_could_have_claimed_and_did_not_is_named(
-    desk: Desk, keeper: Keeper, child: Process
-) -> None:
-    desk.put_ticket(1, child)
-    desk.put_ticket(2)
-    keeper.after(0)
-    keeper.after(10)
-    said = f"suspended ticket 1 of T: pid {child.pid} could have claimed and didn't;"
-    assert said in keeper.log.read_text()
 
 
 def test_between_two_looks_it_hears_nothing_however_often_it_is_called(
@@ -219,16 +203,6 @@ def test_a_pipe_that_was_removed_is_made_anew(desk: Desk, keeper: Keeper) -> Non
     assert os.path.exists(desk.state.witness_pipe)
 
 
-def test_several_keepers_hear_of_it(desk: Desk, keeper: Keeper) -> None:
-    other = Keeper(desk)
-    for each in (keeper, other):
-        each.after(0)
-    call(desk)
-    for each in (keeper, other):
-        assert each.after(0) == 1.0
-    other.close()
-
-
 class TestTheProcess:
     """A keeper, and waiters that are commands."""
 
@@ -251,38 +225,6 @@ class TestTheProcess:
             (pid,) = eventually(cli.keepers, what="there is a witness")
             os.kill(pid, signal.SIGKILL)
             eventually(lambda old=pid: cli.keepers() not in ([], [old]), what="another")  # type: ignore[misc]
-
-    def test_a_stopped_one_is_passed_named_and_goes_on_in_its_place(self, cli: Cli) -> None:
-        cli.pool("T", "a")
-        holder = cli.hold("T").id
-        first, second, third = (self.begin(cli) for _ in range(3))
-        stop(first.pid, cli.state_dir)
-        cli.ok("release", "--handle", holder)
-        with contextlib.closing(State.open(str(cli.state_dir))) as state, state.transaction():
-            suspend_first(state)
-        handle = second.finish().handle
-        pid = first.pid
-        waiter, _ = queue(cli)
-        assert (waiter["pid"], waiter["suspended"]) == (pid, True)
-        assert f"pid {pid}" in cli.ok("doctor", "--json")
-        first.signal(signal.SIGCONT)
-        eventually(lambda: not queue(cli)[0]["suspended"], what="it counts again")
-        cli.ok("release", "--handle", handle)
-        cli.ok("release", "--handle", first.finish().handle)
-        assert third.finish().code == 0
-
-
-def queue(cli: Cli) -> list[dict[str, object]]:
-    queue: list[dict[str, object]] = json.loads(cli.ok("status", "--json"))["pools"][0]["queue"]
-    return queue
-
-
-def suspend_first(state: State) -> None:
-    """What a witness does in the end."""
-    queues = LocalQueues(state, lost=lambda *_: None, clock=Clock())
-    with contextlib.closing(queues.in_order("T")) as tickets:
-        first = next(tickets)
-    suspend(queues, "T", first)
 
 
 def in_pool(desk: Desk) -> list[str]:

@@ -1,4 +1,4 @@
-"""Acquiring, releasing and renewing, and what killed processes leave."""
+"""Acquiring, announcing and releasing, what killed processes leave, and what a verb costs."""
 
 from __future__ import annotations
 
@@ -13,14 +13,17 @@ from leasectl.backends.contract import Patience
 from leasectl.errors import (
     Cancelled,
     InvalidRequest,
+    LeaseLost,
     NotFound,
 )
 from leasectl.leases.acquire import acquire
-from leasectl.leases.delay import announce
+from leasectl.leases.delay import announce, take_back
+from leasectl.leases.reacquire import reacquire
 from leasectl.leases.recovery import due, recover
 from leasectl.leases.release import finish, release
+from leasectl.leases.release_forced import release_by_force
 from leasectl.leases.service import Service
-from leasectl.model import Process, ReleaseTarget, Request, whole
+from leasectl.model import Handle, Process, ReleaseTarget, Request, whole
 from leasectl.pools.admin import PoolService
 from leasectl.state.directory import State
 from leasectl.state.handles import KEEP_UNGUARDED_SECONDS
@@ -48,26 +51,6 @@ class TestAcquire:
         assert os.listdir(desk.directory / "handles") == []
         assert os.listdir(desk.directory / "waiters") == []
 
-    @pytest.mark.parametrize(
-        ("request_", "says"),
-        [
-            (Request("T", count=0), "--count 0"),
-            (Request("T", count=-1), "--count -1"),
-            (Request("T", count=10**30), "--count 10{30}: use a whole number"),
-            (Request("T", count=2, name="T--00"), "leave out --count"),
-            (Request("T", ttl_seconds=1.9), "at least 2s"),
-            (Request("T", ttl_seconds=0.0), "at least 2s"),
-            (Request("T", scope="test"), "SHARED_DIR, which is not set"),
-        ],
-    )
-    def test_a_request_that_makes_no_sense_is_refused(
-        self, desk: Desk, request_: Request, says: str
-    ) -> None:
-        desk.pool(2)
-        with pytest.raises(InvalidRequest, match=says):
-            desk.acquire(request_)
-        assert desk.held() == {}
-
     def test_the_names_file_is_there_with_the_grant_where_its_path_is_told_before(
         self, desk: Desk
     ) -> None:
@@ -92,6 +75,7 @@ class TestAcquire:
         # A statement is told once more for each trigger that it meets.
         assert len([each for each in said if not any(part in each for part in at_times)]) <= 34
 
+    @pytest.mark.once
     def test_the_directory_does_not_grow(self, desk: Desk) -> None:
         desk.pool(1)
         files, records = [], []
@@ -137,14 +121,6 @@ def test_a_command_that_tells_and_ends_while_somebody_looks_keeps_its_lease(
 
 
 class TestRelease:
-    def test_twice_is_once(self, desk: Desk) -> None:
-        desk.pool(1)
-        handle = desk.acquire()
-        assert release(desk.service, whole(handle)) == ("T--00",)
-        assert release(desk.service, whole(handle)) == ()
-        assert desk.held() == {}
-        assert desk.names_file(handle) == ""
-
     def test_an_old_release_does_not_free_what_another_got_since(self, desk: Desk) -> None:
         desk.pool(1)
         handle = desk.acquire()
@@ -180,21 +156,6 @@ class TestRelease:
         assert desk.record(other).names == ("T--00",)
         assert desk.service.handles.load(handle.id) is None
 
-    def test_of_what_expired_gives_nothing_back(self, desk: Desk) -> None:
-        desk.pool(1)
-        handle = desk.acquire(Request("T", ttl_seconds=60))
-        desk.time.advance(61)
-        assert release(desk.service, whole(handle)) == ()
-        assert (desk.record(handle).state, desk.record(handle).lost) == ("released", True)
-
-    def test_of_what_expired_and_is_anothers_now_touches_nothing(self, desk: Desk) -> None:
-        desk.pool(1)
-        handle = desk.acquire(Request("T", ttl_seconds=60))
-        desk.time.advance(61)
-        other = desk.acquire()
-        assert release(desk.service, whole(handle)) == ()
-        assert desk.held() == {"T--00": other.id}
-
 
 class TestWhatTheDeadLeave:
     def test_a_grant_nobody_was_told_of_is_undone_by_the_next_command(self, desk: Desk) -> None:
@@ -228,17 +189,6 @@ class TestWhatTheDeadLeave:
         assert result_of(pending).names == ("T--00",)
         os.close(read)
         os.close(write)
-
-    def test_a_told_grant_outlives_who_asked(self, desk: Desk) -> None:
-        desk.pool(1)
-
-        def acquire_and_tell() -> None:
-            service = desk.open(State.open(str(desk.directory)))
-            announce(service, acquire(service, ONE, patience=Patience(wait_seconds=0)))
-
-        assert ending(fork(acquire_and_tell)) == 0
-        recover(desk.service)
-        assert len(desk.held()) == 1
 
     def test_what_a_dead_guard_held_is_released_by_any_command(self, desk: Desk) -> None:
         desk.pool(1)
@@ -278,21 +228,6 @@ class TestWhatTheDeadLeave:
         active = [each.id for each in desk.service.handles.active()]
         assert active == [again.id]
 
-    def test_status_counts_no_dead(self, desk: Desk) -> None:
-        desk.pool(1)
-        desk.acquire()
-
-        def wait() -> None:
-            acquire(desk.open(State.open(str(desk.directory))), ONE, patience=Patience())
-
-        child = fork(wait)
-        eventually(desk.tickets)
-        os.kill(child, signal.SIGKILL)
-        ending(child)
-        (pool,) = PoolService(desk.service).show()
-        assert pool.queue == ()
-        assert len(desk.service.handles.active()) == 1
-
 
 class TestTheDryRun:
     def test_an_unknown_backend_is_refused(self, desk: Desk) -> None:
@@ -330,3 +265,108 @@ def test_of_clients_that_are_killed_at_any_time_nothing_is_left(desk: Desk) -> N
 
 def has_granted(desk: Desk, count: int) -> bool:
     return int(desk.state.query("SELECT MAX(fence) FROM resource")[0][0]) >= count
+
+
+FEW, MANY = 10, 1000
+HELD = 500
+
+
+def steps(desk: Desk, act: Callable[[], object]) -> int:
+    """How many instructions SQLite takes for an act; to find a row by an index is one of them."""
+    taken = 0
+
+    def one_more() -> None:
+        nonlocal taken
+        taken += 1
+
+    desk.state.db.set_progress_handler(one_more, 1)
+    try:
+        act()
+    finally:
+        desk.state.db.set_progress_handler(None, 0)
+    return taken
+
+
+def costs(desk: Desk, request: Request) -> dict[str, int]:
+    """What each step of a pair takes, the least of some: now and then one looks for what is old."""
+    rounds = [_costs(desk, request) for _ in range(3)]
+    return {verb: min(each[verb] for each in rounds) for verb in rounds[0]}
+
+
+def _costs(desk: Desk, request: Request) -> dict[str, int]:
+    granted: list[Handle] = []
+
+    def take() -> None:
+        patience = Patience(wait_seconds=0)
+        granted.append(acquire(desk.service, request, patience=patience))
+
+    def give_back() -> None:
+        release(desk.service, whole(granted[-1]))
+
+    return {
+        "acquire": steps(desk, take),
+        "announce": steps(desk, lambda: announce(desk.service, granted[-1])),
+        "release": steps(desk, give_back),
+        "acquire again": steps(desk, take),
+        "finish": steps(desk, lambda: finish(desk.service, granted[-1])),
+    }
+
+
+@pytest.mark.once
+def test_a_large_pool_and_many_holders_cost_a_verb_nothing(desk: Desk) -> None:
+    desk.pool(FEW, "F")
+    few = costs(desk, Request("F"))
+    desk.pool(MANY, "M")
+    for _ in range(HELD):
+        desk.acquire(Request("M"), guard=this_process())
+    many = costs(desk, Request("M"))
+    dearer = {verb: (few[verb], many[verb]) for verb in few if many[verb] > few[verb] * 1.25}
+    assert dearer == {}
+
+
+NO_WAIT = Patience(wait_seconds=0)
+
+
+@pytest.fixture
+def granted(desk: Desk) -> Handle:
+    desk.pool(2)
+    return acquire(desk.service, Request("T", ttl_seconds=60.0), patience=NO_WAIT)
+
+
+@pytest.mark.parametrize("is_forgotten", [False, True])
+def test_what_somebody_has_released_is_cancelled(
+    desk: Desk, granted: Handle, is_forgotten: bool
+) -> None:
+    (finish if is_forgotten else release)(
+        desk.service,
+        granted if is_forgotten else whole(granted),  # type: ignore[arg-type]
+    )
+    with pytest.raises(Cancelled, match=rf"^handle {granted.id} was released before it could be"):
+        announce(desk.service, granted)
+
+
+def test_what_a_later_acquisition_has_lost_was_released_by_that(
+    desk: Desk, granted: Handle
+) -> None:
+    again = reacquire(desk.service, granted.id, patience=NO_WAIT)
+    release_by_force(desk.service, again.names, reason="stuck")
+    with pytest.raises(Cancelled):
+        announce(desk.service, granted)
+    with pytest.raises(LeaseLost, match=r"\(released by force by job/1: stuck\)"):
+        announce(desk.service, again)
+
+
+def test_what_is_taken_back_is_forgotten_if_nobody_has_ever_known_the_handle(
+    desk: Desk, granted: Handle
+) -> None:
+    take_back(desk.service, granted)
+    assert desk.held() == {}
+    assert desk.service.handles.load(granted.id) is None
+
+
+def test_else_it_is_released_and_can_be_reacquired(desk: Desk, granted: Handle) -> None:
+    announce(desk.service, granted)
+    take_back(desk.service, reacquire(desk.service, granted.id, patience=NO_WAIT))
+    assert desk.held() == {}
+    assert desk.record(granted).state == "released"
+    assert desk.reacquire(granted).acquisition == 3

@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 
 from leasectl.backends.contract import Caller, Patience
-from leasectl.backends.kinds import Context
 from leasectl.errors import BackendUnreachable, CorruptState, LeaseError, NotAllowed, NotFound
 from leasectl.leases.acquire import acquire
 from leasectl.leases.delay import arm
@@ -18,7 +17,6 @@ from leasectl.leases.targets import Targets, adopt, is_resource, unknown_here
 from leasectl.model import Handle, Request, whole
 from leasectl.state import shared_leases
 from tests.kit.desk import Desk
-from tests.kit.faults.process import StartFaultProxy
 from tests.kit.made_up_server import URL, Server, change_kind
 
 NAMES = ["T--00", "T--01", "T--02"]
@@ -94,16 +92,6 @@ def test_of_a_pool_that_is_shared_a_name_comes_from_who_is_of_the_same_job(
     assert adopt(service, NAMES, foreign=None) == []
 
 
-def test_a_release_by_name_means_what_is_adopted(desk: Desk, service: Service) -> None:
-    handle = acquire(service, Request("T"), patience=Patience(wait_seconds=0))
-    targets = Targets(service)
-    assert targets.of_names(["T--00"]) == [whole(handle)]
-    with service.state.transaction():
-        service.handles.forget(handle.id, 1)
-    (target,) = targets.of_names(["T--00"])
-    assert release(service, target) == ("T--00",)
-
-
 def test_a_release_of_the_scope_means_what_is_adopted_and_tells_what_is_not(
     desk: Desk, server: Server, tmp_path: Path
 ) -> None:
@@ -126,16 +114,6 @@ def test_of_a_lost_record_of_what_its_server_has_not_the_pools_are_not_made_anew
     path.write_text("gone--00")
     with pytest.raises(CorruptState, match="its log was lost, or somebody put a copy there"):
         Targets(service).of_path(str(path))
-
-
-def test_where_only_the_handle_can_release_it_a_listed_name_stays_unknown(
-    desk: Desk, server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    service = desk.as_caller(desk.caller._replace(shared_dir=str(tmp_path)), URL)
-    taken_by(desk, desk.caller)
-    shared_leases.add(str(tmp_path), ["T--00"])
-    change_kind(monkeypatch, claims_by_identity=True)
-    assert Targets(service).of_scope_test() == ([], [], [], ["T--00"])
 
 
 def test_what_nobody_holds_is_left_out(desk: Desk, service: Service) -> None:
@@ -205,25 +183,3 @@ class TestWhatIsNotGivenBack:
         assert Targets(service).of_names(["T--00"]) == [whole(held)]
         (target,) = Targets(service).of_names(["T--00"], only_here=True)
         assert service.handles.require(target.handle_id).adopted_claim is not None
-
-
-def test_of_what_a_lease_proxy_had_not_leased_at_all_nothing_is_told_but_that(
-    desk: Desk, fault_proxy: StartFaultProxy
-) -> None:
-    told: list[str] = []
-    service = Service(
-        desk.state, Context(fault_proxy("T=1").url, caller=desk.caller, warn=told.append)
-    )
-    handle = acquire(service, Request("T"), patience=Patience())
-    with desk.state.transaction() as db:
-        service.handles.forget(handle.id, 1)
-        db.execute("DELETE FROM event")
-    for released in (handle.names, ()):
-        (target,) = Targets(service).of_names(handle.names)
-        assert release(service, target) == released
-        assert service.handles.active() == []
-    assert [each.partition(":")[0] for each in told] == [
-        f"{handle.names[0]} isn't known to the lease proxy; "
-        "Boskos may keep it leased for half an hour"
-    ]
-    assert desk.state.query("SELECT * FROM event") == []

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from leasectl.backends.contract import Caller, Patience, Progress
-from leasectl.backends.kinds import Backend, Context, claim_key_of, release_key_of
-from leasectl.errors import BackendUnreachable, Cancelled, InvalidRequest, LeaseLost
+from leasectl.backends.kinds import Backend, Context, claim_key_of
+from leasectl.errors import BackendUnreachable, LeaseLost
 from leasectl.leases.acquire import acquire, turn
 from leasectl.leases.delay import announce
 from leasectl.leases.reacquire import reacquire
@@ -24,14 +24,13 @@ from leasectl.pools.definitions import parse_definitions
 from leasectl.pools.properties import NO_CHANGE
 from leasectl.state import keeper_process
 from leasectl.state.directory import State
-from leasectl.state.timers import GivingBack
 from leasectl.system.clock import Clock
 from leasectl.system.poll import sleep_through
-from leasectl.system.process import identify, this_process
 from tests.kit.etcd.server import EtcdServer
 from tests.kit.hosts import revoke_claims
 from tests.kit.recorded import watched
 from tests.kit.relay import Relay
+from tests.kit.waits import PATIENCE_SECONDS
 
 ONE = Request("T")
 # Servers are there on one Python only: see scripts/test.
@@ -98,46 +97,6 @@ def test_nothing_is_asked_of_a_server_while_the_records_are_locked(
     assert not any(asked)
 
 
-def test_a_request_without_a_ttl_gets_one(service: Service) -> None:
-    handle = acquired(service)
-    assert handle.request.ttl_seconds == 60
-    assert [lease.lease_duration_seconds for lease in handle.leases] == [60]
-
-
-def test_scope_test_needs_a_ttl_of_its_own(service: Service) -> None:
-    caller = Caller("job/1", "host", shared_dir=service.state.directory)
-    other = Service(service.state, Context(service.backend_url, caller=caller))
-    with pytest.raises(InvalidRequest, match="--scope test needs --ttl"):
-        acquired(other, Request("T", scope="test"))
-
-
-def test_what_is_late_for_an_acquisition_does_not_meet_the_next(service: Service) -> None:
-    handle = acquired(service, Request("T", name="T--00"))
-    again = reacquire(service, handle.id, patience=NO_WAIT)
-    announce(service, again)
-    assert again.names == handle.names
-    assert release(service, whole(handle)) == ()
-    backend = service.backend_of(handle)
-    assert tuple(backend.release(claim_key_of(handle), handle.names)) == ()
-    assert held(service) == {"T--00": claim_key_of(again)}
-
-
-def test_a_release_of_what_has_run_out_ends_well_and_returns_nothing(service: Service) -> None:
-    handle = acquired(service)
-    _lose(service, handle)
-    assert release(service, whole(handle)) == ()
-    assert service.handles.require(handle.id).state == "released"
-
-
-def test_a_lease_that_somebody_elsewhere_took_is_noticed_by_the_next_heartbeat(
-    service: Service,
-) -> None:
-    handle = acquired(service)
-    _lose(service, handle)
-    with pytest.raises(LeaseLost):
-        renew(service, whole(handle))
-
-
 def test_a_loss_that_is_noted_as_a_release_begins_is_given_up_as_well(
     service: Service, etcd: EtcdServer, prefix: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -155,38 +114,6 @@ def test_a_loss_that_is_noted_as_a_release_begins_is_given_up_as_well(
     assert release(service, whole(handle)) == ()
     # Else the pool would keep it for a ttl.
     assert len(acquire(service, Request("T", count=2), patience=NO_WAIT).names) == 2
-
-
-def test_a_lease_that_is_just_being_given_back_is_not_lost(service: Service) -> None:
-    handle = acquired(service)
-    with service.state.transaction():
-        GivingBack(service.state, release_key_of(handle)).start(handle.names, identify(1))
-    _lose(service, handle)
-    renew(service, whole(handle))
-    assert service.handles.require(handle.id).names == handle.names
-
-
-def test_what_a_killed_command_was_giving_back_is_not_lost_but_released(service: Service) -> None:
-    handle = acquired(service)
-    dead = this_process()._replace(start_time=1)
-    with service.state.transaction():
-        GivingBack(service.state, release_key_of(handle)).start(handle.names, dead)
-    _lose(service, handle)
-    with pytest.raises(Exception, match="holds nothing to renew"):
-        renew(service, whole(handle))
-    assert not service.handles.require(handle.id).lost
-
-
-def test_a_request_whose_place_is_taken_away_ends_as_cancelled(service: Service) -> None:
-    acquired(service, Request("T", count=2))
-    steps = turn(service, Request("T"), handle_id="T-waits1", patience=Patience())
-    next(steps)
-    waiting = service.handles.require("T-waits1")
-    service.backend_of(waiting).withdraw(claim_key_of(waiting))
-    with pytest.raises(Cancelled):
-        while True:
-            steps.send(set())
-    assert service.handles.load("T-waits1") is None
 
 
 def test_what_is_late_for_a_handle_does_not_free_what_another_of_its_id_holds(
@@ -228,13 +155,6 @@ def test_what_could_not_be_undone_is_left_to_the_keeper(
     assert service.handles.active() == []
 
 
-def _lose(service: Service, handle: Handle) -> None:
-    """Have another state directory take away what a handle holds."""
-    engine = service.backend_of(handle)._engine  # type: ignore[attr-defined]
-    freed = engine.free(claim_key_of(handle))
-    assert freed == handle.names
-
-
 def test_a_place_that_nobody_here_gave_up_was_lost_and_not_released(service: Service) -> None:
     acquired(service, Request("T", count=2))
     waiting: list[Handle] = []
@@ -246,7 +166,7 @@ def test_a_place_that_nobody_here_gave_up_was_lost_and_not_released(service: Ser
             claim_key_of(handle)
         )  # as etcd does with an expired lease
 
-    patience = Patience(wait_seconds=20, report=take_the_place_away)
+    patience = Patience(wait_seconds=PATIENCE_SECONDS, report=take_the_place_away)
     with pytest.raises(BackendUnreachable, match="ended the waiting request; try again"):
         acquire(service, ONE, patience=patience)
     assert service.handles.load(waiting[0].id) is None

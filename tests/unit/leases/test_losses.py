@@ -42,10 +42,6 @@ class TestWhatWasTakenByForce:
         take(desk, "T--00")
         return handle
 
-    def test_goes_with_a_handle_that_is_finished(self, desk: Desk, handle: Handle) -> None:
-        assert finish(desk.service, handle) == ("T--01", "T--02")
-        assert free(desk) == list(NAMES)
-
     def test_goes_with_a_handle_that_had_nothing_else_and_is_finished(
         self, desk: Desk, handle: Handle
     ) -> None:
@@ -98,15 +94,6 @@ class TestWhatAStoreTells:
         service.losses.tell(claim_key_of(handle), ["T--01"])
         record = service.handles.require(handle.id)
         assert (set(record.names), record.lost) == ({"T--00", "T--02"}, True)
-
-    def test_of_nothing_is_nothing(
-        self, service: Service, handle: Handle, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        woken: list[str] = []
-        monkeypatch.setattr(service.state, "wake", woken.append)
-        service.losses.tell(claim_key_of(handle), [])
-        assert service.handles.require(handle.id) == handle
-        assert woken == []
 
     def test_of_who_waits_for_a_server_is_left_to_it(self, service: Service) -> None:
         waiting = new_handle(service, Request("T"), "T-waits")

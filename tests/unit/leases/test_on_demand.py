@@ -102,15 +102,6 @@ def test_who_never_needed_it_takes_nothing_away(desk: Desk, pool: PoolOnDemand) 
     assert pools(desk) == [WORK]
 
 
-def test_who_has_left_may_need_it_again(desk: Desk, pool: PoolOnDemand) -> None:
-    for _ in range(2):
-        pool.need()
-        assert known(desk) == [US]
-        assert pool.make()
-        pool.leave()
-        assert known(desk) == []
-
-
 def test_what_is_left_to_the_keeper_stays_on_record(desk: Desk, pool: PoolOnDemand) -> None:
     pool.need()
     pool.make()
@@ -130,19 +121,6 @@ def test_what_can_not_be_removed_now_stays_on_record(
     monkeypatch.setattr("leasectl.leases.on_demand.remove_unused", full)
     pool.leave()
     assert (known(desk), pools(desk)) == ([US], [WORK])
-
-
-def test_it_is_known_whether_one_was_there_to_be_removed(desk: Desk, pool: PoolOnDemand) -> None:
-    backend = desk.service.backend_at("local:", "")
-    assert not remove_unused(backend, WORK)
-    pool.make()
-    desk.acquire(Request(WORK))
-    assert remove_unused(backend, WORK)
-    assert pools(desk) == [WORK]
-    desk.service.pools.end_early(*_held(desk), guard=None, reason="")
-    assert remove_unused(backend, WORK)
-    assert pools(desk) == []
-    assert not is_needed(desk.service.pools, WORK)
 
 
 def test_who_comes_just_as_it_is_removed_keeps_it(
@@ -166,11 +144,6 @@ def test_who_comes_just_as_it_is_removed_keeps_it(
     assert came
     assert pools(desk) == [WORK]
     assert is_needed(desk.service.pools, WORK)
-
-
-def _held(desk: Desk) -> tuple[str, list[str]]:
-    ((name, owner),) = desk.held().items()
-    return owner, [name]
 
 
 def test_none_is_needed_or_left_where_its_namespace_is_gone(

@@ -13,7 +13,6 @@ from leasectl.errors import BackendUnreachable
 from leasectl.leases.properties import (
     LONGEST_VARIABLE,
     PropertyVariables,
-    as_json,
     as_variables,
     is_variable,
     properties_by_name,
@@ -33,11 +32,6 @@ def test_all_of_it_is_json_by_name() -> None:
         "a": {"region": "eu", "text": 'quoted "ü"'},
         "b": {},
     }
-
-
-def test_it_is_one_line_that_people_can_read() -> None:
-    assert as_json({"a": (("text", "ü"),), "b": ()}) == '{"a": {"text": "ü"}, "b": {}}'
-    assert as_json({"a": (), "b": ()}) == '{"a": {}, "b": {}}'
 
 
 @pytest.mark.parametrize("names", [[], ["a"], ["a", "b--00"]])
@@ -78,11 +72,6 @@ def test_no_key_becomes_another_variable(key: str) -> None:
     variable = variable_of(key)
     assert re.fullmatch("LEASECTL_PROPERTY_[A-Z0-9_]*", variable)
     assert is_variable(variable)
-
-
-@pytest.mark.parametrize("name", ["PATH", "LEASECTL_HANDLE", "LEASECTL_PROPERTIES_X", "XLEASECTL"])
-def test_what_isnt_ours_is_no_such_variable(name: str) -> None:
-    assert not is_variable(name)
 
 
 def test_what_nobody_of_ours_has_written_is_left_out() -> None:

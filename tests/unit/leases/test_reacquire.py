@@ -37,15 +37,6 @@ LATER = Request("T", release_after_seconds=100.0)
 
 
 class TestAReacquire:
-    def test_gets_the_same_request_again(self, desk: Desk) -> None:
-        desk.pool(4)
-        request = Request("T", count=3, labels=(("a", "b"),))
-        again = desk.reacquire(desk.acquire(request))
-        assert again.request == request
-        # Least recently acquired first: the one that it didn't have before comes first.
-        assert again.names == ("T--03", "T--00", "T--01")
-        assert desk.names_file(again) == "T--03\nT--00\nT--01"
-
     def test_changes_nothing_where_the_keeper_that_is_to_release_it_can_not_be_had(
         self, desk: Desk, monkeypatch: pytest.MonkeyPatch
     ) -> None:
@@ -85,10 +76,6 @@ class TestAReacquire:
         assert desk.record(first) == before
         assert desk.held() == {"T--00": first.id}
 
-    def test_of_nothing_is_refused(self, desk: Desk) -> None:
-        with pytest.raises(NotFound):
-            reacquire(desk.service, "T-nobody", patience=Patience(wait_seconds=0))
-
     def test_for_a_guard_that_has_ended_is_refused(self, desk: Desk) -> None:
         desk.pool(1)
         first = desk.acquire()
@@ -106,20 +93,6 @@ class TestAReacquire:
             desk.reacquire(first)
         assert desk.record(first) == first
         assert desk.held() == {work: first.id}
-
-    def test_that_is_released_while_it_waits_is_cancelled(self, desk: Desk) -> None:
-        desk.pool(1)
-        first = desk.acquire()
-        release(desk.service, whole(first))
-        other = desk.acquire()
-        pending = desk.reacquire_beside(first)
-        assert release(desk.service, whole(desk.record(first))) == ()
-        with pytest.raises(Cancelled):
-            result_of(pending)
-        assert desk.record(first).state == "released"
-        assert desk.tickets() == []
-        release(desk.service, whole(other))
-        assert desk.reacquire(first).names == ("T--00",)
 
     def test_that_is_killed_while_it_waits_holds_up_nobody(self, desk: Desk) -> None:
         desk.pool(1)
@@ -187,16 +160,6 @@ class TestTwoReacquiresAtOnce:
 
 
 class TestADelayedRelease:
-    def test_happens_when_its_time_has_come(self, desk: Desk) -> None:
-        desk.pool(1)
-        handle = desk.acquire(LATER)
-        desk.time.advance(99)
-        assert desk.release_due() == []
-        desk.time.advance(1)
-        assert desk.release_due() == [("T--00",)]
-        assert desk.release_due() == []
-        assert desk.record(handle).state == "released"
-
     def test_of_what_is_held_back_counts_from_when_it_is_told(self, desk: Desk) -> None:
         desk.pool(1)
         handle = desk.acquire(LATER, start_delay_seconds=5.0)
@@ -207,16 +170,6 @@ class TestADelayedRelease:
         assert due(desk.service) == []
         desk.time.advance(1)
         assert due(desk.service) == [whole(again, by="delay")]
-
-    def test_is_armed_anew_by_a_reacquire(self, desk: Desk) -> None:
-        desk.pool(1)
-        handle = desk.acquire()
-        arm(desk.service, whole(handle), 100)
-        desk.time.advance(60)
-        again = desk.reacquire(handle)
-        assert again.release_at == desk.time.clock.elapsed() + 100
-        desk.time.advance(100)
-        assert desk.release_due() == [("T--00",)]
 
     def test_is_drawn_anew_by_each_where_it_is_between_two_times(self, desk: Desk) -> None:
         desk.pool(1)

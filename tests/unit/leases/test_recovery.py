@@ -1,14 +1,14 @@
-"""leasectl.leases.recovery: what the dead have left, and who puts it right."""
+"""What the dead have left and who puts it right, and what all verbs work on."""
 
 from __future__ import annotations
 
 import contextlib
 import os
-import signal
 
 import pytest
 
-from leasectl.backends.contract import Patience
+from leasectl.backends.contract import Caller, Patience
+from leasectl.backends.kinds import Context
 from leasectl.leases import recovery
 from leasectl.leases.acquire import acquire
 from leasectl.leases.delay import announce
@@ -20,9 +20,7 @@ from leasectl.state.directory import State
 from leasectl.state.named_pipe import listen
 from leasectl.system.process import own_pid_namespace, this_process
 from tests.kit.desk import Desk
-from tests.kit.forking import ending, fork
 from tests.kit.made_up_server import URL, Server
-from tests.kit.waits import eventually
 
 DEAD = this_process()._replace(start_time=1)
 NO_WAIT = Patience(wait_seconds=0)
@@ -74,21 +72,6 @@ class TestBesideAKeeper:
         with contextlib.closing(listen(desk.state.waiter_pipe("T-waits.1"))):
             release_abandoned(desk.service)
             assert os.listdir(desk.directory / "waiters") == ["T-waits.1"]
-
-    def test_and_those_at_which_the_dead_have_waited(self, desk: Desk, kept: None) -> None:
-        desk.pool(1)
-        desk.acquire()
-        pid = fork(
-            lambda: acquire(
-                desk.open(State.open(str(desk.directory))), Request("T"), patience=Patience()
-            )
-        )
-        eventually(lambda: len(desk.tickets()) == 1, what="it waits")
-        os.kill(pid, signal.SIGKILL)
-        ending(pid)
-        release_abandoned(desk.service)
-        assert desk.tickets() == []
-        assert os.listdir(desk.directory / "waiters") == []
 
     def test_whose_record_has_gone_meanwhile_is_nobodys(
         self, desk: Desk, handles: list[Handle], monkeypatch: pytest.MonkeyPatch
@@ -147,3 +130,37 @@ def test_what_a_dead_guard_held_is_released_only_once_its_run_is_dead_too(
     with desk.state.transaction() as db:
         db.execute("UPDATE handle SET runner = ?", (runner and runner.encode(),))
     assert due(desk.service) == [whole(handle)._replace(by="guard")] * is_due
+
+
+def test_what_is_withheld_is_told_in_the_end(desk: Desk) -> None:
+    told: list[str] = []
+    service = Service(desk.state, Context("local:", caller=desk.caller, warn=told.append))
+    service.warn("at once")
+    with service.withholding() as withheld:
+        service.warn("forgotten")
+        service.warn("later")
+        assert withheld.pop(0) == "forgotten"
+        assert told == ["at once"]
+    assert told == ["at once", "later"]
+
+
+JOB = Caller("job/1", "host", "/shared")
+PERSON = Caller("me@host", "host")
+
+
+@pytest.mark.parametrize(
+    ("caller", "owner", "is_its_own"),
+    [
+        (JOB, "job/1", True),
+        (JOB, "job/2", False),
+        (JOB, "me@host", False),
+        (PERSON, "me@host", True),
+        (PERSON, "1000@host", True),  # the same directory, before there was an entry in passwd
+        (PERSON, "me@another", False),
+        (PERSON, "job/1", False),
+    ],
+)
+def test_what_its_job_or_its_directory_has_is_its_own(
+    caller: Caller, owner: str, is_its_own: bool
+) -> None:
+    assert caller.is_owner(owner) is is_its_own

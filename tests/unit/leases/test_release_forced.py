@@ -89,16 +89,6 @@ def test_of_what_is_kept_still_it_is_said_who_had_ended_it_before(desk: Desk) ->
     assert desk.record(handle).lost_reason == told
 
 
-def test_a_run_that_lives_is_waited_for_and_one_that_has_ended_is_not(desk: Desk) -> None:
-    desk.pool(2)
-    us, dead = this_process(), this_process()._replace(start_time=1)
-    first, second = desk.acquire(), desk.acquire()
-    announce(desk.service, first, guard=us, runner=us)
-    announce(desk.service, second, guard=us, runner=dead)
-    found = release_by_force(desk.service, ["T--00", "T--01"], reason="")
-    assert [(each.has_run, each.free_in_seconds) for each in found] == [(True, None), (False, 0.0)]
-
-
 @pytest.mark.parametrize("has_moved_on", [True, False])
 def test_whether_anothers_has_a_run_its_own_state_directory_knows(
     desk: Desk, server: Server, has_moved_on: bool

@@ -21,16 +21,14 @@ from leasectl.errors import (
     LeaseLost,
     NoLease,
     NotAllowed,
-    NotFound,
     StateUnwritable,
 )
 from leasectl.leases import acquire_remote, release_remote
 from leasectl.leases import journal as journal_module
-from leasectl.leases.acquire import acquire, acquire_served, turn
+from leasectl.leases.acquire import acquire, turn
 from leasectl.leases.delay import announce
 from leasectl.leases.journal import RecordJournal, remote_lease
 from leasectl.leases.reacquire import reacquire
-from leasectl.leases.record_events import RecordEvents
 from leasectl.leases.recovery import due
 from leasectl.leases.release import finish, release
 from leasectl.leases.renew import note_renewal, renew
@@ -151,22 +149,6 @@ def test_there_what_was_refused_before_it_was_asked_for_is_not_told(
 
 
 @pytest.mark.usefixtures("without_pools")
-def test_there_who_gives_up_has_waited_since_it_was_queued_or_as_it_says(
-    service: Service, desk: Desk
-) -> None:
-    handle = new_handle(service, Request("T"), "T-new")
-    RecordJournal(service, handle).enqueuing()
-    events = RecordEvents(service.state, desk.time.clock)
-    desk.time.advance(5)
-    with service.state.transaction():
-        events.gave_up(handle, "why")
-        events.gave_up(handle, "why", wait=3.0)
-    told = StateEventLog(service.state, backend=URL).read()
-    waits = [(each.kind, each.wait_seconds) for each in told]
-    assert waits == [("queued", None), ("gave up", 5.0), ("gave up", 3.0)]
-
-
-@pytest.mark.usefixtures("without_pools")
 @pytest.mark.parametrize("is_left_to_keeper", [False, True])
 def test_there_who_gives_up_by_itself_has_waited_since_it_asked(
     service: Service, desk: Desk, is_left_to_keeper: bool
@@ -199,15 +181,6 @@ def test_of_what_is_granted_by_name_only_all_else_is_unknown(handle: Handle) -> 
 
 
 class TestAcquire:
-    def test_what_cant_be_had_is_refused_and_leaves_no_record(
-        self, server: Server, service: Service
-    ) -> None:
-        with pytest.raises(InvalidRequest):
-            acquire(service, Request("T", 4), patience=Patience())
-        with pytest.raises(NotFound):
-            acquire(service, Request("none-such"), patience=Patience())
-        assert service.handles.ids() == set()
-
     def test_one_that_cant_go_back_now_either_is_left_to_the_keeper(
         self, server: Server, service: Service, monkeypatch: pytest.MonkeyPatch
     ) -> None:
@@ -324,21 +297,6 @@ class TestAcquire:
             next(turn(service, Request("T"), handle_id="T-served", patience=Patience()))
         assert end.value.value == service.handles.require("T-served")
         assert end.value.value.names == ("T--00",)
-
-    def test_with_a_thread_for_each_it_is_the_same(self, server: Server, service: Service) -> None:
-        served = acquire_served(
-            service, Request("T"), handle_id="T-served", patience=Patience(wait_seconds=0)
-        )
-        assert served == service.handles.require("T-served")
-        assert (served.names, served.served) == (("T--00",), True)
-        # It is told once all is done, and until then no path of it is known to anybody.
-        assert not Path(service.state.names_path("T-served")).exists()
-
-    def test_whoever_holds_it_back_runs_until_it_is_told(self, service: Service) -> None:
-        held_back = acquire(service, Request("T"), patience=Patience(), start_delay_seconds=60.0)
-        assert service.handles.require(held_back.id).runner == this_process()
-        at_once = acquire(service, Request("T"), patience=Patience())
-        assert service.handles.require(at_once.id).runner is None
 
     @pytest.mark.parametrize("is_generator", [False, True])
     def test_of_a_lost_grant_the_keeper_goes_on_with_what_is_left(
@@ -599,18 +557,6 @@ class TestRelease:
         assert release(service, whole(handle)) == ()
         assert server.asked == [(claim_key_of(handle), ())]
 
-    def test_it_has_released_what_was_lost_also_when_the_server_does_not_answer(
-        self, server: Server, service: Service, handle: Handle
-    ) -> None:
-        with pytest.raises(LeaseLost):
-            note_renewal(service, whole(handle), [])
-
-        def unreachable(names: Sequence[str]) -> None:
-            raise BackendUnreachable("no answer")
-
-        server.before_release = unreachable
-        assert release(service, whole(handle)) == ()
-
     def test_a_finished_handle_is_forgotten(
         self, server: Server, service: Service, handle: Handle
     ) -> None:
@@ -642,16 +588,6 @@ class TestReleaseOfWhoWaits:
         assert service.handles.require(waiting.id).cancelled
         assert server.withdrawn == [claim_key_of(waiting)]
         assert server.asked == []  # the waiter gives back itself what it may have got
-
-    def test_it_has_cancelled_also_when_the_server_does_not_answer(
-        self, server: Server, service: Service, waiting: Handle, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        def unreachable(claim_key: str, why: str) -> None:
-            raise BackendUnreachable("no answer")
-
-        monkeypatch.setattr(server, "withdraw", unreachable)
-        assert release(service, whole(waiting)) == ()
-        assert service.handles.require(waiting.id).cancelled
 
     @pytest.mark.parametrize(
         ("by", "why"),
@@ -811,12 +747,6 @@ class TestTheJournal:
             RecordJournal(service, new_handle(service, Request("T"), f"T-{at}")).enqueuing()
         assert purged == list("wxyz")
 
-    def test_has_a_key_for_each_acquisition(self, service: Service, journal: RecordJournal) -> None:
-        assert journal.key == "T-new/1"
-        again = RecordJournal(service, journal.handle, again=lambda current: None)
-        again.enqueuing()
-        assert again.key == "T-new/2"
-
     def test_what_may_have_to_be_undone_counts_as_one_lost_reply(
         self, service: Service, journal: RecordJournal
     ) -> None:
@@ -834,15 +764,6 @@ class TestTheJournal:
         assert service.handles.require("T-new").lost_replies == 2
         journal.found()
         assert service.handles.require("T-new").lost_replies == 0
-
-    def test_what_has_come_is_on_record_until_it_goes_back(
-        self, service: Service, journal: RecordJournal
-    ) -> None:
-        for name in ("T--01", "T--00"):
-            assert journal.arrived(name) == remote_lease(journal.handle, name, service.clock.wall())
-        assert service.handles.require("T-new").names == ("T--01", "T--00")
-        journal.returned("T--01")
-        assert service.handles.require("T-new").names == ("T--00",)
 
     @pytest.mark.parametrize("has_pools", [True, False])
     def test_what_its_server_grants_anew_is_lost_by_who_had_it(

@@ -2,25 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import contextlib
+from collections.abc import Iterator, Sequence
 
 import pytest
 
 from leasectl.backends.contract import Patience
-from leasectl.backends.kinds import claim_key_of
+from leasectl.backends.kinds import Context, claim_key_of
+from leasectl.backends.servers import Renew, RenewalTerms
+from leasectl.engines.notes import Note
 from leasectl.errors import InvalidRequest, LeaseLost, NotAllowed
 from leasectl.leases.acquire import acquire
 from leasectl.leases.delay import announce
 from leasectl.leases.reacquire import reacquire
 from leasectl.leases.release_forced import release_by_force
 from leasectl.leases.renew import note_renewal, renew
+from leasectl.leases.renewal_threads import RenewalThreads, Renewed
 from leasectl.leases.service import Service
-from leasectl.model import Handle, Request, whole
+from leasectl.model import Handle, ReleaseTarget, Request, whole
 from leasectl.state import keeper_process
 from leasectl.state.handles import renews_itself
 from leasectl.system.process import this_process
 from tests.kit.desk import Desk
+from tests.kit.made_up_backend import MadeUpBackend
 from tests.kit.made_up_server import URL, Server, change_kind
+from tests.kit.waits import wait_readable
 
 NO_WAIT = Patience(wait_seconds=0)
 REASON = "released by force by ops/host: its machine is gone"
@@ -180,3 +186,28 @@ def test_a_server_without_pools_is_not_asked_who_took_it(
     change_kind(monkeypatch, has_pools=False)
     with pytest.raises(LeaseLost, match="has lost its lease; get a new one"):
         renew(service, whole(handle))
+
+
+def test_each_comes_with_what_is_noted_at_its_own_claims(
+    desk: Desk, server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def open_renewals(context: Context, terms: RenewalTerms) -> Renew:
+        def renew(claim_key: str, names: Sequence[str]) -> tuple[str, ...]:
+            terms.noted([Note("T", name, 1, f"of {name}") for name in names])
+            return tuple(names)
+
+        return renew
+
+    monkeypatch.setattr(MadeUpBackend, "open_renewals", open_renewals)
+    service = desk.as_caller(desk.caller, URL)
+    came: dict[ReleaseTarget, Renewed] = {}
+    with contextlib.closing(RenewalThreads(desk.state, clock=desk.time.clock)) as threads:
+        for _ in range(2):
+            threads.send(acquire(service, Request("T"), patience=Patience(0)))
+        while len(came) < 2:
+            assert threads.fd is not None
+            wait_readable(threads.fd)
+            came.update((target, outcome.result()) for target, outcome in threads.outcomes())
+    assert sorted(came.values()) == [
+        Renewed((name,), (Note("T", name, 1, f"of {name}"),)) for name in ("T--00", "T--01")
+    ]

@@ -52,18 +52,6 @@ def test_one_that_is_forgotten_with_its_release_leaves_no_name_behind(
     assert listed(shared_dir) == []
 
 
-def test_a_release_in_any_form_takes_names_out(desk: Desk, shared_dir: Path) -> None:
-    desk.pool(4)
-    first, second = desk.acquire(TEST), desk.acquire(Request("T", count=3, scope="test"))
-    release(desk.service, whole(first))
-    assert listed(shared_dir) == ["T--01", "T--02", "T--03"]
-    for target in Targets(desk.service).of_names(["T--02"]):
-        release(desk.service, target)
-    assert listed(shared_dir) == ["T--01", "T--03"]
-    release(desk.service, whole(second))
-    assert (shared_dir / "leases").read_text() == ""
-
-
 def test_a_listed_name_that_is_anothers_by_now_is_only_taken_out(
     desk: Desk, shared_dir: Path, tmp_path: Path
 ) -> None:

@@ -85,9 +85,10 @@ def have_ids_in_this_order(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("leasectl.leases.acquire.new_id", lambda _: next(ids))
 
 
-@pytest.mark.parametrize("scope", [False, True], ids=["names", "scope test"])
-@pytest.mark.parametrize("stale", [MINE, OTHERS])
-@pytest.mark.parametrize("is_elsewhere", [False, True], ids=["held here", "held elsewhere"])
+@pytest.mark.parametrize(
+    ("scope", "stale", "is_elsewhere"),
+    [(False, MINE, False), (True, OTHERS, False), (False, OTHERS, True), (True, MINE, True)],
+)
 def test_the_lease_that_the_server_has_is_released(
     ground: Ground, monkeypatch: pytest.MonkeyPatch, scope: bool, stale: str, is_elsewhere: bool
 ) -> None:

@@ -26,6 +26,7 @@ from leasectl.system.process import identify, this_process
 from leasectl.text.naming import reserved_type
 from tests.kit.descriptors import leaving_open
 from tests.kit.support import Cli
+from tests.kit.waits import PATIENCE_SECONDS
 
 CALLER = Caller("job/1", "host")
 
@@ -47,29 +48,6 @@ def state(held: Handle, cli: Cli) -> Iterator[State]:
 @pytest.fixture
 def targets(state: State) -> Targets:
     return Targets(Service(state, Context("local:", caller=CALLER)))
-
-
-class TestCallers:
-    @pytest.mark.parametrize("owner", ["job/1", "user@host"])
-    def test_own_leases_are_ones_own(self, owner: str) -> None:
-        assert Caller(owner, "host").is_owner(owner)
-
-    def test_outside_a_job_the_users_name_may_change(self) -> None:
-        assert Caller("uid7@host", "host").is_owner("default@host")
-
-    @pytest.mark.parametrize(
-        ("caller", "owner"),
-        [
-            ("job/1", "job/2"),
-            ("job/1", "other/1"),
-            ("job/1", "user@host"),
-            ("user@host", "job/1"),
-            ("user@host", "user@elsewhere"),
-            ("user@host", "user@xhost"),
-        ],
-    )
-    def test_anothers_are_not(self, caller: str, owner: str) -> None:
-        assert not Caller(caller, "host").is_owner(owner)
 
 
 class TestPaths:
@@ -218,7 +196,7 @@ def test_those_who_mean_a_name_at_once_mean_one_handle(held: Handle, cli: Cli) -
     def mean(name: str) -> str:
         with contextlib.closing(State.open(str(cli.state_dir))) as state:
             service = Service(state, Context("http://127.0.0.1:9", caller=CALLER))
-            together.wait(20)
+            together.wait(PATIENCE_SECONDS)
             (target,) = Targets(service).of_names([name])
             return target.handle_id
 

@@ -11,7 +11,7 @@ import pytest
 
 from leasectl.backends.contract import Caller
 from leasectl.engines.notes import NoteChange
-from leasectl.errors import LeaseLost, NotAllowed, NotFound
+from leasectl.errors import LeaseLost, NotAllowed
 from leasectl.leases import marks
 from leasectl.leases.marks import (
     Answered,
@@ -191,15 +191,6 @@ class TestAMark:
         assert answer_unheard("ready", operator.free) == ("T--00",)
         assert desk.names_file(handle) == "T--01"
 
-    def test_to_keep_what_was_released_meanwhile_is_refused(
-        self, desk: Desk, operator: Operator, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        handle = desk.acquire(TWO)
-        operator.mark(handle)
-        just_before(monkeypatch, lambda: release(desk.service, whole(handle)))
-        with pytest.raises(NotAllowed, match="the request has changed meanwhile"):
-            answer(desk.service, whole(handle), "keep", ["T--00"])
-
     def test_of_what_comes_into_use_just_before_it_is_answered_is_kept(
         self, desk: Desk, operator: Operator, monkeypatch: pytest.MonkeyPatch
     ) -> None:
@@ -329,15 +320,6 @@ class TestAnAnswerForTheHolder:
         assert operator.states() == {}
         use(desk.service, whole(handle), "T--00")
 
-    def test_isnt_given_to_what_has_ended(self, desk: Desk, operator: Operator) -> None:
-        handle = desk.acquire(TWO._replace(on_reclaim="answer"))
-        operator.mark(handle)
-        answer_for_holder(desk.service, whole(handle))
-        desk.time.advance(100)
-        with pytest.raises(NotFound):
-            answer(desk.service, whole(handle), "ready", ["T--00"])
-        assert operator.states() == {}
-
     def test_goes_on_where_somebody_was_killed_before_he_sent_it(
         self, desk: Desk, operator: Operator
     ) -> None:
@@ -349,18 +331,6 @@ class TestAnAnswerForTheHolder:
         answer_for_holder(desk.service, whole(handle))
         assert operator.states() == {"T--00": "ready"}
         assert ready(desk, handle) == {"T--00"}
-
-    def test_is_remembered_until_its_mark_is_taken_off(
-        self, desk: Desk, operator: Operator
-    ) -> None:
-        handle = desk.acquire(TWO._replace(on_reclaim="keep"))
-        operator.mark(handle)
-        answer_for_holder(desk.service, whole(handle))
-        assert sorted(Uses(desk.state).marks(handle)) == ["T--00", "T--01"]
-        desk.time.advance(100)
-        answer_for_holder(desk.service, whole(handle))
-        assert operator.states() == {}
-        assert Uses(desk.state).marks(handle) == {}
 
     def test_that_could_not_be_recorded_counts_as_soon_as_somebody_looks(
         self, desk: Desk, operator: Operator
@@ -412,13 +382,3 @@ class TestAnAnswerForTheHolder:
             operator.notes.change([NoteChange(*change)])
         answer_for_holder(desk.service, whole(handle))
         assert [note.text for note in operator.notes.of_pool("T")] == ["\x1b[2J{"] * 2
-
-    def test_a_timer_releases_whatever_was_answered(self, desk: Desk, operator: Operator) -> None:
-        request = TWO._replace(on_reclaim="keep", release_after_seconds=50.0)
-        handle = desk.acquire(request)
-        operator.mark(handle)
-        answer_for_holder(desk.service, whole(handle))
-        assert desk.release_due() == []
-        desk.time.advance(50)
-        assert desk.release_due() == [handle.names]
-        assert operator.states() == {}

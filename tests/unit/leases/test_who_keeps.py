@@ -87,12 +87,6 @@ def register(desk: Desk, process: Process) -> None:
 
 
 class TestAnAcquisition:
-    def test_that_dies_where_no_keeper_is_needed_is_left_to_the_next_command(
-        self, desk: Desk, keeper: Keeper
-    ) -> None:
-        granted(desk)
-        assert (keeper.wakes, keeper.starts) == (0, 0)
-
     @pytest.mark.parametrize("is_a_clients", [False, True])
     def test_on_a_server_has_a_keeper_before_it_asks_for_anything(
         self, desk: Desk, keeper: Keeper, server: Server, is_a_clients: bool
@@ -133,10 +127,6 @@ class TestAnAnnouncement:
     def test_of_a_guard_starts_one_where_there_is_none(self, desk: Desk, keeper: Keeper) -> None:
         announce(desk.service, granted(desk), guard=this_process())
         assert (keeper.wakes, keeper.starts) == (1, 1)
-
-    def test_of_what_nobody_guards_needs_none(self, desk: Desk, keeper: Keeper) -> None:
-        announce(desk.service, granted(desk))
-        assert (keeper.wakes, keeper.starts) == (0, 0)
 
 
 class TestAWait:
@@ -224,10 +214,6 @@ class TestADelayedRelease:
         assert not arm(desk.service, whole(handle), 10)
         assert desk.record(handle).request.release_after_seconds is None
         assert desk.service.handles.timers.armed() == []
-
-    def test_of_what_has_gone_is_nobodys(self, desk: Desk, keeper: Keeper, handle: Handle) -> None:
-        assert not arm(desk.service, whole(handle)._replace(acquisition=2), 10)
-        assert (keeper.wakes, keeper.starts) == (0, 0)
 
 
 class TestAReleaseThatFailed:

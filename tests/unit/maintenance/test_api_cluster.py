@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from fnmatch import fnmatchcase
 from pathlib import Path
 
 import pytest
@@ -22,7 +21,6 @@ from tests.kit.kubernetes.nodes import (
     make_pod,
     set_allowed,
 )
-from tests.kit.relay import Relay
 from tests.unit.maintenance.conftest import US, annotations_of
 
 pytestmark = pytest.mark.once
@@ -124,70 +122,6 @@ class TestEvictions:
         assert end_pods(namespace) == ["free"]
         set_allowed(namespace, "tight", 1)
         assert evicted("tight")[0] == "going"
-
-    @pytest.mark.parametrize(
-        ("status", "header", "words", "expected"),
-        [
-            (
-                429,
-                "",
-                "Eviction triggered evacuation of VMI",
-                (
-                    "held",
-                    "the server delays its eviction: Eviction triggered evacuation of VMI",
-                    0.0,
-                ),
-            ),
-            (
-                429,
-                "Retry-After: 7\r\n",
-                "busy",
-                ("held", "the server delays its eviction: busy", 7.0),
-            ),
-            (409, "", "it is another", ("held", "the pod has just changed: it is another", 0.0)),
-            (422, "", "not so", ("failed", "*not so", 0.0)),
-            (400, "", "what?", ("failed", "*what?", 0.0)),
-            (500, "", "a webhook failed", ("failed", "*a webhook failed*", 0.0)),
-            (
-                500,
-                "",
-                "This pod has more than one PodDisruptionBudget, which the eviction subresource "
-                "does not support.",
-                (
-                    "failed",
-                    "more than one disruption budget covers it, so the API can't evict it",
-                    30.0,
-                ),
-            ),
-            (503, "", "PodDisruptionBudget", ("failed", "*PodDisruptionBudget*", 0.0)),
-        ],
-        ids=lambda each: str(each) if isinstance(each, int) else "",
-    )
-    def test_what_is_answered_instead_is_known_at_once_and_asked_for_once(
-        self,
-        namespace: Namespace,
-        node: str,
-        between_api: Relay,
-        tmp_path: Path,
-        status: int,
-        header: str,
-        words: str,
-        expected: tuple[str, str, float],
-    ) -> None:
-        namespace.account.permit_everywhere(MAINTENANCE_RULES)
-        make_pod(namespace, "web", node)
-        path = namespace.account.kubeconfig(tmp_path / "between", server=between_api.endpoint)
-        environment = {"LEASECTL_KUBECONFIG": str(path)}
-        cluster = open_cluster("kubernetes://", environment, namespace=namespace.name, identity=US)
-        (pod,) = cluster.pods(node)
-        body = json.dumps({"kind": "Status", "code": status, "message": words}).encode()
-        head = f"HTTP/1.1 {status} No\r\nContent-Type: application/json\r\n{header}"
-        answer = f"{head}Content-Length: {len(body)}\r\n\r\n".encode() + body
-        between_api.instead = lambda _, path: answer if path.endswith("/eviction") else None
-        outcome, why, seconds = cluster.evict(pod, grace_seconds=None)
-        assert (outcome, seconds) == (expected[0], expected[2])
-        assert fnmatchcase(why, expected[1])
-        assert sum(each.endswith("/eviction") for each in between_api.paths) == 1
 
     def test_what_may_not_be_evicted_is_said_with_the_pod(
         self, cluster: ApiCluster, namespace: Namespace, node: str

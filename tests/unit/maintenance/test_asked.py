@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from leasectl.errors import InvalidRequest, NotFound
+from leasectl.errors import NotFound
 from leasectl.maintenance.asked import (
     Standing,
     ask_for,
@@ -64,21 +64,6 @@ def people() -> Any:
 
 
 class TestAsking:
-    @pytest.mark.parametrize("text", ["0", "", "soon", "-5m", "\x1b[2J"])
-    def test_in_vain_writes_nothing(self, people: Any, text: str) -> None:
-        with pytest.raises(InvalidRequest, match=r'invalid --for ".*"; use a duration like 30m$'):
-            ask_for(people, "a", text)
-        assert people.fake.requests == []
-
-    def test_a_node_that_is_not_there_is_said_to_be_so(self, people: Any) -> None:
-        for ask in (
-            lambda: ask_for(people, "b", "30m"),
-            lambda: cancel(people, "b"),
-            lambda: standings(people, SETTINGS, "b"),
-        ):
-            with pytest.raises(NotFound, match='no node "b"; see: kubectl get nodes'):
-                ask()
-
     def test_a_node_that_goes_between_two_requests_too(self, people: Any) -> None:
         people.ask_for = lambda name, text, word: False
         for ask in (lambda: ask_for(people, "a", "30m"), lambda: cancel(people, "a")):
@@ -99,29 +84,11 @@ class TestAsking:
         assert len(words) == 5
         assert all(words)
 
-    def test_cancelling_takes_it_away_and_says_whether_it_was_there(self, people: Any) -> None:
-        ask_for(people, "a", "30m")
-        assert cancel(people, "a")
-        assert people.requested("a") is None
-        assert not cancel(people, "a")
-
 
 class TestStanding:
     def standing(self, people: Any) -> Standing:
         (found,) = standings(people, SETTINGS, "a")
         return found
-
-    def test_is_what_the_node_and_its_lease_show(self, people: Any) -> None:
-        people.fake.add_node("a", cordoned=True)
-        ask_for(people, "a", "30m")
-        people.note("a", STATUS, "active")
-        people.note("a", CORDON_MARK, US)
-        people.fake.put_lease(
-            "window-a", holderIdentity=US, leaseDurationSeconds=1830, acquireTime=BEGAN
-        )
-        expected = Standing("a", "30m", "active", "ours", US, BEGAN_AT + 1800)
-        assert self.standing(people) == expected
-        assert standings(people, SETTINGS) == [expected]
 
     @pytest.mark.parametrize(
         ("spec", "holder"),

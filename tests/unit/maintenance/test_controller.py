@@ -12,7 +12,7 @@ from leasectl.maintenance.drain import DrainOptions
 from leasectl.maintenance.facts import Lease, NodeWrite, Us
 from leasectl.maintenance.leadership import LEASE_NAME, TTL_SECONDS, Leadership
 from leasectl.maintenance.objects import Json, Pod, name_of, parse_time
-from leasectl.system.clock import Clock, rfc3339
+from leasectl.system.clock import Clock
 from tests.kit.support import ManualClock
 from tests.unit.maintenance.fake_cluster import FakeCluster
 
@@ -168,13 +168,6 @@ class TestLife:
         line = f"{NODE}: no status (the request was cancelled)"
         assert world.replicas[0].said[-1] == line
 
-    def test_what_somebody_else_cordoned_stays_cordoned(self, world: World) -> None:
-        world.cluster.add_node("other", cordoned=True)
-        world.cluster.ask_for("other", "1m")
-        world.until(lambda: world.cluster.status("other") == "active")
-        world.until(lambda: world.cluster.status("other") == "ended")
-        assert world.cluster.is_cordoned("other")
-
     def test_it_waits_for_another_and_takes_over_when_that_is_unchanged_for_long_enough(
         self, world: World
     ) -> None:
@@ -196,30 +189,6 @@ class TestLife:
         assert not world.cluster.is_cordoned(NODE)
         world.until(lambda: world.cluster.status(NODE) == "active", within=20)
         assert world.cluster.leases[NODE]["spec"]["leaseTransitions"] == 4
-
-    def test_if_another_has_it_by_then_the_cordon_stays_and_is_theirs(self, world: World) -> None:
-        self.be_away_at_the_end(world)
-        now = rfc3339(world.clock.clock.wall())
-        theirs = {"holderIdentity": "upgrader", "leaseDurationSeconds": 600}
-        theirs.update(acquireTime=now, renewTime=now)
-        world.cluster.put_lease(NODE, **theirs)
-        world.cluster.is_away = False
-        world.until(lambda: world.cluster.status(NODE) == "ended", within=10)
-        world.during(30)
-        assert world.cluster.is_cordoned(NODE)
-        assert not world.cluster.is_marked(NODE)
-        assert world.cluster.leases[NODE]["spec"] == {
-            **theirs,
-            "acquireTime": now,
-            "renewTime": now,
-        }
-
-    def be_away_at_the_end(self, world: World) -> None:
-        world.cluster.ask_for(NODE, "2m")
-        world.until(lambda: world.cluster.status(NODE) == "active")
-        world.cluster.is_away = True
-        world.during(300)
-        assert world.cluster.is_cordoned(NODE)
 
     @pytest.mark.parametrize("duration", ["5s", "10m"])
     @pytest.mark.parametrize(("first", "second"), [("a", "b"), ("a", ""), ("", "b")])
@@ -287,16 +256,6 @@ class TestDrain:
         world.during(60)
         assert "evict" not in world.cluster.requests
 
-    def test_it_is_given_up_after_its_time(self, world: World) -> None:
-        world.cluster.running[NODE] = [pod("a")]
-        world.cluster.held = {"a"}
-        world.replicas = [world.replica(timeout_seconds=30.0)]
-        world.cluster.ask_for(NODE, "10m")
-        world.until(lambda: "given up after 30s" in world.cluster.status(NODE), within=60)
-        world.cluster.requests.clear()
-        world.during(60)
-        assert "evict" not in world.cluster.requests
-
 
 class TestReplicas:
     def test_one_leads_and_the_other_takes_over_when_it_is_gone(self, world: World) -> None:
@@ -310,43 +269,6 @@ class TestReplicas:
         world.replicas = [second]
         world.until(lambda: second.leadership.has_seconds(5), within=TTL_SECONDS + 5)
         world.until(lambda: world.cluster.status(NODE) == "ended")
-
-    def test_whoever_ends_properly_is_followed_at_once(self, world: World) -> None:
-        first, second = world.replicas[0], world.replica("b")
-        world.replicas.append(second)
-        world.during(6)
-        world.replicas = [second]
-        first.leadership.resign()
-        assert "leaseDurationSeconds" not in world.cluster.leases[LEASE_NAME]["spec"]
-        world.until(lambda: second.leadership.has_seconds(5), within=0.1)
-
-    def test_a_leader_that_cannot_renew_stops_before_another_may_begin(self, world: World) -> None:
-        world.during(1)
-        world.cluster.is_away = True
-        world.during(TTL_SECONDS - 2)
-        assert not world.replicas[0].leadership.has_seconds(0)
-
-
-class TestAnotherIdentity:
-    OTHER = "somebody-else"
-
-    def lead(self, world: World, identity: str) -> None:
-        """Have a controller with another identity take over."""
-        world.cluster.identity = identity
-        world.replicas = [Replica(world.cluster, world.clock, identity, identity)]
-
-    def test_leaves_the_window_to_its_owner(self, world: World) -> None:
-        cluster = world.cluster
-        cluster.ask_for(NODE, "10m", "a")
-        world.until(lambda: cluster.status(NODE) == "active")
-        began = world.now
-        self.lead(world, self.OTHER)
-        world.until(lambda: cluster.status(NODE) == "waiting", within=30)
-        self.lead(world, IDENTITY)
-        world.until(lambda: cluster.status(NODE) == "active", within=30)
-        world.until(lambda: cluster.status(NODE) == "ended")
-        assert 595 <= world.now - began <= 601
-        assert not (cluster.is_cordoned(NODE) or cluster.is_marked(NODE))
 
 
 class TestSignals:
@@ -366,19 +288,6 @@ class TestSignals:
 
 
 class TestTrouble:
-    def test_a_server_that_is_away_is_said_once_a_minute_and_when_it_is_back(
-        self, world: World
-    ) -> None:
-        world.cluster.ask_for(NODE, "1h")
-        world.until(lambda: world.cluster.status(NODE) == "active")
-        world.cluster.is_away = True
-        world.during(150)
-        said = world.replicas[0].said
-        assert said.count("the API is away; trying again") in (2, 3)
-        world.cluster.is_away = False
-        world.during(10)
-        assert said.count("the server answers again") == 1
-
     def test_what_fails_at_one_node_is_said_and_keeps_no_other_waiting(self, world: World) -> None:
         world.cluster.add_node("bad")
         write_node = world.cluster.write_node
@@ -682,13 +591,3 @@ class TestANodeThatIsMadeAnew:
         (owner,) = world.cluster.leases[NODE]["metadata"]["ownerReferences"]
         assert owner["uid"] == "another"
         assert any(f"{NODE}: new, stale" in each for each in world.replicas[0].said)
-
-
-def test_a_node_that_goes_in_the_middle_of_its_drain_is_drained_no_more(world: World) -> None:
-    drain_in_vain(world)
-    del world.cluster.nodes[NODE]
-    world.replicas[0].changes.names.add(NODE)
-    world.during(1)
-    world.cluster.requests.clear()
-    world.during(150)
-    assert set(world.cluster.requests) == {"lease", "write lease"}  # of the lead alone

@@ -295,15 +295,6 @@ class TestFailures:
         turns.rest()
         assert turns.said == ["warning: it may not at all; trying again"]
 
-    def test_exactly_a_minute_later_it_is_said_again(self, turns: Turns) -> None:
-        turns.begin()
-        turns.refuse("node")
-        for seconds, count in ((0.0, 1), (59.9, 1), (0.1, 2)):
-            turns.time.advance(seconds)
-            turns.changes.names.add(NODE)
-            turns.turn()
-            assert len(turns.said) == count, seconds
-
     def test_of_a_server_that_is_away_nothing_else_is_said(self, turns: Turns) -> None:
         turns.begin()
         turns.lead.error = BackendUnreachable("it is away")

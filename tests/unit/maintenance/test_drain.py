@@ -92,12 +92,6 @@ class TestWhoMayGo:
         )
         assert draining.cluster.evicted == ["default/b"]
 
-    def test_excludes_those_that_go_already_whatever_they_are(self) -> None:
-        draining = Draining(pod("a", is_ending=True, is_managed=False))
-        draining.turn()
-        assert draining.drain.drain == Drain(1, "default/a (is ending)")
-        assert "evict" not in draining.cluster.requests
-
 
 class TestOneRequestAtATime:
     def test_a_list_is_followed_by_evictions_at_once_and_by_another_list_later(self) -> None:

@@ -11,7 +11,6 @@ from leasectl.maintenance.facts import (
     Lease,
     Node,
     NodeWrite,
-    Step,
     Us,
     Wanted,
     draining,
@@ -32,15 +31,6 @@ from leasectl.maintenance.objects import (
 )
 
 pytestmark = pytest.mark.once
-
-
-def test_what_is_not_said_is_as_the_documents_have_it() -> None:
-    assert Us("a") == ("a", 30, 10, 5.0)
-    assert Lease("a", 60, 1.0) == ("a", 60, 1.0, None, 0, "", 0.0)
-    assert Node("u") == ("u", "", False, "", None)
-    assert NodeWrite("ended") == ("ended", None, None, False, False)
-    assert Wanted(60) == (60, "")
-    assert Step("why") == ("why", (), False, None, None)
 
 
 @pytest.mark.parametrize(

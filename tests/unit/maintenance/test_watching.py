@@ -253,11 +253,6 @@ class TestAWatchThatEnds:
         watch.events.put(WatchEnded("it was cut"))
         assert next_in(watched.paused) <= 0.2
 
-    def test_is_not_begun_before_the_server_wants_it(self, watched: Watched) -> None:
-        watched.begin()
-        watched.nodes.events.put(WatchEnded("it is busy", retry_after_seconds=30.0))
-        assert next_in(watched.paused) == 30.0
-
     def test_or_may_not_be_is_said_once_although_the_list_may(self, watched: Watched) -> None:
         watched.begin()
         watch = watched.nodes

@@ -45,9 +45,6 @@ class TestNamedPools:
     def test_a_pool_that_isnt_there_is_made(self) -> None:
         assert planned(NamedPool("T", ("b", "a"))) == PoolChange("T", new=True, added=("b", "a"))
 
-    def test_a_pool_that_is_as_defined_is_left_alone(self) -> None:
-        assert planned(NamedPool("T", ("b", "a")), pool("T", "a", "b")) == PoolChange("T")
-
     def test_missing_ones_are_added_free_ones_removed_and_held_ones_stay(self) -> None:
         change = planned(NamedPool("T", ("a", "n")), pool("T", "a", "b", "c", held=["a", "c"]))
         assert change == PoolChange("T", added=("n",), removed=("b",), staying=("c",))
@@ -113,14 +110,6 @@ class TestMemberships:
         with pytest.raises(NotAllowed, match=said):
             plan([wanted], [], known=known, places={"a": "list:6", "b": "list:7"})
 
-    def test_so_is_one_that_a_pattern_matches(self) -> None:
-        belonging = Pools(frozenset({"U"}), patterns={"T--*": "U"})
-        for wanted in (NamedPool("T", ("T--07",)), CountedPool("T", 1, 1)):
-            with pytest.raises(
-                NotAllowed, match=r'expected in pool "U" because it matches "T--\*"'
-            ):
-                plan([wanted], [], belonging=belonging)
-
     def test_what_has_joined_for_a_time_is_left_alone(self) -> None:
         lives = Lifetime(ttl_seconds=60.0)
         known = [Member("b", "T", lifetime=lives), Member("u", "U", lifetime=lives)]
@@ -135,12 +124,6 @@ class TestMemberships:
         now = pool("T", "T--00", "T--01", "T--02", held=["T--00"])
         assert plan([CountedPool("T", 0, 1)], [now], known=known) == (
             PoolChange("T", removed=("T--01",), joined=("T--02",)),
-        )
-
-    def test_what_came_by_default_is_taken_from_a_pool_that_isnt_listed(self) -> None:
-        known = [Member("u", "U", by_default=True)]
-        assert plan([NamedPool("T", ("u",))], [pool("U", "u")], known=known) == (
-            PoolChange("T", new=True, moved=("u",)),
         )
 
     @pytest.mark.parametrize(
@@ -177,9 +160,6 @@ class TestExpectations:
             PoolChange("T", expected=Expected(("m", "d"), ("x-*",)), dropped=Expected(("n",), ())),
         )
 
-    def test_that_the_file_does_not_give_stay(self) -> None:
-        assert self.planned(CountedPool("T", 0, 9)) == (PoolChange("T"),)
-
     def test_may_go_from_pool_to_pool(self) -> None:
         assert self.planned(
             CountedPool("T", 0, 9, expected=Expected((), ("u-*",))),
@@ -200,10 +180,6 @@ class TestExpectations:
     def test_that_another_pool_has_are_refused(self, expected: Expected, said: str) -> None:
         with pytest.raises(NotAllowed, match=said):
             self.planned(CountedPool("D", 0, 9, expected=expected))
-
-    def test_of_names_that_come_with_the_same_file_are_allowed(self) -> None:
-        self.planned(NamedPool("T", ("u",), expected=Expected(("u",))), NamedPool("U", ()))
-        self.planned(CountedPool("T", 0, 9, expected=Expected(("u",))), NamedPool("U", ()))
 
     def test_are_what_names_of_the_file_are_compared_with(self) -> None:
         wanted = NamedPool("U", ("u", "n", "t-1"))
@@ -240,14 +216,6 @@ class TestTwoAtOnce:
         seen, after = change_settings(pools, "T", SettingsChange(aging_seconds=1800.0))
         assert (seen, after) == (PoolSettings(20.0, 2, 0.0), PoolSettings(20.0, 2, 1800.0))
         assert pools.pools("T")[0].settings == after
-
-    def test_nor_where_a_file_says_them(self) -> None:
-        store = MadeUpStore(Clock())
-        store.pools.create_pool("T", ["T--00"])
-        pools = OthersToo(store, SettingsChange(pace_seconds=20.0), SettingsChange(burst=2))
-        wanted = NamedPool("T", ("T--00",), settings=SettingsChange(aging_seconds=1800.0))
-        carry_out(plan([wanted], pools.pools()), pools, store.members)
-        assert pools.pools("T")[0].settings == PoolSettings(20.0, 2, 1800.0)
 
 
 class TestCarryingOut:
@@ -313,14 +281,6 @@ class TestCarryingOut:
         carry_out(both, pools, members)
         assert members.belonging().default == "V"
 
-    def test_a_new_pool_may_consist_of_what_another_gives_up(
-        self, pools: LocalPools, members: LocalMembers
-    ) -> None:
-        pools.create_pool("T", ["a", "b"])
-        wanted: list[Definition] = [NamedPool("N", ("b",)), NamedPool("T", ("a",))]
-        carry_out(plan(wanted, pools.pools()), pools, members)
-        assert self.names(pools) == {"N": ["b"], "T": ["a"]}
-
     def test_what_was_acquired_since_the_plan_stays(
         self, store: MadeUpStore, pools: LocalPools, members: LocalMembers
     ) -> None:
@@ -346,15 +306,6 @@ class TestCarryingOut:
         )
         assert self.names(pools) == {"T": ["a", "b", "c"], "U": []}
 
-    def test_what_was_removed_since_the_plan_is_no_failure(
-        self, pools: LocalPools, members: LocalMembers
-    ) -> None:
-        pools.create_pool("T", ["a", "b", "c"])
-        changes = plan([NamedPool("T", ("a",))], pools.pools())
-        pools.remove_resources("T", ["b"], force=False)
-        carry_out(changes, pools, members)
-        assert self.names(pools) == {"T": ["a"]}
-
     def test_what_moves_is_at_every_step_in_a_pool(
         self, store: MadeUpStore, pools: LocalPools
     ) -> None:
@@ -365,18 +316,6 @@ class TestCarryingOut:
         carry_out(plan(wanted, pools.pools()), pools, members)
         assert self.names(pools) == {"T": ["a"], "U": ["b", "u"]}
         assert members.updates == [["b"]]
-
-    def test_a_new_default_pool_takes_the_place_of_the_one_before(
-        self, pools: LocalPools, members: LocalMembers
-    ) -> None:
-        pools.create_pool("T", ["a"])
-        members.change_belonging(lambda known: set_default(known, "T", 5.0))
-        wanted: list[Definition] = [
-            NamedPool("U", ("u",), default=DefaultChange(True, 9.0)),
-            NamedPool("T", ("a",), default=DefaultChange(False)),
-        ]
-        carry_out(plan(wanted, pools.pools(), belonging=members.belonging()), pools, members)
-        assert (members.belonging().default, members.belonging().grace_seconds) == ("U", 9.0)
 
 
 class _LookedAt(LocalMembers):
@@ -414,25 +353,6 @@ class TestProperties:
     def test_go_where_none_are_to_be(self) -> None:
         wanted = NamedPool("T", ("a", "b"), properties={"a": (), "b": ()})
         assert planned(wanted, self.pool("T", a="eu", b="")).properties == {"a": ()}
-
-    def test_that_nobody_speaks_of_stay(self) -> None:
-        assert planned(NamedPool("T", ("a",)), self.pool("T", a="eu")) == PoolChange("T")
-
-    def test_of_what_comes_from_another_pool_are_compared_too(self) -> None:
-        wanted: list[Definition] = [
-            NamedPool("T", ("a", "b"), properties={"a": self.EU, "b": self.EU}),
-            NamedPool("U", ()),
-        ]
-        there, _ = plan(wanted, [self.pool("T"), self.pool("U", a="eu", b="us")])
-        assert (there.moved, there.properties) == (("a", "b"), {"b": self.EU})
-
-    def test_of_what_is_held_in_another_pool_wait(self) -> None:
-        wanted: list[Definition] = [
-            NamedPool("T", ("a",), properties={"a": self.EU}),
-            NamedPool("U", ()),
-        ]
-        there, _ = plan(wanted, [pool("U", "a", held=["a"]), pool("T")])
-        assert (there.awaited, there.properties) == (("a",), {})
 
     def test_of_a_number_are_those_of_all_that_stay_or_come(self) -> None:
         there = self.pool("T", **{"T--00": "eu", "T--01": "us", "T--02": ""})

@@ -49,10 +49,6 @@ def test_what_is_free_waits_for_the_pace_alone() -> None:
     assert expected_wait(place, [HOLD]) == 54.0
 
 
-def test_who_holds_a_little_longer_than_all_is_about_to_end() -> None:
-    assert expected_wait(Place(1, 1, 1, 1, 1201.0), [HOLD]) == 0.0
-
-
 def test_the_typical_hold_is_the_median() -> None:
     place = Place(position=2, count=1, capacity=1, held=0)
     assert expected_wait(place, [1.0, 10.0, 500.0]) == 10.0
@@ -131,10 +127,6 @@ def test_it_looks_at_most_each_ten_seconds() -> None:
     assert len(log.asked) == 1
     log.events.append(ended(2, 9.0))
     assert holds.seconds() == (9.0, 7.0)
-
-
-def test_no_events_are_no_holds() -> None:
-    assert RecentHolds(CountedLog([]), "T").seconds() == ()
 
 
 def simulated(jobs: list[Job], capacity: int, policy: str) -> list[tuple[float, float]]:

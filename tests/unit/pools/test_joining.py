@@ -36,14 +36,6 @@ def joined(service: Service, name: str = "n") -> Handle:
     return handle
 
 
-def test_it_is_there_for_good_or_for_a_time(service: Service, manual_clock: ManualClock) -> None:
-    join(service, "A", "n", lives=None)
-    join(service, "A", "m", lives=lifetime(service, ttl_seconds=60.0))
-    assert names(service) == ["a-1", "a-2", "m", "n"]
-    manual_clock.advance(61)
-    assert names(service) == ["a-1", "a-2", "n"]
-
-
 def test_as_held_it_is_on_record_like_any_lease(service: Service) -> None:
     handle = joined(service)
     record = service.handles.require(handle.id)
@@ -59,11 +51,6 @@ def test_as_held_goes_with_a_handle_that_was_never_announced(service: Service) -
     take_back(service, join_held(service, "A", "n", lives=None))
     assert names(service) == ["a-1", "a-2"]
     assert service.handles.active() == []
-
-
-def test_what_was_there_before_stays_there(service: Service) -> None:
-    take_back(service, join_held(service, "A", "a-1", lives=None))
-    assert names(service) == ["a-1", "a-2"]
 
 
 def test_of_a_process_that_died_before_the_announcement_nothing_is_left(
@@ -139,18 +126,6 @@ def test_what_another_has_acquired_here_isnt_handed_to_who_joins(service: Servic
     with pytest.raises(NotAllowed, match="held by"):
         join_held(service, "A", "a-1", lives=None)
     assert service.handles.require(handle.id) == handle._replace(waiter=None)
-
-
-def test_whose_time_is_over_while_it_is_held_goes_with_its_release(
-    service: Service, manual_clock: ManualClock
-) -> None:
-    handle = join_held(service, "A", "n", lives=lifetime(service, ttl_seconds=60.0))
-    announce(service, handle)
-    settle(service, handle)
-    manual_clock.advance(61)
-    assert names(service) == ["a-1", "a-2", "n"]
-    release(service, whole(handle))
-    assert names(service) == ["a-1", "a-2"]
 
 
 def test_a_time_that_no_store_keeps_is_refused(service: Service) -> None:

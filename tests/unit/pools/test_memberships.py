@@ -8,16 +8,17 @@ import pytest
 from pytest import MonkeyPatch
 
 from leasectl.backends.contract import Patience
-from leasectl.engines.facts import PoolSettings
+from leasectl.engines.facts import Pool, PoolSettings, QueueEntry, Resource
 from leasectl.engines.local.members import LocalMembers
 from leasectl.engines.pool_admin import Decide, Updated
+from leasectl.engines.rules.membership import Member
 from leasectl.errors import BackendUnreachable, InvalidRequest, LeaseError, NotAllowed, NotFound
 from leasectl.leases.acquire import acquire
 from leasectl.leases.delay import announce
 from leasectl.leases.service import Service
-from leasectl.model import Request
+from leasectl.model import Request, Where
 from leasectl.pools.admin import PoolService
-from leasectl.pools.memberships import MembershipService
+from leasectl.pools.memberships import MembershipService, described, unmet_waiters
 from leasectl.pools.properties import NO_CHANGE
 from leasectl.pools.settings import USUAL_GRACE_SECONDS
 from leasectl.pools.whereabouts import (
@@ -213,3 +214,44 @@ def test_a_cordon_of_an_unknown_name_changes_none(
     with pytest.raises(LeaseError):
         memberships.cordon(["a-1", "z"], is_cordoned=True)
     assert not whereabouts(service, "a-1").member.cordoned
+
+
+EU = (("region", "eu"),)
+
+
+def waiting(
+    ticket: int, count: int = 1, *, name: str | None = None, where: Where = ()
+) -> QueueEntry:
+    identity, key = f"job/{ticket}", f"key-{ticket}"
+    return QueueEntry(ticket, identity, count, 0.0, key, name=name, where=where)
+
+
+def pool(*members: Member, queue: tuple[QueueEntry, ...]) -> Pool:
+    return Pool("T", tuple(Resource(each.name, member=each) for each in members), queue)
+
+
+def test_who_can_be_met_is_left_out() -> None:
+    now = pool(
+        Member("a", "T", properties=EU),
+        Member("b", "T", cordoned=True),
+        Member("c", "T", moves_to="U"),
+        queue=(
+            waiting(1),
+            waiting(2, 2),
+            waiting(3, name="a"),
+            waiting(4, name="b"),
+            waiting(5, where=(("region", "eu", True),)),
+            waiting(6, where=(("region", "eu", False),)),
+        ),
+    )
+    assert [each.entry.ticket for each in unmet_waiters(now)] == [2, 4, 6]
+
+
+def test_what_nothing_is_said_of_can_be_had() -> None:
+    assert unmet_waiters(Pool("T", (Resource("a"),), (waiting(1),))) == ()
+
+
+def test_it_says_whose_request_that_is() -> None:
+    now = pool(Member("a", "T"), queue=(waiting(1, 2),))
+    said = "\n".join(map(described, unmet_waiters(now)))
+    assert said.startswith('job/1 waits on, as pool "T" has 1 resource')

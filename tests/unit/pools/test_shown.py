@@ -1,4 +1,4 @@
-"""What is shown of pools: taken apart, merged with the records, written as JSON and read back."""
+"""What is shown and counted of pools: merged with the records, written as JSON and read back."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from leasectl.engines.rules.membership import Cordon, Lifetime, Member
 from leasectl.errors import CorruptState
 from leasectl.leases.marks import encode_mark, new_mark
 from leasectl.model import Handle, Lease, Process, Request
+from leasectl.pools.counted import CountedLoss, CountedOwner, CountedType, Counts
 from leasectl.pools.showing import Showing
 from leasectl.pools.shown import (
     NOTHING_SAID,
@@ -22,7 +23,13 @@ from leasectl.pools.shown import (
     ShownMembership,
     parse_holder,
 )
-from leasectl.pools.shown_json import encode_overview, parse_overview
+from leasectl.pools.shown_json import (
+    are_counts,
+    encode_counts,
+    encode_overview,
+    parse_counts,
+    parse_overview,
+)
 from leasectl.system.clock import Clock
 from leasectl.system.process import own_pid_namespace, this_process
 
@@ -245,10 +252,6 @@ class TestMembership:
         assert (cordoned.properties, cordoned.is_unavailable) == ((("a", "b=c"), ("z", "")), True)
         assert (held_back.membership.held_back_seconds, held_back.is_unavailable) == (3.0, True)
 
-    def test_of_what_is_held_counts_as_held(self) -> None:
-        pool = overview().pools[0]
-        assert (pool.capacity, pool.held, pool.unavailable) == (5, 2, 2)
-
 
 class TestWhatHasChanged:
     def test_time_alone_changes_nothing(self) -> None:
@@ -264,22 +267,6 @@ class TestWhatHasChanged:
         assert after != before
         assert after.timeless() == before.timeless()
 
-    def test_time_that_is_left_changes_nothing(self) -> None:
-        before = overview()
-        pool = before.pools[0]
-        later = [
-            each._replace(
-                membership=each.membership._replace(
-                    held_back_seconds=each.membership.held_back_seconds and 1.0,
-                    leaves_in_seconds=each.membership.leaves_in_seconds and 1.0,
-                )
-            )
-            for each in pool.resources
-        ]
-        after = before._replace(pools=(pool._replace(resources=tuple(later)),))
-        assert after != before
-        assert after.timeless() == before.timeless()
-
     def test_what_is_no_longer_held_back_is_a_change(self) -> None:
         before = overview()
         pool = before.pools[0]
@@ -287,17 +274,65 @@ class TestWhatHasChanged:
         changed = before._replace(pools=(pool._replace(resources=resources),))
         assert changed.timeless() != before.timeless()
 
-    def test_a_waiter_that_left_is_a_change(self) -> None:
-        before = overview()
-        after = before._replace(pools=(before.pools[0]._replace(queue=()),))
-        assert after.timeless() != before.timeless()
 
-    def test_a_release_that_was_put_off_is_a_change(self) -> None:
-        before = overview()
-        pool = before.pools[0]
-        lease = pool.resources[2].lease
-        assert lease is not None and lease.release_time is not None
-        put_off = lease._replace(release_time=lease.release_time + 60)
-        resources = (*pool.resources[:2], pool.resources[2]._replace(lease=put_off))
-        after = before._replace(pools=(pool._replace(resources=resources),))
-        assert after.timeless() != before.timeless()
+COUNTS = Counts(
+    "boskos+http://b",
+    1_700_000_000.0,
+    (
+        CountedType(
+            "T",
+            1,
+            {"dirty": 1, "free": 1, "leased": 3},
+            (
+                CountedOwner("job/1/host/T-abcdef/7", 2, "T-abcdef", ("a", "b"), 1_690_000_000.0),
+                CountedOwner("somebody", 1),
+            ),
+            4,
+            (CountedLoss("c", "job/1/host/T-ghijkl", 1_695_000_000.0),),
+        ),
+    ),
+)
+
+
+def test_it_reads_back_what_it_writes() -> None:
+    told = encode_counts(COUNTS)
+    assert are_counts(told)
+    assert parse_counts(told, backend="http://s") == COUNTS._replace(backend="http://s")
+
+
+def test_what_somebody_has_is_held() -> None:
+    (found,) = COUNTS.types
+    assert (found.capacity, found.held, found.free) == (5, 3, 1)
+
+
+@pytest.mark.parametrize(
+    "told", [None, [], "x", {}, {"backend": 1}, {"backend": "x:"}, {"backend": "etcd://e:1"}]
+)
+def test_what_only_a_pool_or_nobody_tells_is_no_count(told: object) -> None:
+    assert not are_counts(told)
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        ("type", "../T"),
+        ("free", "many"),
+        ("states", ["free"]),
+        ("owners", [{"owner": "o"}]),
+        ("waiting", None),
+        ("lost", [{"name": "a b", "holder_identity": "", "at": ""}]),
+    ],
+)
+def test_what_cannot_be_is_refused_in_one_line(field: str, value: object) -> None:
+    told: Any = encode_counts(COUNTS)
+    told["pools"][0][field] = value
+    with pytest.raises(CorruptState, match="can't be read") as raised:
+        parse_counts(told, backend="http://s")
+    assert "\n" not in str(raised.value)
+
+
+def test_text_of_others_is_made_safe_to_show() -> None:
+    told: Any = encode_counts(COUNTS)
+    told["pools"][0]["owners"][1]["owner"] = "evil\x1b[2J"
+    (found,) = parse_counts(told, backend="http://s").types
+    assert "\x1b" not in found.owners[1].owner

@@ -1,4 +1,4 @@
-"""What came of a pool's leases: numbers and series, of histories made by hand."""
+"""What came of a pool's leases: numbers, series and bars, of histories made by hand."""
 
 from __future__ import annotations
 
@@ -11,15 +11,16 @@ from typing import Any
 
 import pytest
 
-from leasectl.engines.facts import Pool, QueueEntry, Resource
+from leasectl.engines.facts import Pool, Resource
 from leasectl.engines.rules.events import got_instead, resources_added, resources_removed
 from leasectl.model import Lease
+from leasectl.pools.chart_axes import number_ticks
+from leasectl.pools.lease_bars import LeaseBar, LeaseBars
 from leasectl.pools.statistics import (
     Spread,
     Window,
     percentile,
     series_of,
-    spread,
     starts_within,
     statistics,
 )
@@ -143,11 +144,6 @@ def test_a_percentile_is_the_nearest_rank(
     assert percentile(values, percent) == expected
 
 
-def test_a_spread_needs_no_order() -> None:
-    assert spread([3.0, 1.0, 2.0]) == Spread(2.0, 3.0, 3.0)
-    assert spread(()) is None
-
-
 @pytest.mark.parametrize(
     ("grants", "peak"),
     [
@@ -178,14 +174,6 @@ def test_a_window_cuts_through_holds_and_counts_what_is_inside(log: Log) -> None
     middle = statistics(log.events, window(20, 80))
     assert (middle.utilisation, middle.grants, middle.hold) == (1.0, 0, None)
     assert middle.held == 1
-
-
-def test_who_waits_at_the_end_of_a_window_is_counted(log: Log) -> None:
-    log.pool(0, 1)
-    log.queue(10, "a")
-    log.grant(50, "a", wait=40.0)
-    assert statistics(log.events, window(None, 20)).waiting == 1
-    assert statistics(log.events, window(None, 50)).waiting == 0
 
 
 def test_a_lease_granted_before_the_log_begins_is_held_from_its_beginning(log: Log) -> None:
@@ -293,12 +281,6 @@ def test_a_pool_that_is_there_tells_what_a_trimmed_log_does_not(log: Log) -> Non
     assert capacities(log) is None
 
 
-def test_a_pool_that_was_deleted_had_what_went_with_it(log: Log) -> None:
-    log.resize(50, 1)
-    log.pool(150, -2)
-    assert capacities(log) == (1.0, 2.0, 2.0, 0.0)
-
-
 def held_and_waiting(log: Log, there: Pool | None = None) -> tuple[object, ...]:
     """In four steps of 50 s, and at the end; if the pool is there, as it was then."""
     timeline = log.timeline()
@@ -326,22 +308,6 @@ def test_nobody_holds_or_waits_in_a_pool_that_is_gone(log: Log, told: str) -> No
     assert statistics(log.events, window(None, 200)).utilisation == pytest.approx(1.0)
 
 
-@pytest.mark.parametrize("is_told", [True, False])
-def test_a_new_pool_of_the_same_name_begins_with_nothing(log: Log, is_told: bool) -> None:
-    log.pool(0, 4)
-    log.grant(0, "a", "r1", "r2")
-    log.add(50, "queued", ticket=1)
-    if is_told:
-        log.pool(100, -4)
-    log.pool(100, 1)
-    log.add(150, "queued", ticket=1)
-    log.grant(150, "b", "r1")
-    there = Pool("T", (Resource("r1", lease(150)),), (QueueEntry(1, "h", 1, START + 150, "k"),))
-    assert held_and_waiting(log, there) == ((2.0, 2.0, 0.0, 1.0), (0.0, 1.0, 0.0, 1.0), 1, 1)
-    if is_told:
-        assert capacities(log, 1) == (4.0, 4.0, 1.0, 1.0)
-
-
 def test_what_was_not_told_of_a_pool_does_not_add_to_what_went_with_it(log: Log) -> None:
     log.resize(0, 1)
     log.pool(100, -2)
@@ -356,34 +322,12 @@ def test_a_pool_that_was_made_in_the_window_had_no_capacity_before(log: Log) -> 
     assert capacities(log, 2) == (0.0, 0.0, 2.0, 2.0)
 
 
-def test_what_changed_after_the_pool_was_looked_at_counts(log: Log) -> None:
-    log.resize(250, 1)
-    timeline = log.timeline()
-    timeline.settle(present_of(Pool("T", (Resource("r1"),), ()), START + 200))
-    assert series_of(timeline, window(0, 500), steps=2).capacity == (1.0, 2.0)
-
-
-def test_times_that_do_not_fit_the_order_are_put_into_it(log: Log) -> None:
-    log.pool(0, 1)
-    log.resize(1000, 1)
-    log.resize(100, 1)  # the clock has been put right
-    assert capacities(log, 3) == (1.0, 1.0, 3.0, 3.0)
-
-
 def test_who_got_another_type_instead_did_not_give_up(log: Log) -> None:
     log.queue(0, "a")
     log.add(10, "gave up", handle="a", acquisition=1, wait_seconds=10.0, reason=got_instead("U"))
     found = statistics(log.events)
     assert (found.gave_up, found.waiting) == (0, 0)
     assert sum(series_of(log.timeline(), steps=2).waiting) == 2.0
-
-
-def test_without_events_of_the_pool_nobody_knows_the_utilisation(log: Log) -> None:
-    log.grant(0, "a")
-    log.release(10, "a", hold=10.0)
-    found = statistics(log.events)
-    assert (found.utilisation, found.capacity) == (None, None)
-    assert series_of(log.timeline(), steps=2).capacity is None
 
 
 def lease(at: float) -> Lease:
@@ -428,15 +372,6 @@ def test_the_advised_pace_heeds_how_many_each_takes(log: Log) -> None:
         log.grant(number, f"h{number}", "n1", "n2")
         log.release(1200 + number, f"h{number}", "n1", "n2", hold=1200.0)
     assert statistics(log.events).advised_pace_seconds == pytest.approx(40.0)
-
-
-def test_pools_are_told_apart() -> None:
-    first, second = Log("A"), Log("B")
-    first.grant(0, "a")
-    second.grant(5, "b")
-    second.release(9, "b", hold=4.0)
-    found = timelines([*first.events, *second.events])
-    assert {each: len(timeline.ended) for each, timeline in found.items()} == {"A": 0, "B": 1}
 
 
 def test_a_series_has_averages_and_the_peak_of_each_step(log: Log) -> None:
@@ -487,14 +422,6 @@ def test_a_series_goes_into_json_and_adds_up(log: Log) -> None:
         assert json.loads(json.dumps(found._asdict()))["held"] == list(found.held)
 
 
-def test_a_window_before_anything_happened_has_nothing_in_it(log: Log) -> None:
-    log.pool(0, 1)
-    log.grant(0, "a")
-    found = statistics(log.events, window(-100, -50))
-    assert (found.grants, found.held, found.utilisation) == (0, 0, None)
-    assert set(series_of(log.timeline(), window(-100, -50), steps=3).held) == {0.0}
-
-
 def busy_log(events: int) -> Iterator[Event]:
     yield Event(0, START, "pool made", "T", count=50)
     for n in range(events // 3):
@@ -527,6 +454,7 @@ def test_ten_times_the_events_are_ten_times_the_work() -> None:
     assert work(30_000) < 11 * work(3000)
 
 
+@pytest.mark.once
 def test_a_series_of_many_events_agrees_with_their_statistics() -> None:
     events = list(busy_log(100_000))
     found = statistics(events)
@@ -534,3 +462,73 @@ def test_a_series_of_many_events_agrees_with_their_statistics() -> None:
     assert found.grants == 33_333
     assert found.utilisation == pytest.approx(sum(drawn.held) / sum(drawn.capacity or ()), rel=1e-3)
     assert not math.isnan(found.utilisation or 0.0)
+
+
+URL = "https://ci/1"
+
+
+def granted(at: float, name: str, job: str, wait: float = 0.0, url: str = URL) -> Event:
+    who = f"{job}/1/host/T-{job}"
+    event = Event(1, at, "granted", "T", (name,), (), holder_identity=who, wait_seconds=wait)
+    return event._replace(build_url=url)
+
+
+def ended(at: float, name: str) -> Event:
+    return Event(1, at, "released", "T", (name,), ())
+
+
+def bars_of(*events: Event) -> LeaseBars:
+    found = LeaseBars()
+    for each in events:
+        found.add(each)
+    return found
+
+
+def seen(bars: LeaseBars, since: float = 0.0, until: float = 1000.0) -> list[tuple[object, ...]]:
+    return [
+        (each.name, each.queued, each.begin, each.end, each.who)
+        for each in bars.within(since, until)
+    ]
+
+
+def test_a_lease_has_its_wait_its_end_and_its_job() -> None:
+    bars = bars_of(granted(10, "a", "x", wait=4), granted(11, "b", "y"), ended(20, "a"))
+    assert seen(bars) == [("a", 6, 10, 20, "x"), ("b", 11, 11, math.inf, "y")]
+    assert bars.within(0, 1000)[0].url == URL
+    assert bars.within(0, 1000)[0] == LeaseBar("a", 10, 20, 6, "x/1/host/T-x", URL)
+
+
+def test_a_grant_ends_what_held_the_resource_before() -> None:
+    bars = bars_of(granted(10, "a", "x"), granted(30, "a", "y"))
+    assert seen(bars) == [("a", 10, 10, 30, "x"), ("a", 30, 30, math.inf, "y")]
+
+
+def test_only_what_was_in_the_stretch_counts() -> None:
+    bars = bars_of(granted(10, "a", "x"), ended(20, "a"), granted(50, "a", "y", wait=25))
+    assert [each[4] for each in seen(bars, 21, 24)] == []
+    assert [each[4] for each in seen(bars, 21, 26)] == ["y"]  # which waits
+    assert [each[4] for each in seen(bars, 15, 24)] == ["x"]
+
+
+def test_the_pool_is_believed_about_what_is_held_now() -> None:
+    bars = bars_of(granted(10, "a", "x", wait=3), granted(10, "b", "y"), granted(10, "c", "z"))
+    kept = Lease("a", 1, 1, 1, "x/1/host/T-x", 10.0, 0.0, None, 0)
+    other = Lease("c", 1, 1, 1, "w/1/host/T-w", 40.0, 0.0, None, 0, labels=(("build", "ftp://x"),))
+    bars.settle((kept, other))
+    assert seen(bars) == [("a", 7, 10, math.inf, "x"), ("c", 40, 40, math.inf, "w")]
+    assert bars.within(0, 1000)[1].url == ""  # no link but to http
+
+
+def test_only_http_is_a_link() -> None:
+    assert bars_of(granted(1, "a", "x", url="javascript:alert(1)")).within(0, 9)[0].url == ""
+
+
+def test_numbers_at_an_axis_are_whole_and_few() -> None:
+    assert [number_ticks(top) for top in (0.3, 1, 4, 55, 198, 5000)] == [
+        (0,),
+        (0, 1),
+        (0, 2, 4),
+        (0, 20, 40),
+        (0, 100),
+        (0, 2000, 4000),
+    ]

@@ -61,12 +61,6 @@ def test_of_one_that_is_over_nothing_stays_open_and_nobody_is_left(
         os.waitpid(child.pid, os.WNOHANG)
 
 
-def test_one_that_is_abandoned_begins_nothing(signals: SignalDescriptor, tmp_path: Path) -> None:
-    child = child_of(signals, "/bin/sh", "-c", f"echo >{tmp_path}/begun")
-    child.abandon()
-    assert list(tmp_path.iterdir()) == []
-
-
 @pytest.mark.parametrize("signum", [signal.SIGKILL, signal.SIGTERM])
 def test_a_signal_reaches_it(signals: SignalDescriptor, signum: int) -> None:
     child = child_of(signals, "/bin/sleep", "60")
@@ -134,14 +128,6 @@ def test_only_one_that_ends_with_us_has_a_time_that_may_be_over(signals: SignalD
         child.kill_at(None if ahead is None else boottime_seconds() + ahead)
         assert child.is_overdue() == is_overdue
     child.abandon()
-
-
-@pytest.mark.parametrize(
-    ("ending", "said"),
-    [(Ending(3), "exit code 3"), (Ending(None, signal.SIGTERM), "ended by SIGTERM")],
-)
-def test_how_it_ended_is_said_for_people(ending: Ending, said: str) -> None:
-    assert ending.describe() == said
 
 
 class TestWhichFileACommandIs:

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 from leasectl.backends.contract import Patience
-from leasectl.errors import LeaseLost
 from leasectl.model import Process, Request
 from leasectl.run import leased_command as module
 from leasectl.run.lease_watch import LeaseWatch
@@ -72,25 +70,3 @@ def test_the_command_starts_with_the_full_time(desk: Desk, monkeypatch: pytest.M
     desk.pool(1)
     request = Request("T", ttl_seconds=TTL)
     assert run_after(desk, 20, request, "true", monkeypatch, forked=[]) == [START + 20 + TTL]
-
-
-def test_without_a_ttl_there_is_nothing_to_renew(
-    desk: Desk, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    desk.pool(1)
-    assert run_after(desk, 20, Request("T"), "true", monkeypatch, forked=[]) == [None]
-
-
-def test_of_a_lease_that_has_run_out_no_command_is_started(
-    desk: Desk, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    desk.pool(1)
-    started = tmp_path / "started"
-    forked: list[int] = []
-    with pytest.raises(LeaseLost):
-        request = Request("T", ttl_seconds=TTL)
-        run_after(desk, TTL + 1, request, f"touch {started}", monkeypatch, forked=forked)
-    assert not started.exists()
-    assert desk.held() == {}
-    (pid,) = forked
-    assert not Path("/proc", str(pid)).exists()  # it doesn't wait for a start that never comes

@@ -12,7 +12,7 @@ from typing import Any, Callable
 
 import pytest
 
-from leasectl.leases.marks import answer_for_holder, asked_of, use
+from leasectl.leases.marks import answer_for_holder, use
 from leasectl.model import Handle, Request, whole
 from leasectl.run.child import Child
 from leasectl.run.holder_answers import HolderAnswers, start_asking
@@ -79,16 +79,6 @@ class TestByItsRequest:
         answers.heed(operator.notes.of_pool("T"))
         assert answers.until(0.0) is None  # all is said
 
-    def test_what_somebody_has_seen_and_not_answered_is_answered(
-        self, desk: Desk, handle: Handle, operator: Operator, answers: HolderAnswers
-    ) -> None:
-        operator.mark(handle)
-        asked_of(desk.service, whole(handle))
-        answers.heed(operator.notes.of_pool("T"))
-        answers.look(())
-        settle(answers)
-        assert operator.states() == {"T--00": "ready", "T--01": "ready"}
-
     def test_nothing_stays_open_of_who_answers(
         self, desk: Desk, handle: Handle, operator: Operator
     ) -> None:
@@ -145,22 +135,6 @@ class TestByItsRequest:
         may_go_on.set()
         settle(answers)
         assert operator.states() == {"T--00": "ready", "T--01": "ready"}
-
-    def test_what_a_script_is_to_answer_is_seen_and_left_to_it(
-        self, desk: Desk, operator: Operator
-    ) -> None:
-        desk.pool(1, "U")
-        handle = desk.acquire(Request("U", on_reclaim="answer"))
-        with contextlib.closing(
-            HolderAnswers(desk.service, handle, ask=None, clock=desk.time.clock)
-        ) as answers:
-            operator.mark(handle)
-            answers.heed(operator.notes.of_pool("U"))
-            answers.look(())
-            settle(answers)
-            answers.heed(operator.notes.of_pool("U"))
-            assert answers.until(0.0) is None
-        assert operator.states("U") == {"U--00": "marked"}
 
     def test_what_could_not_be_answered_is_tried_again(
         self,

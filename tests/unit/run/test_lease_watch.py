@@ -156,16 +156,6 @@ class TestRenewing:
         look_at(desk, watch, START + 11)
         assert expiry(desk) == START + 11 + TTL
 
-    def test_with_a_short_ttl_it_is_tried_again_sooner(
-        self, desk: Desk, handle: Handle, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        short = handle._replace(request=handle.request._replace(ttl_seconds=3.0))
-        watch = LeaseWatch(desk.service, short, renewed_at=START, clock=desk.time.clock)
-        monkeypatch.setattr(module, "renew", fail)
-        look_at(desk, watch, START + 1)
-        assert watch.until(START + 1) == pytest.approx(START + 1.3)
-        watch.close()
-
 
 class TestLosing:
     def test_a_lease_that_cant_be_renewed_is_lost_before_it_runs_out(
@@ -178,11 +168,6 @@ class TestLosing:
         assert watch.is_lost(GIVE_UP)
         assert watch.until(GIVE_UP) == GIVE_UP - 0.1 + 1  # and then for the next try only
         assert START + TTL - TTL / 10 < watch.kill_at(GIVE_UP) < START + TTL
-
-    def test_each_renewal_puts_that_off(self, desk: Desk, watch: LeaseWatch) -> None:
-        look_at(desk, watch, START + TTL / 3)
-        assert not watch.is_lost(GIVE_UP)
-        assert watch.is_lost(GIVE_UP + TTL / 3)
 
     def test_one_that_was_taken_is_lost_at_once(
         self, desk: Desk, handle: Handle, watch: LeaseWatch
@@ -300,15 +285,6 @@ class TestLosing:
         release(desk.service, whole(handle))
         watch.look_at_record()
         assert watch.held == "T--01"
-        watch.close()
-
-    def test_one_without_a_ttl_never_runs_out(self, desk: Desk) -> None:
-        desk.pool(1, "U")
-        handle = acquired(desk, Request("U"))
-        watch = LeaseWatch(desk.service, handle, renewed_at=START, clock=desk.time.clock)
-        look_at(desk, watch, START + 1e6)
-        assert not watch.is_lost(START + 1e6)
-        assert watch.until(START) is None
         watch.close()
 
 
@@ -498,22 +474,6 @@ class TestOnAServer:
         look_at(desk, watch, START + TTL / 3 + 4)
         assert len(threads.sent) == 2  # nothing has changed since
 
-    def test_told_of_a_change_while_a_renewal_finds_that_it_is_lost_it_renews_no_more(
-        self,
-        desk: Desk,
-        far: Handle,
-        threads: Threads,
-        claim_watch: ClaimWatch,
-        watch: LeaseWatch,
-    ) -> None:
-        look_at(desk, watch, START + TTL / 3)
-        watch.look((claim_watch.fd,))
-        threads.answers = [(whole(far), Outcome("", START + TTL / 3, value=Renewed(())))]
-        look_at(desk, watch, START + TTL / 3 + 2)
-        look_at(desk, watch, START + TTL / 3 + 4)
-        assert len(threads.sent) == 1
-        assert watch.is_lost(START)
-
     def answer(self, desk: Desk, watch: LeaseWatch, threads: Threads, **said: Any) -> None:
         """Have the renewal that was sent after a third of the ttl come back a little later."""
         look_at(desk, watch, START + TTL / 3)
@@ -539,14 +499,6 @@ class TestOnAServer:
         monkeypatch.setattr(module, "note_renewal", fail)
         self.answer(desk, watch, threads, value=Renewed(("another",)))
         assert watch.is_lost(GIVE_UP)
-
-    def test_what_is_noted_there_is_told(
-        self, desk: Desk, watch: LeaseWatch, threads: Threads, far: Handle
-    ) -> None:
-        note, told = Note("T", "far", 1, "?"), list[object]()
-        watch.noted = told.append
-        self.answer(desk, watch, threads, value=Renewed(("far",), (note,)))
-        assert told == [(note,)]
 
     def test_who_has_taken_it_is_on_record_as_soon_as_that_is_told(
         self,

@@ -19,15 +19,13 @@ from leasectl.errors import (
     InvalidRequest,
     LeaseError,
     LeaseLost,
-    NoLease,
-    NotFound,
 )
 from leasectl.leases.release_forced import release_by_force
 from leasectl.leases.service import Service
 from leasectl.model import Handle, Request
 from leasectl.run import leased_command, start_delay
 from leasectl.run import runner as module
-from leasectl.run.child import CannotExecute, Child, CommandNotFound, Ending
+from leasectl.run.child import Child, Ending
 from leasectl.run.plan import Plan
 from leasectl.run.runner import Runner
 from leasectl.run.supervision import Supervisor
@@ -133,13 +131,6 @@ def test_after_another_ending_none_follows(job: Job, script: str) -> None:
     assert (len(job.got), job.warned) == (1, [])
 
 
-def test_what_there_is_no_command_for_is_not_asked_for(job: Job) -> None:
-    runner = job.runner("absent", request=Request("T"))
-    with pytest.raises(CommandNotFound):
-        runner.run(Patience(wait_seconds=0))
-    assert job.interrupts == []
-
-
 def test_where_no_path_is_said_the_command_is_looked_for_where_the_system_has_its_own(
     job: Job,
 ) -> None:
@@ -162,12 +153,6 @@ def test_until_the_command_follows_it_the_lease_follows_run(job: Job) -> None:
 
 
 class TestWithoutALease:
-    def test_no_attempt_is_the_first(self, job: Job) -> None:
-        job.desk.acquire()
-        with pytest.raises(NoLease):
-            job.run(FAILS)
-        assert (job.said, job.got) == ([], [])
-
     def test_none_follows_and_it_ends_as_it_did_before(self, job: Job) -> None:
         job.before = lambda: job.said and job.desk.acquire()
         assert job.run(FAILS, **THRICE) == Ending(4)
@@ -227,11 +212,6 @@ class TestWithoutALease:
             job.run(FAILS, optional=True)
         assert job.said == []
 
-    def test_one_that_is_not_optional_fails(self, job: Job) -> None:
-        with pytest.raises(NotFound):
-            job.run(FAILS, request="absent")
-        assert job.said == []
-
 
 class TestThatWasTakenOrCanNotBegin:
     """What becomes of a further attempt itself counts, not how the one before ended."""
@@ -245,20 +225,6 @@ class TestThatWasTakenOrCanNotBegin:
         with pytest.raises(LeaseLost, match="stuck"):
             job.run(FAILS, **THRICE)
         assert job.said == ["1 T--00"]
-        assert job.desk.held() == {}
-
-    @pytest.mark.parametrize(
-        ("change", "error"),
-        [("rm $0", CommandNotFound), ("printf '#!/' >$0", CannotExecute)],
-    )
-    def test_so_is_a_command_that_is_no_more(
-        self, job: Job, change: str, error: type[LeaseError]
-    ) -> None:
-        script = job.folder / "script"
-        script.write_text(f"#!/bin/sh\n{change}\nexit 4\n")
-        script.chmod(0o755)
-        with pytest.raises(error):
-            job.runner(str(script), request=Request("T"), **THRICE).run(Patience(wait_seconds=0))
         assert job.desk.held() == {}
 
 
@@ -376,14 +342,6 @@ class TestWhatTheResourcesAre:
         assert warning.startswith("LEASECTL_PROPERTY_A_B isn't set")
 
 
-def test_the_command_finds_its_lease_in_its_environment(job: Job) -> None:
-    says = 'echo "$LEASECTL_TYPE $LEASECTL_NAMES $LEASECTL_FENCE" >>$DIR/said'
-    outer = {"LEASECTL_TYPE": "U", "LEASECTL_FENCE": "99", "LEASECTL_NAMES": "U--00"}
-    file = 'cat "$LEASECTL_HANDLE" >>$DIR/said'
-    assert job.run(f"{says}; {file}", environ=outer) == Ending(0)
-    assert job.said == ["T T--00 1", "T--00"]
-
-
 class TestThatDecidesWhatIsGivenBack:
     """A command of its own, beside the one that has the lease."""
 
@@ -410,12 +368,3 @@ class TestThatDecidesWhatIsGivenBack:
         assert self.run(job, "echo $$ >$DIR/asked; exec sleep 1000") == Ending(0)
         with pytest.raises(ProcessLookupError):
             os.kill(int((job.folder / "asked").read_text()), 0)
-
-    def test_is_asked_also_of_what_was_marked_before_anybody_listened(self, job: Job) -> None:
-        """Such a mark has woken nobody."""
-        job.when_got = lambda: Operator(job.desk.service.notes).mark(job.got[0][0])
-        waits = "until test -s $DIR/asked; do sleep 0.02; done"
-        decides = 'echo "$@" >$DIR/asked'
-        request = Request("T", on_reclaim="answer")
-        assert job.run(waits, request=request, on_reclaim=decides) == Ending(0)
-        assert (job.folder / "asked").read_text() == "T--00\n"

@@ -74,16 +74,6 @@ def test_the_end_of_the_command_comes_before_the_release_that_came_of_it(desk: D
     os.close(read)
 
 
-def test_what_ends_while_nothing_else_happens_ends_the_wait(desk: Desk) -> None:
-    handle, clock = acquired(desk), desk.time.clock
-    read, write = os.pipe()
-    os.close(write)
-    with contextlib.closing(LeaseWatch(desk.service, handle, renewed_at=0.0, clock=clock)) as watch:
-        wait_to_start(desk.service, handle, watch, HOUR, (), ended_by=read, clock=clock)
-    os.close(read)
-    assert desk.held() == {"T--00": handle.id}
-
-
 @pytest.mark.parametrize("ttl", [None, TTL])
 def test_what_was_granted_long_ago_has_its_full_time_first(desk: Desk, ttl: float | None) -> None:
     handle = acquired(desk, ttl=ttl)
@@ -98,14 +88,6 @@ def test_a_lease_is_renewed_meanwhile_however_long_that_is(desk: Desk) -> None:
     hold_back(desk.service, handle, 65, (), clock=desk.time.clock)
     assert desk.time.clock.elapsed() == START + 65
     assert expiry(desk) == START + 60 + TTL  # the last third began then
-
-
-@pytest.mark.parametrize("ttl", [None, TTL])
-def test_what_was_released_is_waited_with_no_longer(desk: Desk, ttl: float | None) -> None:
-    handle = acquired(desk, ttl=ttl)
-    release(desk.service, whole(handle))
-    with pytest.raises(Cancelled, match="released before it could be used"):
-        hold_back(desk.service, handle, HOUR, (), clock=desk.time.clock)
 
 
 def test_what_was_taken_is_waited_with_no_longer(desk: Desk) -> None:

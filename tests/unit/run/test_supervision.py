@@ -103,39 +103,6 @@ def test_while_there_is_no_command_such_a_signal_ends_a_wait_and_others_do_not()
     signals.close()
 
 
-class OverdueWatch:
-    """Of a lease whose last moment has passed while whoever watches it was stopped."""
-
-    subject = "T"
-    last_moment = 0.0
-    deadline = None
-
-    def fds(self) -> list[int]:
-        return []
-
-    def until(self, now: float) -> float | None:
-        return None
-
-    def look(self, woken: Collection[int]) -> None:
-        pass
-
-    def is_lost(self, now: float) -> bool:
-        return False
-
-
-def test_a_command_that_was_killed_in_time_has_lost_its_lease_and_not_failed() -> None:
-    signals, argv = Arrived((signal.SIGWINCH, False)), ("/bin/sleep", "60")
-    plan = Plan(argv, Request("T"), environ=dict(os.environ))
-    child = Child(argv[0], argv, os.environ, signals, ends_with_us=True)
-    watch = cast(LeaseWatch, OverdueWatch())
-    try:
-        with pytest.raises(LeaseLost):
-            Supervisor(plan, signals, warn=print, clock=Clock()).supervise(child, watch)
-    finally:
-        child.let_go()
-        signals.close()
-
-
 def arrive(signum: int) -> None:
     """Have a signal come to this thread: others may be there that don't block it."""
     signal.pthread_kill(threading.get_ident(), signum)
@@ -236,21 +203,6 @@ class TestSignals:
         assert following.run("exec sleep 60") == Ending(None, signal.SIGUSR1)
         assert not following.supervisor.asked_to_end
 
-    def test_what_comes_while_it_runs_it_gets_and_the_first_is_who_asked_for_the_end(
-        self, following: Following
-    ) -> None:
-        sent = iter([signal.SIGUSR1, signal.SIGTERM])
-
-        def send(watch: Watch) -> None:
-            if (following.folder / "began").exists():
-                for signum in sent:
-                    arrive(signum)
-
-        traps = "trap 'echo usr1 >>$DIR/said' USR1; trap 'echo term >>$DIR/said; exit 5' TERM; "
-        assert following.run(traps + BEGINS + WAITS, Watch(send)) == Ending(5)
-        assert sorted((following.folder / "said").read_text().split()) == ["term", "usr1"]
-        assert following.supervisor.asked_by == signal.SIGTERM
-
     def test_of_two_the_first_counts(self, tmp_path: Path) -> None:
         signals = Arrived()
         following = Following(signals, tmp_path, "term")
@@ -328,13 +280,6 @@ class TestALostLease:
         monkeypatch.setattr(poll, "milliseconds", lambda until, now: None)
         with pytest.raises(LeaseLost, match="SIGTERM"):
             following.run("exec sleep 30", ExpiringWatch())
-
-    def test_is_noticed_also_when_its_time_passed_between_two_looks(
-        self, following: Following
-    ) -> None:
-        """This process may have been stopped there, while a renewal was under way."""
-        with pytest.raises(LeaseLost, match="SIGTERM"):
-            following.run("exec sleep 600", ExpiringWatch().passed())
 
     @pytest.mark.parametrize(
         ("on_lost", "told", "ending"),

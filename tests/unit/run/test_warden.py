@@ -12,7 +12,7 @@ from typing import NoReturn
 
 import pytest
 
-from leasectl.run.child import Child, CommandNotFound, Ending
+from leasectl.run.child import Child, Ending
 from leasectl.run.warden import LET_GO, watch_over
 from leasectl.system import poll
 from leasectl.system.clock import boottime_seconds
@@ -62,17 +62,6 @@ def pids_in(file: Path, count: int) -> list[int]:
 def test_it_ends_as_the_command_did(signals: SignalDescriptor, script: str, ending: Ending) -> None:
     child = child_of(signals, script)
     assert child.reap() == ending
-    child.let_go()
-
-
-def test_what_can_not_be_executed_is_told(signals: SignalDescriptor, tmp_path: Path) -> None:
-    (tmp_path / "no").write_text("#!/nowhere\n")
-    (tmp_path / "no").chmod(0o700)
-    argv = (str(tmp_path / "no"),)
-    child = Child(argv[0], argv, {}, signals, ends_with_us=True)
-    child.start()
-    with pytest.raises(CommandNotFound, match="no"):
-        child.reap()
     child.let_go()
 
 
@@ -141,17 +130,6 @@ def test_what_it_writes_goes_where_it_is_to(signals: SignalDescriptor) -> None:
     assert child.reap() == Ending(0)
     child.let_go()
     os.close(read)
-
-
-def test_it_reads_what_it_is_to(signals: SignalDescriptor) -> None:
-    read, write = os.pipe()
-    child = new_child(signals, "read line; exit $line", stdin=read)
-    os.close(read)
-    os.write(write, b"6\n")
-    os.close(write)
-    child.start()
-    assert child.reap() == Ending(6)
-    child.let_go()
 
 
 LEAVES_OTHERS = (
@@ -247,16 +225,6 @@ def test_a_time_that_is_ahead_is_waited_for_whatever_happens_before(
     child.let_go()
 
 
-def test_a_time_that_was_told_before_it_begins_counts_though_nobody_tells_more(
-    signals: SignalDescriptor,
-) -> None:
-    child = Child("/bin/sleep", ("sleep", "5"), {}, signals, ends_with_us=True)
-    child.kill_at(boottime_seconds() + 0.2)
-    child.start()
-    assert child.reap() == Ending(None, signal.SIGKILL)
-    child.let_go()
-
-
 def test_one_that_is_killed_before_it_begins_never_does(
     signals: SignalDescriptor, tmp_path: Path
 ) -> None:
@@ -334,18 +302,6 @@ def test_it_ends_with_whoever_is_killed_and_not_before_all_others(tmp_path: Path
     assert not any(map(is_running, pids))
 
 
-def test_a_command_does_not_begin_after_its_time(signals: SignalDescriptor, tmp_path: Path) -> None:
-    """Whoever starts it may have been stopped since it was known to hold the lease."""
-    for number in range(10):
-        begun = tmp_path / str(number)
-        child = new_child(signals, f"echo >{begun}; sleep 60")
-        child.kill_at(boottime_seconds() - 1)
-        child.start()
-        assert child.reap() == Ending(None, signal.SIGKILL)
-        child.let_go()
-    assert list(tmp_path.iterdir()) == []
-
-
 def test_a_command_that_is_stopped_can_be_continued(
     signals: SignalDescriptor, tmp_path: Path
 ) -> None:
@@ -355,18 +311,6 @@ def test_a_command_that_is_stopped_can_be_continued(
     eventually(lambda: is_stopped(pid))
     child.signal(signal.SIGTERM)
     child.signal(signal.SIGCONT)
-    assert child.reap() == Ending(3)
-    child.let_go()
-
-
-@pytest.mark.parametrize("ahead", [None, 1000])
-def test_one_that_is_continued_before_it_begins_begins(
-    signals: SignalDescriptor, ahead: float | None
-) -> None:
-    child = new_child(signals, "exit 3")
-    child.kill_at(None if ahead is None else boottime_seconds() + ahead)
-    child.signal(signal.SIGCONT)
-    child.start()
     assert child.reap() == Ending(3)
     child.let_go()
 

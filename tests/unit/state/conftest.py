@@ -16,10 +16,3 @@ def state(state_dir: Path) -> Iterator[State]:
     """A new one, open."""
     with contextlib.closing(State.open(str(state_dir))) as state:
         yield state
-
-
-@pytest.fixture
-def changing(state_dir: Path) -> Iterator[State]:
-    """The same inside of a transaction, for what needs one in each test of a file."""
-    with contextlib.closing(State.open(str(state_dir))) as state, state.transaction():
-        yield state

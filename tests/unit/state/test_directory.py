@@ -81,11 +81,6 @@ def after_unlocking(monkeypatch: pytest.MonkeyPatch, then: Callable[[], None]) -
 
 
 class TestTransaction:
-    def test_what_is_done_in_it_stays(self, state: State) -> None:
-        with state.transaction():
-            set_cursor(state, "x")
-        assert cursor(state) == "x"
-
     def test_an_error_undoes_it(self, state: State) -> None:
         with pytest.raises(ZeroDivisionError), state.transaction():
             set_cursor(state, "x")
@@ -93,27 +88,6 @@ class TestTransaction:
             raise ZeroDivisionError
         assert cursor(state) == ""
         assert handle_files(state) == []
-
-    def test_after_an_error_there_is_a_next_one(self, state: State) -> None:
-        with pytest.raises(ZeroDivisionError), state.transaction():
-            raise ZeroDivisionError
-        with state.transaction():
-            set_cursor(state, "x")
-        assert cursor(state) == "x"
-
-    def test_an_error_in_an_inner_one_undoes_the_outer(self, state: State) -> None:
-        with pytest.raises(ZeroDivisionError), state.transaction():
-            set_cursor(state, "x")
-            with state.transaction():
-                raise ZeroDivisionError
-        assert cursor(state) == ""
-
-    def test_an_inner_one_is_part_of_the_outer(self, state: State) -> None:
-        with pytest.raises(ZeroDivisionError), state.transaction():
-            with state.transaction():
-                set_cursor(state, "x")
-            raise ZeroDivisionError
-        assert cursor(state) == ""
 
     def test_writers_wait_for_each_other_in_the_kernel(self, state: State) -> None:
         go_read, go_write = os.pipe()
@@ -170,18 +144,6 @@ class TestTransaction:
             with contextlib.closing(State.open(state.directory, lock_limit=limit)) as other:
                 assert cursor(other) == ""
 
-    def test_a_writer_that_is_killed_leaves_nothing_and_blocks_nobody(self, state: State) -> None:
-        def die_inside() -> None:
-            with contextlib.closing(State.open(state.directory)) as other, other.transaction():
-                set_cursor(other, "half")
-                record(other, "h", "T--00")
-                kill_this_process()
-
-        assert ending(fork(die_inside)) == -signal.SIGKILL
-        with state.transaction():
-            assert cursor(state) == ""
-        assert handle_files(state) == []
-
     @pytest.mark.parametrize("fails", [False, True])
     def test_who_is_woken_is_woken_though_another_has_the_lock_by_then(
         self, state: State, monkeypatch: pytest.MonkeyPatch, fails: bool
@@ -237,36 +199,8 @@ class TestTransaction:
             set_cursor(other, "another's")
         assert state.data_version() != before
 
-    def test_values_are_given_in_order_or_by_name(self, state: State) -> None:
-        assert [tuple(row) for row in state.query("SELECT ?, ?", 1, "b")] == [(1, "b")]
-        assert [tuple(row) for row in state.query("SELECT :b, :a", a=1, b="b")] == [("b", 1)]
-
-    def test_it_is_changing_inside_and_they_are_counted(self, state: State) -> None:
-        before = state.transactions
-        found = [state.is_changing]
-        with state.transaction(), state.transaction():
-            found.append(state.is_changing)
-        found.append(state.is_changing)
-        assert found == [False, True, False]
-        assert state.transactions == before + 1
-
-    def test_readers_do_not_wait_for_a_writer(self, state: State) -> None:
-        with (
-            contextlib.closing(State.open(state.directory)) as reader,
-            state.transaction(),
-        ):
-            set_cursor(state, "x")
-            assert cursor(reader) == ""
-        assert cursor(state) == "x"
-
 
 class TestNamesFiles:
-    def test_a_names_file_holds_the_names_and_no_final_newline(self, state: State) -> None:
-        with state.transaction():
-            record(state, "h", "T--01", "T--00")
-        assert names_file(state) == "T--01\nT--00"
-        assert os.stat(state.names_path("h")).st_mode & 0o777 == 0o600
-
     def test_a_reader_never_sees_half_a_list(self, state: State) -> None:
         """A file that is replaced is another file; whoever has the old one open reads that."""
         with state.transaction():
@@ -318,36 +252,6 @@ class TestNamesFiles:
         assert recorded == after or (killed and recorded == before)
         assert handle_files(state) == ([] if recorded is None else ["h"])
         assert recorded is None or names_file(state) == "\n".join(recorded)
-
-    def test_a_writer_killed_before_its_commit_leaves_no_file(self, state: State) -> None:
-        def die_half_way() -> None:
-            with contextlib.closing(State.open(state.directory)) as other, other.transaction():
-                record(other, "h", "a")
-                kill_at(other, "commit")
-
-        assert ending(fork(die_half_way)) == -signal.SIGKILL
-        assert handle_files(state) != []  # so there was something to mend
-        with state.transaction():
-            pass
-        assert handle_files(state) == []
-
-    def test_many_files_of_one_transaction_are_made_up_for(self, state: State) -> None:
-        ids = [f"{'x' * 190}-{number:02d}" for number in range(30)]
-
-        def die_half_way() -> None:
-            with contextlib.closing(State.open(state.directory)) as other, other.transaction():
-                for handle_id in ids:
-                    record(other, handle_id, "b")
-                kill_at(other, "rename")
-
-        with state.transaction():
-            for handle_id in ids:
-                record(state, handle_id, "a")
-        assert ending(fork(die_half_way)) == -signal.SIGKILL
-        with state.transaction():
-            pass
-        assert {names_file(state, handle_id) for handle_id in ids} == {"b"}
-        assert handle_files(state) == ids
 
     def test_more_files_than_the_note_has_room_for_are_made_up_for(self, state: State) -> None:
         ids = [f"{'x' * 190}-{number:03d}" for number in range(200)]
@@ -421,14 +325,6 @@ class TestAFullDisk:
 
 
 class TestWakeUps:
-    def test_a_wake_up_comes_when_the_transaction_is_over(self, state: State) -> None:
-        pipe = NamedPipe(state.path("waiters", "w"))
-        with state.transaction():
-            state.wake(pipe.path)
-            assert not hung_up(pipe)
-        assert hung_up(pipe)
-        pipe.close()
-
     def test_many_for_one_take_one_descriptor(self, state: State) -> None:
         pipe = NamedPipe(state.path("waiters", "one"))
         with state.transaction(), leaving_open(1):
@@ -463,51 +359,11 @@ class TestWakeUps:
         assert hung_up(pipe, 1000)
         pipe.close()
 
-    def test_a_wake_up_is_not_lost_when_it_comes_before_the_sleep(self, state: State) -> None:
-        pipe = NamedPipe(state.path("waiters", "w"))
-        with state.transaction():
-            state.wake(pipe.path)
-        assert hung_up(pipe)
-        assert hung_up(pipe)
-        pipe.renew()
-        assert not hung_up(pipe)
-        pipe.close()
-
-    def test_the_woken_find_the_change(self, state: State) -> None:
-        pipe = NamedPipe(state.path("waiters", "w"))
-
-        def write() -> None:
-            with contextlib.closing(State.open(state.directory)) as other, other.transaction():
-                other.wake(pipe.path)
-                set_cursor(other, "x")
-
-        child = fork(write)
-        assert hung_up(pipe, 5000)
-        assert cursor(state) == "x"
-        assert ending(child) == 0
-        pipe.close()
-
-    def test_waking_nobody_is_fine(self, state: State) -> None:
-        os.mkfifo(state.path("waiters", "dead"))
-        with state.transaction():
-            state.wake(state.path("waiters", "dead"))
-            state.wake(state.path("waiters", "nobody"))
-            set_cursor(state, "x")
-        assert cursor(state) == "x"
-
     def test_what_can_be_no_pipe_is_no_reason_to_go_on(self, state: State) -> None:
         with pytest.raises((OSError, StateUnwritable), match="directory"), state.transaction():
             set_cursor(state, "x")
             state.wake(state.directory)
         assert cursor(state) == ""
-
-    def test_whether_anybody_listens_is_told(self, state: State) -> None:
-        pipe = NamedPipe(state.path("waiters", "w"))
-        os.mkfifo(state.path("waiters", "dead"))
-        with state.transaction():
-            heard = [state.wake(state.waiter_pipe(each)) for each in ("w", "dead", "nobody")]
-        assert heard == [True, False, False]
-        pipe.close()
 
     def test_what_is_to_be_closed_is_closed_when_it_is_over(self, state: State) -> None:
         first, second = os.pipe(), os.pipe()
@@ -580,18 +436,6 @@ class TestTheDirectory:
         with pytest.raises(StateUnwritable, match="symbolic link"):
             State.open(str(state_dir))
         assert list((tmp_path / "real").iterdir()) == []
-
-    def test_a_dangling_link_is_refused(self, state_dir: Path, tmp_path: Path) -> None:
-        state_dir.symlink_to(tmp_path / "nowhere")
-        with pytest.raises(StateUnwritable, match="symbolic link"):
-            State.open(str(state_dir))
-        assert not (tmp_path / "nowhere").exists()
-
-    def test_a_file_in_its_place_is_refused(self, state_dir: Path) -> None:
-        state_dir.write_text("x")
-        with pytest.raises(StateUnwritable, match="not a directory"):
-            State.open(str(state_dir))
-        assert state_dir.read_text() == "x"
 
     @pytest.mark.skipif(os.geteuid() != 0, reason="needs root, to give a folder away")
     def test_somebody_elses_is_refused(self, state_dir: Path) -> None:
@@ -680,10 +524,6 @@ class TestTheDirectory:
             pass
         assert names.read_text() == "a"
 
-    def test_one_whose_parent_is_missing_is_refused(self, tmp_path: Path) -> None:
-        with pytest.raises(StateUnwritable, match="missing"):
-            State.open(str(tmp_path / "missing" / "state"))
-
     def test_one_that_is_named_from_a_folder_that_is_gone_is_refused(
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
@@ -730,14 +570,6 @@ class TestTheDirectory:
             patched.setattr("leasectl.state.database.flock_exclusive", wait_for_another)
             State.open(str(state_dir)).close()
         assert lock.read_bytes() == made
-
-    def test_what_lies_in_it_has_its_place(self, state_dir: Path) -> None:
-        with contextlib.closing(State.open(str(state_dir))) as state:
-            assert state.names_path("T-1") == f"{state_dir}/handles/T-1"
-            assert state.waiter_pipe("w") == f"{state_dir}/waiters/w"
-            assert state.runner_pipe("T-1") == f"{state_dir}/waiters/T-1.run"
-            assert state.cancel_pipe("T-1", 2) == f"{state_dir}/waiters/T-1.2.cancel"
-            assert state.witness_pipe == f"{state_dir}/witness"
 
     def test_each_has_an_id_of_its_own(self, state: State, tmp_path: Path) -> None:
         with contextlib.closing(State.open(str(tmp_path / "another"))) as another:
@@ -880,13 +712,6 @@ class TestAReboot:
         assert found("ends_at FROM mark_seen") == [(0.0,)]
         # What was in use when it went down is so until somebody says otherwise.
         assert found("name, until FROM name_in_use ORDER BY name") == [("a", 0.0), ("b", None)]
-
-    def test_within_one_boot_nothing_changes(self, state: State) -> None:
-        with state.transaction() as db:
-            record(state, "h", "a")
-            db.execute("INSERT INTO timer VALUES ('h', '', 1, 1e9)")
-        State.open(state.directory).close()
-        assert [tuple(row) for row in state.query("SELECT due FROM timer")] == [(1e9,)]
 
 
 def test_the_log_is_emptied_seldom_by_who_writes_often_and_soon_by_others(state: State) -> None:

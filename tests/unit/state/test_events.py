@@ -17,10 +17,9 @@ from leasectl.state.event import (
     Kept,
     Missed,
     add_event,
-    number_of,
     parse_kept,
 )
-from leasectl.state.event_log import StateEventLog, kept, refusal
+from leasectl.state.event_log import StateEventLog, refusal
 from leasectl.state.pipes import tidy
 from leasectl.system.poll import is_readable
 from tests.kit.descriptors import leaving_open
@@ -57,14 +56,6 @@ class TestWriting:
             add_event(state.events, written)
         assert list(StateEventLog(state).read()) == [written]
 
-    def test_how_many_there_are_and_since_when_is_told_of_all_backends(self, state: State) -> None:
-        log = StateEventLog(state)
-        assert (kept(state), log.last_number()) == ((0, None), 0)
-        with state.transaction():
-            state.events.add(7.0, "queued", "T")
-            state.events.add(5.0, "queued", "T", backend="http://x")
-        assert (kept(state), log.last_number()) == ((2, 5.0), 2)
-
     def test_of_types_for_work_that_is_done_once_only_the_work_is_told(self, state: State) -> None:
         reserved = f"once.{'0' * 64}"
         with state.transaction():
@@ -73,13 +64,6 @@ class TestWriting:
             state.events.add(2.0, "granted", "T")
         found = [(each.type, each.kind) for each in StateEventLog(state).read()]
         assert found == [(reserved, "work begun"), (reserved, "work done"), ("T", "granted")]
-
-    def test_what_was_undone_has_not_happened(self, state: State) -> None:
-        with pytest.raises(RuntimeError), state.transaction():
-            state.events.add(1.0, "queued", "T")
-            raise RuntimeError
-        write(state)
-        assert [each.time for each in StateEventLog(state).read()] == [1000.0]
 
     def test_only_of_several_it_takes_more_that_all_are_written_or_none(self, state: State) -> None:
         said: list[str] = []
@@ -183,29 +167,6 @@ class TestWriting:
         assert refusal(state) == "no"
 
 
-def test_events_are_sorted_by_their_numbers() -> None:
-    events = [EVENT._replace(number=number, time=-float(number)) for number in (10, 9, 11)]
-    assert [each.number for each in sorted(events, key=number_of)] == [9, 10, 11]
-
-
-def test_an_event_is_wanted_by_all_that_is_said_of_it() -> None:
-    for wanted in (
-        EventFilter(),
-        EventFilter(type="T", handle="T-x", name="b", holder="1/h", since=12.5, until=12.5),
-    ):
-        assert wanted.wants(EVENT)
-    for other in (
-        EventFilter(type="U"),
-        EventFilter(handle="T-y"),
-        EventFilter(name="c"),
-        EventFilter(holder="j/2"),
-        EventFilter(since=12.6),
-        EventFilter(until=12.4),
-        EventFilter(type="T", holder="j/2"),
-    ):
-        assert not other.wants(EVENT)
-
-
 class TestKeeping:
     def test_as_many_are_kept_as_is_said(self, state: State) -> None:
         state.events.kept_number = 100
@@ -219,11 +180,6 @@ class TestKeeping:
         write(state, 5)
         latest = StateEventLog(state).latest(ALL_EVENTS, wanted)
         assert [each.number for each in latest] == told
-
-    def test_the_latest_of_more_than_are_read_at_once_are_all_told(self, state: State) -> None:
-        write(state, 4500)
-        latest = StateEventLog(state).latest(ALL_EVENTS, 4000)
-        assert [each.number for each in latest] == list(range(4500, 500, -1))
 
     def test_what_is_too_much_is_looked_for_now_and_then(
         self, state: State, monkeypatch: pytest.MonkeyPatch
@@ -261,10 +217,6 @@ class TestKeeping:
             for n in range(64):
                 state.events.add(5000.0 + n, "queued", "T")
         assert numbers(state)[-1] == 384
-
-    def test_more_than_are_read_at_once_are_all_read(self, state: State) -> None:
-        write(state, 4500)
-        assert numbers(state) == list(range(1, 4501))
 
     @pytest.mark.parametrize(
         ("text", "kept"),
@@ -323,22 +275,6 @@ class TestFollowing:
         with leaving_open(0), pytest.raises(LeaseError):
             StateEventLog(state).watch()
         assert os.listdir(state.path("waiters")) == []
-
-    def test_nobody_is_woken_by_what_was_undone(self, state: State) -> None:
-        watch = StateEventLog(state).watch()
-        with pytest.raises(RuntimeError), state.transaction():
-            state.events.add(1.0, "queued", "T")
-            raise RuntimeError
-        assert not is_readable(watch.fd, 0)
-        watch.close()
-
-    def test_one_whose_pipe_was_removed_is_still_one(self, state: State) -> None:
-        watch = StateEventLog(state).watch()
-        for pipe in os.listdir(state.path("waiters")):
-            os.unlink(state.path("waiters", pipe))
-        write(state)
-        assert len(state.query("SELECT * FROM follower")) == 1
-        watch.close()
 
     @pytest.mark.parametrize("who", ["the next who writes", "the next who follows"])
     def test_what_a_killed_one_leaves_is_taken_away(self, state: State, who: str) -> None:

@@ -1,17 +1,17 @@
-"""leasectl.state.handles"""
+"""leasectl.state.handles and .rows: records of handles."""
 
 from __future__ import annotations
 
 import os
-import re
+import sqlite3
 import subprocess
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 from leasectl.errors import CorruptState, NotFound
-from leasectl.model import Handle, Lease, Process, ReleaseTarget, Request, whole
+from leasectl.model import Handle, Lease, Process, Request, whole
+from leasectl.state import rows
 from leasectl.state.directory import State
 from leasectl.state.handles import (
     _NEXT,
@@ -20,21 +20,17 @@ from leasectl.state.handles import (
     forget_plain,
     is_plain,
     is_watched,
-    new_id,
     purge,
     renews_itself,
     seconds_since,
 )
-from leasectl.state.named_pipe import NamedPipe
 from leasectl.state.rows import (
     SERVED_KEY_LABEL,
     is_on_record_elsewhere,
 )
 from leasectl.state.uses import Uses
-from leasectl.system.poll import is_readable
 from leasectl.system.process import identify, this_process
 from tests.kit.recorded import watched
-from tests.kit.waits import wait_readable
 
 
 @pytest.fixture
@@ -93,37 +89,11 @@ def released(state: State, handles: Handles, handle: Handle, *, now: float) -> N
         handles.release(handle, now=now)
 
 
-def part(handle: Handle, *names: str) -> ReleaseTarget:
-    return ReleaseTarget(handle.id, handle.acquisition, names)
-
-
-def names_file(state: State) -> str:
-    return Path(state.names_path("T-abcdef")).read_text()
-
-
 def files(state: State) -> list[str]:
     return sorted(os.listdir(state.path("handles")))
 
 
 class TestRecords:
-    def test_a_record_reads_back_as_it_was_written(self, state: State, handles: Handles) -> None:
-        request = Request(
-            type="T",
-            count=2,
-            name=None,
-            ttl_seconds=7.5,
-            release_after_seconds=1200.0,
-            scope="test",
-            labels=(("pr", "1=2"), ("empty", "")),
-            where=(("zone", "b", True), ("arch", "x", False)),
-        )
-        written = a_handle(
-            request=request, guard=this_process(), waiter=this_process(), shared_dir="/x y"
-        )
-        with state.transaction():
-            handles.create(written, remote=False)
-        assert handles.require(written.id) == written
-
     @pytest.mark.parametrize("state_of_it", ["acquiring", "held", "released"])
     def test_all_that_a_record_can_say_reads_back(
         self, state: State, handles: Handles, state_of_it: str
@@ -159,64 +129,6 @@ class TestRecords:
             handles.create(written, remote=False)
         assert handles.require(written.id) == written
 
-    def test_a_lease_reads_back_with_what_was_asked_for(
-        self, state: State, handles: Handles
-    ) -> None:
-        request = Request("T", ttl_seconds=60.0, labels=(("pr", "7"),))
-        lease = Lease("T--00", 5, 3, 2, "job/1/host/T-abcdef", 10.0, 11.0, 60.0, 4, (("pr", "7"),))
-        assert held(state, handles, a_handle(request=request), lease).leases == (lease,)
-
-    def test_ids_are_of_all_that_there_are_records_of(self, state: State, handles: Handles) -> None:
-        assert handles.ids() == set()
-        held(state, handles, a_handle("T-1"), a_lease())
-        released(state, handles, a_handle("T-2"), now=1.0)
-        assert handles.ids() == {"T-1", "T-2"}
-        assert [each.id for each in handles.active()] == ["T-1"]
-
-    def test_a_grant_reads_back_in_the_order_of_fences(
-        self, state: State, handles: Handles
-    ) -> None:
-        handle = a_handle(request=Request("T", count=2))
-        leases = (a_lease("T--09", fence=1), a_lease("T--00", fence=2))
-        with state.transaction():
-            handles.create(handle, remote=False)
-            handles.grant(handle, leases, now=0.0)
-            assert handles.timers.arm_first(whole(handle), 77.5) == 77.5
-        read = handles.require(handle.id)
-        assert (read.state, read.leases, read.release_at) == ("held", leases, 77.5)
-        assert read.names == ("T--09", "T--00")
-        with state.transaction():
-            handles.announce(read, guard=None, runner=None)
-        assert Path(state.names_path(handle.id)).read_text() == "T--09\nT--00"
-
-    def test_what_arrives_one_by_one_reads_back_in_that_order(
-        self, state: State, handles: Handles
-    ) -> None:
-        handle = a_handle(request=Request("T", count=3))
-        with state.transaction():
-            handles.create(handle, remote=True)
-            for name in ("T--02", "T--00", "T--01"):
-                handles.arrived(handle, a_lease(name))
-            handles.returned(handle, "T--02")
-        read = handles.require(handle.id)
-        assert (read.state, read.names) == ("acquiring", ("T--00", "T--01"))
-        places = "SELECT name, position FROM lease ORDER BY position"
-        assert [tuple(row) for row in state.query(places)] == [("T--00", 2), ("T--01", 3)]
-        with state.transaction():
-            handles.grant(read, read.leases, now=0.0)
-        assert [tuple(row) for row in state.query(places)] == [("T--00", 1), ("T--01", 2)]
-        assert files(state) == []  # until it is told
-
-    def test_what_had_arrived_is_a_part_of_the_grant(self, state: State, handles: Handles) -> None:
-        handle = a_handle(request=Request("T", count=2))
-        leases = (a_lease("T--01", fence=1), a_lease("T--00", fence=2))
-        with state.transaction():
-            handles.create(handle, remote=True)
-            handles.arrived(handle, leases[0])
-            handles.grant(handle, leases, now=0.0)
-        read = handles.require(handle.id)
-        assert (read.state, read.leases) == ("held", leases)
-
     def test_a_hostile_name_is_shown_in_one_printable_line(self, handles: Handles) -> None:
         with pytest.raises(NotFound) as refused:
             handles.require("x\n\x1b[31m")
@@ -233,18 +145,6 @@ class TestRecords:
         found = handles.holding("T--00", prefer=lambda each: each.backend == preferred)
         assert found is not None
         assert found.id == both[preferred].id
-
-    def test_what_was_asked_for_at_a_backend_is_known_by_its_types(
-        self, state: State, handles: Handles
-    ) -> None:
-        with state.transaction():
-            for number, (pool_type, url) in enumerate(
-                [("U", "local:"), ("T", "local:"), ("U", "local:"), ("V", "http://x")]
-            ):
-                asked = a_handle(f"h{number}", request=Request(pool_type), backend=url)
-                handles.create(asked, remote=False)
-        assert handles.types_at("local:") == ["T", "U"]
-        assert handles.types_at("http://y") == []
 
     @pytest.mark.parametrize(
         "fields",
@@ -263,11 +163,6 @@ class TestRecords:
         released(state, handles, a_handle("T-over", **fields), now=1.0)
         told = held(state, handles, a_handle(**fields), a_lease())
         assert [each.id for each in handles.telling()] == [told.id]
-
-    def test_ids_are_of_the_type_and_do_not_repeat(self) -> None:
-        ids = {new_id("azure--install") for _ in range(1000)}
-        assert len(ids) == 1000
-        assert all(re.fullmatch(r"azure--install-[A-Za-z0-9]{6}", each) for each in ids)
 
 
 class TestAcquisitions:
@@ -296,65 +191,6 @@ class TestAcquisitions:
         assert seconds_since(state, again.id, "queued", now=12.5) == 1.5
         assert watched(state) == [again]
 
-    @pytest.mark.parametrize(
-        ("current", "acquisition"), [("acquiring", 2), ("held", 2), ("released", 2), ("held", 3)]
-    )
-    def test_one_is_current_until_it_is_released_or_acquired_again(
-        self, state: State, handles: Handles, current: str, acquisition: int
-    ) -> None:
-        assert handles.current("T-abcdef", 2) is None
-        handle = a_handle(state=current, acquisition=acquisition)
-        with state.transaction():
-            handles.create(handle, remote=False)
-        is_so = current != "released" and acquisition == 2
-        assert handles.current("T-abcdef", 2) == (handle if is_so else None)
-
-    def test_a_grant_notes_when_it_was_and_a_request_when_it_was_made(
-        self, state: State, handles: Handles
-    ) -> None:
-        handle = a_handle()
-        with state.transaction():
-            handles.create(handle, remote=False, now=3.0)
-            handles.grant(handle, [a_lease()], now=5.0)
-        assert seconds_since(state, handle.id, "queued", now=10.0) == 7.0
-        assert seconds_since(state, handle.id, "granted", now=10.0) == 5.0
-
-    @pytest.mark.parametrize("remote", [True, False])
-    def test_a_further_one_from_a_server_is_watched_from_the_start_as_the_first_is(
-        self, state: State, handles: Handles, remote: bool
-    ) -> None:
-        handle = held(state, handles, a_handle(), a_lease())
-        assert watched(state) == []
-        with state.transaction():
-            again = handles.begin_again(handle, this_process(), remote=remote, now=1.0)
-        assert watched(state) == ([again] if remote else [])
-
-    def test_telling_names_the_guard_and_ends_the_waiters_part(
-        self, state: State, handles: Handles
-    ) -> None:
-        handle = held(state, handles, a_handle(waiter=this_process()), a_lease())
-        assert handles.unannounced() == handles.unannounced("T") == [handle]
-        assert handles.unannounced("U") == []
-        with state.transaction():
-            assert handles.announce(handle, guard=this_process(), runner=None)
-        assert handles.unannounced() == []
-        told = handles.require(handle.id)
-        assert (told.waiter, told.guard) == (None, this_process())
-        assert watched(state) == [told]
-
-    def test_who_still_acquires_is_woken_when_that_is_no_longer_wanted(
-        self, state: State, handles: Handles
-    ) -> None:
-        handle = a_handle(waiter=this_process())
-        with state.transaction():
-            handles.create(handle, remote=False)
-        pipe = NamedPipe(state.cancel_pipe(handle.id, handle.acquisition))
-        with state.transaction():
-            handles.cancel(handle)
-        wait_readable(pipe.fd)
-        pipe.close()
-        assert [tuple(row) for row in state.query("SELECT cancelled FROM handle")] == [(1,)]
-
     def test_of_several_types_the_one_granted_is_on_record_until_the_next_grant(
         self, state: State, handles: Handles
     ) -> None:
@@ -376,67 +212,8 @@ class TestAcquisitions:
         assert handles.require(asked.id) == again
         assert (again.type, again.request.types) == ("U", ("T", "U", "V"))
 
-    @pytest.mark.parametrize("what", ["released", "acquired again", "forgotten", "cancelled"])
-    def test_what_is_no_longer_current_can_not_be_told(
-        self, state: State, handles: Handles, what: str
-    ) -> None:
-        handle = held(state, handles, a_handle(waiter=this_process()), a_lease())
-        with state.transaction():
-            if what == "released":
-                handles.release(handle, now=0)
-            elif what == "acquired again":
-                handles.begin_again(handle, this_process(), remote=False, now=1.0)
-            elif what == "cancelled":
-                handles.cancel(handle)
-            else:
-                handles.forget(handle.id, handle.acquisition)
-            assert not handles.announce(handle, guard=None, runner=None)
-        assert not os.path.exists(state.names_path(handle.id)) or names_file(state) == ""
-
 
 class TestDropping:
-    def test_with_the_last_name_the_handle_is_released(
-        self, state: State, handles: Handles
-    ) -> None:
-        handle = held(
-            state, handles, a_handle(), a_lease("a"), a_lease("b", fence=2), a_lease("c", fence=3)
-        )
-        with state.transaction():
-            handles.timers.arm(part(handle, "b"), 5.0)
-            handles.drop(handle, ["b", "unknown"], now=1.0)
-        partly = handles.require(handle.id)
-        assert (partly.state, partly.names, partly.lost) == ("held", ("a", "c"), False)
-        assert Path(state.names_path(handle.id)).read_text() == "a\nc"
-        assert handles.timers.armed() == []
-        with state.transaction():
-            handles.drop(partly, ["a", "c"], now=1.0)
-        assert handles.require(handle.id).state == "released"
-        assert Path(state.names_path(handle.id)).read_text() == ""
-
-    def test_what_is_given_back_alone_is_no_longer_among_its_names(
-        self, state: State, handles: Handles
-    ) -> None:
-        handle = held(state, handles, a_handle(), a_lease("a"), a_lease("b", fence=2))
-        with state.transaction():
-            handles.returned(handle, "a")
-        assert handles.require(handle.id).names == ("b",)
-        assert Path(state.names_path(handle.id)).read_text() == "b"
-
-    @pytest.mark.parametrize("lost_first", [True, False])
-    def test_a_loss_is_remembered_until_the_next_acquisition(
-        self, state: State, handles: Handles, lost_first: bool
-    ) -> None:
-        handle = held(state, handles, a_handle(), a_lease("a"), a_lease("b", fence=2))
-        with state.transaction():
-            handles.drop(handle, ["a"], now=1.0, lost=lost_first)
-        with state.transaction():
-            handles.drop(handles.require(handle.id), ["b"], now=1.0, lost=not lost_first)
-        over = handles.require(handle.id)
-        assert (over.state, over.lost) == ("released", True)
-        with state.transaction():
-            handles.begin_again(over, this_process(), remote=False, now=1.0)
-        assert not handles.require(handle.id).lost
-
     @pytest.mark.parametrize("then", ["released", "acquired again"])
     def test_pipes_go_with_whoever_is_dead(
         self, state: State, handles: Handles, dead: Process, then: str
@@ -461,18 +238,6 @@ class TestDropping:
                 db.execute("DELETE FROM handle")
             for name in left:
                 os.unlink(state.path("waiters", name))
-
-    def test_who_runs_under_it_is_woken_when_it_is_released(
-        self, state: State, handles: Handles
-    ) -> None:
-        handle = held(state, handles, a_handle(runner=this_process()), a_lease())
-        pipe = NamedPipe(state.runner_pipe(handle.id))
-        with state.transaction():
-            handles.release(handle, now=1.0)
-        assert is_readable(pipe.fd, 0)
-        pipe.close()
-        over = handles.require(handle.id)
-        assert (over.state, over.runner, over.waiter, over.lost) == ("released", None, None, False)
 
 
 class TestForgetting:
@@ -507,14 +272,6 @@ class TestPurge:
         assert handles.require("T-abcdef").state == "released"
         assert files(state) == ["T-abcdef"]
 
-    def test_a_released_record_goes_with_its_guard(
-        self, state: State, handles: Handles, dead: Process
-    ) -> None:
-        released(state, handles, a_handle(guard=dead), now=0.0)
-        self.purge(state, handles, now=1.0)
-        assert handles.load("T-abcdef") is None
-        assert files(state) == []
-
     def test_a_released_record_without_a_guard_stays_for_a_day(
         self, state: State, handles: Handles
     ) -> None:
@@ -535,28 +292,11 @@ class TestPurge:
         self.purge(state, handles, now=1e9)
         assert handles.require("T-abcdef").runner == this_process()
 
-    def test_the_record_of_a_lost_lease_goes_when_its_run_has_ended_too(
-        self, state: State, handles: Handles, dead: Process
-    ) -> None:
-        handle = held(state, handles, a_handle(guard=dead, runner=dead), a_lease())
-        with state.transaction():
-            handles.release(handle, now=0.0, lost=True)
-        self.purge(state, handles, now=1.0)
-        assert handles.load("T-abcdef") is None
-
     def test_a_guard_in_a_foreign_namespace_may_live(self, state: State, handles: Handles) -> None:
         foreign = this_process()._replace(pid_namespace=1)
         released(state, handles, a_handle(guard=foreign), now=0.0)
         self.purge(state, handles, now=1e9)
         assert files(state) == ["T-abcdef"]
-
-    def test_what_is_held_is_never_purged(
-        self, state: State, handles: Handles, dead: Process
-    ) -> None:
-        held(state, handles, a_handle("T-1"), a_lease("a"))
-        held(state, handles, a_handle("T-2", guard=dead), a_lease("b"))
-        self.purge(state, handles, now=1e9)
-        assert [handle.id for handle in handles.active()] == ["T-1", "T-2"]
 
     def test_what_is_held_is_passed_over_a_few_at_a_time_too(
         self, state: State, handles: Handles
@@ -706,3 +446,54 @@ def test_a_client_with_records_of_its_own_says_so_to_who_serves_it(
     fields: dict[str, Any], so: bool
 ) -> None:
     assert is_on_record_elsewhere(a_handle("T-abcdef", **fields)) is so
+
+
+@pytest.mark.parametrize(
+    ("ttl", "scope", "is_explicit", "is_followed", "so"),
+    [
+        (60.0, "step", False, False, True),
+        (60.0, "step", False, True, True),
+        (60.0, "step", True, False, False),
+        (60.0, "step", True, True, True),
+        (60.0, "test", False, False, False),
+        (60.0, "test", True, True, False),
+        (None, "step", False, False, False),
+        (None, "step", True, True, False),
+    ],
+)
+def test_a_ttl_is_renewed_unless_its_holder_is_to_do_that_or_nobody(
+    ttl: float | None, scope: str, is_explicit: bool, is_followed: bool, so: bool
+) -> None:
+    assert rows.is_renewed(ttl, scope, is_explicit=is_explicit, is_followed=is_followed) is so
+
+
+def test_what_is_missing_is_written_as_nothing_and_read_so() -> None:
+    assert (rows.encode_process(None), rows.parse_optional_process(None)) == (None, None)
+    assert rows.encode_range(None) is None
+    assert (rows.encode_labels(()), rows.parse_labels("")) == ("", ())
+    assert (rows.encode_where(()), rows.parse_where("")) == ("", ())
+
+
+@pytest.mark.parametrize("text", ["5", "null", "[5]", '[["zone", "b"]]', "zone"])
+def test_conditions_that_are_none_are_damage(text: str) -> None:
+    with pytest.raises(ValueError, match=r"."):
+        rows.parse_where(text)
+
+
+def test_what_is_there_reads_as_it_was_written() -> None:
+    us = this_process()
+    assert rows.parse_optional_process(rows.encode_process(us)) == us
+    assert rows.encode_range((60.5, 120.0)) == "60.5,120.0"
+    where = (("zone", 'b"', True), ("arch", "", False))
+    assert rows.parse_where(rows.encode_where(where)) == where
+    assert rows.parse_labels("\na=b\n\n") == (("a", "b"),)
+
+
+def test_a_row_is_in_place_of_another_only_if_that_is_meant(state: State) -> None:
+    rows.insert(state.db, "note", {"name": "a", "fence": 1, "text": "first"})
+    with pytest.raises(sqlite3.IntegrityError, match="UNIQUE"):
+        rows.insert(state.db, "note", {"name": "a", "fence": 2, "text": "second"})
+    assert [tuple(row) for row in state.query("SELECT * FROM note")] == [("a", 1, "first")]
+    # By their names, in whatever order.
+    rows.insert(state.db, "note", {"text": "third", "name": "a", "fence": 3}, replace=True)
+    assert [tuple(row) for row in state.query("SELECT * FROM note")] == [("a", 3, "third")]

@@ -166,11 +166,6 @@ def test_it_is_nobodys_child(state_dir: Path, seen: Path) -> None:
         os.kill(keeper.pid, signal.SIGKILL)
 
 
-def test_it_is_this_python_with_the_directory() -> None:
-    words = [sys.executable, "-m", "leasectl.keeper", "/some/state"]
-    assert keeper_process.command("/some/state") == words
-
-
 def test_a_candidate_that_is_killed_at_once_is_no_keeper(
     state: State, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -185,16 +180,6 @@ def test_a_candidate_that_is_killed_at_once_is_no_keeper(
         assert keeper_process.registered(state) is None
         with state.transaction():
             pass  # what was to let it start is closed with the next
-
-
-def test_there_is_one_for_all_who_ask(state: State, seen: Path) -> None:
-    keeper_process.ensure(state)
-    first = keeper_process.running(state)
-    keeper_process.ensure(state)
-    assert keeper_process.running(state) == first is not None
-    assert keeper_process.registration(state.db) == keeper_process.Registered(
-        first, leasectl.__version__
-    )
 
 
 def test_one_that_can_not_be_woken_gets_a_signal(state: State, seen: Path) -> None:
@@ -230,27 +215,6 @@ def test_only_one_that_does_not_listen_is_sent_a_signal(state: State, listens: b
     assert called == ([] if listens else [signal.SIGURG])
     with state.transaction():
         keeper_process.resign(state)
-    assert keeper_process.registered(state) is None
-
-
-def test_where_none_is_one_is_started_by_who_wakes_it(state: State, seen: Path) -> None:
-    with state.transaction():
-        keeper_process.wake(state)
-    assert keeper_process.running(state) is not None
-
-
-def test_one_that_was_killed_is_forgotten_and_one_that_lives_is_not(
-    state: State, seen: Path
-) -> None:
-    keeper_process.remove_dead(state)  # there is none
-    keeper_process.ensure(state)
-    keeper = keeper_process.running(state)
-    assert keeper is not None
-    keeper_process.remove_dead(state)
-    assert keeper_process.registered(state) == keeper
-    os.kill(keeper.pid, signal.SIGKILL)
-    eventually(lambda: is_dead(keeper), what="it is killed")
-    keeper_process.remove_dead(state)
     assert keeper_process.registered(state) is None
 
 

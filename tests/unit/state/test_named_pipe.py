@@ -41,11 +41,6 @@ class TestNamedPipe:
         assert (pipe.fd, os.get_inheritable(pipe.fd)) == (before, False)
         assert woken(pipe) == set()
 
-    def test_opening_and_closing_it_wakes_the_reader(self, pipe: NamedPipe) -> None:
-        assert woken(pipe) == set()
-        knock(pipe)
-        assert woken(pipe, seconds=5) == {pipe.fd}
-
     def test_a_wake_up_stays_until_it_is_renewed(self, pipe: NamedPipe) -> None:
         knock(pipe)
         assert woken(pipe) == woken(pipe) == {pipe.fd}

@@ -60,13 +60,6 @@ def test_one_that_says_something_else_is_written_anew(desk: Desk, names: Path, w
     assert names.read_text() == SOUND
 
 
-def test_one_that_is_right_is_left_alone(desk: Desk, names: Path) -> None:
-    before = names.stat().st_ino
-    leave_half_way(desk, names)
-    next_write(desk)
-    assert names.stat().st_ino == before
-
-
 def test_one_of_which_there_is_no_record_goes(desk: Desk, names: Path) -> None:
     stray = names.with_name("T-stray")
     stray.write_text("T--00")
@@ -121,17 +114,6 @@ def test_without_a_note_nobody_looks(desk: Desk, names: Path) -> None:
     with desk.state.transaction():
         pass
     assert names.read_text() == "scribbled"
-
-
-def test_where_they_are_to_be_left_alone_only_the_records_change(desk: Desk, names: Path) -> None:
-    desk.state.names_files.are_left = True
-    with desk.state.transaction() as db:
-        db.execute("UPDATE meta SET purge_cursor = 'x'")
-        desk.state.stage_names(names.name, ["another"])
-        desk.state.stage_names("T-other", ["another"])
-    assert desk.state.query("SELECT purge_cursor FROM meta")[0][0] == "x"
-    assert os.listdir(names.parent) == [names.name]
-    assert names.read_text() == SOUND
 
 
 def test_to_remove_one_that_is_not_there_notes_nothing(
@@ -340,15 +322,6 @@ def test_a_damaged_note_stops_no_command(desk: Desk, names: Path, note: bytes) -
     assert names.read_text() == SOUND
     desk.pool(1, "U")
     assert desk.acquire(Request("U")).names == ("U--00",)
-
-
-def test_a_lock_of_any_size_stops_no_command(desk: Desk, names: Path) -> None:
-    os.truncate(desk.directory / "state.lock", 1 << 40)
-    names.unlink()
-    with open(desk.directory / "state.lock", "r+b") as lock:
-        lock.write(b"+" + names.name.encode() + b"\0")
-    next_write(desk)
-    assert names.read_text() == SOUND
 
 
 def test_numbers_in_a_lock_that_are_damaged_draw_fences_all_the_same(desk: Desk) -> None:

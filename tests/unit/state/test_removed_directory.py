@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import os
 import shutil
-import signal
 import sqlite3
 from collections.abc import Callable
 from pathlib import Path
@@ -187,11 +186,3 @@ class TestFileWatch:
             for _ in range(2):
                 wait_readable(watch.fd)
                 watch.clear()
-
-
-def test_a_signal_still_ends_a_waiter(cli: Cli) -> None:
-    cli.pool("T", "T--00")
-    cli.hold("T")
-    started = waiting(cli)
-    started.signal(signal.SIGTERM)
-    assert started.finish().code == -signal.SIGTERM

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from leasectl.errors import CorruptState
-from leasectl.model import Handle, Request, whole
+from leasectl.model import Handle, Request
 from leasectl.state import watched
 from leasectl.state.directory import State
 from leasectl.state.handles import Handles
@@ -43,9 +43,6 @@ def made(handles: Handles, state: State, handle_id: str, **fields: object) -> Ha
     return handle
 
 
-NOTHING = Changes({}, are_all=False)
-
-
 def test_at_first_all_are_read(state: State, handles: Handles, keeper: WatchedHandles) -> None:
     assert keeper.changes() == Changes({}, are_all=True)
     made(handles, state, "T-1", runner=US, acquisition=3)
@@ -58,41 +55,6 @@ def test_at_first_all_are_read(state: State, handles: Handles, keeper: WatchedHa
         assert (found.id, found.acquisition, found.is_held) == ("T-1", 3, True)
         assert (found.guard, found.waiter, found.runner, found.ttl_seconds) == (US, None, US, None)
         assert found.processes == {US}
-
-
-def test_what_the_keeper_is_given_to_release_later_is_new_to_it(
-    state: State, handles: Handles, keeper: WatchedHandles
-) -> None:
-    handle = made(handles, state, "T-1", guard=None)
-    made(handles, state, "T-2")
-    assert set(keeper.changes().handles) == {"T-2"}
-    with state.transaction():
-        handles.timers.arm(whole(handle), 9.0)
-    assert keeper.changes().handles == {"T-1": keeper.one("T-1")}
-
-
-@pytest.mark.parametrize(
-    ("request_", "fields", "ttl"),
-    [
-        (Request("T", ttl_seconds=60.0), {"explicit_ttl": False}, 60.0),
-        (Request("T", ttl_seconds=60.0), {"explicit_ttl": True}, 60.0),
-        (Request("T", ttl_seconds=60.0), {"explicit_ttl": True, "guard": None, "runner": US}, 60.0),
-        (Request("T", ttl_seconds=60.0, scope="test"), {"explicit_ttl": True}, None),
-        (Request("T"), {}, None),
-    ],
-)
-def test_a_ttl_is_known_of_those_that_are_renewed_alone(
-    state: State,
-    handles: Handles,
-    keeper: WatchedHandles,
-    request_: Request,
-    fields: dict[str, object],
-    ttl: float | None,
-) -> None:
-    made(handles, state, "T-1", request=request_, **fields)
-    found = keeper.one("T-1")
-    assert found is not None
-    assert found.ttl_seconds == ttl
 
 
 class TestTrimming:
@@ -161,20 +123,6 @@ class TestTrimming:
         keeper.changes()
         keeper.trim()
         assert other.changes() == Changes({"T-1": keeper.one("T-1")}, are_all=True)
-
-
-def test_a_process_that_none_can_be_is_damage(
-    state: State, handles: Handles, keeper: WatchedHandles
-) -> None:
-    made(handles, state, "T-1")
-    with state.transaction() as db:
-        db.execute("UPDATE handle SET guard = 'somebody'")
-    with pytest.raises(CorruptState, match=r'^\S*/state\.db holds a bad record of "T-1": '):
-        keeper.changes()
-    with state.transaction() as db:
-        db.execute("UPDATE handle SET guard = ?", (US.encode(),))
-    assert keeper.changes() == Changes({"T-1": keeper.one("T-1")}, are_all=True)
-    assert keeper.changes() == NOTHING
 
 
 def test_what_could_not_be_read_is_read_with_the_next(

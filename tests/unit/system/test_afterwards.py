@@ -27,19 +27,6 @@ def test_it_is_done_at_the_end_and_once() -> None:
     assert done == [1]
 
 
-def test_of_what_is_left_more_than_once_the_last_is_done() -> None:
-    done: list[int] = []
-    for number in range(3):
-        afterwards.leave(lambda n=number: done.append(n))  # type: ignore[misc]
-    afterwards.finish()
-    assert done == [2]
-
-
-def test_what_fails_is_no_matter() -> None:
-    afterwards.leave(lambda: 1 // 0)
-    afterwards.finish()
-
-
 def test_where_there_is_no_thread_it_is_not_done(monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(_: threading.Thread) -> None:
         raise RuntimeError("can't start new thread")

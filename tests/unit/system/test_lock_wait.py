@@ -26,7 +26,7 @@ from leasectl.system.lock_wait import (
     holders_of,
 )
 from leasectl.system.signals import SignalDescriptor, SignalTrap
-from tests.kit.waits import eventually
+from tests.kit.waits import PATIENCE_SECONDS, eventually
 
 LIMIT = LockLimit()
 
@@ -190,16 +190,6 @@ def test_a_limit_ends_the_wait(lock: Path, held: int, wait: Callable[[Path], Non
     assert Waiter(wait_within).ending() == 1
 
 
-def test_a_signal_ends_a_wait_that_has_a_limit(lock: Path, held: int) -> None:
-    def wait() -> None:
-        with LIMIT.within(60.0):
-            beside_a_trap(lock)
-
-    waiter = Waiter(wait)
-    waiter.signal(signal.SIGTERM)
-    assert waiter.ending() == 100 + signal.SIGTERM
-
-
 def test_a_limit_that_is_over_leaves_each_wait_its_moment(lock: Path, held: int) -> None:
     def wait() -> None:
         with LIMIT.within(0.0, each_seconds=60.0):
@@ -233,7 +223,7 @@ def test_a_lock_is_tried_for_so_long(lock: Path, held: int) -> None:
     assert not flock_within(fd, 0.1)
     assert time.monotonic() - since >= 0.1
     threading.Timer(0.1, lambda: fcntl.flock(held, fcntl.LOCK_UN)).start()
-    assert flock_within(fd, 10)
+    assert flock_within(fd, PATIENCE_SECONDS)
     os.close(fd)
 
 

@@ -1,9 +1,12 @@
-"""Sleeping in one poll(2)."""
+"""Sleeping in one poll(2), and what ends a sleep."""
 
 from __future__ import annotations
 
 import os
+import signal
+import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -20,6 +23,9 @@ from leasectl.system.poll import (
     milliseconds,
     sleep,
 )
+from leasectl.system.signals import SignalTrap, pause
+from leasectl.system.wakeup import Wakeup
+from tests.kit.forking import ending, fork
 
 
 @pytest.fixture
@@ -108,12 +114,6 @@ class TestAlarm:
         assert is_readable(fd)
         assert boottime_seconds() >= until
 
-    def test_can_be_read_at_once_when_its_time_is_over(self, alarm: Alarm) -> None:
-        for until in (boottime_seconds() - 1, 0.0, -5.0):
-            alarm.set(until)
-            (fd,) = alarm.fds
-            assert is_readable(fd)
-
     def test_one_that_was_put_off_is_not_heard(self, alarm: Alarm) -> None:
         alarm.set(boottime_seconds())
         (fd,) = alarm.fds
@@ -130,3 +130,79 @@ def test_a_wait_of_any_length_can_be_ended(pipe: NamedPipe, seconds: float) -> N
     assert is_readable(pipe.fd, seconds)
     with open(os.devnull, "wb") as file:
         assert is_writable(file.fileno(), seconds)
+
+
+class TestWakeup:
+    def test_set_twice_it_wakes_once_and_then_no_more(self) -> None:
+        wakeup = Wakeup()
+        wakeup.set()
+        wakeup.set()
+        assert wakeup.wait(0)
+        wakeup.clear()
+        assert not wakeup.wait(0)
+        wakeup.close()
+
+    def test_one_that_is_closed_does_not_write_to_who_got_its_number(self) -> None:
+        wakeup = Wakeup()
+        wakeup.close()
+        read_fd, write_fd = os.pipe2(os.O_NONBLOCK)
+        wakeup.set()
+        with pytest.raises(BlockingIOError):
+            os.read(read_fd, 1)
+        os.close(read_fd)
+        os.close(write_fd)
+
+    def test_a_pipe_does_where_there_is_no_eventfd(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.delattr(os, "eventfd", raising=False)
+        self.test_set_twice_it_wakes_once_and_then_no_more()
+        self.test_one_that_is_closed_does_not_write_to_who_got_its_number()
+
+
+def test_what_is_a_part_of_something_that_blocks_leaves_that_to_signals() -> None:
+    read_fd, write_fd = os.pipe()
+
+    def say_and_block(trap: SignalTrap) -> None:
+        trap.interrupting(lambda: None)
+        os.write(write_fd, b"!")
+        time.sleep(60)
+
+    def work() -> None:
+        with SignalTrap() as trap:
+            try:
+                trap.interrupting(lambda: say_and_block(trap))
+            except Interrupted:
+                os._exit(42)
+
+    pid = fork(work)
+    assert os.read(read_fd, 1)
+    os.kill(pid, signal.SIGTERM)
+    assert ending(pid) == 42
+    os.close(read_fd)
+    os.close(write_fd)
+
+
+def test_second_signal_does_not_strike_what_cleans_up_after_the_first() -> None:
+    def block() -> None:
+        try:
+            os.kill(os.getpid(), signal.SIGTERM)
+            time.sleep(60)
+        finally:
+            os.kill(os.getpid(), signal.SIGINT)
+            for _ in range(1000):  # where Python looks for signals
+                pass
+            os._exit(42)
+
+    def work() -> None:
+        with SignalTrap() as trap:
+            trap.interrupting(block)
+
+    assert ending(fork(work)) == 42
+
+
+def test_signals_end_no_pause_of_another_thread() -> None:
+    with SignalTrap() as trap:
+        os.kill(os.getpid(), signal.SIGTERM)
+        with ThreadPoolExecutor(1) as threads:
+            threads.submit(pause, 0.01).result()
+        assert trap.signum == signal.SIGTERM
+        assert not trap.has_raised

@@ -7,7 +7,6 @@ import fcntl
 import os
 import select
 import shutil
-import signal
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -16,7 +15,6 @@ from pathlib import Path
 
 import pytest
 
-from leasectl.errors import NotFound
 from leasectl.model import Process, parse_process
 from leasectl.state.directory import State
 from leasectl.system import process as module
@@ -116,20 +114,6 @@ def is_readable(fd: int, timeout_ms: int = 0) -> bool:
     poll = select.poll()
     poll.register(fd, select.POLLIN)
     return bool(poll.poll(timeout_ms))
-
-
-def test_this_process_lives() -> None:
-    assert liveness(this_process()) == "alive"
-    assert this_process().pid == os.getpid()
-
-
-def test_a_process_is_alive_until_it_is_killed() -> None:
-    with a_process() as process:
-        name = identify(process.pid)
-        assert liveness(name) == "alive"
-        process.kill()
-        process.wait()
-        assert liveness(name) == "dead"
 
 
 def test_a_zombie_is_dead() -> None:
@@ -254,17 +238,6 @@ print(second.returncode)
     assert told == "75 0\n0\n"
 
 
-def test_a_zombie_has_no_name() -> None:
-    with a_zombie() as pid, pytest.raises(NotFound, match=str(pid)):
-        identify(pid)
-
-
-def test_no_process_has_no_name() -> None:
-    unused = next(pid for pid in range(2, 1 << 22) if not os.path.exists(f"/proc/{pid}"))
-    with pytest.raises(NotFound):
-        identify(unused)
-
-
 def test_a_pid_that_another_process_has_by_now_is_dead() -> None:
     reused = changed(this_process(), start_time=this_process().start_time - 1)
     assert liveness(reused) == "dead"
@@ -281,11 +254,6 @@ def test_of_a_process_in_a_foreign_pid_namespace_nothing_is_known() -> None:
     assert liveness(foreign) == "unknown"
     assert open_pidfd(foreign) is None
     assert liveness(changed(foreign, pid=1 << 30)) == "unknown"
-
-
-def test_a_reboot_kills_whatever_the_namespace_was() -> None:
-    gone = changed(this_process(), pid_namespace=1, boot_id="another")
-    assert liveness(gone) == "dead"
 
 
 def test_a_command_name_can_not_forge_a_start_time(tmp_path: Path) -> None:
@@ -311,14 +279,6 @@ def test_a_pidfd_becomes_readable_when_the_process_ends() -> None:
         os.close(pidfd)
 
 
-def test_there_is_no_pidfd_of_the_dead() -> None:
-    with a_process() as process:
-        name = identify(process.pid)
-        process.kill()
-        process.wait()
-        assert open_pidfd(name) is None
-
-
 def test_no_descriptor_is_left_open_when_there_is_no_pidfd() -> None:
     before = set(os.listdir("/proc/self/fd"))
     assert open_pidfd(changed(this_process(), start_time=1)) is None
@@ -337,10 +297,6 @@ def test_a_pid_reused_while_the_pidfd_is_opened_is_not_watched(
         assert open_pidfd(name) is None
 
 
-def test_the_name_of_a_process_reads_back() -> None:
-    assert parse_process(this_process().encode()) == this_process()
-
-
 def test_the_name_of_a_child_is_its_own_after_a_fork() -> None:
     """What is remembered of this process must not be taken for the child's."""
     parent = this_process()
@@ -356,14 +312,6 @@ def test_the_name_of_a_child_is_its_own_after_a_fork() -> None:
     os.waitpid(pid, 0)
     assert said.pid == pid
     assert said != parent
-
-
-def test_a_stopped_process_is_alive() -> None:
-    with a_process() as process:
-        name = identify(process.pid)
-        process.send_signal(signal.SIGSTOP)
-        os.waitid(os.P_PID, process.pid, os.WSTOPPED | os.WNOWAIT)
-        assert liveness(name) == "alive"
 
 
 def test_of_many_the_dead_are_those_that_are_each_for_itself() -> None:
@@ -425,11 +373,6 @@ def test_whoever_has_other_clocks_is_told_apart(tmp_path: Path) -> None:
 def test_a_pid_that_is_none_is_nobodys(pid: str) -> None:
     process = f"{boot_id()}:{own_pid_namespace()}:{pid}:1"
     assert process in DeadProcesses()
-
-
-def test_what_no_record_has_is_no_process() -> None:
-    with pytest.raises(ValueError, match="values to unpack"):
-        assert "nonsense" in DeadProcesses()
 
 
 def test_process_of_another_pid_namespace_is_dead_once_the_lock_of_that_is_free(

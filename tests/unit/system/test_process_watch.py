@@ -10,10 +10,9 @@ from collections.abc import Iterator
 import pytest
 
 from leasectl.model import Process
-from leasectl.system.clock import boottime_seconds
-from leasectl.system.poll import sleep
 from leasectl.system.process import identify, this_process
 from leasectl.system.process_watch import IdlePidfds, ProcessWatch
+from tests.kit.waits import wait_readable
 
 
 @pytest.fixture
@@ -33,8 +32,7 @@ class TestProcessWatch:
         assert watch.update([identify(child.pid)]) is False
         (fd,) = watch.fds()
         child.kill()
-        until = boottime_seconds() + 5
-        assert sleep(wake_fds={fd}, interrupts=(), until=until, now=boottime_seconds) == {fd}
+        wait_readable(fd)
         watch.close()
 
     def test_one_that_has_ended_before_is_told_at_once(

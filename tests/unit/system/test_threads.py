@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import signal
-import threading
 from collections.abc import Iterator
 
 import pytest
@@ -11,7 +10,6 @@ import pytest
 from leasectl.errors import Unanswered
 from leasectl.system import threads
 from leasectl.system.threads import start_thread
-from tests.kit.waits import eventually
 
 
 @pytest.fixture(autouse=True)
@@ -83,11 +81,3 @@ def test_threads_take_no_signals() -> None:
     start_thread("watch", work).join()
     assert {signal.SIGTERM, signal.SIGALRM, signal.SIGUSR1} <= masks[0]
     assert signal.pthread_sigmask(signal.SIG_BLOCK, ()) == before
-
-
-def test_thread_is_a_daemon_with_a_name() -> None:
-    go = threading.Event()
-    thread = start_thread("watch", go.wait)
-    assert (thread.daemon, thread.name) == (True, "leasectl-watch")
-    go.set()
-    eventually(lambda: not thread.is_alive())

@@ -154,15 +154,15 @@ class TestARun:
         assert tried.held_seconds == 45
 
     def test_its_events_can_be_true(self) -> None:
-        tried = run(mixed_jobs(300), pool_of("pool", 3), parse_policy("pace=5s,aging=2m"))
+        tried = run(mixed_jobs(150), pool_of("pool", 3), parse_policy("pace=5s,aging=2m"))
         story = story_of(tried.events)
         assert (story.broken, story.held, story.waiting) == ([], {}, set())
 
-    @pytest.mark.parametrize("policy", ["none", "pace=5s", "aging=2m", "pace=4s,burst=2,aging=90s"])
+    @pytest.mark.parametrize("policy", ["none", "pace=4s,burst=2,aging=90s"])
     def test_jobs_are_granted_when_a_state_directory_grants_them(
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, policy: str
     ) -> None:
-        jobs, pool = mixed_jobs(120), pool_of("pool", 3)
+        jobs, pool = mixed_jobs(60), pool_of("pool", 3)
         in_memory = run(jobs, pool, parse_policy(policy))
         monkeypatch.setattr(running, "VirtualTime", PolledTime)
         monkeypatch.setattr(running, "MemoryState", lambda _: State.open(str(tmp_path / "state")))
@@ -183,11 +183,11 @@ class TestARun:
 
     def test_the_same_seed_is_the_same_again(self) -> None:
         for policy in ("jitter=5m", "start-jitter=5m,pace=3s", "release-after=1m-9m"):
-            assert run_of(scenario("1/m:2h", "5m+-50%", 4), policy) == run_of(
-                scenario("1/m:2h", "5m+-50%", 4), policy
+            assert run_of(scenario("1/m:20m", "5m+-50%", 4), policy) == run_of(
+                scenario("1/m:20m", "5m+-50%", 4), policy
             )
-            assert run_of(scenario("1/m:2h", "5m+-50%", 4), policy) != run_of(
-                scenario("1/m:2h", "5m+-50%", 4, seed=2), policy
+            assert run_of(scenario("1/m:20m", "5m+-50%", 4), policy) != run_of(
+                scenario("1/m:20m", "5m+-50%", 4, seed=2), policy
             )
 
     def test_no_job_at_all_that_started_has_no_figures_but_zero(self) -> None:
@@ -266,12 +266,12 @@ class TestSearch:
 def smaller_than(sought: Sought, value: float) -> list[float]:
     """Some smaller values, the next among them."""
     if sought == "capacity":
-        return [float(each) for each in range(1, int(value))]
+        return [value - 1, value // 2]
     return [value - 1, value - 2, value / 2, value / 3] if value > 10 else [value - 0.1, value / 2]
 
 
 class TestReplay:
-    @pytest.mark.parametrize("policy", ["none", "pace=12s", "pace=9s,burst=2,aging=3m"])
+    @pytest.mark.parametrize("policy", ["pace=12s", "pace=9s,burst=2,aging=3m"])
     def test_what_was_granted_is_granted_again_when_it_was(self, policy: str) -> None:
         pool = pool_of("pool", 3)
         before = run(mixed_jobs(200), pool._replace(epoch=1_700_000_000.0), parse_policy(policy))
