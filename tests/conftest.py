@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 
+from leasectl.state import keeper_process
 from leasectl.system import signals
 from tests.kit.boskos.any_boskos import any_boskos as any_boskos
 from tests.kit.boskos.any_boskos import shared_boskos as shared_boskos
@@ -132,7 +133,9 @@ def cli(state_dir: Path, tmp_path: Path) -> Iterator[Cli]:
 
 
 @pytest.fixture
-def manual_clock() -> ManualClock:
+def manual_clock(monkeypatch: pytest.MonkeyPatch) -> ManualClock:
+    """A clock that a test advances. No keeper starts: for its real clock all would have expired."""
+    monkeypatch.setattr(keeper_process, "ensure", lambda state: None)
     return ManualClock()
 
 

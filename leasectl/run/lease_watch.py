@@ -67,6 +67,7 @@ class LeaseWatch:
         self._claim_watch: ClaimWatch | None = None
         self._give_up_lost_at: float | None = None
         self._look_at_record_at: float | None = None
+        self._failure: LeaseError | None = None  # of the last renewal
         self._is_stale = False  # something has changed since the last renewal was sent
         if self._ttl is not None and kind_of_handle(handle).remote:
             self._threads = RenewalThreads(service.state, clock=clock)
@@ -85,11 +86,14 @@ class LeaseWatch:
 
     @property
     def reason(self) -> str:
-        """The holder that took the lease by force, and its reason; empty if that isn't known."""
+        """Why the lease was lost: who took it by force and why, or what failed its renewals; empty
+        if that isn't known."""
         if self._has_no_record:
             return f"state directory {self._service.state.directory} was removed or replaced"
         record = self._service.handles.load(self._handle.id)
-        return record.lost_reason if record is not None else ""
+        if record is not None and record.lost_reason:
+            return record.lost_reason
+        return "" if self._failure is None else f"not renewed: {self._failure}"
 
     @property
     def held(self) -> str:
@@ -259,6 +263,7 @@ class LeaseWatch:
 
     def _extend(self, sent_at: float) -> None:
         assert self._ttl is not None
+        self._failure = None
         self._deadline = sent_at + self._ttl
         self._renew_at = sent_at + renew_seconds(self._handle)
 
@@ -351,8 +356,11 @@ class LeaseWatch:
             self._was_given_back = True
         except LeaseLost:
             self._was_taken = True
-            self._renew_at = None
-        except (LeaseError, Interrupted):
+            self._renew_at = self._failure = None
+        except LeaseError as error:
+            self._failure = error
+            self._renew_again()
+        except Interrupted:
             self._renew_again()
         except Exception:
             self._renew_again()

@@ -33,20 +33,13 @@ assert_nothing_is_leased_later() {
   assert_equal "$(ls -A "$TMPDIR")" ''
 }
 
-milliseconds() {
-  local now=$EPOCHREALTIME
-  printf '%s' $((${now/[.,]/} / 1000))
-}
-
-# Has ./script wait, sends the signal, and looks at what is left.
+# Has ./script wait, sends the signal, and looks at what is left. The resource is free only after the
+# script's end: a script that went on waiting would never end.
 assert_ended_by() { # <signal>
-  local -i since
   start_script
   eventually someone_waits
-  since=$(milliseconds)
   kill -"$1" "$script"
   wait "$reporter"
-  (($(milliseconds) - since < 2000))
   assert_equal "$(<end)" $'earlier\nsignal '"$1"
   assert_nothing_is_leased_later
 }
@@ -193,7 +186,7 @@ done
 @test "TERM at any moment of an acquisition: nothing stays leased, in scope test neither" {
   local delay
   for delay in 0.00 0.04 0.07 0.08 0.09 0.10 0.11 0.12 0.14; do
-    script <<<'trap "[[ ! \${h-} ]] || lease__release --handle=\"\$h\" >/dev/null" EXIT; : >ready; lease__acquire -t T --var=h; sleep 1 >/dev/null 2>&1 & wait'
+    script <<<'trap "[[ ! \${h-} ]] || lease__release --handle=\"\$h\" >/dev/null" EXIT; : >ready; lease__acquire -t T --var=h; sleep 20 >/dev/null 2>&1 & wait'
     start_script
     eventually test -e ready
     rm ready

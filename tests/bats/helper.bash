@@ -79,12 +79,12 @@ run_step() {
   run --separate-stderr bash -c "$(printf '%s\n' 'set -eu' 'source "$LEASE_PROXY_CLIENT_SH"' && cat)"
 }
 
-# Waits until a command succeeds; time is only a limit, never the measure: most_seconds, or 20.
+# Waits until a command succeeds. The limit is late, so that a busy machine fails no test.
 eventually() { # <command> [<argument>...]
-  local deadline=$((SECONDS + ${most_seconds:-20}))
+  local deadline=$((SECONDS + 300))
   until "$@"; do
     if ((SECONDS > deadline)); then
-      printf 'not within %d s: %s\n' "${most_seconds:-20}" "$*"
+      printf 'not within 300 s: %s\n' "$*"
       return 1
     fi
     sleep 0.02

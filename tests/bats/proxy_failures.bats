@@ -375,7 +375,7 @@ SCRIPT
   start_script
   eventually fault_proxy_has hanging 1
   : >hangs
-  most_seconds=40 eventually fault_proxy_has leased 0
+  eventually fault_proxy_has leased 0
   eventually is_gone "$script"
   fault_proxy_resume
   wait "$reporter"

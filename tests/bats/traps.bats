@@ -252,7 +252,7 @@ bash -c ": >began; exec sleep 30" >/dev/null 2>&1; exit 3'
 }
 
 @test "a handler that outlives the timeout of the read it interrupted doesn't crash Bash" {
-  script_with 'trap '\''sleep 0.3; exit 7'\'' TERM; trap "printf \"%s\n\" one >>\"\$LOG\"" EXIT; mkfifo pipe 2>/dev/null' 'add; { sleep 0.05; kill -TERM $$; } & read -r -t 0.2 <>pipe; exit 3'
+  script_with 'trap '\''sleep 3.5; exit 7'\'' TERM; trap "printf \"%s\n\" one >>\"\$LOG\"" EXIT; mkfifo pipe 2>/dev/null' 'add; { sleep 0.05; kill -TERM $$; } & read -r -t 3 <>pipe; exit 3'
   assert_only_added
 }
 
@@ -284,7 +284,7 @@ SCRIPT
 }
 
 @test "INT while the EXIT trap waits for a foreground command is ignored, as without the layer" {
-  script_with 'trap '\''(sleep 0.1; kill -INT $$) & sleep 0.3; printf "on\n" >>"$LOG"'\'' EXIT' 'add; exit 3'
+  script_with 'trap '\''rm -f began sent; { until [[ -e began ]]; do sleep 0.02; done; kill -INT $$; : >sent; } & bash -c ": >began; until [[ -e sent ]]; do sleep 0.02; done"; printf "on\n" >>"$LOG"'\'' EXIT' 'add; exit 3'
   assert_only_added
 }
 
@@ -463,12 +463,12 @@ lease__trap 'printf "exit\n"' EXIT
 lease__trap 'printf "term\n"' TERM
 lease__untrap 'printf "term\n"' TERM
 trap -p TERM
-(sleep 0.1; kill -TERM $$) & sleep 5 >/dev/null 2>&1
+(sleep 0.1; kill -TERM $$) & sleep 60 >/dev/null 2>&1
 SCRIPT
   local -i since=$SECONDS
   run report_end bash script
   assert_output $'exit\nsignal TERM'
-  ((SECONDS - since < 4))
+  ((SECONDS - since < 30))
 }
 
 @test "a trap that the script set after the layer is left alone when the layer goes" {

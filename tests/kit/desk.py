@@ -23,7 +23,6 @@ from leasectl.leases.recovery import due
 from leasectl.leases.release import release
 from leasectl.leases.service import Service
 from leasectl.model import Handle, Process, Request
-from leasectl.state import keeper_process
 from leasectl.state.directory import State
 from tests.kit.support import ManualClock
 from tests.kit.waits import eventually, join
@@ -150,11 +149,8 @@ class Desk:
 
 
 @pytest.fixture
-def desk(
-    state_dir: Path, manual_clock: ManualClock, monkeypatch: pytest.MonkeyPatch
-) -> Iterator[Desk]:
+def desk(state_dir: Path, manual_clock: ManualClock) -> Iterator[Desk]:
     """Handles in a state directory without a keeper."""
-    monkeypatch.setattr(keeper_process, "ensure", lambda state: None)
     desk = Desk(state_dir, manual_clock)
     yield desk
     desk.close()
