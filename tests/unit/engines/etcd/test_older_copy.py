@@ -14,7 +14,7 @@ from leasectl.errors import LeaseError
 from leasectl.model import Request
 from tests.kit.etcd.access import CLOCK, NAMES, Access
 from tests.kit.etcd.server import EtcdServer, etcd_server
-from tests.kit.waits import eventually
+from tests.kit.waits import eventually, result_of
 
 TTL_SECONDS = 600
 REQUEST = Request("T", ttl_seconds=TTL_SECONDS)
@@ -77,7 +77,7 @@ class TestRestored:
         before.engine.free("second")
         own_etcd.restore(copy)
         pending = before.begin("third", REQUEST)
-        assert [each.name for each in pending.result(timeout=30)] == ["x"]
+        assert [each.name for each in result_of(pending)] == ["x"]
 
 
 def test_the_largest_claim_is_kept_no_longer_when_it_is_ended_by_force(store: Access) -> None:

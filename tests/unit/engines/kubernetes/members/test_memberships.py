@@ -151,13 +151,10 @@ def requests_of(act: Act, clock: ManualClock) -> int:
 
 # In part: every so many-th request of the first, and of the second, others with each pair.
 FIRST, SECOND = (1, 1) if EVERY_KILL else (17, 29)
-pytestmark = pytest.mark.timeout(0 if EVERY_KILL else 900)
-
-
-@pytest.fixture(autouse=True)
-def nobody_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Who finds a pool that is being made can wait in vain here: its maker goes on only later."""
-    monkeypatch.setattr("leasectl.engines.cluster.pools.pause", lambda seconds: None)
+pytestmark = [
+    pytest.mark.timeout(0 if EVERY_KILL else 900),
+    pytest.mark.usefixtures("nobody_is_waited_for"),
+]
 
 
 @pytest.mark.parametrize("first", ACTS)

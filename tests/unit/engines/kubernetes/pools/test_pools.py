@@ -19,6 +19,7 @@ from tests.kit.kubernetes.made_up_process import Process
 from tests.kit.support import ManualClock
 
 NAMES = ["a", "b", "c"]
+pytestmark = pytest.mark.usefixtures("nobody_is_waited_for")
 
 
 @pytest.fixture
@@ -29,12 +30,6 @@ def api() -> MadeUpApi:
 @pytest.fixture
 def process(api: MadeUpApi, manual_clock: ManualClock) -> Process:
     return Process(api, manual_clock.clock)
-
-
-@pytest.fixture(autouse=True)
-def nobody_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Who finds a pool that is being made can wait in vain here: its maker goes on only later."""
-    monkeypatch.setattr("leasectl.engines.cluster.pools.pause", lambda seconds: None)
 
 
 def names_in(process: Process, pool_type: str = "T") -> list[str]:

@@ -27,6 +27,7 @@ from tests.kit.kubernetes.made_up_process import Process
 from tests.kit.support import ManualClock
 
 NAMES = ["a", "b", "c"]
+pytestmark = pytest.mark.usefixtures("nobody_is_waited_for")
 
 
 class World:

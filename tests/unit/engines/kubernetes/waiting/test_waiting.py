@@ -156,7 +156,7 @@ def test_who_may_not_watch_is_told_at_once_what_is_missing(
 
 def test_who_may_again_in_time_has_lost_nothing(processes: Processes, namespace: Namespace) -> None:
     processes.acquire("holder")
-    first = processes.begin("first", Request("T", ttl_seconds=6.0))
+    first = processes.begin("first", Request("T", ttl_seconds=12.0))
     second = processes.begin("second", Request("T", ttl_seconds=60.0))
     namespace.account.permit(LOOKING_RULES)
     eventually(lambda: processes.warnings)
