@@ -133,8 +133,7 @@ def _when_free(forced: Forced) -> str:
     holder = parse_holder(forced.holder_identity)
     if not holder.host or not is_name(holder.handle):  # nobody is to copy what isn't ours
         return f"it is free once its holder gives it up{at_latest}{now}"
-    by_run = ", as its run does" if forced.has_run is None else ""
     return (
-        f"it is free once its holder gives it up{at_latest}; sooner{by_run}, with: "
-        f"leasectl release {holder.handle} (on {holder.host}){now}"
+        f"it is free once its holder gives it up{at_latest}; to give it up now, run on "
+        f"{holder.host}: leasectl release {holder.handle}{now}"
     )

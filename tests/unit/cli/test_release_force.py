@@ -124,13 +124,12 @@ class TestAHandle:
     def test_with_a_ttl_it_is_kept_until_its_holder_gives_it_up(self, cli: Cli) -> None:
         held = cli("acquire", "-t", "T", "--ttl", "1h", **JOB).handle
         following = waiter(cli)
-        assert "once its holder gives it up, at the latest in 59m" in (forced := cli(*FORCE).err)
-        assert "UTC; sooner, with: leasectl release T-" in forced
+        assert "once its holder gives it up, at the latest in 59m" in cli(*FORCE).err
         again = cli(*FORCE)
         assert (again.code, again.out) == (0, "")
         assert "a of nightly/7/" in again.err
         assert " had ended already (released by force by " in again.err
-        assert f"; sooner, with: leasectl release {os.path.basename(held)} (on " in again.err
+        assert f": leasectl release {os.path.basename(held)}; if its machine" in again.err
         assert resource(cli)["guard"] == "none"
         assert not is_granted(following)
         cli.ok("release", "--handle", held)
