@@ -6,7 +6,6 @@ import os
 import shlex
 import shutil
 import socket
-import sys
 import time
 from pathlib import Path
 
@@ -17,22 +16,13 @@ from tests.kit.etcd.server import EtcdServer
 from tests.kit.support import Cli, Finished
 from tests.kit.waits import eventually
 
-# The command that an install puts beside Python.
-LEASECTL = Path(sys.executable).parent / "leasectl"
-
 
 def complete(cli: Cli, shell: str, *words: str, **env: str | None) -> Finished:
     """Ask as the shell's script does: the last word is the one that is being typed."""
     line = ["leasectl", *words]
     typed = words[-1] if shell == "fish" else str(len(line) - 1)
     text = shlex.join(line[:-1]) + " " + words[-1]
-    return cli.spawn(
-        [str(LEASECTL)],
-        _LEASECTL_COMPLETE=f"{shell}_complete",
-        COMP_WORDS=text,
-        COMP_CWORD=typed,
-        **env,
-    ).finish()
+    return cli(_LEASECTL_COMPLETE=f"{shell}_complete", COMP_WORDS=text, COMP_CWORD=typed, **env)
 
 
 def offered(cli: Cli, *words: str, **env: str) -> list[str]:

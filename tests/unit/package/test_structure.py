@@ -19,7 +19,8 @@ SOURCES = {
     path.relative_to(PACKAGE).as_posix(): path.read_text(encoding="utf-8")
     for path in sorted(PACKAGE.rglob("*.py"))
 }
-TREES = {name: ast.parse(source) for name, source in SOURCES.items()}
+NODES = {name: tuple(ast.walk(ast.parse(source))) for name, source in SOURCES.items()}
+once = pytest.mark.once  # the source is the same on every Python
 
 # A module imports only from its own layer and from earlier ones.
 LAYERS = (
@@ -44,9 +45,9 @@ MAY_READ_ENVIRONMENT = {
 }
 
 
-def imports(tree: ast.AST) -> Iterator[str]:
-    """Yield the modules that a module imports, also inside functions."""
-    for node in ast.walk(tree):
+def imports(name: str) -> Iterator[str]:
+    """Yield the modules that a file imports, also inside functions."""
+    for node in NODES[name]:
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
@@ -58,11 +59,12 @@ def layer_of(module: str) -> int:
     return LAYER_OF[module.split(".")[1]]
 
 
+@once
 def test_imports_point_one_way() -> None:
     upward = [
         (name, imported)
-        for name, tree in TREES.items()
-        for imported in imports(tree)
+        for name in SOURCES
+        for imported in imports(name)
         if imported.startswith("leasectl.")
         and imported.split(".")[1] in LAYER_OF
         and layer_of(imported) > LAYER_OF[name.split("/")[0].removesuffix(".py")]
@@ -71,13 +73,15 @@ def test_imports_point_one_way() -> None:
     assert upward == []
 
 
+@once
 def test_no_two_modules_import_each_other() -> None:
     modules = {
-        "leasectl." + name.removesuffix(".py").removesuffix("/__init__").replace("/", "."): tree
-        for name, tree in TREES.items()
+        "leasectl." + name.removesuffix(".py").removesuffix("/__init__").replace("/", "."): name
+        for name in SOURCES
     }
     graph = {
-        name: {each for each in imports(tree) if each in modules} for name, tree in modules.items()
+        module: {each for each in imports(name) if each in modules}
+        for module, name in modules.items()
     }
     for module in graph:
         reached: set[str] = set()
@@ -88,22 +92,25 @@ def test_no_two_modules_import_each_other() -> None:
         assert module not in reached
 
 
+@once
 def test_sql_is_in_two_folders() -> None:
     folders = {
         name.rpartition("/")[0]
-        for name, tree in TREES.items()
-        for node in ast.walk(tree)
+        for name, nodes in NODES.items()
+        for node in nodes
         if isinstance(node, ast.Constant) and isinstance(node.value, str) and SQL.match(node.value)
     }
     assert folders == {"state", "engines/local"}
 
 
+@once
 def test_sockets_are_in_http_and_server() -> None:
     network = {"socket", "ssl", "http.client", "httpcore", "httpx", "urllib.request"}
-    folders = {name.split("/")[0] for name, tree in TREES.items() if network & set(imports(tree))}
+    folders = {name.split("/")[0] for name in SOURCES if network & set(imports(name))}
     assert folders == {"http", "server"}
 
 
+@once
 def test_threads_start_in_one_module() -> None:
     starters = {
         name
@@ -113,11 +120,12 @@ def test_threads_start_in_one_module() -> None:
     assert starters == {"system/threads.py"}
 
 
+@once
 def test_only_the_command_line_prints_exits_and_reads_the_environment() -> None:
     users = {
         name
-        for name, tree in TREES.items()
-        for node in ast.walk(tree)
+        for name, nodes in NODES.items()
+        for node in nodes
         if isinstance(node, ast.Attribute)
         and isinstance(node.value, ast.Name)
         and f"{node.value.id}.{node.attr}" in PRINTS

@@ -183,7 +183,7 @@ class TestWhatIsInIt:
         for name in ("leasectl", "scripts"):
             shutil.copytree(ROOT / name, elsewhere / name, copy_function=shutil.copyfile)
         shutil.copyfile(ROOT / "LICENSE", elsewhere / "LICENSE")
-        for version in TRIED:
+        for version in TRIED if FULL_SIZE else TRIED[:1]:
             output = tmp_path / version / "renamed"
             python = found_python(version)
             if python is None:
@@ -404,8 +404,11 @@ def hostile_modules(pyz: Pyz) -> Path:
 
 
 class TestWhereItLies:
-    @pytest.mark.parametrize("name", ["leasectl", "other.zip", "a b/it's ünï.pyz"])
-    def test_it_runs_under_any_name_and_as_an_executable(self, pyz: Pyz, name: str) -> None:
+    @pytest.mark.parametrize("name", ["leasectl", "a b/it's ünï.pyz"])
+    def test_it_runs_under_any_name_and_as_an_executable(
+        self, pyz: Pyz, started_before: StartedBefore, name: str
+    ) -> None:
+        started_before(pyz)
         path = pyz.cwd / name
         path.parent.mkdir(exist_ok=True)
         shutil.copy(pyz.archive, path)
@@ -500,7 +503,7 @@ class TestTheUnpackedFolder:
         assert first.exists() and len(pyz.unpacked()) == 2
 
     def test_a_start_that_is_killed_leaves_nothing_that_is_taken_for_whole(self, pyz: Pyz) -> None:
-        for milliseconds in (40, 80, 120, 160, 200):
+        for milliseconds in (60, 120, 180):
             started = pyz.start("--version")
             time.sleep(milliseconds / 1000)
             started.kill()
