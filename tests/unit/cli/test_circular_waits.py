@@ -62,17 +62,6 @@ def test_status_and_doctor_show_a_circle(cli: Cli, circle: tuple[Started, Starte
     assert checks["circular waits"]["status"] == "warn"
 
 
-def test_requests_behind_each_other_without_a_circle_are_none(cli: Cli) -> None:
-    for pool in ("A", "B"):
-        cli.pool(pool, f"{pool}--00")
-    cli.ok("acquire", "B")
-    waits = cli.spawn(nested(cli, "A", "B"))
-    eventually(lambda: waiting(cli) == 1)
-    assert json.loads(cli.ok("status", "--json"))["circular_waits"] == []
-    waits.signal(signal.SIGTERM)
-    waits.finish()
-
-
 def test_jobs_that_hold_and_wait_are_a_circle_also_without_guards(cli: Cli) -> None:
     for pool in ("A", "B"):
         cli.pool(pool, f"{pool}--00")

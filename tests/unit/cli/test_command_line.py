@@ -187,15 +187,6 @@ class TestHelp:
         ]
         assert "Options:" in cli.ok("cat", "--help").splitlines()
 
-    @pytest.mark.parametrize("path", [("simulate",), ("pool", "set"), ("release",)], ids=" ".join)
-    def test_where_nothing_is_leased_no_heading_says_so(
-        self, cli: Cli, path: tuple[str, ...]
-    ) -> None:
-        lines = cli.ok(*path, "--help").splitlines()
-        assert "Lease:" not in lines
-        others = "Options:" if path == ("pool", "set") else "Other options:"
-        assert any("--backend" in line for line in lines[lines.index(others) :])
-
 
 @pytest.mark.parametrize(
     ("args", "meant"),

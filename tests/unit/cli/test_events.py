@@ -10,13 +10,12 @@ import signal
 import sqlite3
 import sys
 from pathlib import Path
-from typing import get_args
 
 import pytest
 
 from leasectl.model import parse_process
 from leasectl.pools.history import parse_event
-from leasectl.state.event import Event, EventKind
+from leasectl.state.event import Event
 from tests.kit.support import Cli, Started, stop
 from tests.kit.terminal import Terminal
 from tests.kit.waits import end_of, eventually
@@ -59,15 +58,6 @@ class TestLines:
         assert said[2].startswith("granted         T  --00, --01, --02, --03, --04 and 4 more aft")
         assert said[4].startswith("gave up         T  after 0")
         assert said[5].startswith("released        T  --00, --01, --02, --03, --04 and 4 more aft")
-
-    def test_what_they_are_about_is_in_one_column(self, cli: Cli) -> None:
-        cli.pool("T")
-        kinds = get_args(EventKind)
-        for kind in kinds:
-            insert(cli, kind=kind)
-        said = [line[22:] for line in cli.ok("events").splitlines()[-len(kinds) :]]
-        assert sorted(line[:16].rstrip() for line in said) == sorted(kinds)
-        assert {line[15:17] for line in said} == {" T"}
 
     def test_on_a_terminal_as_many_are_shown_as_fit_it(self, cli: Cli) -> None:
         cli.pool("T")

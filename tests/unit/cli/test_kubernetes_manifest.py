@@ -6,7 +6,7 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -227,41 +227,6 @@ def test_it_is_applied_again_in_whatever_way_and_holders_and_waiters_stay(
     assert waiting.finish().code == 0
 
 
-# What is refused without a verb, where one pool is full and one is free. Who can't watch a pool
-# looks at it every second: that one is missed by `doctor` alone.
-_MISSED: Mapping[str, tuple[str, ...]] = {
-    "get": ("pool", "add", "full", "--count", "1"),
-    "list": ("status",),
-    "create": ("pool", "create", "other", "--count", "1"),
-    "update": ("acquire", "-t", "free", "-w", "0"),
-    "delete": ("pool", "delete", "free"),
-}
-
-
-@pytest.mark.parametrize("verb", _MISSED)
-def test_each_verb_on_leases_is_missed_by_something(
-    verb: str, cli: Cli, namespace: Namespace, kubeconfig: Path
-) -> None:
-    cli.env.update(LEASECTL_BACKEND="kubernetes://", LEASECTL_KUBECONFIG=str(kubeconfig))
-    for pool_type in ("full", "free"):
-        cli.ok("pool", "create", pool_type, "--count", "1")
-    cli.ok("acquire", "-t", "full", "-w", "0")
-    namespace.account.permit(without(verb, LEASES))
-    refused = cli(*_MISSED[verb])
-    assert refused.code == 77, refused
-    assert f"not allowed to {verb} leases.coordination.k8s.io" in refused.err
-
-
-def test_no_verb_is_forgotten_there() -> None:
-    assert set(_MISSED) | {"watch"} == set(LEASES["verbs"])
-
-
-def without(verb: str, rule: Mapping[str, Sequence[str]]) -> Rules:
-    """The least rules, but for a verb of one of them."""
-    less = {**rule, "verbs": [each for each in rule["verbs"] if each != verb]}
-    return [less if each is rule else each for each in LEAST_RULES]
-
-
 def as_told(refused: Finished, kubeconfig: str, cli: Cli) -> None:
     """Do what a refusal tells somebody who may to do."""
     assert refused.code == 77, refused
@@ -280,27 +245,6 @@ def test_who_may_nothing_may_lease_once_what_the_refusal_tells_is_done(
     eventually(lambda: cli("status").code == 0)
     cli.ok("pool", "create", "T", "--count", "1")
     cli.ok("release", "--handle", cli.ok("acquire", "-t", "T").rstrip("\n"))
-
-
-def test_the_same_goes_for_who_leases_in_the_namespace_of_others_and_for_nodes(
-    cli: Cli, namespace: Namespace, administrator: str, tmp_path: Path
-) -> None:
-    guest = namespace.new_account("guest", EVENTS_ONLY)
-    elsewhere = f"{namespace.name}-2"
-    namespace.administrator.ok("POST", "/api/v1/namespaces", {"metadata": {"name": elsewhere}})
-    cli.env.update(
-        LEASECTL_BACKEND=f"kubernetes://{elsewhere}", LEASECTL_KUBECONFIG=saved(guest, tmp_path)
-    )
-    as_told(cli("status"), administrator, cli)
-    eventually(lambda: cli("status").code == 0)
-    status = ("maintenance", "status", "--lease-namespace", elsewhere)
-    refused = cli(*status)
-    assert "--maintenance" in refused.err
-    as_told(refused, administrator, cli)
-    eventually(lambda: cli(*status).code == 0)
-    bound = f"leasectl-maintenance:{namespace.name}:guest"
-    bindings = "/apis/rbac.authorization.k8s.io/v1/clusterrolebindings"
-    namespace.administrator.ok("DELETE", f"{bindings}/{bound}")
 
 
 EVENTS_ONLY: Rules = (EVENTS,)

@@ -9,14 +9,13 @@ import pytest
 
 from tests.kit.etcd.server import EtcdServer
 from tests.kit.hosts import Hosts, Script
-from tests.kit.kubernetes.namespaces import Namespace
 from tests.kit.support import Cli, Started
 from tests.kit.waits import eventually
 
 LOST = 79
 # Ends only when it may.
 SLOW = "trap 'say told; await end; exit 0' TERM; say begin; while :; do sleep 0.02; done"
-ENGINES = ["local", "etcd", "kubernetes"]
+ENGINES = ["local", "etcd"]
 
 
 @pytest.fixture(params=ENGINES)
@@ -26,10 +25,6 @@ def pool(request: pytest.FixtureRequest, cli: Cli, tmp_path: Path) -> Iterator[C
         server: EtcdServer = request.getfixturevalue("etcd")
         hosts = Hosts(server.endpoints[0], tmp_path)
         cli.env["LEASECTL_BACKEND"] = hosts.url
-    elif request.param == "kubernetes":
-        namespace: Namespace = request.getfixturevalue("namespace")
-        kubeconfig = namespace.account.kubeconfig(tmp_path / "kubeconfig")
-        cli.env.update(LEASECTL_BACKEND="kubernetes://", LEASECTL_KUBECONFIG=str(kubeconfig))
     cli.ok("pool", "create", "T", "--names", "a")
     yield cli
     cli.close()

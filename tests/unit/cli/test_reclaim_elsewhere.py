@@ -1,18 +1,18 @@
-"""A holder on one host whom a reclaim on another asks to give something back, on both servers."""
+"""A holder on one host whom a reclaim on another asks to give something back."""
 
 from __future__ import annotations
 
 import json
 import os
 import signal
-from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, Union
+from typing import Any
 
 import pytest
 
 from leasectl.engines.kubernetes.labels import NOTE
 from tests.kit.hosts import Hosts, Script
+from tests.kit.hosts import hosts as hosts
 from tests.kit.kubernetes.history import LeaseHistory
 from tests.kit.kubernetes.hosts import KubernetesHosts
 from tests.kit.kubernetes.namespaces import Namespace
@@ -27,23 +27,10 @@ ALL_SIX = ("reclaim", "T", "--delay", "0", "-q", "--excess", "6")
 TOO_FEW = 75
 # Servers are there on one Python only: see scripts/test.
 pytestmark = pytest.mark.once
-AnyHosts = Union[Hosts, KubernetesHosts]
-
-
-@pytest.fixture(params=["etcd", "kubernetes"])
-def hosts(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[AnyHosts]:
-    """State directories on pools of the test's own; there is none yet."""
-    found: AnyHosts
-    if request.param == "etcd":
-        found = Hosts(request.getfixturevalue("etcd").endpoints[0], tmp_path)
-    else:
-        found = KubernetesHosts(request.getfixturevalue("namespace"), tmp_path)
-    yield found
-    found.close()
 
 
 @pytest.fixture
-def here(hosts: AnyHosts) -> Cli:
+def here(hosts: Hosts) -> Cli:
     hosts.pool("a", "b")
     return hosts.new()
 
@@ -62,7 +49,7 @@ def start(here: Cli, *options: str) -> tuple[Started, Script]:
 
 
 class TestOfARun:
-    def test_it_answers_at_once_and_goes_on_with_the_rest(self, hosts: AnyHosts, here: Cli) -> None:
+    def test_it_answers_at_once_and_goes_on_with_the_rest(self, hosts: Hosts, here: Cli) -> None:
         run, script = start(here, "--ttl", "5m", "--on-reclaim", "release")
         assert hosts.new().ok(*RECLAIM, "--names", "a") == "a\n"  # long before it renews
         eventually(lambda: here.query("SELECT name FROM lease") == [("b",)])
@@ -71,16 +58,14 @@ class TestOfARun:
         assert script.said[-1].words == ("left", "b")
         assert hosts.is_free()
 
-    def test_without_any_of_its_lease_it_goes_on_to_its_end(
-        self, hosts: AnyHosts, here: Cli
-    ) -> None:
+    def test_without_any_of_its_lease_it_goes_on_to_its_end(self, hosts: Hosts, here: Cli) -> None:
         run, script = start(here, "--ttl", "5m", "--on-reclaim", "release", "--on-lost", "kill")
         assert sorted(hosts.new().ok(*RECLAIM, "--excess", "2").split()) == ["a", "b"]
         eventually(lambda: here.query("SELECT state FROM handle") == [("released",)])
         script.tell("end")
         assert run.finish().code == 0
 
-    def test_a_command_decides(self, hosts: AnyHosts, here: Cli) -> None:
+    def test_a_command_decides(self, hosts: Hosts, here: Cli) -> None:
         decides = 'echo "asked for $@"; [ "$@" = a ]'
         run, script = start(here, "--ttl", "5m", "--on-reclaim-command", decides)
         there = hosts.new()
@@ -93,7 +78,7 @@ class TestOfARun:
 
 
 class TestOfAHandle:
-    def test_the_keeper_answers_with_its_next_heartbeat(self, hosts: AnyHosts, here: Cli) -> None:
+    def test_the_keeper_answers_with_its_next_heartbeat(self, hosts: Hosts, here: Cli) -> None:
         guarded = ("--guard-pid", str(os.getpid()), "--ttl", "6s")
         held = here.ok("acquire", "T", "-c", "2", *guarded, "--on-reclaim", "release").rstrip()
         here.ok("use", held, "--name", "b")
@@ -104,7 +89,7 @@ class TestOfAHandle:
         here.ok("reacquire", held, "-w", "10m")
         assert sorted(names_of(here, held)) == ["a", "b"]
 
-    def test_its_script_answers(self, hosts: AnyHosts, here: Cli) -> None:
+    def test_its_script_answers(self, hosts: Hosts, here: Cli) -> None:
         held = here.ok("acquire", "T", "-c", "2", "--ttl", "5m", "--on-reclaim", "answer").rstrip()
         reclaim = hosts.new().start(*IN_VAIN, "--names", "a,b")
         eventually(lambda: len(json.loads(here.ok("marks", held, "--json"))) == 2)
@@ -126,14 +111,9 @@ class TestOfAHandle:
         assert names_of(here, held) == ["b"]
         assert here.query("SELECT * FROM mark_seen") == []
 
-    def test_a_use_asks_no_server(self, hosts: AnyHosts, request: pytest.FixtureRequest) -> None:
+    def test_a_use_asks_no_server(self, hosts: Hosts, between: Relay) -> None:
         hosts.pool("a")
-        if isinstance(hosts, Hosts):
-            between: Relay = request.getfixturevalue("between")
-            here = hosts.new(through=between.endpoint, LEASECTL_RELEASE_TIMEOUT="1s")
-        else:
-            between = request.getfixturevalue("between_api")
-            here = hosts.new(through=between, LEASECTL_RELEASE_TIMEOUT="1s")
+        here = hosts.new(through=between.endpoint, LEASECTL_RELEASE_TIMEOUT="1s")
         held = here.ok("acquire", "T", "--ttl", "5m").rstrip()
         asked = len(between.paths)
         here.ok("use", held, "--name", "a")
@@ -145,7 +125,7 @@ class TestOfAHandle:
 
 
 class TestOfALeaseThatNobodyWatches:
-    def test_who_acquires_is_told_that_nobody_answers(self, hosts: AnyHosts, here: Cli) -> None:
+    def test_who_acquires_is_told_that_nobody_answers(self, hosts: Hosts, here: Cli) -> None:
         ready = ("acquire", "T", "--on-reclaim", "release")
         guard = ("--guard-pid", str(os.getpid()))
         said = here(*ready, "--ttl", "1m", "-c", "2").err

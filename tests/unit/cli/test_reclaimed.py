@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import os
 from pathlib import Path
 
 import pytest
@@ -109,17 +107,3 @@ class TestARun:
             *("run", "T", "--on-reclaim", "keep", "--on-reclaim-command", "true", "--", "true")
         )
         assert finished.code == USAGE
-
-    def test_killed_takes_the_command_that_decides_with_it(self, cli: Cli) -> None:
-        cli.pool("T", "T--00")
-        told = cli.cwd / "told"
-        decides = f"echo $$ >{told}; sleep 600"
-        run = cli.start("run", "T", "--on-reclaim-command", decides, "--", "sleep", "600")
-        eventually(lambda: cli.query("SELECT 1 FROM handle WHERE guard IS NOT NULL"))
-        reclaim = cli.start("reclaim", "T", "--names", "T--00", "--delay", "0", "-w", "3s", "-q")
-        eventually(lambda: told.exists() and told.read_text().strip())
-        run.kill()
-        eventually(lambda: not os.path.exists(f"/proc/{told.read_text().strip()}"))
-        assert reclaim.finish().code == TOO_FEW
-        ((handle,),) = cli.query("SELECT id FROM handle WHERE state = 'held'")
-        assert json.loads(cli.ok("marks", str(handle), "--json")) == []

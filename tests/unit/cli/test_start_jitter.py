@@ -7,7 +7,6 @@ import signal
 
 import pytest
 
-from leasectl.model import Request
 from leasectl.system.clock import boottime_seconds
 from tests.kit.support import Cli, Started
 from tests.kit.waits import eventually
@@ -122,12 +121,6 @@ class TestStartJitter:
         assert cli.held() == {}
         cli.ok("reacquire", handle)
 
-    def test_without_a_lease_there_is_none(self, cli: Cli) -> None:
-        cli.hold("T")
-        cli.hold("T")
-        finished = cli("run", "T", *LONG, "-w", "0", "--optional", "--", "echo", "ran")
-        assert (finished.code, finished.out) == (0, "ran\n")
-
 
 class TestRangeOfDelays:
     def test_so_can_be_a_later_delay_and_what_was_drawn_is_said(self, cli: Cli) -> None:
@@ -149,14 +142,6 @@ class TestRangeOfDelays:
         assert now.out == "T--01\n"
         again = cli("release", "--delay", "18m-22m", "--detach", handle)
         assert (again.code, again.err) == (0, "")  # there is nothing left to release
-
-    def test_of_a_handle_that_has_no_names_yet_its_own_is_said(self, cli: Cli) -> None:
-        cli.hold(Request("T", 2))
-        cli.start("acquire", "T")
-        eventually(cli.waiting)
-        (waits,) = cli.waiting()
-        armed = cli("release", waits, "--delay", "18m-22m", "--detach")
-        assert f"leasectl: {waits} will be released in " in armed.err
 
     @pytest.mark.parametrize(
         ("text", "said"),

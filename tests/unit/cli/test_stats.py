@@ -184,17 +184,3 @@ class TestPlot:
         path = past.cwd / "T.svg"
         past.ok("stats", "--plot", str(path), "--json", MPLBACKEND="nonsense", HOME="/dev/null/x")
         assert "held, of 2" in path.read_text(encoding="utf-8")
-
-    def test_where_it_cannot_be_written_is_73_and_the_numbers_are_shown(self, past: Cli) -> None:
-        pytest.importorskip("matplotlib", reason="the extra is not installed: .[plot]")
-        finished = past("stats", "--plot", "/nonexistent/T.svg")
-        assert (finished.code, finished.err.count("\n")) == (73, 1)
-        assert "GRANTS" in finished.out
-
-    def test_of_nothing_none_is_written(self, cli: Cli) -> None:
-        pytest.importorskip("matplotlib", reason="the extra is not installed: .[plot]")
-        path = cli.cwd / "T.svg"
-        finished = cli("stats", "--plot", str(path))
-        assert finished.code == 0
-        assert "was not written" in finished.err
-        assert not path.exists()

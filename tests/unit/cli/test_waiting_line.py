@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import signal
 from types import SimpleNamespace
 from typing import cast
@@ -10,7 +9,6 @@ from typing import cast
 import pytest
 
 from leasectl.backends.contract import Progress
-from leasectl.cli.shown import waiting
 from leasectl.cli.shown.waiting_facts import Opened, WaitingFacts
 from leasectl.cli.shown.waiting_line import Said, fit_line
 from leasectl.errors import BackendUnreachable
@@ -18,7 +16,7 @@ from leasectl.leases.service import Service
 from leasectl.model import Request
 from leasectl.state.event import Event, EventFilter
 from leasectl.text.wording import cells
-from tests.kit.support import Cli, ManualClock
+from tests.kit.support import Cli
 from tests.kit.terminal import CTRL_C, terminal
 
 TYPE = "openshift-org-azure--azure4--install-quota-slice"
@@ -219,42 +217,6 @@ def test_on_a_terminal(cli: Cli, term: str) -> None:
     else:
         assert "\r\x1b[K" in shown.string
         assert ": position 1, 1/1 held, waited 0s, " in shown.string
-
-
-def test_in_the_background_of_a_terminal_it_is_a_line_a_minute(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    said: list[str] = []
-    time = ManualClock(elapsed=1000.0)
-    is_in_background = [True]
-
-    def drawn(line: str) -> bool:
-        said.append(f"drawn {line}")
-        return True
-
-    monkeypatch.setattr(waiting, "note", said.append)
-    monkeypatch.setattr(waiting, "draw", drawn)
-    monkeypatch.setattr(waiting, "boottime_seconds", time.clock.elapsed)
-    monkeypatch.setattr(waiting, "_is_in_background", lambda: is_in_background[0])
-    monkeypatch.setattr(waiting, "_stops_writers", lambda: False)
-    monkeypatch.setattr(os, "get_terminal_size", lambda fd: os.terminal_size((80, 24)))
-    line = waiting.LiveLine()
-    line.is_live = True
-
-    def say_for(seconds: int) -> list[str]:
-        said.clear()
-        for _ in range(seconds):
-            line.say("whole", lambda width: "fitted")
-            time.advance(1)
-        return list(said)
-
-    assert say_for(61) == ["whole", "whole"]
-    is_in_background[0] = False
-    assert say_for(3) == ["drawn fitted"] * 3
-    is_in_background[0] = True
-    assert say_for(60) == ["whole"]  # a minute after it was drawn
-    line.clear()
-    assert said == ["whole"]
 
 
 @pytest.mark.once

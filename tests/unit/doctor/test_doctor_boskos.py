@@ -7,7 +7,6 @@ from pathlib import Path
 import pytest
 
 from tests.kit.boskos.any_boskos import AnyBoskos
-from tests.kit.boskos.process import StartBoskos
 from tests.kit.doctor_reports import doctor
 from tests.kit.support import Cli
 
@@ -43,27 +42,6 @@ def test_one_that_is_not_there_and_what_is_none_fail_it(cli: Cli, any_boskos: An
         69,
         "check the path in its URL",
     )
-
-
-def test_a_password_that_is_wanted_is_asked_for(
-    cli: Cli, boskos: StartBoskos, tmp_path: Path
-) -> None:
-    server = boskos("T=1", user="me:secret")
-    without = doctor(cli, LEASECTL_BACKEND=server.backend)
-    assert (without.code, without["Boskos answer"]["status"]) == (77, "fail")
-    password = tmp_path / "password"
-    password.write_text("secret\n")
-    cli.env.update(
-        LEASECTL_BACKEND=server.backend,
-        LEASECTL_BOSKOS_USERNAME="me",
-        LEASECTL_BOSKOS_PASSWORD_FILE=str(password),
-    )
-    assert f"as me with the password in {password}" in doctor(cli)["Boskos access"]["what"]
-    handle = cli("acquire", "-q", "-t", "T").handle
-    assert len(server.owners) == 1
-    cli.ok("release", "--handle", handle)
-    password.write_text("wrong\n")
-    assert cli("acquire", "-t", "T").code == 77
 
 
 def test_what_was_taken_back_from_a_handle_here_is_found(cli: Cli, any_boskos: AnyBoskos) -> None:

@@ -10,7 +10,6 @@ from typing import Any
 
 import pytest
 
-from leasectl.engines.kubernetes.labels import MEMBER, SETTINGS
 from tests.kit.doctor_reports import Report, doctor
 from tests.kit.kubernetes.accounts import LEAST_RULES
 from tests.kit.kubernetes.namespaces import Namespace
@@ -136,24 +135,6 @@ GROUPS = {"leases": "coordination.k8s.io", "events": "events.k8s.io"}
 
 
 class TestWhatWasEdited:
-    def test_what_cannot_be_read_is_named(self, cluster: Cli, namespace: Namespace) -> None:
-        resource = next(name for name in namespace.lease_names() if name.startswith("t-00"))
-        edit(namespace, resource, **{MEMBER.partition("/")[2]: "{"})
-        found = objects(cluster, "--fix")
-        assert (found["status"], found["fixed"]) == ("warn", None)
-        assert found["what"].startswith(f"damaged by an edit: {resource} (")
-        assert f"kubectl get lease -n {namespace.name}" in found["advice"]
-
-    def test_a_pool_that_cannot_be_read_is_not_taken_for_a_deleted_one(
-        self, cluster: Cli, namespace: Namespace
-    ) -> None:
-        pool = next(name for name in namespace.lease_names() if name.startswith("leasectl-pool"))
-        edit(namespace, pool, **{SETTINGS.partition("/")[2]: "[]"})
-        found = objects(cluster, "--fix")
-        assert (found["status"], found["fixed"]) == ("warn", None)
-        assert pool in found["what"]
-        assert "with resources left" not in found["what"]
-
     def test_a_pool_deleted_by_hand_is_made_again_with_fix_and_its_holder_stays(
         self, cluster: Cli, namespace: Namespace
     ) -> None:

@@ -272,15 +272,6 @@ class TestFailure:
             f"leasectl: | line {n}" for n in range(2, 12)
         ]
 
-    def test_shows_them_to_who_runs_the_command_next(self, cli: Cli) -> None:
-        first = doing(cli, "printf 'no \\033[31mroom' >&2; exit 7")
-        (other,) = waiting(cli, 1)
-        let_end(cli)
-        assert first.finish().code == 0
-        err = other.finish().err
-        assert "work k: run 1 failed with exit code 7" in err
-        assert "leasectl: | no \\x1b[31mroom\n" in err
-
     def test_is_told_by_whoever_shares_it_though_its_store_is_away(self, cli: Cli) -> None:
         first = doing(cli, "exit 7", "--on-failure", "share")
         other = cli.spawn([sys.executable, "-c", SILENT, "once", "k", "--", "true"])
@@ -364,18 +355,6 @@ class TestDeath:
         assert (finished.code, finished.out) == (-signal.SIGTERM, "")
         assert "its result isn't kept" in finished.err
         assert other.finish().out == "another\n"
-
-    def test_of_many_in_a_row_ends_the_wait(self, cli: Cli) -> None:
-        doers = [doing(cli)]
-        last = waiting(cli, 6)
-        for number in range(5):
-            (doers[0] if number == 0 else last.pop(0)).kill()
-            if number < 4:
-                eventually(partial(has_begun, cli, number + 2))
-        for each in last:
-            finished = each.finish()
-            assert finished.code == 1
-            assert "5 callers in a row died" in finished.err
 
 
 class TestWait:
@@ -566,14 +545,6 @@ class TestKey:
         cli.ok("once", "--forget", key)
         assert not list(cli.cwd.rglob("hit"))
         assert nothing_left(cli)
-
-    def test_of_different_texts_is_different_work(self, cli: Cli) -> None:
-        keys = ["a/b", "a%2Fb", "a-b", "a:b", "a b", "é", "e\u0301"]
-        for number, key in enumerate(keys):
-            cli.ok("once", key, "--", "echo", str(number))
-        assert [cli.ok("once", "--show", key, "-q") for key in keys] == [
-            f"{number}\n" for number, _ in enumerate(keys)
-        ]
 
 
 class TestInputs:

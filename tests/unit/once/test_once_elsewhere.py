@@ -1,38 +1,23 @@
-"""``leasectl once`` on several machines, on both servers."""
+"""``leasectl once`` on several machines."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
-from pathlib import Path
-from typing import Union
 
 import pytest
 
 from tests.kit.hosts import Hosts
-from tests.kit.kubernetes.hosts import KubernetesHosts
+from tests.kit.hosts import hosts as hosts
 from tests.kit.support import Cli
 from tests.kit.waits import eventually
 
 # Servers are there on one Python only: see scripts/test.
 pytestmark = pytest.mark.once
-AnyHosts = Union[Hosts, KubernetesHosts]
 KEY = "quay.io/org/release:4.21@sha256:é/../x"
 SPECS = tuple(f"registry.example.org/ocp/{'x' * 40}{each}{'y' * 40}:4.21" for each in "ab")
 
 
-@pytest.fixture(params=["etcd", "kubernetes"])
-def hosts(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[AnyHosts]:
-    found: AnyHosts
-    if request.param == "etcd":
-        found = Hosts(request.getfixturevalue("etcd").endpoints[0], tmp_path)
-    else:
-        found = KubernetesHosts(request.getfixturevalue("namespace"), tmp_path)
-    yield found
-    found.close()
-
-
-def test_any_key_and_its_inputs_are_shown_and_forgotten_by_id(hosts: AnyHosts) -> None:
+def test_any_key_and_its_inputs_are_shown_and_forgotten_by_id(hosts: Hosts) -> None:
     here, there = hosts.new(), hosts.new()
     for spec in SPECS:
         assert here.ok("once", KEY, "--input", spec, "--", "echo", spec) == f"{spec}\n"
@@ -58,7 +43,7 @@ def is_queued(cli: Cli, number: int) -> bool:
 
 
 def test_a_failed_runner_gets_the_result_of_the_next_who_sees_why_it_failed(
-    hosts: AnyHosts,
+    hosts: Hosts,
 ) -> None:
     here, there = hosts.new(), hosts.new()
     until_told = f"until [ -e {here.cwd}/may ]; do sleep 0.05; done"

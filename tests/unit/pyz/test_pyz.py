@@ -338,20 +338,6 @@ class TestOnEveryPython:
         finished = pyz.spawn(as_module, PYTHONPATH=str(pyz.archive)).finish()
         assert finished == Finished(0, f"leasectl {leasectl.__version__}\n", "")
 
-    def test_every_dependency_can_be_imported_from_it(
-        self, pyz: Pyz, started_before: StartedBefore
-    ) -> None:
-        started_before(pyz)
-        names = ("click", "filelock", "httpx", "httpcore", "h11", "tenacity", "certifi", "idna")
-        script = (
-            f"import importlib, sys; sys.path.insert(0, {str(pyz.folder)!r})\n"
-            f"for name in {names}: print(importlib.import_module(name).__file__)"
-        )
-        # -S: nothing that is installed beside this Python.
-        finished = pyz.spawn([pyz.python, "-I", "-S", "-c", script]).finish()
-        assert (finished.code, finished.err) == (0, "")
-        assert all(path.startswith(str(pyz.folder)) for path in finished.out.splitlines())
-
     def test_it_applies_pools_from_json_and_says_that_it_reads_no_yaml(
         self, pyz: Pyz, started_before: StartedBefore
     ) -> None:

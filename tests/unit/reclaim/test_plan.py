@@ -107,15 +107,6 @@ class TestChoice:
         looks.look([each._replace(is_in_use=False) for each in held], 0.0)
         assert names(looks.look(held, DELAY).ask) == "de"
 
-    def test_another_is_asked_instead_of_one_that_says_no(self) -> None:
-        held = [lease(name, at) for at, name in enumerate("abc")]
-        looks = Looks(EXCESS, held)
-        looks.look(held, 0.0)
-        asked = [noted(each) for each in looks.look(held, DELAY).ask]
-        looks.put(*asked, now=DELAY)
-        step = looks.look([noted(asked[0], "keep"), asked[1], held[2]], DELAY + 1)
-        assert (names(step.take_off), names(step.ask)) == ("a", "c")
-
 
 class TestLimits:
     def test_unused_names_are_left_to_each_holder(self) -> None:
@@ -124,12 +115,6 @@ class TestLimits:
         looks.look(held, 0.0)
         assert names(looks.look(held, DELAY).ask) == "ab"
 
-    def test_those_in_use_do_not_count_as_left(self) -> None:
-        held = [lease("a", 1), lease("b", 2, in_use=True), lease("c", 3)]
-        looks = Looks(EXCESS._replace(leave_unused=1), held)
-        looks.look(held, 0.0)
-        assert names(looks.look(held, DELAY).ask) == "a"
-
     def test_no_more_are_asked_for_than_are_to_be_free(self) -> None:
         wanted = EXCESS._replace(until_free=3)
         held = [lease(name, at) for at, name in enumerate("abc")]
@@ -137,16 +122,6 @@ class TestLimits:
         step = next_step(wanted, held, first.memory, DELAY, free=2)
         assert (names(step.ask), step.missing) == ("a", 1)
         assert next_step(wanted, held, first.memory, DELAY, free=3).is_over
-
-    def test_marks_go_once_enough_are_free(self) -> None:
-        wanted = EXCESS._replace(until_free=3, follows=True)
-        held = [lease(name, at) for at, name in enumerate("abc")]
-        looks = Looks(wanted, held)
-        marked = noted(held[0])
-        looks.put(marked, now=0.0)
-        step = next_step(wanted, [marked, *held[1:]], looks.memory, 1.0, free=3)
-        assert (names(step.take_off), step.free, step.is_over) == ("a", (), False)
-        assert step.look_at is not None
 
 
 class TestAnswers:
@@ -158,17 +133,6 @@ class TestAnswers:
         looks.put(*marked, now=DELAY)
         return looks, marked
 
-    def test_who_is_ready_is_freed_and_nobody_else(self) -> None:
-        looks, (a, b) = self.asked()
-        step = looks.look([noted(a, "ready"), b], DELAY + 1)
-        assert (names(step.free), names(step.take_off), step.missing) == ("a", "", 2)
-
-    def test_silence_is_no_consent(self) -> None:
-        looks, marked = self.asked()
-        step = looks.look(marked, DELAY + WAIT)
-        assert (names(step.take_off), step.free, step.missing) == ("ab", (), 2)
-        assert step.is_over
-
     def test_who_keeps_is_not_asked_again_within_a_delay(self) -> None:
         looks, (a, b) = self.asked(NAMED._replace(follows=True))
         said_at = DELAY + 1
@@ -176,11 +140,6 @@ class TestAnswers:
         held = [lease("a"), b]
         assert looks.look(held, said_at + DELAY - 0.1).ask == ()
         assert names(looks.look(held, said_at + DELAY).ask) == "a"
-
-    def test_one_that_all_keep_gives_up_when_nobody_could_be_asked_again_in_time(self) -> None:
-        looks, marked = self.asked()
-        step = looks.look([noted(each, "keep") for each in marked], DELAY + 1)
-        assert (names(step.take_off), step.is_over) == ("ab", True)
 
     def test_a_mark_that_somebody_took_off_is_not_put_again_within_a_delay(self) -> None:
         looks, _ = self.asked(NAMED._replace(follows=True))
@@ -232,11 +191,6 @@ class TestAdoption:
         assert (step.free, step.look_at, step.is_over) == ((), 20.0, False)
         assert names(looks.look([ready._replace(marked_seconds=DELAY)], 20.0).free) == "a"
 
-    def test_its_delay_is_a_whole_one_if_the_recorded_time_lies_ahead(self) -> None:
-        ready = noted(lease("a"), "ready")
-        step = next_step(NAMED, [ready], begin(NAMED, [ready], 0.0), 0.0)
-        assert (step.free, step.look_at) == ((), DELAY)
-
     def test_no_more_are_adopted_than_are_missing_and_the_others_stay(self) -> None:
         marked = [noted(lease(name, at)) for at, name in enumerate("abc")]
         ready = noted(lease("d", 9), "ready")._replace(marked_seconds=DELAY)
@@ -268,16 +222,6 @@ class TestRounds:
         assert (step.missing, step.ask, step.is_over) == (2, (), False)
         assert step.look_at == 2 * DELAY + 5
         assert names(looks.look(held[2:], 2 * DELAY + 5).ask) == "cd"
-
-    def test_one_that_goes_on_looks_again_also_where_nothing_is_held(self) -> None:
-        for wanted in (EXCESS, NAMED, Wanted(longer_than_seconds=60.0)):
-            step = Looks(wanted._replace(follows=True), []).look([], 0.0)
-            assert (step.look_at, step.is_over) == (wanted.delay_seconds, False)
-
-    def test_one_that_waits_for_too_few_ends_in_time(self) -> None:
-        looks = Looks(EXCESS, [])
-        assert looks.look([], 0.0).look_at == DELAY
-        assert looks.look([], WAIT).is_over  # who comes now can't be asked in time
 
 
 class Pool:

@@ -157,8 +157,7 @@ class TestWhatItShows:
         assert "as of " in source  # what the script would have put "live" in its place
 
     @pytest.mark.parametrize("path", ["", f"/?pool={POOL}"])
-    @pytest.mark.parametrize("screen", SCREENS)
-    @pytest.mark.parametrize("scheme", ["light", "dark"])
+    @pytest.mark.parametrize(("screen", "scheme"), zip(SCREENS, ("light", "dark")))
     def test_it_fits_and_can_be_read(
         self, browser: Browser, page: Busy, path: str, screen: str, scheme: str, tmp_path: Path
     ) -> None:

@@ -109,25 +109,6 @@ def test_more_clients_than_it_may_have_open_files_come_later(cli: Cli, serve: Se
     assert "Too many open files" in (finished.err or "Too many open files")
 
 
-def test_clients_beyond_what_the_limit_of_open_files_allows_are_told_so(
-    cli: Cli, serve: Serve
-) -> None:
-    cli.pool("T", "only")
-    cli.hold("T")
-    files = 64 + 2 * 10
-    server = serve(max_files=files)
-    waiters = [server.waiter("T") for _ in range(9)]
-    eventually(lambda: waiting(cli, "T") == 9)
-    with server.connect() as client:
-        assert client.acquire("T").status == 503
-        waiters.pop().close()
-        eventually(lambda: waiting(cli, "T") == 8)
-    with server.connect() as client:
-        assert client.acquire("T", 2).status == 400
-    for waiter in waiters:
-        waiter.close()
-
-
 def test_waiting_ends_with_the_proxys_words_when_its_time_is_over(cli: Cli, serve: Serve) -> None:
     cli.pool("T", "only")
     cli.hold("T")

@@ -25,22 +25,6 @@ def names(hosts: Hosts, pool_type: str = "T") -> list[str]:
     return [each.name for each in hosts.access.pool(pool_type).resources]
 
 
-def test_what_is_held_elsewhere_is_not_removed_or_deleted(hosts: Hosts, here: Cli) -> None:
-    here.ok("pool", "create", "T", "--names", "a,b")
-    held = hosts.new()("acquire", "-t", "T", "--name", "a").handle
-    removing = here("pool", "remove", "T", "--names", "b,a")
-    deleting = here("pool", "delete", "T")
-    for refused in (removing, deleting):
-        assert refused.code == NOT_ALLOWED
-        assert "--force" in refused.err
-    assert os.path.basename(held) in removing.err
-    assert "1 held, 0 waiting" in deleting.err
-    assert names(hosts) == ["a", "b"]
-    here.ok("pool", "remove", "T", "--names", "b")
-    here.ok("pool", "delete", "T", "--force")
-    assert here("acquire", "-t", "T").code == NOT_FOUND
-
-
 def seconds_of(time: str) -> float:
     return datetime.fromisoformat(time.replace("Z", "+00:00")).timestamp()
 
@@ -71,17 +55,6 @@ class TestStatusFromElsewhere:
         assert (entry["pid"], entry["count"], entry["name"]) == (waiter.process.pid, 1, "b")
         assert entry["labels"] == {"why": "test"}
         waiter.kill()
-
-    def test_in_a_table(self, hosts: Hosts, here: Cli) -> None:
-        here.ok("pool", "create", "T", "--names", "a,b")
-        here.ok("acquire", "-t", "T", "--name", "a", "--ttl", "30s")
-        there = hosts.new()
-        there.ok("acquire", "-t", "T", "--name", "b", "--guard-pid", str(os.getpid()))
-        rows = {line.split()[0]: line for line in there.ok("status").splitlines() if line.split()}
-        assert "elsewhere" in rows["a"]
-        assert "unless renewed" in rows["a"]
-        assert f"pid {os.getpid()}" in rows["b"]
-        assert "renewed by keeper (ttl 1m)" in rows["b"]
 
 
 def test_servers_on_two_hosts_hand_out_the_same_pools(hosts: Hosts, here: Cli) -> None:
