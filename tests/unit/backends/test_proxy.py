@@ -122,6 +122,7 @@ class TestLosses:
     ) -> None:
         faults = ("reset-after path=acquire", "400 path=release")
         proxy = use(cli, fault_proxy("T=3", faults=faults))
+        cli.env["LEASECTL_RELEASE_TIMEOUT"] = "1s"
         assert cli("acquire", "-t", "T").code == 69
         assert cli.query("SELECT state FROM handle") == []  # nothing is left for the keeper
         assert [each["path"] for each in proxy.history().of("request")].count("/lease/release") == 1
@@ -163,12 +164,12 @@ class TestBoskosBehindIt:
         assert "T--01" not in released.err
         assert proxy.leased == []
 
-    def test_a_release_that_boskos_refused_late_is_not_reported_as_done(
+    def test_a_release_that_boskos_refused_is_not_reported_as_done(
         self, cli: Cli, fault_proxy: StartFaultProxy
     ) -> None:
         proxy = use(cli, fault_proxy("T=1"))
         handle = cli("acquire", "-t", "T").handle
-        proxy.faults('boskos-away path=release nth=1 seconds=10.5 text="statusCode 503 releasing"')
+        proxy.faults('boskos-away path=release nth=1 seconds=0.1 text="statusCode 503 releasing"')
         released = cli("release", "--handle", handle)
         assert (released.code, released.out) == (0, "")
         assert "T--00 isn't known to the lease proxy; Boskos may keep it leased" in released.err
@@ -302,7 +303,8 @@ class TestReachingIt:
     def test_proxies_of_the_environment_are_not_for_it(self, cli: Cli, proxy: FaultProxy) -> None:
         nowhere = "http://127.0.0.1:9"
         assert cli("acquire", "-t", "T", http_proxy=nowhere, HTTP_PROXY=nowhere).code == 0
-        asked = cli("acquire", "-t", "T", http_proxy=nowhere, LEASECTL_TRUST_ENV="1")
+        now = ("--connect-timeout", "0")
+        asked = cli("acquire", "-t", "T", *now, http_proxy=nowhere, LEASECTL_TRUST_ENV="1")
         assert asked.code == 69
 
     def test_the_token_is_sent_and_told_to_nobody(

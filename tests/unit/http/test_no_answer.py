@@ -36,23 +36,6 @@ def test_what_can_be_no_url_is_none_the_next_time_either() -> None:
     assert no_answer(BadUrl("no host"), url=URL, sent=False).lasting
 
 
-@pytest.mark.parametrize(
-    "error",
-    [
-        ConnectionResetError(104, "Connection reset by peer"),
-        socket.gaierror(-2, "Name or service not known"),
-    ],
-)
-def test_the_systems_number_is_left_out(error: OSError) -> None:
-    reason = no_answer(error, url=URL, sent=True)
-    assert str(reason) == reason.said == error.strerror
-
-
-def test_an_error_without_words_has_its_name() -> None:
-    reason = no_answer(OSError(), url=URL, sent=True)
-    assert (str(reason), reason.said) == ("OSError", "OSError")
-
-
 def test_what_is_no_http_may_be_tls_and_the_other_way_round() -> None:
     garbage = ProtocolError("illegal status line")
     assert "etcds://" in no_answer(garbage, url=URL, sent=True).advice

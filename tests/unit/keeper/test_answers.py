@@ -171,19 +171,6 @@ def test_it_answers_one_handle_once_a_second(desk: Desk, answers: Answers) -> No
     assert reclaim.states() == {"T--00": "keep"}
 
 
-def test_it_sees_to_who_is_asked_for_no_more_until_that_was_seen(
-    desk: Desk, answers: Answers
-) -> None:
-    handle, reclaim = marked(desk, "release")
-    go(desk, answers)
-    reclaim.take_off()
-    assert go(desk, answers) == START + 1
-    desk.time.advance(1)
-    assert go(desk, answers) is None
-    assert Uses(desk.state).marks(desk.record(handle)) == {}
-    assert list(watched(desk.state)) == []
-
-
 def test_it_sees_to_who_is_asked_again_before_it_has_let_go(desk: Desk, answers: Answers) -> None:
     handle, reclaim = marked(desk, "release")
     go(desk, answers)

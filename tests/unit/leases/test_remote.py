@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import signal
-import string
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -17,14 +16,12 @@ from leasectl.backends.pool.backend import PoolBackend
 from leasectl.errors import (
     BackendUnreachable,
     Cancelled,
-    InvalidRequest,
     LeaseLost,
     NoLease,
     NotAllowed,
     StateUnwritable,
 )
 from leasectl.leases import acquire_remote, release_remote
-from leasectl.leases import journal as journal_module
 from leasectl.leases.acquire import acquire, turn
 from leasectl.leases.delay import announce
 from leasectl.leases.journal import RecordJournal, remote_lease
@@ -50,7 +47,6 @@ from leasectl.state.event_log import StateEventLog
 from leasectl.state.handles import count_lost_replies, explain_loss, new_id
 from leasectl.state.named_pipe import is_read
 from leasectl.state.timers import GivingBack
-from leasectl.state.uses import SeenMark, Uses
 from leasectl.system.poll import is_readable
 from leasectl.system.process import identify, is_dead, this_process
 from tests.kit.desk import Desk
@@ -129,23 +125,6 @@ def test_there_it_is_told_by_whom_a_lease_was_given_back_and_what_was_lost(
         ("lost", ("T--01",), "removal", "its server didn't have it any more"),
         ("released", ("T--01",), "removal", ""),
     ]
-
-
-@pytest.mark.usefixtures("without_pools")
-@pytest.mark.parametrize("is_queued", [True, False])
-def test_there_what_was_refused_before_it_was_asked_for_is_not_told(
-    server: Server, service: Service, monkeypatch: pytest.MonkeyPatch, is_queued: bool
-) -> None:
-    def refuse(claimant: Claimant, journal: RecordJournal, patience: Patience) -> None:
-        if is_queued:
-            journal.enqueuing()
-        raise InvalidRequest("as made up")
-
-    monkeypatch.setattr(server, "acquire", refuse)
-    with pytest.raises(InvalidRequest):
-        acquire(service, Request("T"), patience=Patience())
-    told = [each.kind for each in StateEventLog(service.state, backend=URL).read()]
-    assert told == (["queued", "gave up"] if is_queued else [])
 
 
 @pytest.mark.usefixtures("without_pools")
@@ -232,25 +211,6 @@ class TestAcquire:
             acquire(service, Request("T"), patience=Patience())
         assert service.handles.ids() == set()
 
-    def test_nobody_listens_any_more_for_who_has_waited(
-        self, server: Server, service: Service, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        waiters = service.state.path("waiters")
-        wait = server.acquire
-        seen: list[int] = []
-
-        def look(claimant: Claimant, journal: RecordJournal, patience: Patience) -> None:
-            seen.append(len(os.listdir(waiters)))
-            wait(claimant, journal, patience)
-
-        monkeypatch.setattr(server, "acquire", look)
-        acquire(service, Request("T", 3), patience=Patience(wait_seconds=0))
-        assert os.listdir(waiters) == []
-        with pytest.raises(NoLease):
-            acquire(service, Request("T"), patience=Patience(wait_seconds=0))
-        assert os.listdir(waiters) == []
-        assert seen == [1, 1]
-
     def test_a_server_that_ends_a_wait_by_itself_is_unreachable(
         self, server: Server, service: Service, monkeypatch: pytest.MonkeyPatch
     ) -> None:
@@ -291,12 +251,6 @@ class TestAcquire:
         with pytest.raises(StateUnwritable):
             acquire(service, wanted, patience=Patience())
         assert held(server) == ["T--01"]
-
-    def test_as_a_generator_it_is_the_same(self, server: Server, service: Service) -> None:
-        with pytest.raises(StopIteration) as end:
-            next(turn(service, Request("T"), handle_id="T-served", patience=Patience()))
-        assert end.value.value == service.handles.require("T-served")
-        assert end.value.value.names == ("T--00",)
 
     @pytest.mark.parametrize("is_generator", [False, True])
     def test_of_a_lost_grant_the_keeper_goes_on_with_what_is_left(
@@ -414,27 +368,6 @@ class TestRelease:
         with pytest.raises(LeaseLost):
             note_renewal(service, whole(handle), NAMES[1:])
 
-    def test_what_is_to_be_said_of_another_ones_doing_is_not_told(
-        self,
-        server: Server,
-        service: Service,
-        handle: Handle,
-        alive: Process,
-        monkeypatch: pytest.MonkeyPatch,
-    ) -> None:
-        def look(names: Sequence[str]) -> None:
-            service.warn(f"{names[0]} wasn't leased any more")
-            if "T--01" in names:
-                with service.state.transaction():
-                    service.handles.returned(service.handles.require(handle.id), "T--01")
-
-        told: list[str] = []
-        service.context = service.context._replace(warn=told.append)
-        start_giving_back(service, handle, "T--02", alive)
-        server.before_release = look
-        release(service, whole(handle))
-        assert told == ["T--00 wasn't leased any more"]
-
     def test_what_a_dead_one_was_releasing_is_over(
         self, server: Server, service: Service, handle: Handle, dead: Process
     ) -> None:
@@ -508,14 +441,6 @@ class TestRelease:
         assert release(service, whole(handle)) == ()
         assert len(server.asked) == 1
 
-    def test_of_what_another_acquisition_had_lost_no_more_is_asked_for(
-        self, server: Server, service: Service, handle: Handle
-    ) -> None:
-        with pytest.raises(LeaseLost):
-            note_renewal(service, whole(handle), [])
-        assert release(service, ReleaseTarget(handle.id, 2)) == ()
-        assert server.asked == []
-
     def test_of_what_has_lost_a_part_all_that_is_kept_of_that_is_asked_for(
         self, server: Server, service: Service, handle: Handle
     ) -> None:
@@ -525,25 +450,6 @@ class TestRelease:
         assert server.asked.pop() == (claim_key_of(handle), ("T--02",))
         assert release(service, whole(handle)) == ("T--00",)
         assert server.asked == [(claim_key_of(handle), ("T--00",)), (claim_key_of(handle), ())]
-
-    def test_what_was_ready_to_be_taken_back_and_has_gone_is_not_lost(
-        self, server: Server, service: Service, handle: Handle
-    ) -> None:
-        with service.state.transaction():
-            seen = SeenMark("0" * 16, "ops", 1e9, is_ready=True)
-            Uses(service.state).see(handle, "T--01", seen)
-        list(PoolBackend.release(server, claim_key_of(handle), ["T--01"]))
-        assert release(service, whole(handle)) == ("T--00", "T--02")
-        record = service.handles.require(handle.id)
-        assert (record.state, record.names, record.lost) == ("released", (), False)
-
-    def test_of_what_was_granted_before_it_could_be_told_no_more_is_asked_for_either(
-        self, server: Server, service: Service, handle: Handle, dead: Process
-    ) -> None:
-        with service.state.transaction() as db:
-            db.execute("UPDATE handle SET waiter = ?", (dead.encode(),))
-        release(service, whole(handle))
-        assert server.asked == [(claim_key_of(handle), NAMES)]
 
     def test_of_what_was_lost_the_server_needs_keep_no_longer_what_it_keeps(
         self, server: Server, service: Service, handle: Handle
@@ -737,16 +643,6 @@ class TestTheJournal:
         journal.enqueuing()
         return journal
 
-    def test_a_few_of_all_remove_what_is_long_over(
-        self, service: Service, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        at = ""
-        purged: list[str] = []
-        monkeypatch.setattr(journal_module, "purge", lambda *_, **__: purged.append(at))
-        for at in string.ascii_lowercase:
-            RecordJournal(service, new_handle(service, Request("T"), f"T-{at}")).enqueuing()
-        assert purged == list("wxyz")
-
     def test_what_may_have_to_be_undone_counts_as_one_lost_reply(
         self, service: Service, journal: RecordJournal
     ) -> None:
@@ -783,16 +679,6 @@ class TestTheJournal:
         assert [(each.kind, each.names) for each in told if each.handle == handle.id] == (
             [] if has_pools else [("lost", ("T--01",)), ("released", ("T--01",))]
         )
-
-    def test_a_name_of_another_backend_is_another_resource(
-        self, service: Service, journal: RecordJournal, desk: Desk
-    ) -> None:
-        desk.pool(1)
-        here = desk.acquire()
-        assert here.names == ("T--00",)
-        journal.arrived("T--00")
-        assert desk.record(here) == here
-        assert service.handles.require("T-new").names == ("T--00",)
 
     def test_what_the_keeper_is_to_give_back_is_due_at_once_and_it_is_told(
         self, service: Service, journal: RecordJournal, monkeypatch: pytest.MonkeyPatch

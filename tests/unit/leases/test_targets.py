@@ -132,18 +132,11 @@ class TestPaths:
         monkeypatch.chdir(tmp_path)
         assert targets.of_path(held.id) == [whole(held)]
 
-    def test_nothing_means_nothing(self, targets: Targets, tmp_path: Path) -> None:
-        (tmp_path / "empty").touch()
-        assert targets.of_path("") == targets.of_path(str(tmp_path / "empty")) == []
-
 
 class TestNames:
     def test_names_mean_the_handles_that_hold_them(self, targets: Targets, held: Handle) -> None:
         assert targets.of_names(["T--01"]) == [ReleaseTarget(held.id, 1, ("T--01",))]
         assert targets.of_names(["T--01", "T--00", "T--01"]) == [whole(held)]
-
-    def test_a_free_one_means_nothing(self, targets: Targets) -> None:
-        assert targets.of_names(["T--02"]) == []
 
     def test_an_unknown_one_is_refused(self, targets: Targets) -> None:
         with pytest.raises(NotFound, match='no resource "U--00"'):

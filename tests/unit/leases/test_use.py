@@ -25,7 +25,7 @@ from leasectl.leases.marks import (
 from leasectl.leases.marks import (
     carry_out as carry_out_now,
 )
-from leasectl.leases.release import finish, release
+from leasectl.leases.release import release
 from leasectl.model import Handle, OnReclaim, ReleaseTarget, Request, whole
 from leasectl.state import keeper_process
 from leasectl.state.directory import State
@@ -84,25 +84,6 @@ class TestUse:
         desk.service.pools.end_early(handle.id, handle.names, guard=None, reason="an admin")
         with pytest.raises(LeaseLost, match="reacquire"):
             use(desk.service, whole(handle), "T--00")
-
-    def test_ends_with_the_acquisition(self, desk: Desk, operator: Operator) -> None:
-        handle = desk.acquire(TWO)
-        use(desk.service, whole(handle), "T--00")
-        again = desk.reacquire(handle)
-        assert in_use(desk, again) == set()
-        with pytest.raises(NotAllowed):
-            use(desk.service, whole(handle), "T--00")
-
-    def test_leaves_nothing_of_a_handle_that_is_forgotten(
-        self, desk: Desk, operator: Operator
-    ) -> None:
-        handle = desk.acquire(TWO)
-        use(desk.service, whole(handle), "T--00")
-        operator.mark(handle)
-        asked_of(desk.service, whole(handle))
-        finish(desk.service, desk.record(handle))
-        assert desk.state.query("SELECT * FROM name_in_use") == []
-        assert desk.state.query("SELECT * FROM mark_seen") == []
 
 
 class TestAMark:
@@ -373,12 +354,3 @@ class TestAnAnswerForTheHolder:
         desk.service = desk.as_caller(desk.caller, "none:")
         elsewhere = desk.acquire(Request("T", on_reclaim="release"))
         assert answer_for_holder(desk.service, whole(elsewhere)) == {}
-
-    def test_heeds_no_note_that_is_no_mark(self, desk: Desk, operator: Operator) -> None:
-        handle = desk.acquire(TWO._replace(on_reclaim="release"))
-        operator.mark(handle)
-        for note in operator.notes.of_pool("T"):
-            change = (note.type, note.name, note.fence, note.text, "\x1b[2J{")
-            operator.notes.change([NoteChange(*change)])
-        answer_for_holder(desk.service, whole(handle))
-        assert [note.text for note in operator.notes.of_pool("T")] == ["\x1b[2J{"] * 2

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Callable
+from typing import Callable
 
 import pytest
 
@@ -461,63 +461,6 @@ def test_a_drain_ends_in_time_also_where_the_node_cannot_be_looked_at(world: Wor
     world.cluster.requests.clear()
     world.during(30)
     assert "evict" not in world.cluster.requests
-
-
-class Wire:
-    """The way of one replica to the cluster, which can be cut."""
-
-    def __init__(self, cluster: FakeCluster) -> None:
-        self.is_cut = False
-        self._cluster = cluster
-
-    def __getattr__(self, name: str) -> Any:
-        if self.is_cut:
-            raise BackendUnreachable("the API is away")
-        return getattr(self._cluster, name)
-
-
-class Pair:
-    """Two replicas, of which the first leads and can be cut off."""
-
-    def __init__(self, world: World) -> None:
-        self.world = world
-        self.wire = Wire(world.cluster)
-        self.first = Replica(self.wire, world.clock, "a")  # type: ignore[arg-type]
-        self.second = world.replica("b")
-        world.replicas = [self.first, self.second]
-        world.during(1)
-        assert self.first.leadership.has_seconds(0)
-
-    def cut_off_the_first(self) -> None:
-        """Have the other lead, and nobody tell the first of anything."""
-        self.wire.is_cut = True
-        self.first.changes.names.clear()
-        self.world.replicas = [self.second]
-        self.world.until(lambda: self.second.leadership.has_seconds(0), within=30)
-
-    def bring_back_the_first(self) -> None:
-        """Have the other end in good order, so that the first doesn't even see that it led."""
-        self.second.leadership.resign()
-        self.wire.is_cut = False
-        self.first.changes.names.clear()
-        self.world.replicas = [self.first]
-        self.world.cluster.requests.clear()
-
-
-def test_whoever_leads_again_evicts_nothing_of_what_another_has_ended_meanwhile(
-    world: World,
-) -> None:
-    pair, cluster = Pair(world), world.cluster
-    drain_in_vain(world)
-    pair.cut_off_the_first()
-    cluster.ask_for(NODE, None)
-    world.until(lambda: cluster.status(NODE) == "ended")
-    cluster.held.clear()
-    cluster.node = refused  # type: ignore[method-assign]  # it doesn't get to see that
-    pair.bring_back_the_first()
-    world.during(30)
-    assert pair.first.leadership.has_seconds(0)
-    assert cluster.evicted == []
 
 
 def test_whose_lease_is_given_away_by_hand_leads_no_more_when_another_has_taken_it(

@@ -81,10 +81,6 @@ class TestCountedPools:
         names = [f"any-{number}" for number in range(count)]
         assert planned(CountedPool("T", 2, 5), pool("T", *names)) == PoolChange("T")
 
-    def test_numbers_go_on_after_the_highest(self) -> None:
-        change = planned(CountedPool("T", 3, 5), pool("T", "T--07"))
-        assert change == PoolChange("T", added=("T--08", "T--09"))
-
     def test_the_highest_free_numbers_go_first(self) -> None:
         now = pool("T", "T--98", "T--99", "T--100", "T--101", held=["T--101"])
         assert planned(CountedPool("T", 1, 2), now).removed == ("T--99", "T--100")
@@ -349,10 +345,6 @@ class TestProperties:
         wanted = NamedPool("T", ("a", "b", "c"), properties=dict.fromkeys("abc", self.EU))
         change = planned(wanted, self.pool("T", a="eu", b="us"))
         assert change == PoolChange("T", added=("c",), properties={"b": self.EU, "c": self.EU})
-
-    def test_go_where_none_are_to_be(self) -> None:
-        wanted = NamedPool("T", ("a", "b"), properties={"a": (), "b": ()})
-        assert planned(wanted, self.pool("T", a="eu", b="")).properties == {"a": ()}
 
     def test_of_a_number_are_those_of_all_that_stay_or_come(self) -> None:
         there = self.pool("T", **{"T--00": "eu", "T--01": "us", "T--02": ""})

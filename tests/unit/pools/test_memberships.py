@@ -89,17 +89,6 @@ class TestAdding:
 
 
 class TestMoving:
-    def test_says_what_became_of_each(
-        self, service: Service, memberships: MembershipService
-    ) -> None:
-        hold(service, "a-2")
-        after = memberships.move(["a-1", "a-2", "b-1"], "B", when_free=True).after
-        assert [(each.pool, each.moves_to) for each in after] == [
-            ("B", None),
-            ("A", "B"),
-            ("B", None),
-        ]
-
     def test_of_a_held_one_moves_none(
         self, service: Service, memberships: MembershipService
     ) -> None:
@@ -170,22 +159,6 @@ class TestExpectations:
         assert expectations(service, "A") == found[:1]
         assert expectation_fields(found[0])["pattern"] == "*"
 
-    @pytest.mark.parametrize(("subjects", "patterns"), [(["x"], []), ([], ["y*"])])
-    def test_are_dropped_by_whom_they_are_said_of(
-        self,
-        service: Service,
-        memberships: MembershipService,
-        subjects: list[str],
-        patterns: list[str],
-    ) -> None:
-        memberships.expect("B", subjects, patterns)
-        with pytest.raises(NotFound):
-            memberships.drop("A", subjects, patterns)
-        memberships.drop("B", subjects, patterns)
-        assert expectations(service) == ()
-        with pytest.raises(NotFound):
-            memberships.drop("B", subjects, patterns)
-
     def test_answer_for_names_that_are_nowhere(
         self, service: Service, memberships: MembershipService
     ) -> None:
@@ -195,10 +168,6 @@ class TestExpectations:
         assert (by_pattern.type, by_pattern.pattern, by_pattern.state) == ("B", "x-1*", "expected")
         assert (by_name.type, by_name.pattern) == ("A", None)
         assert whereabouts_fields(by_name)["pool"] is None
-
-    def test_of_nothing_leave_a_name_unknown(self, service: Service) -> None:
-        with pytest.raises(NotFound, match='"z" is in no pool'):
-            whereabouts(service, "z")
 
 
 def test_where_a_name_is_tells_who_holds_it(service: Service) -> None:

@@ -8,7 +8,6 @@ from leasectl.engines.rules.membership import Properties
 from leasectl.errors import InvalidRequest, LeaseError, NotAllowed, NotFound
 from leasectl.model import Claimant, Request
 from leasectl.pools.properties import (
-    PropertyChange,
     add_resources,
     change_properties,
     create_pool,
@@ -49,10 +48,6 @@ class TestChange:
         )
         assert change.describe() == "a=, b=2, no c"
 
-    def test_may_be_all_that_is_to_be_so(self) -> None:
-        change = PropertyChange((("a", "1"),), replaces=True)
-        assert change.of("x", (("b", "2"),)) == (("a", "1"),)
-
     def test_of_a_key_that_ends_like_a_drop_is_read_in_one_way(self) -> None:
         assert parse_change(["a-=1"]).put == (("a-", "1"),)
         assert parse_change(["a--"]).dropped == {"a-"}
@@ -86,10 +81,6 @@ class TestChange:
 
 
 class TestNewPool:
-    def test_is_of_resources_with_properties(self, store: Store) -> None:
-        create_pool(store.pools, store.members, "T", ["a", "b"], EU)
-        assert store.properties("T") == {"a": EU.put, "b": EU.put}
-
     def test_is_not_made_where_a_name_is_taken(self, store: Store) -> None:
         store.pools.create_pool("U", ["b"])
         with pytest.raises(NotAllowed, match='"b" is in pool "U"'):
@@ -134,13 +125,6 @@ class TestAdded:
         store.pools.create_pool("T", ["a"])
         add_resources(store.members, "T", ["b"], EU)
         assert store.properties("T") == {"a": (), "b": EU.put}
-
-    def test_again_changes_what_they_are(self, store: Store) -> None:
-        create_pool(store.pools, store.members, "T", ["a"], parse_change(["size=1"]))
-        add_resources(store.members, "T", ["a"], EU)
-        assert store.properties("T") == {"a": (("region", "eu"), ("size", "1"))}
-        with pytest.raises(InvalidRequest, match="already in pool"):
-            add_resources(store.members, "T", ["a"], EU, are_new=True)
 
     def test_to_no_pool_are_refused(self, store: Store) -> None:
         with pytest.raises(NotFound):

@@ -18,16 +18,13 @@ from leasectl.leases.release import release
 from leasectl.leases.release_forced import release_by_force
 from leasectl.leases.renewal_threads import Renewed
 from leasectl.model import Handle, ReleaseTarget, Request, whole
-from leasectl.run import keeper_pidfd
 from leasectl.run import lease_watch as module
 from leasectl.run.lease_watch import LeaseWatch
-from leasectl.state import keeper_process
 from leasectl.state.directory import State
 from leasectl.state.uses import SeenMark, Uses
 from leasectl.system.poll import is_readable
 from leasectl.system.process import this_process
 from leasectl.system.request_threads import Outcome
-from leasectl.text.naming import work_labels
 from tests.kit.descriptors import leaving_open
 from tests.kit.desk import Desk
 from tests.kit.made_up_backend import MadeUpBackend, register_made_up
@@ -288,20 +285,6 @@ class TestLosing:
         watch.close()
 
 
-@pytest.mark.parametrize(
-    ("labels", "held", "subject"),
-    [((), "T--00", "T"), (work_labels("k", "4.21"), "work k (4.21)", "work k (4.21)")],
-)
-def test_people_know_it_by_its_names_or_its_work(
-    desk: Desk, labels: tuple[tuple[str, str], ...], held: str, subject: str
-) -> None:
-    desk.pool(1)
-    handle = acquired(desk, Request("T", labels=labels))
-    watch = LeaseWatch(desk.service, handle, renewed_at=START, clock=desk.time.clock)
-    assert (watch.held, watch.subject) == (held, subject)
-    watch.close()
-
-
 def test_nothing_stays_open_of_it_and_nobody_can_wake_it(desk: Desk, handle: Handle) -> None:
     with leaving_open(0):
         watch = LeaseWatch(desk.service, handle, renewed_at=START, clock=desk.time.clock)
@@ -322,42 +305,6 @@ def test_whoever_answers_is_told_when_something_may_have_been_noted_and_not_befo
     watch.look(watch.fds())
     assert told == [None]
     assert not is_readable(watch.fds()[0], 0)
-
-
-class TestTheKeeper:
-    @pytest.fixture
-    def looked(self, watch: LeaseWatch, monkeypatch: pytest.MonkeyPatch) -> list[State]:
-        """Where it was looked for since the watch began; it is there no longer."""
-        looked: list[State] = []
-        monkeypatch.setattr(keeper_process, "running", looked.append)
-        return looked
-
-    def test_it_is_looked_for_when_its_descriptor_says_so_and_not_before(
-        self, watch: LeaseWatch, looked: list[State]
-    ) -> None:
-        watch.look(())
-        assert len(looked) == 0
-        watch.look(watch.fds())
-        assert len(looked) == 1
-
-    def test_where_there_is_none_it_is_looked_for_again_at_the_time_that_was_said(
-        self, desk: Desk, watch: LeaseWatch, looked: list[State]
-    ) -> None:
-        watch.look(watch.fds())
-        again = watch.until(START)
-        assert again is not None and START < again <= START + 1
-        look_at(desk, watch, again - 0.1)
-        assert len(looked) == 1
-        look_at(desk, watch, again)
-        assert len(looked) == 2
-
-    def test_where_it_can_not_be_looked_for_that_is_tried_again(
-        self, desk: Desk, watch: LeaseWatch, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        monkeypatch.setattr(keeper_pidfd, "recover", fail)
-        watch.look(watch.fds())
-        again = watch.until(START)
-        assert again is not None and START < again <= START + 1
 
 
 class TestOnAServer:

@@ -131,20 +131,6 @@ def test_after_another_ending_none_follows(job: Job, script: str) -> None:
     assert (len(job.got), job.warned) == (1, [])
 
 
-def test_where_no_path_is_said_the_command_is_looked_for_where_the_system_has_its_own(
-    job: Job,
-) -> None:
-    plan = Plan(("true",), Request("T"), environ={})
-    runner = Runner(
-        lambda: job.desk.service,
-        plan,
-        before_acquire=lambda _: None,
-        warn=pytest.fail,
-        clock=job.desk.time.clock,
-    )
-    assert runner.run(Patience(wait_seconds=0)) == Ending(0)
-
-
 def test_until_the_command_follows_it_the_lease_follows_run(job: Job) -> None:
     runners: list[object] = []
     job.when_got = lambda: runners.append(job.desk.record(job.got[0][0]).runner)

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from leasectl.errors import CorruptState, NotFound
+from leasectl.errors import CorruptState
 from leasectl.model import Handle, Lease, Process, Request, whole
 from leasectl.state import rows
 from leasectl.state.directory import State
@@ -17,18 +17,15 @@ from leasectl.state.handles import (
     _NEXT,
     Handles,
     explain_loss,
-    forget_plain,
     is_plain,
     is_watched,
     purge,
-    renews_itself,
     seconds_since,
 )
 from leasectl.state.rows import (
     SERVED_KEY_LABEL,
     is_on_record_elsewhere,
 )
-from leasectl.state.uses import Uses
 from leasectl.system.process import identify, this_process
 from tests.kit.recorded import watched
 
@@ -128,11 +125,6 @@ class TestRecords:
         with state.transaction():
             handles.create(written, remote=False)
         assert handles.require(written.id) == written
-
-    def test_a_hostile_name_is_shown_in_one_printable_line(self, handles: Handles) -> None:
-        with pytest.raises(NotFound) as refused:
-            handles.require("x\n\x1b[31m")
-        assert str(refused.value).isprintable()
 
     @pytest.mark.parametrize("preferred", ["local:", "http://x"])
     def test_of_both_sides_of_a_connection_the_one_that_is_preferred_holds_a_name(
@@ -340,20 +332,6 @@ class TestWhatIsPlain:
             handles.drop(handle, ["a"], now=1.0, lost=True)
         assert not is_plain(state, handles.require(handle.id))
 
-    def test_is_forgotten_with_all_that_there_is_of_it(
-        self, state: State, handles: Handles
-    ) -> None:
-        handle = held(state, handles, a_handle(), a_lease("a"), a_lease("b", fence=2))
-        other = held(state, handles, a_handle("T-other"), a_lease("c"))
-        with state.transaction():
-            for each in (handle, other):
-                state.stage_names(each.id, each.names)
-        with state.transaction():
-            forget_plain(state, handle)
-        assert handles.ids() == {other.id}
-        assert [name for (name,) in state.query("SELECT name FROM lease")] == ["c"]
-        assert files(state) == [other.id]
-
 
 @pytest.mark.parametrize(
     ("handle", "needed"),
@@ -371,20 +349,6 @@ def test_a_keeper_is_needed_for_what_happens_without_a_command(
     handle: Handle, needed: bool
 ) -> None:
     assert is_watched(handle, remote=False) is needed
-
-
-@pytest.mark.parametrize(
-    ("followed", "is_needed"),
-    [({}, False), ({"guard": this_process()}, True), ({"runner": this_process()}, True)],
-    ids=["nobody", "guard", "run"],
-)
-def test_a_ttl_of_ones_own_is_renewed_while_somebody_follows(
-    followed: dict[str, Any], is_needed: bool
-) -> None:
-    request = Request("T", ttl_seconds=5.0)
-    own = a_handle("T-abcdef", request=request, explicit_ttl=True, **followed)
-    assert renews_itself(own) is is_needed
-    assert is_watched(own, remote=False) is is_needed
 
 
 def test_a_keeper_is_needed_for_an_acquisition_from_a_server_until_it_is_announced() -> None:
@@ -416,21 +380,6 @@ def test_a_value_that_no_version_writes_is_reported_as_damage(
     what = r'^\S*/state\.db holds a bad record of "T-abcdef": .*; if its leases.* mv \S*/state \S*$'
     with pytest.raises(CorruptState, match=what):
         handles.load("T-abcdef")
-
-
-@pytest.mark.parametrize("is_guarded", [True, False])
-def test_one_that_only_marks_had_the_keeper_see_to_is_let_go_by_it(
-    state: State, handles: Handles, is_guarded: bool
-) -> None:
-    guard = this_process() if is_guarded else None
-    handle = held(state, handles, a_handle(guard=guard), a_lease())
-    uses = Uses(state)
-    with state.transaction():
-        uses.have_watched([handle.id])
-    assert watched(state) == [handle]
-    with state.transaction():
-        uses.let_go(handle)
-    assert watched(state) == ([handle] if is_guarded else [])
 
 
 @pytest.mark.parametrize(

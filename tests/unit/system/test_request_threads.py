@@ -152,16 +152,6 @@ def test_one_that_ends_after_the_close_writes_to_no_descriptor(servers: Servers)
     os.close(write_fd)
 
 
-def test_there_is_nothing_to_wait_for_before_the_first_job(servers: Servers) -> None:
-    before = len(os.listdir("/proc/self/fd"))
-    threads = RequestThreads(servers.begin, clock=Clock())
-    assert threads.fd is None
-    assert threads.outcomes() == []
-    assert threads.under_way == frozenset()
-    assert len(os.listdir("/proc/self/fd")) == before
-    threads.close()
-
-
 def test_signal_in_the_middle_of_a_job_leaves_the_next_one_done(
     threads: RequestThreads[str, str, tuple[str, ...]],
 ) -> None:

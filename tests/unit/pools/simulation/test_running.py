@@ -154,7 +154,7 @@ class TestARun:
         assert tried.held_seconds == 45
 
     def test_its_events_can_be_true(self) -> None:
-        tried = run(mixed_jobs(150), pool_of("pool", 3), parse_policy("pace=5s,aging=2m"))
+        tried = run(mixed_jobs(60), pool_of("pool", 3), parse_policy("pace=5s,aging=2m"))
         story = story_of(tried.events)
         assert (story.broken, story.held, story.waiting) == ([], {}, set())
 
@@ -274,7 +274,8 @@ class TestReplay:
     @pytest.mark.parametrize("policy", ["pace=12s", "pace=9s,burst=2,aging=3m"])
     def test_what_was_granted_is_granted_again_when_it_was(self, policy: str) -> None:
         pool = pool_of("pool", 3)
-        before = run(mixed_jobs(200), pool._replace(epoch=1_700_000_000.0), parse_policy(policy))
+        jobs = mixed_jobs(80)
+        before = run(jobs, pool._replace(epoch=1_700_000_000.0), parse_policy(policy))
         found = recorded(before.events)
         again = replayed(found, found.names, seed=1)
         assert found.names == pool.names
@@ -286,9 +287,7 @@ class TestReplay:
         other = largest_deviation(run_of(again, "pace=25s"), again.recorded)
         assert other is not None
         assert other > 0.02
-        assert sorted(job.priority for job in again.jobs) == sorted(
-            job.priority for job in mixed_jobs(200)
-        )
+        assert sorted(job.priority for job in again.jobs) == sorted(job.priority for job in jobs)
 
     def test_under_none_a_pace_shows_the_wave_that_it_has_spared(self) -> None:
         tried = scenario("30", "10m", 10)
