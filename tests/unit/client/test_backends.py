@@ -98,14 +98,14 @@ def on_kubernetes(
 
 @pytest.fixture
 def on_boskos(boskos: StartBoskos) -> Place:
-    server = boskos("T=2", expire=8, reaper_interval=1)
+    server = boskos("T=2", expire=8, reaper_interval=1, request_ttl=5)
 
     @contextlib.contextmanager
     def killed() -> Iterator[None]:
         server.kill()
         yield
 
-    return Place(f"{server.backend}?expire=8s", "T", killed, has_pools=False, ttl=None)
+    return Place(f"{server.backend}?expire=8s&queue-ttl=5s", "T", killed, has_pools=False, ttl=None)
 
 
 @pytest.fixture
@@ -132,7 +132,7 @@ def there(place: Place) -> Iterator[leasectl.Client]:
 
 
 def test_it_is_held_renewed_and_given_back(place: Place, there: leasectl.Client) -> None:
-    with there.acquire(place.pool, count=2, wait="1m") as lease:
+    with there.acquire(place.pool, count=2, wait="5m", ttl=place.ttl) as lease:
         assert len(lease.names) == 2
         assert lease.is_held
         if lease.deadline is not None:
@@ -143,9 +143,9 @@ def test_it_is_held_renewed_and_given_back(place: Place, there: leasectl.Client)
         if place.has_pools:
             with pytest.raises(leasectl.NoLease):
                 there.acquire(place.pool, wait=0)
-    with there.acquire(place.pool, wait="1m") as lease:
+    with there.acquire(place.pool, wait="5m") as lease:
         before = lease.handle
-        lease.reacquire(wait="1m")
+        lease.reacquire(wait="5m")
         assert lease.is_held
         assert lease.handle == before
 
@@ -154,7 +154,7 @@ def test_it_leaves_no_thread_and_no_descriptor(
     cli: Cli, place: Place, there: leasectl.Client
 ) -> None:
     def hold() -> None:
-        with there.acquire(place.pool, wait="1m", ttl=place.ttl):
+        with there.acquire(place.pool, wait="5m", ttl=place.ttl):
             pass
 
     def left() -> tuple[int, int]:
@@ -202,14 +202,14 @@ def test_a_wait_can_be_cancelled(place: Place, there: leasectl.Client) -> None:
             there.acquire(place.pool, cancel=cancel, progress=lambda _: waits.set())
         ended.set()
 
-    with there.acquire(place.pool, count=2, wait="1m"):
+    with there.acquire(place.pool, count=2, wait="5m"):
         waiter = threading.Thread(target=wait)
         waiter.start()
         wait_set(waits)
         cancel.set()
         wait_set(ended)
         waiter.join()
-    with there.acquire(place.pool, count=2, wait="1m"):
+    with there.acquire(place.pool, count=2, wait="5m"):
         pass
 
 
@@ -217,7 +217,7 @@ def test_force_is_told_before_the_deadline(place: Place, there: leasectl.Client)
     if not place.has_pools:
         pytest.skip("has no release by force")
     lost_at: list[float] = []
-    lease = there.acquire(place.pool, ttl=place.ttl, wait="1m")
+    lease = there.acquire(place.pool, ttl=place.ttl, wait="5m")
     lease.lost.call(lambda: lost_at.append(elapsed()))
     there.release(names=lease.names, force=True, reason="maintenance")
     assert lease.lost.wait()
@@ -233,7 +233,7 @@ def test_an_outage_longer_than_the_ttl_is_told_before_the_deadline(
     if place.outage is None:
         pytest.skip("has leases that don't expire")
     lost_at: list[float] = []
-    lease = there.acquire(place.pool, ttl=place.ttl, wait="1m")
+    lease = there.acquire(place.pool, ttl=place.ttl, wait="5m")
     lease.lost.call(lambda: lost_at.append(elapsed()))
     with place.outage():
         assert lease.lost.wait()
