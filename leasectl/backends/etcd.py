@@ -11,10 +11,9 @@ from typing import TYPE_CHECKING
 
 from leasectl.backends.pool.backend import PoolBackend
 from leasectl.engines.etcd.address import parse_etcd_url
-from leasectl.engines.etcd.gateway.gateway import ATTEMPT_SECONDS
+from leasectl.engines.etcd.gateway import ATTEMPT_SECONDS
 from leasectl.engines.etcd.keys import Keys
-from leasectl.engines.etcd.opening import open_etcd, open_gateway
-from leasectl.engines.etcd.probe import probe
+from leasectl.engines.etcd.opening import open_etcd, open_gateway, probe
 from leasectl.errors import InvalidRequest
 from leasectl.state.event import Kept
 from leasectl.system import signals
@@ -113,7 +112,7 @@ class EtcdBackend(PoolBackend):
     def open_claim_watch(
         cls, context: Context, *, state_id: str, claim_key: str, fence: int
     ) -> ClaimWatch:
-        from leasectl.engines.cluster.claim_watch import ClusterClaimWatch
+        from leasectl.engines.cluster.notes import ClusterClaimWatch
 
         gateway = open_gateway(context.url, context.settings, clock=context.clock)
         prefix = parse_etcd_url(context.url).prefix
@@ -140,7 +139,7 @@ class EtcdBackend(PoolBackend):
 
     @classmethod
     def pool_types(cls, context: Context, *, seconds: float) -> list[str]:
-        from leasectl.engines.cluster.listing import pool_types as types_in
+        from leasectl.engines.cluster.place import pool_types as types_in
 
         return types_in(cls.open_to_look(context, seconds=seconds).context)
 
@@ -148,7 +147,7 @@ class EtcdBackend(PoolBackend):
     def resource_names(
         cls, context: Context, begin: str, types: Collection[str], *, seconds: float
     ) -> list[str]:
-        from leasectl.engines.cluster.listing import resource_names as names_in
+        from leasectl.engines.cluster.place import resource_names as names_in
 
         return names_in(cls.open_to_look(context, seconds=seconds).context, begin, types)
 

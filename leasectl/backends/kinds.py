@@ -22,9 +22,8 @@ if TYPE_CHECKING:
     from leasectl.backends.contract import Patience, RemoteJournal, Turn
     from leasectl.backends.servers import ClaimWatch, Renew, RenewalTerms, Timing, TypeCounts
     from leasectl.engines.contract import LostListener
-    from leasectl.engines.event_log import EventLog
     from leasectl.engines.notes import Notes
-    from leasectl.engines.pool_admin import Members, PoolAdmin, Sides
+    from leasectl.engines.pool_admin import EventLog, Members, PoolAdmin, Sides
     from leasectl.engines.values import Values
     from leasectl.model import Claimant, Handle, ReleasedBy, Request
     from leasectl.state.directory import State

@@ -10,10 +10,9 @@ from collections.abc import Callable, Collection, Mapping
 from typing import TYPE_CHECKING
 
 from leasectl.backends.pool.backend import PoolBackend
-from leasectl.engines.kubernetes.api.address import parse_kubernetes_url
+from leasectl.engines.kubernetes.api.address import leases, parse_kubernetes_url
 from leasectl.engines.kubernetes.api.asking import LONGEST_BUSY_SECONDS
 from leasectl.engines.kubernetes.api.choice import choose, encode_choice, parse_choice
-from leasectl.engines.kubernetes.api.collection import leases
 from leasectl.engines.kubernetes.api.login import open_api
 from leasectl.engines.kubernetes.names import object_of_pool
 from leasectl.engines.kubernetes.objects import KubernetesObjects
@@ -155,7 +154,7 @@ class KubernetesBackend(PoolBackend):
     def open_claim_watch(
         cls, context: Context, *, state_id: str, claim_key: str, fence: int
     ) -> ClaimWatch:
-        from leasectl.engines.cluster.claim_watch import ClusterClaimWatch
+        from leasectl.engines.cluster.notes import ClusterClaimWatch
 
         choice = _choice(context.settings)
         api = open_api(choice, clock=context.clock, deadline_seconds=_REQUEST_SECONDS)
@@ -178,7 +177,7 @@ class KubernetesBackend(PoolBackend):
 
     @classmethod
     def pool_types(cls, context: Context, *, seconds: float) -> list[str]:
-        from leasectl.engines.cluster.listing import pool_types as types_in
+        from leasectl.engines.cluster.place import pool_types as types_in
 
         return types_in(cls.open_to_look(context, seconds=seconds).context)
 
@@ -186,7 +185,7 @@ class KubernetesBackend(PoolBackend):
     def resource_names(
         cls, context: Context, begin: str, types: Collection[str], *, seconds: float
     ) -> list[str]:
-        from leasectl.engines.cluster.listing import resource_names as names_in
+        from leasectl.engines.cluster.place import resource_names as names_in
 
         return names_in(cls.open_to_look(context, seconds=seconds).context, begin, types)
 

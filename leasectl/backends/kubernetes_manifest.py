@@ -22,9 +22,11 @@ from leasectl.engines.kubernetes.api.rights import (
     rules_of,
 )
 from leasectl.engines.kubernetes.bodies import body_of, new_expectations
-from leasectl.engines.kubernetes.labels import BY, SETTINGS, STATE
 from leasectl.engines.kubernetes.names import (
+    BY,
     POOL_PREFIX,
+    SETTINGS,
+    STATE,
     TICKET_PREFIX,
     VALUE_PREFIX,
     object_of_pool,

@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING
 
 from leasectl.backends.kinds import LOCAL, Backend, lacking
 from leasectl.backends.pool.backend import PoolBackend
-from leasectl.engines.local.engine import LocalEngine
-from leasectl.engines.local.sides import LocalSides
+from leasectl.engines.local.engine import LocalEngine, LocalSides
 
 if TYPE_CHECKING:
     from leasectl.backends.contract import Journal, Patience, Turn

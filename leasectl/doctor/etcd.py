@@ -15,15 +15,14 @@ from leasectl.doctor.findings import (
     tls_used,
 )
 from leasectl.doctor.holders import agreement, agreement_of
-from leasectl.engines.cluster.known import all_known
+from leasectl.engines.cluster.entering import all_known
 from leasectl.engines.cluster.objects import Selection
+from leasectl.engines.etcd.access import read_user
 from leasectl.engines.etcd.address import EtcdAddress, parse_etcd_url
-from leasectl.engines.etcd.copies import find_astray, mend_astray
-from leasectl.engines.etcd.gateway.failures import advice_of
-from leasectl.engines.etcd.gateway.user import read_user
+from leasectl.engines.etcd.answers import advice_of
+from leasectl.engines.etcd.encoding import find_astray, mend_astray
 from leasectl.engines.etcd.keys import Keys
-from leasectl.engines.etcd.opening import Opened, open_etcd, open_gateway
-from leasectl.engines.etcd.probe import probe
+from leasectl.engines.etcd.opening import Opened, open_etcd, open_gateway, probe
 from leasectl.errors import BackendUnreachable
 from leasectl.http.settings import Settings
 from leasectl.leases.service import Service

@@ -10,7 +10,7 @@ from typing import NamedTuple
 from leasectl.doctor.findings import FAIL, OK, WARN, Check, Finding, circular, failure
 from leasectl.doctor.holders import agreement, agreement_of
 from leasectl.engines.cluster.changes import new_pool
-from leasectl.engines.cluster.known import all_known
+from leasectl.engines.cluster.entering import all_known
 from leasectl.engines.cluster.objects import (
     PoolObject,
     ResourceObject,
@@ -32,8 +32,7 @@ from leasectl.engines.kubernetes.api.standing import (
 )
 from leasectl.engines.kubernetes.bodies import Body
 from leasectl.engines.kubernetes.edited import as_it_counts
-from leasectl.engines.kubernetes.labels import PLACE, Json
-from leasectl.engines.kubernetes.names import object_of_pool
+from leasectl.engines.kubernetes.names import PLACE, Json, object_of_pool
 from leasectl.engines.kubernetes.objects import KubernetesObjects
 from leasectl.engines.kubernetes.opening import Opened, open_kubernetes
 from leasectl.engines.kubernetes.reading import (

@@ -9,9 +9,7 @@ woken, and tries again. The claim removes the ticket.
 - `rules`: the rules of pools: pure functions that every engine calls
 - `notes`: short notes at claims, from others to the holder and back
 - `values`: values in a store, under keys beside the pools
-- `event_log`: the interface for reading events
 - `refusals`: refusals that all engines give in the same words
-- `pool_format`: the format number of pools in etcd and Kubernetes
 - `local`: tables in the state directory, for the jobs of one machine
 - `cluster`: the algorithm on a store of objects with versions and watches
 - `kubernetes`: its driver on Kubernetes, with the API, logins and kubeconfigs

@@ -6,9 +6,14 @@ import contextlib
 from collections.abc import Callable, Iterator, Mapping
 from typing import Literal, NamedTuple, Protocol
 
-from leasectl.engines.kubernetes.api.address import is_namespace, parse_kubernetes_url
+from leasectl.engines.kubernetes.api.address import (
+    EVICTION,
+    Collection,
+    is_namespace,
+    leases,
+    parse_kubernetes_url,
+)
 from leasectl.engines.kubernetes.api.choice import choose
-from leasectl.engines.kubernetes.api.collection import EVICTION, Collection, leases
 from leasectl.engines.kubernetes.api.login import open_api
 from leasectl.engines.kubernetes.api.refusals import (
     Absent,

@@ -10,7 +10,7 @@ import threading
 from collections.abc import Callable, Hashable
 from functools import partial
 
-from leasectl.engines.kubernetes.api.collection import Collection
+from leasectl.engines.kubernetes.api.address import Collection
 from leasectl.engines.kubernetes.api.requests import Api
 from leasectl.engines.kubernetes.api.watching import Watch
 from leasectl.errors import LeaseError

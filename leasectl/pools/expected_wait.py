@@ -16,7 +16,7 @@ from bisect import bisect_right
 from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
-from leasectl.engines.event_log import EventLog
+from leasectl.engines.pool_admin import EventLog
 from leasectl.state.event import EventFilter
 from leasectl.system.clock import boottime_seconds
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from itertools import islice
 from typing import Any, cast, get_args
 
-from leasectl.engines.event_log import EventLog
+from leasectl.engines.pool_admin import EventLog
 from leasectl.errors import BackendUnreachable, CorruptState, InvalidRequest, LeaseError
 from leasectl.leases.recovery import release_abandoned
 from leasectl.leases.service import Service

@@ -8,8 +8,8 @@ from array import array
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
-from leasectl.engines.event_log import EventLog
 from leasectl.engines.facts import Pool
+from leasectl.engines.pool_admin import EventLog
 from leasectl.engines.rules.events import gained, is_got_instead
 from leasectl.errors import NotFound, StateUnwritable
 from leasectl.leases.recovery import release_abandoned

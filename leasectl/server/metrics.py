@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 
 from leasectl import __version__
-from leasectl.engines.event_log import EventLog, EventWatch
+from leasectl.engines.pool_admin import EventLog, EventWatch
 from leasectl.errors import (
     BackendUnreachable,
     CorruptState,

@@ -11,7 +11,7 @@ from leasectl.leases.service import Service
 from leasectl.server.metrics import Notices
 
 if TYPE_CHECKING:
-    from leasectl.engines.event_log import EventWatch
+    from leasectl.engines.pool_admin import EventWatch
     from leasectl.state.event import Event
 
 _AGAIN_SECONDS = 1.0

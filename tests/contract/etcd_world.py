@@ -10,7 +10,7 @@ import secrets
 from pathlib import Path
 
 from leasectl.engines.cluster.objects import Selection
-from leasectl.engines.etcd.gateway.gateway import Gateway
+from leasectl.engines.etcd.gateway import Gateway
 from leasectl.engines.etcd.opening import Opened, open_etcd
 from leasectl.system.clock import Clock
 from tests.contract.kubernetes_world import ObservingWorld

@@ -14,18 +14,17 @@ from multiprocessing.sharedctypes import RawValue
 from pathlib import Path
 
 from leasectl.engines.cluster.engine import WAITER_TTL_SECONDS, ClusterSides
-from leasectl.engines.cluster.fields import parse_time
 from leasectl.engines.cluster.objects import Selection, TicketObject
+from leasectl.engines.cluster.records import parse_time
 from leasectl.engines.cluster.session import WaitSession
 from leasectl.engines.cluster.waiter import remove_dead
-from leasectl.engines.event_log import EventLog
 from leasectl.engines.kubernetes.api.address import KubernetesAddress
 from leasectl.engines.kubernetes.api.choice import choose
 from leasectl.engines.kubernetes.api.login import open_api
 from leasectl.engines.kubernetes.opening import open_kubernetes
 from leasectl.engines.kubernetes.posting import Posting
 from leasectl.engines.notes import Notes
-from leasectl.engines.pool_admin import Members
+from leasectl.engines.pool_admin import EventLog, Members
 from leasectl.engines.values import Values
 from leasectl.system.clock import Clock
 from leasectl.system.process import this_process

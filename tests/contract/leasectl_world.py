@@ -19,9 +19,8 @@ from leasectl.backends.serve.backend import ServeBackend
 from leasectl.backends.serve.connection import Calls
 from leasectl.backends.serve.sides import ServeSides
 from leasectl.engines.contract import Engine
-from leasectl.engines.event_log import EventLog
 from leasectl.engines.notes import Notes
-from leasectl.engines.pool_admin import Members, PoolAdmin
+from leasectl.engines.pool_admin import EventLog, Members, PoolAdmin
 from leasectl.engines.values import Values
 from leasectl.http.settings import Settings
 from leasectl.leases.service import Service

@@ -8,10 +8,9 @@ import threading
 from pathlib import Path
 from typing import Callable
 
-from leasectl.engines.local.engine import LocalEngine
+from leasectl.engines.local.engine import LocalEngine, LocalSides
 from leasectl.engines.local.notes import LocalNotes
 from leasectl.engines.local.pools import LocalPools
-from leasectl.engines.local.sides import LocalSides
 from leasectl.engines.local.values import LocalValues
 from leasectl.engines.local.witness import LocalWitness
 from leasectl.engines.pool_admin import Members

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from leasectl.backends.contract import Caller, Patience
 from leasectl.backends.kinds import Context
-from leasectl.engines.etcd.gateway.gateway import Gateway
+from leasectl.engines.etcd.gateway import Gateway
 from leasectl.engines.facts import Pool
 from leasectl.engines.kubernetes.objects import KubernetesObjects
 from leasectl.engines.notes import Note, NoteChange, NoteWatch

@@ -21,10 +21,10 @@ from pathlib import Path
 
 import pytest
 
-from leasectl.engines.etcd.events.events import EtcdEvents
-from leasectl.engines.etcd.events.packing import pack_a_bucket
-from leasectl.engines.etcd.events.records import NUMBERS_PER_REVISION
-from leasectl.engines.etcd.gateway.requests import absent, delete, put, read, read_all
+from leasectl.engines.etcd.buckets import NUMBERS_PER_REVISION
+from leasectl.engines.etcd.events import EtcdEvents
+from leasectl.engines.etcd.packing import pack_a_bucket
+from leasectl.engines.etcd.requests import absent, delete, put, read, read_all
 from leasectl.pools.history import follow
 from leasectl.state.event import ALL_EVENTS, Event, Kept, Missed
 from leasectl.system.clock import Clock

@@ -17,7 +17,7 @@ from typing import Callable
 import pytest
 
 from leasectl.backends.contract import Patience
-from leasectl.engines.etcd.events import buckets, events
+from leasectl.engines.etcd import buckets, events
 from leasectl.engines.facts import NO_SETTINGS, PoolSettings
 from leasectl.leases.acquire import acquire
 from leasectl.leases.delay import announce

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from leasectl.engines.kubernetes.labels import ENTERING
+from leasectl.engines.kubernetes.names import ENTERING
 from tests.crash.member_judge import WrittenStory
 from tests.crash.sweeping import kill_at_request
 from tests.kit.forking import ending, fork, leasectl

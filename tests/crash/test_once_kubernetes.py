@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from leasectl.engines.kubernetes.labels import KEPT
+from leasectl.engines.kubernetes.names import KEPT
 from leasectl.once.work import work_of
 from tests.crash.once_attempt import Attempt, lose, see_all_gone
 from tests.crash.once_race import Race

@@ -16,7 +16,7 @@ from pathlib import Path
 
 import pytest
 
-from leasectl.engines.etcd.gateway.requests import read_all
+from leasectl.engines.etcd.requests import read_all
 from leasectl.once.work import work_of
 from leasectl.pools.admin import PoolService
 from tests.crash.once_attempt import Attempt, lose, see_all_gone

@@ -14,10 +14,10 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from leasectl.engines.etcd.events.buckets import EventBuckets
-from leasectl.engines.etcd.gateway.gateway import Gateway
-from leasectl.engines.etcd.gateway.requests import read_all
+from leasectl.engines.etcd.buckets import EventBuckets
+from leasectl.engines.etcd.gateway import Gateway
 from leasectl.engines.etcd.keys import Keys
+from leasectl.engines.etcd.requests import read_all
 from leasectl.state.event import Kept
 from leasectl.system.clock import Clock
 from tests.kit.etcd.access import Access

@@ -11,11 +11,9 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext
 from sqlite3 import Connection, Row
 
 from leasectl.engines.contract import LostListener, Outlook
-from leasectl.engines.local.engine import LocalEngine
-from leasectl.engines.local.sides import LocalSides
+from leasectl.engines.local.engine import LocalEngine, LocalSides
 from leasectl.engines.local.store import LocalStore
-from leasectl.engines.local.wait_pipes import WaitPipes
-from leasectl.engines.local.waiter import LocalWaiter
+from leasectl.engines.local.waiter import LocalWaiter, WaitPipes
 from leasectl.model import Claimant, ReleasedBy
 from leasectl.state.in_memory import MemoryState, record
 from leasectl.system.clock import Clock

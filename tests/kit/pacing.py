@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from statistics import median
 
 from leasectl.engines.facts import Pool, Standing
-from leasectl.engines.rules.pace import effective_priority
+from leasectl.engines.rules.turns import effective_priority
 from leasectl.state.event import Event
 
 

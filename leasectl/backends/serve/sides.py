@@ -15,9 +15,8 @@ from leasectl.engines.values import LARGEST_CONTENT, check_changes
 from leasectl.state.event import ALL_EVENTS, Event, EventFilter, Missed
 
 if TYPE_CHECKING:
-    from leasectl.engines.event_log import EventLog
     from leasectl.engines.notes import Notes
-    from leasectl.engines.pool_admin import Decide, Members, PoolAdmin
+    from leasectl.engines.pool_admin import Decide, EventLog, Members, PoolAdmin
     from leasectl.engines.rules.membership import Member, Pools
     from leasectl.engines.values import Guard, ValueChange, Values
     from leasectl.model import Claimant, Process

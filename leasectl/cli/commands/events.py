@@ -21,7 +21,7 @@ from leasectl.cli.described import FILTERS, OUTPUT, option
 from leasectl.cli.shown.output import note, show
 from leasectl.cli.shown.stats_table import DATE, NO_EVENTS_OF_DRY_RUN, WHEN_RECORDED, EventLines
 from leasectl.cli.shown.table import output_width, shows_colour
-from leasectl.engines.event_log import EventLog
+from leasectl.engines.pool_admin import EventLog
 from leasectl.errors import BackendUnreachable, Interrupted, InvalidRequest, NotSupported
 from leasectl.leases.service import Service
 from leasectl.pools.history import encode_event, follow, in_pieces, put_right

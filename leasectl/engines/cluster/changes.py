@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from leasectl.engines.cluster.fields import safe_text
 from leasectl.engines.cluster.objects import (
     BelongingObject,
     Claim,
@@ -22,8 +21,9 @@ from leasectl.engines.cluster.objects import (
     new_word,
     stamp,
 )
+from leasectl.engines.cluster.records import safe_text
 from leasectl.engines.facts import PoolSettings
-from leasectl.engines.rules.membership import Member, Pools
+from leasectl.engines.rules.membership import Member, Pools, grace_clock, lifetime_clock
 from leasectl.engines.rules.possible import want_of
 from leasectl.engines.values import Parts
 from leasectl.model import Claimant
@@ -47,13 +47,14 @@ def with_member(
     resource: ResourceObject, member: Member, *, grace_seconds: float = 0.0
 ) -> ResourceObject:
     """Return a resource with another membership; the arguments are those of `new_resource`."""
-    before, joined, grace, came = resource.member, "", None, ""
-    if member.lifetime is not None:
-        joined = resource.joined if member.joined == before.joined else new_word()
-    if member.by_default and before.by_default:
-        grace, came = resource.grace_seconds, resource.came
-    elif member.by_default and grace_seconds:
-        grace, came = grace_seconds, new_word()
+    joined, grace, came = resource.joined, resource.grace_seconds, resource.came
+    lifetime = lifetime_clock(resource.member, member)
+    if lifetime != "kept":
+        joined = new_word() if lifetime == "started" else ""
+    clock = grace_clock(resource.member, member)
+    if clock != "kept":
+        is_held_back = clock == "started" and bool(grace_seconds)
+        grace, came = (grace_seconds, new_word()) if is_held_back else (None, "")
     return resource._replace(
         member=member,
         grace_seconds=grace,

@@ -41,7 +41,6 @@ from leasectl.engines.cluster.changes import (
     with_member,
 )
 from leasectl.engines.cluster.events import TAKEN_OVER
-from leasectl.engines.cluster.fields import parse_time
 from leasectl.engines.cluster.objects import (
     Change,
     Claim,
@@ -53,6 +52,7 @@ from leasectl.engines.cluster.objects import (
     stamp,
 )
 from leasectl.engines.cluster.place import Place, by_fence
+from leasectl.engines.cluster.records import parse_time
 from leasectl.engines.notes import Note
 from leasectl.engines.rules.membership import Member, after_lifetime, after_release
 from leasectl.errors import BackendUnreachable

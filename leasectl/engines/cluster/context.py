@@ -1,4 +1,4 @@
-"""The engine's context: a place of pools, with the parts of the engine that remember something."""
+"""A place of pools with the parts of the engine that remember something."""
 
 from __future__ import annotations
 

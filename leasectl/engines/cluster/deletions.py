@@ -22,9 +22,7 @@ from collections.abc import Callable, Sequence
 
 from leasectl.engines import refusals
 from leasectl.engines.cluster.changes import has_state, released, touched, with_member
-from leasectl.engines.cluster.entering import Belonging, Entering
-from leasectl.engines.cluster.known import all_known
-from leasectl.engines.cluster.listing import no_pool
+from leasectl.engines.cluster.entering import Belonging, Entering, all_known
 from leasectl.engines.cluster.objects import (
     Change,
     Found,
@@ -34,7 +32,7 @@ from leasectl.engines.cluster.objects import (
     Told,
     as_resource,
 )
-from leasectl.engines.cluster.place import Place, too_fast
+from leasectl.engines.cluster.place import Place, no_pool, too_fast
 from leasectl.engines.cluster.turns import in_order
 from leasectl.engines.cluster.view import PoolView
 from leasectl.engines.rules.events import POOL_DELETED

@@ -24,7 +24,7 @@ if TYPE_CHECKING:  # most commands wait for nothing, and renew nothing
     from leasectl.engines.cluster.session import WaitSession
     from leasectl.engines.cluster.values import ClusterValues
     from leasectl.engines.cluster.waiter import ClusterWaiter
-    from leasectl.engines.event_log import EventLog
+    from leasectl.engines.pool_admin import EventLog
 
 WAITER_TTL_SECONDS = 60.0
 

@@ -20,7 +20,7 @@ from leasectl.engines.cluster.changes import (
 )
 from leasectl.engines.cluster.claims import leases_of
 from leasectl.engines.cluster.context import Context
-from leasectl.engines.cluster.known import Known, Update, all_known, beside_names
+from leasectl.engines.cluster.entering import Known, Update, all_known, beside_names
 from leasectl.engines.cluster.objects import MOST_AT_ONCE, Change, Found, ResourceObject, Told
 from leasectl.engines.cluster.place import too_fast
 from leasectl.engines.cluster.ticket import OwnTicket

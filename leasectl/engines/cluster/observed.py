@@ -33,8 +33,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from leasectl.engines.cluster.objects import PoolObject, ResourceObject, TicketObject
-from leasectl.engines.cluster.turns import Over
-from leasectl.engines.cluster.view import PoolView
+from leasectl.engines.cluster.view import Over, PoolView
 from leasectl.model import Process
 from leasectl.system.clock import Clock
 from leasectl.system.own_files import open_own, read_own, write_new

@@ -1,10 +1,11 @@
-"""One place of pools: a store's objects, and what all parts of the engine need to read them."""
+"""A place of pools: its objects, and how they are read and listed."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import TYPE_CHECKING
 
+from leasectl.engines import refusals
 from leasectl.engines.cluster.objects import (
     MOST_AT_ONCE,
     Change,
@@ -19,13 +20,14 @@ from leasectl.engines.cluster.objects import (
     as_resource,
 )
 from leasectl.engines.cluster.view import PoolView
-from leasectl.errors import BackendUnreachable
+from leasectl.errors import BackendUnreachable, NotFound
 
 if TYPE_CHECKING:
     from leasectl.engines.cluster.events import ClusterEvents
     from leasectl.engines.cluster.observed import Observed
     from leasectl.engines.contract import LostListener
     from leasectl.system.clock import Clock
+
 
 # No claim key of this state directory begins with it.
 _ELSEWHERE = "@"
@@ -180,3 +182,52 @@ def too_fast(what: str, *, done: str = "read") -> BackendUnreachable:
 
 def _of_claim(written: str, kind: Kind) -> Selection:
     return Selection(kinds=(kind,), claim=written)
+
+
+def pool_types(place: Place) -> list[str]:
+    """The types of all pools, sorted."""
+    found = place.objects.list(Selection(kinds=("pool",))).items
+    return sorted(
+        each.type for each in found if isinstance(each, PoolObject) and each.state == "open"
+    )
+
+
+def no_pool(place: Place, pool_type: str) -> NotFound:
+    """Return the error for a type without a pool that grants: there is none, or it isn't open.
+
+    Raises:
+        NoNamespace: Nor is there the namespace.
+    """
+    view = place.pool(pool_type)
+    if view.pool is not None and view.pool.state in ("making", "closing"):
+        is_made = view.pool.state == "making"
+        why = "yet: it is being made" if is_made else "any more: it is being deleted"
+        return NotFound(
+            f'no pool "{pool_type}" {why}; if whoever does that was killed, end it with: '
+            f"leasectl pool delete {pool_type}"
+        )
+    damaged = place.objects.why_missing(pool_type, len(view.resources))
+    if damaged is not None:
+        return damaged
+    types = pool_types(place)
+    if not types:
+        place.objects.check()
+    return refusals.no_pool(pool_type, types)
+
+
+def resource_names(place: Place, begin: str, types: Collection[str]) -> list[str]:
+    """Names in pools, sorted.
+
+    Args:
+        place: Where they are.
+        begin: What they begin with.
+        types: Of the pools that they are to be in; none of them for any.
+    """
+    found = place.resources(Selection(kinds=("resource",)))
+    return sorted(
+        each.name
+        for each in found
+        if each.name.startswith(begin)
+        and each.member.pool is not None
+        and (not types or each.member.pool in types)
+    )

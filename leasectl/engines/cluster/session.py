@@ -23,8 +23,7 @@ from leasectl.system.threads import start_thread
 from leasectl.system.wakeup import Wakeup
 
 if TYPE_CHECKING:  # most have their turn without a wait
-    from leasectl.engines.cluster.pool_watch import PoolWatch, Sleeper
-    from leasectl.engines.cluster.ticket_watch import TicketWatch
+    from leasectl.engines.cluster.watches import PoolWatch, Sleeper, TicketWatch
 
 _LONGEST_ANSWER_SECONDS = 5.0
 # Who was the last to wait has got its grant and goes on; it may be back soon.
@@ -87,7 +86,7 @@ class WaitSession:
         pool_watch = self._watches.get(view.pool_type)
         self._unused.pop(view.pool_type, None)
         if pool_watch is None:
-            from leasectl.engines.cluster.pool_watch import PoolWatch
+            from leasectl.engines.cluster.watches import PoolWatch
 
             pool_watch = PoolWatch(self._place, view.copy(), self._look)
             self._watches[view.pool_type] = pool_watch
@@ -104,7 +103,7 @@ class WaitSession:
             far.close()
             far = None
         if far is None:
-            from leasectl.engines.cluster.ticket_watch import TicketWatch
+            from leasectl.engines.cluster.watches import TicketWatch
 
             assert view.pool is not None, "who is behind somebody is in a pool"
             self._far[sleeper] = TicketWatch(self._place, sleeper, before, view.pool, view.version)

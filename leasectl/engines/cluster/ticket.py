@@ -13,7 +13,7 @@ from leasectl.engines.cluster.objects import Found, ResourceObject, TicketObject
 from leasectl.engines.cluster.place import Place
 from leasectl.engines.cluster.view import PoolView
 from leasectl.engines.contract import TicketExpired
-from leasectl.engines.rules.pace import effective_priority, next_rise
+from leasectl.engines.rules.turns import effective_priority, next_rise
 from leasectl.errors import (
     AccessRefused,
     BackendUnreachable,

@@ -1,45 +1,47 @@
-"""Decide whose turn it is, and for what: pure functions.
+"""Decide whose turn it is, and for what: the rules of `rules.turns` on the view of a pool.
 
-A ticket may take a resource only if no better one could use it: with a higher effective priority,
-or of equals with a smaller place. One that could use all that another could is before it; others
-keep from it only what they could use, by its name or by what it is. What can't be met by what is in
-the pool now keeps nothing from anybody; nor does one that has become a claim, of which its waiter
-is taking the ticket away; nor one whose waiter is dead.
+A ticket doesn't count while the pool can't meet it, once it has become a claim (its waiter is about
+to delete it), or when its waiter is dead.
 
-Effective priorities are what the owners of tickets say, by their own clocks: clocks of different
+Effective priorities are what the owners of tickets write, by their own clocks: clocks of different
 hosts are never compared.
+
+A pool's pace, without comparing clocks
+---------------------------------------
+
+What the grants of a pool owe its pace is a level, in grants: each adds one, each pace that goes by
+takes one off, and none may lift it above the burst. Whoever is about to claim writes the level as
+it is with that grant into the pool's object, guarded by what it has seen there, and only then
+claims. What has gone by since the grant before is nobody's date: it is how long it has been
+observed, by the clock of one host (`observed`). So grants are never faster than the pace; for who
+has just arrived where nobody has watched they are one pace slower at most.
+
+Never faster: an observer can't have seen a grant before it was written, and its own is written
+after it has read its clock. So more time lies between the two writes than it has counted, and no
+other grant does, for that would have changed the object. What it writes is by induction at least
+what is true. One that was written and came to nothing, as another was faster or its process died,
+costs a pace and gives none.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Iterable, Iterator, Sequence, Set
-from typing import NamedTuple
+from collections.abc import Callable, Iterable, Iterator
+from typing import TYPE_CHECKING, NamedTuple
 
-from leasectl.engines.cluster.objects import ResourceObject, TicketObject
-from leasectl.engines.cluster.view import PoolView
+from leasectl.engines.cluster.changes import with_grant
+from leasectl.engines.cluster.objects import Change, Found, PoolObject, ResourceObject, TicketObject
+from leasectl.engines.cluster.observed import Observed
+from leasectl.engines.cluster.place import Place
+from leasectl.engines.cluster.view import NOTHING_OVER, Over, PoolView
 from leasectl.engines.facts import Standing
 from leasectl.engines.rules.membership import Member
+from leasectl.engines.rules.pace import after_change, after_grant, next_grant_at
 from leasectl.engines.rules.possible import Want
+from leasectl.engines.rules.turns import blocks, left_to, next_granted, position
 
-
-class Over(NamedTuple):
-    """What is over by now, as an observer has seen it.
-
-    Args:
-        tickets: Of the dead: the names of their objects.
-        claims: Of those whose time is over: the names of the objects of their resources.
-        lives: Of resources whose time in their pool is over.
-        graces: Of resources whose grace is over.
-    """
-
-    tickets: Set[str] = frozenset()
-    claims: Set[str] = frozenset()
-    lives: Set[str] = frozenset()
-    graces: Set[str] = frozenset()
-
-
-NOTHING_OVER = Over()
+if TYPE_CHECKING:
+    from leasectl.engines.cluster.ticket import OwnTicket
 
 
 class Turn(NamedTuple):
@@ -47,8 +49,8 @@ class Turn(NamedTuple):
 
     Args:
         is_met: What is in the pool could meet it, held or not.
-        before: The nearest better one that could use all that it could, or for which it is time
-            where the pool has a pace; None if there is none.
+        before: The nearest better one that blocks it, or in a pool with a pace the one that gets
+            the next grant; None if there is none.
         others: If there is none, the better ones that keep something from it.
         free: What it may take, least recently acquired first; what is over among it.
     """
@@ -129,32 +131,19 @@ def turn_of(ticket: TicketObject, view: PoolView, over: Over = NOTHING_OVER) -> 
     """Return how it stands for a ticket, which needn't be in the queue yet."""
     if view.usable(ticket.want) < ticket.count:
         return Turn(is_met=False)
-    if view.pool is not None and view.pool.settings.pace_seconds > 0:
-        return _paced_turn(ticket, view, over)
     others = []
     for each in _met(nearest_first(ticket, view, over), view):
-        if _keeps_all(each.want, ticket.want, view):
+        if blocks(each.want, ticket.want, _in(view)):
             return Turn(is_met=True, before=each)
         others.append(each)
-    return _own_turn(ticket, others[::-1], free_in(view, over))
-
-
-def _paced_turn(ticket: TicketObject, view: PoolView, over: Over) -> Turn:
-    """Return the same where a better one that could be met now has its turn alone."""
-    met = list(_met(better_than(ticket, view, over), view))
+    others.reverse()
     free = free_in(view, over)
-    for at in reversed(range(len(met))):
-        if _keeps_all(met[at].want, ticket.want, view):
-            return Turn(is_met=True, before=met[at])
-        if len(_left(met[at].want, met[:at], free)) >= met[at].count:
-            return Turn(is_met=True, before=met[at])
-    return _own_turn(ticket, met, free)
-
-
-def _own_turn(
-    ticket: TicketObject, others: Sequence[TicketObject], free: Sequence[ResourceObject]
-) -> Turn:
-    return Turn(is_met=True, others=tuple(others), free=_left(ticket.want, others, free))
+    if view.pool is not None and view.pool.settings.pace_seconds > 0:
+        before = next_granted(others, free, lambda each, resource: _would_do(each.want, resource))
+        if before is not None:
+            return Turn(is_met=True, before=before)
+    left = left_to(ticket.want, {each.want for each in others}, free, _would_do)
+    return Turn(is_met=True, others=tuple(others), free=tuple(left))
 
 
 def is_before(one: TicketObject, other: TicketObject, view: PoolView) -> bool:
@@ -164,10 +153,8 @@ def is_before(one: TicketObject, other: TicketObject, view: PoolView) -> bool:
 
 def position_of(ticket: TicketObject, view: PoolView, over: Over = NOTHING_OVER) -> int:
     """Return its position among those that could use what it could; 1 if no better one could."""
-    met = list(_met(nearest_first(ticket, view, over), view))
-    if ticket.want.name is not None:
-        met = [each for each in met if _keeps_all(each.want, ticket.want, view)]
-    return 1 + len(met)
+    better = [each.want for each in _met(nearest_first(ticket, view, over), view)]
+    return position(ticket.want, better, _in(view))
 
 
 def unmet_in(view: PoolView, tickets: Iterable[TicketObject]) -> frozenset[str]:
@@ -195,7 +182,7 @@ def to_follow(
         return None
     ahead, followed = 0, None
     for each in _met(nearest_first(ticket, view, over), view):
-        ahead += _keeps_all(each.want, ticket.want, view)
+        ahead += blocks(each.want, ticket.want, _in(view))
         if followed is None and ahead >= places:
             followed = each
         if followed is not None and ahead >= behind:
@@ -236,25 +223,108 @@ def standing_of(
     )
 
 
-def _keeps_all(theirs: Want, own: Want, view: PoolView) -> bool:
-    """Return whether one could use all that another could, as far as that is sure."""
-    if own.name is None:
-        return not theirs.is_particular or theirs == own
-    resource = view.resource(own.name)
-    return resource is not None and _would_do(theirs, resource)
+def _in(view: PoolView) -> Callable[[Want, str], bool]:
+    """Return what tells whether a ticket could use the resource of a name in a pool."""
 
+    def could_use(want: Want, name: str) -> bool:
+        resource = view.resource(name)
+        return resource is not None and _would_do(want, resource)
 
-def _left(
-    want: Want, better: Sequence[TicketObject], free: Sequence[ResourceObject]
-) -> tuple[ResourceObject, ...]:
-    """Return what better ones leave to one of what is free."""
-    kept = {each.want for each in better}
-    return tuple(
-        each
-        for each in free
-        if _would_do(want, each) and not any(_would_do(other, each) for other in kept)
-    )
+    return could_use
 
 
 def _would_do(want: Want, resource: ResourceObject) -> bool:
     return want.could_use(resource.name, resource.member.properties)
+
+
+# What is left of it by then is an error of numbers.
+_ROUNDING_SECONDS = 1e-6
+
+
+def seconds_left(pool: PoolObject, observed: Observed, now: float) -> float:
+    """How long it takes until the next grant, as far as was observed; 0 for no time.
+
+    Args:
+        pool: As it was just seen.
+        observed: Since when its last grant has been known.
+        now: On the elapsed clock.
+    """
+    if not pool.settings.pace_seconds or not pool.last_grant:
+        return 0.0
+    counted = _counted(pool, observed, now)
+    due = next_grant_at(pool.settings, _paid_until(pool), counted)
+    left = 0.0 if due is None else due - counted
+    return left if left > _ROUNDING_SECONDS else 0.0
+
+
+def level_after_grant(pool: PoolObject, observed: Observed, now: float) -> float:
+    """Return the level after a grant, which the pace has to allow."""
+    settings = pool.settings
+    counted = _counted(pool, observed, now) if pool.last_grant else 0.0
+    owed = after_grant(settings, _paid_until(pool), counted) - counted
+    return min(settings.burst, owed / settings.pace_seconds)
+
+
+def seconds_to_pay(own: OwnTicket, view: PoolView, observed: Observed, now: float) -> float:
+    """How long it takes until the pool's pace lets a ticket through; 0 where it has.
+
+    Args:
+        own: Which.
+        view: The pool as it was just seen.
+        observed: Since when its last grant has been known.
+        now: On the elapsed clock.
+    """
+    if own.has_paid or view.pool is None:
+        return 0.0
+    return seconds_left(view.pool, observed, now)
+
+
+def to_pay(own: OwnTicket, view: PoolView, place: Place) -> Change | None:
+    """What writes a ticket's grant to the pool's pace; None where it needn't pay.
+
+    Args:
+        own: Which.
+        view: The pool as it was just seen.
+        place: Where the pool is.
+    """
+    pool, observed, now = view.pool, place.observed, place.clock.elapsed()
+    if own.has_paid or pool is None or not pool.settings.pace_seconds:
+        return None
+    new = with_grant(pool, level_after_grant(pool, observed, now), own.object_name)
+
+    def is_done(found: Found) -> bool:
+        return isinstance(found, PoolObject) and (found.level, found.last_grant) == (
+            new.level,
+            new.last_grant,
+        )
+
+    return Change(pool, new, is_done)
+
+
+def pay(own: OwnTicket, view: PoolView, place: Place, paid: Change) -> bool:
+    """Write that before the grant; return whether it is done, and the pool knows of it then."""
+    assert isinstance(paid.seen, PoolObject) and isinstance(paid.new, PoolObject)
+    written = place.objects.replace(paid.seen, paid.new, paid.is_done)
+    if written.object is None:
+        return False
+    own.has_paid = True
+    view.put(written.object)
+    return True
+
+
+def note_paid(view: PoolView, place: Place, paid: Change) -> None:
+    """Have all of this state directory know since when that grant has been there."""
+    there = view.pool if view.pool is not paid.seen else paid.new
+    if isinstance(there, PoolObject):
+        seconds_left(there, place.observed, place.clock.elapsed())
+        place.observed.save()
+
+
+def _paid_until(pool: PoolObject) -> float:
+    """Return when the grants are paid off, in seconds since the last of them was seen."""
+    return after_change(pool.settings, pool.level * pool.settings.pace_seconds, 0.0)
+
+
+def _counted(pool: PoolObject, observed: Observed, now: float) -> float:
+    since = observed.since(f"{pool.id.uid} pace", pool.last_grant, pool.id.version)
+    return max(0.0, now - since)

@@ -13,7 +13,8 @@ from __future__ import annotations
 
 from bisect import bisect_left, insort
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Set
+from typing import NamedTuple
 
 from leasectl.engines.cluster.objects import (
     Found,
@@ -24,9 +25,26 @@ from leasectl.engines.cluster.objects import (
     Unreadable,
 )
 from leasectl.engines.rules.possible import Want
+from leasectl.engines.rules.turns import Rank
 
-# Less is better: effective priority, place, name of the object.
-Rank = tuple[int, int, str]
+
+class Over(NamedTuple):
+    """What is over by now, as an observer has seen it.
+
+    Args:
+        tickets: Of the dead: the names of their objects.
+        claims: Of those whose time is over: the names of the objects of their resources.
+        lives: Of resources whose time in their pool is over.
+        graces: Of resources whose grace is over.
+    """
+
+    tickets: Set[str] = frozenset()
+    claims: Set[str] = frozenset()
+    lives: Set[str] = frozenset()
+    graces: Set[str] = frozenset()
+
+
+NOTHING_OVER = Over()
 
 
 class PoolView:
@@ -104,8 +122,8 @@ class PoolView:
         return self._by_name.get(name)
 
     def rank(self, ticket: TicketObject) -> Rank:
-        """Return the place of a ticket among others; less is better."""
-        return -self.effective_priority(ticket), ticket.place, ticket.id.name
+        """Return the rank of a ticket in the queue."""
+        return Rank(-self.effective_priority(ticket), ticket.place, ticket.id.name)
 
     def ranks(self) -> list[Rank]:
         """Return those of all tickets, the best first."""

@@ -1,13 +1,20 @@
 """Pools in etcd: the cluster engine over keys below one prefix.
 
-- `opening`: open the engine for a URL
+- `opening`: open the engine for a URL; test whether etcd can do what leases need
 - `address`: parse the URL of a cluster
 - `objects`: read, write and watch objects; find lost answers
-- `keys`: the key of each object, and of its copies
-- `encoding`: encode and decode objects
+- `keys`: the key of each object, and of its copies; read keys and values
+- `encoding`: encode and decode objects and their copies
 - `watching`: watch what is below a prefix
-- `events`: write events with what they tell of, and read them
-- `key_values`: read keys and values
-- `probe`: test without a trace whether etcd can do what leases need
-- `gateway`: requests to etcd
+- `events`: add events to the transaction of their change
+- `buckets`: events and their buckets: all on one etcd lease, so that they expire together
+- `packing`: pack the events of an old bucket into one value; read buckets at one revision
+- `event_log`: read events in order, bucket by bucket
+- `gateway`: the operations of etcd's v3 JSON gateway, each within a deadline
+- `requests`: build transactions, and read their responses
+- `access`: send one request to one member, with a token if etcd requires one
+- `answers`: map etcd's errors to ours; explain why no member gave a usable answer
+- `tokens`: share a token between the processes of a state directory
+
+A lost answer says nothing, so every request may be repeated.
 """

@@ -5,22 +5,21 @@ it was written, and so is the number of what was claimed without a ticket; the n
 object says them. The number of a ticket is the revision at which it was put.
 
 It is checked before it is believed: whoever may write to etcd may write anything.
+
+Find and correct copies that aren't as their objects are
+--------------------------------------------------------
+
+A write changes an object and its copies together, so only somebody else can have parted them: by
+hand, or by a backup of some keys.
 """
 
 from __future__ import annotations
 
 import json
 from base64 import b64decode, b64encode
-from typing import Any
+from typing import Any, NamedTuple
 
 from leasectl.engines.cluster.claims import FENCES_PER_VERSION
-from leasectl.engines.cluster.fields import (
-    parse_time,
-    read_natural,
-    read_not_negative,
-    read_state,
-    safe_text,
-)
 from leasectl.engines.cluster.objects import (
     BelongingObject,
     Claim,
@@ -39,18 +38,31 @@ from leasectl.engines.cluster.records import (
     belonging_record,
     claim_record,
     member_record,
+    parse_time,
     read_belonging,
     read_claim,
     read_grace,
     read_member,
+    read_natural,
+    read_not_negative,
     read_note,
     read_settings,
+    read_state,
     read_ticket,
+    safe_text,
     settings_record,
     ticket_record,
 )
-from leasectl.engines.etcd.gateway.requests import KeyValue
-from leasectl.engines.etcd.keys import BELONGING, POOL, RESOURCE, TICKET
+from leasectl.engines.etcd.gateway import Gateway
+from leasectl.engines.etcd.keys import BELONGING, POOL, RESOURCE, TICKET, Keys
+from leasectl.engines.etcd.requests import (
+    KeyValue,
+    delete,
+    put,
+    read_all,
+    revision_in,
+    unchanged,
+)
 from leasectl.errors import CorruptState
 from leasectl.text.properties import (
     MALFORMED,
@@ -308,3 +320,57 @@ def _read_said(record: Record) -> Said:
 
 def _read_until(value: Any) -> float | None:
     return read_optional(parse_time, value)
+
+
+def find_astray(gateway: Gateway, keys: Keys) -> list[str]:
+    """Return the keys of copies that are missing, or aren't as their object is, or of none."""
+    return sorted(_read(gateway, keys))
+
+
+def mend_astray(gateway: Gateway, keys: Keys) -> list[str]:
+    """Write these as they are to be; return the keys of those that are."""
+    mended = []
+    for key, (there, value, owner) in sorted(_read(gateway, keys).items()):
+        guards = [unchanged(key, revision_in(there))]
+        if owner is not None:
+            guards.append(unchanged(owner.key, owner.mod_revision))
+        write = delete(key) if value is None else put(key, value)
+        if gateway.commit(guards, [write]).succeeded:
+            mended.append(key)
+    return mended
+
+
+class _Astray(NamedTuple):
+    """A copy that isn't as it is to be.
+
+    Args:
+        there: As it is; None if it is missing.
+        value: As it is to be; None for one that is to go.
+        owner: The object that it is of; None if it is of none.
+    """
+
+    there: KeyValue | None
+    value: str | None
+    owner: KeyValue | None
+
+
+def _read(gateway: Gateway, keys: Keys) -> dict[str, _Astray]:
+    asked = map(read_all, (keys.pools(), *keys.all_copies()))
+    pools, pointers, *copies = gateway.read(*asked).answers
+    # Of these, the pointer to a name in no pool is empty; among copies, what lives is.
+    there = {kv.key: kv for kv in pointers.items}
+    there.update((kv.key, kv) for found in copies for kv in found.items if kv.value)
+    expected: dict[str, tuple[str, KeyValue]] = {}
+    for kv in pools.items:
+        if kv.value[:1] != "{":
+            continue
+        found = decode(kv)
+        expected.update((key, (kv.value, kv)) for key in keys.copies(found))
+        if isinstance(found, ResourceObject):
+            expected[keys.at(found.id.name)] = found.member.pool or "", kv
+    astray = {}
+    for key in there.keys() | expected.keys():
+        is_there, (value, owner) = there.get(key), expected.get(key, (None, None))
+        if is_there is None or is_there.value != value:
+            astray[key] = _Astray(is_there, value, owner)
+    return astray

@@ -45,10 +45,11 @@ from leasectl.engines.cluster.objects import (
     Told,
     Written,
 )
+from leasectl.engines.etcd.answers import EtcdLeaseGone, NoSpace, PermissionDenied
 from leasectl.engines.etcd.encoding import decode, encode
-from leasectl.engines.etcd.gateway.answers import EtcdLeaseGone, NoSpace, PermissionDenied
-from leasectl.engines.etcd.gateway.gateway import Gateway, new_etcd_lease_id
-from leasectl.engines.etcd.gateway.requests import (
+from leasectl.engines.etcd.gateway import Gateway, new_etcd_lease_id
+from leasectl.engines.etcd.keys import ALIVE, BELONGING, POOL, RESOURCE, TICKET, Keys
+from leasectl.engines.etcd.requests import (
     Json,
     KeyValue,
     absent,
@@ -65,8 +66,7 @@ from leasectl.engines.etcd.gateway.requests import (
     revision_in,
     unchanged,
 )
-from leasectl.engines.etcd.gateway.requests import count as count_below
-from leasectl.engines.etcd.keys import ALIVE, BELONGING, POOL, RESOURCE, TICKET, Keys
+from leasectl.engines.etcd.requests import count as count_below
 from leasectl.engines.etcd.watching import EtcdWatch
 from leasectl.engines.values import LARGEST_CONTENT
 from leasectl.errors import AccessRefused, CorruptState, LeaseError, NotAllowed, NotFound
@@ -74,7 +74,7 @@ from leasectl.state.event import Event
 from leasectl.text.wording import printable
 
 if TYPE_CHECKING:
-    from leasectl.engines.etcd.events.events import EtcdEvents
+    from leasectl.engines.etcd.events import EtcdEvents
 
 _MOST_TRIES = 20
 # How many etcd leases, decoded values, pools of resources and last grants are remembered, each.

@@ -12,17 +12,18 @@ from leasectl.engines.cluster.events import ClusterEvents
 from leasectl.engines.cluster.observed import Observed
 from leasectl.engines.contract import LostListener
 from leasectl.engines.etcd.address import parse_etcd_url
-from leasectl.engines.etcd.events.events import EtcdEvents
-from leasectl.engines.etcd.gateway.gateway import ATTEMPT_SECONDS, Gateway
+from leasectl.engines.etcd.events import EtcdEvents
+from leasectl.engines.etcd.gateway import ATTEMPT_SECONDS, Gateway
 from leasectl.engines.etcd.keys import Keys
 from leasectl.engines.etcd.objects import EtcdObjects
+from leasectl.engines.etcd.requests import absent, present, put
 from leasectl.http.exchange import trust_for
 from leasectl.http.settings import Settings
 from leasectl.state.event import Kept
 from leasectl.system.clock import Clock
 
 if TYPE_CHECKING:
-    from leasectl.engines.etcd.events.log import EtcdEventLog
+    from leasectl.engines.etcd.event_log import EtcdEventLog
 
 
 class Opened(ClusterSides):
@@ -40,7 +41,7 @@ class Opened(ClusterSides):
 
     @property
     def events(self) -> EtcdEventLog:
-        from leasectl.engines.etcd.events.log import EtcdEventLog
+        from leasectl.engines.etcd.event_log import EtcdEventLog
 
         return EtcdEventLog(self.gateway, self.keys)
 
@@ -120,3 +121,21 @@ def open_etcd(
         warn=warn,
     )
     return Opened(context, objects)
+
+
+def probe(gateway: Gateway, keys: Keys) -> None:
+    """Find out whether something could be written below a prefix.
+
+    It is a transaction that would write if a key were there and weren't. A quorum has to agree on
+    it, the user has to be allowed to read and to write, and etcd must not be out of space: a read
+    that may be out of date, or a transaction of nothing, is answered by a member all alone.
+
+    Args:
+        gateway: To the cluster.
+        keys: Of the prefix.
+
+    Raises:
+        LeaseError: It couldn't, as `Gateway.commit`.
+    """
+    key = keys.pools()
+    gateway.commit((present(key), absent(key)), [put(key, "")])

@@ -12,8 +12,8 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from leasectl.engines.cluster.objects import Happened, Identity
-from leasectl.engines.etcd.gateway.gateway import Gateway
-from leasectl.engines.etcd.gateway.requests import (
+from leasectl.engines.etcd.gateway import Gateway
+from leasectl.engines.etcd.requests import (
     KeyValue,
     encode,
     end_of,

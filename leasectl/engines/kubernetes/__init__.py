@@ -1,14 +1,12 @@
 """Pools in Kubernetes: the cluster engine over Lease objects of one namespace; nothing to install.
 
-- `opening`: open the engine for a namespace
+- `opening`: open the engine for a namespace; handle a cluster restored from a backup
 - `objects`: read, write and watch Leases; find lost answers
-- `labels`: labels and annotations of our Leases
-- `names`: names of objects, and values of labels
+- `names`: names of objects, labels and annotations
 - `reading`: parse Leases, and check them
 - `bodies`: encode facts as Leases
 - `edited`: what was edited by hand and contradicts the annotations
-- `restored`: handle a cluster that was restored from a backup
-- `posting`, `post_objects`: post events to the cluster
+- `posting`: post events to the cluster
 - `event_log`: read events of the cluster and of this machine, each once, and follow new ones
 - `own_record`: record events in the state directory
 - `api`: requests to the API server

@@ -42,7 +42,7 @@ from leasectl.engines.cluster.records import (
     ticket_record,
 )
 from leasectl.engines.kubernetes import names
-from leasectl.engines.kubernetes.labels import (
+from leasectl.engines.kubernetes.names import (
     BELONGING,
     BY,
     CHANGED,

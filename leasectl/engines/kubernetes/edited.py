@@ -10,10 +10,15 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from leasectl.engines.cluster.objects import Kind, ResourceObject, TicketObject, Unreadable
+from leasectl.engines.cluster.objects import (
+    Kind,
+    ResourceObject,
+    TicketObject,
+    Unreadable,
+)
 from leasectl.engines.kubernetes import names
 from leasectl.engines.kubernetes.bodies import Body, as_seen, show_claim
-from leasectl.engines.kubernetes.labels import (
+from leasectl.engines.kubernetes.names import (
     BELONGING,
     CLAIM_LABEL,
     EXPECT,

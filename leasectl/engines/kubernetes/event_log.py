@@ -11,16 +11,15 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
-from leasectl.engines.cluster.following import Following
-from leasectl.engines.event_log import EventLog, EventWatch
-from leasectl.engines.kubernetes.api.collection import Collection, events
+from leasectl.engines.cluster.watches import Following
+from leasectl.engines.kubernetes.api.address import Collection, events
 from leasectl.engines.kubernetes.api.refusals import is_not_permitted
 from leasectl.engines.kubernetes.api.requests import Api
 from leasectl.engines.kubernetes.api.watching import WatchEvent, WatchExpired
-from leasectl.engines.kubernetes.labels import KIND, POOL
-from leasectl.engines.kubernetes.names import label_of_type
-from leasectl.engines.kubernetes.post_objects import EVENT, NUMBERS_PER_VERSION, parse_post
+from leasectl.engines.kubernetes.names import KIND, POOL, label_of_type
+from leasectl.engines.kubernetes.posting import EVENT, NUMBERS_PER_VERSION, parse_post
 from leasectl.engines.kubernetes.reading import identity_of
+from leasectl.engines.pool_admin import EventLog, EventWatch
 from leasectl.errors import AccessRefused
 from leasectl.state.event import ALL_EVENTS, Event, EventFilter, Missed, number_of
 from leasectl.system.clock import rfc3339

@@ -34,7 +34,7 @@ from leasectl.engines.cluster.objects import (
     Written,
 )
 from leasectl.engines.kubernetes import names
-from leasectl.engines.kubernetes.api.collection import NAMESPACES, Collection
+from leasectl.engines.kubernetes.api.address import NAMESPACES, Collection
 from leasectl.engines.kubernetes.api.refusals import (
     Absent,
     AlreadyExists,
@@ -44,7 +44,7 @@ from leasectl.engines.kubernetes.api.refusals import (
 )
 from leasectl.engines.kubernetes.api.requests import Api
 from leasectl.engines.kubernetes.bodies import body_of
-from leasectl.engines.kubernetes.labels import (
+from leasectl.engines.kubernetes.names import (
     BY,
     CLAIM_LABEL,
     ENTERING,

@@ -14,7 +14,7 @@ from leasectl.state.directory import State
 from leasectl.state.event import Event, EventKind, add_event
 
 if TYPE_CHECKING:
-    from leasectl.engines.event_log import EventLog
+    from leasectl.engines.pool_admin import EventLog
 
 # A change of a handle's record follows right after these.
 _FOLLOWED: tuple[EventKind, ...] = ("queued", "granted", "gave up", "released")

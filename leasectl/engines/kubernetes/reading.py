@@ -11,15 +11,6 @@ from base64 import b64decode
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from leasectl.engines.cluster.fields import (
-    mapping,
-    parse_time,
-    read_natural,
-    read_not_negative,
-    read_positive,
-    read_state,
-    safe_text,
-)
 from leasectl.engines.cluster.objects import (
     BelongingObject,
     Claim,
@@ -34,16 +25,23 @@ from leasectl.engines.cluster.objects import (
     ValuesObject,
 )
 from leasectl.engines.cluster.records import (
+    mapping,
+    parse_time,
     read_belonging,
     read_claim,
     read_grace,
     read_member,
+    read_natural,
+    read_not_negative,
     read_note,
     read_patterns,
+    read_positive,
     read_settings,
+    read_state,
     read_ticket,
+    safe_text,
 )
-from leasectl.engines.kubernetes.labels import (
+from leasectl.engines.kubernetes.names import (
     BELONGING,
     BY,
     CHANGED,
@@ -61,6 +59,7 @@ from leasectl.engines.kubernetes.labels import (
     MEMBER,
     NAME,
     NOTE,
+    OBJECT_OF_BELONGING,
     PACE,
     PLACE,
     POOL,
@@ -68,13 +67,10 @@ from leasectl.engines.kubernetes.labels import (
     STATE,
     SUBJECT,
     TICKET,
+    TICKET_PREFIX,
     TYPE,
     VALUE_DOMAIN,
     Json,
-)
-from leasectl.engines.kubernetes.names import (
-    OBJECT_OF_BELONGING,
-    TICKET_PREFIX,
     label_of_type,
     object_of_content,
     object_of_pool,

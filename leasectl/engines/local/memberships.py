@@ -22,6 +22,8 @@ from leasectl.engines.rules.membership import (
     Pools,
     after_lifetime,
     after_release,
+    grace_clock,
+    lifetime_clock,
     pools_with_less,
 )
 from leasectl.model import Process, parse_process
@@ -237,15 +239,13 @@ class LocalMemberships:
         """Write a name's facts, and the times that belong to them."""
         row, now = member_rows.read(self._state, after.name), self._clock.elapsed()
         ends_at, until = row["ends_at"], row["held_back_until"]
-        if after.lifetime is None or after.lifetime.ttl_seconds is None:
-            ends_at = None
-        elif after.joined != before.joined:
-            ends_at = now + after.lifetime.ttl_seconds
-        if not after.by_default:
-            until = None
-        elif not before.by_default:
-            pools = self.pools()
-            until = now + pools.grace_seconds if pools.grace_seconds else None
+        ttl = after.lifetime.ttl_seconds if after.lifetime else None
+        if ttl is None or lifetime_clock(before, after) == "started":
+            ends_at = None if ttl is None else now + ttl
+        clock = grace_clock(before, after)
+        if clock != "kept":
+            grace = self.pools().grace_seconds if clock == "started" else 0.0
+            until = now + grace if grace else None
         member_rows.write(self._state, after, ends_at=ends_at, held_back_until=until)
         if after.lifetime is not None:
             self._state.wake(self._state.witness_pipe)  # the witness will end it

@@ -11,12 +11,13 @@ from __future__ import annotations
 from collections.abc import Callable, Generator, Iterator
 from heapq import merge
 from itertools import chain, islice
-from typing import TYPE_CHECKING, Generic, NamedTuple, Protocol, TypeVar
+from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
 
-from leasectl.engines.rules.pace import effective_priority, next_rise
+from leasectl.engines.rules.turns import Rank, effective_priority, next_rise
 
 if TYPE_CHECKING:
     from leasectl.state.directory import State
+
 
 _PRIORITIES = (
     "WITH RECURSIVE found (priority) AS ("
@@ -38,18 +39,6 @@ _BEFORE_ALL, _BEHIND_ALL = float("-inf"), float("inf")
 _LARGEST = 2**62  # number of a ticket
 # Rounding of clocks and their sums, in seconds; tickets within it are compared exactly.
 _ROUNDING_SECONDS = 0.001
-
-
-class Rank(NamedTuple):
-    """A position in the order; the lower, the better.
-
-    Args:
-        below: The effective priority, negated.
-        number: Of the ticket.
-    """
-
-    below: int
-    number: int
 
 
 class Ranked(Protocol):

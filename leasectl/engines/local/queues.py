@@ -15,7 +15,8 @@ from leasectl.system.clock import Clock
 from leasectl.system.process import is_dead
 
 if TYPE_CHECKING:
-    from leasectl.engines.local.order import LocalOrder, Rank
+    from leasectl.engines.local.order import LocalOrder
+    from leasectl.engines.rules.turns import Rank
 
 
 def note_given_up(state: State, pool_type: str, number: int, *, why: str, clock: Clock) -> None:

@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from contextlib import closing
 
 from leasectl.engines.facts import Standing
-from leasectl.engines.local.order import Rank
 from leasectl.engines.local.queues import PLACES, RANKED_TICKETS, Waiting
 from leasectl.engines.local.store import LocalStore
 from leasectl.engines.local.wants import LocalSettings, is_enough_for, matching
+from leasectl.engines.rules.turns import Rank
 from leasectl.model import Request
 from leasectl.state.rows import IS_FREE
 from leasectl.system.clock import Clock, earliest
@@ -100,7 +100,7 @@ class LocalPlace:
 
 # Expired claims may not have been freed yet.
 _IS_HELD = "type = :type AND owner IS NOT NULL AND coalesce(expires_at > :now, 1)"
-# The effective priority; the same rule as in `leasectl.engines.rules.pace`.
+# The effective priority; the same rule as in `leasectl.engines.rules.turns`.
 _PRIORITY = (
     "coalesce(ranked.priority + CASE WHEN :aging > 0 "
     "THEN CAST(max(0, :now - ranked.queued_at) / :aging AS INTEGER) ELSE 0 END, 0)"
@@ -114,9 +114,11 @@ _BETTER = (
     f"OR ({_PRIORITY} = own.priority AND ticket.number < :ticket))"
 )
 _BETTER_FOR_ANY = _BETTER % PLACES
-# Of those, the ones that could use the one name that it waits for.
+# Of those, the ones that could use the one name that it waits for, if that is in the pool.
 _BETTER_FOR_NAME = (
-    f"{_BETTER % RANKED_TICKETS} AND (handle.name = :name OR "
+    f"{_BETTER % RANKED_TICKETS} AND EXISTS "
+    "(SELECT 1 FROM resource WHERE name = :name AND resource.type = :type) "
+    "AND (handle.name = :name OR "
     "(handle.name IS NULL AND coalesce(handle.where_properties, '') NOT IN (%s)))"
 )
 

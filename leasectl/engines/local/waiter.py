@@ -6,16 +6,17 @@ that keep something from it: they might be woken in its stead, and be dead.
 
 from __future__ import annotations
 
-from collections.abc import Sequence, Set
+import os
+from collections.abc import Callable, Sequence, Set
 from typing import TYPE_CHECKING
 
 from leasectl.engines.contract import Outlook
 from leasectl.engines.local.queues import LocalQueues, Waiting, why_gone
 from leasectl.engines.local.store import LocalStore
-from leasectl.engines.local.wait_pipes import WaitPipe
-from leasectl.model import Claimant, Process, Request, Ticket
-from leasectl.state.rows import encode_where
+from leasectl.model import Claimant, Process, Ticket
+from leasectl.state.directory import State
 from leasectl.system.clock import Clock, earliest
+from leasectl.system.poll import is_readable
 from leasectl.system.process import this_process
 from leasectl.system.process_watch import IdlePidfds, ProcessWatch
 from leasectl.text.naming import build_url_in
@@ -26,6 +27,104 @@ if TYPE_CHECKING:
     from leasectl.engines.facts import Standing
     from leasectl.engines.local.absent import LocalEarlyEnds
     from leasectl.engines.local.standing import LocalPlace
+    from leasectl.state.named_pipe import NamedPipe
+
+
+_MOST_IDLE = 32
+
+
+class WaitPipe:
+    """The pipe of one waiter; it exists from `open` on.
+
+    Args:
+        state: The state directory.
+        put_aside: Called with the pipe when it is closed; returns whether it is kept for another.
+
+    Attributes:
+        name: In the folder of such pipes.
+    """
+
+    def __init__(self, state: State, put_aside: Callable[[WaitPipe], bool]) -> None:
+        self.name = f"waiter-{os.urandom(8).hex()}"
+        self._state = state
+        self._path = state.waiter_pipe(self.name)
+        self._put_aside = put_aside
+        self._pipe: NamedPipe | None = None
+        self._is_open = False
+
+    @property
+    def is_made(self) -> bool:
+        """Whether it exists already, from an earlier wait: then it is opened quickly."""
+        return self._pipe is not None
+
+    @property
+    def fd(self) -> int:
+        """A descriptor that is readable when the waiter was woken."""
+        assert self._pipe is not None, "open() comes first"
+        return self._pipe.fd
+
+    def open(self) -> None:
+        """Begin to listen, before another process can see the ticket that names the pipe."""
+        if self._is_open:
+            return
+        if self._pipe is not None and not self._pipe.is_in_place():
+            self.remove()
+        if self._pipe is None:
+            self._pipe = self._state.listen(self._path)
+        elif is_readable(self._pipe.fd, 0):  # a wake-up came too late for the last wait
+            self._pipe.renew()
+        self._is_open = True
+
+    def clear(self) -> None:
+        """Get ready to be woken again."""
+        assert self._pipe is not None, "open() comes first"
+        self._pipe.renew()
+
+    def close(self) -> None:
+        """Stop listening."""
+        self._is_open = False
+        if self._pipe is not None and not self._put_aside(self):
+            self.remove()
+
+    def remove(self) -> None:
+        """Remove the pipe."""
+        if self._pipe is not None:
+            self._pipe.close()
+            self._pipe = None
+
+
+class WaitPipes:
+    """The pipes of one process.
+
+    To create a named pipe takes longer than the rest of an acquisition, so a process that waits
+    more than once keeps some. Most never need a second, and end without cleaning up. A server may
+    have thousands at once.
+
+    Args:
+        state: The state directory.
+    """
+
+    def __init__(self, state: State) -> None:
+        self._state = state
+        self._idle: list[WaitPipe] = []
+        self._waits_before = 0
+        state.on_close.append(self._remove_idle)
+
+    def get(self) -> WaitPipe:
+        """Return an unused pipe."""
+        return self._idle.pop() if self._idle else WaitPipe(self._state, self._put_aside)
+
+    def _put_aside(self, pipe: WaitPipe) -> bool:
+        kept = self._waits_before > 0 and len(self._idle) < _MOST_IDLE
+        self._waits_before += 1
+        if kept:
+            self._idle.append(pipe)
+        return kept
+
+    def _remove_idle(self) -> None:
+        while self._idle:
+            self._idle.pop().remove()
+
 
 # Often enough to bound what killed processes leave, seldom enough to cost nothing.
 _TICKETS_PER_TIDYING = 64
@@ -111,7 +210,7 @@ class LocalWaiter:
         return outlook
 
     def standing(self) -> Standing:
-        from leasectl.engines.local.standing import standing_of  # only to show it
+        from leasectl.engines.local.standing import standing_of
 
         return standing_of(self._store, self._request, self._ticket().number, clock=self._clock)
 
@@ -182,7 +281,7 @@ class LocalWaiter:
             if mine.suspended:
                 self._queues.resume(self._request.type, own.number)
                 self._queues.wake_behind(self._request.type, mine)
-            blocker, particular = _ahead_of(self._request, better, self._queues)
+            blocker, particular = _ahead_of(mine, better, self._queues)
             if blocker is None or not self._watch.is_dead(blocker.waiter):
                 return mine, blocker, particular
             from leasectl.engines.local.absent import get_past  # rarely needed
@@ -327,24 +426,20 @@ def put_ticket(
 
 
 def _ahead_of(
-    request: Request, better: Sequence[Waiting], queues: LocalQueues
+    mine: Waiting, better: Sequence[Waiting], queues: LocalQueues
 ) -> tuple[Waiting | None, Sequence[Waiting]]:
-    """Return which of the better tickets, nearest first, keep resources from a request.
+    """Return which of the better tickets, nearest first, keep resources from a ticket.
 
     Returns:
-        The nearest that could use all that the request could. If there is none, those that could
-        use some of it, or other resources.
+        The nearest that blocks it. If there is none, those that could use some of what it could
+        use, or other resources.
     """
-    particular = []
-    for each in better:
-        if each.suspended:
-            continue
-        if request.name is not None:
-            is_ahead = queues.could_use(each, request.name)
-        else:
-            own = each.where and encode_where(request.where)
-            is_ahead = each.name is None and each.where == own
-        if is_ahead:
+    if not better:
+        return None, ()
+    from leasectl.engines.rules.turns import blocks  # not needed at the head
+
+    counting = [each for each in better if not each.suspended]
+    for each in counting:
+        if blocks(each, mine, queues.could_use):
             return each, ()
-        particular.append(each)
-    return None, particular
+    return None, counting

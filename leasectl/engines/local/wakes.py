@@ -6,8 +6,10 @@ from collections.abc import Generator
 from contextlib import closing
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
+from leasectl.engines.rules.turns import shares
+
 if TYPE_CHECKING:
-    from leasectl.engines.local.order import Rank
+    from leasectl.engines.rules.turns import Rank
     from leasectl.state.directory import State
 
 _HAS_PACE = "SELECT 1 FROM pool_setting WHERE type = ? AND pace_seconds > 0"
@@ -44,16 +46,9 @@ class Queues(Protocol[T]):
 
 def best_for(queues: Queues[T], pool_type: str, left: set[str]) -> list[str]:
     """Return the pipes of the best waiter for each of some free resources."""
-    called = []
     with closing(queues.in_order(pool_type)) as tickets:
-        for each in tickets:
-            fits = set() if each.suspended else {n for n in left if queues.could_use(each, n)}
-            if fits:
-                called.append(each.pipe)
-            left -= fits
-            if not left:
-                break
-    return called
+        counting = (each for each in tickets if not each.suspended)
+        return [each.pipe for each, share in shares(counting, left, queues.could_use) if share]
 
 
 def kept_back_by(queues: Queues[T], pool_type: str, ticket: T, place: Rank | None) -> list[str]:

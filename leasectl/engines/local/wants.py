@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import lru_cache
+from itertools import islice
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from leasectl.engines.facts import NO_SETTINGS, PoolSettings
@@ -11,6 +12,7 @@ from leasectl.engines.local.member_rows import parse_properties
 from leasectl.engines.rules.membership import Properties
 from leasectl.engines.rules.pace import after_change, after_grant, next_grant_at
 from leasectl.engines.rules.possible import Want, matches, want_of
+from leasectl.engines.rules.turns import left_to, next_granted
 from leasectl.state import rows
 from leasectl.state.directory import State
 from leasectl.state.rows import insert
@@ -85,7 +87,7 @@ def pay(
     """
     settings = LocalSettings(state, clock=clock)
     due = settings.next_grant_at(pool_type)
-    if due is not None or (particular and any_enough(state, pool_type, particular)):
+    if due is not None or (particular and is_any_next(state, pool_type, particular)):
         return False, due
     settings.note_grant(pool_type)
     return True, None
@@ -114,9 +116,6 @@ class _Free(NamedTuple):
     row: sqlite3.Row
     properties: Properties
 
-    def is_for(self, want: Want) -> bool:
-        return want.could_use(self.row["name"], self.properties)
-
 
 def matching(state: State, wheres: Sequence[str], name: str) -> frozenset[str]:
     """Return those of some required properties, as in records, that a resource has."""
@@ -127,49 +126,41 @@ def matching(state: State, wheres: Sequence[str], name: str) -> frozenset[str]:
 
 def free_for(state: State, request: Request, better: Sequence[Wanting]) -> list[sqlite3.Row]:
     """Return the resources that could be claimed, see `LocalStore.free_resources`."""
-    wants = [_want(each) for each in better]
-    found = []
-    for each in _free(state, request.type):
-        if each.is_for(want_of(request)) and not any(map(each.is_for, wants)):
-            found.append(each.row)
-            if len(found) > request.count:
-                break
-    return found
+    wants = map(_want, better)
+    found = left_to(want_of(request), wants, _free(state, request.type), _could_use)
+    return [each.row for each in islice(found, request.count + 1)]
 
 
-def any_enough(state: State, pool_type: str, waiting: Sequence[Wanting]) -> bool:
-    """Return whether one of some tickets, the nearest first, can be met in its turn."""
-    return any(
-        is_enough_for(state, pool_type, each, waiting[place + 1 :])
-        for place, each in enumerate(waiting)
-    )
-
-
-def is_enough_for(
-    state: State, pool_type: str, ticket: Wanting, better: Sequence[Wanting] = ()
-) -> bool:
-    """Return whether a ticket that needs particular resources can be met.
+def is_any_next(state: State, pool_type: str, waiting: Sequence[Wanting]) -> bool:
+    """Return whether the next grant of a pool with a pace belongs to one of some tickets.
 
     Args:
         state: The opened state directory.
-        pool_type: The pool of its queue.
-        ticket: The ticket.
-        better: Tickets that may keep resources from it.
+        pool_type: The pool of their queue.
+        waiting: The tickets, the nearest first.
     """
+
+    def could_use(ticket: Wanting, free: _Free) -> bool:
+        return _could_use(_want(ticket), free)
+
+    return next_granted(reversed(waiting), _free(state, pool_type), could_use) is not None
+
+
+def is_enough_for(state: State, pool_type: str, ticket: Wanting) -> bool:
+    """Return whether enough resources are free for a ticket that needs particular ones."""
     if ticket.name is not None:
         return bool(state.query(_IS_FREE, ticket.name, pool_type))
-    own, wants = _want(ticket), [_want(each) for each in better]
-    fits = [
-        each
-        for each in _free(state, pool_type)
-        if each.is_for(own) and not any(map(each.is_for, wants))
-    ]
-    return len(fits) >= ticket.count
+    own = _want(ticket)
+    return sum(_could_use(own, each) for each in _free(state, pool_type)) >= ticket.count
 
 
 def _free(state: State, pool_type: str) -> list[_Free]:
     found = state.query(_FREE, pool_type)
     return [_Free(row, parse_properties(row["properties"])) for row in found]
+
+
+def _could_use(want: Want, free: _Free) -> bool:
+    return want.could_use(free.row["name"], free.properties)
 
 
 def _want(ticket: Wanting) -> Want:

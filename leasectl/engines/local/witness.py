@@ -26,6 +26,7 @@ from leasectl.engines.local.absent import (
 from leasectl.engines.local.queues import Waiting
 from leasectl.engines.local.store import LocalStore
 from leasectl.engines.local.wants import LocalSettings
+from leasectl.engines.rules.turns import shares
 from leasectl.model import Process
 from leasectl.state.database import errors_of
 from leasectl.state.directory import State
@@ -196,20 +197,16 @@ class LocalWitness:
         rows = self._state.query(
             f"SELECT name, fence FROM resource WHERE type = ? AND {IS_FREE}", pool_type
         )
-        free = frozenset((row["name"], row["fence"]) for row in rows)
-        could_use = self._store.queues.could_use
-        if not free:
-            return
+        free = [(row["name"], row["fence"]) for row in rows]
+
+        def could_use(ticket: Waiting, resource: tuple[str, int]) -> bool:
+            return self._store.queues.could_use(ticket, resource[0])
+
         with closing(self._store.queues.in_order(pool_type)) as tickets:
-            for ticket in tickets:
-                if ticket.suspended:
-                    continue
-                fits = frozenset(each for each in free if could_use(ticket, each[0]))
-                if len(fits) >= ticket.count:
-                    yield Able(pool_type, ticket, fits)
-                free -= fits  # tickets behind may not take them
-                if not free:
-                    return
+            counting = (each for each in tickets if not each.suspended)
+            for ticket, share in shares(counting, free, could_use):
+                if len(share) >= ticket.count:
+                    yield Able(pool_type, ticket, frozenset(share))
 
     def _needs_change(self, able: Able) -> bool:
         over = self._seen[_key(able)].since + SUSPENDED_AFTER_SECONDS

@@ -13,7 +13,7 @@ back.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 from leasectl.engines import refusals
 from leasectl.model import Process
@@ -301,6 +301,24 @@ def after_release(member: Member) -> Member:
 def after_lifetime(member: Member) -> Member:
     """What becomes of a name whose time in its pool is over."""
     return member if member.pool is None else leave(member, member.pool)
+
+
+# What a change of a membership does to a clock that belongs to it.
+Clock = Literal["stopped", "kept", "started"]
+
+
+def lifetime_clock(before: Member, after: Member) -> Clock:
+    """Return what becomes of the clock of a lifetime: each join starts it anew."""
+    if after.lifetime is None:
+        return "stopped"
+    return "kept" if after.joined == before.joined else "started"
+
+
+def grace_clock(before: Member, after: Member) -> Clock:
+    """Return what becomes of the clock of the grace: it starts as a name comes by default."""
+    if not after.by_default:
+        return "stopped"
+    return "kept" if before.by_default else "started"
 
 
 def check_unheld(members: Iterable[Member]) -> None:

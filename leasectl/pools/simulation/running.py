@@ -12,8 +12,7 @@ from typing import NamedTuple
 
 from leasectl.backends.contract import Patience, Turn
 from leasectl.backends.pool.backend import PoolBackend
-from leasectl.engines.local.engine import LocalEngine
-from leasectl.engines.local.sides import LocalSides
+from leasectl.engines.local.engine import LocalEngine, LocalSides
 from leasectl.errors import InvalidRequest, LeaseError
 from leasectl.model import Claimant, Lease, Request
 from leasectl.pools.simulation.jobs import Job

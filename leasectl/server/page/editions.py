@@ -13,7 +13,7 @@ from typing import NamedTuple, TypeVar
 from markupsafe import Markup
 
 from leasectl import __version__
-from leasectl.engines.event_log import EventLog, EventWatch
+from leasectl.engines.pool_admin import EventLog, EventWatch
 from leasectl.errors import LeaseError
 from leasectl.leases.service import Service
 from leasectl.pools.admin import PoolService

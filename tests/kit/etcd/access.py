@@ -12,9 +12,9 @@ from typing import Callable
 from leasectl.backends.contract import Patience
 from leasectl.backends.pool.backend import PoolBackend
 from leasectl.engines.contract import LostListener
-from leasectl.engines.etcd.gateway.gateway import Gateway
-from leasectl.engines.etcd.gateway.requests import read, read_all
+from leasectl.engines.etcd.gateway import Gateway
 from leasectl.engines.etcd.opening import open_etcd
+from leasectl.engines.etcd.requests import read, read_all
 from leasectl.engines.facts import Pool
 from leasectl.model import Claimant, Lease, Request
 from leasectl.state.event import Kept

@@ -13,8 +13,8 @@ import httpx
 
 from leasectl.engines.cluster.objects import Claim, Found, ResourceObject, TicketObject
 from leasectl.engines.etcd.encoding import decode
-from leasectl.engines.etcd.gateway.requests import KeyValue, encode, end_of, parse_key_value
 from leasectl.engines.etcd.keys import Keys
+from leasectl.engines.etcd.requests import KeyValue, encode, end_of, parse_key_value
 from leasectl.system.clock import boottime_seconds
 from tests.kit.waits import eventually, wait_set
 

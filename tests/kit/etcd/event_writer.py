@@ -5,10 +5,10 @@ from __future__ import annotations
 import itertools
 from operator import itemgetter
 
-from leasectl.engines.etcd.events.buckets import packed_numbers, parse_bucket
-from leasectl.engines.etcd.events.events import EtcdEvents
-from leasectl.engines.etcd.events.packing import pack_a_bucket
-from leasectl.engines.etcd.gateway.requests import absent, put, read_all
+from leasectl.engines.etcd.buckets import packed_numbers, parse_bucket
+from leasectl.engines.etcd.events import EtcdEvents
+from leasectl.engines.etcd.packing import pack_a_bucket
+from leasectl.engines.etcd.requests import absent, put, read_all
 from leasectl.state.event import Event, EventKind, Kept
 from leasectl.system.clock import Clock
 from tests.kit.etcd.access import Access

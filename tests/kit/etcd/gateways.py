@@ -9,8 +9,8 @@ from typing import Any, Callable
 import httpx
 import pytest
 
-from leasectl.engines.etcd.gateway.gateway import Gateway
-from leasectl.engines.etcd.gateway.requests import encode, end_of, put, read
+from leasectl.engines.etcd.gateway import Gateway
+from leasectl.engines.etcd.requests import encode, end_of, put, read
 from leasectl.errors import (
     BackendUnreachable,
     LeaseError,

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any, Callable, TypeVar
 
-from leasectl.engines.kubernetes.api.collection import NAMESPACES, Collection, Json
+from leasectl.engines.kubernetes.api.address import NAMESPACES, Collection, Json
 from leasectl.engines.kubernetes.api.refusals import Absent, AlreadyExists, Conflict
 from leasectl.engines.kubernetes.api.requests import Listed
 from leasectl.errors import BackendUnreachable

@@ -20,10 +20,9 @@ from leasectl.backends.contract import Patience, Turn
 from leasectl.backends.pool.backend import PoolBackend
 from leasectl.engines.facts import PoolSettings
 from leasectl.engines.local.absent import suspend
-from leasectl.engines.local.engine import LocalEngine
+from leasectl.engines.local.engine import LocalEngine, LocalSides
 from leasectl.engines.local.pools import LocalPools
 from leasectl.engines.local.queues import LocalQueues
-from leasectl.engines.local.sides import LocalSides
 from leasectl.errors import Interrupted, InvalidRequest, NoLease
 from leasectl.model import Claimant, Request
 from leasectl.state.directory import State

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from leasectl.engines.kubernetes.labels import NOTE
+from leasectl.engines.kubernetes.names import NOTE
 from tests.kit.hosts import Hosts, Script
 from tests.kit.hosts import hosts as hosts
 from tests.kit.kubernetes.history import LeaseHistory

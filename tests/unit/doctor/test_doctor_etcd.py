@@ -9,7 +9,7 @@ import sqlite3
 
 import pytest
 
-from leasectl.engines.etcd.gateway.requests import delete, put, read_all
+from leasectl.engines.etcd.requests import delete, put, read_all
 from tests.kit.etcd.access import Access
 from tests.kit.etcd.server import EtcdServer
 from tests.kit.hosts import catted

@@ -8,7 +8,7 @@ from typing import Any, Callable
 
 import pytest
 
-from leasectl.engines.kubernetes.api.collection import Collection
+from leasectl.engines.kubernetes.api.address import Collection
 from leasectl.engines.kubernetes.api.refusals import (
     Absent,
     AlreadyExists,

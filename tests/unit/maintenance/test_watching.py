@@ -10,7 +10,7 @@ from typing import Any, Union
 
 import pytest
 
-from leasectl.engines.kubernetes.api.collection import Collection, leases
+from leasectl.engines.kubernetes.api.address import Collection, leases
 from leasectl.engines.kubernetes.api.requests import Listed
 from leasectl.engines.kubernetes.api.watching import EventType, WatchEvent
 from leasectl.errors import BackendUnreachable

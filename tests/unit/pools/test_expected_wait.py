@@ -8,7 +8,7 @@ from typing import Callable
 
 import pytest
 
-from leasectl.engines.event_log import EventWatch
+from leasectl.engines.pool_admin import EventWatch
 from leasectl.pools.expected_wait import Place, RecentHolds, expected_wait
 from leasectl.pools.simulation.jobs import Job
 from leasectl.pools.simulation.policies import parse_policy

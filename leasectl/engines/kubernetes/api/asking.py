@@ -21,7 +21,7 @@ from leasectl.engines.kubernetes.api.access import (
     not_let_in,
     renewed_access,
 )
-from leasectl.engines.kubernetes.api.collection import EVICTION, Deed, Json
+from leasectl.engines.kubernetes.api.address import EVICTION, Deed, Json
 from leasectl.engines.kubernetes.api.refusals import (
     Busy,
     Failed,

@@ -1,28 +1,343 @@
 """Read kubeconfigs, and merge them as kubectl does.
 
 Of a name that is in several files the first one counts, whole; so does the first current context.
+
+Check a kubeconfig's clusters and users; refuse what isn't known
+----------------------------------------------------------------
+
+A field that we don't know in a user would be another way to say as whom; without it we would be
+somebody else, or nobody.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
+import re
+from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
-from leasectl.engines.kubernetes.api.entries import (
-    MEND_IT,
-    ClusterEntry,
-    Entry,
-    UserEntry,
-    is_null,
-    read_cluster,
-    read_user,
-)
 from leasectl.errors import CorruptState, FileUnreadable, InvalidRequest, NotSupported
 from leasectl.http.settings import NamedFile
-from leasectl.http.tls import look_at
+from leasectl.http.tls import Pem, look_at
 from leasectl.text.documents import Fields, Items, Part, Scalar, parse_document
 from leasectl.text.wording import printable
+
+# What to do about whatever is wrong in a kubeconfig.
+MEND_IT = "mend that, or name another kubeconfig in LEASECTL_KUBECONFIG"
+
+_HOST = r"(?:[^\s/?#@:\[\]]+|\[[0-9A-Fa-f:.]+\])(?::(?P<port>[0-9]{1,5}))?"
+_SERVER = rf"https?://{_HOST}(/[^\s?#@]*)?"
+_PROXY = rf"https?://(?:[^\s/?#@]*@)?{_HOST}/?"
+_SERVER_NAME = r"[A-Za-z0-9_:][A-Za-z0-9_.:-]{0,252}"
+_USER_FIELDS = frozenset(
+    (
+        *("client-certificate", "client-certificate-data", "client-key", "client-key-data"),
+        *("token", "tokenFile", "exec", "extensions"),
+        *("as", "as-uid", "as-groups", "as-user-extra"),
+    )
+)
+_NOT_SUPPORTED = {
+    "auth-provider": "kubectl no longer supports it; name its plugin in exec",
+    "username": "no API server of today takes a password",
+    "password": "no API server of today takes one",
+}
+
+
+class Entry(NamedTuple):
+    """One of the things that a kubeconfig lists.
+
+    Args:
+        kind: ``cluster``, ``user`` or ``context``.
+        name: Its own.
+        path: Of the file that has it.
+        fields: What it says.
+    """
+
+    kind: str
+    name: str
+    path: str
+    fields: dict[str, Part]
+
+    def __str__(self) -> str:
+        return f'{self.kind} "{printable(self.name)}" in {printable(self.path, longest=500)}'
+
+    def refused(self, what: str) -> CorruptState:
+        """The error for one that isn't what it should be; says nothing of what is in it."""
+        return CorruptState(f"{self} {what}; {MEND_IT}")
+
+    def text(self, field: str) -> str | None:
+        """A field that is a text; None where it isn't there, or is empty.
+
+        Raises:
+            CorruptState: It is something else.
+        """
+        part = self.fields.get(field)
+        if part is None or _is_empty(part):
+            return None
+        if not isinstance(part, Scalar):
+            raise self.refused(f"has a {printable(field)} that is not text")
+        return self.handed_on(field, part.text)
+
+    def truth(self, field: str) -> bool:
+        """A field that is true or false, which it is where it isn't there."""
+        said = self.text(field)
+        if said not in (None, "true", "false"):
+            raise self.refused(f"says neither true nor false for {field}")
+        return said == "true"
+
+    def texts(self, field: str) -> list[str]:
+        """A field that is a list of texts; empty where it isn't there."""
+        part = self.fields.get(field)
+        if part is None or is_null(part):
+            return []
+        items = part.items if isinstance(part, Items) else (part,)
+        texts = [each.text for each in items if isinstance(each, Scalar)]
+        if not isinstance(part, Items) or len(texts) != len(items):
+            raise self.refused(f"has an invalid {field}, which must be a list of strings")
+        return [self.handed_on(field, text) for text in texts]
+
+    def handed_on(self, field: str, text: str) -> str:
+        """A text that can be handed to the system, as a path or a variable; `refused` if not."""
+        if "\0" in text or not is_encodable(text):
+            raise self.refused(f"has a character in {printable(field)} that can't be there")
+        return text
+
+    def path_of(self, field: str) -> str | None:
+        """A field that is the path of a file, seen from the kubeconfig."""
+        said = self.text(field)
+        return os.path.join(os.path.dirname(self.path), said) if said else None
+
+    def source(self, field: str) -> Source | None:
+        """What is in a file, or with ``-data`` in the kubeconfig itself, which counts more."""
+        data = self.text(f"{field}-data")
+        if data is not None:
+            return Source(f"{field}-data of {self}", data=self._decoded(f"{field}-data", data))
+        path = self.path_of(field)
+        return None if path is None else Source(f"{field} of {self}", path=path)
+
+    def _decoded(self, field: str, data: str) -> bytes:
+        from base64 import b64decode  # only here: few have what isn't in files
+
+        try:
+            return b64decode("".join(data.split()), validate=True)
+        except ValueError:
+            raise self.refused(f"has a {field} that isn't in base64") from None
+
+
+class Source(NamedTuple):
+    """Where something in PEM form is.
+
+    Args:
+        label: It, for messages.
+        path: The file that it is in; None where it is in the kubeconfig itself.
+        data: It, in that case.
+    """
+
+    label: str
+    path: str | None = None
+    data: bytes = b""
+
+    def read(self) -> Pem:
+        """Read it.
+
+        Raises:
+            FileUnreadable: The file isn't there, or may not be read.
+        """
+        if self.path is None:
+            return Pem(self.data, self.label, MEND_IT)
+        file = NamedFile("file", self.path, self.label)
+        source = f"{self.label}, {printable(self.path, longest=500)},"
+        return Pem(file.read(), source, MEND_IT)
+
+
+class ClusterEntry(NamedTuple):
+    """Where a cluster is.
+
+    Args:
+        label: It, for messages.
+        server: The address of its API, without a "/" at the end.
+        ca: Whom to trust; None for the usual ones.
+        is_verified: Whether it has to show a certificate that is trusted.
+        server_name: Whose certificate it has to be; None for that of the address.
+        proxy_url: The HTTP proxy on the way there; None for none.
+        exec_config: What it tells plugins; None for nothing.
+    """
+
+    label: str
+    server: str
+    ca: Source | None = None
+    is_verified: bool = True
+    server_name: str | None = None
+    proxy_url: str | None = None
+    exec_config: Part | None = None
+
+
+class UserEntry(NamedTuple):
+    """As whom to go somewhere.
+
+    Args:
+        label: It, for messages.
+        certificate: To show; None for none.
+        key: Its key.
+        token: A bearer token; None for none.
+        token_file: The path of a file with one, which counts more; None for none.
+        plugin: The program that has one, or a certificate; None for none.
+        headers: Who to be there, having been let in.
+    """
+
+    label: str
+    certificate: Source | None = None
+    key: Source | None = None
+    token: str | None = None
+    token_file: str | None = None
+    plugin: Entry | None = None
+    headers: tuple[tuple[str, str], ...] = ()
+
+
+def read_cluster(entry: Entry) -> ClusterEntry:
+    """Read where a cluster is.
+
+    Raises:
+        CorruptState: It doesn't say.
+        NotSupported: It says so in a way that isn't known here.
+    """
+    server = entry.text("server")
+    if server is None:
+        raise entry.refused("has no server")
+    if "@" in server:
+        raise entry.refused("has a server with a user, who belongs among the users")
+    if not _is_address(_SERVER, server):
+        raise entry.refused(
+            f'has the server "{printable(server)}", which is not an address like https://host:port'
+        )
+    is_verified = not entry.truth("insecure-skip-tls-verify")
+    ca = entry.source("certificate-authority")
+    if ca is not None and not is_verified:
+        raise entry.refused("has a certificate-authority and insecure-skip-tls-verify as well")
+    server_name, proxy_url = entry.text("tls-server-name"), _proxy_url(entry)
+    if server_name and not re.fullmatch(_SERVER_NAME, server_name, re.ASCII):
+        raise entry.refused("has a tls-server-name that no server can have")
+    if server_name and proxy_url:
+        raise NotSupported(
+            f"{entry} has tls-server-name and proxy-url, which can't be had at once; {MEND_IT}"
+        )
+    return ClusterEntry(
+        str(entry),
+        server.rstrip("/"),
+        ca,
+        is_verified,
+        server_name,
+        proxy_url,
+        _extension(entry, "client.authentication.k8s.io/exec"),
+    )
+
+
+def read_user(entry: Entry) -> UserEntry:
+    """Read as whom to go somewhere; no file is read, and no plugin asked.
+
+    Raises:
+        CorruptState: It isn't what a user should be.
+        NotSupported: It says so in a way that isn't known here.
+    """
+    for field in entry.fields:
+        if field in _NOT_SUPPORTED and not _is_empty(entry.fields[field]):
+            raise NotSupported(
+                f"{entry} has {field}, which isn't supported: {_NOT_SUPPORTED[field]}; {MEND_IT}"
+            )
+        if field not in _USER_FIELDS and field not in _NOT_SUPPORTED:
+            raise NotSupported(
+                f'{entry} has "{printable(field)}", which isn\'t known here: nobody can tell whom '
+                f"it would make us; {MEND_IT}"
+            )
+    certificate, key = entry.source("client-certificate"), entry.source("client-key")
+    if key is not None and certificate is None:
+        raise entry.refused("has a client-key and no client-certificate")
+    token = entry.text("token")
+    if token is not None and not is_header(token):
+        raise entry.refused("has a token that can't be one")
+    plugin = entry.fields.get("exec")
+    return UserEntry(
+        str(entry),
+        certificate,
+        key,
+        token,
+        entry.path_of("tokenFile"),
+        _plugin(entry, plugin) if plugin is not None and not is_null(plugin) else None,
+        tuple(_impersonation(entry)),
+    )
+
+
+def _plugin(entry: Entry, part: Part) -> Entry:
+    if not isinstance(part, Fields):
+        raise entry.refused("has an exec that names no command")
+    fields = {key.text: value for key, value in part.pairs}
+    return Entry("exec of user", entry.name, entry.path, fields)
+
+
+def _impersonation(entry: Entry) -> Iterable[tuple[str, str]]:
+    user, uid = entry.text("as"), entry.text("as-uid")
+    groups = entry.texts("as-groups")
+    extra = entry.fields.get("as-user-extra")
+    if extra is not None and not is_null(extra):
+        raise NotSupported(f"{entry} has as-user-extra, which isn't supported; {MEND_IT}")
+    if (uid or groups) and not user:
+        raise entry.refused("has as-uid or as-groups and no as, which says who that is")
+    headers = [("Impersonate-User", user), ("Impersonate-Uid", uid)]
+    headers += [("Impersonate-Group", group) for group in groups]
+    for name, value in headers:
+        if value is not None:
+            if not is_header(value):
+                raise entry.refused(f"has something after as that can't be a name ({name})")
+            yield name, value
+
+
+def _proxy_url(entry: Entry) -> str | None:
+    proxy_url = entry.text("proxy-url")
+    if proxy_url is not None and not _is_address(_PROXY, proxy_url):
+        raise NotSupported(
+            f"{entry} has a proxy-url that is not an http:// or https:// address; {MEND_IT}"
+        )
+    return proxy_url
+
+
+def _is_address(form: str, url: str) -> bool:
+    found = re.fullmatch(form, url, re.ASCII)
+    return found is not None and url.isprintable() and 0 < int(found["port"] or 1) < 1 << 16
+
+
+def _extension(entry: Entry, name: str) -> Part | None:
+    extensions = entry.fields.get("extensions")
+    for each in extensions.items if isinstance(extensions, Items) else ():
+        if isinstance(each, Fields):
+            fields = {key.text: value for key, value in each.pairs}
+            named = fields.get("name")
+            if isinstance(named, Scalar) and named.text == name:
+                return fields.get("extension")
+    return None
+
+
+def is_null(part: Part) -> bool:
+    """Whether a field says nothing."""
+    return isinstance(part, Scalar) and part.is_null
+
+
+def _is_empty(part: Part) -> bool:
+    return isinstance(part, Scalar) and (part.is_null or not part.text)
+
+
+def is_encodable(text: str) -> bool:
+    """Whether a text can be written at all: JSON has halves of characters, too."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def is_header(text: str) -> bool:
+    """Whether a text can be sent as (the end of) a header."""
+    return text.isascii() and text.isprintable() and text.strip(" ") == text != ""
+
 
 _LONGEST_BYTES = 4 << 20
 # By path: how a file looked before it was read, and what it said; for whoever reads it next.

@@ -22,8 +22,7 @@ from leasectl.http.tls import Pem, PemTls, Trust, look_at, pem_context
 from leasectl.system.clock import Clock
 
 if TYPE_CHECKING:
-    from leasectl.engines.kubernetes.api.credentials import PluginCredential
-    from leasectl.engines.kubernetes.api.plugins import Plugin
+    from leasectl.engines.kubernetes.api.credentials import Plugin, PluginCredential
 
 
 _POD = "the pod's service account"
@@ -91,7 +90,7 @@ def _read_kubeconfig(choice: ClusterChoice) -> Found:
         token = read_token(user.token_file, named_by=f"tokenFile of {user.label}")
         who = f"the token in {user.token_file}"
     if user.plugin is not None and token is None:  # a token counts more, as for kubectl
-        from leasectl.engines.kubernetes.api.plugins import read_plugin
+        from leasectl.engines.kubernetes.api.credentials import read_plugin
 
         plugin = read_plugin(user.plugin, cluster, ca)
         who = f"what {plugin.label} printed"

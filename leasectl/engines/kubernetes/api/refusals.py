@@ -11,7 +11,7 @@ import json
 import re
 from typing import Any, NamedTuple
 
-from leasectl.engines.kubernetes.api.collection import NAMESPACES, Deed, Json
+from leasectl.engines.kubernetes.api.address import NAMESPACES, Deed, Json
 from leasectl.errors import (
     BackendUnreachable,
     CorruptState,

@@ -15,8 +15,8 @@ from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, NamedTuple
 
 from leasectl.engines.kubernetes.api.access import Access, Login, current_access
+from leasectl.engines.kubernetes.api.address import Collection, Deed, Json
 from leasectl.engines.kubernetes.api.asking import Asking, Reply
-from leasectl.engines.kubernetes.api.collection import Collection, Deed, Json
 from leasectl.engines.kubernetes.api.refusals import Expired, MadeAnew
 from leasectl.errors import BackendUnreachable
 from leasectl.http.messages import Call, encode_query

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from leasectl.engines.kubernetes.api.address import is_namespace
-from leasectl.engines.kubernetes.api.collection import (
+from leasectl.engines.kubernetes.api.address import (
     EVICTION,
     Collection,
     Deed,
     Verb,
     events,
+    is_namespace,
     leases,
 )
 from leasectl.text.wording import printable

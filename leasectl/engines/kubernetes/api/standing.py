@@ -5,9 +5,8 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Mapping, Sequence
 
-from leasectl.engines.kubernetes.api.address import KubernetesAddress
+from leasectl.engines.kubernetes.api.address import Collection, Deed, KubernetesAddress, leases
 from leasectl.engines.kubernetes.api.choice import ClusterChoice, choose, kubectls_paths
-from leasectl.engines.kubernetes.api.collection import Collection, Deed, leases
 from leasectl.engines.kubernetes.api.refusals import AlreadyExists
 from leasectl.engines.kubernetes.api.requests import Api
 from leasectl.errors import CorruptState, LeaseError

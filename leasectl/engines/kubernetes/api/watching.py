@@ -19,7 +19,7 @@ from leasectl.engines.kubernetes.api.access import (
     not_let_in,
     renewed_access,
 )
-from leasectl.engines.kubernetes.api.collection import Deed, Json
+from leasectl.engines.kubernetes.api.address import Deed, Json
 from leasectl.engines.kubernetes.api.refusals import (
     Busy,
     Expired,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from leasectl.engines.etcd.gateway.requests import put
+from leasectl.engines.etcd.requests import put
 from tests.kit.hosts import Hosts
 
 CORRUPT = 65

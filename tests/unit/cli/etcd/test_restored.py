@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from leasectl.engines.etcd.gateway.requests import put
+from leasectl.engines.etcd.requests import put
 from leasectl.engines.facts import PoolSettings
 from leasectl.model import Request
 from tests.kit.etcd.server import EtcdServer

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from leasectl.engines.etcd.events import events
-from leasectl.engines.etcd.gateway.gateway import Gateway
+from leasectl.engines.etcd import events
+from leasectl.engines.etcd.gateway import Gateway
 from leasectl.engines.etcd.opening import open_gateway
 from leasectl.http.settings import Settings
 from leasectl.system.clock import Clock

@@ -8,8 +8,8 @@ from typing import Callable
 
 import pytest
 
-from leasectl.engines.etcd.gateway.gateway import Gateway
-from leasectl.engines.etcd.gateway.requests import Json, Outcome, read_all
+from leasectl.engines.etcd.gateway import Gateway
+from leasectl.engines.etcd.requests import Json, Outcome, read_all
 from leasectl.engines.values import ValueChange
 from leasectl.errors import (
     BackendUnreachable,

@@ -7,9 +7,9 @@ from collections.abc import Iterator
 import pytest
 
 from leasectl.engines.cluster.changes import never, touched
-from leasectl.engines.etcd.copies import find_astray, mend_astray
-from leasectl.engines.etcd.gateway.requests import KeyValue, delete, put, read
+from leasectl.engines.etcd.encoding import find_astray, mend_astray
 from leasectl.engines.etcd.opening import open_etcd
+from leasectl.engines.etcd.requests import KeyValue, delete, put, read
 from leasectl.errors import LeaseError
 from leasectl.model import Request
 from tests.kit.etcd.access import CLOCK, NAMES, Access

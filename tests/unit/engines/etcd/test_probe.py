@@ -11,8 +11,8 @@ import pytest
 
 from leasectl.backends.etcd import EtcdBackend
 from leasectl.backends.kinds import Context
-from leasectl.engines.etcd.gateway.gateway import Gateway
-from leasectl.engines.etcd.gateway.requests import read_all
+from leasectl.engines.etcd.gateway import Gateway
+from leasectl.engines.etcd.requests import read_all
 from leasectl.errors import BackendUnreachable
 from leasectl.system.clock import Clock
 from tests.kit.etcd.server import EtcdServer, etcd_server

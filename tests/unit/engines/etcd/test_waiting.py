@@ -11,7 +11,7 @@ import httpx
 import pytest
 
 from leasectl.backends.contract import Patience, Progress
-from leasectl.engines.etcd.gateway.requests import encode
+from leasectl.engines.etcd.requests import encode
 from leasectl.errors import (
     BackendUnreachable,
     LeaseError,

@@ -8,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from leasectl.engines.cluster.objects import Happened, Identity
-from leasectl.engines.etcd.gateway.gateway import Gateway
+from leasectl.engines.etcd.gateway import Gateway
 from leasectl.engines.etcd.watching import EtcdWatch
 from leasectl.http.no_answer import WatchEnded
 from leasectl.system.clock import Clock

@@ -17,7 +17,7 @@ from leasectl.engines.local.order import LocalOrder
 from leasectl.engines.local.pools import LocalPools
 from leasectl.engines.local.queues import LocalQueues, Waiting
 from leasectl.engines.local.waiter import LocalWaiter
-from leasectl.engines.rules.pace import effective_priority
+from leasectl.engines.rules.turns import effective_priority
 from leasectl.model import Request
 from leasectl.state.database import note_boot
 from leasectl.state.directory import State

@@ -1,4 +1,4 @@
-"""leasectl.engines.local.showing: what people see of a pool and of those who wait for it."""
+"""leasectl.engines.local.pools: what people see of a pool and of those who wait for it."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import pytest
 
 from leasectl.engines.facts import PoolSettings, Resource
 from leasectl.engines.local.absent import suspend
-from leasectl.engines.local.showing import resources
+from leasectl.engines.local.pools import resources
 from leasectl.engines.rules.membership import cordon
 from leasectl.model import Request, Where
 from leasectl.state.reads import snapshot

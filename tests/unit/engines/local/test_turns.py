@@ -8,8 +8,7 @@ from functools import partial
 from leasectl.backends.contract import Patience
 from leasectl.backends.pool.backend import PoolBackend
 from leasectl.engines.facts import PoolSettings
-from leasectl.engines.local.engine import LocalEngine
-from leasectl.engines.local.sides import LocalSides
+from leasectl.engines.local.engine import LocalEngine, LocalSides
 from leasectl.model import Claimant, Request
 from leasectl.pools.simulation.running import VirtualTime
 from leasectl.state.in_memory import MemoryState, record

@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from leasectl.backends.contract import Patience
-from leasectl.engines.local import wait_pipes, waiter
+from leasectl.engines.local import waiter as waiter_module
 from leasectl.engines.local.engine import LocalEngine
-from leasectl.engines.local.wait_pipes import WaitPipes
+from leasectl.engines.local.waiter import WaitPipes
 from leasectl.leases.acquire import acquire
 from leasectl.leases.release import finish
 from leasectl.model import Claimant, Request
@@ -31,7 +31,7 @@ def state(state_dir: Path) -> Iterator[State]:
 def test_of_many_that_are_closed_so_many_are_kept(
     state: State, state_dir: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(wait_pipes, "_MOST_IDLE", 3)
+    monkeypatch.setattr(waiter_module, "_MOST_IDLE", 3)
     pipes = WaitPipes(state)
     several = [pipes.get() for _ in range(6)]
     for pipe in several:
@@ -45,7 +45,7 @@ def test_of_many_that_are_closed_so_many_are_kept(
 def test_now_and_then_who_queues_removes_what_the_dead_left(
     desk: Desk, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(waiter, "_TICKETS_PER_TIDYING", 4)
+    monkeypatch.setattr(waiter_module, "_TICKETS_PER_TIDYING", 4)
     desk.pool(1)
     left = []
     for number in range(1, 9):

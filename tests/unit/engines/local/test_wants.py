@@ -10,8 +10,7 @@ from pathlib import Path
 import pytest
 
 from leasectl.engines.local import wants
-from leasectl.engines.local.engine import LocalEngine
-from leasectl.engines.local.sides import LocalSides
+from leasectl.engines.local.engine import LocalEngine, LocalSides
 from leasectl.engines.local.waiter import LocalWaiter
 from leasectl.engines.rules.membership import move
 from leasectl.model import Lease, Request, Where
@@ -103,33 +102,27 @@ def test_what_others_have_a_better_right_to_is_left_out(
 
 
 @pytest.mark.parametrize(
-    ("ticket", "better", "enough"),
+    ("ticket", "enough"),
     [
-        (Ticket("eu-1"), (), True),
-        (Ticket("us-1"), (), False),
-        (Ticket("elsewhere"), (), False),
-        (Ticket(where=encode_where(EU), count=2), (), True),
-        (Ticket(where=encode_where(EU), count=3), (), False),
-        (Ticket(where=encode_where(EU), count=2), (Ticket("eu-1"),), False),
-        (Ticket(where=encode_where(EU), count=1), (Ticket("eu-1"),), True),
-        (Ticket(count=3), (), True),
-        (Ticket(count=4), (), False),
+        (Ticket("eu-1"), True),
+        (Ticket("us-1"), False),
+        (Ticket("elsewhere"), False),
+        (Ticket(where=encode_where(EU), count=2), True),
+        (Ticket(where=encode_where(EU), count=3), False),
+        (Ticket(count=3), True),
+        (Ticket(count=4), False),
     ],
 )
-def test_there_is_enough_for_one_where_it_is_free_and_kept_for_no_other(
-    desk: Desk, ticket: Ticket, better: tuple[Ticket, ...], enough: bool
-) -> None:
+def test_enough_is_free_for_a_ticket(desk: Desk, ticket: Ticket, enough: bool) -> None:
     assert desk.take(Request("T", name="us-1")) == ["us-1"]
-    assert wants.is_enough_for(desk.state, "T", ticket, better) is enough
+    assert wants.is_enough_for(desk.state, "T", ticket) is enough
 
 
-def test_of_several_one_for_which_there_is_enough_will_do(desk: Desk) -> None:
+def test_blocked_ticket_does_not_get_the_next_grant(desk: Desk) -> None:
     eu = encode_where(EU)
-    assert not wants.any_enough(desk.state, "T", [])
-    assert wants.any_enough(desk.state, "T", [Ticket(where=eu, count=3), Ticket("us-1")])
-    # What the farther one takes first isn't there for the nearer.
-    assert not wants.any_enough(desk.state, "T", [Ticket(where=eu), Ticket(where=eu, count=3)])
-    assert not wants.any_enough(desk.state, "T", [Ticket(where=eu, count=3), Ticket("y")])
+    assert not wants.is_any_next(desk.state, "T", [])
+    assert wants.is_any_next(desk.state, "T", [Ticket(where=eu, count=3), Ticket("us-1")])
+    assert not wants.is_any_next(desk.state, "T", [Ticket("eu-1"), Ticket(where=eu, count=3)])
 
 
 def test_what_is_wanted_is_so_or_not_of_one_name(desk: Desk) -> None:

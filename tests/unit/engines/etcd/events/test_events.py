@@ -8,15 +8,15 @@ from collections.abc import Iterator
 
 import pytest
 
-from leasectl.engines.etcd.events.buckets import parse_bucket
-from leasectl.engines.etcd.events.events import EtcdEvents
-from leasectl.engines.etcd.events.records import (
+from leasectl.engines.etcd.buckets import (
     NUMBERS_PER_REVISION,
     encode_event,
+    parse_bucket,
     parse_event,
 )
-from leasectl.engines.etcd.gateway.gateway import Gateway
-from leasectl.engines.etcd.gateway.requests import KeyValue, absent, delete, put, read, read_all
+from leasectl.engines.etcd.events import EtcdEvents
+from leasectl.engines.etcd.gateway import Gateway
+from leasectl.engines.etcd.requests import KeyValue, absent, delete, put, read, read_all
 from leasectl.errors import CorruptState
 from leasectl.model import Request
 from leasectl.state.event import ALL_EVENTS, Event, EventFilter, Kept, Missed

@@ -11,10 +11,10 @@ from typing import Callable
 
 import pytest
 
-from leasectl.engines.etcd.events import events, log, packing
-from leasectl.engines.etcd.events.log import EtcdEventLog
-from leasectl.engines.etcd.events.packing import pack_a_bucket
-from leasectl.engines.etcd.gateway.requests import delete_all, put, read_all
+from leasectl.engines.etcd import event_log, events, packing
+from leasectl.engines.etcd.event_log import EtcdEventLog
+from leasectl.engines.etcd.packing import pack_a_bucket
+from leasectl.engines.etcd.requests import delete_all, put, read_all
 from leasectl.model import Request
 from leasectl.state.event import ALL_EVENTS, Event, EventFilter, Kept, Missed
 from leasectl.system import afterwards
@@ -121,7 +121,7 @@ class TestReading:
         monkeypatch: pytest.MonkeyPatch,
     ) -> None:
         """Before any of the reader's requests all is packed that can be."""
-        monkeypatch.setattr(log, "_PAGE", 9)
+        monkeypatch.setattr(event_log, "_PAGE", 9)
         number = at_most = 0
         while number <= at_most:
             number += 1
@@ -270,7 +270,7 @@ class TestWhoPacks:
         monkeypatch.setitem(sys.modules, "leasectl.system.afterwards", None)
         writer.write(kind="released")
         monkeypatch.undo()
-        monkeypatch.setitem(sys.modules, "leasectl.engines.etcd.events.packing", None)
+        monkeypatch.setitem(sys.modules, "leasectl.engines.etcd.packing", None)
         writer.write(kind="released")
         afterwards.finish()
         assert told(access) == list(range(WRITTEN + 2))

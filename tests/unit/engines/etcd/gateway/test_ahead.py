@@ -7,7 +7,7 @@ from functools import partial
 
 import pytest
 
-from leasectl.engines.etcd.gateway.ahead import asked_ahead
+from leasectl.engines.etcd.event_log import asked_ahead
 from leasectl.errors import BackendUnreachable
 from tests.kit.waits import wait_set
 

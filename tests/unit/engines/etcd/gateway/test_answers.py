@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from leasectl.engines.etcd.gateway.answers import InvalidArgument, Unauthenticated, parse_answer
-from leasectl.engines.etcd.gateway.gateway import MemberStatus
-from leasectl.engines.etcd.gateway.requests import parse_outcome, read
+from leasectl.engines.etcd.answers import InvalidArgument, Unauthenticated, parse_answer
+from leasectl.engines.etcd.gateway import MemberStatus
 from leasectl.engines.etcd.opening import open_gateway
+from leasectl.engines.etcd.requests import parse_outcome, read
 from leasectl.errors import CorruptState
 from leasectl.http.exchange import Client
 from leasectl.http.messages import Answer

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import pytest
 
-from leasectl.engines.etcd.gateway.gateway import Gateway
+from leasectl.engines.etcd.gateway import Gateway
 from leasectl.errors import (
     BackendUnreachable,
     CorruptState,

@@ -7,8 +7,8 @@ import time
 
 import pytest
 
-from leasectl.engines.etcd.gateway.failures import Failures
-from leasectl.engines.etcd.gateway.gateway import Gateway
+from leasectl.engines.etcd.answers import Failures
+from leasectl.engines.etcd.gateway import Gateway
 from leasectl.errors import BackendUnreachable
 from leasectl.http.no_answer import NOT_IN_TIME, NoAnswer
 from leasectl.system.clock import Clock

@@ -12,8 +12,8 @@ from typing import Callable
 import httpx
 import pytest
 
-from leasectl.engines.etcd.gateway import tokens
-from leasectl.engines.etcd.gateway.gateway import Gateway
+from leasectl.engines.etcd import tokens
+from leasectl.engines.etcd.gateway import Gateway
 from leasectl.engines.etcd.opening import open_gateway
 from leasectl.errors import AccessRefused, NotAllowed
 from leasectl.http.settings import Settings

@@ -13,8 +13,8 @@ import pytest
 
 from leasectl.backends.etcd import EtcdBackend
 from leasectl.backends.kinds import Context
-from leasectl.engines.etcd.gateway.gateway import Gateway
-from leasectl.engines.etcd.gateway.requests import encode, put, read
+from leasectl.engines.etcd.gateway import Gateway
+from leasectl.engines.etcd.requests import encode, put, read
 from leasectl.errors import (
     AccessRefused,
     BackendUnreachable,

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from leasectl.engines.kubernetes.api.collection import leases
+from leasectl.engines.kubernetes.api.address import leases
 from leasectl.errors import AccessRefused
 from tests.kit.kubernetes.accounts import LEAST_RULES
 from tests.kit.kubernetes.namespaces import Namespace

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from leasectl.engines.kubernetes.api.collection import NAMESPACES, Collection, leases
+from leasectl.engines.kubernetes.api.address import NAMESPACES, Collection, leases
 from leasectl.engines.kubernetes.api.refusals import (
     Absent,
     AlreadyExists,

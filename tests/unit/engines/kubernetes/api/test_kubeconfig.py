@@ -13,9 +13,8 @@ from typing import Any
 
 import pytest
 
-from leasectl.engines.kubernetes.api.address import KubernetesAddress
+from leasectl.engines.kubernetes.api.address import KubernetesAddress, leases
 from leasectl.engines.kubernetes.api.choice import choose
-from leasectl.engines.kubernetes.api.collection import leases
 from leasectl.engines.kubernetes.api.kubeconfig import Kubeconfig, read_kubeconfigs
 from leasectl.engines.kubernetes.api.login import open_api
 from leasectl.errors import LeaseError

@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
+from leasectl.engines.kubernetes.api.address import leases
 from leasectl.engines.kubernetes.api.choice import ClusterChoice
-from leasectl.engines.kubernetes.api.collection import leases
 from leasectl.engines.kubernetes.api.login import open_api
 from leasectl.engines.kubernetes.api.requests import Api
 from leasectl.errors import AccessRefused, BackendUnreachable

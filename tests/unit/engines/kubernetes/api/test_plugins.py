@@ -11,9 +11,13 @@ from typing import Any
 
 import pytest
 
-from leasectl.engines.kubernetes.api.credentials import Credential, PluginCredential
+from leasectl.engines.kubernetes.api.credentials import (
+    Credential,
+    Plugin,
+    PluginCredential,
+    read_plugin,
+)
 from leasectl.engines.kubernetes.api.kubeconfig import read_kubeconfigs
-from leasectl.engines.kubernetes.api.plugins import Plugin, read_plugin
 from leasectl.errors import BackendUnreachable, NotAllowed
 from leasectl.system.clock import Clock, rfc3339
 from tests.kit.support import ManualClock

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from leasectl.engines.kubernetes.api import watching
-from leasectl.engines.kubernetes.api.collection import leases
+from leasectl.engines.kubernetes.api.address import leases
 from leasectl.engines.kubernetes.api.requests import Api
 from leasectl.engines.kubernetes.api.watching import Watch, WatchEvent, WatchExpired
 from leasectl.errors import AccessRefused, CorruptState

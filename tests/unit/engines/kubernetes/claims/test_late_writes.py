@@ -10,7 +10,7 @@ from typing import Any, Callable
 import pytest
 
 from leasectl.engines.cluster.waiter import ClusterWaiter
-from leasectl.engines.kubernetes.api.collection import Collection, Json
+from leasectl.engines.kubernetes.api.address import Collection, Json
 from leasectl.engines.kubernetes.api.refusals import Absent, Conflict
 from leasectl.engines.kubernetes.names import object_of_resource
 from leasectl.errors import BackendUnreachable

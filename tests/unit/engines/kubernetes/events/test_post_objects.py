@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from leasectl.engines.cluster.objects import Identity, Told
-from leasectl.engines.kubernetes.post_objects import encode_post, parse_post
+from leasectl.engines.kubernetes.posting import encode_post, parse_post
 from leasectl.state.event import Event
 from tests.kit.kubernetes.namespaces import Namespace
 

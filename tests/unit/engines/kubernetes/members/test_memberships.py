@@ -11,7 +11,7 @@ from typing import Callable
 
 import pytest
 
-from leasectl.engines.cluster.known import all_known
+from leasectl.engines.cluster.entering import all_known
 from leasectl.engines.rules.membership import (
     Member,
     Pools,

@@ -8,8 +8,7 @@ from typing import Any, Callable
 import pytest
 
 from leasectl.engines.kubernetes.edited import as_it_counts
-from leasectl.engines.kubernetes.labels import CLAIM, CLAIM_LABEL, KIND, NAME, POOL
-from leasectl.engines.kubernetes.names import object_of_pool
+from leasectl.engines.kubernetes.names import CLAIM, CLAIM_LABEL, KIND, NAME, POOL, object_of_pool
 from leasectl.engines.rules.membership import cordon, expect, move
 from leasectl.errors import LeaseError
 from leasectl.model import Claimant, Request

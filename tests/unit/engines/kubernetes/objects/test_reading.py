@@ -32,8 +32,9 @@ from leasectl.engines.cluster.view import PoolView
 from leasectl.engines.facts import PoolSettings
 from leasectl.engines.kubernetes.bodies import body_of, new_expectations
 from leasectl.engines.kubernetes.edited import as_it_counts
-from leasectl.engines.kubernetes.labels import EXPECT, KIND
 from leasectl.engines.kubernetes.names import (
+    EXPECT,
+    KIND,
     OBJECT_OF_BELONGING,
     new_ticket_object,
     object_of_pool,

@@ -7,8 +7,7 @@ import contextlib
 import pytest
 
 from leasectl.engines.contract import TicketGone
-from leasectl.engines.kubernetes.labels import SETTINGS
-from leasectl.engines.kubernetes.names import OBJECT_OF_BELONGING, object_of_pool
+from leasectl.engines.kubernetes.names import OBJECT_OF_BELONGING, SETTINGS, object_of_pool
 from leasectl.engines.rules.membership import (
     move,
 )

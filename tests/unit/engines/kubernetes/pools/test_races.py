@@ -10,7 +10,7 @@ from typing import Callable
 import pytest
 
 from leasectl.engines.cluster import pools
-from leasectl.engines.cluster.known import Update, all_known
+from leasectl.engines.cluster.entering import Update, all_known
 from leasectl.engines.cluster.objects import PoolState
 from leasectl.engines.contract import Outlook
 from leasectl.engines.facts import PoolSettings

@@ -12,8 +12,6 @@ from leasectl.engines.cluster.objects import (
     TicketObject,
 )
 from leasectl.engines.cluster.turns import (
-    NOTHING_OVER,
-    Over,
     Turn,
     free_in,
     in_order,
@@ -22,7 +20,7 @@ from leasectl.engines.cluster.turns import (
     turn_of,
     unmet_in,
 )
-from leasectl.engines.cluster.view import PoolView
+from leasectl.engines.cluster.view import NOTHING_OVER, Over, PoolView
 from leasectl.engines.facts import PoolSettings
 from leasectl.engines.rules.membership import Member
 from leasectl.engines.rules.possible import Want

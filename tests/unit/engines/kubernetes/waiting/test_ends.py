@@ -9,10 +9,10 @@ import signal
 
 import pytest
 
-from leasectl.engines.cluster.ends import Ends
 from leasectl.engines.cluster.objects import Selection
 from leasectl.engines.cluster.observed import Observed
 from leasectl.engines.cluster.turns import in_order
+from leasectl.engines.cluster.waiter import Ends
 from leasectl.engines.rules.membership import Lifetime, join
 from leasectl.model import Claimant, Process, Request
 from leasectl.system.process import identify, this_process

@@ -15,16 +15,16 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
-from leasectl.engines.etcd.gateway.access import KEEP_ALIVE, MemberAccess
-from leasectl.engines.etcd.gateway.answers import (
+from leasectl.engines.etcd.access import KEEP_ALIVE, MemberAccess
+from leasectl.engines.etcd.answers import (
     EtcdLeaseGone,
     FailedPrecondition,
+    Failures,
     PermissionDenied,
     Unauthenticated,
     is_alive,
 )
-from leasectl.engines.etcd.gateway.failures import Failures
-from leasectl.engines.etcd.gateway.requests import Json, Outcome, parse_outcome, unreadable_answer
+from leasectl.engines.etcd.requests import Json, Outcome, parse_outcome, unreadable_answer
 from leasectl.errors import (
     AccessRefused,
     BackendUnreachable,

@@ -11,9 +11,9 @@ import contextlib
 import json
 import time
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
-from leasectl.engines.etcd.gateway.answers import (
+from leasectl.engines.etcd.answers import (
     CommonNameRefused,
     FailedPrecondition,
     InvalidArgument,
@@ -21,17 +21,46 @@ from leasectl.engines.etcd.gateway.answers import (
     Unauthenticated,
     parse_answer,
 )
-from leasectl.engines.etcd.gateway.requests import Json
-from leasectl.engines.etcd.gateway.user import read_user
+from leasectl.engines.etcd.requests import Json
 from leasectl.errors import NotAllowed
 from leasectl.http.exchange import Client
 from leasectl.http.messages import Call
 from leasectl.http.no_answer import NOT_IN_TIME, NoAnswer
+from leasectl.http.settings import NamedFile
 from leasectl.system.clock import Clock
 
 if TYPE_CHECKING:
-    from leasectl.engines.etcd.gateway.tokens import TokenStore
+    from leasectl.engines.etcd.tokens import TokenStore
     from leasectl.http.tls import Trust
+
+
+_LONGEST_BYTES = 64 * 1024
+
+
+class User(NamedTuple):
+    """Whom etcd knows."""
+
+    name: str
+    password: str
+
+
+def read_user(path: str) -> User:
+    """Read ``user:password``, one line; whatever follows the first ":" is the password.
+
+    Raises:
+        FileUnreadable: It isn't there, or may not be read.
+        CorruptState: There is nothing of that form in it. The text says nothing of what is.
+    """
+    file = NamedFile("user file", path, "LEASECTL_USER_FILE")
+    content = file.read(_LONGEST_BYTES)
+    try:
+        name, _, password = content.decode().rstrip("\r\n").partition(":")
+    except UnicodeDecodeError:
+        name = password = ""
+    if not name or not password or not (name + password).isprintable():
+        raise file.refused("doesn't hold user:password, on one line")
+    return User(name, password)
+
 
 KEEP_ALIVE = "/v3/lease/keepalive"
 _CONNECT_SECONDS = 1.0
@@ -73,7 +102,7 @@ class MemberAccess:
         self._pause = pause
         self._tokens: TokenStore | None = None
         if user_file is not None:
-            from leasectl.engines.etcd.gateway.tokens import TokenStore
+            from leasectl.engines.etcd.tokens import TokenStore
 
             self._tokens = TokenStore(endpoints, user_file)
         # Of any thread: each is as good as the others.

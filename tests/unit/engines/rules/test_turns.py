@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from leasectl.engines.rules.pace import effective_priority, next_rise
+from leasectl.engines.rules.turns import effective_priority, next_rise
 
 
 @pytest.mark.parametrize(

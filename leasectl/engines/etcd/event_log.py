@@ -8,35 +8,92 @@ one value some time later; it is asked for both at once, as it has its events in
 from __future__ import annotations
 
 import contextlib
+import queue
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from itertools import chain, islice
-from typing import NamedTuple
+from typing import Generic, NamedTuple, NoReturn, TypeVar
 
-from leasectl.engines.cluster.following import Following
 from leasectl.engines.cluster.objects import Happened, Identity
-from leasectl.engines.etcd.events.buckets import Bucket, packed_numbers, readable_buckets
-from leasectl.engines.etcd.events.contents import parts, read_contents, readable_events
-from leasectl.engines.etcd.events.records import (
+from leasectl.engines.cluster.watches import Following
+from leasectl.engines.etcd.buckets import (
     NUMBERS_PER_REVISION,
+    Bucket,
     last_number_at,
+    packed_numbers,
+    readable_buckets,
     revision_before,
 )
-from leasectl.engines.etcd.gateway.ahead import asked_ahead
-from leasectl.engines.etcd.gateway.gateway import Gateway
-from leasectl.engines.etcd.gateway.requests import (
+from leasectl.engines.etcd.gateway import Gateway
+from leasectl.engines.etcd.keys import Keys
+from leasectl.engines.etcd.packing import parts, read_contents, readable_events
+from leasectl.engines.etcd.requests import (
     Found,
     KeyValue,
     count,
     read_all,
     read_last_created,
 )
-from leasectl.engines.etcd.keys import Keys
 from leasectl.engines.etcd.watching import EtcdWatch
-from leasectl.engines.event_log import EventWatch
+from leasectl.engines.pool_admin import EventWatch
 from leasectl.errors import LeaseError
+from leasectl.http.worker import Worker
 from leasectl.state.event import ALL_EVENTS, Event, EventFilter, Missed
+
+_Made = TypeVar("_Made")
+
+
+def asked_ahead(requests: Sequence[Callable[[], _Made]]) -> Iterator[_Made]:
+    """What comes of each, in order; a thread makes the next as soon as one has come.
+
+    Whoever closes this before its end doesn't wait for the one that is under way.
+
+    Args:
+        requests: Each makes one, and raises what `Gateway` raises; then there are no more.
+    """
+    if not requests:
+        return
+    made = requests[0]()
+    if len(requests) == 1:
+        yield made
+        return
+    worker = Worker()
+    try:
+        for following in requests[1:]:
+            outcome = _Outcome(following)
+            worker.assign(outcome.make)
+            yield made
+            made = outcome.result()
+        yield made
+    finally:
+        worker.dismiss()
+
+
+class _Outcome(Generic[_Made]):
+    """What comes of a request that another thread makes."""
+
+    def __init__(self, request: Callable[[], _Made]) -> None:
+        self._request = request
+        self._made: queue.SimpleQueue[Callable[[], _Made]] = queue.SimpleQueue()
+
+    def make(self) -> None:
+        """For the other thread."""
+        try:
+            made = self._request()
+        except BaseException as error:
+            self._made.put(partial(_fail, error))
+        else:
+            self._made.put(lambda: made)
+
+    def result(self) -> _Made:
+        """Wait for it, and return it or raise what it raised."""
+        return self._made.get()()
+
+
+def _fail(error: BaseException) -> NoReturn:
+    raise error
+
 
 # What clocks may differ by, of those who write.
 _SLACK_SECONDS = 3600.0

@@ -2,6 +2,12 @@
 
 The change counts for more. Where an event can't be written, for want of space or because it is too
 large, the change is made without it.
+
+Encode and parse events
+-----------------------
+
+What a transaction can't know before it is made a reader takes from the event's key: its number and
+a new ticket's are of the revision at which it was made, and so are the fences of a grant.
 """
 
 from __future__ import annotations
@@ -10,11 +16,17 @@ import contextlib
 import secrets
 from collections.abc import Callable, Sequence
 
-from leasectl.engines.etcd.events.buckets import Bucket, EventBuckets, usable_bucket
-from leasectl.engines.etcd.events.records import encode_event, event_token
-from leasectl.engines.etcd.gateway.answers import InvalidArgument, NoSpace
-from leasectl.engines.etcd.gateway.gateway import Gateway
-from leasectl.engines.etcd.gateway.requests import (
+from leasectl.engines.etcd.answers import InvalidArgument, NoSpace
+from leasectl.engines.etcd.buckets import (
+    Bucket,
+    EventBuckets,
+    encode_event,
+    event_token,
+    usable_bucket,
+)
+from leasectl.engines.etcd.gateway import Gateway
+from leasectl.engines.etcd.keys import Keys
+from leasectl.engines.etcd.requests import (
     Json,
     KeyValue,
     Outcome,
@@ -23,7 +35,6 @@ from leasectl.engines.etcd.gateway.requests import (
     read,
     unchanged,
 )
-from leasectl.engines.etcd.keys import Keys
 from leasectl.errors import LeaseError
 from leasectl.state.event import Event, EventKind, Kept
 from leasectl.state.event_rows import is_written
@@ -132,7 +143,7 @@ class EtcdEvents:
             leave(self._pack)
 
     def _pack(self) -> None:
-        from leasectl.engines.etcd.events.packing import pack_a_bucket
+        from leasectl.engines.etcd.packing import pack_a_bucket
 
         pack_a_bucket(self._gateway, self._keys, clock=self._clock)
 
