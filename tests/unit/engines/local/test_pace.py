@@ -87,16 +87,6 @@ def test_a_machine_that_was_suspended_has_saved_up_no_grants(desk: Desk) -> None
     assert desk.look(last).is_behind
 
 
-def test_nobody_ever_has_to_sleep_for_longer_than_one_pace(desk: Desk) -> None:
-    # So whoever slept through a suspended machine is at most that late.
-    desk.pools.change_settings("T", PoolSettings(PACE, burst=3))
-    for _ in range(3):
-        assert desk.come()[1].leases is not None
-    _, outlook = desk.come()
-    assert outlook.next_grant_at is not None
-    assert outlook.next_grant_at - desk.elapsed <= PACE
-
-
 def test_after_a_reboot_nothing_is_owed(desk: Desk) -> None:
     desk.come()
     with desk.state.transaction() as db:
@@ -111,21 +101,6 @@ def test_a_grant_that_is_undone_has_paid_nothing(desk: Desk) -> None:
         assert desk.come()[1].leases is not None
         raise RuntimeError
     assert desk.come()[1].leases is not None
-
-
-def test_whoever_could_claim_from_then_on_has_its_time_from_then_on(desk: Desk) -> None:
-    desk.come()
-    head, _ = desk.come()
-    desk.come()
-    assert desk.witness.look() == []
-    assert desk.witness.due() == 1000.0 + PACE + SUSPENDED_AFTER_SECONDS
-    desk.elapsed = 1000.0 + PACE + SUSPENDED_AFTER_SECONDS - 1
-    assert desk.witness.look() == []
-    desk.elapsed += 1.5
-    ((_, suspended, _),) = desk.witness.look()
-    assert suspended.number == 2
-    assert desk.look(desk.waiters[2]).leases is not None
-    assert desk.look(head).next_grant_at == desk.elapsed + PACE
 
 
 def test_only_the_best_of_those_who_wait_for_the_time_is_expected_to_come(desk: Desk) -> None:

@@ -103,10 +103,6 @@ class TestBuckets:
         (found,) = access.gateway.read(read_all(access.keys.buckets())).answers
         assert [parse_bucket(kv).kept for kv in found.items] == [Kept(2 * HOUR, 77)] * 2
 
-    def test_none_are_written_by_who_wants_none(self, access: Access) -> None:
-        Writer(access, Kept(HOUR, 0)).write(3)
-        assert (told(access), access.events.last_number()) == ([], 0)
-
     def test_with_none_to_write_nothing_is_asked_but_what_there_is_to_do(
         self, between: Relay, prefix: str
     ) -> None:

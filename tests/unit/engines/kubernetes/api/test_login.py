@@ -209,26 +209,6 @@ class TestTls:
             api.list(HERE)
         assert server.connections == 1
 
-    def test_a_key_that_is_in_no_file_is_written_to_none(
-        self,
-        script: Script,
-        config: Config,
-        certificates: Certificates,
-        tmp_path: Path,
-        monkeypatch: pytest.MonkeyPatch,
-    ) -> None:
-        client = certificates.client
-        server = script(LISTED, context=server_side(certificates.server, certificates.ca.file))
-        user = {
-            "client-certificate-data": inline(client.file),
-            "client-key-data": inline(client.key_file),
-        }
-        path = config(server, user, **{"certificate-authority": certificates.ca.file})
-        monkeypatch.setenv("TMPDIR", str(tmp_path / "nowhere"))
-        before = sorted(tmp_path.rglob("*"))
-        api_of(path).list(HERE)
-        assert sorted(tmp_path.rglob("*")) == before
-
     def test_another_certificate_is_shown_when_its_file_changes(
         self, script: Script, config: Config, certificates: Certificates, tmp_path: Path
     ) -> None:
@@ -288,20 +268,6 @@ class TestTls:
         named["clusters"][0]["cluster"]["tls-server-name"] = "127.0.0.1"
         path.write_text(json.dumps(named))
         api_of(path).list(HERE)
-
-    def test_none_is_looked_at_where_that_is_said(
-        self, script: Script, config: Config, certificates: Certificates
-    ) -> None:
-        server = script(LISTED, context=server_side(certificates.server))
-        api_of(config(server, **{"insecure-skip-tls-verify": True})).list(HERE)
-
-    def test_http_where_tls_is_wanted_says_so(self, script: Script, config: Config) -> None:
-        server = script(LISTED)
-        server.url = server.url.replace("http:", "https:")
-        with pytest.raises(BackendUnreachable):
-            api_of(config(server, **{"insecure-skip-tls-verify": True}), deadline_seconds=0.3).list(
-                HERE
-            )
 
 
 def test_who_to_be_there_is_sent(script: Script, config: Config) -> None:
