@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import itertools
+import os
+import signal
 
 import pytest
 
@@ -14,8 +16,10 @@ from leasectl.engines.rules.membership import Lifetime, cordon, join
 from leasectl.errors import InvalidRequest, NoLease
 from leasectl.leases.release import release
 from leasectl.model import Request, whole
+from leasectl.system.process import identify
 from tests.kit.desk import Desk
 from tests.kit.desk import desk as desk
+from tests.kit.forking import ending, fork
 
 MANY = [f"n-{number:03d}" for number in range(300)]
 TTL = Lifetime(ttl_seconds=10.0)
@@ -53,6 +57,14 @@ def test_takes_nothing_whose_time_is_over(desk: Desk, members: Members, after: f
     desk.time.advance(after)
     assert desk.acquire(Request("T")).names == ("n-200",)
     assert len(members.members()) == 200
+
+
+def test_takes_nothing_whose_process_has_ended(desk: Desk, members: Members) -> None:
+    pid = fork(signal.pause)
+    to_join(members, ["n-100"], Lifetime(process=identify(pid)))
+    os.kill(pid, signal.SIGKILL)
+    ending(pid)
+    assert desk.acquire(Request("T")).names == ("n-101",)
 
 
 def test_has_what_is_closed_for_nothing_where_nothing_else_is_free(

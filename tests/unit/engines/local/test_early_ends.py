@@ -49,6 +49,18 @@ def left(desk: Desk) -> int:
     return len(desk.state.query("SELECT * FROM ended"))
 
 
+def test_what_expires_is_kept_until_its_time_is_over(desk: Desk) -> None:
+    handle = desk.acquire(SHORT)
+    assert end(desk, handle) == ("T--00",)
+    assert desk.record(handle).lost
+    assert end(desk, handle) == ()  # as long as that may be used
+    desk.time.advance(59.0)
+    assert not is_had(desk)
+    desk.time.advance(1.0)
+    assert is_had(desk)
+    assert left(desk) == 0
+
+
 @pytest.mark.parametrize("request_", [Request("T"), SHORT])
 def test_what_has_a_guard_is_kept_until_that_has_ended(desk: Desk, request_: Request) -> None:
     handle = desk.acquire(request_)

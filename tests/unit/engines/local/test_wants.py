@@ -132,6 +132,23 @@ def test_what_is_wanted_is_so_or_not_of_one_name(desk: Desk) -> None:
     assert wants.matching(desk.state, asked, "x-1") == {asked[1]}
 
 
+def test_a_waiter_is_told_of_those_alone_who_want_the_same(desk: Desk) -> None:
+    assert desk.take(Request("T", 4)) is not None
+    for request in (
+        Request("T", where=EU),
+        Request("T", where=NOT_EU),
+        Request("T", name="us-1"),
+        Request("T", name="eu-1"),
+    ):
+        desk.come(request)
+    late = {each: desk.come(Request("T", name=each)).standing() for each in ("eu-1", "us-1", "x-1")}
+    assert {each: found.position for each, found in late.items()} == {
+        "eu-1": 3,  # behind who wants Europe, and who wants it by name
+        "us-1": 3,
+        "x-1": 2,
+    }
+
+
 class TestWhoIsWoken:
     """As something has become free, by what each could use."""
 
