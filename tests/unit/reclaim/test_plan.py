@@ -73,15 +73,6 @@ class TestDelay:
         assert names(looks.look(held, DELAY - 0.1).ask) == ""
         assert names(looks.look(held, DELAY).ask) == "ab"
 
-    def test_a_use_in_between_begins_it_anew(self) -> None:
-        held = [lease("a"), lease("b", 2)]
-        looks = Looks(NAMED, held)
-        looks.look(held, 0.0)
-        step = looks.look([lease("a", used_at=100.0), held[1]], DELAY)
-        assert names(step.ask) == "b"
-        looks.put(noted(held[1]), now=DELAY)
-        assert looks.look([lease("a", used_at=100.0), noted(held[1])], DELAY).look_at == 240.0
-
     def test_held_for_longer_counts_from_when_it_is_so(self) -> None:
         wanted = Wanted(
             longer_than_seconds=3600.0, delay_seconds=DELAY, wait_seconds=WAIT, follows=True
@@ -92,20 +83,6 @@ class TestDelay:
         longer = [lease("a")._replace(held_seconds=3700.0)]
         assert looks.look(longer, 110.0).look_at == 110.0 + DELAY
         assert names(looks.look(longer, 110.0 + DELAY).ask) == "a"
-
-
-class TestChoice:
-    def test_the_holder_with_most_unused_names_comes_first(self) -> None:
-        held = [
-            lease("a", 1, "one"),
-            lease("b", 2, "one", in_use=True),
-            lease("c", 3, "one", in_use=True),
-            lease("d", 4, "two"),
-            lease("e", 5, "two"),
-        ]
-        looks = Looks(EXCESS, held)
-        looks.look([each._replace(is_in_use=False) for each in held], 0.0)
-        assert names(looks.look(held, DELAY).ask) == "de"
 
 
 class TestLimits:
@@ -148,16 +125,6 @@ class TestAnswers:
         assert looks.look(held, 2 * DELAY).ask == ()
         assert names(looks.look(held, 2 * DELAY + 1).ask) == "ab"
 
-    def test_the_marks_of_what_is_no_longer_in_excess_are_taken_off(self) -> None:
-        held = [lease(name, at) for at, name in enumerate("abc")]
-        looks = Looks(EXCESS, held)
-        looks.look(held, 0.0)
-        a, b = (noted(each) for each in looks.look(held, DELAY).ask)
-        looks.put(a, b, now=DELAY)
-        looks.put(noted(held[2]), now=DELAY)  # as one that asks for more than it wants
-        step = looks.look([a, noted(b, "ready")], DELAY + 1)
-        assert (names(step.free), names(step.take_off)) == ("b", "a")
-
     def test_a_mark_that_was_answered_as_it_was_taken_off_is_its_own_still(self) -> None:
         looks, (a, b) = self.asked(NAMED._replace(follows=True))
         step = next_step(looks.wanted, [a, b], looks.memory, DELAY + WAIT)
@@ -166,13 +133,6 @@ class TestAnswers:
         step = looks.look([noted(a, "ready"), lease("b", 2)], DELAY + WAIT + 1)
         assert names(step.free) == "a"
         assert step.memory.asked.keys() == {a.id}
-
-    def test_at_the_end_all_its_marks_go_whatever_was_answered_and_no_others(self) -> None:
-        looks, (a, b) = self.asked()
-        other = noted(lease("c", 3))
-        assert names(last_step([noted(a, "ready"), noted(b, "keep"), other], looks.memory)) == "ab"
-        replaced = noted(lease("a"))
-        assert last_step([replaced], looks.memory) == ()
 
 
 class TestAdoption:
@@ -209,19 +169,6 @@ class TestAdoption:
         assert step.take_off == ()
         assert len(step.memory.asked) == 2
         assert {each.id for each in marked[:own]} <= step.memory.asked.keys()
-
-
-class TestRounds:
-    def test_as_many_again_are_asked_for_when_it_goes_on_and_after_another_delay(self) -> None:
-        held = [lease(name, at) for at, name in enumerate("abcd")]
-        looks = Looks(EXCESS._replace(follows=True), held)
-        looks.look(held, 0.0)
-        asked = looks.look(held, DELAY).ask
-        looks.put(*map(noted, asked), now=DELAY)
-        step = looks.look(held[2:], DELAY + 5)
-        assert (step.missing, step.ask, step.is_over) == (2, (), False)
-        assert step.look_at == 2 * DELAY + 5
-        assert names(looks.look(held[2:], 2 * DELAY + 5).ask) == "cd"
 
 
 class Pool:
