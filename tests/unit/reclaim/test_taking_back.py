@@ -39,6 +39,19 @@ def test_those_that_do_not_answer_keep_what_they_have_and_their_marks_go(world: 
     assert world.engine.renew("one") == ("T--0", "T--1")
 
 
+def test_a_use_that_has_ended_begins_the_delay_anew(world: World) -> None:
+    world.uses["one", "T--0"] = LastUse(0, world.began_at + 50)
+    asked: dict[str, float] = {}
+
+    def note_marks() -> None:
+        for name in world.marks():
+            asked.setdefault(name, world.passed)
+
+    world.run(ALL, then=note_marks)
+    assert asked["T--1"] < DELAY + 1
+    assert DELAY + 50 <= asked["T--0"] < DELAY + 51
+
+
 def test_lease_that_its_holder_renews_as_it_is_freed_is_freed_a_moment_later(world: World) -> None:
     world.writes_between = 2
 
