@@ -246,6 +246,35 @@ class TestView:
         assert parse_view(query) == view
         assert view.link(pool="", text="", sort="", range="1h") == "./"
 
+    def shown(self, view: View) -> list[tuple[str, str]]:
+        leases = [
+            Lease(f"T--{n:02d}", 1, 1, 1, f"{job}/1/host/T-{n}", float(n), 0.0, None, 0)
+            for n, job in enumerate(("b-job", "a-job", "größe"))
+        ]
+        held = [
+            ShownResource(each.name, ShownLease(each, parse_holder(each.holder_identity)))
+            for each in leases
+        ]
+        pools = (ShownPool("T", tuple(held), ()), ShownPool("U", (ShownResource("U--0"),), ()))
+        sections = sections_of(Overview("local:", 0.0, pools), {})
+        page = "".join(each.write(1.0, view) for each in sections if each.is_in(view))
+        found: list[tuple[str, str]] = re.findall(
+            '<bdi class="who">([^<]*)<|<h2 id="name-(U)', page
+        )
+        return found
+
+    def test_rows_are_those_that_are_searched_for_in_the_order_that_is_wanted(self) -> None:
+        jobs = [first for first, _ in self.shown(View())]
+        assert jobs == ["b-job", "a-job", "größe"]
+        by_holder = [first for first, _ in self.shown(View(sort="holder"))]
+        assert by_holder == ["a-job", "b-job", "größe"]
+        assert [first for first, _ in self.shown(View(sort="-resource"))] == jobs[::-1]
+        assert self.shown(View(text="GRÖSSE")) == [("größe", "")]
+        assert self.shown(View(text="T--01")) == [("a-job", "")]
+        assert self.shown(View(text="nobody")) == []
+        assert self.shown(View(pool="U")) == [("", "U")]  # which is in the summary only
+        assert self.shown(View(pool="U", text="b-job")) == [("", "U")]
+
     def test_a_pool_that_takes_no_holder_says_so_and_why(self) -> None:
         why = Cordon("me@host/host", 0.0, "disk <full>")
         resource = ShownResource("T--0", None, ShownMembership(cordoned=True, cordon=why))
