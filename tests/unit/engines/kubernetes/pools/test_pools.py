@@ -106,6 +106,16 @@ class TestAKill:
 
 
 class TestWhoDeletes:
+    def test_has_what_was_to_move_there_stay(self, api: MadeUpApi, process: Process) -> None:
+        process.pools.create_pool("T", NAMES)
+        process.pools.create_pool("U", [])
+        process.acquire("k/1", Request("T", name="a", ttl_seconds=60.0))
+        members = process.opened.members
+        members.update(["a"], lambda m, pools: move(m, "U", pools, when_free=True))
+        process.pools.delete_pool("U", force=False)
+        process.engine.free("k/1")
+        assert names_in(process) == NAMES
+
     def test_goes_on_where_another_began_and_stops_where_that_was_called_off(
         self, api: MadeUpApi, process: Process, manual_clock: ManualClock
     ) -> None:
