@@ -103,7 +103,7 @@ wide = option(
     "--wide",
     group=OUTPUT,
     is_flag=True,
-    help="Show all columns in full, as in a file or pipe without COLUMNS.",
+    help="Show all columns in full, as in a file or pipe if COLUMNS isn't set.",
 )
 wait = option(
     "-w",
@@ -120,8 +120,8 @@ connect_timeout = option(
     group=WAITING,
     type=parse_duration,
     metavar="D",
-    help="Fail (69) once a server has been away for this long; etcd gets at least 3s. Default: as "
-    "long as -w; without -w, some 10s.",
+    help="Exit with 69 once a server has been unreachable for this long; etcd gets at least 3s. "
+    "Default: as long as -w; without -w, some 10s.",
 )
 conflict_exit_code = option(
     "-E",
@@ -193,9 +193,9 @@ def _ttl_help() -> str:
         if kind.default_ttl_seconds is not None
     ]
     return (
-        "Let the lease expire this long after its last renewal. leasectl run renews its lease, and "
-        "the keeper, leasectl's background process, one with a guard; otherwise use leasectl "
-        "renew. Default: no expiry; "
+        "Let the lease expire this long after its last renewal. leasectl run renews its lease. "
+        "The keeper, leasectl's background process, renews a lease with a guard. Any other needs "
+        "leasectl renew. Default: no expiry; "
         f"{'; '.join(ttls)}."
     )
 
@@ -298,8 +298,8 @@ _request_options = (
         group=ENDING,
         type=OneOf("release", "keep", "answer"),
         default="keep",
-        help="Answer to a reclaim, by which leasectl reclaim asks to give leases back: release "
-        "what isn't in use, keep everything, or answer with leasectl answer. Default: keep.",
+        help="What to do when leasectl reclaim asks for leases back: release what isn't in use, "
+        "keep everything, or wait for leasectl answer. Default: keep.",
     ),
 )
 

@@ -82,8 +82,8 @@ properties = option(
     "properties",
     multiple=True,
     metavar="K=V",
-    help="Set a property of these resources, for --where of acquire and run; may be repeated. K- "
-    "removes it in pool set. Not for secrets: everybody who sees the pool sees it.",
+    help="Set a property of these resources, for --where of acquire and run; may be repeated. In "
+    "pool set, K- removes it. Not for secrets: everybody who sees the pool sees it.",
 )
 quiet = option("-q", "--quiet", is_flag=True, help="Print errors only.")
 
@@ -112,7 +112,7 @@ def distinct_names(text: str) -> tuple[str, ...]:
     """Read names that make or end something: an empty one is a variable that was never set."""
     names = tuple(text.split(","))
     if "" in names:
-        raise InvalidRequest(f'--names "{printable(text)}": one of the names is empty')
+        raise InvalidRequest(f'--names "{printable(text)}": one of the names is empty; write A,B')
     for name in names:
         check_own_name(name)
     if len(set(names)) < len(names):

@@ -50,7 +50,7 @@ _DEFAULT_NAMESPACE = "default"
     default=_DEFAULT_ACCOUNT,
     show_default=True,
     metavar="S",
-    help="Who leases there; it is made. One of another namespace is written N:S, and isn't made.",
+    help="The account that leases there. It is created, unless it is in another namespace: N:S.",
 )
 @option(
     "--admin-account",

@@ -143,9 +143,9 @@ def status(
 ) -> None:
     """Show requested maintenance and its state.
 
-    STATUS is what the controller wrote, CORDONED whose the cordon is, LEASE who holds the node's
-    Lease. ENDS IN is the rest of the maintenance window; for a node that waits, the rest of the
-    other holder's Lease. Nodes whose window has ended stay in the table.
+    STATUS is the controller's last report, CORDONED shows who cordoned the node, and LEASE who
+    holds the node's Lease. ENDS IN is the rest of the maintenance window; for a node that waits,
+    the rest of the other holder's Lease. Nodes whose window has ended stay in the table.
     """
     settings = settings_of(lease_name, identity)
     cluster = cluster_of(backend, lease_namespace, identity)

@@ -162,7 +162,8 @@ _complete_keys = options.completing(lambda values, word, ctx, _: values.work_key
     metavar="KEY|ID",
     group=OUTPUT,
     shell_complete=_complete_keys,
-    help="Forget the kept result of KEY, or of an id that --list shows; 77 while it runs.",
+    help="Forget the kept result of KEY, or of an id that --list shows; refused (77) "
+    "while CMD runs.",
 )
 @options.json_output
 @options.quiet
@@ -191,18 +192,18 @@ def command(
 ) -> int:
     """Run a command once across many jobs and share its output.
 
-    The first caller runs CMD. All others wait. Once CMD exits 0, each prints what it wrote to
-    stdout, as does a caller within --keep. CMD's stderr is passed on; its stdin is empty unless
+    The first caller runs CMD. All others wait. Once CMD exits 0, each caller prints CMD's stdout,
+    and so do later callers within --keep. CMD's stderr is passed on; its stdin is empty unless
     that is a terminal. If CMD fails, the next waiter runs it; waiters then show its last lines of
     stderr, and the failed caller waits for the result of the next. If the caller that runs CMD is
     killed, CMD is ended, and the next waiter begins anew. Signals are forwarded; after a
     terminating one there is no result, however CMD ends.
 
-    CMD may request other work. A request for its own, even by way of another's command, would wait
-    for itself, and is refused (64).
+    CMD may itself call leasectl once for other work. A call for the same work, even through the
+    command of other work, would wait for itself and is refused (64).
 
-    The work is KEY, any printable text of up to 200 characters, and all inputs. CMD and the
-    environment don't count. A result has at most 1 MiB, 180 KiB on kubernetes://. Running work uses
+    KEY and all inputs identify the work; CMD and the environment don't. KEY is any printable text
+    of up to 200 characters. A result has at most 1 MiB, 180 KiB on kubernetes://. Running work uses
     --keep, --attempts, --on-failure and --run-limit of its first caller.
 
     The exit code is CMD's, of the last run if others ran it and failed. 75: not done within

@@ -41,9 +41,7 @@ def _complete_property_keys(
     epilog=EXAMPLE,
     options_metavar="POOL (--excess N | --names A,B | --held-longer-than D) [OPTIONS]",
 )
-@options.one_type(
-    "The pool to take from; it may also stand without -t.", group=RECLAIMED, needed=True
-)
+@options.one_type("The pool to take from; -t itself may be omitted.", group=RECLAIMED, needed=True)
 @option(
     "--excess",
     group=RECLAIMED,
@@ -123,9 +121,10 @@ def command(
     """Ask holders to return leases that they don't use.
 
     A lease is marked once it has been unused for --delay, as far as that can be seen from here. Its
-    holder answers as --on-reclaim of acquire and run says, or with leasectl answer. A lease in use
-    (leasectl use) can't become ready, and a ready one can't be used. Ready leases are freed, and
-    their names printed. Without an answer the lease stays with its holder.
+    holder answers as --on-reclaim of acquire and run says, or with leasectl answer. A lease that
+    the holder gives back is ready: it can't be used any more, it is freed, and its name is printed.
+    A lease in use (leasectl use) can't become ready. Without an answer the lease stays with its
+    holder.
 
     If fewer leases come back than wanted, the exit code is 75, and stderr gives the reason for each
     name that wasn't freed. --excess counts from the start of this command, so a restart counts

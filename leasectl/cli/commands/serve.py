@@ -51,7 +51,7 @@ def _help() -> str:
     return f"""\
 Run a lease-proxy server with a web page.
 
-It serves pools of {served}.
+It serves leases of {served}.
 
 Prints its URL once it answers, closes stdout, and serves until TERM, INT or HUP, or until the
 process that --guard-pid names ends. With --print-env

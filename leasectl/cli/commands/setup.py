@@ -32,8 +32,8 @@ def init_command(*, shell: str) -> None:
 
     lease__acquire, lease__release, lease__reacquire and lease__cat work like the commands, and use
     the same backend. lease__guard, lease__trap and lease__untrap add cleanup to the traps that a
-    script already has. The same functions in the file that CI mounts do a dry run if no variable
-    names a backend.
+    script already has. In the client.sh that CI mounts, the same functions do a dry run if no
+    variable names a backend.
     """
     try:
         # Through the loader: the package may be in an archive.

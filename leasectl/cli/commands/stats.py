@@ -73,7 +73,8 @@ def command(
     WAIT          median, 95th percentile and maximum, of granted requests
     HOLD          the same, of leases that have ended
     ADVISED PACE  median hold / capacity / 1.2, of 20 leases or more; it spreads
-                  starts at next to no cost: leasectl pool set POOL --pace D
+                  starts and hardly lengthens waits; set it with: leasectl pool
+                  set POOL --pace D
 
     The chart shows, in columns of equal time, the average number of held resources and of waiting
     requests, and the peak of starts within a minute. The --plot of one pool also shows who held

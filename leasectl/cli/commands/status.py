@@ -68,17 +68,18 @@ def command(
     \b
     ENDS      time of release or expiry; renewed: the holder renews the lease, so
               it doesn't expire; ttl 1m: it expires 1m after its last renewal
-    GUARD     process whose end releases the lease; elsewhere: acquired with
-              another state directory, perhaps on HOST; unconfirmed: granted by
-              serve, and not yet acknowledged by the client
-    ASKS FOR  number of resources, or the one, that a waiter wants, with the
-              properties of WHERE; suspended: the waiter is stopped or no
-              resource matches, and later requests go first
+    GUARD     process whose end releases the lease; unguarded: none; elsewhere:
+              acquired with another state directory, perhaps on HOST;
+              unconfirmed: granted by serve, and not yet acknowledged by the
+              client
+    ASKS FOR  number of resources that a waiter wants, or the name of one; WHERE
+              shows the properties that they must have; suspended: the waiter
+              is stopped or no resource matches, and later requests go first
     UNAVAILABLE
               resources without a holder that aren't granted: cordoned, or new
               in the default pool
-    NOTES     where a resource moves when it is released, for how long it
-              has joined, and the state of a reclaim
+    NOTES     who cordoned a resource, where it moves when it is released, for
+              how long it has joined, and the state of a reclaim
 
     --held, --waiting and --holder choose rows; the counts of a pool are always of all its leases
     and requests. --held --waiting leaves out free resources.
