@@ -565,6 +565,8 @@ def no_backend(url: str) -> InvalidRequest:
         meant = f"; did you mean etcd://{url} or http://{url}?"
     elif colon and near and near != scheme:
         meant = f'; did you mean "{printable_url(f"{near}://{rest}")}"?'
+    elif f"{url}:" in {kind.choice for kind in all_kinds()}:
+        meant = f'; did you mean "{url}:"?'
     else:
         # First those that are the same everywhere.
         kinds = sorted(all_kinds(), key=lambda kind: kind.takes_address)

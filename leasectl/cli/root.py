@@ -231,7 +231,7 @@ def _in_our_words(error: click.UsageError) -> str:
         known = param.type.choices if isinstance(param.type, click.Choice) else ()
         return f"{name} is missing" + (f"; choose {either(known)}" if known else "")
     if isinstance(error, click.BadParameter) and param is not None:
-        return f"{name}: {_invalid(error.message, param)}"
+        return _invalid(name, error.message, param)
     text = error.format_message().rstrip(".")
     if isinstance(error, click.BadOptionUsage):
         takes = "needs a value" if "requires" in text else "takes no value"
@@ -249,8 +249,8 @@ def _name_of(param: click.Parameter) -> str:
     return max(param.opts, key=len) if is_option else param.human_readable_name
 
 
-def _invalid(message: str, param: click.Parameter) -> str:
-    """What is wrong with a value, which click's message begins with."""
+def _invalid(name: str, message: str, param: click.Parameter) -> str:
+    """What is wrong with a value, which click's message begins with, and what to give instead."""
     message, read_as = message.rstrip(".").replace("'", '"'), param.type
     message = message.replace("valid integer", "whole number")
     value, is_not, _ = message.partition(" is not ")
@@ -260,8 +260,10 @@ def _invalid(message: str, param: click.Parameter) -> str:
             if read_as.max is None
             else (f"from {read_as.min} to {read_as.max}")
         )
-        return f"{value}: use a whole number {between}"
-    return message
+        return f"{name} {value}: use a whole number {between}"
+    if is_not and isinstance(read_as, click.Choice):
+        return f"{name} {value}: choose {either(read_as.choices)}"
+    return f"{name}: {message}"
 
 
 def _options_of(error: click.UsageError) -> list[str]:

@@ -125,8 +125,8 @@ def in_no_pool(name: str, to: str = "POOL") -> NotFound:
 def held_and_to_move(name: str, holder_identity: str) -> NotAllowed:
     """The resource can't be moved while it is held."""
     return NotAllowed(
-        f'resource "{name}" is held by {as_given(holder_identity)}; have its release '
-        "move it with --when-free"
+        f'resource "{name}" is held by {as_given(holder_identity)}; to move it when '
+        "it is released, add --when-free"
     )
 
 

@@ -141,7 +141,9 @@ def new_handle(service: Service, request: Request, handle_id: str) -> Handle:
     if caller.build_url and all(key != BUILD_LABEL for key, _ in request.labels):
         request = request._replace(labels=(*request.labels, (BUILD_LABEL, caller.build_url)))
     if request.scope == "test" and not os.path.isdir(caller.require_shared_dir()):
-        raise StateUnwritable(f"SHARED_DIR {caller.shared_dir} is not a directory")
+        raise StateUnwritable(
+            f"SHARED_DIR {caller.shared_dir} is not a directory; set it to one that exists"
+        )
     return Handle(
         id=handle_id,
         backend=service.backend_url,

@@ -353,7 +353,9 @@ def _read_result(filename: str, largest: int) -> bytes:
             content = file.read(largest + 1)
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or error
-        raise NotFound(f"{where} can't be read, although the command succeeded: {reason}") from None
+        raise NotFound(
+            f"the command succeeded, but {where} can't be read: {reason}; have the command write it"
+        ) from None
     if len(content) > largest:
         raise too_large(where, largest)
     return content

@@ -127,6 +127,6 @@ def refuse_waiting_for_itself(service: Service, work: Work) -> None:
     holders = {(each.claim_key or "").partition("/")[0] for each in pool.resources}
     if not holders.isdisjoint(around):
         raise InvalidRequest(
-            f"work {work.title} is requested by the command that does it, or by one that waits for "
-            "that; it would wait for itself: use another KEY or --input, or request it outside"
+            f"work {work.title} is requested from within its own command, perhaps through other "
+            "work, and would wait for itself; use another KEY or --input, or request it outside"
         )

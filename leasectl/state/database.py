@@ -399,7 +399,8 @@ def unfit(directory: str, found: os.stat_result) -> StateUnwritable:
         return StateUnwritable(f"{where} belongs to user {found.st_uid}; choose {other[10:]}")
     mode = stat.S_IMODE(found.st_mode)
     return StateUnwritable(
-        f"{where} is open to others (mode {mode:04o}); run: chmod 700 {directory}"
+        f"{where} is open to others (mode {mode:04o}); choose {other[10:]}, "
+        f"or if only leasectl uses it, run: chmod 700 {directory}"
     )
 
 

@@ -324,7 +324,8 @@ class Handles:
         if handle is None:
             raise NotFound(
                 f'no handle "{printable(handle_id, longest=200)}" in {self._state.directory}; list '
-                "handles with: leasectl status --wide; a resource is released with --names"
+                "handles with: leasectl status --wide; to release a resource by its name: leasectl "
+                "release --names"
             )
         return handle
 

@@ -90,9 +90,9 @@ Example:
 def use_command(*, handle: str, name: str) -> None:
     """Mark a held resource as in use.
 
-    A reclaim doesn't take a name in use. A name that was answered ready can't be used (77) until
-    its mark has gone. No server is asked. Uses aren't counted: one unuse ends them all. Releases,
-    timers, guards and force proceed, and end the use.
+    A reclaim doesn't take a resource in use. A resource that was answered ready can't be used (77)
+    until its mark has gone. No server is asked. Uses aren't counted: one unuse ends them all. A
+    release, also by a timer, a guard or --force, ends the use.
     """
     service = open_service(for_handles=True)
     use(service, whole(handle_with(service, handle, name, "used")), name)
@@ -202,7 +202,7 @@ def answer_command(
     with leasectl marks. A name in use can't become ready (77).
     """
     if ready == keep:
-        raise InvalidRequest("no answer; give one of --ready and --keep")
+        raise InvalidRequest("say what to answer: --ready or --keep")
     said: Answered = "ready" if ready else "keep"
     service = open_service(for_handles=True)
     answered: list[str] = []

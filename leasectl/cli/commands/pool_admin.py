@@ -71,8 +71,8 @@ def create(
     """Create a pool.
 
     Change its settings later with: leasectl pool set POOL. A resource that is in another pool, or
-    is expected in one (leasectl pool expect), is refused (exit code 77). A resource that entered
-    the default pool by default moves here.
+    is expected in one (leasectl pool expect), is refused (exit code 77). A resource that no
+    pool but the default pool has claimed moves here.
     """
     wanted = pool_options.wanted_resources(count, names)
     made = next_names(pool_type, wanted, ()) if isinstance(wanted, int) else wanted
@@ -210,15 +210,16 @@ def _grants(change: PoolChange) -> Iterator[str]:
 def _warn_of_the_rest(change: PoolChange) -> None:
     """Say what isn't as the file says, also to those who want to hear nothing else."""
     for names, purpose, where, goes in (
-        (change.staying, "remove", "", "leave"),
-        (change.awaited, "add", " in another pool", "move here"),
+        (change.staying, "remove", "", "leaves"),
+        (change.awaited, "add", " in another pool", "moves here"),
     ):
         if names:
             are = "is" if len(names) == 1 else "are"
+            each = "it" if len(names) == 1 else "each"
             resources = counted(len(names), "resource")
             note(
                 f'pool "{change.type}": {resources} to {purpose} {are} held{where}'
-                f"{_examples(names)}; to {goes} on release, no new holder until then"
+                f"{_examples(names)}; {each} {goes} on release, and takes no new holder until then"
             )
 
 
@@ -264,7 +265,8 @@ def add(
 
     With --count, their numbers continue after the highest in the pool. A resource that is in the
     pool already stays as it is. One that is in another pool, or is expected in one (leasectl pool
-    expect), is refused (exit code 77). One that entered the default pool by default moves here.
+    expect), is refused (exit code 77). One that no pool but the default pool has claimed moves
+    here.
     """
     wanted = pool_options.wanted_resources(count, names)
     change = pool_options.property_change(properties)

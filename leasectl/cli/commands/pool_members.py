@@ -78,8 +78,8 @@ def move(*, names: str, to: str, when_free: bool, quiet: bool, backend: str | No
     ]
     for what, which in (
         ("moved to", moved),
-        ("to be moved, when released, to", waiting),
-        ("not to be moved any more when released, but to stay in", kept),
+        ("will move on release to", waiting),
+        ("move cancelled; stays in", kept),
         ("already in", there),
     ):
         if which:
@@ -353,7 +353,7 @@ def expect(
     if waiting:
         pool_options.say_done(
             quiet,
-            f'to be moved, when released, to pool "{pool_type}": {pool_options.described(waiting)}',
+            f'will move on release to pool "{pool_type}": {pool_options.described(waiting)}',
         )
     changed = [old.pool for old, new in zip(before, after) if old != new]
     pool_options.warn_of_unmet(memberships, *changed)

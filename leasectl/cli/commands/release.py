@@ -43,8 +43,8 @@ _complete_names = options.completing(
     multiple=True,
     metavar="H",
     shell_complete=options.complete_handles,
-    help="The leases of this handle: the path that acquire printed, or its last part. Nothing if H "
-    "is empty; may be repeated. --handle itself may be omitted.",
+    help="The leases of this handle: the path that acquire printed, or its last part; may be "
+    "repeated. An empty H releases nothing. --handle itself may be omitted.",
 )
 @word(
     "handle_words",
@@ -166,10 +166,10 @@ def command(
     machine is gone. Make sure that nothing uses the resource any more, or that it rejects older
     fencing tokens.
     """
-    if sum(map(bool, (handles, lists_of_names, scope, everything, waiting))) != 1:
-        raise InvalidRequest(
-            "say what to release: a handle, or one of --names, --scope test, --all and --waiting"
-        )
+    given = sum(map(bool, (handles, lists_of_names, scope, everything, waiting)))
+    if given != 1:
+        problem = "give only one of these" if given else "say what to release"
+        raise InvalidRequest(f"{problem}: a handle, --names, --scope test, --all or --waiting")
     form: ReleasedForm = "json" if as_json else "nothing" if quiet else "names"
     if waiting:
         if holder is None or fence is not None or delay_range is not None or detach or at_once:
@@ -215,8 +215,8 @@ def command(
         targets, others = Targets(service).of_everything()
         if others:
             note(
-                f"not released: {counted(len(others), 'handle')} of other jobs, once or serve; to "
-                "release them too: leasectl release --all --force"
+                f"not released: {counted(len(others), 'handle')} of other jobs, of once or of "
+                "serve; to release them too: leasectl release --all --force"
             )
     between = drawn_between(delay_range)
     delay = 0.0 if delay_range is None else delay_range.shortest

@@ -238,7 +238,7 @@ def _side_by_side(panels: Sequence[Sequence[Line]], room: int) -> list[Line]:
 
 
 def _caption(series: Series, *, elapsed: bool) -> str:
-    clock = "since the beginning" if elapsed else "in UTC"
+    clock = "since the start" if elapsed else "in UTC"
     step = format_seconds(series.step_seconds)
     return f"time {clock}; a column is {step}: average held and waiting, most starts"
 

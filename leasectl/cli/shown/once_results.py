@@ -114,12 +114,12 @@ def whose(kept: Kept) -> str:
 def not_kept(results: Results, work: Work) -> NotFound:
     """Return the error for a work without a kept result; it names the results of other inputs."""
     others = [each.work for each in results.all_kept() if each.work.key == work.key]
-    which = f"{work.title} is kept" if work.inputs else f"{work.title} is kept without inputs"
+    which = work.title if work.inputs else f"{work.title} without inputs"
     hint = "list all with: leasectl once --list"
     if others:
         known = listed_as(others, lambda each: f"{each.id} ({each.inputs or 'none'})")
         hint = f"give the id of one with other inputs: {known}"
-    return NotFound(f"no result of work {which}; {hint}")
+    return NotFound(f"no kept result of work {which}; {hint}")
 
 
 def _row(kept: Kept, now: float) -> list[str]:

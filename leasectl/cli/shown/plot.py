@@ -202,7 +202,7 @@ def _figure(
             places[0].set_title(
                 printable(row.title, longest=_LONGEST_TITLE), loc="left", fontweight="bold"
             )
-    figure.supxlabel("since the beginning" if elapsed else "time in UTC", fontsize="small")
+    figure.supxlabel("since the start" if elapsed else "time in UTC", fontsize="small")
     return figure
 
 

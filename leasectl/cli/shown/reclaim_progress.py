@@ -46,13 +46,13 @@ def show_plan(ground: Ground, wanted: Wanted, *, as_json: bool) -> None:
     if in_use and not as_json:
         note(f"{counted(in_use, 'lease')} of the pool in use, as far as that can be seen from here")
     if step.ask and not as_json:
-        note(f"would be asked for {when_due(wanted.delay_seconds)}, if it stays so")
+        note(f"would be asked for {when_due(wanted.delay_seconds)}, if still unused then")
     missing = step.missing - len(found)
     if missing > 0 and not as_json:
         note(
             f"{f'only {len(found)}' if found else 'none'} could be asked for, of "
-            f"{counted(step.missing, 'lease')} wanted back; the rest is in use, left unused, or "
-            "not held"
+            f"{counted(step.missing, 'lease')} wanted back; the rest is in use, kept by "
+            "--leave-unused, or not held"
         )
     if not found and not missing and not as_json:
         note("nothing is in excess")

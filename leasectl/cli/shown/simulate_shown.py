@@ -278,7 +278,7 @@ def _granted_in_one(run: Run, recorded: Run) -> str:
     """How many got something in the one and nothing in the other, which is no matter of time."""
     pairs = zip(run.grants, recorded.grants)
     apart = sum((here is None) != (there is None) for here, there in pairs)
-    return f"; {counted(apart, 'job')} got nothing in one of the two" if apart else ""
+    return f"; {counted(apart, 'job')} got a grant in only one of the two" if apart else ""
 
 
 def _marked(text: str) -> Colour | None:

@@ -49,7 +49,7 @@ def test_a_url_is_of_the_kind_that_its_scheme_names(url: str, title: str) -> Non
     assert check_url(url) == url
 
 
-@pytest.mark.parametrize("url", ["", "local", "local:x", "none:x", "gopher://x", "etcd"])
+@pytest.mark.parametrize("url", ["", "local:x", "none:x", "gopher://x", "etcd"])
 def test_other_urls_name_no_backend(url: str) -> None:
     with pytest.raises(InvalidRequest) as refused:
         kind_of(url)
@@ -58,6 +58,13 @@ def test_other_urls_name_no_backend(url: str) -> None:
         "kubernetes://NAMESPACE, the http:// address of a lease proxy, leasectl+http://HOST:PORT "
         "or boskos+http://HOST with --backend or LEASECTL_BACKEND"
     )
+
+
+@pytest.mark.parametrize("name", ["local", "none"])
+def test_a_backend_without_its_colon_is_suggested_with_it(name: str) -> None:
+    with pytest.raises(InvalidRequest) as refused:
+        kind_of(name)
+    assert str(refused.value) == f'unknown backend "{name}"; did you mean "{name}:"?'
 
 
 @pytest.mark.parametrize("url", ["http:", "http:x", "https://", "http://h y"])

@@ -206,13 +206,13 @@ class TestOptions:
     @pytest.mark.parametrize(
         ("args", "said"),
         [
-            ("init zsh", 'SHELL: "zsh" is not "bash"; see: leasectl init --help'),
+            ("init zsh", 'SHELL "zsh": choose bash; see: leasectl init --help'),
             ("init", "SHELL is missing; choose bash; see: leasectl init --help"),
             ("pool create U 3", 'unexpected argument "3"; did you mean --count 3? See: leasectl'),
             ("status --hld", "no option --hld; did you mean --held? See: leasectl status"),
             ("status --held=x", "--held takes no value; see: leasectl status --help"),
-            ("events -n x", '--lines: "x": use a whole number of 0 or more; see: leasectl events'),
-            ("acquire T -E 300", "--conflict-exit-code: 300: use a whole number from 0 to 255"),
+            ("events -n x", '--lines "x": use a whole number of 0 or more; see: leasectl events'),
+            ("acquire T -E 300", "--conflict-exit-code 300: use a whole number from 0 to 255"),
         ],
     )
     def test_what_click_refuses_is_told_in_our_words(self, cli: Cli, args: str, said: str) -> None:

@@ -96,7 +96,7 @@ def test_a_held_resource_that_is_not_listed_leaves_with_its_release(cli: Cli) ->
         assert (finished.code, finished.out) == (0, "")
         assert finished.err == (
             'leasectl: pool "lab": 1 resource to remove is held (old); '
-            "to leave on release, no new holder until then\n"
+            "it leaves on release, and takes no new holder until then\n"
         )
         assert pools(cli)["lab"] == ["old", "rack-7", "rack-8"]
     assert cli.ok("release", "--handle", handle) == "old\n"
@@ -111,10 +111,10 @@ def test_a_held_resource_moves_from_pool_to_pool_with_its_release(cli: Cli) -> N
     assert finished.err.splitlines()[1:] == [
         'leasectl: pool "azure--install": created with 1 resource (azure-1)',
         'leasectl: pool "azure--install": 1 resource to add is held in another pool (azure-2); '
-        "to move here on release, no new holder until then",
+        "it moves here on release, and takes no new holder until then",
         'leasectl: pool "lab": 2 added (rack-7 and rack-8), 1 removed (azure-1)',
         'leasectl: pool "lab": 1 resource to remove is held (azure-2); '
-        "to leave on release, no new holder until then",
+        "it leaves on release, and takes no new holder until then",
     ]
     cli.ok("release", "--handle", handle)
     assert pools(cli) == {"azure--install": ["azure-1", "azure-2"], "lab": ["rack-7", "rack-8"]}

@@ -80,7 +80,7 @@ class TestMoving:
             0,
             "",
             'leasectl: moved to pool "B": 1 resource, a-2\n'
-            'leasectl: to be moved, when released, to pool "B": 1 resource, a-1\n'
+            'leasectl: will move on release to pool "B": 1 resource, a-1\n'
             'leasectl: already in pool "B": 1 resource, b-1\n',
         )
         assert names(pools, "B") == ["a-2", "b-1"]
@@ -94,8 +94,7 @@ class TestMoving:
         assert finished == Finished(
             0,
             "",
-            'leasectl: not to be moved any more when released, but to stay in pool "A": '
-            "1 resource, a-1\n"
+            'leasectl: move cancelled; stays in pool "A": 1 resource, a-1\n'
             'leasectl: already in pool "A": 1 resource, a-2\n',
         )
         assert ": 1 resource not to go to B any more" in pools.ok("events", "-t", "A")
