@@ -17,7 +17,7 @@ from leasectl.backends.unanswered import Loss, NotSent, Refused, TimeOver, tryin
 from leasectl.errors import BackendUnreachable, InvalidRequest, LeaseError, NoLease
 from leasectl.model import Lease
 from leasectl.system.backoff import Backoff, Pauses
-from leasectl.system.clock import Clock
+from leasectl.system.clock import Clock, earliest
 from leasectl.system.poll import Sleep, sleep_through
 from leasectl.text.durations import format_duration
 
@@ -209,13 +209,14 @@ class _Acquisition:
         self._deadline = patience.until(self._start)
         self._next_report = self._start + FIRST_REPORT_SECONDS
         self._failing_since: float | None = None
+        self._has_answered = False
 
     def take(self) -> Granted:
         """Return what the server has granted.
 
         Raises:
             NoLease: Nothing before the deadline.
-            BackendUnreachable: The server was away for too long.
+            BackendUnreachable: The server was away for too long, or hasn't answered at all.
             LeaseError: The server's refusal, or what ended the wait.
         """
         pauses = Pauses(_BACKOFF)
@@ -227,6 +228,7 @@ class _Acquisition:
                 raise self._no_lease(None) from None
             except (NotSent, Loss, Refused) as error:
                 now = self._clock.elapsed()
+                self._has_answered |= not isinstance(error, NotSent)
                 # A wait that a reverse proxy has ended is no outage.
                 if self._failing_since is None or (isinstance(error, Loss) and now > sent_at + 1.0):
                     self._failing_since = now
@@ -264,7 +266,7 @@ class _Acquisition:
         assert self._failing_since is not None
         given_up_at = self._failing_since + self._patience.server_seconds(CONNECT_SECONDS)
         if self._deadline is not None and now >= self._deadline:
-            raise self._no_lease(error)
+            raise self._no_lease(error) if self._has_answered else error
         if now + seconds >= given_up_at:
             raise error
         until = now + seconds if self._deadline is None else min(now + seconds, self._deadline)
@@ -283,7 +285,9 @@ class _Acquisition:
             with contextlib.suppress(LeaseError):
                 from leasectl.backends.serve.sides import ServeSides
 
-                sides = ServeSides(self._calls.again())  # the wait has the connection
+                calls = self._calls.again()  # the wait has the connection
+                calls.until = earliest(now + _PROBE_SECONDS, self._deadline)
+                sides = ServeSides(calls)
                 progress = _progress(
                     sides, self._claimant, progress.waited_seconds, self._clock.wall()
                 )

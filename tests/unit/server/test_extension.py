@@ -209,6 +209,14 @@ def test_a_server_without_the_extension_is_refused_with_its_address(
     assert (refused.code, "http:// address" in refused.err) == (64, True)
 
 
+@pytest.mark.parametrize("scheme", ["leasectl+http", "http", "boskos+http", "etcd"])
+def test_a_server_that_has_never_answered_is_unreachable_when_the_wait_ends(
+    cli: Cli, scheme: str
+) -> None:
+    finished = cli("acquire", "-t", "T", "-w", "1", "--backend", f"{scheme}://127.0.0.1:9")
+    assert (finished.code, "127.0.0.1:9" in finished.err) == (69, True)
+
+
 def test_rules_for_clients_that_speak_only_the_proxys_protocol(tmp_path: Path) -> None:
     team = Team(
         tmp_path, "--lease-limit", "2s", "--strict-release", "--trusted-proxy", "127.0.0.0/8"
