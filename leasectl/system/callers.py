@@ -65,7 +65,7 @@ def watch_callers() -> list[Interrupt]:
         # Without pidfds, or a descriptor for one more, the wait is like that of a detached process.
         with contextlib.suppress(LeaseError, OSError):
             found.append(_watch(pid))
-        if _parent_of(child) != pid:
+        if _parent_of(child) not in (pid, 0):  # 0: it is watched, and no descriptor is left to look
             raise _ended(pid)
         child, pid = pid, _parent_of(pid)
         if not _stands_in(child, pid) or os.getsid(child) == child:

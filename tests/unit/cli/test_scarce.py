@@ -41,6 +41,16 @@ def test_too_few_descriptors_are_named(cli: Cli, command: list[str]) -> None:
     assert set(cli.held().values()) <= {path.name for path in (cli.state_dir / "handles").iterdir()}
 
 
+def test_a_caller_that_can_not_be_looked_at_has_not_ended(cli: Cli) -> None:
+    cli.pool("T")
+    command = cli.command("run", "T", "--", "true")
+    for files in range(5, 10):
+        script = f'ulimit -n {files}; timeout 60 "$@"; exit $?'
+        finished = cli.spawn(["bash", "-c", script, "-", *command]).finish()
+        assert finished.code == UNWRITABLE, finished
+        assert f"Too many open files; raise the limit, which is {files} here" in finished.err
+
+
 def test_a_state_directory_that_is_no_text_works(cli: Cli, tmp_path: Path) -> None:
     directory = os.fsencode(tmp_path) + b"/stat\xe9"
     env = {"LEASECTL_STATE_DIR": os.fsdecode(directory)}
