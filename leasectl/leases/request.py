@@ -9,7 +9,17 @@ from leasectl.errors import InvalidRequest, StateUnwritable
 from leasectl.leases.journal import RecordJournal
 from leasectl.leases.release import release
 from leasectl.leases.service import Service
-from leasectl.model import Claimant, Handle, Labels, OnReclaim, Request, Scope, Where, whole
+from leasectl.model import (
+    HIGHEST_PRIORITY,
+    Claimant,
+    Handle,
+    Labels,
+    OnReclaim,
+    Request,
+    Scope,
+    Where,
+    whole,
+)
 from leasectl.system.process import this_process
 from leasectl.text.durations import DurationRange, drawn_between, format_duration, format_seconds
 from leasectl.text.naming import (
@@ -237,9 +247,15 @@ def give_up_unlisted(service: Service, journal: RecordJournal) -> None:
 
 def _effective(request: Request, context: Context) -> Request:
     """Return a valid request with the ttl that it has on this backend, or raise InvalidRequest."""
-    if not 1 <= request.count <= LARGEST_COUNT:
+    count, priority = request.count, request.priority
+    if not (isinstance(count, int) and 1 <= count <= LARGEST_COUNT):
         raise InvalidRequest(
-            f"--count {request.count}: use a whole number from 1 to {LARGEST_COUNT}, or all"
+            f"--count {count}: use a whole number from 1 to {LARGEST_COUNT}, or all"
+        )
+    if not (isinstance(priority, int) and abs(priority) <= HIGHEST_PRIORITY):
+        raise InvalidRequest(
+            f"--priority {priority}: use a whole number from {-HIGHEST_PRIORITY} "
+            f"to {HIGHEST_PRIORITY}"
         )
     if request.name is not None:
         _check_name(request)
