@@ -220,8 +220,13 @@ def command(directory: str) -> list[str]:
     """Return the command line of a state directory's keeper.
 
     Raises:
-        LeaseError: Python doesn't know its own path, or the code is gone.
+        LeaseError: Python doesn't know its own path, or the code is gone, or there is no device for
+            the keeper's streams.
     """
+    if not os.path.exists(os.devnull):
+        raise LeaseError(
+            f"can't start the keeper: there is no {os.devnull}; mount /dev in this container"
+        )
     if not sys.executable:
         raise LeaseError("can't start the keeper: the path of the Python interpreter is not known")
     for path in (sys.executable, CODE_FOLDER):

@@ -57,8 +57,10 @@ def watch_callers() -> list[Interrupt]:
     parent = os.getppid()
     if parent == 0:
         return []
-    if parent != parent_pid() or not (_is_of_our_session(parent) or _dies_with_parent()):
+    if parent != parent_pid():
         raise _ended(parent_pid())
+    if not (_is_of_our_session(parent) or _dies_with_parent()):
+        raise _ended(None)  # before this process could see which it was
     found: list[Interrupt] = []
     child, pid = os.getpid(), parent
     while pid > 1:
@@ -80,10 +82,11 @@ def _watch(pid: int) -> Interrupt:
     return Interrupt(pidfd_of(pid), READABLE, raise_ended)
 
 
-def _ended(pid: int) -> CallerEnded:
+def _ended(pid: int | None) -> CallerEnded:
+    which = "" if pid is None else f" ({pid})"
     return CallerEnded(
         "stopped waiting, because the process that started this command has "
-        f"ended ({pid}); to wait anyway, start it with nohup or setsid"
+        f"ended{which}; to wait anyway, start it with nohup or setsid"
     )
 
 

@@ -127,7 +127,7 @@ def test_script_that_ended_before_run_looked_gets_no_command(
         (cli.cwd / "go").write_text("\n")
         eventually(lambda: has_ended(run), what="run ends")
     assert not (cli.cwd / "started").exists()
-    assert "the process that started this command has ended" in (cli.cwd / "err").read_text()
+    assert "the process that started this command has ended; " in (cli.cwd / "err").read_text()
     assert cli.held() == {}
 
 

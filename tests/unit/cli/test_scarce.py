@@ -72,6 +72,19 @@ def test_a_folder_that_is_gone_is_said_to_be(cli: Cli, tmp_path: Path) -> None:
     assert "the current directory, which was removed" in finished.err
 
 
+def test_a_container_without_dev_null_grants_nothing_that_needs_a_keeper(cli: Cli) -> None:
+    cli.pool("T")
+    if os.geteuid() != 0 or os.system("unshare -m true 2>&-") != 0:
+        pytest.skip("needs root, to mount a file system")
+    script = 'mount -t tmpfs tmpfs /dev && exec "$@"'
+    command = cli.command("acquire", "T", "--release-after", "1s")
+    finished = cli.spawn(["unshare", "-m", "sh", "-c", script, "-", *command]).finish()
+    assert (finished.code, finished.out) == (1, "")
+    said = "leasectl: can't start the keeper: there is no /dev/null; mount /dev in this container\n"
+    assert finished.err == said
+    assert cli.held() == {}
+
+
 @contextlib.contextmanager
 def on_a_disk_of(size: str, cli: Cli, tmp_path: Path) -> Iterator[Cli]:
     mount = tmp_path / "disk"
