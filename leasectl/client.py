@@ -899,7 +899,8 @@ class Client:
                     lease._record = None
                 elif before is None:
                     lease._record = None
-                    finish(service, record)
+                    if (record.waiter, record.runner) != (None, None):  # the keeper hasn't got it
+                        finish(service, record)
                 elif record.state == "released":
                     lease._record = record
                 elif record.acquisition == before.acquisition or this_process() in (
