@@ -60,7 +60,7 @@ from leasectl.text.durations import (
     parse_duration,
     parse_duration_range,
 )
-from leasectl.text.naming import check_label_key, check_name, check_own_type
+from leasectl.text.naming import check_label_key, check_name, check_own_type, work_in
 from leasectl.text.wording import counted
 
 if TYPE_CHECKING:
@@ -316,8 +316,9 @@ class Lease:
             progress: See `Client.acquire`.
 
         Raises:
+            InvalidRequest: A duration is invalid, or it is the lease of a `Work`; nothing changes.
             LeaseError: See `Client.acquire`. The lease is released then, and can be reacquired
-                later. An invalid duration changes nothing.
+                later.
 
         Example:
             >>> with leasectl.lease("azure--install") as lease:
@@ -328,6 +329,8 @@ class Lease:
         """
         self._check_process()
         waiting = _Waiting(wait, connect_timeout, cancel, progress)  # a wrong one ends nothing
+        if work := work_in(self._request.labels):
+            raise InvalidRequest(f"the lease of {work} can't be reacquired: others would begin it")
         with self._lock:
             self._stop()
             self._client._obtain(self, waiting)

@@ -70,6 +70,17 @@ def test_the_command_line_shares_the_result(cli: Cli, client: leasectl.Client) -
     assert cli.query("SELECT id FROM handle") == []
 
 
+def test_its_lease_is_not_reacquired(client: leasectl.Client) -> None:
+    with client.once("key") as work:
+        assert work.lease is not None
+        with pytest.raises(leasectl.InvalidRequest, match="work key can't be reacquired"):
+            work.lease.reacquire()
+        assert work.lease.is_held
+        work.result = b"done"
+    with client.once("key") as work:
+        assert work.result == b"done"
+
+
 def test_after_a_failure_the_next_does_it(client: leasectl.Client) -> None:
     failed = threading.Event()
 
