@@ -50,9 +50,11 @@ def trying_again(failure: Exception) -> str:
 
 def failure(url: str, reason: NoAnswer) -> BackendUnreachable:
     """What it means that there was no answer: `NotSent` or `Loss`."""
-    detail = printable(reason.said, longest=120)
+    detail, advice = printable(reason.said, longest=120), "is the server there?"
+    if reason.distrust is not None:
+        detail, advice = str(reason), reason.advice
     if not reason.sent:
-        error = NotSent(f"can't reach {url}: {detail}; is the server there?")
+        error = NotSent(f"can't reach {url}: {detail}; {advice}")
         error.lasting = reason.lasting
         return error
     return Loss(f"no answer from {url}: {detail}")

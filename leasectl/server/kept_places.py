@@ -26,6 +26,7 @@ NOTED_AFTER_SECONDS = 1.0
 # Clients pause for at most 5 s between two tries.
 RETURN_SECONDS = 10.0
 _PREFIX = "serve.places."
+_LEFT = ".left"  # of a server that has ended its waits
 # Lines in a file, beyond those of requests that wait, before it is written anew.
 _MOST_OLD_LINES = 10_000
 
@@ -81,10 +82,16 @@ class KeptPlaces:
             self._write(f"-{handle_id}\n")
 
     def close(self) -> None:
-        """Leave the file to the next server, if clients wait."""
-        if not self._noted:
-            with contextlib.suppress(OSError):
+        """Leave the file to the next server, if clients wait.
+
+        The next server may start while this process still answers its last requests.
+        """
+        with contextlib.suppress(OSError):
+            if self._noted:
+                self._path.replace(f"{self._path}{_LEFT}")
+            else:
                 self._path.unlink()
+        self._noted, self._lines = {}, 0
 
     def _write(self, line: str) -> None:
         """Add a line; a disk that takes none costs clients their places, and no more."""
@@ -113,7 +120,7 @@ def _take_left(directory: Path) -> dict[str, str]:
     for path in sorted(directory.glob(f"{_PREFIX}*")):
         with contextlib.suppress(OSError, ValueError):
             first, *lines = path.read_text().splitlines()
-            if not is_dead(parse_process(first)):
+            if path.suffix != _LEFT and not is_dead(parse_process(first)):
                 continue
             for line in lines:
                 if line.startswith("-"):

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from leasectl.errors import LeaseError
+from leasectl.errors import Cancelled, LeaseError
 from leasectl.leases.service import Service
 from leasectl.server.metrics import Notices
 
@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from leasectl.state.event import Event
 
 _AGAIN_SECONDS = 1.0
+_CLOSED = "the server is shutting down"
 
 Do = Callable[[Callable[[Service], Any]], Awaitable[Any]]
 
@@ -34,6 +35,7 @@ class EventNews:
         self._opening = asyncio.Lock()
         self._reading: asyncio.Future[None] | None = None
         self._waiting: dict[asyncio.Future[tuple[int, Sequence[Event]]], str | None] = {}
+        self._is_closed = False
         self.last = 0
 
     async def wait(
@@ -50,7 +52,12 @@ class EventNews:
         Returns:
             The number of the last event that was looked at, and some of them; None for them if
             nothing has changed.
+
+        Raises:
+            Cancelled: The server is about to end.
         """
+        if self._is_closed:
+            raise Cancelled(_CLOSED)
         await self._open()
         future: asyncio.Future[tuple[int, Sequence[Event]]]
         future = asyncio.get_running_loop().create_future()
@@ -63,10 +70,15 @@ class EventNews:
             await asyncio.wait((future, gone), timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
         finally:
             del self._waiting[future]
+        if self._is_closed:
+            raise Cancelled(_CLOSED)
         return future.result() if future.done() else (max(self.last, after), None)
 
     def close(self) -> None:
-        """Watch no longer."""
+        """Watch no longer, and end all waits: the server's end waits for their answers."""
+        self._is_closed = True
+        for future in self._waiting:
+            future.cancel()
         if self._watch is not None:
             asyncio.get_running_loop().remove_reader(self._watch.fd)
             self._watch.close()

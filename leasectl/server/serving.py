@@ -30,6 +30,7 @@ from leasectl.server.responses import Health
 from leasectl.server.served_leases import Rules, ServedLeases
 from leasectl.server.threads import ServiceThreads
 from leasectl.server.tokens import Network, Tokens
+from leasectl.state.directory import removed
 from leasectl.system import afterwards
 from leasectl.system.clock import Clock
 from leasectl.system.process import open_pidfd
@@ -120,6 +121,10 @@ def serve(
         probe: Finds out whether the backend works, as `open_probe` makes it.
         ready: Called as soon as requests are answered.
         warn: Called with a line for the server's operator.
+
+    Raises:
+        StateUnwritable: The state directory was removed or replaced, as by ``restore``. No other
+            process would see what this server grants.
     """
     # Its warnings are of writing to clients that are gone, which is told to whom it concerns.
     logging.getLogger("asyncio").setLevel(logging.CRITICAL)
@@ -166,6 +171,8 @@ def serve(
     )
     if threads is not None:
         threads.close()
+    if service.state.was_removed():
+        raise removed(service.state.directory)
 
 
 async def _serve(
@@ -210,6 +217,16 @@ async def _serve(
         loop.add_reader(pidfd, end)
     elif guard is not None:
         end()
+    state = leases.service.state
+    removal = state.removal_watch()
+
+    def look() -> None:
+        removal.clear()
+        if state.was_removed() and not server.should_exit:
+            end()
+
+    if removal.fd is not None:
+        loop.add_reader(removal.fd, look)
     watch.look()
     if losses is not None:
         losses.open()

@@ -254,7 +254,10 @@ class MemberAccess:
             whose = "the user in LEASECTL_USER_FILE needs"
             if self._user_file is None:
                 whose = f"{_NAME_USER}, of a user with"
-            role = f"a role that may read and write all keys below {self._prefix}/"
+            role = (
+                f"a role that may read and write all keys below {self._prefix}/; a role for jobs "
+                "can't change pools, use once, or take a lease by force"
+            )
             advice = f"{whose} {role}"
             raise NotAllowed(f"{endpoint}: {refusal}; {advice}") from refusal
         except CommonNameRefused as refusal:

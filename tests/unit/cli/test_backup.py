@@ -116,6 +116,16 @@ def test_first_server_after_a_restore_says_so_and_no_later_one(cli: Cli, saved: 
     assert "may be granted again" not in Serving(cli).end().err
 
 
+def test_restore_ends_a_server(cli: Cli, saved: str) -> None:
+    cli.pool("T")
+    cli.ok("backup", saved)
+    server = Serving(cli)
+    cli.ok("restore", saved)
+    ended = server.wait()
+    assert ended.code == 73
+    assert "replaced" in ended.err
+
+
 @pytest.mark.parametrize("content", ["", "no database", None])
 def test_what_is_no_backup_changes_nothing(cli: Cli, saved: str, content: str | None) -> None:
     cli.pool("T")

@@ -286,6 +286,7 @@ def test_account_of_jobs_uses_pools_and_only_the_admins_changes_them(
         refused = cli(*words, **jobs)
         assert refused.code == 77, (words, refused)
         assert len(refused.err.splitlines()) == 1
+    assert "cluster rights   all rights" in cli.ok("doctor", **jobs)
     cli.ok("renew", handle, **jobs)
     cli.ok("release", handle, **jobs)
     assert waiter.finish().code == 0

@@ -8,7 +8,7 @@ from typing import Any, cast
 
 import pytest
 
-from leasectl.errors import BackendUnreachable
+from leasectl.errors import BackendUnreachable, Cancelled
 from leasectl.server import news
 from leasectl.server.metrics import Notices
 from leasectl.server.news import EventNews
@@ -109,6 +109,18 @@ def test_no_event_is_passed_over_that_comes_during_a_look(first: str, last: int)
         await _until(lambda: waiting.last == 2)
         looked.set()
         assert await task == (last, store.log[last - 1 : last])
+
+    _in_loop(check)
+
+
+def test_close_ends_waits_and_refuses_new_ones() -> None:
+    async def check(_: _Store, waiting: EventNews, told: Told) -> None:
+        task = told(0, "h")
+        await _until(lambda: waiting._waiting)
+        waiting.close()
+        for each in (task, told(0, "h")):
+            with pytest.raises(Cancelled):
+                await asyncio.wait_for(each, 10)
 
     _in_loop(check)
 

@@ -28,6 +28,7 @@ class Front:
     def __init__(self, serve: Serve, port: int, url: str, ca_file: str, log: Path) -> None:
         self._serve = serve
         self._options = ("--listen", f"127.0.0.1:{port}")
+        self.url = url
         self._environment = {"LEASECTL_BACKEND": url, "LEASECTL_CA_FILE": ca_file}
         self._log = log
         self.server: Serving
@@ -125,6 +126,14 @@ def test_request_started_during_an_outage_waits_for_the_server(
     front.start()
     assert waiter.finish().code == 0
     assert front.served() == ["a"]
+
+
+def test_client_that_does_not_trust_the_proxy_is_told_what_names_its_ca(
+    cli: Cli, open_front: Callable[..., Front]
+) -> None:
+    refused = cli("status", LEASECTL_BACKEND=open_front("nginx").url)
+    assert refused.code == 69
+    assert "; name the file with its CA in LEASECTL_CA_FILE; " in refused.err
 
 
 def test_waiter_keeps_its_place_over_the_read_timeout_of_nginx(

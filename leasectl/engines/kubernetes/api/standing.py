@@ -12,6 +12,9 @@ from leasectl.engines.kubernetes.api.requests import Api
 from leasectl.errors import CorruptState, LeaseError
 from leasectl.text.wording import printable
 
+# The name of a ticket: an admission policy may let jobs create those only.
+_PROBE = "leasectl-ticket-doctor"
+
 _WHO = Collection("authentication.k8s.io/v1", "selfsubjectreviews")
 _WHAT = Collection("authorization.k8s.io/v1", "selfsubjectaccessreviews")
 
@@ -46,7 +49,7 @@ def check_namespace(api: Api, namespace: str) -> None:
         LeaseError: It isn't there or is about to go, or something there keeps all from it.
     """
     with contextlib.suppress(AlreadyExists, CorruptState):
-        api.check_creation(leases(namespace), "leasectl-doctor")
+        api.check_creation(leases(namespace), _PROBE)
 
 
 def what_kubectl_would_take(environment: Mapping[str, str]) -> ClusterChoice | None:
