@@ -44,6 +44,7 @@ class KeptPlaces:
         self._path = Path(state.path(f"{_PREFIX}{os.getpid()}"))
         self._noted: dict[str, str] = {}  # the types, by id, in order
         self._lines = 0
+        self._is_closed = False
         self._expected = _take_left(self._path.parent)
         self._until = clock.elapsed() + RETURN_SECONDS
         self._came: asyncio.Event | None = None
@@ -72,7 +73,9 @@ class KeptPlaces:
         return False
 
     def note(self, handle_id: str, pool_type: str) -> None:
-        """Note that a request waits."""
+        """Note that a request waits; too late for the next server once this one is closed."""
+        if self._is_closed:
+            return
         self._noted[handle_id] = pool_type
         self._write(f"+{pool_type} {handle_id}\n")
 
@@ -91,7 +94,7 @@ class KeptPlaces:
                 self._path.replace(f"{self._path}{_LEFT}")
             else:
                 self._path.unlink()
-        self._noted, self._lines = {}, 0
+        self._noted, self._is_closed = {}, True
 
     def _write(self, line: str) -> None:
         """Add a line; a disk that takes none costs clients their places, and no more."""

@@ -83,12 +83,14 @@ def test_notes_of_a_server_that_lives_are_left_alone(cli: Cli, state: State) -> 
     assert not path.exists()
 
 
-def test_notes_of_a_server_that_is_about_to_end_are_taken(state: State) -> None:
+def test_notes_of_a_server_that_is_about_to_end_are_taken(cli: Cli, state: State) -> None:
     first = KeptPlaces(state, clock=Clock())
     first.note("a", "T")
     first.close()
+    first.note("late", "T")
     second = KeptPlaces(state, clock=Clock())
     assert asyncio.run(_come_in_order(second, [("b", "T"), ("a", "T")])) == ["a", "b"]
+    assert not list(cli.state_dir.glob("serve.places.*"))
 
 
 def test_file_stays_small(cli: Cli, state: State, monkeypatch: pytest.MonkeyPatch) -> None:
