@@ -23,7 +23,7 @@ from collections.abc import Iterator
 from functools import cache, lru_cache
 from typing import Literal
 
-from leasectl.errors import LeaseError, NotFound
+from leasectl.errors import LeaseError, NotFound, is_out_of_files, out_of_files
 from leasectl.model import Process, parse_process
 from leasectl.system.poll import is_readable
 
@@ -106,6 +106,8 @@ def identify(pid: int) -> Process:
     try:
         start = _start_time(pid)
     except OSError as error:
+        if is_out_of_files(error):
+            raise out_of_files(error) from error
         raise LeaseError(
             f"can't read /proc/{pid}/stat: {error.strerror}; "
             "mount /proc in this container, without hidepid"

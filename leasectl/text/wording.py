@@ -130,8 +130,11 @@ def counted(number: int, noun: str) -> str:
 
 
 def followed_by(said: object, more: str) -> str:
-    """Put two parts of a message together; after a question the second is a sentence of its own."""
-    text = str(said)
+    """Put two parts of a message together; after a question the second is a sentence of its own.
+
+    An error that says nothing, such as a MemoryError, goes by its name.
+    """
+    text = str(said) or type(said).__name__
     return f"{text} {more[:1].upper()}{more[1:]}" if text.endswith("?") else f"{text}; {more}"
 
 

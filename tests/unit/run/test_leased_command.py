@@ -93,17 +93,21 @@ def test_of_one_that_has_ended_nothing_stays_open(
     assert os.listdir(desk.state.path("waiters")) == []
 
 
+@pytest.mark.parametrize(
+    ("error", "said"),
+    [(StateUnwritable("no space left"), "no space left"), (MemoryError(), "MemoryError")],
+)
 def test_what_can_not_be_given_back_now_people_are_told(
-    desk: Desk, handle: Handle, monkeypatch: pytest.MonkeyPatch
+    desk: Desk, handle: Handle, monkeypatch: pytest.MonkeyPatch, error: Exception, said: str
 ) -> None:
     def full(*_: object, **__: object) -> None:
-        raise StateUnwritable("no space left")
+        raise error
 
     warned: list[str] = []
     with monkeypatch.context() as broken:
         broken.setattr(module, "finish", full)
         give_back(desk.service, handle, warn=warned.append)
-    assert warned == ["no space left; the keeper goes on trying to release it"]
+    assert warned == [f"{said}; the keeper goes on trying to release it"]
     assert list(desk.held().values()) == [handle.id]
 
 

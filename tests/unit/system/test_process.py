@@ -238,6 +238,22 @@ print(second.returncode)
     assert told == "75 0\n0\n"
 
 
+def test_a_process_that_no_descriptor_is_left_to_look_at_is_not_said_to_be_hidden() -> None:
+    script = (
+        "import os, resource\n"
+        "from leasectl.errors import LeaseError\n"
+        "from leasectl.system.process import identify\n"
+        "identify(os.getpid())\n"
+        "resource.setrlimit(resource.RLIMIT_NOFILE, (3, 3))\n"
+        "try: identify(os.getpid())\n"
+        "except LeaseError as error: print(error)"
+    )
+    said = subprocess.check_output([sys.executable, "-c", script], text=True)
+    assert said.endswith(
+        "/stat: Too many open files; raise the limit, which is 3 here: ulimit -n\n"
+    )
+
+
 def test_a_pid_that_another_process_has_by_now_is_dead() -> None:
     reused = changed(this_process(), start_time=this_process().start_time - 1)
     assert liveness(reused) == "dead"
