@@ -287,6 +287,8 @@ class _Calls:
         guard: Guard | None = None,
         event: Event | None = None,
     ) -> bool:
+        if event is not None and not event.kind.startswith("work "):
+            raise NotAllowed("a client can add only events of leasectl once")
         if guard is not None:
             self._handle(guard.claim_key)
             guard = guard._replace(claim_key=_claim_key(self._service, guard.claim_key))

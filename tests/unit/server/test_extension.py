@@ -191,6 +191,14 @@ def test_a_client_gives_itself_no_label_of_the_server(team: Team) -> None:
     ]
 
 
+def test_a_client_adds_no_event_of_a_pool(team: Team) -> None:
+    change = {"is": "ValueChange", "key": "a/b/c", "content": None}
+    event = {"is": "Event", "number": 0, "time": 1.0, "kind": "granted", "type": "T"}
+    assert _post(team, "call/values.change", changes=[change], event=event) == "NotAllowed"
+    assert team.machine("a").ok("once", "-q", "key", "--", "echo", "done") == "done\n"
+    assert "work done" in {each["kind"] for each in events_of(team)}
+
+
 def test_hup_reads_the_tokens_again(team: Team) -> None:
     client = team.machine("a")
     client.ok("pool", "list")
