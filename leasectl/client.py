@@ -793,6 +793,12 @@ class Client:
     def __enter__(self) -> Client:
         return self
 
+    def __del__(self) -> None:
+        """Close the idle connections: from Python 3.13 on, `sqlite3` warns of open ones."""
+        with contextlib.suppress(Exception):  # the interpreter may be ending
+            if self._pid == os.getpid():
+                self.close()
+
     def __exit__(self, *_: object) -> None:
         self.close()
 
