@@ -255,8 +255,8 @@ class MemberAccess:
             if self._user_file is None:
                 whose = f"{_NAME_USER}, of a user with"
             role = (
-                f"a role that may read and write all keys below {self._prefix}/; a role for jobs "
-                "can't change pools, use once, or take a lease by force"
+                f"a role that may read and write all keys below {self._prefix}/ (a role for jobs "
+                "can't change pools, use once, or take a lease by force)"
             )
             advice = f"{whose} {role}"
             raise NotAllowed(f"{endpoint}: {refusal}; {advice}") from refusal

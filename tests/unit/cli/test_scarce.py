@@ -76,7 +76,9 @@ def test_a_container_without_dev_null_grants_nothing_that_needs_a_keeper(cli: Cl
     cli.pool("T")
     if os.geteuid() != 0 or os.system("unshare -m true 2>&-") != 0:
         pytest.skip("needs root, to mount a file system")
-    script = 'mount -t tmpfs tmpfs /dev && exec "$@"'
+    # The state directory may be in /dev/shm.
+    script = "mount --bind /dev/shm /mnt && mount -t tmpfs tmpfs /dev && mkdir /dev/shm"
+    script += ' && mount --bind /mnt /dev/shm && exec "$@"'
     command = cli.command("acquire", "T", "--release-after", "1s")
     finished = cli.spawn(["unshare", "-m", "sh", "-c", script, "-", *command]).finish()
     assert (finished.code, finished.out) == (1, "")
