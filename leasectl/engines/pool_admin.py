@@ -1,10 +1,7 @@
 """The interfaces for pools, members, values, notes and events.
 
-The interface for reading events
---------------------------------
-
-Events are written by the steps that change something, in the same transaction. So there is no way
-to write one here.
+Events can only be read here: the step that changes something writes its event in the same
+transaction.
 """
 
 from __future__ import annotations
@@ -107,11 +104,14 @@ class PoolAdmin(Protocol):
         """
 
     def pools(self, pool_type: str | None = None, *, expiries: bool = False) -> tuple[Pool, ...]:
-        """All pools, or the one; NotFound when there is no such type.
+        """Return all pools, or one.
 
         Args:
             pool_type: Which; None for all.
             expiries: Ask as well when each lease runs out, where that costs extra.
+
+        Raises:
+            NotFound: There is no such pool.
         """
 
     def create_pool(

@@ -26,11 +26,8 @@ want the same name neither takes the flag off to set his own, and of their last 
 carried out. What the killed leave is a flag, or an object with nothing else: nobody heeds it, the
 next sweep or the next who wants that name takes it away.
 
-The names and pools of a place, as one list shows them; what is to become of some
----------------------------------------------------------------------------------
-
-A name is where its own object says; that counts as long as its pool is there. One that isn't
-complete yet has nothing in it for anybody, nor has one that is deleted in part.
+`Known` is what one list shows. A name is in the pool that its own object says, as long as that pool
+is there. A pool that is incomplete, or deleted in part, has no names for anybody.
 """
 
 from __future__ import annotations
@@ -59,6 +56,7 @@ from leasectl.model import Lease
 
 _NOT_THERE = ("making", "gone")
 _BESIDE: tuple[Kind, ...] = ("pool", "belonging")
+_MOST_TRIES = 20
 
 
 class Known(NamedTuple):
@@ -88,7 +86,7 @@ class Known(NamedTuple):
         return found.member
 
     def is_taken(self, name: str) -> str | None:
-        """The pool that a name is being put into that isn't there yet; None for none."""
+        """Return the pool that a name is being put into, if that isn't there yet; else None."""
         found = self.resources.get(name)
         pool = None if found is None else found.member.pool
         return pool if self._state_of(pool) == "making" else None
@@ -134,10 +132,10 @@ def _known(place: Place, *kinds: Kind) -> Known:
 
 
 def being_made(name: str, pool_type: str) -> InvalidRequest:
-    """Why a name can't be put into a pool that is about to be in another."""
+    """Return the error for a name that is about to be in another pool, which isn't there yet."""
     return InvalidRequest(
-        f'resource "{name}" is being put into pool "{pool_type}", which somebody is making; if '
-        f"they were killed, end that with: leasectl pool delete {pool_type}"
+        f'resource "{name}" is being put into pool "{pool_type}", which is being created; if '
+        f"its creator was killed, end it with: leasectl pool delete {pool_type}"
     )
 
 
@@ -258,13 +256,10 @@ class Update:
         there = known.objects.get(making.type)
         if there is None or (there.state, there.word) != (making.state, making.word):
             raise NotMade(
-                f'pool "{making.type}" was deleted, or made by somebody else, before it was made '
-                "in full"
+                f'pool "{making.type}" was deleted, or created by another process, before this '
+                "command had completed it"
             )
         return known.pools._replace(types=known.pools.types | {making.type})
-
-
-_MOST_TRIES = 20
 
 
 class Entering:

@@ -1,17 +1,12 @@
-"""Notes at claims.
+"""Notes at claims, and the watches that tell of them.
 
-A note says of which fence it is, and counts for that claim only; whoever ends the claim takes it
-away. A change is guarded by the version that was seen with the claim and the note as they have to
-be.
+A note names the fence that it is for, and counts for that claim only; ending the claim removes it.
+A change is guarded by the version that was seen, with the claim and the note that it expects.
 
-Wake a holder when others change what it holds
-----------------------------------------------
-
-Only a hint, as every watch is: a holder that is woken renews, and so finds out what is left. If the
-watch is silent because its server hangs, the next renewal finds out all the same.
-
-Notes come with it. A renewal for each note, and for each answer, which is a note as well,
-would write every Lease of the holder each time.
+`ClusterClaimWatch` wakes a holder when others change what it holds. Like every watch it is only a
+hint: the holder renews, and so finds out what is left. If the watch hears nothing because its
+server hangs, the next renewal finds out all the same. The watch also tells the notes, since a
+renewal for each note, and for each answer to one, would write every Lease of the holder each time.
 """
 
 from __future__ import annotations
@@ -34,7 +29,7 @@ from leasectl.engines.cluster.objects import (
     is_same,
 )
 from leasectl.engines.cluster.place import no_pool
-from leasectl.engines.cluster.watches import Following
+from leasectl.engines.cluster.watches import Follower, Following
 from leasectl.engines.notes import ClaimNews, Note, NoteChange
 from leasectl.errors import BackendUnreachable, LeaseError
 from leasectl.model import ReleasedBy
@@ -141,7 +136,7 @@ def _says_as(new: ResourceObject) -> IsDone:
     return is_ours
 
 
-class ChangeWatch:
+class ChangeWatch(Follower):
     """Implements `NoteWatch`; its thread ends soon after it is closed.
 
     Args:
@@ -160,16 +155,9 @@ class ChangeWatch:
         self._following = Following(self._follow, self._begin_anew)
         self._following.start("change-watch")
 
-    @property
-    def fd(self) -> int:
-        return self._following.fd
-
     def clear(self) -> int:
         self._following.clear()
         return 0
-
-    def close(self) -> None:
-        self._following.close()
 
     # The thread
 
@@ -203,7 +191,7 @@ class ChangeWatch:
             self._following.wake()
 
 
-class ClusterClaimWatch:
+class ClusterClaimWatch(Follower):
     """Implements `ClaimWatch`; its thread ends soon after it is closed.
 
     Args:
@@ -225,10 +213,6 @@ class ClusterClaimWatch:
         self._following = Following(self._follow)
         self._following.start("claim-watch")
 
-    @property
-    def fd(self) -> int:
-        return self._following.fd
-
     def take(self) -> ClaimNews:
         self._following.clear()
         with self._lock:
@@ -236,9 +220,6 @@ class ClusterClaimWatch:
             has_changed, self._has_changed = self._has_changed, False
             notes = None if has_changed else notes_in(self._seen.values())
         return ClaimNews(reason, notes)
-
-    def close(self) -> None:
-        self._following.close()
 
     # The thread
 

@@ -203,7 +203,7 @@ def no_pool(place: Place, pool_type: str) -> NotFound:
         is_made = view.pool.state == "making"
         why = "yet: it is being made" if is_made else "any more: it is being deleted"
         return NotFound(
-            f'no pool "{pool_type}" {why}; if whoever does that was killed, end it with: '
+            f'no pool "{pool_type}" {why}; if the process that does it was killed, end it with: '
             f"leasectl pool delete {pool_type}"
         )
     damaged = place.objects.why_missing(pool_type, len(view.resources))

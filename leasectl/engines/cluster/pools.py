@@ -1,10 +1,10 @@
-"""Make, change and delete pools.
+"""Create, change and delete pools.
 
-A pool is an object, and each of its resources is one. One that is being made isn't there for
-anybody until it is complete, and one write says so. Its names come into it as any others do
-(`entering`), and that last write is guarded by what was seen of the pool when all of them were seen
-in it, and still to belong there. A creator killed before leaves a pool that isn't there; who
-deletes or makes one of that type ends that (`deletions`), and its maker, if he lives, is told.
+A pool is an object, and so is each of its resources. A pool that is being created isn't there for
+anybody until one write says that it is complete. Its names enter it as any others do (`entering`).
+The last write is guarded by the pool's version at which all of its names were seen in it. If the
+creator is killed before, an incomplete pool stays. Deleting that pool, or creating one of that
+name, ends it (`deletions`), and its creator is told if it lives.
 """
 
 from __future__ import annotations
@@ -45,6 +45,10 @@ from leasectl.system.signals import pause
 
 NO_POOLS = Pools(frozenset())
 _SHOWN = Selection(kinds=("pool", "resource", "ticket", "belonging"))
+# That others are given who make a pool, before it is taken for what somebody killed has left.
+_MOST_LOOKS = 20
+_LOOK_AGAIN_SECONDS = 0.05
+_MOST_TRIES = 20
 
 
 class ShownPools:
@@ -64,7 +68,12 @@ class ShownPools:
     # Looking
 
     def pools(self, pool_type: str | None, *, expiries: bool) -> tuple[Pool, ...]:
-        """All pools, or the one; NotFound when there is no such type, or NoNamespace."""
+        """Return all pools, or one.
+
+        Raises:
+            NotFound: There is no such pool.
+            NoNamespace: There isn't even the namespace.
+        """
         if pool_type is None:
             seen = self._objects.list(_SHOWN)
             if not seen.items:
@@ -201,12 +210,6 @@ def _entry(context: Context, ticket: TicketObject, view: PoolView, is_unmet: boo
         effective_priority=view.effective_priority(ticket),
         where=ticket.want.where,
     )
-
-
-# That others are given who make a pool, before it is taken for what somebody killed has left.
-_MOST_LOOKS = 20
-_LOOK_AGAIN_SECONDS = 0.05
-_MOST_TRIES = 20
 
 
 class ClusterPools:

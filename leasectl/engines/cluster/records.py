@@ -36,6 +36,9 @@ _YEAR_10000 = 253_402_300_800
 _MICRO_TIME = re.compile(
     r"(\d{4})-(\d\d)-(\d\d)T(\d\d):(\d\d):(\d\d)(?:\.(\d{1,9}))?(?:Z|[+-]00:00)", re.ASCII
 )
+Record = Mapping[str, Any]
+# docs/etcd.md and docs/kubernetes-objects.md describe it.
+FORMAT = 1
 
 
 def parse_time(text: object) -> float:
@@ -112,8 +115,6 @@ def read_where(value: Any) -> Where:
         for key, wanted, is_equal in value
     )
 
-
-Record = Mapping[str, Any]
 
 # Memberships
 
@@ -339,7 +340,3 @@ def _read_pools(record: Record) -> Pools:
 def read_patterns(record: Record) -> dict[str, str]:
     """Read the pools of patterns."""
     return {read_text(each): read_name(to) for each, to in record.items()}
-
-
-# docs/etcd.md and docs/kubernetes-objects.md describe it.
-FORMAT = 1

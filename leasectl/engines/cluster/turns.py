@@ -6,21 +6,17 @@ to delete it), or when its waiter is dead.
 Effective priorities are what the owners of tickets write, by their own clocks: clocks of different
 hosts are never compared.
 
-A pool's pace, without comparing clocks
----------------------------------------
+Pace: a pool owes its pace a number of grants, the level. Each grant adds one, each pace that goes
+by takes one off, and no grant may lift it above the burst. Before a waiter claims, it writes the
+level with its grant into the pool's object, guarded by the version that it has seen. How much time
+has gone by since the last grant is what one host has observed by its own clock (`observed`), not a
+date. So grants are never faster than the pace. A waiter that has just arrived at a pool that nobody
+watched waits one pace more at most.
 
-What the grants of a pool owe its pace is a level, in grants: each adds one, each pace that goes by
-takes one off, and none may lift it above the burst. Whoever is about to claim writes the level as
-it is with that grant into the pool's object, guarded by what it has seen there, and only then
-claims. What has gone by since the grant before is nobody's date: it is how long it has been
-observed, by the clock of one host (`observed`). So grants are never faster than the pace; for who
-has just arrived where nobody has watched they are one pace slower at most.
-
-Never faster: an observer can't have seen a grant before it was written, and its own is written
-after it has read its clock. So more time lies between the two writes than it has counted, and no
-other grant does, for that would have changed the object. What it writes is by induction at least
-what is true. One that was written and came to nothing, as another was faster or its process died,
-costs a pace and gives none.
+Why never faster: an observer sees a grant after it was written, and writes its own after it has
+read its clock. So more time lies between the two writes than it has counted. No other grant lies
+between them, since that would have changed the object. By induction, the level that it writes is
+never too low. A level that was written for a claim that failed costs a pace.
 """
 
 from __future__ import annotations
@@ -42,6 +38,9 @@ from leasectl.engines.rules.turns import blocks, left_to, next_granted, position
 
 if TYPE_CHECKING:
     from leasectl.engines.cluster.ticket import OwnTicket
+
+# What is left of it by then is an error of numbers.
+_ROUNDING_SECONDS = 1e-6
 
 
 class Turn(NamedTuple):
@@ -235,10 +234,6 @@ def _in(view: PoolView) -> Callable[[Want, str], bool]:
 
 def _would_do(want: Want, resource: ResourceObject) -> bool:
     return want.could_use(resource.name, resource.member.properties)
-
-
-# What is left of it by then is an error of numbers.
-_ROUNDING_SECONDS = 1e-6
 
 
 def seconds_left(pool: PoolObject, observed: Observed, now: float) -> float:

@@ -68,6 +68,10 @@ _HEAR_SECONDS = 0.05
 _MOST_TRIES = 20
 # Some requests to a server that has answered just before.
 _SECONDS = 3.0
+# More than one, as the nearest may be stopped; all would have a crowd wake at one end.
+_MOST_FOLLOWED = 3
+# Of Linux; anybody may have edited a ticket.
+_HIGHEST_PID = 2**22
 
 
 class ClusterWaiter:
@@ -365,12 +369,6 @@ class ClusterWaiter:
         for name in looked.over.lives - looked.over.claims:
             self._claims.end_life(view.resources[name])
         return True
-
-
-# More than one, as the nearest may be stopped; all would have a crowd wake at one end.
-_MOST_FOLLOWED = 3
-# Of Linux; anybody may have edited a ticket.
-_HIGHEST_PID = 2**22
 
 
 class Ends:

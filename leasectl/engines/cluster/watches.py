@@ -1,38 +1,25 @@
 """Watches of pools in threads, for the waiters of a process.
 
-A thread that follows watches and wakes those that wait for them
-----------------------------------------------------------------
+`Following` is such a thread: it follows one watch after the other and wakes those that wait for it.
+Its owner decides what an event means, and where the next watch begins.
 
-It ends soon after it is closed. What comes of a watch that ends, and where the next one begins, is
-up to who has it.
+`PoolWatch` follows a pool and keeps a view of it. However a watch ends, the thread lists the pool
+and watches from there. While that fails, the waiters are told, so that each asks for itself as long
+as it may. A dead connection that nobody closed ends no watch for 75 s, which is longer than most
+ttls. But each waiter writes to its own ticket now and then, and a watch that works tells of that.
+If it doesn't, the watch is cut, without a request that tests it.
 
-Follow a pool in a thread, and keep a view of it
-------------------------------------------------
+`TicketWatch` follows three objects only, for waiters far behind in the queue. The first is a ticket
+so many places ahead that the waiter is one of the few next when it has gone. From then on it
+follows the pool, long before its turn. A server finds those who watch an object by its name at
+once, but has to ask those who watch by a label one by one. So with a thousand waiters a write costs
+what it costs with one, and only the few next hear of other objects. What the others know is from
+their last list. If the ticket ahead says nothing for half of its ttl, they list again, and find all
+dead tickets at once. The pool's own object is written when the pool can meet less than before, or
+grants in another way. If the writer was killed right before that, they look after ten minutes.
 
-However a watch ends, it is one road: list, and watch from there. While that fails the waiters are
-told, so that each finds out for itself, and asks as long as it may.
-
-One whose connection is dead and doesn't say so ends nothing: not before 75 s, which is many ttls of
-some. But all who wait write here now and then, each to its own ticket, and a watch that hears tells
-of that. One that doesn't is cut, without a request that tries it.
-
-Follow three objects only, for waiters far behind in the queue
---------------------------------------------------------------
-
-The first is so many places before it that its follower is one of the few next when it has gone,
-and follows the pool from then on, long before it is its turn.
-
-A server finds those who watch an object by its name at once, however many they are; those who watch
-by a label it has to ask one by one. So a thousand who wait cost a write what one does, and all but
-the few who are next hear of nothing that isn't about them. What they see of others is from their
-last list: whoever is before them and says nothing for half of its ttl has them list again, and so
-all who are dead by then are found at once, and not one after the other. The pool itself is written
-when it may meet less than before, or grants otherwise; who was killed right before that has them
-look after ten minutes.
-
-A waiter that is woken by an event looks at a view that isn't older. Without that it might read the
-view that a watch of the pool keeps and that hasn't got the event yet, see itself behind the same
-ticket, and follow one that is gone.
+A waiter that is woken by an event looks at a view that isn't older. Otherwise it might read the
+view of a watch that hasn't got the event yet, and follow a ticket that has gone.
 """
 
 from __future__ import annotations
@@ -63,8 +50,16 @@ from leasectl.system.wakeup import Wakeup
 
 Event = TypeVar("Event")
 
+# Before the next watch, so that watches that end at once cause no spin.
 _LEAST_SECONDS = 0.2
+# After a failure: for hints only, and for those who wait.
 _ASK_LATER_SECONDS = 5.0
+_ASK_AGAIN_SECONDS = 1.0
+# There is no pool; the ticket has gone; nothing there could meet it; a better one is before it; it
+# is its turn and there is too little; or enough.
+Standing = Literal["no pool", "gone", "unmet", "behind", "short", "enough"]
+# After this, a waiter that is far behind looks at the pool all the same.
+_LONGEST_SECONDS = 600.0
 
 
 class Following:
@@ -149,13 +144,17 @@ class Following:
                 self._again()
 
 
-_ASK_AGAIN_SECONDS = 1.0
-# One watch after the other that ends at once isn't begun again in a spin.
+class Follower:
+    """Has a thread that follows watches, and a descriptor that says that something has come."""
 
+    _following: Following
 
-# There is no pool; the ticket has gone; nothing there could meet it; a better one is before it; it
-# is its turn and there is too little; or enough.
-Standing = Literal["no pool", "gone", "unmet", "behind", "short", "enough"]
+    @property
+    def fd(self) -> int:
+        return self._following.fd
+
+    def close(self) -> None:
+        self._following.close()
 
 
 class Verdict(NamedTuple):
@@ -487,10 +486,6 @@ def _unrenewed(resource: ResourceObject) -> ResourceObject:
     assert resource.claim is not None
     claim = resource.claim._replace(renewed="", renew_time=0.0)
     return resource._replace(id=resource.id._replace(version=0), raw=None, claim=claim)
-
-
-_LONGEST_SECONDS = 600.0
-# One watch after the other that ends at once isn't begun again in a spin.
 
 
 class TicketWatch:

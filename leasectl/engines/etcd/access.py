@@ -35,6 +35,13 @@ if TYPE_CHECKING:
 
 
 _LONGEST_BYTES = 64 * 1024
+KEEP_ALIVE = "/v3/lease/keepalive"
+_CONNECT_SECONDS = 1.0
+_NAME_USER = "name a file that holds user:password in LEASECTL_USER_FILE"
+# What is sent takes etcd time for each byte. It is made here, and so has no circles.
+_TO_JSON = json.JSONEncoder(separators=(",", ":"), check_circular=False).encode
+# Pools of many thousands of resources take a few MiB.
+_LONGEST_ANSWER_BYTES = 64 << 20
 
 
 class User(NamedTuple):
@@ -60,15 +67,6 @@ def read_user(path: str) -> User:
     if not name or not password or not (name + password).isprintable():
         raise file.refused("doesn't hold user:password, on one line")
     return User(name, password)
-
-
-KEEP_ALIVE = "/v3/lease/keepalive"
-_CONNECT_SECONDS = 1.0
-_NAME_USER = "name a file that holds user:password in LEASECTL_USER_FILE"
-# What is sent takes etcd time for each byte. It is made here, and so has no circles.
-_TO_JSON = json.JSONEncoder(separators=(",", ":"), check_circular=False).encode
-# Pools of many thousands of resources take a few MiB.
-_LONGEST_ANSWER_BYTES = 64 << 20
 
 
 class MemberAccess:

@@ -49,6 +49,15 @@ _BUCKETS = 32
 _SMALLEST, _LARGEST = 16, 1000
 _DIGITS = 20  # of a name
 _MOST_ENDED_FOR_NUMBER, _MOST_ENDED_FOR_AGE = 8, 2
+_DECODER = json.JSONDecoder()  # asked as it is, for one that is read a hundred thousand times
+_INDEX_DIGITS = 2
+# More than events of one transaction.
+NUMBERS_PER_REVISION = 1000
+# They say nothing of a ticket that is of their own revision.
+_OF_A_TICKET = ("queued", "granted")
+_DECIMALS = 4  # of a second
+# So long is none that we write, and a terminal has room for it.
+_LONGEST_KIND = 40
 
 
 class Bucket(NamedTuple):
@@ -264,27 +273,6 @@ def packed_bucket(kv: KeyValue) -> str:
 
 
 # Records of events
-
-
-_DECODER = json.JSONDecoder()  # asked as it is, for one that is read a hundred thousand times
-
-
-_INDEX_DIGITS = 2
-
-
-# More than events of one transaction.
-NUMBERS_PER_REVISION = 1000
-
-
-# They say nothing of a ticket that is of their own revision.
-_OF_A_TICKET = ("queued", "granted")
-
-
-_DECIMALS = 4  # of a second
-
-
-# So long is none that we write, and a terminal has room for it.
-_LONGEST_KIND = 40
 
 
 def encode_event(event: Event) -> str:

@@ -16,7 +16,7 @@ from itertools import chain, islice
 from typing import Generic, NamedTuple, NoReturn, TypeVar
 
 from leasectl.engines.cluster.objects import Happened, Identity
-from leasectl.engines.cluster.watches import Following
+from leasectl.engines.cluster.watches import Follower, Following
 from leasectl.engines.etcd.buckets import (
     NUMBERS_PER_REVISION,
     Bucket,
@@ -42,6 +42,13 @@ from leasectl.http.worker import Worker
 from leasectl.state.event import ALL_EVENTS, Event, EventFilter, Missed
 
 _Made = TypeVar("_Made")
+# What clocks may differ by, of those who write.
+_SLACK_SECONDS = 3600.0
+_SAMPLE = 100  # events
+# For the latest so many buckets are looked at, and so many events read at once: a few more than
+# were asked for, as the last of them may not be all of their revision.
+_LATEST_BUCKETS = 4
+_PAGE, _SPARE = 4096, 16
 
 
 def asked_ahead(requests: Sequence[Callable[[], _Made]]) -> Iterator[_Made]:
@@ -93,15 +100,6 @@ class _Outcome(Generic[_Made]):
 
 def _fail(error: BaseException) -> NoReturn:
     raise error
-
-
-# What clocks may differ by, of those who write.
-_SLACK_SECONDS = 3600.0
-_SAMPLE = 100  # events
-# For the latest so many buckets are looked at, and so many events read at once: a few more than
-# were asked for, as the last of them may not be all of their revision.
-_LATEST_BUCKETS = 4
-_PAGE, _SPARE = 4096, 16
 
 
 class Volume(NamedTuple):
@@ -258,7 +256,7 @@ class EtcdEventLog:
         return _Listed(outcome.revision, readable_buckets(buckets), packed_numbers(packs))
 
 
-class EtcdEventWatch:
+class EtcdEventWatch(Follower):
     """Implements `EventWatch`; its thread ends soon after it is closed.
 
     Args:
@@ -280,18 +278,11 @@ class EtcdEventWatch:
         self._following = Following(self._follow, self._begin_anew)
         self._following.start("event-watch")
 
-    @property
-    def fd(self) -> int:
-        return self._following.fd
-
     def clear(self) -> int:
         self._following.clear()
         with self._lock:
             first, self._first = self._first, 0
         return last_number_at(first - 1) if first else 0
-
-    def close(self) -> None:
-        self._following.close()
 
     # The thread
 

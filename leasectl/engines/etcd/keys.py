@@ -61,6 +61,10 @@ from leasectl.text.wording import printable
 RESOURCE, TICKET, POOL = "resource/", "ticket/", "pool/"
 BELONGING = "belonging"
 ALIVE = "alive/"
+# Labels have 200 characters at most, and a character that is escaped becomes ten.
+LONGEST_SHOWN = 2000
+# Wall clock, in seconds; no calendar has more.
+_YEAR_10000 = 253_402_300_800
 
 
 class Keys:
@@ -217,12 +221,6 @@ def is_plainly_free(resource: ResourceObject) -> bool:
         and member.lifetime is None
         and resource.grace_seconds is None
     )
-
-
-# Labels have 200 characters at most, and a character that is escaped becomes ten.
-LONGEST_SHOWN = 2000
-# Wall clock, in seconds; no calendar has more.
-_YEAR_10000 = 253_402_300_800
 
 
 def name_in(kv: KeyValue) -> str:

@@ -1,10 +1,7 @@
-"""Encode and parse packed buckets; pack the events of an old bucket into one value.
+"""Encode and parse packed buckets; pack the events of an old bucket into one value; read contents.
 
-Read the contents of buckets at one revision
---------------------------------------------
-
-Several that are packed come with one request. Of what is to be read from a number on, a bucket that
-isn't packed gives what it has from there on, and a pack all.
+`Content` is what a bucket had at one revision. One request reads several packed buckets. Of events
+from a number on, an unpacked bucket gives only those, and a pack gives all that it has.
 """
 
 from __future__ import annotations
@@ -58,6 +55,14 @@ from leasectl.text.properties import (
 # So large is none that we write, unpacked.
 _LONGEST_BYTES = 64 << 20
 _DEFAULTS = Event._field_defaults
+# Of one bucket, at most. What comes of more may be too long for one request (1.5 MiB); only before
+# there were packs did buckets get that large, and only with LEASECTL_KEEP_EVENTS above 320,000.
+_MOST_EVENTS = 10_000
+_LONGEST_PACK = 1 << 20
+# It is nobody's business that waits: where etcd takes its time, another process does it.
+_SECONDS = 1.0
+# A megabyte or so.
+_MOST_PACKS = 16
 
 
 def encode_pack(items: Iterable[KeyValue]) -> str:
@@ -216,14 +221,6 @@ _CHECKS: dict[str, Callable[[list[Any]], list[Any]]] = {
 }
 
 
-# Of one bucket, at most. What comes of more may be too long for one request (1.5 MiB); only before
-# there were packs did buckets get that large, and only with LEASECTL_KEEP_EVENTS above 320,000.
-_MOST_EVENTS = 10_000
-_LONGEST_PACK = 1 << 20
-# It is nobody's business that waits: where etcd takes its time, another process does it.
-_SECONDS = 1.0
-
-
 def pack_a_bucket(
     gateway: Gateway,
     keys: Keys,
@@ -282,10 +279,6 @@ def _pack(gateway: Gateway, keys: Keys, bucket: Bucket, events: str) -> None:
             delete_all(events),
         ],
     )
-
-
-# A megabyte or so.
-_MOST_PACKS = 16
 
 
 class Content(NamedTuple):

@@ -11,7 +11,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
-from leasectl.engines.cluster.watches import Following
+from leasectl.engines.cluster.watches import Follower, Following
 from leasectl.engines.kubernetes.api.address import Collection, events
 from leasectl.engines.kubernetes.api.refusals import is_not_permitted
 from leasectl.engines.kubernetes.api.requests import Api
@@ -176,7 +176,7 @@ def _reach(found: Iterable[Event], only_here: Sequence[Event]) -> str:
 _OURS = f"{KIND}={EVENT}"
 
 
-class KubernetesEventWatch:
+class KubernetesEventWatch(Follower):
     """Implements `EventWatch`; its thread ends soon after it is closed.
 
     Args:
@@ -197,16 +197,9 @@ class KubernetesEventWatch:
         self._following = Following(self._follow)
         self._following.start("event-watch")
 
-    @property
-    def fd(self) -> int:
-        return self._following.fd
-
     def clear(self) -> int:
         self._following.clear()
         return 0
-
-    def close(self) -> None:
-        self._following.close()
 
     def come_after(self, number: int) -> list[Event] | None:
         """What has come with larger numbers; None where some of that was there before it began.

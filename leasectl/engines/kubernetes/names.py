@@ -1,18 +1,14 @@
-"""Names of objects, and values of labels.
+"""Names of objects, and the labels and annotations of our Leases.
 
-Types and names of ours may have capitals, "_" and 253 characters; the names of objects and the
-values of labels may not. A name that is valid there is used as it is, any other as a readable slug
-and a hash of all of it. What looks like such a slug is never used as it is; so two names are called
-the same only if their hashes are (80 bits). The truth is in an annotation.
-
+Types and resource names may have capitals, "_" and 253 characters; names of objects and values of
+labels may not. A name that is valid there is used as it is. Any other becomes a readable slug and a
+hash of the whole name. A name that looks like such a slug is never used as it is. So two names
+become the same only if their hashes are the same (80 bits). The full name is in an annotation.
 Sources: https://kubernetes.io/docs/concepts/overview/working-with-objects/names/ and labels/ there.
 
-Labels and annotations of our Leases
-------------------------------------
-
-What a claim consists of is one annotation, and that is what counts: the fields of the LeaseSpec are
-written beside it with the API's own meaning, for people and for other programs. A Lease that has a
-holder there and no claim is somebody else's, for as long as it says, and never ours to take before.
+One annotation holds the claim, and that is what counts. The fields of the LeaseSpec are written
+beside it with the API's own meaning, for people and other programs. A Lease that has a holder in
+its spec but no claim is another program's, and is never taken while that holder lasts.
 """
 
 from __future__ import annotations
@@ -38,6 +34,41 @@ _HEX = frozenset("0123456789abcdef")
 _OF_OBJECTS = frozenset("abcdefghijklmnopqrstuvwxyz0123456789-")  # between dots
 _OF_LABELS = _OF_OBJECTS.union("ABCDEFGHIJKLMNOPQRSTUVWXYZ._")
 _NOT_AT_ENDS = "-._"
+Json = Mapping[str, Any]
+DOMAIN = "leasectl.dev/"
+# Labels.
+KIND = DOMAIN + "kind"
+POOL = DOMAIN + "pool"
+CLAIM_LABEL = DOMAIN + "claim"
+ENTERING = DOMAIN + "entering"
+MOVES_TO = DOMAIN + "moves-to"
+SPACE = DOMAIN + "space"
+# Annotations.
+NAME = DOMAIN + "name"
+TYPE = DOMAIN + "type"
+CLAIM = DOMAIN + "claim"
+ENDED = DOMAIN + "ended"
+NOTE = DOMAIN + "note"
+LAST = DOMAIN + "last"
+FREED = DOMAIN + "freed"
+MEMBER = DOMAIN + "member"
+TICKET = DOMAIN + "ticket"
+PLACE = DOMAIN + "place"
+COUNTS_AS = DOMAIN + "counts-as"
+SETTINGS = DOMAIN + "settings"
+PACE = DOMAIN + "pace"
+CHANGED = DOMAIN + "changed"
+COMING = DOMAIN + "coming"
+EPOCH = DOMAIN + "epoch"
+STATE = DOMAIN + "state"
+BELONGING = DOMAIN + "belonging"
+# Expectations of a manifest: kubectl writes them, and leasectl moves them into BELONGING.
+EXPECT = DOMAIN + "expect"
+BY = DOMAIN + "by"
+KEPT = DOMAIN + "kept"
+SUBJECT = DOMAIN + "subject"
+# Of what is kept of a subject, each by its kind.
+VALUE_DOMAIN = "value." + DOMAIN
 
 
 def object_of_resource(name: str) -> str:
@@ -114,41 +145,3 @@ def _slug(name: str, longest: int) -> str:
     readable = readable[: min(longest, LONGEST_LABEL) - _HASH - 1].strip("-")
     digest = hashlib.sha256(name.encode()).hexdigest()[:_HASH]
     return f"{readable}-{digest}" if readable else digest
-
-
-Json = Mapping[str, Any]
-
-DOMAIN = "leasectl.dev/"
-# Labels.
-KIND = DOMAIN + "kind"
-POOL = DOMAIN + "pool"
-CLAIM_LABEL = DOMAIN + "claim"
-ENTERING = DOMAIN + "entering"
-MOVES_TO = DOMAIN + "moves-to"
-SPACE = DOMAIN + "space"
-# Annotations.
-NAME = DOMAIN + "name"
-TYPE = DOMAIN + "type"
-CLAIM = DOMAIN + "claim"
-ENDED = DOMAIN + "ended"
-NOTE = DOMAIN + "note"
-LAST = DOMAIN + "last"
-FREED = DOMAIN + "freed"
-MEMBER = DOMAIN + "member"
-TICKET = DOMAIN + "ticket"
-PLACE = DOMAIN + "place"
-COUNTS_AS = DOMAIN + "counts-as"
-SETTINGS = DOMAIN + "settings"
-PACE = DOMAIN + "pace"
-CHANGED = DOMAIN + "changed"
-COMING = DOMAIN + "coming"
-EPOCH = DOMAIN + "epoch"
-STATE = DOMAIN + "state"
-BELONGING = DOMAIN + "belonging"
-# Expectations of a manifest: kubectl writes them, and leasectl moves them into BELONGING.
-EXPECT = DOMAIN + "expect"
-BY = DOMAIN + "by"
-KEPT = DOMAIN + "kept"
-SUBJECT = DOMAIN + "subject"
-# Of what is kept of a subject, each by its kind.
-VALUE_DOMAIN = "value." + DOMAIN

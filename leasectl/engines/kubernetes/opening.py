@@ -1,13 +1,10 @@
-"""Open the engine for a namespace.
+"""Open the engine for a namespace; tell when its cluster was restored from a backup.
 
-A cluster that was restored from a backup
------------------------------------------
-
-Everything in it is of an earlier time then: what was had since isn't held there, what was given
-back is, and fences may come again. That shows in lists that are older than one before. Whoever
-sees it says so, to his user and in each pool: a random epoch, by which all others forget what they
-have observed (`observed`), and the largest version that he had seen, above which fences go on.
-What is beside pools has that version, too, for pools that are made later.
+After a restore, the objects are of an earlier time: what was granted since is free, what was
+released is held again, and fences may repeat. A list that is older than one before shows it. The
+process that sees it warns its user. It writes into each pool a random epoch, by which all others
+forget what they have observed (`observed`), and the largest version that it had seen, above which
+fences continue. The object beside the pools has that version too, for pools that are created later.
 """
 
 from __future__ import annotations
@@ -37,6 +34,8 @@ if TYPE_CHECKING:
     from leasectl.engines.kubernetes.own_record import OwnRecord
     from leasectl.engines.kubernetes.posting import Posting
     from leasectl.engines.pool_admin import EventLog
+
+_MOST_TRIES = 5
 
 
 class Opened(ClusterSides):
@@ -136,9 +135,6 @@ def _note_restored(
         note_restored(objects, warn, before, version)
 
     return note
-
-
-_MOST_TRIES = 5
 
 
 def note_restored(

@@ -1,15 +1,12 @@
-"""Post events in the background.
+"""Post events in the background, and build and parse ``events.k8s.io/v1`` objects.
 
-Whoever may not is told so once, by the first command of a state directory that finds it out; a
-file there says that it was, and for a while nobody tries. A server that doesn't answer is left
-alone for a moment, so that a command ends no more than a part of a second later by it.
+If an account may not post events, the first command of a state directory that finds it out says so
+once. A file notes that, and no process tries for a while. A server that doesn't answer is left
+alone for a moment, so that posting delays a command's end by less than a second.
 
-Build and parse ``events.k8s.io/v1`` objects
---------------------------------------------
-
-What one step did is one object, and where it was done to several resources one for each, so that
-each tells its own story. The first has an annotation with what `leasectl` reads, as a list; the
-others are for people only. Limits are those of the API, which refuses what is longer:
+What one step did is one object. If it was done to several resources, each has an object of its own.
+The first has an annotation with a list, which `leasectl` reads; the others are only for people. The
+limits are those of the API, which refuses longer texts:
 https://github.com/kubernetes/kubernetes, pkg/apis/core/validation/events.go.
 """
 
@@ -77,6 +74,12 @@ _BY = {
     "removal": "as it was taken out of the pool",
     "reclaim": "by a reclaim",
 }
+_LONGEST_SECONDS = 0.7
+# A process that goes on tries again after that.
+_REST_SECONDS = 10.0
+# As does who may not, whether by now he may.
+_TRY_AGAIN_SECONDS = 600.0
+Work = Callable[[], object]
 
 
 def encode_post(post: Told, namespace: str) -> list[dict[str, Any]]:
@@ -207,15 +210,6 @@ def _short(text: str) -> str:
     """A text with no more bytes than a note may have."""
     encoded = text.encode(errors="replace")
     return encoded[:_LONGEST_NOTE_BYTES].decode(errors="ignore")
-
-
-_LONGEST_SECONDS = 0.7
-# A process that goes on tries again after that.
-_REST_SECONDS = 10.0
-# As does who may not, whether by now he may.
-_TRY_AGAIN_SECONDS = 600.0
-
-Work = Callable[[], object]
 
 
 class Posting:

@@ -35,6 +35,37 @@ from leasectl.state.rows import (
 )
 from leasectl.system.clock import Clock
 
+# In the order of `_plain`'s parameters.
+_FACTS = (
+    "resource.name AS name, resource.fence AS fence, ticket, grant_number, holder_identity, "
+    "acquire_time, renew_time, lease_duration_seconds, lease_transitions, labels, owner, "
+    "expires_at - :now AS expires_in"
+)
+_PLAIN = 12  # columns
+_RESOURCES = (
+    f"SELECT {_FACTS}, joined, reason, text, "
+    "resource.type AS type, expected, by_default, cordoned, moves_to, leaves, member.process, "
+    "ttl_seconds, properties, cordon, ends_at - :now AS ends_in, "
+    "held_back_until - :now AS held_back_for "
+    "FROM resource LEFT JOIN ended ON ended.name = resource.name AND is_ended "
+    "LEFT JOIN note ON note.name = resource.name AND note.fence = resource.fence "
+    "LEFT JOIN member ON member.name = resource.name "
+    "WHERE resource.type = :type ORDER BY resource.name"
+)
+# For pools without other facts: to look for those of thousands takes as long as the rest.
+_PLAIN_RESOURCES = f"SELECT {_FACTS} FROM resource WHERE type = :type ORDER BY name"
+_IS_MORE_SO = (
+    "SELECT EXISTS (SELECT 1 FROM ended) OR EXISTS (SELECT 1 FROM note) "
+    "OR EXISTS (SELECT 1 FROM member)"
+)
+_QUEUE = (
+    "SELECT ticket.number, ticket.holder_identity, ticket.count, since, ticket.owner, "
+    "process, handle.name, coalesce(labels, '') AS labels, where_properties, "
+    "suspended.number IS NOT NULL AS suspended, coalesce(ranked.priority, 0) AS rank, "
+    f"coalesce(ranked.queued_at, :now) AS ranked_since FROM {RANKED_TICKETS} "
+    "WHERE ticket.type = :type ORDER BY ticket.number"
+)
+
 
 class LocalPools:
     """The pools of one state directory; implements `PoolAdmin`.
@@ -205,38 +236,6 @@ class LocalPools:
             count=len(names),
             reason=reason,
         )
-
-
-# In the order of `_plain`'s parameters.
-_FACTS = (
-    "resource.name AS name, resource.fence AS fence, ticket, grant_number, holder_identity, "
-    "acquire_time, renew_time, lease_duration_seconds, lease_transitions, labels, owner, "
-    "expires_at - :now AS expires_in"
-)
-_PLAIN = 12  # columns
-_RESOURCES = (
-    f"SELECT {_FACTS}, joined, reason, text, "
-    "resource.type AS type, expected, by_default, cordoned, moves_to, leaves, member.process, "
-    "ttl_seconds, properties, cordon, ends_at - :now AS ends_in, "
-    "held_back_until - :now AS held_back_for "
-    "FROM resource LEFT JOIN ended ON ended.name = resource.name AND is_ended "
-    "LEFT JOIN note ON note.name = resource.name AND note.fence = resource.fence "
-    "LEFT JOIN member ON member.name = resource.name "
-    "WHERE resource.type = :type ORDER BY resource.name"
-)
-# For pools without other facts: to look for those of thousands takes as long as the rest.
-_PLAIN_RESOURCES = f"SELECT {_FACTS} FROM resource WHERE type = :type ORDER BY name"
-_IS_MORE_SO = (
-    "SELECT EXISTS (SELECT 1 FROM ended) OR EXISTS (SELECT 1 FROM note) "
-    "OR EXISTS (SELECT 1 FROM member)"
-)
-_QUEUE = (
-    "SELECT ticket.number, ticket.holder_identity, ticket.count, since, ticket.owner, "
-    "process, handle.name, coalesce(labels, '') AS labels, where_properties, "
-    "suspended.number IS NOT NULL AS suspended, coalesce(ranked.priority, 0) AS rank, "
-    f"coalesce(ranked.queued_at, :now) AS ranked_since FROM {RANKED_TICKETS} "
-    "WHERE ticket.type = :type ORDER BY ticket.number"
-)
 
 
 def resources(state: State, pool_type: str, now: float) -> tuple[Resource, ...]:

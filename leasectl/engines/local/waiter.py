@@ -31,6 +31,8 @@ if TYPE_CHECKING:
 
 
 _MOST_IDLE = 32
+# Often enough to bound what killed processes leave, seldom enough to cost nothing.
+_TICKETS_PER_TIDYING = 64
 
 
 class WaitPipe:
@@ -124,10 +126,6 @@ class WaitPipes:
     def _remove_idle(self) -> None:
         while self._idle:
             self._idle.pop().remove()
-
-
-# Often enough to bound what killed processes leave, seldom enough to cost nothing.
-_TICKETS_PER_TIDYING = 64
 
 
 class LocalWaiter:

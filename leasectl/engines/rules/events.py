@@ -21,6 +21,13 @@ if TYPE_CHECKING:
 # What ends by these its holder didn't mean to end.
 AGAINST_ITS_WILL: tuple[ReleasedBy, ...] = ("ttl", "force", "removal")
 _LONGEST_REASON = 300
+# Why a ticket was given up, where its waiter didn't do so itself.
+WITHDRAWN = "released while it waited"
+WAITER_DIED = "its process ended"
+NOT_ANSWERED = "its server didn't answer"
+POOL_DELETED = "the pool was deleted"
+_GOT = "got a lease of "
+_ADDED, _REMOVED = " added", " removed"
 
 
 def of_claimant(kind: EventKind, claimant: Claimant, now: float) -> Event:
@@ -72,16 +79,6 @@ def wanted(name: str | None) -> tuple[str, ...]:
 def short(reason: str) -> str:
     """Why something happened, no longer than anybody reads."""
     return reason if len(reason) <= _LONGEST_REASON else reason[: _LONGEST_REASON - 1] + "…"
-
-
-# Why a ticket was given up, where its waiter didn't do so itself.
-WITHDRAWN = "released while it waited"
-WAITER_DIED = "its process ended"
-NOT_ANSWERED = "its server didn't answer"
-POOL_DELETED = "the pool was deleted"
-
-_GOT = "got a lease of "
-_ADDED, _REMOVED = " added", " removed"
 
 
 def got_instead(pool_type: str) -> str:

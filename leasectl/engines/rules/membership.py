@@ -20,6 +20,8 @@ from leasectl.model import Process
 from leasectl.text.naming import is_reserved
 
 Properties = tuple[tuple[str, str], ...]
+# What a change of a membership does to a clock that belongs to it.
+Clock = Literal["stopped", "kept", "started"]
 
 
 class Lifetime(NamedTuple):
@@ -301,10 +303,6 @@ def after_release(member: Member) -> Member:
 def after_lifetime(member: Member) -> Member:
     """What becomes of a name whose time in its pool is over."""
     return member if member.pool is None else leave(member, member.pool)
-
-
-# What a change of a membership does to a clock that belongs to it.
-Clock = Literal["stopped", "kept", "started"]
 
 
 def lifetime_clock(before: Member, after: Member) -> Clock:

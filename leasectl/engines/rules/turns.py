@@ -16,6 +16,9 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from typing import NamedTuple, Protocol, TypeVar
 
+T = TypeVar("T")
+R = TypeVar("R")
+
 
 class Rank(NamedTuple):
     """A position in the order of a queue; the lower, the better.
@@ -75,9 +78,7 @@ class Counted(Protocol):
 
 
 W = TypeVar("W", bound=Wanted)
-T = TypeVar("T")
 C = TypeVar("C", bound=Counted)
-R = TypeVar("R")
 
 
 def blocks(better: W, own: Wanted, could_use: Callable[[W, str], bool]) -> bool:

@@ -15,6 +15,11 @@ _OF_LABELS = frozenset("abcdefghijklmnopqrstuvwxyz0123456789-")
 _LONGEST_LABEL = 63
 _ESCAPE = rb"%([0-9A-Fa-f]{2})?"
 _LONGEST_VALUE = 4096
+Json = Mapping[str, Any]
+# What belongs to a pod, and is made to have it go.
+EVICTION = "eviction"
+# As roles name them; see https://kubernetes.io/docs/reference/access-authn-authz/authorization/.
+Verb = Literal["get", "list", "watch", "create", "update", "patch", "delete"]
 
 
 class KubernetesAddress(NamedTuple):
@@ -92,15 +97,6 @@ def _wrong(url: str, what: str) -> InvalidRequest:
         f'"{printable_url(url, longest=200)}" {what}; '
         "write it like kubernetes://namespace?context=name&kubeconfig=/path"
     )
-
-
-Json = Mapping[str, Any]
-
-# What belongs to a pod, and is made to have it go.
-EVICTION = "eviction"
-
-# As roles name them; see https://kubernetes.io/docs/reference/access-authn-authz/authorization/.
-Verb = Literal["get", "list", "watch", "create", "update", "patch", "delete"]
 
 
 class Collection(NamedTuple):

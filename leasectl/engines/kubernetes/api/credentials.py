@@ -1,12 +1,8 @@
-"""Credentials from plugins, until they expire or are refused.
+"""Run the credential plugins that a kubeconfig names, and keep what they print.
 
-Such a program prints a token or a certificate, perhaps with its end. Until then nobody asks it
-again, in this process. It can ask nobody anything.
-
-Run credential plugins that a kubeconfig names
-----------------------------------------------
-
-See https://kubernetes.io/docs/reference/config-api/client-authentication.v1/.
+A plugin prints a token or a certificate, perhaps with its end. This process uses it until that end,
+or until it is refused. A plugin can't ask a person anything. Source:
+https://kubernetes.io/docs/reference/config-api/client-authentication.v1/.
 """
 
 from __future__ import annotations
@@ -46,6 +42,12 @@ _FIELDS = frozenset(
 _MODES = (None, "Never", "IfAvailable")
 # More than that doesn't fit into a variable; few aliases of YAML can stand for any number.
 _MOST_PARTS = 50_000
+_LONGEST_BYTES = 1 << 20
+# What ends in a moment is as good as ended: the request takes time as well.
+_MARGIN_SECONDS = 5.0
+# No pause is longer than the failure has lasted, so a lease that could be renewed again still is.
+_BACKOFF = Backoff(first_seconds=1.0, longest_seconds=15.0)
+_FRACTION = re.compile(r"\.[0-9]+")
 
 
 class Plugin(NamedTuple):
@@ -176,14 +178,6 @@ def _plain(part: Part, left: Iterator[int]) -> Any:
         return json.loads(part.text)  # numbers, true and false
     except ValueError:
         return part.text
-
-
-_LONGEST_BYTES = 1 << 20
-# What ends in a moment is as good as ended: the request takes time as well.
-_MARGIN_SECONDS = 5.0
-# No pause is longer than the failure has lasted, so a lease that could be renewed again still is.
-_BACKOFF = Backoff(first_seconds=1.0, longest_seconds=15.0)
-_FRACTION = re.compile(r"\.[0-9]+")
 
 
 class Credential(NamedTuple):

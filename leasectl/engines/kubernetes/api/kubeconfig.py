@@ -1,12 +1,8 @@
-"""Read kubeconfigs, and merge them as kubectl does.
+"""Read kubeconfigs, merge them as kubectl does, and check their clusters and users.
 
-Of a name that is in several files the first one counts, whole; so does the first current context.
-
-Check a kubeconfig's clusters and users; refuse what isn't known
-----------------------------------------------------------------
-
-A field that we don't know in a user would be another way to say as whom; without it we would be
-somebody else, or nobody.
+If a name is in several files, its first entry counts as a whole, and so does the first current
+context. An unknown field of a user is refused: it might be another way to name an identity, and
+without it the requests would be sent as somebody else.
 """
 
 from __future__ import annotations
@@ -41,6 +37,10 @@ _NOT_SUPPORTED = {
     "username": "no API server of today takes a password",
     "password": "no API server of today takes one",
 }
+_LONGEST_BYTES = 4 << 20
+# By path: how a file looked before it was read, and what it said; for whoever reads it next.
+_known: dict[str, tuple[tuple[int, ...], dict[str, Part]]] = {}
+_AS_JSON = "kubectl config view --raw --flatten -o json"
 
 
 class Entry(NamedTuple):
@@ -337,12 +337,6 @@ def is_encodable(text: str) -> bool:
 def is_header(text: str) -> bool:
     """Whether a text can be sent as (the end of) a header."""
     return text.isascii() and text.isprintable() and text.strip(" ") == text != ""
-
-
-_LONGEST_BYTES = 4 << 20
-# By path: how a file looked before it was read, and what it said; for whoever reads it next.
-_known: dict[str, tuple[tuple[int, ...], dict[str, Part]]] = {}
-_AS_JSON = "kubectl config view --raw --flatten -o json"
 
 
 class ContextEntry(NamedTuple):
