@@ -45,7 +45,7 @@ from leasectl.leases.marks import MarkState, parse_mark
 from leasectl.leases.release import finish, release
 from leasectl.leases.request import check_ttl
 from leasectl.leases.service import Service
-from leasectl.model import HIGHEST_PRIORITY, Handle, Lease, ReleasedBy, ReleaseTarget, Request
+from leasectl.model import Handle, Lease, ReleasedBy, ReleaseTarget, Request
 from leasectl.server.connection import SCOPE_KEY, ClientConnection
 from leasectl.server.give_backs import SERVER_LABELS, TOKEN_LABEL, token_in
 from leasectl.server.metrics import Notices
@@ -515,8 +515,6 @@ def _checked(asked: AcquireBody, labels: tuple[tuple[str, str], ...], token: Tok
     own_labels = [each for each in wanted.labels if not each[0].startswith(SERVER_LABELS)]
     if wanted.ttl_seconds is not None:
         check_ttl(float(wanted.ttl_seconds))
-    if abs(int(wanted.priority)) > HIGHEST_PRIORITY:
-        raise InvalidRequest(f"invalid priority: {wanted.priority}")
     return Request(
         type=wanted.type,
         count=int(wanted.count),

@@ -16,6 +16,9 @@ from tests.kit.hosts import Script
 from tests.kit.support import Cli, Finished
 from tests.kit.waits import eventually
 
+TOKEN_SECONDS = 1
+EXPIRED_SECONDS = TOKEN_SECONDS + 1.5  # etcd looks for expired tokens once a second
+
 
 @pytest.fixture(scope="module")
 def certificates(tmp_path_factory: pytest.TempPathFactory) -> Certificates:
@@ -137,7 +140,7 @@ def test_doctor_says_once_what_there_is_to_do_when_we_are_not_let_in(
 @pytest.fixture(scope="module")
 def forgetful() -> Iterator[EtcdServer]:
     """A member that asks for a user, and forgets its tokens soon."""
-    with etcd_server(security=Security(token_seconds=1)) as server:
+    with etcd_server(security=Security(token_seconds=TOKEN_SECONDS)) as server:
         demand_users(server, "/leasectl")
         yield server
 
@@ -198,12 +201,12 @@ def test_a_waiter_hears_what_was_freed_although_its_token_has_expired(
     for number in (1, 2):
         waiters.append(cli.start("acquire", "-t", "T", "-w", "10m"))
         eventually(lambda number=number: queued(cli) == number)  # type: ignore[misc]
-    time.sleep(2)  # each has had its stream for twice as long as a token is good
+    time.sleep(EXPIRED_SECONDS)  # the streams go on; the tokens that opened them have expired
     cli.ok("release", "--handle", first)
     second = waiters[0].finish()
     assert second.code == 0
     # Its predecessor has changed, so this one needs a new stream, and a new token for that.
-    time.sleep(2)
+    time.sleep(EXPIRED_SECONDS)
     cli.ok("release", "--handle", second.out.rstrip())
     third = waiters[1].finish()
     assert third.code == 0
