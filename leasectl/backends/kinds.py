@@ -306,7 +306,7 @@ class Backend(HasSides):
             pool_type: The type to report on; None for all types.
 
         Returns:
-            What `leasectl.pools.shown_json` reads; None if the backend doesn't offer this.
+            What `leasectl.pools.overview_json` reads; None if the backend doesn't offer this.
 
         Raises:
             NotFound: The server has no such type.

@@ -20,5 +20,5 @@ A command imports only what it uses; rare branches import inside functions.
 - `completion_scripts`: completion scripts for shells
 - `completion_values`: values to complete: pools, names, handles, properties
 - `commands`: the commands
-- `shown`: what they print
+- `rendering`: what they print
 """

@@ -115,7 +115,7 @@ def _fail_in_eval(args: list[str], code: int) -> None:
     words = " ".join(args[args.index("--output") :][:2]) if "--output" in args else ""
     is_env = words == "--output env" or "--output=env" in args
     if is_env and _with_backend_behind(args)[0] == "acquire":
-        from leasectl.cli.shown.handle_output import print_failure
+        from leasectl.cli.rendering.handle_output import print_failure
 
         with contextlib.suppress(LeaseError):  # stdout is closed
             print_failure(code)
@@ -159,7 +159,7 @@ def _fail(message: str, code: int) -> int:
 
 def _note(message: str) -> None:
     """Print one line that can be shown on any terminal, whatever the message holds."""
-    from leasectl.cli.shown.output import note
+    from leasectl.cli.rendering.output import note
 
     note(printable(" ".join(message.split()), longest=4000))
 

@@ -7,7 +7,7 @@ import os
 from collections.abc import Callable
 
 from leasectl.backends.kinds import Context, kind_of
-from leasectl.cli.shown.output import note
+from leasectl.cli.rendering.output import note
 from leasectl.errors import NotFound
 from leasectl.leases import opening
 from leasectl.leases.opening import caller, choose_backend, release_seconds, settings

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence
 import click
 from click.formatting import measure_table
 
-from leasectl.cli.shown.output import show
+from leasectl.cli.rendering.output import show
 from leasectl.errors import InvalidRequest
 from leasectl.text.wording import commands_meant, printable
 

@@ -10,7 +10,7 @@ import click
 
 from leasectl.backends.kinds import kind_of
 from leasectl.cli.described import CLUSTER, option
-from leasectl.cli.shown.output import note
+from leasectl.cli.rendering.output import note
 from leasectl.errors import InvalidRequest, NotSupported
 from leasectl.leases.opening import choose_backend
 from leasectl.maintenance.api_cluster import open_cluster

@@ -9,7 +9,7 @@ import click
 
 from leasectl.cli import options
 from leasectl.cli.described import WAITING, option
-from leasectl.cli.shown.output import note
+from leasectl.cli.rendering.output import note
 from leasectl.errors import BackendUnreachable, InvalidRequest
 from leasectl.pools.memberships import described as said
 from leasectl.pools.properties import parse_change

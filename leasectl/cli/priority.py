@@ -7,7 +7,7 @@ from typing import Any
 import click
 
 from leasectl.backends.kinds import kind_of, prefixes
-from leasectl.cli.shown.output import note
+from leasectl.cli.rendering.output import note
 from leasectl.errors import InvalidRequest
 from leasectl.leases.opening import choose_backend
 from leasectl.model import HIGHEST_PRIORITY, Request

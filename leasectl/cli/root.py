@@ -15,7 +15,7 @@ from leasectl.cli.command import BACKEND, command_for_click
 from leasectl.cli.described import PlainCommand
 from leasectl.cli.groups import CommandGroup
 from leasectl.cli.loaded import command_is_loaded
-from leasectl.cli.shown.output import show
+from leasectl.cli.rendering.output import show
 from leasectl.errors import EXIT_CODES, InvalidRequest, LeaseError
 from leasectl.text.wording import nearest, option_meant, printable
 

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from leasectl.cli.context import open_service
 from leasectl.cli.input_file import read_text, shown_name
-from leasectl.cli.shown.output import note
+from leasectl.cli.rendering.output import note
 from leasectl.engines.facts import Pool
 from leasectl.errors import CorruptState, InvalidRequest, NotFound
 from leasectl.pools.history import events_of, parse_event

@@ -9,13 +9,16 @@
 - `expectations`: expect names and patterns in pools, on any store
 - `joining`: let a name join a pool, perhaps already held
 - `whereabouts`: in which pool a name is, and why
-- `showing`: read what is shown of pools, from the store and the records
-- `shown`: what is shown of pools, as facts
-- `shown_json`: the same as JSON
+- `overview`: the view model of pools, their holders and their queues
+- `overview_builder`: build it from the store and the records
+- `overview_json`: encode it as JSON, and parse it
+- `report`: the status of any backend as JSON
 - `counted`: counts of a server that lists no resources
 - `history`: read events, from a backend or from JSON
 - `timeline`: when each wait and hold began and ended
+- `lease_bars`: leases over time
 - `statistics`: numbers and series over a window of time
+- `chart_axes`: the axes of charts, and the colours
 - `expected_wait`: estimate how long a waiter will still wait
 - `simulation`: run jobs against a pool in virtual time
 """

@@ -14,6 +14,9 @@ from leasectl.leases.service import Service
 from leasectl.model import Handle
 from leasectl.pools.changes import PoolChange, carry_out, change_settings, plan
 from leasectl.pools.definitions import Definition
+from leasectl.pools.overview import Overview, ShownPool
+from leasectl.pools.overview_builder import OverviewBuilder
+from leasectl.pools.overview_json import parse_overview
 from leasectl.pools.properties import (
     NO_CHANGE,
     PropertyChange,
@@ -23,9 +26,6 @@ from leasectl.pools.properties import (
     put_properties,
 )
 from leasectl.pools.settings import SettingsChange
-from leasectl.pools.showing import Showing
-from leasectl.pools.shown import Overview, ShownPool
-from leasectl.pools.shown_json import parse_overview
 from leasectl.state.reads import snapshot
 from leasectl.state.uses import Uses
 from leasectl.text.naming import is_reserved, next_names
@@ -51,8 +51,8 @@ class PoolService:
 
     def listed(self) -> tuple[ShownPool, ...]:
         """All pools as they are shown, but for what the records of the holders tell."""
-        showing = Showing({}, {}, {}, shared=True, clock=self._service.clock)
-        return tuple(showing.pool(self._with_what_is_held_back(pool)) for pool in self.show())
+        builder = OverviewBuilder({}, {}, {}, shared=True, clock=self._service.clock)
+        return tuple(builder.pool(self._with_what_is_held_back(pool)) for pool in self.show())
 
     def _with_what_is_held_back(self, pool: Pool) -> Pool:
         """A pool with until when it holds something back, which isn't asked of the others."""
@@ -114,11 +114,13 @@ class PoolService:
             releases = self._service.handles.timers.of_names()
             uses = Uses(self._service.state).last()
         url, clock = self._service.backend_url, self._service.clock
-        showing = Showing(handles, releases, uses, shared=self._service.kind.remote, clock=clock)
+        builder = OverviewBuilder(
+            handles, releases, uses, shared=self._service.kind.remote, clock=clock
+        )
         own, works = _own(pools), [each for each in pools if is_reserved(each.type)]
         in_use = [each for each in works if each.held or each.queue]
         overview = Overview(
-            url, clock.wall(), tuple(map(showing.pool, own)), tuple(map(showing.pool, in_use))
+            url, clock.wall(), tuple(map(builder.pool, own)), tuple(map(builder.pool, in_use))
         )
         return overview, [each for each in works if each not in in_use]
 

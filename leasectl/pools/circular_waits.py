@@ -17,7 +17,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
-from leasectl.pools.shown import Overview, ShownLease, ShownPool, ShownResource, ShownWaiter
+from leasectl.pools.overview import Overview, ShownLease, ShownPool, ShownResource, ShownWaiter
 from leasectl.system.callers import ancestors
 from leasectl.text.wording import listed, printable
 

@@ -10,7 +10,7 @@ from typing import NamedTuple
 from leasectl.errors import NotFound
 from leasectl.leases.service import Service
 from leasectl.model import Lease
-from leasectl.pools.shown import parse_holder
+from leasectl.pools.overview import parse_holder
 from leasectl.state.event import Event, EventFilter
 from leasectl.text.naming import build_url_in, http_url
 

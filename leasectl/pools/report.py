@@ -7,7 +7,7 @@ from leasectl.leases.held_here import encode_held_here, held_here
 from leasectl.leases.service import Service
 from leasectl.pools.admin import PoolService
 from leasectl.pools.counted import count
-from leasectl.pools.shown_json import are_counts, encode_counts, encode_overview, parse_counts
+from leasectl.pools.overview_json import are_counts, encode_counts, encode_overview, parse_counts
 
 
 def report(service: Service, pool_type: str | None) -> dict[str, object]:

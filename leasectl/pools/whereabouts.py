@@ -9,7 +9,7 @@ from leasectl.engines.rules.membership import Member, belongs_to, matching_patte
 from leasectl.errors import NotFound
 from leasectl.leases.recovery import release_abandoned
 from leasectl.leases.service import Service
-from leasectl.pools.shown_json import cordon_fields
+from leasectl.pools.overview_json import cordon_fields
 
 State = Literal["free", "held", "held back", "cordoned", "expected"]
 

@@ -27,7 +27,7 @@ from leasectl.leases.request import LARGEST_COUNT
 from leasectl.leases.service import Service
 from leasectl.pools.admin import PoolService
 from leasectl.pools.counted import count
-from leasectl.pools.shown_json import encode_counts, encode_overview
+from leasectl.pools.overview_json import encode_counts, encode_overview
 from leasectl.server.connection import HEALTH, SCOPE_KEY, ClientConnection
 from leasectl.server.extension import Extension
 from leasectl.server.give_backs import LONGEST_KEY, NotReleased, is_key

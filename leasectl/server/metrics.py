@@ -20,7 +20,7 @@ from leasectl.errors import (
 from leasectl.leases.recovery import recover
 from leasectl.leases.service import Service
 from leasectl.pools.counted import CountedType
-from leasectl.pools.shown import Overview, ShownPool
+from leasectl.pools.overview import Overview, ShownPool
 from leasectl.state import keeper_process
 from leasectl.state.event import ALL_EVENTS, Event, EventFilter, Missed
 from leasectl.system.backoff import Backoff, Restarts

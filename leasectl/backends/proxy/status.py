@@ -38,7 +38,7 @@ def ask_status(url: str, settings: Settings, *, pool_type: str | None, clock: Cl
         clock: Where times come from.
 
     Returns:
-        What `leasectl.pools.shown_json` reads.
+        What `leasectl.pools.overview_json` reads.
 
     Raises:
         NotFound: It has no such type.

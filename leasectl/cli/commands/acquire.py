@@ -9,14 +9,14 @@ from leasectl.backends.kinds import kind_of
 from leasectl.cli import options
 from leasectl.cli.context import check_request, may_do_without, open_service
 from leasectl.cli.described import ENDING, OUTPUT, OneOf, form_of, option, plain_command
-from leasectl.cli.shown.handle_output import (
+from leasectl.cli.rendering.handle_output import (
     HandleForm,
     print_and_announce,
     print_failure,
     print_later,
 )
-from leasectl.cli.shown.output import note
-from leasectl.cli.shown.waiting import (
+from leasectl.cli.rendering.output import note
+from leasectl.cli.rendering.waiting import (
     interrupts,
     reported,
     sleep_jitter,

@@ -7,7 +7,7 @@ import os
 import click
 
 from leasectl.cli.command import new_command
-from leasectl.cli.shown.output import note
+from leasectl.cli.rendering.output import note
 from leasectl.leases.opening import state_directory
 from leasectl.state.backup import back_up, restore, unknown_since
 from leasectl.state.directory import State

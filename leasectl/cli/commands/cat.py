@@ -7,8 +7,8 @@ from typing import Literal
 from leasectl.cli import options
 from leasectl.cli.context import open_service
 from leasectl.cli.described import OneOf, form_of, option, plain_command
-from leasectl.cli.shown.handle_output import print_handle_json
-from leasectl.cli.shown.output import emit, emit_lines
+from leasectl.cli.rendering.handle_output import print_handle_json
+from leasectl.cli.rendering.output import emit, emit_lines
 from leasectl.errors import InvalidRequest, NotFound
 from leasectl.leases.service import lost_error
 from leasectl.leases.targets import Targets, read_names

@@ -9,8 +9,8 @@ from leasectl.cli import options
 from leasectl.cli.command import new_command
 from leasectl.cli.described import option
 from leasectl.cli.loaded import nothing_is_garbage
-from leasectl.cli.shown.output import show, show_json
-from leasectl.cli.shown.table import GREEN, RED, YELLOW, output_width, painted, shows_colour
+from leasectl.cli.rendering.output import show, show_json
+from leasectl.cli.rendering.table import GREEN, RED, YELLOW, output_width, painted, shows_colour
 from leasectl.doctor.examination import Examination
 from leasectl.doctor.findings import Finding, exit_code
 from leasectl.doctor.machine import Surroundings

@@ -18,9 +18,9 @@ from leasectl.cli import options
 from leasectl.cli.command import new_command
 from leasectl.cli.context import open_service
 from leasectl.cli.described import FILTERS, OUTPUT, option
-from leasectl.cli.shown.output import note, show
-from leasectl.cli.shown.stats_table import DATE, NO_EVENTS_OF_DRY_RUN, WHEN_RECORDED, EventLines
-from leasectl.cli.shown.table import output_width, shows_colour
+from leasectl.cli.rendering.output import note, show
+from leasectl.cli.rendering.stats_table import DATE, NO_EVENTS_OF_DRY_RUN, WHEN_RECORDED, EventLines
+from leasectl.cli.rendering.table import output_width, shows_colour
 from leasectl.engines.pool_admin import EventLog
 from leasectl.errors import BackendUnreachable, Interrupted, InvalidRequest, NotSupported
 from leasectl.leases.service import Service

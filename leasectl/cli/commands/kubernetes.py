@@ -19,7 +19,7 @@ from leasectl.cli.command import new_command
 from leasectl.cli.described import option
 from leasectl.cli.groups import CommandGroup
 from leasectl.cli.maintenance_options import DEFAULT_NAMESPACE as OF_MAINTENANCE
-from leasectl.cli.shown.output import show
+from leasectl.cli.rendering.output import show
 from leasectl.errors import InvalidRequest
 from leasectl.leases.opening import choose_backend
 from leasectl.text.naming import MOST_AT_ONCE, check_own_type, check_pattern

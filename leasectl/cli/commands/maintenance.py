@@ -15,8 +15,8 @@ from leasectl.cli.command import new_command
 from leasectl.cli.described import EVICTED, option
 from leasectl.cli.groups import CommandGroup
 from leasectl.cli.maintenance_options import cluster_of, settings_of
-from leasectl.cli.shown.output import note, show, show_json
-from leasectl.cli.shown.table import Column, output_width, table
+from leasectl.cli.rendering.output import note, show, show_json
+from leasectl.cli.rendering.table import Column, output_width, table
 from leasectl.errors import BackendUnreachable
 from leasectl.maintenance.asked import ask_for, is_without_controller, standings
 from leasectl.maintenance.controller import Controller

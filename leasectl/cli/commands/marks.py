@@ -9,8 +9,8 @@ from leasectl.cli.command import new_command
 from leasectl.cli.completion_values import held_names_like, last_in_list
 from leasectl.cli.context import no_handle_of_ours, open_service
 from leasectl.cli.described import option
-from leasectl.cli.shown.output import emit_json, emit_lines, note, show, show_json
-from leasectl.cli.shown.table import Column, output_width, table
+from leasectl.cli.rendering.output import emit_json, emit_lines, note, show, show_json
+from leasectl.cli.rendering.table import Column, output_width, table
 from leasectl.errors import InvalidRequest, NotAllowed
 from leasectl.leases.marks import Answered, Asked, answer, asked_of, unuse, use
 from leasectl.leases.service import Service

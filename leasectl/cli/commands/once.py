@@ -12,8 +12,8 @@ from leasectl.cli.command import Command, new_command
 from leasectl.cli.context import check_request, given_environment, open_service
 from leasectl.cli.described import ATTEMPTS, ENDING, OUTPUT, WORK, option
 from leasectl.cli.input_file import read_bytes
-from leasectl.cli.shown.output import emit_bytes, note
-from leasectl.cli.shown.waiting import reported
+from leasectl.cli.rendering.output import emit_bytes, note
+from leasectl.cli.rendering.waiting import reported
 from leasectl.errors import InvalidRequest
 from leasectl.once.results import Asked, Terms, check_terms
 from leasectl.once.work import Work, work_of
@@ -218,7 +218,7 @@ def command(
         )
     if not words and not argv:
         _refuse_meaningless("lists" if lists else "forget" if show is None else "show")
-        from leasectl.cli.shown import once_results
+        from leasectl.cli.rendering import once_results
 
         if show is not None:
             work = _work(show, texts, files)
@@ -294,7 +294,7 @@ def _do(
         outcome = Once(service, asked, warn=waiting.warn).result(waiting.patience)
     if outcome.content is not None and outcome.kept is not None:
         if not outcome.is_ours and not quiet:
-            from leasectl.cli.shown.once_results import whose
+            from leasectl.cli.rendering.once_results import whose
 
             note(whose(outcome.kept))
         emit_bytes(outcome.content)

@@ -12,19 +12,19 @@ from leasectl.cli.command import new_command
 from leasectl.cli.context import open_service
 from leasectl.cli.described import option
 from leasectl.cli.input_file import read_text, shown_name
-from leasectl.cli.shown.output import note, show, show_json
-from leasectl.cli.shown.reclaim_progress import ReclaimProgress, run
-from leasectl.cli.shown.release_forced import leaves_later
-from leasectl.cli.shown.status_columns import look_of_stdout, note_no_pools, pools_table
+from leasectl.cli.rendering.output import note, show, show_json
+from leasectl.cli.rendering.reclaim_progress import ReclaimProgress, run
+from leasectl.cli.rendering.release_forced import leaves_later
+from leasectl.cli.rendering.status_columns import look_of_stdout, note_no_pools, pools_table
 from leasectl.engines.facts import NO_SETTINGS
 from leasectl.errors import InvalidRequest, TooFewFreed
 from leasectl.leases.service import Service
 from leasectl.pools.admin import PoolService
 from leasectl.pools.definitions import parse_definitions
 from leasectl.pools.memberships import MembershipService
+from leasectl.pools.overview_json import pool_counts, pool_grants
 from leasectl.pools.properties import PropertyChange
 from leasectl.pools.settings import NO_CHANGE, SettingsChange, changed, check_grace, describe
-from leasectl.pools.shown_json import pool_counts, pool_grants
 from leasectl.reclaim.plan import Wanted, check_wanted
 from leasectl.reclaim.removal import Removed, remove_when_ready
 from leasectl.reclaim.taking_back import Listener, open_ground

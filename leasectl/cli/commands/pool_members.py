@@ -10,9 +10,9 @@ from leasectl.cli import options, pool_options
 from leasectl.cli.command import new_command
 from leasectl.cli.context import open_service
 from leasectl.cli.described import OUTPUT, form_of, option
-from leasectl.cli.shown.handle_output import print_and_announce, print_handle
-from leasectl.cli.shown.output import note, show, show_json, when_due
-from leasectl.cli.shown.table import Column, output_width, table
+from leasectl.cli.rendering.handle_output import print_and_announce, print_handle
+from leasectl.cli.rendering.output import note, show, show_json, when_due
+from leasectl.cli.rendering.table import Column, output_width, table
 from leasectl.engines.pool_admin import Updated
 from leasectl.engines.rules.membership import Lifetime, leaves_no_more, stays_after_all
 from leasectl.errors import InvalidRequest
@@ -23,7 +23,7 @@ from leasectl.model import Process
 from leasectl.pools import joining
 from leasectl.pools.joining import forget_stay
 from leasectl.pools.memberships import MembershipService
-from leasectl.pools.shown import cordon_text
+from leasectl.pools.overview import cordon_text
 from leasectl.pools.whereabouts import (
     Whereabouts,
     expectation_fields,

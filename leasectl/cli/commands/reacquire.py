@@ -5,9 +5,9 @@ from __future__ import annotations
 from leasectl.cli import options
 from leasectl.cli.context import no_handle_of_ours, open_service
 from leasectl.cli.described import plain_command
-from leasectl.cli.shown.handle_output import HandleForm, print_and_announce, print_later
-from leasectl.cli.shown.output import emit, note
-from leasectl.cli.shown.waiting import (
+from leasectl.cli.rendering.handle_output import HandleForm, print_and_announce, print_later
+from leasectl.cli.rendering.output import emit, note
+from leasectl.cli.rendering.waiting import (
     interrupts,
     reported,
     sleep_jitter,

@@ -11,8 +11,8 @@ from leasectl.cli.command import new_command
 from leasectl.cli.completion_values import property_keys_like
 from leasectl.cli.context import open_service
 from leasectl.cli.described import OUTPUT, RECLAIMED, WAITING, option
-from leasectl.cli.shown.output import emit_json, emit_lines, note
-from leasectl.cli.shown.reclaim_progress import ReclaimProgress, run, show_plan
+from leasectl.cli.rendering.output import emit_json, emit_lines, note
+from leasectl.cli.rendering.reclaim_progress import ReclaimProgress, run, show_plan
 from leasectl.engines import refusals
 from leasectl.errors import InvalidRequest, TooFewFreed
 from leasectl.leases.service import Service

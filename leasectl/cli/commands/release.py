@@ -9,7 +9,7 @@ from typing import Literal
 from leasectl.cli import options
 from leasectl.cli.context import open_service
 from leasectl.cli.described import ENDING, OUTPUT, RELEASED, OneOf, option, plain_command, word
-from leasectl.cli.shown.output import ReleasedForm, emit_lines, emit_released, note, when_due
+from leasectl.cli.rendering.output import ReleasedForm, emit_lines, emit_released, note, when_due
 from leasectl.errors import InvalidRequest, LeaseError
 from leasectl.leases.delay import arm, release_each
 from leasectl.leases.service import Expected, Service, unlist_stale
@@ -176,7 +176,7 @@ def command(
             raise InvalidRequest(
                 "--waiting needs --holder, and can be combined only with --force and --reason"
             )
-        from leasectl.cli.shown.release_forced import withdraw_and_tell
+        from leasectl.cli.rendering.release_forced import withdraw_and_tell
 
         withdraw_and_tell(holder, reason or "", backend, force=force, form=form)
         return
@@ -193,7 +193,7 @@ def command(
             raise InvalidRequest(f"{'--now' if at_once else '--reason'} needs --force")
         if not (lists_of_names or everything) or delay_range is not None:
             raise InvalidRequest("--force needs --names or --all, and takes no --delay")
-        from leasectl.cli.shown.release_forced import release_all_and_tell, release_and_tell
+        from leasectl.cli.rendering.release_forced import release_all_and_tell, release_and_tell
 
         if everything:
             release_all_and_tell(reason or "", backend, at_once=at_once, form=form)
@@ -262,7 +262,7 @@ def _named(service: Service, targets: Sequence[ReleaseTarget]) -> str:
 def _wait(seconds: float, tell: Callable[[str], None]) -> None:
     """Say so, and sleep; a signal ends this process with nothing released."""
     # First, as Python may lose an interrupt that comes while it imports.
-    from leasectl.cli.shown.waiting import pause
+    from leasectl.cli.rendering.waiting import pause
 
     tell(f"waiting to release {when_due(seconds)}; --detach leaves that to the keeper")
     pause(seconds, ())

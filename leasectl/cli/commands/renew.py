@@ -7,7 +7,7 @@ import time
 from leasectl.cli import options
 from leasectl.cli.context import no_handle_of_ours, open_service
 from leasectl.cli.described import option, plain_command
-from leasectl.cli.shown.output import emit, emit_json, note, when_due
+from leasectl.cli.rendering.output import emit, emit_json, note, when_due
 from leasectl.leases.renew import renew
 from leasectl.leases.service import Service
 from leasectl.leases.targets import Targets

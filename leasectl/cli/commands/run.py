@@ -11,7 +11,7 @@ from leasectl.cli.command import Command, new_command
 from leasectl.cli.context import check_request, given_environment, may_do_without, open_service
 from leasectl.cli.described import ATTEMPTS, ENDING, WAITING, option
 from leasectl.cli.priority import without_vain_priority
-from leasectl.cli.shown.waiting import (
+from leasectl.cli.rendering.waiting import (
     guard_interrupts,
     reported,
     sleep_jitter,

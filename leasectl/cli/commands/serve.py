@@ -25,8 +25,8 @@ from leasectl.cli.command import new_command
 from leasectl.cli.context import open_service
 from leasectl.cli.described import option
 from leasectl.cli.extra import require_extra
+from leasectl.cli.rendering.output import emit, note
 from leasectl.cli.serve_env import SHELLS, Shell, exports
-from leasectl.cli.shown.output import emit, note
 from leasectl.errors import InvalidRequest
 from leasectl.http.settings import is_readable_by_others
 from leasectl.keeper.log import Log

@@ -10,8 +10,8 @@ from leasectl import __version__
 from leasectl.backends.kinds import all_kinds, either
 from leasectl.cli import options
 from leasectl.cli.command import new_command
+from leasectl.cli.rendering.output import emit, show, show_json
 from leasectl.cli.root import TOPICS, LazyGroup
-from leasectl.cli.shown.output import emit, show, show_json
 from leasectl.errors import CorruptState, InvalidRequest
 from leasectl.text.wording import nearest, printable
 

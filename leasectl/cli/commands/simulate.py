@@ -9,9 +9,9 @@ import click
 from leasectl.cli import options
 from leasectl.cli.command import new_command
 from leasectl.cli.described import OUTPUT, POLICIES, SIMULATED, SOUGHT, option
-from leasectl.cli.shown.output import show, show_json
-from leasectl.cli.shown.plot import PlotFile, plot, plot_option
-from leasectl.cli.shown.simulate_shown import Shown, SimulateProgress
+from leasectl.cli.rendering.output import show, show_json
+from leasectl.cli.rendering.plot import PlotFile, plot, plot_option
+from leasectl.cli.rendering.simulation_report import Shown, SimulateProgress
 from leasectl.cli.simulate_subject import Wanted, subject_of
 from leasectl.errors import InvalidRequest, LeaseError
 from leasectl.pools.simulation.policies import Policy, duration_text

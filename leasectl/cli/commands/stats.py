@@ -10,17 +10,17 @@ from leasectl.cli import options
 from leasectl.cli.command import new_command
 from leasectl.cli.context import open_service
 from leasectl.cli.described import FILTERS, OUTPUT, option
-from leasectl.cli.shown.charts import look_of_pictures, picture, width_of_pictures
-from leasectl.cli.shown.output import note, show, show_json
-from leasectl.cli.shown.plot import PlotFile, plot, plot_option
-from leasectl.cli.shown.stats_table import (
+from leasectl.cli.rendering.charts import look_of_pictures, picture, width_of_pictures
+from leasectl.cli.rendering.output import note, show, show_json
+from leasectl.cli.rendering.plot import PlotFile, plot, plot_option
+from leasectl.cli.rendering.stats_table import (
     NO_EVENTS_OF_DRY_RUN,
     WHEN_RECORDED,
     statistics_tables,
     stretch,
 )
-from leasectl.cli.shown.status_columns import look_of_stdout
-from leasectl.cli.shown.table import BOLD, painted
+from leasectl.cli.rendering.status_columns import look_of_stdout
+from leasectl.cli.rendering.table import BOLD, painted
 from leasectl.pools.lease_bars import LeaseBar, lease_bars
 from leasectl.pools.statistics import (
     PictureRow,

@@ -8,8 +8,8 @@ from leasectl.cli.command import new_command
 from leasectl.cli.context import open_service
 from leasectl.cli.described import option
 from leasectl.cli.loaded import nothing_is_garbage
-from leasectl.cli.shown.output import note, show, show_json
-from leasectl.cli.shown.status_columns import (
+from leasectl.cli.rendering.output import note, show, show_json
+from leasectl.cli.rendering.status_columns import (
     NO_MATCH,
     look_of_stdout,
     note_no_pools,
@@ -17,8 +17,8 @@ from leasectl.cli.shown.status_columns import (
 )
 from leasectl.errors import NotSupported
 from leasectl.pools.admin import PoolService
-from leasectl.pools.shown import ALL_ROWS, Rows
-from leasectl.pools.shown_json import are_counts, encode_overview
+from leasectl.pools.overview import ALL_ROWS, Rows
+from leasectl.pools.overview_json import are_counts, encode_overview
 
 EXAMPLE = """\b
 Examples:
@@ -94,7 +94,7 @@ def command(
     if rows != ALL_ROWS and not service.kind.has_pools:
         raise lacking(f"--held, --waiting and --holder are not supported by {service.backend_url}")
     if service.kind.counts_types:
-        from leasectl.cli.shown.status_extra import show_counts
+        from leasectl.cli.rendering.status_extra import show_counts
 
         show_counts(service, pool_type, watch=watch, as_json=as_json)
         return
@@ -103,17 +103,17 @@ def command(
     try:
         told = service.kind.status(service.context, pool_type)
     except NotSupported:
-        from leasectl.cli.shown.status_extra import show_handles
+        from leasectl.cli.rendering.status_extra import show_handles
 
         show_handles(service, pool_type, watch=watch, as_json=as_json)
         return
     if told is not None and are_counts(told):
-        from leasectl.cli.shown.status_extra import show_counts_behind
+        from leasectl.cli.rendering.status_extra import show_counts_behind
 
         show_counts_behind(service, told, pool_type, watch=watch, as_json=as_json)
         return
     if watch:
-        from leasectl.cli.shown.status_watch import show_pools_again
+        from leasectl.cli.rendering.status_watch import show_pools_again
 
         show_pools_again(service, pool_type, rows, wide=wide, as_json=as_json)
         return

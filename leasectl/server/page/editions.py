@@ -19,7 +19,7 @@ from leasectl.leases.service import Service
 from leasectl.pools.admin import PoolService
 from leasectl.pools.counted import Counts, count
 from leasectl.pools.lease_bars import LeaseBar, LeaseBars
-from leasectl.pools.shown import Overview, ShownPool
+from leasectl.pools.overview import Overview, ShownPool
 from leasectl.pools.statistics import Series, Window, series_of
 from leasectl.pools.timeline import Present, Timeline
 from leasectl.server.page.document import render

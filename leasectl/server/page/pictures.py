@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from leasectl.pools.chart_axes import number_ticks, time_ticks
 from leasectl.pools.lease_bars import LeaseBar
-from leasectl.pools.shown import ShownPool, by_number
+from leasectl.pools.overview import ShownPool, by_number
 from leasectl.pools.statistics import Series
 from leasectl.server.page.document import shown
 from leasectl.text.durations import format_duration

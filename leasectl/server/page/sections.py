@@ -11,8 +11,7 @@ from leasectl.engines.facts import NO_SETTINGS
 from leasectl.model import Labels
 from leasectl.pools.counted import CountedType, Counts
 from leasectl.pools.lease_bars import LeaseBar
-from leasectl.pools.settings import describe
-from leasectl.pools.shown import (
+from leasectl.pools.overview import (
     Holder,
     Overview,
     ShownLease,
@@ -24,6 +23,7 @@ from leasectl.pools.shown import (
     what_is_noted,
     why_unavailable,
 )
+from leasectl.pools.settings import describe
 from leasectl.pools.statistics import Series
 from leasectl.server.page.document import render, shown
 from leasectl.server.page.pictures import HEIGHT, ROW, WAIT, WIDTH, charts_of, lanes_of, time_axis

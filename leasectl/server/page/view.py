@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import NamedTuple
 from urllib.parse import urlencode
 
-from leasectl.pools.shown import Holder
+from leasectl.pools.overview import Holder
 
 RANGES: Mapping[str, tuple[str, float]] = {
     "15m": ("15 min", 900.0),

@@ -1,4 +1,4 @@
-"""leasectl.cli.shown.output"""
+"""leasectl.cli.rendering.output"""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from leasectl.cli.shown import output
+from leasectl.cli.rendering import output
 
 RESOURCE = {"name": 'ä"\n', "fence": 1, "labels": {"a": "b"}, "at": None, "ttl": 1.5, "on": True}
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from leasectl.cli.shown.charts import (
+from leasectl.cli.rendering.charts import (
     ASCII,
     BLOCKS,
     Charset,

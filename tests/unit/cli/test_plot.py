@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from leasectl.cli.shown.plot import parse_plot_file, plot, replace_file
+from leasectl.cli.rendering.plot import parse_plot_file, plot, replace_file
 from leasectl.errors import InvalidRequest, NotSupported, StateUnwritable
 from leasectl.pools.chart_axes import COLOURS
 from leasectl.pools.lease_bars import LeaseBar

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from leasectl.cli.shown.reclaim_progress import ReclaimProgress
+from leasectl.cli.rendering.reclaim_progress import ReclaimProgress
 from leasectl.reclaim.taking_back import Progress
 from tests.kit.support import Cli
 from tests.kit.waits import eventually

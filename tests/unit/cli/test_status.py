@@ -20,7 +20,7 @@ from typing import Any
 
 import pytest
 
-from leasectl.pools.shown import NOTHING_SAID
+from leasectl.pools.overview import NOTHING_SAID
 from leasectl.text.wording import NO_POOLS
 from tests.kit.support import Cli, Started, kill
 from tests.kit.waits import end_of, eventually

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from leasectl.cli.shown.status_columns import Look, overview_text, pools_table
+from leasectl.cli.rendering.status_columns import Look, overview_text, pools_table
 from leasectl.model import Labels, Lease
-from leasectl.pools.shown import (
+from leasectl.pools.overview import (
     Overview,
     ShownLease,
     ShownMark,

@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from leasectl.cli.shown.table import GREEN, Column, table
+from leasectl.cli.rendering.table import GREEN, Column, table
 from leasectl.text.wording import cells
 
 COLUMNS = (

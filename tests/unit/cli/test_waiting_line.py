@@ -9,8 +9,8 @@ from typing import cast
 import pytest
 
 from leasectl.backends.contract import Progress
-from leasectl.cli.shown.waiting_facts import Opened, WaitingFacts
-from leasectl.cli.shown.waiting_line import Said, fit_line
+from leasectl.cli.rendering.waiting_facts import Opened, WaitingFacts
+from leasectl.cli.rendering.waiting_line import Said, fit_line
 from leasectl.errors import BackendUnreachable
 from leasectl.leases.service import Service
 from leasectl.model import Request

@@ -18,7 +18,7 @@ from leasectl.backends.kinds import Context
 from leasectl.engines.rules.membership import Cordon
 from leasectl.leases.service import Service
 from leasectl.model import Lease
-from leasectl.pools.shown import (
+from leasectl.pools.overview import (
     Overview,
     ShownLease,
     ShownMark,

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 import leasectl
-from leasectl.pools.shown import Overview
+from leasectl.pools.overview import Overview
 from tests.kit.serving import Serve, Serving, first_line, held, states, waiting
 from tests.kit.support import Cli
 from tests.kit.waits import eventually

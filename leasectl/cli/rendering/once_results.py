@@ -5,8 +5,8 @@ from __future__ import annotations
 import time
 
 from leasectl.cli.context import open_service
-from leasectl.cli.shown.output import emit_bytes, note, show, show_json
-from leasectl.cli.shown.table import Column, output_width, table
+from leasectl.cli.rendering.output import emit_bytes, note, show, show_json
+from leasectl.cli.rendering.table import Column, output_width, table
 from leasectl.errors import NotFound
 from leasectl.once.results import Kept, Results
 from leasectl.once.results import forget as forget_kept

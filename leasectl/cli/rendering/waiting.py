@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from leasectl.backends.contract import Patience, Progress
 from leasectl.backends.kinds import either
-from leasectl.cli.shown.output import note, when_due
+from leasectl.cli.rendering.output import note, when_due
 from leasectl.errors import Cancelled, LeaseError
 from leasectl.leases.request import draw_between
 from leasectl.model import Handle, Process, Request
@@ -25,7 +25,7 @@ from leasectl.text.durations import format_duration
 from leasectl.text.wording import listed
 
 if TYPE_CHECKING:
-    from leasectl.cli.shown.waiting_facts import Opened, WaitingFacts
+    from leasectl.cli.rendering.waiting_facts import Opened, WaitingFacts
 
 TERMINAL_REPORT_SECONDS = 1.0
 LOG_REPORT_SECONDS = 60.0
@@ -190,7 +190,7 @@ class _Reporter:
 
     def _facts(self) -> WaitingFacts:
         if self._told is None:
-            from leasectl.cli.shown.waiting_facts import WaitingFacts
+            from leasectl.cli.rendering.waiting_facts import WaitingFacts
 
             self._told = WaitingFacts(self._request, self._wait_seconds, self._service)
         return self._told
@@ -202,7 +202,7 @@ class _Reporter:
         types, turn = either(self._request.types), int(progress.waited_seconds / _TURN_SECONDS)
 
         def fitted(width: int) -> str:
-            from leasectl.cli.shown.waiting_line import fit_line
+            from leasectl.cli.rendering.waiting_line import fit_line
 
             return fit_line(parts, types, width, turn=turn)
 
@@ -210,7 +210,7 @@ class _Reporter:
 
 
 def _obeys_escapes() -> bool:
-    from leasectl.cli.shown.table import obeys_escapes
+    from leasectl.cli.rendering.table import obeys_escapes
 
     return obeys_escapes(2)
 

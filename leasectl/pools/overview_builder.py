@@ -1,4 +1,4 @@
-"""Read what is shown of pools, from the store and the records."""
+"""Build the view model of pools from the store and the records."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from leasectl.engines.facts import Pool, QueueEntry, Resource
 from leasectl.leases.marks import parse_mark
 from leasectl.model import Handle, Lease
-from leasectl.pools.shown import (
+from leasectl.pools.overview import (
     NOTHING_SAID,
     GuardPlace,
     Renewer,
@@ -26,8 +26,8 @@ from leasectl.system.clock import Clock, earliest
 from leasectl.system.process import is_dead, own_pid_namespace
 
 
-class Showing:
-    """What pools look like from one state directory.
+class OverviewBuilder:
+    """Build the view of pools that one state directory has.
 
     Args:
         handles: Its handles that aren't released, by their claim keys, and those that had what was

@@ -10,15 +10,15 @@ from itertools import accumulate
 from textwrap import fill
 from typing import Protocol, Union
 
-from leasectl.cli.shown.output import ReaderGone, emit, emit_json, note
-from leasectl.cli.shown.status_columns import NO_MATCH, look_of_stdout, overview_text
-from leasectl.cli.shown.table import obeys_escapes, output_width
-from leasectl.cli.shown.waiting import pause
+from leasectl.cli.rendering.output import ReaderGone, emit, emit_json, note
+from leasectl.cli.rendering.status_columns import NO_MATCH, look_of_stdout, overview_text
+from leasectl.cli.rendering.table import obeys_escapes, output_width
+from leasectl.cli.rendering.waiting import pause
 from leasectl.errors import BackendUnreachable
 from leasectl.leases.service import Service
 from leasectl.pools.admin import PoolService
-from leasectl.pools.shown import ALL_ROWS, Overview, Rows
-from leasectl.pools.shown_json import encode_overview
+from leasectl.pools.overview import ALL_ROWS, Overview, Rows
+from leasectl.pools.overview_json import encode_overview
 from leasectl.system.clock import boottime_seconds, rfc3339
 from leasectl.system.poll import READABLE, Interrupt
 from leasectl.system.signals import SignalTrap

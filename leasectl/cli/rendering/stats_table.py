@@ -6,8 +6,8 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import get_args
 
-from leasectl.cli.shown.status_columns import Look
-from leasectl.cli.shown.table import FAINT, GREEN, RED, YELLOW, Colour, Column, painted, table
+from leasectl.cli.rendering.status_columns import Look
+from leasectl.cli.rendering.table import FAINT, GREEN, RED, YELLOW, Colour, Column, painted, table
 from leasectl.pools.statistics import Spread, Statistics
 from leasectl.state.event import Event, EventKind
 from leasectl.text.durations import format_seconds

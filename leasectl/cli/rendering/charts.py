@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from itertools import zip_longest
 from typing import NamedTuple
 
-from leasectl.cli.shown.table import (
+from leasectl.cli.rendering.table import (
     BOLD,
     FAINT,
     GREEN,

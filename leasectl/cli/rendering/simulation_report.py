@@ -10,9 +10,9 @@ from time import monotonic
 from types import TracebackType
 from typing import Any
 
-from leasectl.cli.shown.charts import look_of_pictures, picture, width_of_pictures
-from leasectl.cli.shown.status_columns import look_of_stdout
-from leasectl.cli.shown.table import BOLD, YELLOW, Colour, Column, obeys_escapes, painted, table
+from leasectl.cli.rendering.charts import look_of_pictures, picture, width_of_pictures
+from leasectl.cli.rendering.status_columns import look_of_stdout
+from leasectl.cli.rendering.table import BOLD, YELLOW, Colour, Column, obeys_escapes, painted, table
 from leasectl.errors import Interrupted
 from leasectl.pools.simulation.policies import Policy
 from leasectl.pools.simulation.running import (

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from leasectl.cli.context import open_service
-from leasectl.cli.shown.output import ReleasedForm, emit_json, emit_released, note, when_due
+from leasectl.cli.rendering.output import ReleasedForm, emit_json, emit_released, note, when_due
 from leasectl.errors import LeaseError
 from leasectl.leases.release import release
 from leasectl.leases.release_forced import (
@@ -18,7 +18,7 @@ from leasectl.leases.release_forced import (
 )
 from leasectl.leases.service import Expected
 from leasectl.leases.targets import Targets, whole_names
-from leasectl.pools.shown import parse_holder
+from leasectl.pools.overview import parse_holder
 from leasectl.text.naming import as_given, is_name
 from leasectl.text.wording import printable
 

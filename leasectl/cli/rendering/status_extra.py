@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
-from leasectl.cli.shown.output import note, show, show_json
-from leasectl.cli.shown.status_watch import show_again
-from leasectl.cli.shown.table import Column, output_width, table
-from leasectl.cli.shown.waiting import pause
+from leasectl.cli.rendering.output import note, show, show_json
+from leasectl.cli.rendering.status_watch import show_again
+from leasectl.cli.rendering.table import Column, output_width, table
+from leasectl.cli.rendering.waiting import pause
 from leasectl.leases.held_here import HeldHere, encode_held_here, held_here
 from leasectl.leases.service import Service
 from leasectl.pools.counted import CountedType, Counts, count
-from leasectl.pools.shown_json import encode_counts, parse_counts
+from leasectl.pools.overview_json import encode_counts, parse_counts
 from leasectl.system.clock import rfc3339
 from leasectl.system.poll import Interrupt
 from leasectl.text.durations import format_duration
@@ -20,7 +20,7 @@ from leasectl.text.naming import as_given
 from leasectl.text.wording import counted, printable, printable_url
 
 if TYPE_CHECKING:
-    from leasectl.cli.shown.status_watch import Shown
+    from leasectl.cli.rendering.status_watch import Shown
 
 
 def show_looked(

@@ -24,11 +24,11 @@ from click.shell_completion import CompletionItem
 
 from leasectl.cli.described import OUTPUT, option
 from leasectl.cli.extra import require_extra
-from leasectl.cli.shown.charts import Chart, charts_of
+from leasectl.cli.rendering.charts import Chart, charts_of
 from leasectl.errors import InvalidRequest, StateUnwritable
 from leasectl.pools.chart_axes import COLOURS, time_ticks
 from leasectl.pools.lease_bars import LeaseBar
-from leasectl.pools.shown import by_number
+from leasectl.pools.overview import by_number
 from leasectl.pools.statistics import PictureRow, Series, series_of
 from leasectl.text.wording import printable
 
@@ -106,7 +106,7 @@ def plot(
     """Draw what was held, who waited and what started, and put it where it is wanted, whole.
 
     Args:
-        rows: What to show, as `leasectl.cli.shown.charts.picture` does.
+        rows: What to show, as `leasectl.cli.rendering.charts.picture` does.
         to: Where it goes; what is there is replaced.
         title: What stands above it.
         elapsed: Time counts from the beginning of the window; else it is the time of day in UTC.

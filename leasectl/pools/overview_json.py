@@ -1,4 +1,4 @@
-"""Encode what is shown of pools as JSON, and parse it again."""
+"""Encode the view model of pools as JSON, and parse it."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from leasectl.leases.marks import MarkState
 from leasectl.model import Labels, Lease
 from leasectl.pools.circular_waits import circular_waits
 from leasectl.pools.counted import CountedLoss, CountedOwner, CountedType, Counts
-from leasectl.pools.shown import (
+from leasectl.pools.overview import (
     NOTHING_SAID,
     GuardPlace,
     Holder,

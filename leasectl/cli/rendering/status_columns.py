@@ -7,8 +7,8 @@ from collections.abc import Callable, Collection, Sequence
 from typing import NamedTuple
 
 from leasectl.cli.completion_values import known_names
-from leasectl.cli.shown.output import note
-from leasectl.cli.shown.table import (
+from leasectl.cli.rendering.output import note
+from leasectl.cli.rendering.table import (
     BOLD,
     FAINT,
     GREEN,
@@ -24,8 +24,7 @@ from leasectl.cli.shown.table import (
 from leasectl.engines.facts import NO_SETTINGS, PoolSettings
 from leasectl.model import Labels
 from leasectl.pools.circular_waits import circular_waits
-from leasectl.pools.settings import describe, pace_text
-from leasectl.pools.shown import (
+from leasectl.pools.overview import (
     CORDONED,
     HELD_BACK,
     Holder,
@@ -39,6 +38,7 @@ from leasectl.pools.shown import (
     why_unavailable,
     work_of_pool,
 )
+from leasectl.pools.settings import describe, pace_text
 from leasectl.state.rows import SERVED_KEY_LABEL
 from leasectl.text.durations import format_duration, format_seconds
 from leasectl.text.naming import OWN_LABELS, short_handle, short_name, work_title

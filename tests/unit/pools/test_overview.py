@@ -13,8 +13,7 @@ from leasectl.errors import CorruptState
 from leasectl.leases.marks import encode_mark, new_mark
 from leasectl.model import Handle, Lease, Process, Request
 from leasectl.pools.counted import CountedLoss, CountedOwner, CountedType, Counts
-from leasectl.pools.showing import Showing
-from leasectl.pools.shown import (
+from leasectl.pools.overview import (
     NOTHING_SAID,
     Holder,
     Overview,
@@ -23,7 +22,8 @@ from leasectl.pools.shown import (
     ShownMembership,
     parse_holder,
 )
-from leasectl.pools.shown_json import (
+from leasectl.pools.overview_builder import OverviewBuilder
+from leasectl.pools.overview_json import (
     are_counts,
     encode_counts,
     encode_overview,
@@ -54,7 +54,9 @@ HANDLE = Handle(
 
 def shown(resource: Resource, handle: Handle | None = None, *, shared: bool = True) -> ShownLease:
     handles = {} if handle is None else {resource.claim_key or "": handle}
-    pool = Showing(handles, {}, {}, shared=shared, clock=CLOCK).pool(Pool("T", (resource,), ()))
+    pool = OverviewBuilder(handles, {}, {}, shared=shared, clock=CLOCK).pool(
+        Pool("T", (resource,), ())
+    )
     lease = pool.resources[0].lease
     assert lease is not None
     return lease
@@ -159,7 +161,7 @@ def overview() -> Overview:
         Resource("T--03", member=Member("T--03", "T", by_default=True), held_back_seconds=3.0),
     )
     handle = HANDLE._replace(release_at=BOOTTIME + 90, guard=GUARD, served=True, unconfirmed=True)
-    pool = Showing({"mine": handle}, {}, {}, shared=True, clock=CLOCK).pool(
+    pool = OverviewBuilder({"mine": handle}, {}, {}, shared=True, clock=CLOCK).pool(
         Pool("T", resources, WAITING, default_grace_seconds=120.0)
     )
     return Overview("etcd://x", NOW, (pool,))

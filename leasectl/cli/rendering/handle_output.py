@@ -7,7 +7,7 @@ import time
 from collections.abc import Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Literal
 
-from leasectl.cli.shown.output import emit, emit_json, emit_lines, note
+from leasectl.cli.rendering.output import emit, emit_json, emit_lines, note
 from leasectl.errors import LeaseError
 from leasectl.leases.delay import announce, take_back
 from leasectl.leases.service import Service
@@ -131,7 +131,7 @@ def _properties(service: Service, handle: Handle) -> Mapping[str, Properties] | 
 
 def print_handle_json(service: Service, handle: Handle) -> None:
     """Print all that is known of a handle."""
-    from leasectl.pools.shown_json import lease_spec
+    from leasectl.pools.overview_json import lease_spec
     from leasectl.state.rows import without_keys
     from leasectl.state.uses import Uses
     from leasectl.text.properties import written

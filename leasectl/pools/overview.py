@@ -1,4 +1,4 @@
-"""What is shown of pools, as facts."""
+"""The view model of pools: their resources, holders and queues."""
 
 from __future__ import annotations
 

@@ -7,9 +7,9 @@ from collections.abc import Generator
 from math import ceil
 from typing import TypeVar
 
-from leasectl.cli.shown.output import note, show, show_json, when_due
-from leasectl.cli.shown.table import Column, output_width, shows_colour, table
-from leasectl.cli.shown.waiting import LiveLine, interrupts
+from leasectl.cli.rendering.output import note, show, show_json, when_due
+from leasectl.cli.rendering.table import Column, output_width, shows_colour, table
+from leasectl.cli.rendering.waiting import LiveLine, interrupts
 from leasectl.reclaim.plan import Held, Wanted, begin, next_step
 from leasectl.reclaim.taking_back import Ground, Progress, look
 from leasectl.system.clock import boottime_seconds, earliest

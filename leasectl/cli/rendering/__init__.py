@@ -15,5 +15,5 @@
 - `reclaim_progress`: the plan, progress and result of `reclaim`
 - `once_results`: the results of `once`: list, print, forget
 - `stats_table`: what `events` and `stats` print
-- `simulate_shown`: what `simulate` prints
+- `simulation_report`: what `simulate` prints
 """

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from leasectl.backends.contract import Progress
 from leasectl.backends.kinds import either
-from leasectl.cli.shown.waiting_line import Said
+from leasectl.cli.rendering.waiting_line import Said
 from leasectl.errors import LeaseError
 from leasectl.model import Request
 from leasectl.system.clock import earliest
@@ -170,7 +170,7 @@ def _about(seconds: float) -> str:
 
 
 def _longest(progress: Progress, identity: str) -> Said:
-    from leasectl.pools.shown import parse_holder
+    from leasectl.pools.overview import parse_holder
 
     held = format_duration(progress.longest_held_seconds)
     holder = parse_holder(identity)
