@@ -183,7 +183,7 @@ done
 @test "TERM at any moment of an acquisition: nothing stays leased, in scope test neither" {
   local delay
   for delay in 0.00 0.04 0.07 0.08 0.09 0.10 0.11 0.12 0.14; do
-    script <<<'trap "[[ ! \${h-} ]] || lease__release --handle=\"\$h\" >/dev/null" EXIT; : >ready; lease__acquire -t T --var=h; sleep 20 >/dev/null 2>&1 & wait'
+    script <<<'trap "[[ ! \${h-} ]] || lease__release --handle=\"\$h\" >/dev/null" EXIT; : >ready; lease__acquire -t T --var=h; sleep 300 >/dev/null 2>&1 & wait'
     start_script
     eventually test -e ready
     rm ready

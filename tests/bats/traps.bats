@@ -199,13 +199,14 @@ done
   script_with 'c() { trap - TERM; printf "survived\n" >>"$LOG"; }; trap c TERM' 'add; kill -TERM $$; trap -p TERM HUP; printf "on\n"; exit 3'
   assert_only_added
   assert_only_added -e -u -o pipefail
-  # It doesn't wait for a command, as it doesn't without the layer: report_end waits for 20 seconds.
-  script_with 'trap : EXIT; c() { trap - TERM; }; trap c TERM; rm -f began' 'add; kill -TERM $$
+  # It doesn't wait for a command, as it doesn't without the layer: that one outlasts report_end.
+  script_with 'trap : EXIT; c() { trap - TERM; }; trap c TERM; [[ ! -e began ]] || { kill "$(<began)"; rm began; }' 'add; kill -TERM $$
 { until [[ -e began ]]; do sleep 0.05; done; kill -TERM $$; } >/dev/null 2>&1 &
-bash -c ": >began; exec sleep 30" >/dev/null 2>&1; exit 3'
+bash -c "echo \$\$ >began.new; mv began.new began; exec sleep 600" >/dev/null 2>&1; exit 3'
   assert_only_added
   ADD_ON=yes run report_end bash script
   assert_output 'signal TERM'
+  kill "$(<began)"
 }
 
 @test "handlers that take the EXIT trap off and then fail" {

@@ -15,6 +15,7 @@ import pytest
 
 from leasectl.backends.contract import Caller, Patience
 from leasectl.backends.kinds import Context
+from leasectl.backends.serve import backend as serve_backend
 from leasectl.backends.serve.backend import ServeBackend
 from leasectl.backends.serve.connection import Calls
 from leasectl.backends.serve.sides import ServeSides
@@ -34,7 +35,7 @@ from tests.contract.forked import _FORK, ForkedClient
 from tests.contract.local_world import LocalWorld
 from tests.contract.world import Client, Participant
 from tests.kit.recorded import NoJournal
-from tests.kit.waits import eventually
+from tests.kit.waits import PATIENCE_SECONDS, eventually
 
 # Claims of the contract that are no promises of a server to its clients, and why not.
 _OTHERWISE = {
@@ -179,6 +180,7 @@ class _Engine:
 
 class _Participant(Participant):
     def __init__(self, client: ForkedClient, url: str, calls: Calls) -> None:
+        serve_backend.ANSWER_SECONDS = PATIENCE_SECONDS  # this process is only this client
         self._engine = cast("Engine", _Engine(calls))
         self._serve = ServeBackend(url, cast("State", None), calls, clock=calls.clock)
         self._owner = client.claim_key

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 _BACKOFF = Backoff(first_seconds=0.2, longest_seconds=5.0, chance=1.0)
 # The server ends a wait at its deadline, and says why. This is for its answer.
-_ANSWER_SECONDS = 2.0
+ANSWER_SECONDS = 5.0
 _PROBE_SECONDS = 2.0
 FIRST_REPORT_SECONDS = 1.0
 
@@ -241,7 +241,7 @@ class _Acquisition:
         left = None
         if self._deadline is not None:
             left = max(0.0, self._deadline - self._clock.elapsed())
-        until = None if self._deadline is None else self._deadline + _ANSWER_SECONDS
+        until = None if self._deadline is None else self._deadline + ANSWER_SECONDS
         body = AcquireBody(
             self._claimant.claim_key, self._claimant.holder_identity, self._claimant.request, left
         )
