@@ -77,13 +77,17 @@ aging = option(
     help="Raise the priority of a waiting request by one each time this time passes, like 30m (1s "
     "to 30d), so that no request waits for ever; 0: never.",
 )
+_PROPERTY = "Set a property of these resources, for --where of acquire and run; may be repeated."
+_NOT_SECRET = "Not for secrets: everybody who sees the pool sees it."
+new_properties = option(
+    "--property", "properties", multiple=True, metavar="K=V", help=f"{_PROPERTY} {_NOT_SECRET}"
+)
 properties = option(
     "--property",
     "properties",
     multiple=True,
     metavar="K=V",
-    help="Set a property of these resources, for --where of acquire and run; may be repeated. In "
-    "pool set, K- removes it. Not for secrets: everybody who sees the pool sees it.",
+    help=f"{_PROPERTY} K-: remove it. {_NOT_SECRET}",
 )
 quiet = option("-q", "--quiet", is_flag=True, help="Print errors only.")
 

@@ -163,7 +163,7 @@ class Connection:
             file = printable(self._settings.token_file, longest=500)
             advice = f"is the token in {file} (LEASECTL_TOKEN_FILE) still the right one?"
         else:
-            advice = "it wants a bearer token: name the file that holds it in LEASECTL_TOKEN_FILE"
+            advice = "name a file with the server's token in LEASECTL_TOKEN_FILE"
         raise AccessRefused(NotAllowed(f"{words_of(self._url, answer)}; {advice}"))
 
     def _headers(self, headers: Mapping[str, str]) -> dict[str, str]:

@@ -50,7 +50,7 @@ Examples:
 @pool_options.new_pool_argument
 @pool_options.count
 @pool_options.new_names
-@pool_options.properties
+@pool_options.new_properties
 @pool_options.pace
 @pool_options.burst
 @pool_options.aging
@@ -249,7 +249,7 @@ Examples:
 @pool_options.pool_argument
 @pool_options.count
 @pool_options.new_names
-@pool_options.properties
+@pool_options.new_properties
 @pool_options.quiet
 @options.backend
 def add(

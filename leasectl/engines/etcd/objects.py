@@ -697,9 +697,9 @@ class EtcdObjects:
     def _earlier(self) -> CorruptState:
         prefix = self.keys.prefix
         return CorruptState(
-            f"the pools below {prefix} in etcd are in the format of an earlier leasectl; save them "
-            "with that version: leasectl pool list --json > pools.json; then: etcdctl del --prefix "
-            f"{prefix} && leasectl pool apply pools.json"
+            f"the pools below {prefix} in etcd are in the format of an earlier leasectl; list "
+            "their resources with that version: leasectl status --json; then run: etcdctl del "
+            f"--prefix {prefix}; then create the pools: leasectl pool create POOL --names A,B"
         )
 
     def why_missing(self, name: str, resources: int) -> NotFound | None:

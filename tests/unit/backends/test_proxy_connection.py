@@ -158,7 +158,7 @@ class TestARefusal:
     def test_without_a_token_says_where_one_would_be(self, server: Server, status: int) -> None:
         server.status, server.text = status, "who are you?"
         connection = connect(server)
-        refusal = rf"{status}: who are you\?; it wants a bearer token: name .* LEASECTL_TOKEN_FILE"
+        refusal = rf"{status}: who are you\?; name a file with .* token in LEASECTL_TOKEN_FILE"
         with pytest.raises(AccessRefused, match=refusal):
             ask(connection)
         with pytest.raises(AccessRefused, match=refusal):

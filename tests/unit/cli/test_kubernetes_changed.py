@@ -18,7 +18,9 @@ from tests.kit.waits import eventually
 pytestmark = pytest.mark.once  # servers are there on one Python only: see scripts/test
 
 PAGE = Path(__file__).parents[3] / "docs" / "kubernetes-troubleshooting.md"
-_ROW = re.compile(r"^\| (?P<what>[^|]+) \| (?P<said>[^|]+) \| [^|]*\|$", re.MULTILINE)
+_ROW = re.compile(
+    r"^\| (?P<what>[^|]+) \| (?P<said>[^|]+) \| (?P<code>\d+) \| [^|]*\|$", re.MULTILINE
+)
 
 
 class Said(NamedTuple):
@@ -29,14 +31,11 @@ class Said(NamedTuple):
 
 
 def rows() -> dict[str, Said]:
-    """The table of the page, by what was done."""
-    section = PAGE.read_text().partition("\n## When objects, rights or clusters change\n")[2]
+    """The rows of the page that have a message, by what was done."""
     found = {}
-    for row in list(_ROW.finditer(section))[1:]:
-        line = re.search(r"`([^`]*[… ][^`]*)`", row["said"])
-        code = re.search(r"\((\d+)\)", row["said"])
-        if line and code:
-            found[row["what"]] = Said(line[1], int(code[1]))
+    for row in _ROW.finditer(PAGE.read_text()):
+        if line := re.search(r"`([^`]*[… ][^`]*)`", row["said"]):
+            found[row["what"]] = Said(line[1], int(row["code"]))
     return found
 
 

@@ -20,6 +20,6 @@ def test_they_are_refused_with_how_to_move_and_nothing_is_changed(
     refused = hosts.new()(*words)
     assert refused.code == CORRUPT
     assert refused.err.count("\n") == 1
-    assert "leasectl pool list --json > pools.json" in refused.err
-    assert "leasectl pool apply pools.json" in refused.err
+    assert "leasectl status --json" in refused.err
+    assert "leasectl pool create POOL --names A,B" in refused.err
     assert access.gateway.read().revision == before
