@@ -223,7 +223,7 @@ EXIT_CODES: tuple[tuple[str, str], ...] = (
     ("66", "no such pool, resource, handle or file"),
     ("69", "backend unreachable"),
     ("73", "state directory or handle not writable"),
-    ("75", "no lease in time, or the request was withdrawn (-E changes it)"),
+    ("75", "no lease in time, or the request was withdrawn (-E CODE: exit with CODE instead)"),
     ("77", "not the holder, or not permitted"),
     ("79", "the lease was lost while in use"),
     ("124", "once: the command exceeded --run-limit"),
