@@ -177,17 +177,13 @@ class KubernetesBackend(PoolBackend):
 
     @classmethod
     def pool_types(cls, context: Context, *, seconds: float) -> list[str]:
-        from leasectl.engines.cluster.place import pool_types as types_in
-
-        return types_in(cls.open_to_look(context, seconds=seconds).context)
+        return cls.open_to_look(context, seconds=seconds).context.pool_types()
 
     @classmethod
     def resource_names(
         cls, context: Context, begin: str, types: Collection[str], *, seconds: float
     ) -> list[str]:
-        from leasectl.engines.cluster.place import resource_names as names_in
-
-        return names_in(cls.open_to_look(context, seconds=seconds).context, begin, types)
+        return cls.open_to_look(context, seconds=seconds).context.resource_names(begin, types)
 
     @classmethod
     def open_to_look(cls, context: Context, *, seconds: float) -> Opened:

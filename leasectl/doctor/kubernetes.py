@@ -12,6 +12,7 @@ from leasectl.doctor.holders import agreement, agreement_of
 from leasectl.engines.cluster.changes import new_pool
 from leasectl.engines.cluster.entering import all_known
 from leasectl.engines.cluster.objects import (
+    Change,
     PoolObject,
     ResourceObject,
     Selection,
@@ -116,7 +117,7 @@ def _mend(store: KubernetesObjects, found: _Found) -> str:
 
 def _make_again(store: KubernetesObjects, types: tuple[str, ...]) -> str:
     for each in types:
-        store.create(new_pool(object_of_pool(each), each, NO_SETTINGS))
+        store.write(Change(None, new_pool(object_of_pool(each), each, NO_SETTINGS)))
     return f"made again, without pace and aging: pool {listed(types)}"
 
 

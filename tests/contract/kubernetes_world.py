@@ -14,10 +14,10 @@ from multiprocessing.sharedctypes import RawValue
 from pathlib import Path
 
 from leasectl.engines.cluster.engine import WAITER_TTL_SECONDS, ClusterSides
+from leasectl.engines.cluster.expiry import remove_dead
 from leasectl.engines.cluster.objects import Selection, TicketObject
 from leasectl.engines.cluster.records import parse_time
 from leasectl.engines.cluster.session import WaitSession
-from leasectl.engines.cluster.waiter import remove_dead
 from leasectl.engines.kubernetes.api.address import KubernetesAddress
 from leasectl.engines.kubernetes.api.choice import choose
 from leasectl.engines.kubernetes.api.login import open_api

@@ -6,18 +6,18 @@ from collections.abc import Mapping
 
 from leasectl.engines.cluster.objects import (
     BelongingObject,
+    Change,
     Claim,
+    ContentObject,
     Found,
     Identity,
-    IsDone,
     PoolObject,
     PoolState,
     ResourceObject,
     Said,
     TicketObject,
     ValuesObject,
-    as_pool,
-    as_resource,
+    is_same,
     new_word,
     stamp,
 )
@@ -81,11 +81,6 @@ def claimed(resource: ResourceObject, claim: Claim) -> ResourceObject:
     )
 
 
-def with_claim(resource: ResourceObject, claim: Claim) -> ResourceObject:
-    """Return a resource whose claim was renewed, or has another ttl."""
-    return resource._replace(claim=claim)
-
-
 def ended(resource: ResourceObject, reason: str, life: str = "") -> ResourceObject:
     """Return a resource whose claim was ended by force, and is kept for its holder for its time.
 
@@ -93,7 +88,7 @@ def ended(resource: ResourceObject, reason: str, life: str = "") -> ResourceObje
     themselves, nobody keeps the life alive that it gets for the time that is left.
     """
     assert resource.claim is not None
-    return with_claim(resource, resource.claim._replace(ended=safe_text(reason), life=life))
+    return resource._replace(claim=resource.claim._replace(ended=safe_text(reason), life=life))
 
 
 def noted(
@@ -109,7 +104,7 @@ def noted(
     claim = renewal or resource.claim
     assert claim is not None
     by = "" if text is None else new_word()
-    return with_claim(resource, claim._replace(note=text, note_by=by))
+    return resource._replace(claim=claim._replace(note=text, note_by=by))
 
 
 def released(resource: ResourceObject, member: Member, *, is_had: bool = True) -> ResourceObject:
@@ -126,41 +121,6 @@ def released(resource: ResourceObject, member: Member, *, is_had: bool = True) -
         tickets = resource.had_by if is_had else claim.left
     free = resource._replace(claim=None, last_tickets=tickets, freed=new_word())
     return with_member(free, member)
-
-
-def is_of(claim: Claim) -> IsDone:
-    """Return what tells whether a resource is held by a claim."""
-
-    def is_ours(found: Found) -> bool:
-        there = as_resource(found)
-        if there is None or there.claim is None:
-            return False
-        return (there.claim.claim_key, there.claim.ticket) == (claim.claim_key, claim.ticket)
-
-    return is_ours
-
-
-def is_freed_by(new: ResourceObject) -> IsDone:
-    """Return what tells whether a claim was ended by this call, and by no other.
-
-    It can't tell where the resource was claimed and freed again since.
-    """
-    return lambda found: isinstance(found, ResourceObject) and found.freed == new.freed
-
-
-def is_renewed_as(claim: Claim) -> IsDone:
-    """Return what tells whether a resource has a claim that was renewed so."""
-
-    def is_ours(found: Found) -> bool:
-        there = as_resource(found)
-        return there is not None and there.claim is not None and there.claim.mark == claim.mark
-
-    return is_ours
-
-
-def never(found: Found) -> bool:
-    """Return that no object can tell whether this call wrote it."""
-    return False
 
 
 # Tickets
@@ -237,30 +197,9 @@ def new_pool(
     )
 
 
-def with_grant(pool: PoolObject, level: float, grant: str) -> PoolObject:
-    """Return a pool whose pace has let one through.
-
-    Args:
-        pool: As it was seen.
-        level: What its grants owe the pace then.
-        grant: What tells that one from all others.
-    """
-    return pool._replace(level=level, last_grant=grant)
-
-
 def with_changes(pool: PoolObject, *, coming: bool = False) -> PoolObject:
     """Return a pool by which waiters far behind learn that it may meet less, or that names come."""
     return pool._replace(changed=new_word(), coming=pool.coming or coming)
-
-
-def has_state(new: PoolObject) -> IsDone:
-    """Return what tells whether a pool is in a state by the same word."""
-
-    def is_ours(found: Found) -> bool:
-        there = as_pool(found)
-        return there is not None and (there.state, there.word) == (new.state, new.word)
-
-    return is_ours
 
 
 def with_belonging(
@@ -294,3 +233,49 @@ def with_values(
     if seen is None:
         seen = ValuesObject(Identity(object_name), None, parts.space, parts.subject, {}, {})
     return seen._replace(said=said, contents=contents, made=new_word())
+
+
+# Lost answers
+
+
+def is_carried_out(change: Change, found: Found) -> bool:
+    """Return whether an object shows that a change was carried out, also if written since.
+
+    It is known by what only this change has written. A release isn't found any more where the
+    resource was claimed and freed again since.
+    """
+    seen, new = change.seen, change.new
+    if isinstance(new, ResourceObject):
+        before = seen if isinstance(seen, ResourceObject) else None
+        return isinstance(found, ResourceObject) and _is_so(before, new, found)
+    if isinstance(new, TicketObject):
+        if seen is None:  # nobody else can guess its name
+            return found.id.name == new.id.name
+        return isinstance(found, TicketObject) and found.renewed == new.renewed
+    if isinstance(new, ContentObject):
+        return isinstance(found, ContentObject) and found.said.content == new.said.content
+    if isinstance(new, PoolObject) and isinstance(seen, PoolObject):
+        is_pool = isinstance(found, PoolObject)
+        facts = zip(seen[2:], new[2:], found[2:])
+        return is_pool and all(is_ == to_be for was, to_be, is_ in facts if was != to_be)
+    return new is not None and getattr(found, "made", None) == getattr(new, "made", "")
+
+
+def _is_so(seen: ResourceObject | None, new: ResourceObject, found: ResourceObject) -> bool:
+    before, claim, there = seen and seen.claim, new.claim, found.claim
+    if claim is None or claim == before:
+        for word in ("freed", "made", "entering", "changed"):
+            if getattr(new, word) != getattr(seen, word, ""):
+                return bool(getattr(found, word) == getattr(new, word))
+        return True
+    if there is None:
+        return False
+    if before is None or (before.claim_key, before.ticket) != (claim.claim_key, claim.ticket):
+        return (there.claim_key, there.ticket) == (claim.claim_key, claim.ticket)
+    if not is_same(there, claim):
+        return False
+    if claim.note_by != before.note_by or claim.note != before.note:
+        return (there.note, there.note_by) == (claim.note, claim.note_by)
+    if claim.ended != before.ended:
+        return there.ended == claim.ended
+    return there.renewed == claim.renewed

@@ -27,45 +27,33 @@ counts.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
-from leasectl.engines.cluster.changes import (
-    claimed,
-    ended,
-    is_freed_by,
-    is_of,
-    never,
-    released,
-    touched,
-    with_member,
-)
+from leasectl.engines.cluster.changes import claimed, ended, released, touched, with_member
 from leasectl.engines.cluster.events import TAKEN_OVER
 from leasectl.engines.cluster.objects import (
+    MOST_TRIES,
     Change,
     Claim,
-    IsDone,
     ResourceObject,
     Told,
     as_resource,
+    by_fence,
     is_same,
     stamp,
+    too_fast,
 )
-from leasectl.engines.cluster.place import Place, by_fence
 from leasectl.engines.cluster.records import parse_time
 from leasectl.engines.notes import Note
-from leasectl.engines.rules.membership import Member, after_lifetime, after_release
-from leasectl.errors import BackendUnreachable
+from leasectl.engines.rules.membership import after_lifetime, after_release
 from leasectl.model import Lease, ReleasedBy
 
 if TYPE_CHECKING:
+    from leasectl.engines.cluster.context import Context
     from leasectl.engines.cluster.ticket import OwnTicket
     from leasectl.engines.cluster.view import PoolView
 
-# What is told of a grant, by its leases and the resources.
-Granted = Callable[[Sequence[Lease], Sequence[ResourceObject]], Sequence[Told]]
-
-_MOST_TRIES = 10
 FENCES_PER_VERSION = 1000
 
 
@@ -73,16 +61,16 @@ class Claims:
     """The claims in one place.
 
     Args:
-        place: That.
+        context: Of that place.
     """
 
-    def __init__(self, place: Place) -> None:
-        self._place = place
-        self._objects = place.objects
-        self._events = place.events
-        self._clock = place.clock
-        self._held: dict[str, ResourceObject] = {}  # as written here last, by the objects' names
-        self._sent: dict[str, float] = {}  # when that was sent, likewise
+    def __init__(self, context: Context) -> None:
+        self._context = context
+        self._objects = context.objects
+        self._events = context.events
+        self._clock = context.clock
+        # As written here last, and when that was sent, by the objects' names:
+        self._held: dict[str, tuple[ResourceObject, float]] = {}
         self._complete: set[str] = set()  # the claim keys of which nothing is missing in `_held`
 
     # Making them
@@ -92,9 +80,7 @@ class Claims:
         own: OwnTicket,
         view: PoolView,
         chosen: Sequence[ResourceObject],
-        *,
         besides: Sequence[Change] = (),
-        granted: Granted,
     ) -> tuple[Lease, ...] | None:
         """Claim resources for a ticket, all or none.
 
@@ -103,7 +89,6 @@ class Claims:
             view: What was seen, that they are free or over and its turn.
             chosen: As they were seen.
             besides: What else changes with that, where the store unites it.
-            granted: What is told of the leases, by these and the resources.
 
         Returns:
             The leases; None if another claim was faster.
@@ -111,61 +96,55 @@ class Claims:
         Raises:
             BackendUnreachable: Some may be claimed; `find` tells.
         """
-        claims = self._claims_of(own, view, chosen, wall=self._clock.wall())
+        claims = self._claims_of(own, view, chosen)
         own.claim_sent_at = self._clock.elapsed()
         own.unsure = tuple(chosen)
+        new = [claimed(resource, claim) for resource, claim in zip(chosen, claims)]
         if self._objects.unites:
-            # Who has no ticket comes before nobody who has put one since.
-            unqueued = own.request.type if own.object is None else None
-            made = self._make_at_once(view, chosen, claims, besides, granted, unqueued)
+            made = self._make_at_once(own, view, chosen, new, besides)
         else:
-            made = self._make_one_by_one(chosen, claims)
+            made = self._make_one_by_one(chosen, new)
         own.unsure = ()
         if made is None:
             return None
         for each in chosen:
             if each.claim is not None:
-                self._place.tell_lost(each)
-        for each in made:
-            self.note(each, own.claim_sent_at)
-        self.note_complete(own.claimant.claim_key)
-        return leases_of(made)
+                self._context.tell_lost(each)
+        return self._note_all(own, made)
 
     def _make_one_by_one(
-        self, chosen: Sequence[ResourceObject], claims: Sequence[Claim]
+        self, chosen: Sequence[ResourceObject], new: Sequence[ResourceObject]
     ) -> list[ResourceObject] | None:
         at = self._events.now()
         made: list[ResourceObject] = []
-        for resource, claim in zip(chosen, claims):
-            over = self._events.ended([resource], by="ttl", at=at, title=TAKEN_OVER)
-            new = claimed(resource, claim)
-            done = self._objects.replace(resource, new, is_of(claim), told=over).resource
+        for seen, each in zip(chosen, new):
+            over = self._events.ended([seen], by="ttl", at=at, title=TAKEN_OVER)
+            done = self._objects.write(Change(seen, each, over)).resource
             if done is None:
-                self._give_back(made)
+                self.release(made, is_had=False)
                 return None
             made.append(done)
         return made
 
     def _make_at_once(
         self,
+        own: OwnTicket,
         view: PoolView,
         chosen: Sequence[ResourceObject],
-        claims: Sequence[Claim],
+        new: Sequence[ResourceObject],
         besides: Sequence[Change],
-        granted: Granted,
-        unqueued: str | None,
     ) -> list[ResourceObject] | None:
-        new = [claimed(resource, claim) for resource, claim in zip(chosen, claims)]
         over = self._events.ended(chosen, by="ttl", at=self._events.now(), title=TAKEN_OVER)
-        changes = [
-            Change(seen, each, is_of(claim)) for seen, each, claim in zip(chosen, new, claims)
-        ]
-        told = (*over, *granted(leases_of(new), new))
-        changes += besides
+        changes = [*map(Change, chosen, new), *besides]
         changed = {each.seen.id.name for each in changes if each.seen is not None}
         pool = view.pool  # it may be about to be deleted
-        still = {} if pool is None or pool.id.name in changed else {pool.id.name: pool}
-        done = self._objects.write(changes, still=still, unqueued=unqueued, told=told)
+        done = self._objects.write_together(
+            changes,
+            still={} if pool is None or pool.id.name in changed else {pool.id.name: pool},
+            # Who has no ticket comes before nobody who has put one since.
+            unqueued=own.request.type if own.object is None else None,
+            told=(*over, *own.told_of_grant(leases_of(new), new)),
+        )
         if done is None:
             return None
         return [each for each in done[: len(new)] if isinstance(each, ResourceObject)]
@@ -187,9 +166,9 @@ class Claims:
             chosen: It, as it is to be but for the claim.
             number: Of the resource, among those that are claimed so.
         """
-        (claim,) = self._claims_of(own, view, [chosen], wall=self._clock.wall(), first=number)
+        (claim,) = self._claims_of(own, view, [chosen], first=number)
         own.claim_sent_at = self._clock.elapsed()
-        return Change(seen, claimed(chosen, claim), is_of(claim))
+        return Change(seen, claimed(chosen, claim))
 
     def note_made(self, own: OwnTicket, made: ResourceObject) -> tuple[Lease, ...]:
         """A resource was claimed so; return the lease of it."""
@@ -200,22 +179,22 @@ class Claims:
         """What a claim got whose answers never came, if that was all; else it is given back."""
         found = self._made_at_last(own)
         if len(found) != own.request.count:
-            self._give_back(found)
+            self.release(found, is_had=False)
             found = []
         own.unsure = ()
-        for each in found:
+        return self._note_all(own, found) or None
+
+    def _note_all(self, own: OwnTicket, made: Sequence[ResourceObject]) -> tuple[Lease, ...]:
+        """Note all that a ticket has become; return the leases."""
+        for each in made:
             self.note(each, own.claim_sent_at)
         self.note_complete(own.claimant.claim_key)
-        return leases_of(found) or None
+        return leases_of(made)
 
     def give_back(self, own: OwnTicket) -> None:
         """Free whatever a ticket has become."""
-        self._give_back(self._made_at_last(own))
+        self.release(self._made_at_last(own), is_had=False)
         own.unsure = ()
-
-    def _give_back(self, made: Iterable[ResourceObject]) -> None:
-        for each in made:
-            self.release(each, is_had=False)
 
     def _made_at_last(self, own: OwnTicket) -> list[ResourceObject]:
         """What has become of a claim; no more can become of it once this is told.
@@ -232,32 +211,32 @@ class Claims:
         found = self._made_of(own)
         there = {each.id.name for each in found}
         missing = [each for each in own.unsure if each.id.name not in there]
-        untouched = [self._objects.replace(each, touched(each), never).is_done for each in missing]
+        untouched = [self._objects.write(Change(each, touched(each))).is_done for each in missing]
         return found if all(untouched) else self._made_of(own)
 
     def _made_of(self, own: OwnTicket) -> list[ResourceObject]:
-        found = self._place.claimed(own.claimant.claim_key)
+        found = self._context.claimed(own.claimant.claim_key)
         return [each for each in found if each.claim and each.claim.ticket == own.object_name]
 
     # Finding them
 
     def of_names(self, claim_key: str, names: Iterable[str]) -> list[ResourceObject]:
         """Those of some names that a claim key finds: as written here last, or as they are."""
-        written = self._place.with_state_id(claim_key)
+        written = self._context.with_state_id(claim_key)
         found = []
         for name in dict.fromkeys(names):
-            known = self._held.get(self._objects.name_of("resource", name))
-            resource = known or self._place.resource(name)
+            known, _ = self._held.get(self._objects.name_of("resource", name), (None, 0.0))
+            resource = known or self._context.resource(name)
             if resource and resource.claim and resource.claim.claim_key == written:
                 found.append(resource)
         return sorted(found, key=by_fence)
 
     def known(self, claim_key: str) -> list[ResourceObject]:
         """What a claim key finds, as written here last; empty where some of it isn't known."""
-        written = self._place.with_state_id(claim_key)
+        written = self._context.with_state_id(claim_key)
         if written not in self._complete:
             return []
-        held = list(self._held.values())
+        held = [each for each, _ in list(self._held.values())]
         return sorted((each for each in held if _key_in(each) == written), key=by_fence)
 
     def is_over(self, resource: ResourceObject) -> bool:
@@ -265,12 +244,12 @@ class Claims:
         claim = resource.claim
         if claim is None or claim.ttl_seconds is None:
             return False
-        now, sent_at = self._clock.elapsed(), self._sent.get(resource.id.name)
-        known = self._held.get(resource.id.name)
+        now = self._clock.elapsed()
+        known, sent_at = self._held.get(resource.id.name, (None, 0.0))
         is_known = known is not None and known.claim is not None and known.claim.mark == claim.mark
-        if is_known and sent_at is not None and sent_at + claim.ttl_seconds <= now:
+        if is_known and sent_at + claim.ttl_seconds <= now:
             return True
-        end = self._place.observed.claim_end(resource)
+        end = self._context.observed.claim_end(resource)
         return end is not None and end <= now
 
     def is_good(self, resource: ResourceObject) -> bool:
@@ -292,59 +271,72 @@ class Claims:
     ) -> tuple[str, ...]:
         """Implements `Engine.free`."""
         if names is None:
-            held = self._place.claimed(claim_key)
+            held = self._context.claimed(claim_key)
         else:  # what was ended by force is given up with all the rest
             found = self.of_names(claim_key, names)
             held = [each for each in found if each.claim and not each.claim.ended]
-        at = self._events.now()
-        freed: list[ResourceObject] = []
-        if self._objects.unites:
-            freed = self._free_at_once(held, by)
-        else:
-            try:
-                for each in held:
-                    freed += self._free(each)
-            finally:  # some may have been, although others couldn't be
-                self._objects.tell(self._events.ended(freed, by=by, at=at))
+        freed = self.release(held, by, is_holder=True)
         return tuple(each.name for each in freed if each.claim and not each.claim.ended)
 
-    def _free_at_once(self, held: Sequence[ResourceObject], by: ReleasedBy) -> list[ResourceObject]:
-        """Free claims for their holder, all in one write; return them as they were then."""
-        for _ in range(_MOST_TRIES):
-            over = [each for each in held if self.is_over(each)]
-            good = [each for each in held if each not in over]
-            for each in over:
-                if not self.end_over(each):
-                    there = self.as_it_is(each)
-                    good += [] if there is None else [there]
-            if self.free_as_seen(good, by):
-                return good
-            found = [self.as_it_is(each) for each in good]
-            held = [each for each in found if each is not None]
-        raise BackendUnreachable("leases are changed faster than they can be released; try again")
+    def release(
+        self,
+        held: Sequence[ResourceObject],
+        by: ReleasedBy | None = None,
+        *,
+        reason: str = "",
+        is_holder: bool = False,
+        is_had: bool = True,
+    ) -> list[ResourceObject]:
+        """End claims, however they were written since they were seen.
 
-    def free_as_seen(self, held: Sequence[ResourceObject], by: ReleasedBy) -> bool:
-        """End claims in one write, if none was written since; return whether that is so."""
-        at, members = self._events.now(), [after_release(each.member) for each in held]
-        changes = [self._end_of(each, member, is_had=True) for each, member in zip(held, members)]
-        told = (
-            *self._events.ended(held, by=by, at=at),
-            *self._told_of([each.member for each in held], members),
-        )
+        Args:
+            held: Their resources.
+            by: Who or what ends them; None to tell nothing of that.
+            reason: For people.
+            is_holder: Their holder does: it has lost those whose time is over.
+            is_had: Their holder got what it had waited for, as `changes.released` has it.
+
+        Returns:
+            The resources whose claims this call has ended, as they were then.
+        """
+        ended_ones: list[ResourceObject] = []
+        for _ in range(MOST_TRIES):
+            if is_holder:
+                held = [each for each in held if not (self.is_over(each) and self.end_over(each))]
+            done = self.end(held, by, reason=reason, is_had=is_had)
+            ended_ones += done
+            there = [self.as_it_is(each) for each in held if each not in done]
+            held = [each for each in there if each is not None]
+            if not held:
+                return ended_ones
+        raise too_fast(f'resource "{held[0].name}"')
+
+    def end(
+        self,
+        held: Sequence[ResourceObject],
+        by: ReleasedBy | None = None,
+        *,
+        reason: str = "",
+        is_had: bool = True,
+    ) -> list[ResourceObject]:
+        """End claims if their resources weren't written since they were seen; as `release`."""
+        at = self._events.now()
         for each in held:
             self.forget(each.id.name)
-        return not held or self._objects.write(changes, told=told) is not None
 
-    def _free(self, resource: ResourceObject) -> list[ResourceObject]:
-        """Free a claim for its holder; returns it as it was then, if it was still its own."""
-        there: ResourceObject | None = resource
-        while there is not None and self.is_over(there):
-            if self.end_over(there):
-                return []
-            there = self.as_it_is(there)
-        if there is None or there.claim is None or not self.release(there):
-            return []
-        return [there]
+        def change_of(seen: ResourceObject) -> Change:
+            member = after_release(seen.member)
+            # What leaves its pool goes, unless something else is said of it.
+            new = released(seen, member, is_had=is_had) if member.is_known else None
+            return Change(seen, new)
+
+        def told(done: Sequence[ResourceObject]) -> Sequence[Told]:
+            before = [each.member for each in done]
+            ends = () if by is None else self._events.ended(done, by=by, at=at, reason=reason)
+            after = list(map(after_release, before))
+            return (*ends, *self._events.members_changed(before, after, at=at))
+
+        return self._context.write_all(held, change_of, told)
 
     def as_it_is(self, seen: ResourceObject) -> ResourceObject | None:
         """What is there now of a claim that couldn't be ended as it was seen; None if it has gone.
@@ -358,70 +350,75 @@ class Claims:
             return None
         return there
 
-    def release(
-        self,
-        resource: ResourceObject,
-        *,
-        is_had: bool = True,
-        told: Callable[[ResourceObject], Sequence[Told]] = lambda seen: (),
-    ) -> bool:
-        """End a claim, and tell of it; return whether this call did it."""
-        seen: ResourceObject | None = resource
-        for _ in range(_MOST_TRIES):
-            if seen is None:
-                return False
-            self.forget(seen.id.name)
-            if self._end(seen, is_had=is_had, told=told(seen)):
-                return True
-            seen = self.as_it_is(seen)
-        raise BackendUnreachable(
-            f'resource "{resource.name}" is changed faster than it can be released; try again'
-        )
-
-    def release_as_seen(self, resource: ResourceObject, *, told: Sequence[Told]) -> bool:
-        """End a claim if its resource wasn't written since; return whether that is so."""
-        self.forget(resource.id.name)
-        return self._end(resource, told=told)
-
     def end_over(self, resource: ResourceObject) -> bool:
         """Free a claim that is over, and tell of it, unless it was renewed since it was seen."""
-        told = self._events.ended([resource], by="ttl", at=self._events.now())
-        if not self._end(resource, told=told):
+        if not self.end([resource], "ttl"):
             return False
-        self.forget(resource.id.name)
-        self._place.tell_lost(resource)
+        self._context.tell_lost(resource)
         return True
-
-    def _end(
-        self, resource: ResourceObject, *, is_had: bool = True, told: Sequence[Told] = ()
-    ) -> bool:
-        member = after_release(resource.member)
-        change = self._end_of(resource, member, is_had=is_had)
-        told = (*told, *self._told_of([resource.member], [member]))
-        return self._place.carry_out(change, told)
-
-    def _end_of(self, resource: ResourceObject, member: Member, *, is_had: bool) -> Change:
-        """What ends a claim, by what its resource is after that."""
-        if not member.is_known:  # it leaves its pool, and nothing else is said of it
-            return Change(resource, None)
-        new = released(resource, member, is_had=is_had)
-        return Change(resource, new, is_freed_by(new))
 
     def end_life(self, resource: ResourceObject) -> bool:
         """Take a name out of its pool when its time there is over, or once it isn't held."""
         member = after_lifetime(resource.member)
         new = with_member(resource, member) if member.is_known else None
-        told = self._told_of([resource.member], [member])
-        return self._place.carry_out(Change(resource, new), told)
+        at = self._events.now()
+        told = self._events.members_changed([resource.member], [member], at=at)
+        return self._objects.write(Change(resource, new, told)).is_done
 
-    def _told_of(self, before: Sequence[Member], after: Sequence[Member]) -> Sequence[Told]:
-        changed = [
-            (one, other)
-            for one, other in zip(before, after)
-            if one != other._replace(holder=one.holder)
-        ]
-        befores, afters = [one for one, _ in changed], [other for _, other in changed]
-        return self._events.members_changed(befores, afters, at=self._events.now())
+    def end_by_force(
+        self, claim_key: str, names: Sequence[str], reason: str, *, at_once: bool
+    ) -> tuple[str, ...]:
+        """Implements `PoolAdmin.end_early`; a guard can't be seen from here.
+
+        What has a ttl is only said to have ended, in the object itself: its holder hears of that by
+        a watch, or by its next renewal, which changes nothing any more. The time of the last
+        renewal stays as it is, and so the claim is over when that is, for everybody who observes
+        it, and at once when its holder gives it up. What has no ttl is free at once.
+
+        What is to be free at once is said to have ended first, too. Killed in between, this leaves
+        it kept, and who asks once more frees it.
+        """
+        taken = self._end_by_force(self._named(claim_key, names), reason)
+        if taken:
+            self._context.lost(claim_key, taken)
+        if at_once:
+            kept = [
+                each for each in self._named(claim_key, names) if each.claim and each.claim.ended
+            ]
+            freed = self.release(kept, "force", reason=reason)
+            taken += [each.name for each in freed if each.name not in taken]
+        return tuple(taken)
+
+    def _named(self, claim_key: str, names: Sequence[str]) -> list[ResourceObject]:
+        return [each for each in self._context.claimed(claim_key) if each.name in names]
+
+    def _end_by_force(self, held: Sequence[ResourceObject], reason: str) -> list[str]:
+        taken: list[str] = []
+        for _ in range(MOST_TRIES):
+            good = [each for each in held if each.claim and not each.claim.ended]
+            good = [each for each in good if not (self.is_over(each) and self.end_over(each))]
+            free = [each for each in good if each.claim and each.claim.ttl_seconds is None]
+            kept = [each for each in good if each not in free]
+            done = [*self.release(free, "force", reason=reason), *self._keep_ended(kept, reason)]
+            taken += [each.name for each in done]
+            there = [self.as_it_is(each) for each in kept if each not in done]
+            held = [each for each in there if each is not None]
+            if not held:
+                break
+        return taken
+
+    def _keep_ended(self, held: Sequence[ResourceObject], reason: str) -> list[ResourceObject]:
+        """Say of claims that they have ended; return those that weren't written since."""
+        lives: dict[str, str] = {}  # what ended together still does
+
+        def change_of(seen: ResourceObject) -> Change:
+            assert seen.claim is not None
+            life = lives.setdefault(seen.claim.life, self._objects.new_life())
+            return Change(seen, ended(seen, reason, life))
+
+        return self._context.write_all(
+            held, change_of, lambda done: self._events.lost(done, by="force", reason=reason)
+        )
 
     def _claims_of(
         self,
@@ -429,7 +426,6 @@ class Claims:
         view: PoolView,
         chosen: Sequence[ResourceObject],
         *,
-        wall: float,
         first: int = 0,
     ) -> list[Claim]:
         """The claims that a ticket becomes, one for each resource; `claims` says what of fences.
@@ -438,10 +434,9 @@ class Claims:
             own: Whose they become.
             view: What was seen, from which they are told.
             chosen: The resources, as they were seen.
-            wall: Wall clock, in seconds.
             first: The number of the first resource, among those that are claimed so.
         """
-        claimant, renewed = own.claimant, stamp(wall)
+        claimant, renewed = own.claimant, stamp(self._clock.wall())
         now = parse_time(renewed)  # as everybody reads it
         identity, place = claimant.holder_identity, own.as_seen(view).place
         if own.object is None and self._objects.unites:
@@ -476,125 +471,22 @@ class Claims:
 
     def note(self, resource: ResourceObject, sent_at: float) -> None:
         """A claim has its full time since something was sent, on the elapsed clock."""
-        before = self._held.get(resource.id.name)
+        before, _ = self._held.get(resource.id.name, (None, 0.0))
         if _key_in(before) != _key_in(resource):
             self.forget(resource.id.name)
-        self._held[resource.id.name] = resource
-        self._sent[resource.id.name] = sent_at
-        self._place.observed.note(resource)
+        self._held[resource.id.name] = resource, sent_at
+        self._context.observed.note(resource)
 
     def note_complete(self, claim_key: str) -> None:
         """All that a claim key finds has been noted, and what has gone is forgotten."""
-        written = self._place.with_state_id(claim_key)
-        if any(_key_in(each) == written for each in list(self._held.values())):
+        written = self._context.with_state_id(claim_key)
+        if any(_key_in(each) == written for each, _ in list(self._held.values())):
             self._complete.add(written)
 
     def forget(self, object_name: str) -> None:
         """A claim isn't as it was written here any more, or not for long."""
-        self._complete.discard(_key_in(self._held.pop(object_name, None)))
-        self._sent.pop(object_name, None)
-
-
-class ForcedEnds:
-    """Ends claims by force, while their holders may still use them.
-
-    What has a ttl is only said to have ended, in the object itself: whoever holds it hears of that
-    by a watch, or by its next renewal, which changes nothing any more. The time of the last renewal
-    stays as it is, and so the claim is over when that is, for everybody who observes it, and at
-    once when its holder gives it up. What has no ttl is free at once.
-
-    Args:
-        place: Where they are.
-        claims: Those.
-    """
-
-    def __init__(self, place: Place, claims: Claims) -> None:
-        self._place = place
-        self._objects = place.objects
-        self._claims = claims
-        self._events = place.events
-
-    def end(
-        self, claim_key: str, names: Sequence[str], reason: str, *, at_once: bool
-    ) -> tuple[str, ...]:
-        """Implements `PoolAdmin.end_early`; a guard can't be seen from here.
-
-        What is to be free at once is said to have ended first: that tells its holder. Killed in
-        between, this leaves it kept, and who asks once more frees it.
-        """
-        held = [each for each in self._place.claimed(claim_key) if each.name in names]
-        taken = self._end_at_once(held, reason) if self._objects.unites else ()
-        taken = taken or tuple(each.name for each in held if self._end(each, reason))
-        if taken:
-            self._place.lost(claim_key, taken)
-        if not at_once:
-            return taken
-        kept = [each for each in self._place.claimed(claim_key) if each.name in names]
-        freed = [
-            each.name
-            for each in kept
-            if each.claim and each.claim.ended and self._free(each, reason)
-        ]
-        return taken + tuple(name for name in freed if name not in taken)
-
-    def _free(self, seen: ResourceObject, reason: str) -> bool:
-        at, events = self._events.now(), self._events
-
-        def told(there: ResourceObject) -> Sequence[Told]:
-            return events.ended([there], by="force", at=at, reason=reason)
-
-        return self._claims.release(seen, told=told)
-
-    def _end_at_once(self, held: Sequence[ResourceObject], reason: str) -> tuple[str, ...]:
-        """End claims that end by themselves, all in one write; return which were ended."""
-        some = [
-            each
-            for each in held
-            if each.claim and each.claim.ttl_seconds and not each.claim.ended
-            if not self._claims.is_over(each)
-        ]
-        if len(some) < len(held) or not held:
-            return ()
-        life = self._objects.new_life()
-        changes = [
-            Change(each, ended(each, reason, life), _is_ended(each, reason)) for each in some
-        ]
-        told = self._events.lost(some, by="force", reason=reason)
-        done = self._objects.write(changes, told=told)
-        return () if done is None else tuple(each.name for each in some)
-
-    def _end(self, seen: ResourceObject, reason: str) -> bool:
-        first = seen.claim
-        for _ in range(_MOST_TRIES):
-            claim = seen.claim
-            if first is None or claim is None or not is_same(claim, first) or claim.ended:
-                return False
-            if claim.ttl_seconds is None:
-                return self._free(seen, reason)
-            if self._claims.is_over(seen):
-                self._claims.end_over(seen)
-                return False
-            new, is_done = ended(seen, reason, self._objects.new_life()), _is_ended(seen, reason)
-            told = self._events.lost([seen], by="force", reason=reason)
-            written = self._objects.replace(seen, new, is_done, told=told)
-            if written.is_done:
-                return True
-            there = as_resource(written.found)
-            if there is None:
-                return False
-            seen = there
-        return False
-
-
-def _is_ended(seen: ResourceObject, reason: str) -> IsDone:
-    """What tells whether a claim was ended with a reason."""
-    of_seen = ended(seen, reason).claim
-
-    def is_ours(found: object) -> bool:
-        there = found.claim if isinstance(found, ResourceObject) else None
-        return there is not None and of_seen is not None and there.ended == of_seen.ended
-
-    return is_ours
+        known, _ = self._held.pop(object_name, (None, 0.0))
+        self._complete.discard(_key_in(known))
 
 
 def leases_of(resources: Iterable[ResourceObject]) -> tuple[Lease, ...]:

@@ -14,6 +14,7 @@ from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING
 
 from leasectl.engines.cluster.context import Context
+from leasectl.engines.rules.events import WITHDRAWN
 from leasectl.model import Claimant, ReleasedBy
 
 if TYPE_CHECKING:  # most commands wait for nothing, and renew nothing
@@ -70,8 +71,8 @@ class ClusterEngine:
         for ticket in context.tickets(claim_key):
             held = context.claimed(claim_key)
             is_served = any(ticket.id.name in each.had_by for each in held)
-            told = () if is_served else context.events.withdrawn(ticket, why)
-            context.objects.remove(ticket, as_seen=False, told=told)
+            told = () if is_served else context.events.withdrawn(ticket, why or WITHDRAWN)
+            context.objects.remove(ticket, told)
 
     def free(
         self, claim_key: str, names: Sequence[str] | None = None, *, by: ReleasedBy = "command"

@@ -15,7 +15,7 @@ the flag, unless F has been done. Sweep and F are guarded by the same version of
 and one of them is carried out. Either F comes before the end of the sweep, that is before the
 change, and is right; or it is refused, and he begins anew and reads what is about to be. Who reads
 that doesn't decide by it: a pool that isn't open takes no name, and a pending word is first made so
-by whoever finds it (`Belonging.settle`).
+by whoever finds it (`settle`).
 
 So nothing is ever put into a pool that is gone, or that it doesn't belong to by then; whoever is
 killed, wherever. A pool that is ended while it is being made is gone with the first of those
@@ -33,30 +33,31 @@ is there. A pool that is incomplete, or deleted in part, has no names for anybod
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from leasectl.engines import refusals
-from leasectl.engines.cluster.changes import never, new_resource, with_belonging, with_changes
+from leasectl.engines.cluster.changes import new_resource, with_belonging, with_changes
 from leasectl.engines.cluster.objects import (
+    MOST_TRIES,
     BelongingObject,
-    Found,
+    Change,
     Kind,
     PoolObject,
     ResourceObject,
     Selection,
-    Written,
-    as_resource,
     new_word,
+    too_fast,
 )
-from leasectl.engines.cluster.place import Place
 from leasectl.engines.pool_admin import Decide, Updated
 from leasectl.engines.rules.membership import Member, Pools, check_unheld, pools_with_less
-from leasectl.errors import BackendUnreachable, InvalidRequest, NotMade
+from leasectl.errors import InvalidRequest, NotMade
 from leasectl.model import Lease
+
+if TYPE_CHECKING:
+    from leasectl.engines.cluster.context import Context
 
 _NOT_THERE = ("making", "gone")
 _BESIDE: tuple[Kind, ...] = ("pool", "belonging")
-_MOST_TRIES = 20
 
 
 class Known(NamedTuple):
@@ -110,18 +111,18 @@ class Known(NamedTuple):
         return "open" if found is None else found.state
 
 
-def all_known(place: Place) -> Known:
+def all_known(context: Context) -> Known:
     """All that is known now."""
-    return _known(place, "resource", *_BESIDE)
+    return _known(context, "resource", *_BESIDE)
 
 
-def beside_names(place: Place) -> Known:
+def beside_names(context: Context) -> Known:
     """What there is now beside the names."""
-    return _known(place, *_BESIDE)
+    return _known(context, *_BESIDE)
 
 
-def _known(place: Place, *kinds: Kind) -> Known:
-    seen = place.objects.list(Selection(kinds=kinds))
+def _known(context: Context, *kinds: Kind) -> Known:
+    seen = context.objects.list(Selection(kinds=kinds))
     found = seen.items
     belonging = next((each for each in found if isinstance(each, BelongingObject)), None)
     objects = {each.type: each for each in found if isinstance(each, PoolObject)}
@@ -225,16 +226,14 @@ class Update:
             pools.append(str(after.moves_to))
         return pools
 
-    def changes(self) -> tuple[list[Member], list[Member]]:
-        """The same as `changes_of`, of those that are written."""
-        return self.changes_of(self._leases)
-
-    def changes_of(self, names: Iterable[str]) -> tuple[list[Member], list[Member]]:
-        """What was so of some, and is to be, for who tells of it.
+    def changes(self, names: Iterable[str] | None = None) -> tuple[list[Member], list[Member]]:
+        """Return what was so of some names, and is to be, for events; None: of those written.
 
         Of a pool that is being made that is one thing, and told of when it is there.
         """
-        written = [] if self._making is not None else list(names)
+        written = list(self._leases if names is None else names)
+        if self._making is not None:
+            written = []
         return [self._before[each] for each in written], [self._after[each] for each in written]
 
     def leases(self) -> list[Lease]:
@@ -262,157 +261,110 @@ class Update:
         return known.pools._replace(types=known.pools.types | {making.type})
 
 
-class Entering:
-    """The flags in one place.
+# Flags
+
+
+def flag(context: Context, name: str, seen: ResourceObject | None) -> ResourceObject | None:
+    """Flag a name.
 
     Args:
-        place: That.
+        context: Where it is.
+        name: Which.
+        seen: Its object as it was seen; None for none.
+
+    Returns:
+        It, flagged; None where that isn't so any more.
     """
-
-    def __init__(self, place: Place) -> None:
-        self._place = place
-        self._objects = place.objects
-
-    def flag(self, name: str, seen: ResourceObject | None) -> ResourceObject | None:
-        """Flag a name.
-
-        Args:
-            name: Which.
-            seen: Its object as it was seen; None for none.
-
-        Returns:
-            It, flagged; None where that isn't so any more.
-        """
-        if seen is not None and seen.entering:
-            return seen
-        word = new_word()
-        if seen is None:
-            nothing = new_resource(self._objects.name_of("resource", name), Member(name))
-            return self._objects.create(nothing._replace(entering=word)).resource
-        return self._set(seen, word).resource
-
-    def give_up(self, flagged: ResourceObject) -> None:
-        """Take a flag off, unless its object was written since."""
-        if not flagged.member.is_known:
-            self._objects.remove(flagged, as_seen=True)
-        else:
-            self._set(flagged, "")
-
-    def sweep(self) -> None:
-        """Take all flags off: who has decided by what was before now has to begin anew."""
-        for each in self._place.resources(Selection(kinds=("resource",), entering=True)):
-            self._sweep(each)
-
-    def _sweep(self, found: ResourceObject | None) -> None:
-        for _ in range(_MOST_TRIES):
-            if found is None or not found.entering:
-                return
-            if not found.member.is_known and found.claim is None:
-                if self._objects.remove(found, as_seen=True) != "changed":
-                    return
-            elif self._set(found, "").is_done:
-                return
-            found = as_resource(self._objects.read(found.id.name))
-        raise BackendUnreachable("names come and go faster than they are read; try again")
-
-    def _set(self, seen: ResourceObject, word: str) -> Written:
-        def is_done(found: Found) -> bool:
-            return isinstance(found, ResourceObject) and found.entering == word
-
-        return self._objects.replace(seen, seen._replace(entering=word), is_done)
+    if seen is not None and seen.entering:
+        return seen
+    there = seen or new_resource(context.objects.name_of("resource", name), Member(name))
+    return context.objects.write(Change(seen, there._replace(entering=new_word()))).resource
 
 
-class Belonging:
-    """What is said of where names belong beside pools: one object, changed in two steps.
+def unflagged(flagged: ResourceObject) -> Change | None:
+    """Return what takes a flag off, and a name with it of which nothing else is said."""
+    if not flagged.entering:
+        return None
+    is_needed = flagged.member.is_known or flagged.claim is not None
+    return Change(flagged, flagged._replace(entering="") if is_needed else None)
 
-    First it says what it is about to say (`pending`); then all that was decided by what it says now
-    is done or begun anew (`Entering`), pools that are being made among that; then it says it. A
-    pending word is never taken back, but for a default pool that has gone meanwhile. So whoever
-    finds one, because its writer was killed or isn't done yet, does the rest, and either of them
-    may be late. Expectations of a manifest are such a word: kubectl has announced them and does
-    nothing more.
 
-    Args:
-        place: Where that is.
+def sweep(context: Context) -> None:
+    """Take all flags off: who has decided by what was before now has to begin anew."""
+    for each in context.resources(Selection(kinds=("resource",), entering=True)):
+        context.change(each, unflagged)
+
+
+# What is said of where names belong beside pools
+#
+# It is one object, changed in two steps. First it says what it is about to say (`pending`); then
+# all that was decided by what it says now is done or begun anew (the sweep), pools that are being
+# made among that; then it says it. A pending word is never taken back, but for a default pool that
+# has gone meanwhile. So whoever finds one, because its writer was killed or isn't done yet, does
+# the rest, and either of them may be late. Expectations of a manifest are such a word: kubectl has
+# announced them and does nothing more.
+
+
+def settled(context: Context) -> Known:
+    """Return what there is beside names, with nothing pending."""
+    for _ in range(MOST_TRIES):
+        known = beside_names(context)
+        if not settle(context, known):
+            return known
+    raise too_fast("what belongs to which pool")
+
+
+def settle(context: Context, known: Known) -> bool:
+    """Carry out a pending change, also of another process; return whether there was one."""
+    seen = known.belonging
+    if seen is None or seen.pending is None:
+        return False
+    sweep(context)
+    # Also names that are in a pool that isn't complete: it was decided on them before.
+    beside = beside_names(context)
+    for pool in beside.objects.values():
+        if pool.state == "making":
+            context.objects.write(Change(pool, with_changes(pool)))
+    pools = seen.pending
+    if pools.default is not None and pools.default not in beside.pools.types:
+        pools = pools._replace(default=None, grace_seconds=0.0)
+    # If somebody was faster, he has said just that.
+    context.objects.write(Change(seen, with_belonging(seen, seen.id.name, pools)))
+    return True
+
+
+def change_belonging(context: Context, change: Callable[[Pools], Pools]) -> tuple[Pools, Pools]:
+    """Implement `Members.change_belonging`; return what was so before, and is now.
+
+    Raises:
+        NotFound: The new default pool was deleted at the same time.
     """
-
-    def __init__(self, place: Place) -> None:
-        self._place = place
-        self._objects = place.objects
-        self._name = place.objects.name_of("belonging")
-
-    def settled(self) -> Known:
-        """What there is beside names, with nothing pending."""
-        for _ in range(_MOST_TRIES):
-            known = beside_names(self._place)
-            if known.belonging is None or known.belonging.pending is None:
-                return known
-            self.settle(known.belonging)
-        raise _too_fast()
-
-    def change(self, change: Callable[[Pools], Pools]) -> tuple[Pools, Pools]:
-        """Implements `Members.change_belonging`; returns what was so before, and is now."""
-        for _ in range(_MOST_TRIES):
-            known = self.settled()
-            wanted = change(known.pools)
-            if wanted == known.pools:
-                return known.pools, wanted
-            pending = self._announce(known, wanted)
-            if pending is not None:
-                self.settle(pending)
-                self._check_done(known, wanted, self.settled())
-                return known.pools, wanted
-        raise _too_fast()
-
-    def settle(self, seen: BelongingObject) -> None:
-        """Carry out a pending change, also one that another process announced."""
-        assert seen.pending is not None
-        Entering(self._place).sweep()
-        # Also names that are in a pool that isn't complete: it was decided on them before.
-        for pool in beside_names(self._place).objects.values():
-            if pool.state == "making":
-                self._objects.replace(pool, with_changes(pool), never)
-        pools = seen.pending
-        if pools.default is not None and pools.default not in beside_names(self._place).pools.types:
-            pools = pools._replace(default=None, grace_seconds=0.0)
-        # If somebody was faster, he has said just that.
-        self._objects.replace(seen, with_belonging(seen, self._name, pools))
-
-    def forget_default(self, pool_type: str) -> None:
-        """Remove a pool that is gone as the default pool."""
-        self.change(
-            lambda pools: (
-                pools._replace(default=None, grace_seconds=0.0)
-                if pools.default == pool_type and pool_type not in pools.types
-                else pools
-            )
-        )
-
-    def _announce(self, known: Known, wanted: Pools) -> BelongingObject | None:
-        """Announce a change; return None if another writer was faster."""
+    for _ in range(MOST_TRIES):
+        known = settled(context)
+        wanted = change(known.pools)
+        if wanted == known.pools:
+            return known.pools, wanted
         before = known.belonging
-        if before is not None:
-            new = with_belonging(before, self._name, before.pools, pending=wanted)
-            written = self._objects.replace(before, new)
-        else:
-            nothing = Pools(frozenset())
-            new = with_belonging(None, self._name, nothing, pending=wanted)
-            written = self._objects.create(new)
-        found = written.object
-        return found if isinstance(found, BelongingObject) and found.pending else None
-
-    def _check_done(self, before: Known, wanted: Pools, after: Known) -> None:
-        """See that the new default pool was there until the end.
-
-        Raises:
-            NotFound: It was deleted at the same time.
-        """
-        types = after.pools.types
-        if wanted.default not in (None, before.pools.default, *types):
-            raise refusals.no_pool(str(wanted.default), sorted(types))
+        new = with_belonging(
+            before,
+            context.objects.name_of("belonging"),
+            Pools(frozenset()) if before is None else before.pools,
+            pending=wanted,
+        )
+        if context.objects.write(Change(before, new)).is_done:
+            types = settled(context).pools.types
+            if wanted.default not in (None, known.pools.default, *types):
+                raise refusals.no_pool(str(wanted.default), sorted(types))
+            return known.pools, wanted
+    raise too_fast("what belongs to which pool")
 
 
-def _too_fast() -> BackendUnreachable:
-    return BackendUnreachable(
-        "what belongs to which pool changes faster than it is read; try again"
-    )
+def forget_default(context: Context, pool_type: str) -> None:
+    """Remove a pool that is gone as the default pool."""
+
+    def without(pools: Pools) -> Pools:
+        if pools.default != pool_type or pool_type in pools.types:
+            return pools
+        return pools._replace(default=None, grace_seconds=0.0)
+
+    change_belonging(context, without)

@@ -36,6 +36,8 @@ ToldOf = tuple[Told, ...]
 _DECIMALS = 6  # of a second
 _MICROS = 1_000_000
 TAKEN_OVER = "TakenOver"
+# What more names than that are nobody reads in an event; the number of them is there as well.
+_MOST_NAME_CHARACTERS = 50_000
 
 
 class ClusterEvents:
@@ -59,9 +61,9 @@ class ClusterEvents:
 
     # Of a request
 
-    def queued(self, claimant: Claimant, ticket: int, *, at: float) -> ToldOf:
+    def queued(self, claimant: Claimant, *, at: float) -> ToldOf:
         """A ticket is put; at that time it was about to be."""
-        return self._told([_queued(claimant, ticket=ticket, now=at)])
+        return self._told([of_claimant("queued", claimant, at)])
 
     def granted(
         self,
@@ -81,24 +83,46 @@ class ClusterEvents:
             waited: How long it took, in seconds.
             queued_at: When it was made, wall clock, if its queueing wasn't told yet.
         """
-        event = _granted(claimant, leases, waited=waited)
-        first = [event]
-        if queued_at is not None:
-            before = _queued(claimant, ticket=event.ticket, now=queued_at)
-            first = [before, event]
-        return self._told(first, resources)
+        first = leases[0]
+        granted = of_claimant("granted", claimant, first.acquire_time)._replace(
+            names=tuple(each.name for each in leases),
+            fences=tuple(each.fence for each in leases),
+            ticket=first.ticket,
+            grant=first.grant,
+            wait_seconds=max(0.0, waited),
+        )
+        if queued_at is None:
+            return self._told([granted], resources)
+        queued = of_claimant("queued", claimant, queued_at)._replace(ticket=first.ticket)
+        return self._told([queued, granted], resources)
 
-    def gave_up(
-        self, claimant: Claimant, ticket: int, *, at: float, waited: float, why: str
-    ) -> ToldOf:
+    def gave_up(self, claimant: Claimant, ticket: int, *, waited: float, why: str) -> ToldOf:
         """Its owner takes a ticket away that became nothing."""
-        return self._told([gave_up(claimant, ticket=ticket, now=at, waited=waited, why=why)])
+        event = gave_up(claimant, ticket=ticket, now=self.now(), waited=waited, why=why)
+        return self._told([event])
 
-    def withdrawn(self, ticket: TicketObject, why: str = "") -> ToldOf:
-        """A process other than its owner takes a ticket away; no reason means withdrawn."""
+    def withdrawn(self, ticket: TicketObject, why: str = WITHDRAWN) -> ToldOf:
+        """A process other than its owner takes a ticket away."""
         if not ticket.claim_key:
             return ()
-        return self._told([_withdrawn(ticket, now=self.now(), why=why or WITHDRAWN)])
+        handle, acquisition = handle_of(ticket.claim_key)
+        now = self.now()
+        event = Event(
+            0,
+            now,
+            "gave up",
+            ticket.pool,
+            wanted(ticket.want.name),
+            handle=handle,
+            acquisition=acquisition,
+            holder_identity=ticket.holder_identity,
+            count=ticket.count,
+            priority=ticket.priority,
+            ticket=ticket.place,
+            wait_seconds=max(0.0, now - ticket.since),
+            reason=short(why),
+        )
+        return self._told([event])
 
     # Of claims
 
@@ -111,48 +135,59 @@ class ClusterEvents:
         reason: str = "",
         title: str = "",
     ) -> ToldOf:
-        """Claims are ended.
+        """Claims are ended, and lost just now unless their holder meant that.
 
         Args:
             resources: As they are before that; what isn't held doesn't matter.
-            by: Who or what ends them.
+            by: Who or what ends them; what was ended by force stays that.
             at: When that is about to be done, wall clock.
             reason: For people; of what is taken out of a pool, who does that.
             title: What it is called in Kubernetes; empty for what it is.
         """
         if by == "removal":
             reason = reason or self._caller
-        return tuple(
-            told
-            for each in _alike(resources)
-            for told in self._told(_ended(each, by=by, now=at, reason=reason), each, title=title)
-        )
+        told: list[Told] = []
+        for each in _alike(resources):
+            was_ended = any(resource.claim and resource.claim.ended for resource in each)
+            is_lost = by in AGAINST_ITS_WILL and not was_ended
+            kinds: tuple[EventKind, ...] = ("lost", "released") if is_lost else ("released",)
+            who = "force" if was_ended else by
+            events = [_of_claim(kind, each, who, at, reason) for kind in kinds]
+            told += self._told(events, each, title=title)
+        return tuple(told)
 
     def lost(self, resources: Iterable[ResourceObject], *, by: ReleasedBy, reason: str) -> ToldOf:
         """Claims are taken from their holder, and kept for it until their time is over."""
         return tuple(
             told
             for each in _alike(resources)
-            for told in self._told([_lost(each, by=by, now=self.now(), reason=reason)], each)
+            for told in self._told([_of_claim("lost", each, by, self.now(), reason)], each)
         )
 
     def noted(self, resource: ResourceObject, text: str) -> ToldOf:
         """A note at a claim changes; without a text, nothing is told."""
-        held = _alike([resource]) if text else []
-        return tuple(
-            told
-            for each in held
-            for told in self._told([_noted(each[0], now=self.now(), text=text)], each)
-        )
+        if not text or not _alike([resource]):
+            return ()
+        event = _of_claim("noted", [resource], "command", self.now(), text)
+        return self._told([event._replace(hold_seconds=None, by="")], [resource])
 
     # Of pools
 
     def of_pool(
         self, kind: EventKind, pool_type: str, names: Sequence[str], *, at: float, reason: str = ""
     ) -> ToldOf:
-        """A pool is made, changed or deleted, which is about to be done at that time."""
-        caller = self._caller
-        return self._told([_of_pool(kind, pool_type, names, now=at, caller=caller, reason=reason)])
+        """A pool is made, changed or deleted, and some names with it, at about that time."""
+        event = Event(
+            0,
+            at,
+            kind,
+            pool_type,
+            tuple(names) if sum(map(len, names)) <= _MOST_NAME_CHARACTERS else (),
+            holder_identity=self._caller,
+            count=len(names),
+            reason=short(reason),
+        )
+        return self._told([event])
 
     def members_changed(
         self, before: Sequence[Member], after: Sequence[Member], *, at: float
@@ -174,8 +209,6 @@ class ClusterEvents:
     def happened(self, event: Event) -> ToldOf:
         """Something that isn't the engine's affair is done, like a work."""
         return self._told([event])
-
-    # How
 
     def _told(
         self,
@@ -201,55 +234,6 @@ def _rounded(event: Event) -> Event:
     )
 
 
-# The facts
-
-# What more names than that are nobody reads in an event; the number of them is there as well.
-_MOST_NAME_CHARACTERS = 50_000
-
-
-def _queued(claimant: Claimant, *, ticket: int, now: float) -> Event:
-    """A ticket is put.
-
-    Args:
-        claimant: Whose.
-        ticket: Its number.
-        now: Wall clock, in seconds; so it is below.
-    """
-    return of_claimant("queued", claimant, now)._replace(ticket=ticket)
-
-
-def _granted(claimant: Claimant, leases: Sequence[Lease], *, waited: float) -> Event:
-    """A ticket has become leases, after so many seconds."""
-    first = leases[0]
-    return of_claimant("granted", claimant, first.acquire_time)._replace(
-        names=tuple(each.name for each in leases),
-        fences=tuple(each.fence for each in leases),
-        ticket=first.ticket,
-        grant=first.grant,
-        wait_seconds=max(0.0, waited),
-    )
-
-
-def _withdrawn(ticket: TicketObject, *, now: float, why: str) -> Event:
-    """A process other than its owner takes a ticket away."""
-    handle, acquisition = handle_of(ticket.claim_key)
-    return Event(
-        0,
-        now,
-        "gave up",
-        ticket.pool,
-        wanted(ticket.want.name),
-        handle=handle,
-        acquisition=acquisition,
-        holder_identity=ticket.holder_identity,
-        count=ticket.count,
-        priority=ticket.priority,
-        ticket=ticket.place,
-        wait_seconds=max(0.0, now - ticket.since),
-        reason=short(why),
-    )
-
-
 def _alike(resources: Iterable[ResourceObject]) -> list[list[ResourceObject]]:
     """Group resources by claim, for one event each; leave out what isn't held."""
     together: dict[tuple[str, str, int], list[ResourceObject]] = {}
@@ -258,61 +242,6 @@ def _alike(resources: Iterable[ResourceObject]) -> list[list[ResourceObject]]:
             which = (each.member.pool, each.claim.claim_key, each.claim.grant)
             together.setdefault(which, []).append(each)
     return list(together.values())
-
-
-def _lost(
-    resources: Sequence[ResourceObject], *, by: ReleasedBy, now: float, reason: str = ""
-) -> Event:
-    """Resources of one claim aren't its holder's any more, against its will."""
-    return _of_claim("lost", resources, by, now, reason)
-
-
-def _ended(
-    resources: Sequence[ResourceObject], *, by: ReleasedBy, now: float, reason: str = ""
-) -> list[Event]:
-    """Resources of one claim are free or gone, and lost just now unless its holder meant that.
-
-    Args:
-        resources: As they were before that.
-        by: Who ends it; what was ended by force stays that.
-        now: Wall clock, in seconds.
-        reason: For people.
-    """
-    was_ended = any(each.claim is not None and each.claim.ended for each in resources)
-    if was_ended:
-        by = "force"
-    is_lost = by in AGAINST_ITS_WILL and not was_ended
-    losses = [_lost(resources, by=by, now=now, reason=reason)] if is_lost else []
-    return [*losses, _of_claim("released", resources, by, now, reason)]
-
-
-def _noted(resource: ResourceObject, *, now: float, text: str) -> Event:
-    """A note at a claim changed, and the change is told."""
-    event = _of_claim("noted", [resource], "command", now, text)
-    return event._replace(hold_seconds=None, by="")
-
-
-def _of_pool(
-    kind: EventKind,
-    pool_type: str,
-    names: Sequence[str],
-    *,
-    now: float,
-    caller: str,
-    reason: str,
-) -> Event:
-    """A pool is made, changed or deleted, and some names with it."""
-    is_short = sum(map(len, names)) <= _MOST_NAME_CHARACTERS
-    return Event(
-        0,
-        now,
-        kind,
-        pool_type,
-        tuple(names) if is_short else (),
-        holder_identity=caller,
-        count=len(names),
-        reason=short(reason),
-    )
 
 
 def _of_claim(

@@ -11,27 +11,37 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable, Iterable, Sequence
 
-from leasectl.engines.cluster.changes import (
-    never,
-    new_resource,
-    released,
-    with_changes,
-    with_member,
-)
+from leasectl.engines.cluster.changes import new_resource, released, with_changes, with_member
 from leasectl.engines.cluster.claims import leases_of
-from leasectl.engines.cluster.context import Context
-from leasectl.engines.cluster.entering import Known, Update, all_known, beside_names
-from leasectl.engines.cluster.objects import MOST_AT_ONCE, Change, Found, ResourceObject, Told
-from leasectl.engines.cluster.place import too_fast
+from leasectl.engines.cluster.context import MOST_AT_ONCE, Context
+from leasectl.engines.cluster.deletions import finish
+from leasectl.engines.cluster.entering import (
+    Known,
+    Update,
+    all_known,
+    beside_names,
+    change_belonging,
+    flag,
+    settle,
+    settled,
+    unflagged,
+)
+from leasectl.engines.cluster.expiry import reap
+from leasectl.engines.cluster.objects import (
+    MOST_TRIES,
+    Change,
+    Found,
+    ResourceObject,
+    too_fast,
+)
 from leasectl.engines.cluster.ticket import OwnTicket
 from leasectl.engines.cluster.view import PoolView
 from leasectl.engines.pool_admin import Decide, Updated
 from leasectl.engines.rules.membership import Member, Pools, claimed_by_pattern
-from leasectl.errors import AccessRefused, InvalidRequest, LeaseError, NotAllowed, NotFound
+from leasectl.errors import InvalidRequest, LeaseError, NotAllowed, NotFound
 from leasectl.model import Claimant
 from leasectl.text.wording import followed_by, listed
 
-_MOST_TRIES = 20
 _USUAL_TTL_SECONDS = 60.0
 # Of a write, the rest is for what it is decided by.
 _AT_ONCE = MOST_AT_ONCE - 10
@@ -51,7 +61,9 @@ class ClusterMembers:
         self._events = context.events
 
     def members(self, names: Sequence[str] | None = None) -> tuple[Member, ...]:
-        known = self._reaped_if_we_may()
+        known = all_known(self._context)
+        if self._context.if_allowed(lambda: self._see_to(known)):
+            known = all_known(self._context)
         if names is None:
             found = (known.member(name) for name in sorted(known.resources))
             return tuple(each for each in found if each.is_known)
@@ -61,9 +73,13 @@ class ClusterMembers:
         self, names: Sequence[str], decide: Decide, *, claimant: Claimant | None = None
     ) -> Updated:
         known = self.reaped()
-        update = Update(names, decide, is_claimed=claimant is not None)
+        own = None
+        if claimant is not None:
+            ttl = claimant.request.ttl_seconds or _USUAL_TTL_SECONDS
+            own = OwnTicket(claimant, self._context, ttl_seconds=ttl)
+        update = Update(names, decide, is_claimed=own is not None)
         try:
-            self.carry_out(update, known, None if claimant is None else self._ticket(claimant))
+            self.carry_out(update, known, own)
         except (InvalidRequest, NotAllowed, NotFound) as error:
             raise _after(update.done(), error) from error
         return update.result()
@@ -73,41 +89,25 @@ class ClusterMembers:
 
     def change_belonging(self, change: Callable[[Pools], Pools]) -> None:
         at = self._events.now()
-        before, after = self._context.belonging.change(change)
+        before, after = change_belonging(self._context, change)
         self._objects.tell(self._events.belonging_changed(before, after, at=at))
 
     # Reading
 
     def reaped(self) -> Known:
-        """All that is known, once what is over has been seen to, and what others left half-done."""
+        """Return all that is known, once what is over and what others left half-done is seen to."""
         known = all_known(self._context)
-        if self._context.only_looks or not self._see_to(known):
-            return known
-        return all_known(self._context)
-
-    def _reaped_if_we_may(self) -> Known:
-        """The same; as it was seen where that is left to those who may write."""
-        try:
-            return self.reaped()
-        except AccessRefused as refused:
-            if not self._objects.is_forbidden(refused):
-                raise
-            return all_known(self._context)
+        return all_known(self._context) if self._see_to(known) else known
 
     def _see_to(self, known: Known) -> bool:
-        """Do what has to be done about what is known; returns whether there was anything."""
-        view = PoolView("").add_resources(known.resources.values())
-        over = self._context.observed.look(view).over
-        self._context.observed.save()
-        for name in over.claims:
-            self._claims.end_over(view.resources[name])
-        for name in over.lives - over.claims:
-            self._claims.end_life(view.resources[name])
-        gone, pending = known.gone(), known.belonging is not None and known.belonging.pending
+        """Do what has to be done about what is known; return whether there was anything."""
+        if self._context.only_looks:
+            return False
+        is_reaped = reap(self._context, PoolView("").add_resources(known.resources.values()))
+        gone = known.gone()
         for pool_type in gone:
-            self._context.deletions.finish(pool_type)
-        if known.belonging is not None and pending:
-            self._context.belonging.settle(known.belonging)
+            finish(self._context, pool_type)
+        is_settled = settle(self._context, known)
         unclaimed = [
             name
             for name in known.resources
@@ -115,7 +115,7 @@ class ClusterMembers:
         ]
         if unclaimed:  # whoever has said so was killed before they went there
             self.carry_out(Update(unclaimed, claimed_by_pattern), all_known(self._context))
-        return bool(over.claims or over.lives or gone or pending or unclaimed)
+        return bool(is_reaped or gone or is_settled or unclaimed)
 
     # Writing
 
@@ -130,11 +130,11 @@ class ClusterMembers:
         update.decide(known)
         at = self._events.now()
         try:
-            for _ in range(_MOST_TRIES):
+            for _ in range(MOST_TRIES):
                 if self._objects.unites:
-                    self._try_at_once(update, own, at)
+                    self._write_together(update, own, at)
                 else:
-                    self._try(update, own)
+                    self._write_each(update, own)
                 if not update.left:
                     break
                 update.decide(all_known(self._context))
@@ -142,17 +142,16 @@ class ClusterMembers:
                 raise too_fast(update.left[0])
         finally:  # some may have been written, although others were refused
             if not self._objects.unites:
-                self._objects.tell(self._told_of(update, own, at))
+                told = self._events.members_changed(*update.changes(), at=at)
+                leases = update.leases()
+                if own is not None and leases:
+                    names = [each.name for each in leases]
+                    held = self._claims.of_names(own.claimant.claim_key, names)
+                    told += self._events.granted(own.claimant, leases, held, waited=0.0)
+                self._objects.tell(told)
         self._tell(update.pools_to_tell())
 
-    def _told_of(self, update: Update, own: OwnTicket | None, at: float) -> Sequence[Told]:
-        told, leases = self._events.members_changed(*update.changes(), at=at), update.leases()
-        if own is None or not leases:
-            return told
-        held = self._claims.of_names(own.claimant.claim_key, [each.name for each in leases])
-        return (*told, *self._events.granted(own.claimant, leases, held, waited=0.0))
-
-    def _try(self, update: Update, own: OwnTicket | None) -> None:
+    def _write_each(self, update: Update, own: OwnTicket | None) -> None:
         """Write what is left of an update, as far as other writers aren't faster."""
         if any(map(update.needs_flag, update.left)):
             self._flag(update)
@@ -160,54 +159,62 @@ class ClusterMembers:
             seen = update.known.resources.get(name)
             if update.needs_flag(name) and (seen is None or not seen.entering):
                 continue  # it was flagged by nobody before this was decided
-            change, told = self._change_of(update.known, update.after(name), own, number)
+            change = self._change_of(update, name, own, number)
             if change is None:
                 update.note_done(name, ())
-            elif own is None:
-                if self._context.carry_out(change, told):
-                    update.note_done(name, ())
-                    self._tell_lost(change)
-            elif change.seen is not None and change.new is not None:  # its flag has made it
-                done = self._objects.replace(change.seen, change.new, change.is_done).resource
-                if done is not None:
-                    update.note_done(name, self._claims.note_made(own, done))
+                continue
+            written = self._objects.write(change)
+            if written.is_done:
+                self._note_done(update, name, change, written.object, own)
 
-    def _try_at_once(self, update: Update, own: OwnTicket | None, at: float) -> None:
+    def _write_together(self, update: Update, own: OwnTicket | None, at: float) -> None:
         """Write what is left of an update in one write, or in as few as may be.
 
         It is guarded by all that it was decided by, so nothing needs a flag.
         """
         self._announce(update)
-        known = update.known
-        if known.belonging is not None and known.belonging.pending is not None:
-            self._context.belonging.settle(known.belonging)
+        if settle(self._context, update.known):
             return
         left = tuple(update.left)
         for first in range(0, len(left), _AT_ONCE):
             names = left[first : first + _AT_ONCE]
-            made = [
-                (name, *self._change_of(known, update.after(name), own, first + number))
-                for number, name in enumerate(names)
-            ]
-            steps = [(name, change, told) for name, change, told in made if change is not None]
-            changes = [change for _, change, _ in steps]
-            new = [each.new for each in changes if isinstance(each.new, ResourceObject)]
-            told = [each for _, _, of_step in steps for each in of_step]
-            told += self._events.members_changed(*update.changes_of(names), at=at)
+            changes = {
+                name: change
+                for number, name in enumerate(names, start=first)
+                if (change := self._change_of(update, name, own, number)) is not None
+            }
+            new = [each.new for each in changes.values() if isinstance(each.new, ResourceObject)]
+            told = self._events.members_changed(*update.changes(names), at=at)
             if own is not None and new:
                 told += self._events.granted(own.claimant, leases_of(new), new, waited=0.0)
-            still = self._decided_by(update, names)
-            done = self._objects.write(changes, still=still, told=told) if changes else ()
+            done: Sequence[Found | None] | None = ()
+            if changes:
+                still = self._decided_by(update, names)
+                done = self._objects.write_together(list(changes.values()), still=still, told=told)
             if done is None:
                 return
-            written = dict(zip((name for name, _, _ in steps), done))
+            for (name, change), written in zip(changes.items(), done):
+                self._note_done(update, name, change, written, own)
             for name in names:
-                found = written.get(name)
-                is_claimed = own is not None and isinstance(found, ResourceObject)
-                leases = self._claims.note_made(own, found) if is_claimed else ()  # type: ignore[arg-type]
-                update.note_done(name, leases)
-            for each in changes:
-                self._tell_lost(each)
+                if name not in changes:
+                    update.note_done(name, ())
+
+    def _note_done(
+        self,
+        update: Update,
+        name: str,
+        change: Change,
+        written: Found | None,
+        own: OwnTicket | None,
+    ) -> None:
+        """A name is as it was to be; tell its holder if it was taken out of its pool."""
+        is_claimed = own is not None and isinstance(written, ResourceObject)
+        update.note_done(name, self._claims.note_made(own, written) if is_claimed else ())  # type: ignore[arg-type]
+        seen, new = change.seen, change.new
+        if isinstance(seen, ResourceObject) and (
+            new is None or (isinstance(new, ResourceObject) and _is_taken(seen, new.member))
+        ):
+            self._context.tell_lost(seen)
 
     def _decided_by(self, update: Update, names: Iterable[str]) -> dict[str, Found | None]:
         """What decides where some names may go beside their own objects, as it was seen."""
@@ -225,17 +232,17 @@ class ClusterMembers:
         resources, flagged = dict(update.known.resources), []
         for name in update.left:
             if update.needs_flag(name):
-                found = self._context.entering.flag(name, resources.get(name))
+                found = flag(self._context, name, resources.get(name))
                 if found is not None:
                     resources[name] = found
                     flagged.append(found)
         try:
-            update.decide(self._context.belonging.settled()._replace(resources=resources))
+            update.decide(settled(self._context)._replace(resources=resources))
             self._announce(update)
         except LeaseError:
             with contextlib.suppress(LeaseError):
                 for each in flagged:
-                    self._context.entering.give_up(each)
+                    self._context.change(each, unflagged)
             raise
 
     def _announce(self, update: Update) -> None:
@@ -248,59 +255,43 @@ class ClusterMembers:
     def _tell(self, types: Iterable[str], *, coming: bool = False) -> None:
         """Make all waiters of some pools look: there may be less for them, or more to come."""
         for pool_type in dict.fromkeys(types):
-            for _ in range(_MOST_TRIES):
+            for _ in range(MOST_TRIES):
                 pool = self._context.pool_object(pool_type)
                 if pool is None:
                     break
-                if self._objects.replace(pool, with_changes(pool, coming=coming), never).is_done:
+                if self._objects.write(Change(pool, with_changes(pool, coming=coming))).is_done:
                     break
 
     def _change_of(
-        self, known: Known, after: Member, own: OwnTicket | None, number: int
-    ) -> tuple[Change | None, Sequence[Told]]:
-        """What makes of a name what is to become of it, and what is told of its claim.
+        self, update: Update, name: str, own: OwnTicket | None, number: int
+    ) -> Change | None:
+        """Return what makes of a name what is to become of it; None for nothing.
 
         Args:
-            known: What was seen of it.
-            after: What is to be so.
+            update: What that is.
+            name: Which.
             own: The ticket that claims it; None for no claim.
             number: Of the name, among those that it gets.
         """
-        resource = known.resources.get(after.name)
-        grace = known.pools.grace_seconds if after.pool == known.pools.default else 0.0
+        known, after = update.known, update.after(name)
+        resource = known.resources.get(name)
+        is_default = after.pool == known.pools.default
+        grace = known.pools.grace_seconds if is_default else 0.0
+        if resource is None:
+            new = new_resource(self._objects.name_of("resource", name), after, grace_seconds=grace)
+        else:
+            new = with_member(resource, after, grace_seconds=grace)
         if own is not None:
             view = PoolView(own.request.type)
             view.version = known.version
-            if resource is None:
-                name = self._objects.name_of("resource", after.name)
-                chosen = new_resource(name, after, grace_seconds=grace)
-            else:
-                chosen = with_member(resource, after, grace_seconds=grace)
-            return self._claims.change_by(own, view, resource, chosen, number), ()
-        if resource is None:
-            if not after.is_known:
-                return None, ()
-            name = self._objects.name_of("resource", after.name)
-            return Change(None, new_resource(name, after, grace_seconds=grace)), ()
-        if after == resource.member:
-            return None, ()
-        if not _is_taken(resource, after):
-            new = with_member(resource, after, grace_seconds=grace)
-            return Change(resource, new if after.is_known else None), ()
+            return self._claims.change_by(own, view, resource, new, number)
+        before = Member(name) if resource is None else resource.member
+        if after == before or not (resource or after.is_known):
+            return None
+        if resource is None or not _is_taken(resource, after):
+            return Change(resource, new if after.is_known else None)
         told = self._events.ended([resource], by="removal", at=self._events.now())
-        return Change(resource, released(resource, after) if after.is_known else None), told
-
-    def _tell_lost(self, change: Change) -> None:
-        """Tell who held a name that was taken out of its pool."""
-        seen, new = change.seen, change.new
-        if isinstance(seen, ResourceObject) and (
-            new is None or (isinstance(new, ResourceObject) and _is_taken(seen, new.member))
-        ):
-            self._context.tell_lost(seen)
-
-    def _ticket(self, claimant: Claimant) -> OwnTicket:
-        ttl = claimant.request.ttl_seconds or _USUAL_TTL_SECONDS
-        return OwnTicket(claimant, self._context, ttl_seconds=ttl)
+        return Change(resource, released(resource, after) if after.is_known else None, told)
 
 
 def _is_taken(resource: ResourceObject, after: Member) -> bool:

@@ -18,23 +18,21 @@ from leasectl.engines.cluster.changes import noted
 from leasectl.engines.cluster.claims import notes_in
 from leasectl.engines.cluster.context import Context
 from leasectl.engines.cluster.objects import (
+    MOST_TRIES,
+    Change,
     Claim,
     Found,
     Happened,
-    IsDone,
     Objects,
     ResourceObject,
     Selection,
     as_resource,
-    is_same,
+    too_fast,
 )
-from leasectl.engines.cluster.place import no_pool
 from leasectl.engines.cluster.watches import Follower, Following
 from leasectl.engines.notes import ClaimNews, Note, NoteChange
-from leasectl.errors import BackendUnreachable, LeaseError
+from leasectl.errors import LeaseError
 from leasectl.model import ReleasedBy
-
-_MOST_TRIES = 10
 
 
 class ClusterNotes:
@@ -52,7 +50,7 @@ class ClusterNotes:
     def of_pool(self, pool_type: str) -> tuple[Note, ...]:
         view = self._context.pool(pool_type)
         if not view.is_shown:
-            raise no_pool(self._context, pool_type)
+            raise self._context.no_pool(pool_type)
         held = [each for each in view.resources.values() if not self._claims.is_over(each)]
         return notes_in(sorted(held, key=lambda each: each.name))
 
@@ -64,41 +62,23 @@ class ClusterNotes:
         return tuple(map(self._change, changes))
 
     def free(self, notes: Sequence[Note], *, by: ReleasedBy) -> tuple[str, ...]:
-        if self._context.objects.unites:
-            freed = self._free_at_once(notes, by)
-            if freed:
-                return freed
-        freed_ones = []
-        for note in notes:
-            resource = self._claimed(note.name, note.fence, note.text)
-            if resource is None:
-                continue
-            told = self._events.ended([resource], by=by, at=self._events.now())
-            if self._claims.release_as_seen(resource, told=told):
-                freed_ones.append(note.name)
-        return tuple(freed_ones)
-
-    def _free_at_once(self, notes: Sequence[Note], by: ReleasedBy) -> tuple[str, ...]:
-        """Free what is noted so, all in one write; none where one isn't as it was seen."""
         found = [self._claimed(each.name, each.fence, each.text) for each in notes]
         held = [each for each in found if each is not None]
-        return tuple(each.name for each in held) if self._claims.free_as_seen(held, by) else ()
+        return tuple(each.name for each in self._claims.end(held, by))
 
     def watch(self, pool_type: str) -> ChangeWatch:
         return ChangeWatch(self._context, pool_type)
 
     def _change(self, change: NoteChange) -> bool:
-        for _ in range(_MOST_TRIES):
+        for _ in range(MOST_TRIES):
             resource = self._claimed(change.name, change.fence, change.before)
             if resource is None:
                 return False
             new = noted(resource, change.after, renewal=self._renewal(resource, change))
             told = self._events.noted(resource, change.told)
-            if self._context.objects.replace(resource, new, _says_as(new), told=told).is_done:
+            if self._context.objects.write(Change(resource, new, told)).is_done:
                 return True
-        raise BackendUnreachable(
-            f'resource "{change.name}" is changed faster than it is read; try again'
-        )
+        raise too_fast(f'resource "{change.name}"')
 
     def _renewal(self, resource: ResourceObject, change: NoteChange) -> Claim | None:
         """The claim with its full time again, if that is written with the note."""
@@ -116,24 +96,6 @@ class ClusterNotes:
         if resource is None or claim is None or not self._claims.is_good(resource):
             return None
         return resource if (claim.fence, claim.note) == (fence, text) else None
-
-
-def _says_as(new: ResourceObject) -> IsDone:
-    """What tells whether the same is noted as by this, at the same claim.
-
-    Without a claim nothing is noted either: whoever has freed it meanwhile has not taken a note off
-    for us.
-    """
-    assert new.claim is not None
-    claim = new.claim
-
-    def is_ours(found: Found) -> bool:
-        there = found.claim if isinstance(found, ResourceObject) else None
-        if there is None or not is_same(there, claim):
-            return False
-        return (there.note, there.note_by) == (claim.note, claim.note_by)
-
-    return is_ours
 
 
 class ChangeWatch(Follower):

@@ -15,7 +15,7 @@ a write again, and afterwards compares what is there with what was to be written
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol, TypeVar, Union
@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol, TypeVar, U
 from leasectl.engines.facts import NO_SETTINGS, PoolSettings
 from leasectl.engines.rules.membership import Member, Pools
 from leasectl.engines.rules.possible import Want
+from leasectl.errors import BackendUnreachable
 from leasectl.model import Labels, Lease, Process
 from leasectl.system.clock import rfc3339
 
@@ -374,6 +375,11 @@ def is_same(claim: Claim, other: Claim) -> bool:
     return (claim.claim_key, claim.fence) == (other.claim_key, other.fence)
 
 
+def by_fence(resource: ResourceObject) -> tuple[int, str]:
+    """Return what sorts claimed resources as they were claimed."""
+    return (resource.claim.fence if resource.claim else 0, resource.name)
+
+
 def new_word() -> str:
     """Return a word by which a writer knows its write again."""
     return os.urandom(8).hex()
@@ -436,18 +442,17 @@ class Written(NamedTuple):
     """What became of a write.
 
     Args:
-        object: As it is after the write; None where it was refused: another writer was faster.
-        found: What is there instead, if that was looked at; None also where nothing is.
-        pool: Of a ticket: its pool as it is with that, if the same request has told of it.
+        is_done: It was carried out; or what was to go had gone before.
+        object: As it is after the write; None where it has gone, or the write was refused.
+        found: Where it was refused, since another writer was faster: what is there instead; None
+            where nothing is.
+        pool: Of a new ticket: its pool as it is with that, if the same request has told of it.
     """
 
-    object: Found | None
+    is_done: bool
+    object: Found | None = None
     found: Found | None = None
     pool: Seen | None = None
-
-    @property
-    def is_done(self) -> bool:
-        return self.object is not None
 
     @property
     def resource(self) -> ResourceObject | None:
@@ -455,14 +460,9 @@ class Written(NamedTuple):
         return as_resource(self.object)
 
 
-# Whether an object is what a write would have made of it, also if others have written it since.
-IsDone = Callable[[Found], bool]
-Removed = Literal["done", "gone before", "changed"]
-
-
+# How often a step is tried anew at once, as other writers were faster.
+MOST_TRIES = 20
 NOTHING: Mapping[str, Found | None] = MappingProxyType({})
-# So many objects may be changed in one write.
-MOST_AT_ONCE = 60
 
 
 class Told(NamedTuple):
@@ -486,12 +486,17 @@ class Change(NamedTuple):
     Args:
         seen: As it was seen; None where it isn't there.
         new: As it is to be; None for gone.
-        is_done: Whether what is there is what this made of it; None to compare `made`.
+        told: What is told if this write is carried out.
     """
 
     seen: Found | None
     new: Found | None
-    is_done: IsDone | None = None
+    told: Sequence[Told] = ()
+
+
+def too_fast(what: str) -> BackendUnreachable:
+    """Return the error for a write that others are always faster than."""
+    return BackendUnreachable(f"{what} changes faster than it is read; try again")
 
 
 class Happened(NamedTuple):
@@ -588,43 +593,17 @@ class Objects(Protocol):
 
     # Writing; a write is guarded, repeated until it is answered, and found if its answer is lost
 
-    def create(
-        self, new: Found, is_done: IsDone | None = None, *, told: Sequence[Told] = ()
-    ) -> Written:
-        """Make an object.
+    def write(self, change: Change) -> Written:
+        """Carry out a change, if its object is still as it was seen.
 
-        Args:
-            new: It; its driver sets what it stores of it.
-            is_done: Whether one that is there was made by this call; None to compare `made`.
-            told: What is told if it is done.
+        Where an answer was lost, what is there tells whether it was (`changes.is_carried_out`).
 
         Raises:
-            NotAllowed: There is an object of that name that isn't of leasectl.
+            NotAllowed: There is an object of a new one's name that isn't of leasectl.
             CorruptState: There is one that was, before it was edited.
         """
 
-    def replace(
-        self, seen: Found, new: Found, is_done: IsDone | None = None, *, told: Sequence[Told] = ()
-    ) -> Written:
-        """Write an object, if it is still as it was seen.
-
-        Args:
-            seen: As it was seen.
-            new: As it is to be.
-            is_done: Whether what is there is what this call made of it; None to compare `made`.
-            told: What is told if it is done.
-        """
-
-    def remove(self, seen: Found, *, as_seen: bool, told: Sequence[Told] = ()) -> Removed:
-        """Take an object away; also returns whether this call did it, if that is known.
-
-        Args:
-            seen: Which, whatever has the same name later.
-            as_seen: Only if it wasn't written since.
-            told: What is told if this call did it.
-        """
-
-    def write(
+    def write_together(
         self,
         changes: Sequence[Change],
         *,
@@ -632,16 +611,24 @@ class Objects(Protocol):
         unqueued: str | None = None,
         told: Sequence[Told] = (),
     ) -> tuple[Found | None, ...] | None:
-        """Make several changes at once, where the store unites them.
+        """Carry out several changes at once, where the store unites them.
 
         Args:
             changes: Of an object each. A ticket goes if it is still the same, however written.
             still: What has to be as it was seen as well, by the names of objects.
             unqueued: The pool in which no ticket may be; None for any.
-            told: What is told of them.
+            told: What is told of all of them, beside what is told of each.
 
         Returns:
             The objects as they are then, in the same order; None where one wasn't as it was seen.
+        """
+
+    def remove(self, found: Found, told: Sequence[Told] = ()) -> None:
+        """Remove an object, however written since, but no later one of its name.
+
+        Args:
+            found: Which.
+            told: What is told if this call did it.
         """
 
     def tell(self, told: Sequence[Told]) -> None:

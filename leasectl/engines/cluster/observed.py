@@ -169,12 +169,10 @@ class Observed:
 
     def note(self, found: object) -> None:
         """Note that something was seen, a renewal for example."""
-        if self._ends:
-            return
         if isinstance(found, TicketObject):
-            self.since(found.id.uid, found.mark, found.id.version, found.pool)
-        elif isinstance(found, ResourceObject) and found.claim is not None:
-            self.since(found.id.uid, found.claim.mark, found.id.version, found.member.pool)
+            self.ticket_end(found)
+        elif isinstance(found, ResourceObject):
+            self.claim_end(found)
 
     def look(self, view: PoolView) -> Looked:
         """Note all that is seen of a pool; tell what of it is over."""
@@ -210,45 +208,35 @@ class Observed:
     def claim_end(self, resource: ResourceObject) -> float | None:
         """When the claim of a resource is over unless it is renewed, elapsed clock; None: never."""
         claim = resource.claim
-        if claim is None or claim.ttl_seconds is None:
+        if claim is None or claim.ttl_seconds is None or (self._ends and not claim.is_over):
             return None
-        if self._ends:
-            return self._early_end(resource) if claim.is_over else None
-        place = resource.member.pool
-        since = self.since(resource.id.uid, claim.mark, resource.id.version, place)
-        return since + claim.ttl_seconds
-
-    def _early_end(self, resource: ResourceObject) -> float:
-        """When a claim may be taken that has ended by itself, on the elapsed clock.
-
-        A store may end what was renewed just before. So its time has to be over by the date of its
-        last renewal, too; and if clocks differ, a ttl after it was seen so at the latest.
-        """
-        claim = resource.claim
-        assert claim is not None and claim.ttl_seconds is not None
+        if not self._ends:
+            return self._end(resource, "", claim.mark, claim.ttl_seconds)
+        # A store may end what was renewed just before. So its time has to be over by the date of
+        # its last renewal, too; and if clocks differ, a ttl after it was seen so at the latest.
         left = claim.renew_time + claim.ttl_seconds - self._clock.wall()
         if left <= 0:
             return 0.0
-        uid, place = f"{resource.id.uid} over", resource.member.pool
-        since = self.since(uid, claim.mark, resource.id.version, place)
-        return min(self._clock.elapsed() + left, since + claim.ttl_seconds)
+        latest = self._end(resource, " over", claim.mark, claim.ttl_seconds)
+        return min(self._clock.elapsed() + left, latest)
 
     def life_end(self, resource: ResourceObject) -> float | None:
         """The same of when it leaves its pool unless it joins again."""
         lifetime = resource.member.lifetime
         if lifetime is None or lifetime.ttl_seconds is None:
             return None
-        uid, place = f"{resource.id.uid} life", resource.member.pool
-        since = self.since(uid, resource.joined, resource.id.version, place)
-        return since + lifetime.ttl_seconds
+        return self._end(resource, " life", resource.joined, lifetime.ttl_seconds)
 
     def grace_end(self, resource: ResourceObject) -> float | None:
         """The same of when it can be had that came to the default pool."""
         if resource.grace_seconds is None:
             return None
-        uid, place = f"{resource.id.uid} grace", resource.member.pool
-        since = self.since(uid, resource.came, resource.id.version, place)
-        return since + resource.grace_seconds
+        return self._end(resource, " grace", resource.came, resource.grace_seconds)
+
+    def _end(self, resource: ResourceObject, word: str, mark: str, seconds: float) -> float:
+        """When something of a resource has been seen with a mark for so long."""
+        id_, place = resource.id, resource.member.pool
+        return self.since(f"{id_.uid}{word}", mark, id_.version, place) + seconds
 
     def save(self) -> None:
         """Share it with the other processes of the state directory, if the file can be written."""
@@ -278,7 +266,16 @@ class Observed:
             record = json.loads(read_own(str(self._path), _LONGEST_BYTES))
             if record["boot"] != boot_id():
                 return _nothing()
-            seen = {uid: _parse_seen(*fields) for uid, fields in record["seen"].items()}
+            seen = {
+                uid: Seen(
+                    read_text(mark),
+                    read_number(since),
+                    int(read_number(version)),
+                    read_number(last),
+                    read_text(place),
+                )
+                for uid, (mark, since, version, last, place) in record["seen"].items()
+            }
             epochs = {
                 read_text(uid): list(map(read_text, known))
                 for uid, known in record.get("epochs", {}).items()
@@ -355,17 +352,26 @@ class Lookout:
 
     def note(self, name: str) -> None:
         """An object has changed, or has gone."""
-        for over in self._over.values():
-            over.discard(name)
-        self._lives.discard(name)
+        observed = self._observed
+        ends: dict[str, float | None] = {}
         ticket, resource = self._view.tickets.get(name), self._view.resources.get(name)
-        self._set("ticket", name, None if ticket is None else self._observed.ticket_end(ticket))
-        if resource is not None and resource.member.lifetime is not None:
-            self._lives.add(name)
-        of_resource = resource is not None
-        self._set("claim", name, self._observed.claim_end(resource) if of_resource else None)  # type: ignore[arg-type]
-        self._set("life", name, self._observed.life_end(resource) if of_resource else None)  # type: ignore[arg-type]
-        self._set("grace", name, self._observed.grace_end(resource) if of_resource else None)  # type: ignore[arg-type]
+        self._lives.discard(name)
+        if ticket is not None:
+            ends["ticket"] = observed.ticket_end(ticket)
+        if resource is not None:
+            ends["claim"] = observed.claim_end(resource)
+            ends["life"] = observed.life_end(resource)
+            ends["grace"] = observed.grace_end(resource)
+            if resource.member.lifetime is not None:
+                self._lives.add(name)
+        for kind, over in self._over.items():
+            over.discard(name)
+            end = ends.get(kind)
+            if end is None:
+                self._ends.pop((kind, name), None)
+            else:
+                self._ends[kind, name] = end
+                heapq.heappush(self._heap, (end, kind, name))
 
     def look(self) -> Looked:
         """Tell what is over by now."""
@@ -406,26 +412,9 @@ class Lookout:
             if each.claim or each.member.lifetime or each.grace_seconds is not None:
                 self.note(name)
 
-    def _set(self, kind: str, name: str, end: float | None) -> None:
-        if end is None:
-            self._ends.pop((kind, name), None)
-        else:
-            self._ends[kind, name] = end
-            heapq.heappush(self._heap, (end, kind, name))
-
 
 def _nothing() -> _Record:
     return _Record({}, 0, {}, {})
-
-
-def _parse_seen(mark: object, since: object, version: object, last: object, place: object) -> Seen:
-    return Seen(
-        read_text(mark),
-        read_number(since),
-        int(read_number(version)),
-        read_number(last),
-        read_text(place),
-    )
 
 
 def _merged(mine: dict[str, Seen], theirs: dict[str, Seen]) -> dict[str, Seen]:

@@ -16,30 +16,31 @@ from contextlib import AbstractContextManager, nullcontext
 
 from leasectl.engines import refusals
 from leasectl.engines.cluster.changes import new_pool
-from leasectl.engines.cluster.claims import ForcedEnds
 from leasectl.engines.cluster.context import Context
-from leasectl.engines.cluster.entering import Known, Update, all_known
+from leasectl.engines.cluster.deletions import delete_pool, end_pool
+from leasectl.engines.cluster.entering import Known, Update, all_known, settle
+from leasectl.engines.cluster.events import ToldOf
+from leasectl.engines.cluster.expiry import reap
 from leasectl.engines.cluster.members import ClusterMembers
 from leasectl.engines.cluster.objects import (
+    MOST_TRIES,
     BelongingObject,
+    Change,
     Found,
-    IsDone,
     PoolObject,
     ResourceObject,
     Seen,
     Selection,
     TicketObject,
-    Told,
+    too_fast,
 )
-from leasectl.engines.cluster.place import no_pool, too_fast
 from leasectl.engines.cluster.turns import in_order, seconds_left, unmet_in
 from leasectl.engines.cluster.view import PoolView, views_of
-from leasectl.engines.cluster.waiter import remove_dead
 from leasectl.engines.facts import NO_SETTINGS, Pool, PoolSettings, QueueEntry, Resource
 from leasectl.engines.pool_admin import Decide
 from leasectl.engines.rules.events import pool_made, settings_changed
 from leasectl.engines.rules.membership import Member, Pools, add, remove
-from leasectl.errors import AccessRefused, LeaseError, NotAllowed
+from leasectl.errors import LeaseError, NotAllowed
 from leasectl.model import Process
 from leasectl.system.signals import pause
 
@@ -48,11 +49,10 @@ _SHOWN = Selection(kinds=("pool", "resource", "ticket", "belonging"))
 # That others are given who make a pool, before it is taken for what somebody killed has left.
 _MOST_LOOKS = 20
 _LOOK_AGAIN_SECONDS = 0.05
-_MOST_TRIES = 20
 
 
-class ShownPools:
-    """Tells of the pools of one place.
+class ClusterPools:
+    """The pools of one place, as `PoolAdmin`.
 
     Args:
         context: Of that place.
@@ -61,34 +61,32 @@ class ShownPools:
     def __init__(self, context: Context) -> None:
         self._context = context
         self._objects = context.objects
-        self._claims = context.claims
+        self._events = context.events
         self._observed = context.observed
         self._clock = context.clock
+        self._members = ClusterMembers(context)
 
     # Looking
 
-    def pools(self, pool_type: str | None, *, expiries: bool) -> tuple[Pool, ...]:
-        """Return all pools, or one.
+    def looking(self, pool_type: str | None = None) -> AbstractContextManager[object]:
+        return nullcontext()
 
-        Raises:
-            NotFound: There is no such pool.
-            NoNamespace: There isn't even the namespace.
-        """
+    def pools(self, pool_type: str | None = None, *, expiries: bool = False) -> tuple[Pool, ...]:
         if pool_type is None:
             seen = self._objects.list(_SHOWN)
             if not seen.items:
                 self._objects.check()
             views = _views(seen)
-            if True in [self._reap_if_we_may(view) for view in views]:
+            if True in [self._reap(view) for view in views]:
                 # All anew, not only where it was: of two times a name that moves may be in neither.
                 seen = self._objects.list(_SHOWN)
                 views = _views(seen)
             belonging = _belonging(seen.items)
             for orphaned in _orphaned(seen):
-                self._context.warn(str(no_pool(self._context, orphaned)))
+                self._context.warn(str(self._context.no_pool(orphaned)))
         else:
             view = self._one(pool_type)
-            views = [self._one(pool_type) if self._reap_if_we_may(view) else view]
+            views = [self._one(pool_type) if self._reap(view) else view]
             said = self._objects.read(self._objects.name_of("belonging"))
             belonging = _belonging(() if said is None else (said,))
         return tuple(self._shown(view, belonging, expiries=expiries) for view in views)
@@ -96,35 +94,11 @@ class ShownPools:
     def _one(self, pool_type: str) -> PoolView:
         view = self._context.pool(pool_type)
         if not view.is_shown:
-            raise no_pool(self._context, pool_type)
+            raise self._context.no_pool(pool_type)
         return view
 
-    def reaped(self, view: PoolView) -> PoolView:
-        """A pool without what is over in it, which is taken away."""
-        return self._context.pool(view.pool_type) if self._reap(view) else view
-
     def _reap(self, view: PoolView) -> bool:
-        """Take away what is over in a pool; returns whether it isn't as it was seen any more."""
-        if self._context.only_looks:
-            return False
-        over = self._observed.look(view).over
-        self._observed.save()
-        is_changed = False
-        remove_dead(over.tickets, view, self._context)
-        for name in over.claims:
-            is_changed |= self._claims.end_over(view.resources[name])
-        for name in over.lives - over.claims:
-            is_changed |= self._claims.end_life(view.resources[name])
-        return is_changed
-
-    def _reap_if_we_may(self, view: PoolView) -> bool:
-        """The same; it is left to those who may write."""
-        try:
-            return self._reap(view)
-        except AccessRefused as refused:
-            if not self._objects.is_forbidden(refused):
-                raise
-            return False
+        return self._context.if_allowed(lambda: reap(self._context, view))
 
     def _shown(self, view: PoolView, belonging: Pools, *, expiries: bool) -> Pool:
         assert view.pool is not None
@@ -173,6 +147,169 @@ class ShownPools:
         left = claim.renew_time + claim.ttl_seconds - self._clock.wall()
         return min(max(0.0, left), claim.ttl_seconds)
 
+    # Changing
+
+    def create_pool(
+        self, pool_type: str, names: Sequence[str], *, settings: PoolSettings = NO_SETTINGS
+    ) -> None:
+        floor = self._check_new(pool_type, names).floor
+        at, name = self._events.now(), self._objects.name_of("pool", pool_type)
+        for _ in range(MOST_TRIES):
+            word = secrets.token_hex(8)
+            new = new_pool(name, pool_type, settings, state="making", word=word, floor=floor)
+            made = self._objects.write(Change(None, new)).object
+            if isinstance(made, PoolObject):
+                what = pool_made(len(names), settings)
+                told = self._events.of_pool("pool made", pool_type, names, at=at, reason=what)
+                self._fill(made, names, told)
+                return
+            self._end_what_is_there(pool_type)
+        raise too_fast(f'pool "{pool_type}"')
+
+    def change_settings(
+        self, pool_type: str, settings: PoolSettings, *, seen: PoolSettings | None = None
+    ) -> bool:
+        for _ in range(MOST_TRIES):
+            pool = self._pool(pool_type)
+            if seen not in (None, pool.settings):
+                return False
+            if pool.settings == settings:
+                return True
+            at = self._events.now()
+            new = pool._replace(settings=settings)
+            what = settings_changed(pool.settings, settings)
+            told = self._events.of_pool("pool changed", pool_type, (), at=at, reason=what)
+            if self._objects.write(Change(pool, new, told)).is_done:
+                return True
+        raise too_fast(f'pool "{pool_type}"')
+
+    def add_resources(self, pool_type: str, names: Sequence[str]) -> None:
+        self._pool(pool_type)
+        _check_twice(pool_type, names)
+        update = Update(names, _to_add(pool_type))
+        try:
+            self._members.carry_out(update, self._members.reaped())
+        except LeaseError:
+            back = {each.name: each for each in update.done()}
+            with contextlib.suppress(LeaseError):  # but for what others have done since
+                self._members.update(
+                    tuple(back),
+                    lambda now, _: back[now.name] if now == update.after(now.name) else now,
+                )
+            raise
+
+    def remove_resources(self, pool_type: str, names: Sequence[str], *, force: bool) -> None:
+        self._pool(pool_type)
+        self._members.update(
+            tuple(dict.fromkeys(names)),
+            lambda member, _: remove(member, pool_type, force=force),
+        )
+
+    def end_early(
+        self,
+        claim_key: str,
+        names: Sequence[str],
+        *,
+        guard: Process | None,
+        reason: str,
+        at_once: bool = False,
+    ) -> tuple[str, ...]:
+        return self._context.claims.end_by_force(claim_key, names, reason, at_once=at_once)
+
+    def delete_pool(self, pool_type: str, *, force: bool) -> None:
+        delete_pool(self._context, pool_type, force=force)
+
+    # Making
+
+    def _check_new(self, pool_type: str, names: Sequence[str]) -> Known:
+        """Refuse names before anything is made of them; returns what is known of them.
+
+        Raises:
+            InvalidRequest: One is in a pool, or given twice.
+            NotAllowed: One belongs to another pool.
+        """
+        _check_twice(pool_type, names)
+        known = self._members.reaped()
+        there = known.objects.get(pool_type)
+        if there is not None and there.state == "open":
+            raise refusals.pool_exists(pool_type)
+        if there is not None and there.state == "closing":
+            self._end_what_is_there(pool_type)
+            known = self._members.reaped()
+        pools = known.pools._replace(types=known.pools.types | {pool_type})
+        for name in names:
+            _to_add(pool_type)(known.member(name), pools)
+        return known
+
+    def _end_what_is_there(self, pool_type: str) -> None:
+        """Finish the creation or deletion of what is there.
+
+        Raises:
+            InvalidRequest: It is a pool like any other.
+        """
+        there = self._once_made(pool_type)
+        if there is None and self._objects.read(self._objects.name_of("pool", pool_type)) is None:
+            return
+        if there is None or there.state == "open":
+            raise refusals.pool_exists(pool_type)
+        try:
+            end_pool(self._context, there, force=False)
+        except NotAllowed as error:
+            raise refusals.pool_exists(pool_type) from error
+
+    def _once_made(self, pool_type: str) -> PoolObject | None:
+        """What is there of a pool, once who is making it is done or has had the time for it.
+
+        Who ends what another has begun begins anew, and so would that one.
+        """
+        there = self._context.pool_object(pool_type)
+        word = None if there is None else there.word
+        looks, names = 0, -1
+        while there is not None and (there.state, there.word) == ("making", word):
+            looks += 1
+            if looks > _MOST_LOOKS:
+                break
+            pause(_LOOK_AGAIN_SECONDS)
+            view = self._context.pool(pool_type)
+            if len(view.resources) != names:  # hundreds take their time
+                looks, names = 0, len(view.resources)
+            there = view.pool
+        return there
+
+    def _fill(self, made: PoolObject, names: Sequence[str], told: ToldOf) -> None:
+        """Put names into a pool that is being made, and open it."""
+        try:
+            for _ in range(MOST_TRIES):
+                update = Update(names, _to_add(made.type), making=made)
+                self._members.carry_out(update, all_known(self._context))
+                if self._open(made, names, told):
+                    return
+            raise too_fast(f'pool "{made.type}"')
+        except LeaseError:
+            with contextlib.suppress(LeaseError):
+                end_pool(self._context, made, force=False)
+            raise
+
+    def _open(self, made: PoolObject, names: Sequence[str], told: ToldOf) -> bool:
+        """Open a pool if all its names are in it; return whether that is so."""
+        update = Update(names, lambda member, pools: add(member, made.type, pools), making=made)
+        known = all_known(self._context)
+        if settle(self._context, known):
+            return False
+        update.decide(known)  # or what was said meanwhile refuses it
+        there = {name for name, each in known.resources.items() if each.member.pool == made.type}
+        if not there.issuperset(names):
+            return False
+        pool = known.objects[made.type]
+        new = pool._replace(state="open", word="")
+        return self._objects.write(Change(pool, new, told)).is_done
+
+    def _pool(self, pool_type: str) -> PoolObject:
+        found = self._context.pool_object(pool_type)
+        if found is None or found.state != "open":
+            raise self._context.no_pool(pool_type)
+        return found
+
 
 def _left(end: float | None, now: float) -> float | None:
     return None if end is None else max(0.0, end - now)
@@ -212,193 +349,6 @@ def _entry(context: Context, ticket: TicketObject, view: PoolView, is_unmet: boo
     )
 
 
-class ClusterPools:
-    """The pools of one place, as `PoolAdmin`.
-
-    Args:
-        context: Of that place.
-    """
-
-    def __init__(self, context: Context) -> None:
-        self._context = context
-        self._objects = context.objects
-        self._events = context.events
-        self._shown = ShownPools(context)
-        self._members = ClusterMembers(context)
-
-    def looking(self, pool_type: str | None = None) -> AbstractContextManager[object]:
-        return nullcontext()
-
-    def pools(self, pool_type: str | None = None, *, expiries: bool = False) -> tuple[Pool, ...]:
-        return self._shown.pools(pool_type, expiries=expiries)
-
-    def create_pool(
-        self, pool_type: str, names: Sequence[str], *, settings: PoolSettings = NO_SETTINGS
-    ) -> None:
-        floor = self._check_new(pool_type, names).floor
-        at, name = self._events.now(), self._objects.name_of("pool", pool_type)
-        for _ in range(_MOST_TRIES):
-            word = secrets.token_hex(8)
-            new = new_pool(name, pool_type, settings, state="making", word=word, floor=floor)
-            made = self._objects.create(new).object
-            if isinstance(made, PoolObject):
-                what = pool_made(len(names), settings)
-                told = self._events.of_pool("pool made", pool_type, names, at=at, reason=what)
-                self._fill(made, names, told)
-                return
-            self._end_what_is_there(pool_type)
-        raise too_fast(f'pool "{pool_type}"')
-
-    def change_settings(
-        self, pool_type: str, settings: PoolSettings, *, seen: PoolSettings | None = None
-    ) -> bool:
-        for _ in range(_MOST_TRIES):
-            pool = self._pool(pool_type)
-            if seen not in (None, pool.settings):
-                return False
-            if pool.settings == settings:
-                return True
-            at = self._events.now()
-            new = pool._replace(settings=settings)
-            what = settings_changed(pool.settings, settings)
-            told = self._events.of_pool("pool changed", pool_type, (), at=at, reason=what)
-            if self._objects.replace(pool, new, _has_settings(settings), told=told).is_done:
-                return True
-        raise too_fast(f'pool "{pool_type}"')
-
-    def add_resources(self, pool_type: str, names: Sequence[str]) -> None:
-        self._pool(pool_type)
-        _check_twice(pool_type, names)
-        update = Update(names, _to_add(pool_type))
-        try:
-            self._members.carry_out(update, self._members.reaped())
-        except LeaseError:
-            back = {each.name: each for each in update.done()}
-            with contextlib.suppress(LeaseError):  # but for what others have done since
-                self._members.update(
-                    tuple(back),
-                    lambda now, _: back[now.name] if now == update.after(now.name) else now,
-                )
-            raise
-
-    def remove_resources(self, pool_type: str, names: Sequence[str], *, force: bool) -> None:
-        self._pool(pool_type)
-        self._members.update(
-            tuple(dict.fromkeys(names)),
-            lambda member, _: remove(member, pool_type, force=force),
-        )
-
-    def end_early(
-        self,
-        claim_key: str,
-        names: Sequence[str],
-        *,
-        guard: Process | None,
-        reason: str,
-        at_once: bool = False,
-    ) -> tuple[str, ...]:
-        return ForcedEnds(self._context, self._context.claims).end(
-            claim_key, names, reason, at_once=at_once
-        )
-
-    def delete_pool(self, pool_type: str, *, force: bool) -> None:
-        self._context.deletions.delete(pool_type, force=force, reaped=self._shown.reaped)
-
-    # Making
-
-    def _check_new(self, pool_type: str, names: Sequence[str]) -> Known:
-        """Refuse names before anything is made of them; returns what is known of them.
-
-        Raises:
-            InvalidRequest: One is in a pool, or given twice.
-            NotAllowed: One belongs to another pool.
-        """
-        _check_twice(pool_type, names)
-        known = self._members.reaped()
-        there = known.objects.get(pool_type)
-        if there is not None and there.state == "open":
-            raise refusals.pool_exists(pool_type)
-        if there is not None and there.state == "closing":
-            self._end_what_is_there(pool_type)
-            known = self._members.reaped()
-        pools = known.pools._replace(types=known.pools.types | {pool_type})
-        for name in names:
-            _to_add(pool_type)(known.member(name), pools)
-        return known
-
-    def _end_what_is_there(self, pool_type: str) -> None:
-        """Finish the creation or deletion of what is there.
-
-        Raises:
-            InvalidRequest: It is a pool like any other.
-        """
-        there = self._once_made(pool_type)
-        if there is None and self._objects.read(self._objects.name_of("pool", pool_type)) is None:
-            return
-        if there is None or there.state == "open":
-            raise refusals.pool_exists(pool_type)
-        try:
-            self._context.deletions.end(there, force=False)
-        except NotAllowed as error:
-            raise refusals.pool_exists(pool_type) from error
-
-    def _once_made(self, pool_type: str) -> PoolObject | None:
-        """What is there of a pool, once who is making it is done or has had the time for it.
-
-        Who ends what another has begun begins anew, and so would that one.
-        """
-        there = self._context.pool_object(pool_type)
-        word = None if there is None else there.word
-        looks, names = 0, -1
-        while there is not None and (there.state, there.word) == ("making", word):
-            looks += 1
-            if looks > _MOST_LOOKS:
-                break
-            pause(_LOOK_AGAIN_SECONDS)
-            view = self._context.pool(pool_type)
-            if len(view.resources) != names:  # hundreds take their time
-                looks, names = 0, len(view.resources)
-            there = view.pool
-        return there
-
-    def _fill(self, made: PoolObject, names: Sequence[str], told: Sequence[Told]) -> None:
-        """Put names into a pool that is being made, and open it."""
-        try:
-            for _ in range(_MOST_TRIES):
-                update = Update(names, _to_add(made.type), making=made)
-                self._members.carry_out(update, all_known(self._context))
-                if self._open(made, names, told):
-                    return
-            raise too_fast(f'pool "{made.type}"')
-        except LeaseError:
-            with contextlib.suppress(LeaseError):
-                self._context.deletions.end(made, force=False)
-            raise
-
-    def _open(self, made: PoolObject, names: Sequence[str], told: Sequence[Told]) -> bool:
-        """Open a pool if all its names are in it; return whether that is so."""
-        update = Update(names, lambda member, pools: add(member, made.type, pools), making=made)
-        known = all_known(self._context)
-        if known.belonging is not None and known.belonging.pending is not None:
-            self._context.belonging.settle(known.belonging)
-            return False
-        update.decide(known)  # or what was said meanwhile refuses it
-        there = {name for name, each in known.resources.items() if each.member.pool == made.type}
-        if not there.issuperset(names):
-            return False
-        pool = known.objects[made.type]
-        new = pool._replace(state="open", word="")
-        return self._objects.replace(pool, new, _is_open, told=told).is_done
-
-    # Looking
-
-    def _pool(self, pool_type: str) -> PoolObject:
-        found = self._context.pool_object(pool_type)
-        if found is None or found.state != "open":
-            raise no_pool(self._context, pool_type)
-        return found
-
-
 def _to_add(pool_type: str) -> Decide:
     def added(member: Member, pools: Pools) -> Member:
         if member.pool is not None:
@@ -414,11 +364,3 @@ def _check_twice(pool_type: str, names: Sequence[str]) -> None:
         if name in seen:
             raise refusals.name_taken(name, pool_type)
         seen.add(name)
-
-
-def _has_settings(settings: PoolSettings) -> IsDone:
-    return lambda found: isinstance(found, PoolObject) and found.settings == settings
-
-
-def _is_open(found: Found) -> bool:
-    return isinstance(found, PoolObject) and found.state == "open"

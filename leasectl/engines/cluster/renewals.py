@@ -23,19 +23,24 @@ it renews everything.
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
-from leasectl.engines.cluster.changes import is_renewed_as, with_claim
-from leasectl.engines.cluster.claims import Claims, notes_in
-from leasectl.engines.cluster.objects import Claim, ResourceObject, as_resource, is_same
-from leasectl.engines.cluster.place import Place
+from leasectl.engines.cluster.claims import notes_in
+from leasectl.engines.cluster.objects import (
+    MOST_TRIES,
+    Change,
+    Claim,
+    ResourceObject,
+    as_resource,
+    is_same,
+    too_fast,
+)
 from leasectl.engines.notes import NoteListener
-from leasectl.errors import BackendUnreachable, LeaseError
+from leasectl.errors import LeaseError
 
-_MOST_TRIES = 10
+if TYPE_CHECKING:
+    from leasectl.engines.cluster.context import Context
 
 
 class _PutOff(NamedTuple):
@@ -58,8 +63,7 @@ class Renewals:
     """Renews claims in one place.
 
     Args:
-        place: That.
-        claims: The claims there.
+        context: Of that place.
 
     Attributes:
         noted: Told by each renewal what is noted at what it has renewed.
@@ -72,78 +76,76 @@ class Renewals:
     seconds: float | None = None
     put_off: Callable[[], object] | None = None
 
-    def __init__(self, place: Place, claims: Claims) -> None:
-        self._place = place
-        self._objects = place.objects
-        self._claims = claims
-        self._clock = place.clock
+    def __init__(self, context: Context) -> None:
+        self._context = context
+        self._objects = context.objects
+        self._claims = context.claims
+        self._clock = context.clock
         self._put_off: dict[str, _PutOff] = {}  # by claim key
 
     def renew(self, claim_key: str, ttl_seconds: float | None = None) -> tuple[str, ...]:
         """Implements `Engine.renew`."""
         before = self._put_off.pop(claim_key, None)
         if before is not None and self._clock.elapsed() < before.good_until:
-            return self._renew_the_rest(claim_key, before)
+            return self._renew_the_rest(before)
         return self._renew_all(claim_key, ttl_seconds)
 
     def _renew_all(self, claim_key: str, ttl_seconds: float | None) -> tuple[str, ...]:
         began_at = self._clock.elapsed()
         put_off: list[ResourceObject] = []
-        held = self._claims.known(claim_key) or self._place.claimed(claim_key)
-        until = None if self.seconds is None else self._clock.elapsed() + self.seconds
-        renewed_ones: list[ResourceObject] = []
-        failures: list[LeaseError] = []
-        for left, each in zip(range(len(held), 0, -1), held):
-            try:
-                with self._limited(until, left):
-                    done = self._renew(each, ttl_seconds, put_off)
-            except LeaseError as error:
-                failures.append(error)
-                continue
-            if done is not None:
-                renewed_ones.append(done)
-        if put_off and self.put_off is not None and not failures:
+        held = self._claims.known(claim_key) or self._context.claimed(claim_key)
+        done, failure = self._renew_each(
+            held, began_at, lambda seen: self._renew(seen, ttl_seconds, put_off)
+        )
+        if put_off and self.put_off is not None and failure is None:
             names = {each.name for each in put_off}
-            done_by_then = [each.name for each in renewed_ones if each.name not in names]
+            done_by_then = [each.name for each in done if each.name not in names]
             good_until = began_at + (self.seconds or 0.0) / 2
             self._put_off[claim_key] = _PutOff(began_at, good_until, done_by_then, put_off)
             self.put_off()
-        self.noted(notes_in(renewed_ones))
-        if failures:
-            raise failures[0]
+        self.noted(notes_in(done))
+        if failure is not None:
+            raise failure
         self._claims.note_complete(claim_key)
-        return tuple(each.name for each in renewed_ones)
+        return tuple(each.name for each in done)
 
-    def _limited(self, until: float | None, left: int) -> AbstractContextManager[None]:
-        """Inside, one of so many resources that are left takes its share of the time."""
-        if until is None:
-            return contextlib.nullcontext()
-        now = self._clock.elapsed()
-        return self._objects.limited(now + (until - now) / left)
-
-    def _renew_the_rest(self, claim_key: str, before: _PutOff) -> tuple[str, ...]:
+    def _renew_the_rest(self, before: _PutOff) -> tuple[str, ...]:
         """Renew what was put off, unless its answer has."""
-        renewed_ones: list[ResourceObject] = []
-        failures: list[LeaseError] = []
-        until = None if self.seconds is None else before.began_at + self.seconds
-        for left, seen in zip(range(len(before.rest), 0, -1), before.rest):
+        began_at = before.began_at
+        done, failure = self._renew_each(
+            before.rest, began_at, lambda seen: self._renew_unless_answered(seen, began_at)
+        )
+        self.noted(notes_in(done))
+        if failure is not None:
+            raise failure
+        return (*before.done, *(each.name for each in done))
+
+    def _renew_each(
+        self,
+        held: Sequence[ResourceObject],
+        began_at: float,
+        renew: Callable[[ResourceObject], ResourceObject | None],
+    ) -> tuple[list[ResourceObject], LeaseError | None]:
+        """Renew some, each in its share of the time; return those, and the first failure."""
+        done, first_failure = [], None
+        for number, each in enumerate(held):
+            until, now = None, self._clock.elapsed()
+            if self.seconds is not None:
+                until = now + (began_at + self.seconds - now) / (len(held) - number)
             try:
-                with self._limited(until, left):
-                    done = self._renew_unless_answered(seen, before.began_at)
+                with self._objects.limited(until):
+                    found = renew(each)
             except LeaseError as error:
-                failures.append(error)
+                first_failure = first_failure or error
                 continue
-            if done is not None:
-                renewed_ones.append(done)
-        self.noted(notes_in(renewed_ones))
-        if failures:
-            raise failures[0]
-        return (*before.done, *(each.name for each in renewed_ones))
+            if found is not None:
+                done.append(found)
+        return done, first_failure
 
     def _renew_unless_answered(
         self, seen: ResourceObject, began_at: float
     ) -> ResourceObject | None:
-        there = self._place.resource(seen.name)
+        there = self._context.resource(seen.name)
         claim, before = None if there is None else there.claim, seen.claim
         if there is None or claim is None or before is None or not is_same(claim, before):
             self._claims.forget(seen.id.name)
@@ -161,7 +163,7 @@ class Renewals:
         One with another note than when it was written here may be put off instead.
         """
         first = seen.claim
-        for _ in range(_MOST_TRIES):
+        for _ in range(MOST_TRIES):
             claim, sent_at = seen.claim, self._clock.elapsed()
             if first is None or claim is None or not is_same(claim, first) or claim.ended:
                 break
@@ -177,8 +179,10 @@ class Renewals:
                     break  # it has ended; others may have it when its time is over
                 seen = there
                 continue
-            new = self._renewed(claim, ttl)
-            written = self._objects.replace(seen, with_claim(seen, new), is_renewed_as(new))
+            new = self._claims.renewal_of(claim)
+            if ttl is not None and claim.ttl_seconds is not None:
+                new = new._replace(ttl_seconds=ttl, life=self._objects.new_life())
+            written = self._objects.write(Change(seen, seen._replace(claim=new)))
             done = written.resource
             if done is not None:
                 self._claims.note(done, sent_at)
@@ -191,18 +195,9 @@ class Renewals:
                 return there
             seen = there
         else:
-            raise BackendUnreachable(
-                f'resource "{seen.name}" is changed faster than it can be renewed; try again'
-            )
+            raise too_fast(f'resource "{seen.name}"')
         self._claims.forget(seen.id.name)
         return None
-
-    def _renewed(self, claim: Claim, ttl: float | None) -> Claim:
-        new = self._claims.renewal_of(claim)
-        has_ttl = ttl is not None and claim.ttl_seconds is not None
-        if not has_ttl:
-            return new
-        return new._replace(ttl_seconds=ttl, life=self._objects.new_life())
 
 
 def _has_news(there: ResourceObject, claim: Claim) -> bool:

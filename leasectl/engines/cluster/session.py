@@ -13,8 +13,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from leasectl.engines.cluster.changes import renewed_ticket
-from leasectl.engines.cluster.objects import TicketObject
-from leasectl.engines.cluster.place import Place
+from leasectl.engines.cluster.objects import Change, TicketObject
 from leasectl.engines.cluster.ticket import OwnTicket
 from leasectl.engines.cluster.view import PoolView
 from leasectl.errors import AccessRefused, LeaseError
@@ -23,7 +22,9 @@ from leasectl.system.threads import start_thread
 from leasectl.system.wakeup import Wakeup
 
 if TYPE_CHECKING:  # most have their turn without a wait
-    from leasectl.engines.cluster.watches import PoolWatch, Sleeper, TicketWatch
+    from leasectl.engines.cluster.context import Context
+    from leasectl.engines.cluster.waiter import ClusterWaiter
+    from leasectl.engines.cluster.watches import PoolWatch, TicketWatch
 
 _LONGEST_ANSWER_SECONDS = 5.0
 # Who was the last to wait has got its grant and goes on; it may be back soon.
@@ -38,23 +39,23 @@ class WaitSession:
     """The threads start with the first who listens and end soon after the last has left.
 
     Args:
-        place: Where the pools are.
+        context: Of the place of the pools.
     """
 
-    def __init__(self, place: Place) -> None:
-        self._place = place
-        self._objects = place.objects
-        self._clock = place.clock
+    def __init__(self, context: Context) -> None:
+        self._context = context
+        self._objects = context.objects
+        self._clock = context.clock
         self._lock = threading.Lock()  # taken before that of a pool_watch, never after
         # Under it:
         self._watches: dict[str, PoolWatch] = {}
-        self._far: dict[Sleeper, TicketWatch] = {}  # those who follow no pool
-        self._due: dict[Sleeper, float] = {}  # when its ticket is renewed next
+        self._far: dict[ClusterWaiter, TicketWatch] = {}  # those who follow no pool
+        self._due: dict[ClusterWaiter, float] = {}  # when its ticket is renewed next
         self._unused: dict[str, float] = {}  # by pool: when its watch ends that nobody needs now
         self._wakeup: Wakeup | None = None  # of the thread, while it runs
 
     def listen(
-        self, sleeper: Sleeper, view: PoolView, *, before: TicketObject | None = None
+        self, sleeper: ClusterWaiter, view: PoolView, *, before: TicketObject | None = None
     ) -> None:
         """Wake a sleeper when its verdict changes, and keep its ticket alive until then.
 
@@ -71,14 +72,15 @@ class WaitSession:
             is_alone = not any(
                 each.ticket.request.type == view.pool_type for each in self._due if each != sleeper
             )
-            self._due.setdefault(sleeper, _due(sleeper.ticket, view))
+            aging_seconds = view.pool.settings.aging_seconds if view.pool is not None else None
+            self._due.setdefault(sleeper, _due(sleeper.ticket, aging_seconds))
             if before is not None and is_alone:  # or one watch does for all of the process
                 self._follow_tickets(sleeper, view, before)
             else:
                 self._follow_pool(sleeper, view)
         self._look()
 
-    def _follow_pool(self, sleeper: Sleeper, view: PoolView) -> None:
+    def _follow_pool(self, sleeper: ClusterWaiter, view: PoolView) -> None:
         """Wake a sleeper by what happens in its pool; with the lock."""
         far = self._far.pop(sleeper, None)
         if far is not None:
@@ -88,14 +90,14 @@ class WaitSession:
         if pool_watch is None:
             from leasectl.engines.cluster.watches import PoolWatch
 
-            pool_watch = PoolWatch(self._place, view.copy(), self._look)
+            pool_watch = PoolWatch(self._context, view.copy(), self._look)
             self._watches[view.pool_type] = pool_watch
             pool_watch.start()
         else:
             pool_watch.fill(view)
         pool_watch.add(sleeper)
 
-    def _follow_tickets(self, sleeper: Sleeper, view: PoolView, before: TicketObject) -> None:
+    def _follow_tickets(self, sleeper: ClusterWaiter, view: PoolView, before: TicketObject) -> None:
         """Wake a sleeper by what becomes of two tickets; with the lock."""
         self._leave_pool(sleeper, keeps=False)
         far = self._far.get(sleeper)
@@ -106,19 +108,21 @@ class WaitSession:
             from leasectl.engines.cluster.watches import TicketWatch
 
             assert view.pool is not None, "who is behind somebody is in a pool"
-            self._far[sleeper] = TicketWatch(self._place, sleeper, before, view.pool, view.version)
+            self._far[sleeper] = TicketWatch(
+                self._context, sleeper, before, view.pool, view.version
+            )
 
-    def _leave_pool(self, sleeper: Sleeper, *, keeps: bool = True) -> None:
+    def _leave_pool(self, sleeper: ClusterWaiter, *, keeps: bool = True) -> None:
         pool_type = sleeper.ticket.request.type
         pool_watch = self._watches.get(pool_type)
         if pool_watch is not None and pool_watch.remove(sleeper):
-            kept = _KEPT_SECONDS if keeps else 0.0
-            self._unused.setdefault(pool_type, self._clock.elapsed() + kept)
-            if not keeps:  # all that happens there until its turn is near isn't its business
+            if keeps:
+                self._unused.setdefault(pool_type, self._clock.elapsed() + _KEPT_SECONDS)
+            else:  # all that happens there until its turn is near isn't its business
                 self._unused[pool_type] = 0.0
             self._look()
 
-    def leave(self, sleeper: Sleeper) -> None:
+    def leave(self, sleeper: ClusterWaiter) -> None:
         """Stop waking a sleeper and renewing its ticket."""
         with self._lock:
             if self._due.pop(sleeper, None) is None:
@@ -199,7 +203,7 @@ class WaitSession:
                     del self._unused[pool_type]
                     self._watches.pop(pool_type).close()
 
-    def _renew(self, sleeper: Sleeper) -> None:
+    def _renew(self, sleeper: ClusterWaiter) -> None:
         """Renew a ticket, with the priority that it has by now."""
         ticket = sleeper.ticket
         patience = _answer_seconds(ticket)
@@ -208,7 +212,7 @@ class WaitSession:
             pool_watch.cut_if_deaf(self._clock.elapsed())
         try:
             with self._objects.limited(self._clock.elapsed() + patience):
-                is_there = self._write(sleeper)
+                is_there = self._write(ticket, pool_watch)
         except LeaseError as error:
             due = self._clock.elapsed() + patience / 5
             was_refused = ticket.refusal is not None
@@ -221,29 +225,33 @@ class WaitSession:
                 due = self._clock.elapsed() + ticket.ttl_seconds
                 ticket.note_gone()
                 sleeper.wake()
-        view = self._view_of(sleeper)
+        aging_seconds = None if pool_watch is None else pool_watch.aging_seconds
         with self._lock:
             if sleeper in self._due:
-                self._due[sleeper] = _due(ticket, view) if due is None else due
+                self._due[sleeper] = _due(ticket, aging_seconds) if due is None else due
 
-    def _write(self, sleeper: Sleeper) -> bool:
+    def _write(self, ticket: OwnTicket, pool_watch: PoolWatch | None) -> bool:
         """Renew a ticket; returns whether it was there."""
-        ticket = sleeper.ticket
-        if self._objects.ends and not self._is_alive(ticket):
-            return False
         for _ in range(_MOST_TRIES):
-            seen, sent_at, view = ticket.object, self._clock.elapsed(), self._view_of(sleeper)
+            seen, sent_at = ticket.object, self._clock.elapsed()
             assert seen is not None, "who listens has put its ticket"
-            counts_as = seen.counts_as if view is None else ticket.counts_as(view)
+            if self._objects.ends:
+                if not self._objects.keep_alive(seen):
+                    return False
+                ticket.note(seen, sent_at=sent_at)
+            counts_as = seen.counts_as
+            if pool_watch is not None and pool_watch.aging_seconds is not None:
+                counts_as = ticket.counts_as(pool_watch.aging_seconds)
             if self._objects.ends and counts_as == seen.counts_as:
                 return True
             new = renewed_ticket(seen, wall=self._clock.wall(), counts_as=counts_as)
-            written = self._objects.replace(seen, new, partial(_is_renewed, new))
+            written = self._objects.write(Change(seen, new))
             if written.object is not None:
                 ticket.note(written.object, sent_at=sent_at)
-                pool_watch = self.pool_watch(ticket.request.type)
                 if pool_watch is not None:
-                    self._expect_to_hear(pool_watch, ticket)
+                    # It tells of that well before the next renewal, which checks that.
+                    by = self._clock.elapsed() + _answer_seconds(ticket)
+                    pool_watch.expect(written.object.id.version, by)
                     if counts_as != seen.counts_as:
                         pool_watch.look_at_time()  # the watch may have told of it before
                 return True
@@ -252,35 +260,11 @@ class WaitSession:
             ticket.note(written.found)  # somebody has edited it
         return True
 
-    def _is_alive(self, ticket: OwnTicket) -> bool:
-        """Keep a ticket alive without a write; return whether it was there."""
-        seen, sent_at = ticket.object, self._clock.elapsed()
-        assert seen is not None, "who listens has put its ticket"
-        is_there = self._objects.keep_alive(seen)
-        if is_there:
-            ticket.note(seen, sent_at=sent_at)
-        return is_there
 
-    def _expect_to_hear(self, pool_watch: PoolWatch, ticket: OwnTicket) -> None:
-        """Expect the watch to tell of a renewal well before the next one, which checks that."""
-        assert ticket.object is not None
-        by = self._clock.elapsed() + _answer_seconds(ticket)
-        pool_watch.expect(ticket.object.id.version, by)
-
-    def _view_of(self, sleeper: Sleeper) -> PoolView | None:
-        pool_watch = self.pool_watch(sleeper.ticket.request.type)
-        return None if pool_watch is None else pool_watch.view()
-
-
-def _due(ticket: OwnTicket, view: PoolView | None) -> float:
+def _due(ticket: OwnTicket, aging_seconds: float | None) -> float:
     """When it is to be renewed next, on the elapsed clock."""
-    rises_at = None if view is None else ticket.rises_at(view)
+    rises_at = None if aging_seconds is None else ticket.rises_at(aging_seconds)
     return min(ticket.sent_at + ticket.ttl_seconds / 3, rises_at or math.inf)
-
-
-def _is_renewed(new: TicketObject, found: object) -> bool:
-    """Tell whether an object has been renewed just then."""
-    return isinstance(found, TicketObject) and found.renewed == new.renewed
 
 
 def _answer_seconds(ticket: OwnTicket) -> float:

@@ -7,10 +7,11 @@ object is made by the waiter's thread, and renewed by the one that keeps it aliv
 from __future__ import annotations
 
 import threading
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING
 
 from leasectl.engines.cluster.changes import new_ticket
 from leasectl.engines.cluster.objects import Found, ResourceObject, TicketObject
-from leasectl.engines.cluster.place import Place
 from leasectl.engines.cluster.view import PoolView
 from leasectl.engines.contract import TicketExpired
 from leasectl.engines.rules.turns import effective_priority, next_rise
@@ -20,8 +21,12 @@ from leasectl.errors import (
     LeaseError,
     NotAllowed,
 )
-from leasectl.model import Claimant, Request
+from leasectl.model import Claimant, Lease, Request
 from leasectl.system.signals import pause
+
+if TYPE_CHECKING:
+    from leasectl.engines.cluster.context import Context
+    from leasectl.engines.cluster.events import ToldOf
 
 # Who deletes a pool finds within that time that it is in use, or is done, or was killed.
 CLOSING_SECONDS, LOOK_AGAIN_SECONDS = 1.0, 0.1
@@ -32,7 +37,7 @@ class OwnTicket:
 
     Args:
         claimant: Whose it is; what it asks for.
-        place: Where its pool is.
+        context: Of the place of its pool.
         ttl_seconds: After so long without a renewal others take it for dead.
 
     Attributes:
@@ -51,13 +56,13 @@ class OwnTicket:
         unwatched: Why its waiter may not follow what happens, and never could; None where it may.
     """
 
-    def __init__(self, claimant: Claimant, place: Place, *, ttl_seconds: float) -> None:
-        clock = place.clock
+    def __init__(self, claimant: Claimant, context: Context, *, ttl_seconds: float) -> None:
+        clock = context.clock
         self.claimant = claimant
-        self.claim_key = place.with_state_id(claimant.claim_key)
+        self.claim_key = context.with_state_id(claimant.claim_key)
         self.ttl_seconds = ttl_seconds
-        self.object_name = place.objects.new_ticket_name(claimant.request.type)
-        self.life = place.objects.new_life()
+        self.object_name = context.objects.new_ticket_name(claimant.request.type)
+        self.life = context.objects.new_life()
         self.is_tried = False
         self.unsure: tuple[ResourceObject, ...] = ()
         self.claim_sent_at = 0.0
@@ -66,9 +71,11 @@ class OwnTicket:
         self.heard = 0
         self._was_watched = False
         self.has_paid = False  # the pool's pace has let it through already
-        self._place = place
+        self._context = context
         self._clock = clock
         self._made_at = clock.elapsed()
+        # When the request was made, wall clock; None once its queueing was told:
+        self._queued_at: float | None = context.events.now()
         self._lock = threading.Lock()
         # Under the lock:
         self._object: TicketObject | None = None
@@ -82,11 +89,6 @@ class OwnTicket:
         """What it asks for."""
         return self.claimant.request
 
-    @property
-    def waited(self) -> float:
-        """How long ago the request was made, in seconds."""
-        return self._clock.elapsed() - self._made_at
-
     def first_look(self) -> PoolView:
         """The pool as it is, before this is put: who can't look has asked for nothing yet.
 
@@ -95,13 +97,13 @@ class OwnTicket:
         request = self.request
         try:
             is_any = request.name is None and not request.where
-            view = self._place.glance(request.type, request.count) if is_any else None
-            view = view or self._place.pool(request.type)
+            view = self._context.glance(request.type, request.count) if is_any else None
+            view = view or self._context.pool(request.type)
             for _ in range(int(CLOSING_SECONDS / LOOK_AGAIN_SECONDS)):
                 if not view.is_closing:
                     break
                 pause(LOOK_AGAIN_SECONDS)
-                view = self._place.pool(request.type)
+                view = self._context.pool(request.type)
             return view
         except BackendUnreachable as error:
             error.asked = self.is_tried
@@ -165,13 +167,36 @@ class OwnTicket:
         """Note that it was taken away."""
         self._is_gone = True
 
-    def is_it(self, found: Found) -> bool:
-        """Return whether an object is this ticket's, by its name, which can't be guessed."""
-        return found.id.name == self.object_name
-
     def as_put(self) -> TicketObject:
         """Return what to take away; without an answer to its creation, only its name counts."""
         return self._object or self._unseen()
+
+    # Its events
+
+    def told_of_queueing(self) -> ToldOf:
+        """Return what is told as it is put, for the first time or again."""
+        at = self._queued_at
+        return () if at is None else self._context.events.queued(self.claimant, at=at)
+
+    def note_queueing_told(self) -> None:
+        """Note that it is."""
+        self._queued_at = None
+
+    def told_of_grant(self, leases: Sequence[Lease], resources: Iterable[ResourceObject]) -> ToldOf:
+        """Return what is told as it becomes leases of resources."""
+        waited, queued_at = self._clock.elapsed() - self._made_at, self._queued_at
+        return self._context.events.granted(
+            self.claimant, leases, resources, waited=waited, queued_at=queued_at
+        )
+
+    def told_of_end(self, why: str) -> ToldOf:
+        """Return what is told as its owner takes it away, and it became nothing."""
+        if self._object is None:
+            return ()
+        waited = self._clock.elapsed() - self._made_at
+        return self._context.events.gave_up(
+            self.claimant, self._object.place, waited=waited, why=why
+        )
 
     # Its waiter's watch
 
@@ -190,7 +215,7 @@ class OwnTicket:
         Rights that were there and are gone may come again; those that were never there don't come
         by themselves.
         """
-        if not self._was_watched and self._place.objects.is_forbidden(reason):
+        if not self._was_watched and self._context.objects.is_forbidden(reason):
             self.unwatched = NotAllowed(str(reason))
 
     # Its place
@@ -230,15 +255,13 @@ class OwnTicket:
 
     # Its priority
 
-    def counts_as(self, view: PoolView) -> int:
-        """The priority that it is to count with by now."""
-        aging = view.pool.settings.aging_seconds if view.pool is not None else 0.0
+    def counts_as(self, aging_seconds: float) -> int:
+        """The priority that it is to count with by now, in a pool with such an aging."""
         waited = self._clock.elapsed() - self._put_at
-        return effective_priority(self.request.priority, waited, aging)
+        return effective_priority(self.request.priority, waited, aging_seconds)
 
-    def rises_at(self, view: PoolView) -> float | None:
+    def rises_at(self, aging_seconds: float) -> float | None:
         """When that is one more, on the elapsed clock; None for never."""
         now = self._clock.elapsed()
-        aging = view.pool.settings.aging_seconds if view.pool is not None else 0.0
-        seconds = next_rise(now - self._put_at, aging)
+        seconds = next_rise(now - self._put_at, aging_seconds)
         return None if seconds is None else now + seconds

@@ -23,21 +23,16 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
-from leasectl.engines.cluster.changes import with_grant
-from leasectl.engines.cluster.objects import Change, Found, PoolObject, ResourceObject, TicketObject
+from leasectl.engines.cluster.objects import PoolObject, ResourceObject, TicketObject
 from leasectl.engines.cluster.observed import Observed
-from leasectl.engines.cluster.place import Place
 from leasectl.engines.cluster.view import NOTHING_OVER, Over, PoolView
 from leasectl.engines.facts import Standing
 from leasectl.engines.rules.membership import Member
 from leasectl.engines.rules.pace import after_change, after_grant, next_grant_at
 from leasectl.engines.rules.possible import Want
 from leasectl.engines.rules.turns import blocks, left_to, next_granted, position
-
-if TYPE_CHECKING:
-    from leasectl.engines.cluster.ticket import OwnTicket
 
 # What is left of it by then is an error of numbers.
 _ROUNDING_SECONDS = 1e-6
@@ -68,13 +63,6 @@ def in_order(view: PoolView, over: Over = NOTHING_OVER) -> list[TicketObject]:
 def is_waited_in(view: PoolView) -> bool:
     """Return whether anybody waits in a pool."""
     return next(_waiting(view.tickets, view, NOTHING_OVER), None) is not None
-
-
-def better_than(
-    ticket: TicketObject, view: PoolView, over: Over = NOTHING_OVER
-) -> list[TicketObject]:
-    """Return those before a ticket, the best first, which needn't be in the queue itself."""
-    return list(nearest_first(ticket, view, over))[::-1]
 
 
 def nearest_first(
@@ -145,11 +133,6 @@ def turn_of(ticket: TicketObject, view: PoolView, over: Over = NOTHING_OVER) -> 
     return Turn(is_met=True, others=tuple(others), free=tuple(left))
 
 
-def is_before(one: TicketObject, other: TicketObject, view: PoolView) -> bool:
-    """Return whether one is better than another, in the pool that they are in."""
-    return view.rank(one) < view.rank(other)
-
-
 def position_of(ticket: TicketObject, view: PoolView, over: Over = NOTHING_OVER) -> int:
     """Return its position among those that could use what it could; 1 if no better one could."""
     better = [each.want for each in _met(nearest_first(ticket, view, over), view)]
@@ -162,7 +145,7 @@ def unmet_in(view: PoolView, tickets: Iterable[TicketObject]) -> frozenset[str]:
 
 
 def to_follow(
-    ticket: TicketObject, turn: Turn, view: PoolView, over: Over, *, places: int, behind: int = 0
+    ticket: TicketObject, view: PoolView, over: Over, *, places: int, behind: int = 0
 ) -> TicketObject | None:
     """Return the ticket whose end is all that one has to hear of, where many are before it.
 
@@ -171,13 +154,12 @@ def to_follow(
 
     Args:
         ticket: The one.
-        turn: Of it.
         view: The pool.
         over: What is over in it.
         places: How many.
         behind: So many are many.
     """
-    if turn.before is None or view.ages:
+    if view.ages:
         return None
     ahead, followed = 0, None
     for each in _met(nearest_first(ticket, view, over), view):
@@ -252,67 +234,20 @@ def seconds_left(pool: PoolObject, observed: Observed, now: float) -> float:
     return left if left > _ROUNDING_SECONDS else 0.0
 
 
-def level_after_grant(pool: PoolObject, observed: Observed, now: float) -> float:
-    """Return the level after a grant, which the pace has to allow."""
+def with_grant(pool: PoolObject, grant: str, observed: Observed, now: float) -> PoolObject:
+    """Return a pool whose pace has let one more grant through.
+
+    Args:
+        pool: As it was just seen; its pace allows it.
+        grant: What tells that grant from all others.
+        observed: Since when the last grant has been known.
+        now: On the elapsed clock.
+    """
     settings = pool.settings
     counted = _counted(pool, observed, now) if pool.last_grant else 0.0
     owed = after_grant(settings, _paid_until(pool), counted) - counted
-    return min(settings.burst, owed / settings.pace_seconds)
-
-
-def seconds_to_pay(own: OwnTicket, view: PoolView, observed: Observed, now: float) -> float:
-    """How long it takes until the pool's pace lets a ticket through; 0 where it has.
-
-    Args:
-        own: Which.
-        view: The pool as it was just seen.
-        observed: Since when its last grant has been known.
-        now: On the elapsed clock.
-    """
-    if own.has_paid or view.pool is None:
-        return 0.0
-    return seconds_left(view.pool, observed, now)
-
-
-def to_pay(own: OwnTicket, view: PoolView, place: Place) -> Change | None:
-    """What writes a ticket's grant to the pool's pace; None where it needn't pay.
-
-    Args:
-        own: Which.
-        view: The pool as it was just seen.
-        place: Where the pool is.
-    """
-    pool, observed, now = view.pool, place.observed, place.clock.elapsed()
-    if own.has_paid or pool is None or not pool.settings.pace_seconds:
-        return None
-    new = with_grant(pool, level_after_grant(pool, observed, now), own.object_name)
-
-    def is_done(found: Found) -> bool:
-        return isinstance(found, PoolObject) and (found.level, found.last_grant) == (
-            new.level,
-            new.last_grant,
-        )
-
-    return Change(pool, new, is_done)
-
-
-def pay(own: OwnTicket, view: PoolView, place: Place, paid: Change) -> bool:
-    """Write that before the grant; return whether it is done, and the pool knows of it then."""
-    assert isinstance(paid.seen, PoolObject) and isinstance(paid.new, PoolObject)
-    written = place.objects.replace(paid.seen, paid.new, paid.is_done)
-    if written.object is None:
-        return False
-    own.has_paid = True
-    view.put(written.object)
-    return True
-
-
-def note_paid(view: PoolView, place: Place, paid: Change) -> None:
-    """Have all of this state directory know since when that grant has been there."""
-    there = view.pool if view.pool is not paid.seen else paid.new
-    if isinstance(there, PoolObject):
-        seconds_left(there, place.observed, place.clock.elapsed())
-        place.observed.save()
+    level = min(settings.burst, owed / settings.pace_seconds)
+    return pool._replace(level=level, last_grant=grant)
 
 
 def _paid_until(pool: PoolObject) -> float:

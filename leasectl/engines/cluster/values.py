@@ -26,6 +26,8 @@ from typing import TYPE_CHECKING
 from leasectl.engines.cluster.changes import with_values
 from leasectl.engines.cluster.context import Context
 from leasectl.engines.cluster.objects import (
+    MOST_TRIES,
+    Change,
     ContentObject,
     Found,
     Identity,
@@ -34,6 +36,7 @@ from leasectl.engines.cluster.objects import (
     Selection,
     Told,
     ValuesObject,
+    too_fast,
 )
 from leasectl.engines.values import (
     CONTENT,
@@ -45,12 +48,11 @@ from leasectl.engines.values import (
     is_content,
     parts_of,
 )
-from leasectl.errors import BackendUnreachable, LeaseError
+from leasectl.errors import LeaseError
 
 if TYPE_CHECKING:
     from leasectl.state.event import Event
 
-_MOST_TRIES = 20
 _MOST_TIDIED = 20  # subjects, at a time
 _TO_GO = 0.0
 
@@ -139,7 +141,7 @@ class ClusterValues:
         check_changes(changes)
         told = () if event is None else self._context.events.happened(event)
         held = None
-        for _ in range(_MOST_TRIES):
+        for _ in range(MOST_TRIES):
             found = self._find(parts_of(changes[0].key))
             if guard is not None:  # only now: see above
                 held = self._held(guard)
@@ -151,11 +153,9 @@ class ClusterValues:
             if self._write(changes, found, said, contents, told):
                 break
         else:
-            raise BackendUnreachable(
-                f"{changes[0].key} is changed faster than it is read; try again"
-            )
+            raise too_fast(changes[0].key)
         if held is not None and guard is not None and guard.frees:
-            self._claims.release(held)
+            self._claims.release([held])
         return True
 
     def check_room(self) -> None:
@@ -262,11 +262,7 @@ class ClusterValues:
         """Write the object of a subject; returns whether it was as it was read."""
         name = self._objects.name_of("values", parts.space, parts.subject)
         new = with_values(found, name, parts, said, contents)
-        objects = self._objects
-        if found is None:
-            written = objects.create(new, told=told)
-        else:
-            written = objects.replace(found, new, told=told)
+        written = self._objects.write(Change(found, new, told))
         is_clear = _TO_GO not in contents.values() and bool(said or contents)
         if written.object is not None and not is_clear:
             with contextlib.suppress(LeaseError):  # it is done, and what is to go is noted
@@ -280,32 +276,24 @@ class ClusterValues:
             if word not in kept:
                 content = self._content(f"{found.space}/{CONTENT}/{found.subject}/{word}")
                 if content is not None:
-                    self._objects.remove(content, as_seen=False)
+                    self._objects.remove(content)
         if not kept and not found.said:
-            self._objects.remove(found, as_seen=True)
+            self._objects.write(Change(found, None))
         elif kept != found.contents:
             parts = Parts(found.space, "", found.subject)
             new = with_values(found, found.id.name, parts, found.said, kept)
-            self._objects.replace(found, new)
+            self._objects.write(Change(found, new))
 
     def _put_content(self, key: str, said: Said) -> None:
         """Write a content; its key has one writer."""
-
-        new = ContentObject(Identity(self._name_of_content(key)), None, key, said)
-
-        def is_done(found: Found) -> bool:
-            return isinstance(found, ContentObject) and found.said.content == said.content
-
-        written = self._objects.create(new, is_done)
-        for _ in range(_MOST_TRIES):
-            if written.is_done:
+        first = ContentObject(Identity(self._name_of_content(key)), None, key, said)
+        seen: ContentObject | None = None
+        for _ in range(MOST_TRIES):
+            new = first if seen is None else seen._replace(said=said)
+            if self._objects.write(Change(seen, new)).is_done:
                 return
             seen = self._content(key)
-            if seen is None:
-                written = self._objects.create(new, is_done)
-            else:
-                written = self._objects.replace(seen, seen._replace(said=said), is_done)
-        raise BackendUnreachable(f"{key} is changed faster than it is read; try again")
+        raise too_fast(key)
 
     def _said(self, change: ValueChange) -> Said:
         assert change.content is not None

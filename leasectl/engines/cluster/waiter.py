@@ -27,30 +27,31 @@ the store writes after its sender was killed.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence, Set
+from collections.abc import Sequence, Set
 from functools import partial
 
 from leasectl.engines import refusals
 from leasectl.engines.cluster.context import Context
-from leasectl.engines.cluster.events import ClusterEvents, ToldOf
-from leasectl.engines.cluster.objects import Change, ResourceObject, TicketObject
+from leasectl.engines.cluster.expiry import remove_dead
+from leasectl.engines.cluster.objects import (
+    MOST_TRIES,
+    Change,
+    PoolObject,
+    ResourceObject,
+    TicketObject,
+)
 from leasectl.engines.cluster.observed import Looked
-from leasectl.engines.cluster.place import Place, no_pool
 from leasectl.engines.cluster.ticket import LOOK_AGAIN_SECONDS, OwnTicket
 from leasectl.engines.cluster.turns import (
-    Turn,
-    better_than,
     count_free,
     is_waited_in,
     members_of,
-    note_paid,
-    pay,
+    nearest_first,
     seconds_left,
-    seconds_to_pay,
     standing_of,
     to_follow,
-    to_pay,
     turn_of,
+    with_grant,
 )
 from leasectl.engines.cluster.view import PoolView
 from leasectl.engines.cluster.watches import Verdict, verdict_of
@@ -64,8 +65,6 @@ from leasectl.system.wakeup import Wakeup
 
 # What is heard within that time isn't asked for.
 _HEAR_SECONDS = 0.05
-# So often a view is renewed at once, as another was faster.
-_MOST_TRIES = 20
 # Some requests to a server that has answered just before.
 _SECONDS = 3.0
 # More than one, as the nearest may be stopped; all would have a crowd wake at one end.
@@ -90,7 +89,6 @@ class ClusterWaiter:
     def __init__(self, ticket: OwnTicket, context: Context, *, until: float | None) -> None:
         self.ticket = ticket
         self.verdict: Verdict | None = None
-        self._events = RequestEvents(ticket, context.events)
         self._context = context
         self._objects = context.objects
         self._claims = context.claims
@@ -163,8 +161,7 @@ class ClusterWaiter:
         with self._objects.limited(self._until):
             own, self._is_fast = self.ticket, False
             if own.is_tried:
-                told = self._events.gave_up(why)
-                self._objects.remove(own.as_put(), as_seen=False, told=told)
+                self._objects.remove(own.as_put(), own.told_of_end(why))
             if own.claim_sent_at:
                 self._claims.give_back(own)
 
@@ -185,7 +182,7 @@ class ClusterWaiter:
 
     def _check_there(self, view: PoolView) -> None:
         if not view.is_there:
-            raise no_pool(self._context, view.pool_type)
+            raise self._context.no_pool(view.pool_type)
 
     def _has_all(self, view: PoolView) -> bool:
         """Return whether the queue is empty and there is enough."""
@@ -193,9 +190,6 @@ class ClusterWaiter:
             return False
         over, request = self._observed.look(view).over, self.ticket.request
         return count_free(view, want_of(request), over) >= request.count
-
-    def _turn(self, view: PoolView, looked: Looked) -> Turn:
-        return turn_of(self.ticket.as_seen(view), view, looked.over)
 
     def _look(self) -> PoolView:
         """The pool as a watch keeps it up to date, from its own ticket on; else as it is.
@@ -237,12 +231,12 @@ class ClusterWaiter:
         own = self.ticket
         assert self._view is not None
         own.note_seen(self._view)
-        told = self._events.queued()
-        written = self._objects.create(own.new_object(), own.is_it, told=told)
-        if written.object is None:
+        told = own.told_of_queueing()
+        written = self._objects.write(Change(None, own.new_object(), told))
+        if not written.is_done:
             raise own.expired()  # it was made, and taken away, before anybody said so
         own.note(written.object)
-        self._events.note_queued()
+        own.note_queueing_told()
         if written.pool is not None:
             self._put_in = PoolView(own.request.type).fill(written.pool.items, written.pool.version)
 
@@ -266,7 +260,7 @@ class ClusterWaiter:
 
     def _claim_at_last(self, view: PoolView) -> Outlook:
         """Claim by what was seen, or by what is there when that wasn't so any more."""
-        for _ in range(_MOST_TRIES):
+        for _ in range(MOST_TRIES):
             outlook = self._claim_by(view)
             if outlook is not None:
                 break
@@ -286,34 +280,46 @@ class ClusterWaiter:
         looked = self._observed.look(view)
         if not self._reap(view, looked):
             return None
-        turn = self._turn(view, looked)
-        self.verdict = verdict_of(own, view, looked.over, turn)
+        assert view.pool is not None
+        over, ticket, now = looked.over, own.as_seen(view), self._clock.elapsed()
+        turn = turn_of(ticket, view, over)
+        self.verdict = verdict_of(own, view, over, turn)
         self._far_behind = None
         if not turn.is_met:
-            return self._until_more(Outlook(impossible=str(unmet(own.request, members_of(view)))))
-        self._far_behind = to_follow(
-            own.as_seen(view),
-            turn,
-            view,
-            looked.over,
-            places=self._objects.few_next,
-            behind=self._objects.few_before,
-        )
+            impossible = str(unmet(own.request, members_of(view)))
+            return self._until_more(Outlook(impossible=impossible), view.pool)
         if turn.before is not None:
+            places, behind = self._objects.few_next, self._objects.few_before
+            self._far_behind = to_follow(ticket, view, over, places=places, behind=behind)
             self._observed.save()
             return Outlook(is_behind=True)
-        is_behind = bool(turn.others) and own.request.name is None
+        outlook = Outlook(is_head=True, is_behind=bool(turn.others) and own.request.name is None)
         if len(turn.free) < own.request.count:
-            return self._until_more(Outlook(is_head=True, is_behind=is_behind))
-        left = seconds_to_pay(own, view, self._observed, self._clock.elapsed())
+            return self._until_more(outlook, view.pool)
+        left = 0.0 if own.has_paid else seconds_left(view.pool, self._observed, now)
         if left:
             self._observed.save()
-            due = self._clock.elapsed() + left
-            return Outlook(is_head=True, is_behind=is_behind, next_grant_at=due)
-        return self._take(view, turn.free[: own.request.count])
+            return outlook._replace(next_grant_at=now + left)
+        return self._take(view, view.pool, turn.free[: own.request.count])
 
-    def _until_more(self, outlook: Outlook) -> Outlook | None:
-        return until_more(outlook, self._view, self._context)
+    def _until_more(self, outlook: Outlook, pool: PoolObject) -> Outlook | None:
+        """Look for names that are to move into a pool and whose claims are over.
+
+        Whoever has names be moved so says first in the pool where they are to come that there may
+        be some. A waiter there with nobody before it looks at them whenever the time of the next of
+        their leases may be over: no watch of its own tells of that, nor of renewals.
+
+        Returns:
+            The outlook, with the time to look again at; None where something has come.
+        """
+        if not pool.coming:
+            self._observed.save()
+            return outlook
+        elsewhere = PoolView("").add_resources(self._context.moving_to(pool.type))
+        over, next_at = self._observed.look(elsewhere)
+        self._observed.save()
+        ended = [self._claims.end_over(elsewhere.resources[name]) for name in over.claims]
+        return None if any(ended) else outlook._replace(look_again_at=next_at)
 
     def _check_still_there(self, view: PoolView) -> None:
         own = self.ticket
@@ -325,36 +331,65 @@ class ClusterWaiter:
             raise own.expired() if own.is_overdue else TicketGone()
         own.note_seen(view)
 
-    def _take(self, view: PoolView, chosen: Sequence[ResourceObject]) -> Outlook | None:
-        own = self.ticket
+    def _take(
+        self, view: PoolView, pool: PoolObject, chosen: Sequence[ResourceObject]
+    ) -> Outlook | None:
+        own, now = self.ticket, self._clock.elapsed()
         if own.is_overdue:
             raise own.expired()
-        besides: list[Change] = []
-        paid = to_pay(own, view, self._context)
+        paid, besides = pool, []
+        if pool.settings.pace_seconds and not own.has_paid:
+            paid = with_grant(pool, own.object_name, self._observed, now)
         if self._objects.unites:
-            besides = [] if paid is None else [paid]
             ticket = view.tickets.get(own.object_name) or own.object
+            besides = [] if paid is pool else [Change(pool, paid)]
             besides += [] if ticket is None else [Change(ticket, None)]
-        elif paid is not None and not pay(own, view, self._context, paid):
-            return None
-        granted = self._events.granted
-        leases = self._claims.make(own, view, chosen, besides=besides, granted=granted)
+        elif paid is not pool:
+            written = self._objects.write(Change(pool, paid)).object
+            if not isinstance(written, PoolObject):
+                return None
+            own.has_paid, paid = True, written
+            view.put(paid)
+        leases = self._claims.make(own, view, chosen, besides)
         if leases is None:
             return None
-        if paid is not None:
-            note_paid(view, self._context, paid)
-        return self._granted(leases, left_at(chosen, view))
+        if paid is not pool:  # all of this state directory know since when that grant is there
+            seconds_left(paid, self._observed, self._clock.elapsed())
+            self._observed.save()
+        had = {name for each in chosen for name in each.had_by} & view.served()
+        return self._granted(leases, [view.tickets[name] for name in had])
 
-    def _granted(self, leases: tuple[Lease, ...], left: Collection[TicketObject] = ()) -> Outlook:
+    def _granted(self, leases: tuple[Lease, ...], left: Sequence[TicketObject] = ()) -> Outlook:
+        """Return leases, with the tickets that earlier holders of their resources have left."""
         own, ttl = self.ticket, self.ticket.request.ttl_seconds
         if ttl is not None and self._clock.elapsed() - own.claim_sent_at >= ttl:
             self._claims.give_back(own)  # the answers took their time; somebody may have it by now
             raise own.expired()
         if not self._objects.unites:
             known = self._claims.known(own.claimant.claim_key)
-            self._objects.tell(self._events.granted(leases, known))
-            begin_taking_away(own, left, self._context)
+            self._objects.tell(own.told_of_grant(leases, known))
+            if own.is_tried or left:
+                from leasectl.system.afterwards import begin
+
+                begin(partial(self._take_away, left))
         return Outlook(leases)
+
+    def _take_away(self, left: Sequence[TicketObject]) -> None:
+        """Remove a ticket that has become a claim, if it was put, and those that others left.
+
+        Nobody waits for that. Killed before it is done, a process leaves its ticket, of which the
+        resource remembers that it has had what it waited for, as long as it is there. Whoever has
+        the resource next takes it away, too, and if nobody does it is over with its ttl.
+        """
+        own = self.ticket
+        with self._objects.limited(self._clock.elapsed() + _SECONDS):
+            if own.is_tried:
+                self._objects.remove(own.as_put())
+            pool_watch = self._session.pool_watch(own.request.type) if left else None
+            seen = None if pool_watch is None else pool_watch.view()
+            for each in left:
+                if seen is None or each.id.name in seen.tickets:
+                    self._objects.remove(each)
 
     def _reap(self, view: PoolView, looked: Looked) -> bool:
         """Take away the dead that are before it, all at once; returns whether all were dead."""
@@ -379,21 +414,21 @@ class Ends:
     keeper is. Of other state directories nothing is believed: they may be anywhere.
 
     Args:
-        place: Knows what is of its own state directory, and is told which waiters are dead.
+        context: Knows what is of its own state directory, and is told which waiters are dead.
     """
 
-    def __init__(self, place: Place) -> None:
-        self._place = place
-        self._observed = place.observed
+    def __init__(self, context: Context) -> None:
+        self._context = context
+        self._observed = context.observed
         self._asked = ProcessWatch()
         self._before = ProcessWatch()
 
     def see(self, own: TicketObject, view: PoolView) -> None:
         """Follow those who wait before a ticket; those of them that have ended are noted."""
-        there = [p for each in better_than(own, view) if (p := self._process_of(each))]
+        there = [p for each in nearest_first(own, view) if (p := self._process_of(each))]
         while True:
             living = [each for each in there if not self._observed.has_ended(each)]
-            if not self._before.update(living[-_MOST_FOLLOWED:]):
+            if not self._before.update(living[:_MOST_FOLLOWED]):
                 return
             self._note()
 
@@ -429,133 +464,4 @@ class Ends:
             return None
         if not 0 < process.pid <= _HIGHEST_PID:
             return None
-        return process if self._place.is_from_here(ticket.claim_key) else None
-
-
-class RequestEvents:
-    """The events of one request.
-
-    Args:
-        ticket: Its own.
-        events: Of what happens in the place.
-    """
-
-    def __init__(self, ticket: OwnTicket, events: ClusterEvents) -> None:
-        self._ticket = ticket
-        self._events = events
-        self._made_at: float | None = events.now()  # None once it was told
-
-    def queued(self) -> ToldOf:
-        """Its ticket is put, for the first time or again."""
-        made_at = self._made_at
-        return () if made_at is None else self._events.queued(self._ticket.claimant, 0, at=made_at)
-
-    def note_queued(self) -> None:
-        """That was told."""
-        self._made_at = None
-
-    def granted(self, leases: Sequence[Lease], resources: Iterable[ResourceObject]) -> ToldOf:
-        """It becomes leases of resources."""
-        own = self._ticket
-        return self._events.granted(
-            own.claimant, leases, resources, waited=own.waited, queued_at=self._made_at
-        )
-
-    def gave_up(self, why: str) -> ToldOf:
-        """Its ticket is taken away."""
-        own = self._ticket
-        if own.object is None:
-            return ()
-        ticket, waited = own.object.place, own.waited
-        return self._events.gave_up(
-            own.claimant, ticket, at=self._events.now(), waited=waited, why=why
-        )
-
-
-def until_more(outlook: Outlook, view: PoolView | None, context: Context) -> Outlook | None:
-    """Look for names that are to move into a pool and whose claims are over.
-
-    Whoever has names be moved so says first in the pool where they are to come that there may be
-    some. A waiter there with nobody before it looks at them whenever the time of the next of their
-    leases may be over: no watch of its own tells of that, nor of renewals.
-
-    Args:
-        outlook: Of who waits there, for whom there is too little.
-        view: The pool.
-        context: Of the place of the pool, where claims end that are over.
-
-    Returns:
-        The outlook, with the time to look again at; None where something has come.
-    """
-    observed = context.observed
-    if view is None or view.pool is None or not view.pool.coming:
-        observed.save()
-        return outlook
-    elsewhere = PoolView("").add_resources(context.moving_to(view.pool_type))
-    over, next_at = observed.look(elsewhere)
-    observed.save()
-    ended = [context.claims.end_over(elsewhere.resources[name]) for name in over.claims]
-    return None if any(ended) else outlook._replace(look_again_at=next_at)
-
-
-def left_at(chosen: Sequence[ResourceObject], view: PoolView) -> list[TicketObject]:
-    """The tickets of those who had some resources before, and haven't taken them away yet."""
-    left = {name for each in chosen for name in each.had_by} & view.served()
-    return [view.tickets[name] for name in left]
-
-
-def begin_taking_away(own: OwnTicket, left: Collection[TicketObject], context: Context) -> None:
-    """Take away a ticket that has become a claim, if it was put, and those that others left.
-
-    Nobody waits for that. Killed before it is done, a process leaves its ticket, of which the
-    resource remembers that it has had what it waited for, as long as it is there. Whoever has the
-    resource next takes it away, too, and if nobody does it is over with its ttl.
-
-    Args:
-        own: The one.
-        left: The others.
-        context: Of their place.
-    """
-    if own.is_tried or left:
-        from leasectl.system.afterwards import begin
-
-        begin(partial(_take_away, own, left, context))
-
-
-def _take_away(own: OwnTicket, left: Collection[TicketObject], context: Context) -> None:
-    objects = context.objects
-    with objects.limited(context.clock.elapsed() + _SECONDS):
-        if own.is_tried:
-            objects.remove(own.as_put(), as_seen=False)
-        pool_watch = context.session.pool_watch(own.request.type) if left else None
-        seen = None if pool_watch is None else pool_watch.view()
-        for each in left:
-            if seen is None or each.id.name in seen.tickets:
-                objects.remove(each, as_seen=False)
-
-
-def remove_dead(names: Iterable[str], view: PoolView, context: Context) -> bool:
-    """Take away tickets that are over, unless they were renewed.
-
-    Args:
-        names: Of their objects.
-        view: Their pool as it was seen; it knows of it then.
-        context: Of its place.
-
-    Returns:
-        Whether all of them have gone.
-    """
-    gone = [_remove_dead(each, view, context) for each in list(names)]
-    return all(gone)
-
-
-def _remove_dead(name: str, view: PoolView, context: Context) -> bool:
-    from leasectl.engines.rules.events import WAITER_DIED
-
-    ticket = view.tickets[name]
-    is_served = view.is_served(ticket)  # then it has become a claim
-    told = () if is_served else context.events.withdrawn(ticket, WAITER_DIED)
-    if context.objects.remove(ticket, as_seen=True, told=told) == "changed":
-        return False
-    view.drop(name)
-    return True
+        return process if self._context.is_from_here(ticket.claim_key) else None

@@ -27,7 +27,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 from functools import partial
-from typing import Literal, NamedTuple, Protocol, TypeVar
+from typing import TYPE_CHECKING, Literal, NamedTuple, TypeVar
 
 from leasectl.engines.cluster.objects import (
     Happened,
@@ -38,15 +38,18 @@ from leasectl.engines.cluster.objects import (
     Watch,
 )
 from leasectl.engines.cluster.observed import Lookout
-from leasectl.engines.cluster.place import Place
 from leasectl.engines.cluster.ticket import OwnTicket
-from leasectl.engines.cluster.turns import Turn, is_before, turn_of
+from leasectl.engines.cluster.turns import Turn, turn_of
 from leasectl.engines.cluster.view import Over, PoolView
 from leasectl.engines.facts import PoolSettings
 from leasectl.errors import LeaseError
 from leasectl.http.no_answer import WatchEnded
 from leasectl.system.threads import start_thread
 from leasectl.system.wakeup import Wakeup
+
+if TYPE_CHECKING:
+    from leasectl.engines.cluster.context import Context
+    from leasectl.engines.cluster.waiter import ClusterWaiter
 
 Event = TypeVar("Event")
 
@@ -206,34 +209,18 @@ def _coming(view: PoolView) -> str:
     return view.pool.changed if view.pool is not None and view.pool.coming else ""
 
 
-class Sleeper(Protocol):
-    """A waiter that sleeps until its verdict changes.
-
-    Attributes:
-        verdict: That which it has seen last; None for whatever comes.
-    """
-
-    verdict: Verdict | None
-
-    @property
-    def ticket(self) -> OwnTicket: ...
-
-    def wake(self) -> None:
-        """End its sleep; from any thread."""
-
-
 class PoolWatch:
     """The thread of one pool, until it is closed.
 
     Args:
-        place: Where the pool is.
+        context: Of the place of the pool.
         view: What was seen of it first.
         due_changed: Called when there may be something to do sooner.
     """
 
-    def __init__(self, place: Place, view: PoolView, due_changed: Callable[[], object]) -> None:
-        self._place = place
-        self._observed = place.observed
+    def __init__(self, context: Context, view: PoolView, due_changed: Callable[[], object]) -> None:
+        self._context = context
+        self._observed = context.observed
         self._due_changed = due_changed
         self._changed = threading.Condition()
         # Under the lock of _changed:
@@ -242,7 +229,7 @@ class PoolWatch:
         self._is_current = True
         self._has_begun = False
         self._is_closed = False
-        self._sleepers: set[Sleeper] = set()
+        self._sleepers: set[ClusterWaiter] = set()
         self._watch: Watch[Happened] | None = None
         self._next_at: float | None = None
         self._has_new_settings = False
@@ -257,6 +244,13 @@ class PoolWatch:
     def next_at(self) -> float | None:
         """When something is over next, unless it is renewed, on the elapsed clock; None: never."""
         return self._next_at
+
+    @property
+    def aging_seconds(self) -> float | None:
+        """The pool's aging; None while that isn't kept up to date."""
+        with self._changed:
+            pool = self._view.pool if self._is_current else None
+            return None if pool is None else pool.settings.aging_seconds
 
     def view(self) -> PoolView | None:
         """A copy of what was seen so far; None while that isn't kept up to date."""
@@ -302,7 +296,7 @@ class PoolWatch:
         if watch is not None:
             watch.cut()
 
-    def add(self, sleeper: Sleeper) -> None:
+    def add(self, sleeper: ClusterWaiter) -> None:
         """Wake a sleeper whenever its verdict changes, from now on."""
         with self._changed:
             if sleeper not in self._sleepers:
@@ -311,7 +305,7 @@ class PoolWatch:
                     sleeper.ticket.note_watched()
                 self._judge()
 
-    def remove(self, sleeper: Sleeper) -> bool:
+    def remove(self, sleeper: ClusterWaiter) -> bool:
         """Stop waking a sleeper; return whether no other is left."""
         with self._changed:
             self._sleepers.discard(sleeper)
@@ -400,8 +394,9 @@ class PoolWatch:
         end = self._observed.ticket_end(new)
         if end is not None and (self._next_at is None or end < self._next_at):
             return False
-        others = (each.ticket.as_seen(self._view) for each in self._sleepers)
-        return all(is_before(each, new, self._view) for each in others)
+        view = self._view
+        ranks = (view.rank(each.ticket.as_seen(view)) for each in self._sleepers)
+        return all(each < view.rank(new) for each in ranks)
 
     # The thread
 
@@ -423,7 +418,7 @@ class PoolWatch:
     def _follow(self) -> None:
         with self._changed:
             which = Selection(pool=self._view.pool_type)
-            watch = self._place.objects.watch(which, self._view.version)
+            watch = self._context.objects.watch(which, self._view.version)
             self._watch = watch
             self._hear(self._view.version)
             if self._is_closed:
@@ -441,7 +436,7 @@ class PoolWatch:
         if self._is_closed:
             return
         try:
-            view = self._place.pool(self._view.pool_type)
+            view = self._context.pool(self._view.pool_type)
         except LeaseError:
             self._lose()
         else:
@@ -492,7 +487,7 @@ class TicketWatch:
     """Watches of three objects, each in a thread, or all in one; they end soon after it is closed.
 
     Args:
-        place: Where the tickets are.
+        context: Of the place of the tickets.
         sleeper: Whom to wake.
         before: A ticket before its own.
         pool: As it was seen.
@@ -505,16 +500,16 @@ class TicketWatch:
 
     def __init__(
         self,
-        place: Place,
-        sleeper: Sleeper,
+        context: Context,
+        sleeper: ClusterWaiter,
         before: TicketObject,
         pool: PoolObject,
         version: int,
     ) -> None:
-        clock = place.clock
+        clock = context.clock
         self.before = before
         self.is_over = False
-        self._place = place
+        self._context = context
         self._sleeper = sleeper
         self._clock = clock
         self._heard_at = clock.elapsed()
@@ -525,13 +520,13 @@ class TicketWatch:
         self._pool = pool
         names = (before.id.name, sleeper.ticket.object_name, pool.id.name)
         alone: list[tuple[str, ...]] = [(name,) for name in names]
-        for each in [names] if place.objects.unites else alone:
+        for each in [names] if context.objects.unites else alone:
             start_thread("ticket-watch", partial(self._run, each, version), failed=self._end)
 
     @property
     def silent_at(self) -> float:
         """When who is before it has been silent for so long that one has to look, elapsed clock."""
-        if self._place.objects.ends:
+        if self._context.objects.ends:
             return self._look_at
         return min(self._heard_at + self.before.ttl_seconds / 2, self._look_at)
 
@@ -552,7 +547,7 @@ class TicketWatch:
     # The threads
 
     def _run(self, names: tuple[str, ...], version: int) -> None:
-        watch = self._place.objects.watch(Selection(names=names), version)
+        watch = self._context.objects.watch(Selection(names=names), version)
         with self._lock:
             if self._closing.is_set():
                 return
@@ -591,7 +586,7 @@ class TicketWatch:
             self._take_pool(found)
         elif not is_own:
             self._heard_at = self._clock.elapsed()
-            self._place.observed.note(found)
+            self._context.observed.note(found)
             is_same = isinstance(found, TicketObject) and _rank(found) == _rank(self.before)
             if not is_same:
                 self._wake()

@@ -28,16 +28,15 @@ from contextlib import AbstractContextManager
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
+from leasectl.engines.cluster.changes import is_carried_out
 from leasectl.engines.cluster.objects import (
     NOTHING,
     Change,
     Found,
     Happened,
     Identity,
-    IsDone,
     Kind,
     PoolObject,
-    Removed,
     ResourceObject,
     Seen,
     Selection,
@@ -372,57 +371,46 @@ class EtcdObjects:
 
     # Writing
 
-    def create(
-        self, new: Found, is_done: IsDone | None = None, *, told: Sequence[Told] = ()
-    ) -> Written:
-        pool_type = new.pool if isinstance(new, TicketObject) else None
-        return self._write_one(Change(None, new, is_done), told, seeing=pool_type)
-
-    def replace(
-        self, seen: Found, new: Found, is_done: IsDone | None = None, *, told: Sequence[Told] = ()
-    ) -> Written:
-        return self._write_one(Change(seen, new, is_done), told)
-
-    def _write_one(
-        self, change: Change, told: Sequence[Told], *, seeing: str | None = None
-    ) -> Written:
+    def write(self, change: Change) -> Written:
+        seen, new, told = change
+        seeing = new.pool if seen is None and isinstance(new, TicketObject) else None
         try:
-            done = self._commit([change], NOTHING, told, as_seen=False, seeing=seeing)
+            done = self._commit([change], NOTHING, told, as_seen=True, seeing=seeing)
         except NoSpace:
-            if not _only_renews(change):
+            if not _only_renews(change) or new is None:
                 raise
             # It is kept alive by now, and there is no space for a date.
-            there = self.read(change.new.id.name) if change.new is not None else None
-            is_same = there is not None and change.seen is not None and there == change.seen
-            return Written(change.new if is_same else None, there)
+            there = self.read(new.id.name)
+            is_same = there is not None and there == seen
+            return Written(is_same, new if is_same else None, there)
         if done is not None:
-            return Written(done.objects[0], pool=done.pool)
-        assert change.new is not None
-        found = self.read(change.new.id.name)
-        if found is None and isinstance(change.new, PoolObject):
+            return Written(True, done.objects[0], pool=done.pool)
+        found = self.read((new or seen).id.name)  # type: ignore[union-attr]
+        if new is None:
+            is_gone = found is None or seen is None or found.id.uid != seen.id.uid
+            return Written(is_gone, found=found)
+        if found is None and isinstance(new, PoolObject):
             self.check()
-        is_it = found is not None and _is_ours(change, found)
-        return Written(found if is_it else None, found)
+        if found is not None and is_carried_out(change, found):
+            return Written(True, found)
+        return Written(False, found=found)
 
-    def remove(self, seen: Found, *, as_seen: bool, told: Sequence[Told] = ()) -> Removed:
-        name: Found | None = seen
+    def remove(self, found: Found, told: Sequence[Told] = ()) -> None:
+        there: Found | None = found
         for _ in range(_MOST_TRIES):
-            if not as_seen and not isinstance(seen, TicketObject):
-                name = self.read(seen.id.name)
-                if name is None or name.id.uid != seen.id.uid:
-                    return "gone before"
-            assert name is not None
-            change = Change(name, None)
-            if self._commit([change], NOTHING, told, as_seen=as_seen) is not None:
-                return "done"
-            there = self.read(seen.id.name)
-            if there is None or there.id.uid != seen.id.uid:
-                return "gone before"
-            if as_seen:
-                return "changed"
-        raise CorruptState(f"{printable(seen.id.name)} changes faster than it is removed")
+            if not isinstance(found, TicketObject):  # of which only its lease counts
+                there = self.read(found.id.name)
+            if there is None or there.id.uid != found.id.uid:
+                return
+            if self._commit([Change(there, None)], NOTHING, told, as_seen=False) is not None:
+                return
+            if isinstance(found, TicketObject):
+                left = self.read(found.id.name)
+                if left is None or left.id.uid != found.id.uid:
+                    return
+        raise CorruptState(f"{printable(found.id.name)} changes faster than it is removed")
 
-    def write(
+    def write_together(
         self,
         changes: Sequence[Change],
         *,
@@ -430,7 +418,8 @@ class EtcdObjects:
         unqueued: str | None = None,
         told: Sequence[Told] = (),
     ) -> tuple[Found | None, ...] | None:
-        done = self._commit(changes, still, told, as_seen=False, unqueued=unqueued)
+        all_told = [*(each for change in changes for each in change.told), *told]
+        done = self._commit(changes, still, all_told, as_seen=False, unqueued=unqueued)
         return None if done is None else done.objects
 
     def _commit(
@@ -626,7 +615,7 @@ class EtcdObjects:
             if each.new is None:
                 if there is not None:
                     return None
-            elif there is None or not _is_ours(each, there):
+            elif there is None or not is_carried_out(each, there):
                 return None
             found.append(there)
         return tuple(found)
@@ -779,14 +768,6 @@ def _only_renews(change: Change) -> bool:
         return False
     claim = seen.claim._replace(renewed=new.claim.renewed, renew_time=new.claim.renew_time)
     return seen._replace(claim=claim) == new
-
-
-def _is_ours(change: Change, found: Found) -> bool:
-    """Return whether what is there is what a change made of it."""
-    if change.is_done is not None:
-        return change.is_done(found)
-    made = getattr(change.new, "made", None)
-    return bool(made) and getattr(found, "made", None) == made
 
 
 def _with_uid(new: Found) -> Found:

@@ -13,18 +13,18 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
+from functools import partial
 from typing import TYPE_CHECKING
 
+from leasectl.engines.cluster.changes import is_carried_out
 from leasectl.engines.cluster.objects import (
     NOTHING,
     Change,
     Found,
     Happened,
     Identity,
-    IsDone,
     Kind,
     PoolObject,
-    Removed,
     ResourceObject,
     Seen,
     Selection,
@@ -45,7 +45,6 @@ from leasectl.engines.kubernetes.api.refusals import (
 from leasectl.engines.kubernetes.api.requests import Api
 from leasectl.engines.kubernetes.bodies import body_of
 from leasectl.engines.kubernetes.names import (
-    BY,
     CLAIM_LABEL,
     ENTERING,
     KIND,
@@ -55,7 +54,6 @@ from leasectl.engines.kubernetes.names import (
     Json,
 )
 from leasectl.engines.kubernetes.reading import (
-    annotations_of,
     identity_of,
     parse_object,
 )
@@ -164,11 +162,17 @@ class KubernetesObjects:
 
     # Writing
 
-    def create(
-        self, new: Found, is_done: IsDone | None = None, *, told: Sequence[Told] = ()
-    ) -> Written:
-        written = self.create_raw(body_of(new), is_done)
-        if isinstance(written.object, TicketObject):
+    def write(self, change: Change) -> Written:
+        seen, new, told = change
+        if new is None:
+            assert seen is not None
+            return self._delete(seen.id, told, version=str(seen.id.version))
+        is_done = partial(is_carried_out, change)
+        if seen is not None:
+            written = self.replace_raw(body_of(new, seen), is_done)
+        else:
+            written = self._create(body_of(new), is_done)
+        if isinstance(written.object, TicketObject) and seen is None:
             place = written.object.place
             told = [
                 each._replace(events=tuple(event._replace(ticket=place) for event in each.events))
@@ -178,15 +182,13 @@ class KubernetesObjects:
             self.tell(told)
         return written
 
-    def create_raw(self, body: Json, is_done: IsDone | None = None) -> Written:
-        """Make a Lease, as `create`."""
+    def _create(self, body: Json, is_done: Callable[[Found], bool]) -> Written:
         try:
-            made = self.api.create(self.collection, body, is_repeatable=True)
-            return Written(parse_object(made))
+            return _written(self.api.create(self.collection, body, is_repeatable=True))
         except AlreadyExists:
             raw = self.get(body["metadata"]["name"])
             self._check_ours(raw)
-            return _found(raw, body, is_done)
+            return _found(raw, is_done)
 
     def _check_ours(self, raw: Json | None) -> None:
         from leasectl.engines.kubernetes.edited import why_taken
@@ -195,37 +197,31 @@ class KubernetesObjects:
         if why is not None:
             raise why
 
-    def replace(
-        self, seen: Found, new: Found, is_done: IsDone | None = None, *, told: Sequence[Told] = ()
-    ) -> Written:
-        written = self.replace_raw(body_of(new, seen), is_done)
-        if written.is_done:
-            self.tell(told)
-        return written
+    def replace_raw(self, body: Json, is_done: Callable[[Found], bool]) -> Written:
+        """Write a Lease, with the uid and resourceVersion that were seen.
 
-    def replace_raw(self, body: Json, is_done: IsDone | None = None) -> Written:
-        """Write a Lease, with the uid and resourceVersion that were seen, as `replace`."""
+        Args:
+            body: It.
+            is_done: Whether what is there is what this call made of it.
+        """
         name = body["metadata"]["name"]
         try:
             said = self.api.replace(self.collection, name, body, is_repeatable=True)
         except (Absent, Conflict):
             raw = self.get(name)
             is_it = raw is not None and identity_of(raw).uid == identity_of(body).uid
-            return _found(raw, body, is_done if is_it else lambda found: False)
+            return _found(raw, is_done if is_it else lambda found: False)
         except MadeAnew as made:  # which the uid doesn't let happen
             with contextlib.suppress(Absent, Conflict):
                 id_ = identity_of(made.made)
                 self.api.delete(self.collection, id_.name, uid=id_.uid, is_repeatable=True)
-            return Written(None)
-        return Written(parse_object(said))
+            return Written(False)
+        return _written(said)
 
-    def remove(self, seen: Found, *, as_seen: bool, told: Sequence[Told] = ()) -> Removed:
-        removed = self.remove_named(seen.id, as_seen=as_seen)
-        if removed == "done":
-            self.tell(told)
-        return removed
+    def remove(self, found: Found, told: Sequence[Told] = ()) -> None:
+        self._delete(found.id, told)
 
-    def write(
+    def write_together(
         self,
         changes: Sequence[Change],
         *,
@@ -242,9 +238,10 @@ class KubernetesObjects:
     def keep_alive(self, found: TicketObject | ResourceObject) -> bool:
         raise NotImplementedError("nothing ends by itself")
 
-    def remove_named(self, id_: Identity, *, as_seen: bool) -> Removed:
-        """Take a Lease away, as `remove`; without a uid whichever has the name."""
-        version = str(id_.version) if as_seen else None
+    def _delete(
+        self, id_: Identity, told: Sequence[Told], *, version: str | None = None
+    ) -> Written:
+        """Delete a Lease, of this version if one is given; without a uid whichever has the name."""
         try:
             self.api.delete(
                 self.collection,
@@ -254,12 +251,14 @@ class KubernetesObjects:
                 is_repeatable=True,
             )
         except Absent:
-            return "gone before"
+            return Written(True)
         except Conflict:
-            found = self.get(id_.name)
-            is_there = found is not None and identity_of(found).uid == id_.uid
-            return "changed" if is_there else "gone before"
-        return "done"
+            raw = self.get(id_.name)
+            if raw is None or identity_of(raw).uid != id_.uid:
+                return Written(True)
+            return Written(False, found=parse_object(raw))
+        self.tell(told)
+        return Written(True)
 
     # What people are told
 
@@ -345,13 +344,14 @@ def labels_of_selection(which: Selection) -> str:
     return ",".join(said) or KIND
 
 
-def _found(raw: Json | None, body: Json, is_done: IsDone | None) -> Written:
+def _written(raw: Json) -> Written:
+    found = parse_object(raw)
+    return Written(found is not None, found)
+
+
+def _found(raw: Json | None, is_done: Callable[[Found], bool]) -> Written:
     """What is there after a write that was refused, perhaps because of an earlier try."""
     found = None if raw is None else parse_object(raw)
-    if raw is None or found is None:
-        return Written(None)
-    if is_done is not None:
-        is_ours = is_done(found)
-    else:
-        is_ours = annotations_of(raw).get(BY) == body["metadata"]["annotations"].get(BY)
-    return Written(found if is_ours else None, found)
+    if found is not None and is_done(found):
+        return Written(True, found)
+    return Written(False, found=found)

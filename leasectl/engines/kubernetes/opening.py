@@ -18,7 +18,7 @@ from leasectl.engines.cluster.changes import with_belonging
 from leasectl.engines.cluster.context import Context
 from leasectl.engines.cluster.engine import ClusterSides
 from leasectl.engines.cluster.events import ClusterEvents
-from leasectl.engines.cluster.objects import BelongingObject, Found, PoolObject, Selection
+from leasectl.engines.cluster.objects import BelongingObject, Change, Found, PoolObject, Selection
 from leasectl.engines.cluster.observed import Observed
 from leasectl.engines.contract import LostListener
 from leasectl.engines.kubernetes.api.address import leases
@@ -160,7 +160,7 @@ def note_restored(
         for each in objects.list(Selection(kinds=("pool",))).items:
             _note(objects, each, epoch, floor)
         nothing = with_belonging(None, objects.name_of("belonging"), Pools(frozenset()))
-        written = objects.create(nothing)  # unless it is there
+        written = objects.write(Change(None, nothing))  # unless it is there
         _note(objects, written.object or written.found, epoch, floor)
 
 
@@ -169,11 +169,7 @@ def _note(objects: KubernetesObjects, seen: Found | None, epoch: str, floor: int
         if not isinstance(seen, (PoolObject, BelongingObject)):
             return
         new = seen._replace(epoch=epoch, floor=max(floor, seen.floor))
-        written = objects.replace(seen, new, lambda found: _has(found, epoch))
+        written = objects.write(Change(seen, new))
         if written.is_done:
             return
         seen = written.found
-
-
-def _has(found: Found, epoch: str) -> bool:
-    return isinstance(found, (PoolObject, BelongingObject)) and found.epoch == epoch

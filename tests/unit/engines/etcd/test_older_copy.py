@@ -6,7 +6,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from leasectl.engines.cluster.changes import never, touched
+from leasectl.engines.cluster.changes import touched
+from leasectl.engines.cluster.objects import Change
 from leasectl.engines.etcd.encoding import find_astray, mend_astray
 from leasectl.engines.etcd.opening import open_etcd
 from leasectl.engines.etcd.requests import KeyValue, delete, put, read
@@ -61,7 +62,7 @@ class TestRestored:
         after.acquire("other", REQUEST)
         claimed = at(after, "in/T/resource/x")
         assert claimed is not None and claimed.mod_revision == seen.id.version
-        assert not before.context.objects.replace(seen, touched(seen), never).is_done
+        assert not before.context.objects.write(Change(seen, touched(seen))).is_done
         there = before.context.resource("x")
         assert there is not None and there.claim is not None
         with pytest.raises(LeaseError):

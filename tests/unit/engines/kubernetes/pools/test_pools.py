@@ -6,6 +6,7 @@ import contextlib
 
 import pytest
 
+from leasectl.engines.cluster.objects import Change
 from leasectl.engines.contract import TicketGone
 from leasectl.engines.kubernetes.names import OBJECT_OF_BELONGING, SETTINGS, object_of_pool
 from leasectl.engines.rules.membership import (
@@ -122,7 +123,7 @@ class TestWhoDeletes:
         """Another calls it off and somebody claims, right before it would be gone."""
         process.pools.create_pool("T", NAMES)
         other = Process(api, manual_clock.clock)
-        deletions = other.opened.context.deletions
+        objects = other.opened.context.objects
 
         def break_in(at: int) -> None:
             if api.asked[at] != ("update", object_of_pool("T")):
@@ -130,7 +131,7 @@ class TestWhoDeletes:
             found = other.opened.context.pool_object("T")
             if found is not None and found.state == "closing":
                 nobody_kills(api)
-                deletions._reopen(found)
+                objects.write(Change(found, found._replace(state="open", word="")))
                 assert other.acquire("k/1", Request("T", name="b"))
 
         api.before = break_in
@@ -158,7 +159,7 @@ class TestAtOnce:
             if verb == "update" and name == "b":
                 nobody_kills(api)
                 own = other.engine.waiter(_claimant("k/1", waiter_of), until=None).ticket
-                assert other.opened.context.claims.make(own, view, [resource], granted=nothing_told)
+                assert other.opened.context.claims.make(own, view, [resource])
                 found.append(other.held())
                 found.append(names_in(other))
                 found.append([each.type for each in other.opened.notes.of_pool("T")])
@@ -246,8 +247,3 @@ def test_a_name_that_moves_while_claims_are_over_is_shown_in_one_pool(
     shown = one.pools.pools()
     assert ends[0]
     assert [each.type for each in shown if "moves" in [r.name for r in each.resources]] == ["B"]
-
-
-def nothing_told(leases: object, resources: object) -> tuple[()]:
-    """Tell of no grant."""
-    return ()

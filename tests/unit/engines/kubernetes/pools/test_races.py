@@ -11,7 +11,7 @@ import pytest
 
 from leasectl.engines.cluster import pools
 from leasectl.engines.cluster.entering import Update, all_known
-from leasectl.engines.cluster.objects import PoolState
+from leasectl.engines.cluster.objects import Change, PoolState
 from leasectl.engines.contract import Outlook
 from leasectl.engines.facts import PoolSettings
 from leasectl.engines.rules.membership import add, cordon, expect, move, set_default
@@ -47,10 +47,11 @@ class World:
 
     def close(self) -> None:
         """Begin to delete it, and be killed."""
-        deletions = self.one.opened.context.deletions
-        pool = self.one.opened.context.pool_object("T")
+        context = self.one.opened.context
+        pool = context.pool_object("T")
         assert pool is not None
-        assert deletions._write(pool, "closing", "w")
+        closing = pool._replace(state="closing", word="w")
+        assert context.objects.write(Change(pool, closing)).is_done
 
     def claimant(self, key: str, request: Request) -> Claimant:
         return Claimant(key, f"job/1/host/{key}", request)
@@ -213,9 +214,7 @@ class TestClosing:
         resource = view.resources["b"]
         world.close()
         waiter = world.other.engine.waiter(world.claimant("k/1", Request("T")), until=None)
-        assert world.other.opened.context.claims.make(
-            waiter.ticket, view, [resource], granted=nothing_told
-        )
+        assert world.other.opened.context.claims.make(waiter.ticket, view, [resource])
         with pytest.raises(InvalidRequest, match='pool "T" exists'):
             world.other.pools.create_pool("T", NAMES)
         assert [each.type for each in world.one.pools.pools()] == ["T"]
@@ -345,8 +344,3 @@ def _named(name: str) -> Request:
 
 def _kill() -> bool:
     raise Killed
-
-
-def nothing_told(leases: object, resources: object) -> tuple[()]:
-    """Tell of no grant."""
-    return ()

@@ -12,7 +12,6 @@ from leasectl.engines.cluster.objects import (
     TicketObject,
 )
 from leasectl.engines.cluster.turns import (
-    Turn,
     free_in,
     in_order,
     position_of,
@@ -63,9 +62,8 @@ def view_of(
 
 def ahead_of(own: TicketObject, view: PoolView) -> list[TicketObject]:
     """The better ones that could use all that it could, the best first."""
-    turn = Turn(is_met=True, before=own)
     found: list[TicketObject] = []
-    while each := to_follow(own, turn, view, NOTHING_OVER, places=len(found) + 1):
+    while each := to_follow(own, view, NOTHING_OVER, places=len(found) + 1):
         found.append(each)
     return found[::-1]
 
