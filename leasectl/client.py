@@ -777,10 +777,11 @@ class Client:
             >>> [(pool["type"], pool["free"]) for pool in status["pools"]]
             [('azure--install', 1)]
         """
-        from leasectl.pools.report import report
+        from leasectl.pools.status import encode_status, read_status
 
         with self._service() as service:
-            return report(service, None if type is None else check_own_type(type))
+            pool_type = None if type is None else check_own_type(type)
+            return encode_status(read_status(service, pool_type))
 
     def close(self) -> None:
         """Close the connections. Leases that are held stay; a later request opens others."""

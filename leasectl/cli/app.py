@@ -14,6 +14,7 @@ import importlib
 import os
 import sys
 from collections.abc import Sequence
+from signal import SIGINT
 from typing import Any, NoReturn
 
 from leasectl.cli.described import Param, PlainCommand
@@ -81,28 +82,25 @@ def _occupy_standard_streams() -> None:
 def _run(args: list[str]) -> int:
     try:
         return _do(args)
-    except Interrupted as interrupted:
-        _fail_in_eval(args, 128 + interrupted.signum)
-        die_of(interrupted.signum)
-        return 128 + interrupted.signum
+    except (Interrupted, KeyboardInterrupt) as interrupted:
+        signum = interrupted.signum if isinstance(interrupted, Interrupted) else SIGINT
+        _fail_in_eval(args, 128 + signum)
+        die_of(signum)
+        return 128 + signum
     except LeaseError as error:
-        code = _fail(_text_of(error), error.exit_code)
-    except KeyboardInterrupt:
-        import signal
-
-        _fail_in_eval(args, 130)
-        die_of(signal.SIGINT)
-        return 130
+        code, message = error.exit_code, _text_of(error)
     except Exception as error:
         if is_out_of_files(error):
             refused = out_of_files(error)
-            code = _fail(str(refused), refused.exit_code)
+            code, message = refused.exit_code, str(refused)
         elif os.environ.get("LEASECTL_DEBUG"):
             _fail_in_eval(args, 1)
             raise
         else:
             detail = f"{type(error).__name__}: {error}"
-            code = _fail(f"unexpected failure: {detail}; set LEASECTL_DEBUG=1 to see where", 1)
+            code = 1
+            message = f"unexpected failure: {detail}; set LEASECTL_DEBUG=1 to see where"
+    _note(message)
     _fail_in_eval(args, code)
     return code
 
@@ -152,20 +150,11 @@ def _text_of(error: LeaseError) -> str:
     return with_remark(error)
 
 
-def _fail(message: str, code: int) -> int:
-    _note(message)
-    return code
-
-
 def _note(message: str) -> None:
     """Print one line that can be shown on any terminal, whatever the message holds."""
     from leasectl.cli.rendering.output import note
 
     note(printable(" ".join(message.split()), longest=4000))
-
-
-class _NotPlain(Exception):
-    """Not to be read here."""
 
 
 def parse(command: PlainCommand, args: Sequence[str]) -> dict[str, Any] | None:
@@ -180,16 +169,16 @@ def parse(command: PlainCommand, args: Sequence[str]) -> dict[str, Any] | None:
     """
     try:
         return _parse(command.params, args)
-    except (_NotPlain, ValueError, LeaseError):
+    except (ValueError, LeaseError):
         return None
 
 
 def _parse(params: Sequence[Param], args: Sequence[str]) -> dict[str, Any]:
     if any(os.environ.get(each.settings.get("envvar", "")) for each in params):
-        raise _NotPlain
+        raise ValueError
     texts, words = _sort(params, args)
     if words and not any(each.is_word for each in params):
-        raise _NotPlain
+        raise ValueError
     values: dict[str, Any] = {}
     for each in params:
         if not each.is_word:
@@ -213,17 +202,17 @@ def _sort(params: Sequence[Param], args: Sequence[str]) -> tuple[dict[str, list[
         name, equals, text = arg.partition("=") if arg.startswith("--") else (arg, "", "")
         found = by_name.get(name)
         if found is None or (found.settings.get("is_flag") and equals):
-            raise _NotPlain
+            raise ValueError
         given = texts.setdefault(found.variable, [])
         if found.settings.get("is_flag"):
             continue
         if not equals:
             text = next(left, "-")
             if text.startswith("-"):
-                raise _NotPlain
+                raise ValueError
         given.append(text)
         if len(given) > 1 and not found.settings.get("multiple"):
-            raise _NotPlain
+            raise ValueError
     return texts, words
 
 
@@ -252,8 +241,8 @@ def _settle(param: Param, values: dict[str, Any], words: Sequence[str]) -> None:
     value = values[variable]
     if words:
         if value not in (None, ()) or (len(words) > 1 and not several):
-            raise _NotPlain
+            raise ValueError
         read = [_read(param, text) for text in words]
         values[variable] = tuple(read) if several else read[0]
     elif settings.get("needed") and value in (None, ()):
-        raise _NotPlain
+        raise ValueError

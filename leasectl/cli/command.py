@@ -80,8 +80,7 @@ class Word(click.Argument):
 
     def is_superfluous(self, ctx: click.Context) -> bool:
         """Whether the option is there, so that this may not be."""
-        source = ctx.get_parameter_source(self.stands_for)
-        return source is click.core.ParameterSource.COMMANDLINE
+        return was_given(self.stands_for, ctx)
 
     def settle(self, ctx: click.Context, option: click.Parameter) -> None:
         """Set the option's value, which was given in one of two ways.
@@ -103,6 +102,12 @@ class Word(click.Argument):
             raise click.UsageError(f"say which {what}: {ctx.command_path} {self.metavar}", ctx)
 
 
+def was_given(name: str, ctx: click.Context | None = None) -> bool:
+    """Tell whether the command line has an option, and no variable or default set its value."""
+    ctx = ctx or click.get_current_context()
+    return ctx.get_parameter_source(name) is click.core.ParameterSource.COMMANDLINE
+
+
 def _is_given(value: object) -> bool:
     return value is not None and value != ()
 
@@ -120,7 +125,8 @@ class Command(HelpShown):
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         is_unclear = args != ["-h"] and any(arg.startswith("-h") for arg in args)
-        if is_unclear and self._takes_handle():
+        words = [param for param in self.params if isinstance(param, Word)]
+        if is_unclear and any(word.metavar == "H" for word in words):
             raise click.UsageError("-h could be --handle or --help here; write it out", ctx)
         try:
             rest = super().parse_args(ctx, args)
@@ -129,17 +135,14 @@ class Command(HelpShown):
             raise
         if ctx.resilient_parsing:
             return rest  # to complete a line, click looks at each for itself
-        for param in self.params:
-            if isinstance(param, Word):
-                param.settle(ctx, self._option(param.stands_for))
+        for word in words:
+            option = next(each for each in self.params if each.name == word.stands_for)
+            word.settle(ctx, option)
         if ctx.params.pop(_OUTPUT_FORM, None):
             ctx.params["as_json"] = True
         if ctx.params.get("backend", "") is None:
             ctx.params["backend"] = ctx.meta.get(BACKEND)
         return rest
-
-    def _takes_handle(self) -> bool:
-        return any(isinstance(param, Word) and param.metavar == "H" for param in self.params)
 
     def make_parser(self, ctx: click.Context) -> Any:
         parser: Any = super().make_parser(ctx)
@@ -177,9 +180,6 @@ class Command(HelpShown):
             groups[title].append(param)
         return [(title, params) for title, params in groups.items() if params]
 
-    def _option(self, name: str) -> click.Parameter:
-        return next(each for each in self.params if each.name == name)
-
 
 def _refuse_repeated(
     ctx: click.Context, order: Sequence[click.Parameter], args: Sequence[str]
@@ -199,17 +199,7 @@ def new_command(
     cls: type[Command] = Command, **settings: Any
 ) -> Callable[[Callable[..., Any]], click.Command]:
     """Make a `Command` of a function, as ``click.command`` does, and of what describes it."""
-
-    def make(function: Callable[..., Any]) -> click.Command:
-        params = function.__dict__.pop("__click_params__", [])
-        made = settings["params"] = [_param(each) for each in reversed(params)]
-        names = {name for each in made for name in (each.name, *each.opts)}
-        if "as_json" in names and "--output" not in names:
-            output = ("-o", "--output", _OUTPUT_FORM)
-            made.append(Option(output, type=click.Choice(["json"]), hidden=True))
-        return click.command(cls=cls, **settings)(function)
-
-    return make
+    return lambda function: command_for_click(PlainCommand(function, settings), cls)
 
 
 def _param(described: Param | click.Parameter) -> click.Parameter:
@@ -224,7 +214,11 @@ def _param(described: Param | click.Parameter) -> click.Parameter:
     return (Word if described.is_word else Option)(described.names, **settings)
 
 
-def command_for_click(plain: PlainCommand) -> click.Command:
-    """A plain command for whatever isn't plain, for help, and for completion."""
-    plain.function.__dict__["__click_params__"] = [*reversed(plain.params)]
-    return new_command(**plain.settings)(plain.function)
+def command_for_click(plain: PlainCommand, cls: type[Command] = Command) -> click.Command:
+    """Make click's command of a description; of a plain one for whatever isn't plain."""
+    params = list(map(_param, plain.params))
+    names = {name for each in params for name in (each.name, *each.opts)}
+    if "as_json" in names and "--output" not in names:
+        output = ("-o", "--output", _OUTPUT_FORM)
+        params.append(Option(output, type=click.Choice(["json"]), hidden=True))
+    return click.command(cls=cls, params=params, **plain.settings)(plain.function)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Callable
+from typing import Any
 
 from leasectl.backends.kinds import Context, kind_of
 from leasectl.cli.rendering.output import note
@@ -21,24 +21,9 @@ from leasectl.text.wording import printable
 _opened: list[State] = []
 
 
-def open_service(
-    backend: str | None = None,
-    *,
-    for_handles: bool = False,
-    for_many: bool = False,
-    to_show: bool = False,
-    warn: Callable[[str], None] = note,
-    wait_seconds: float | None = None,
-) -> Service:
-    """Open the service of a command; see `opening.open_service`."""
-    service = opening.open_service(
-        backend,
-        for_handles=for_handles,
-        for_many=for_many,
-        to_show=to_show,
-        warn=warn,
-        wait_seconds=wait_seconds,
-    )
+def open_service(backend: str | None = None, **how: Any) -> Service:
+    """Open the service of a command, with warnings on stderr; see `opening.open_service`."""
+    service = opening.open_service(backend, **{"warn": note, **how})
     _opened.append(service.state)
     return service
 

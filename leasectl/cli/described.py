@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple, TypeVar, cast
 
 from leasectl.errors import InvalidRequest
+from leasectl.text.durations import parse_duration
 
 # The headings under which help shows the options of commands that have many, in this order.
 WHAT = "Lease"
@@ -112,6 +113,16 @@ def option(*names: str, **settings: Any) -> Callable[[Function], Function]:
     return _describing(Param(names, settings))
 
 
+def flag(*names: str, **settings: Any) -> Callable[[Function], Function]:
+    """Describe an option without a value."""
+    return option(*names, is_flag=True, **settings)
+
+
+def duration(*names: str, metavar: str = "D", **settings: Any) -> Callable[[Function], Function]:
+    """Describe an option whose value is a duration."""
+    return option(*names, type=parse_duration, metavar=metavar, **settings)
+
+
 def word(*names: str, **settings: Any) -> Callable[[Function], Function]:
     """Describe a word that may stand for an option, as `click.argument` does."""
     return _describing(Param(names, settings, is_word=True))
@@ -135,13 +146,13 @@ class PlainCommand:
 
     Attributes:
         function, settings: As given.
-        params: The description of what it takes.
+        params: Describe what it takes; click's own only where click reads all command lines.
     """
 
     def __init__(self, function: Callable[..., object], settings: Mapping[str, Any]) -> None:
         self.function = function
         # The last first, as decorators are applied.
-        self.params: Sequence[Param] = tuple(reversed(function.__dict__.pop("__click_params__")))
+        self.params: Sequence[Any] = function.__dict__.pop("__click_params__", [])[::-1]
         self.settings = settings
 
 

@@ -24,14 +24,10 @@ def require_extra(extra: str, modules: Sequence[str], *, of: str) -> None:
         return
     libraries = " and ".join(filter(None, (", ".join(missing[:-1]), missing[-1])))
     install = f"pip install '.[{extra}]', in a clone of leasectl"
-    if _is_archive():
+    # In leasectl.pyz, packed or unpacked, its start is ``__main__``.
+    if importlib.util.find_spec("leasectl.pyz.start") is None:
         raise NotSupported(
             f"{of} needs {libraries}, which leasectl.pyz can't use; use an installed "
             f"leasectl: {install}"
         )
     raise NotSupported(f"{of} needs {libraries}, not installed here; install with: {install}")
-
-
-def _is_archive() -> bool:
-    """Return whether this is leasectl.pyz, packed or unpacked: there, its start is ``__main__``."""
-    return importlib.util.find_spec("leasectl.pyz.start") is None

@@ -4,23 +4,18 @@ from __future__ import annotations
 
 import os
 import re
-from typing import TYPE_CHECKING
 
 import click
 
 from leasectl.backends.kinds import kind_of
-from leasectl.cli.described import CLUSTER, option
+from leasectl.cli.described import CLUSTER, flag, option
 from leasectl.cli.rendering.output import note
 from leasectl.errors import InvalidRequest, NotSupported
 from leasectl.leases.opening import choose_backend
-from leasectl.maintenance.api_cluster import open_cluster
+from leasectl.maintenance.api_cluster import ApiCluster, open_cluster
 from leasectl.maintenance.controller import Settings
 from leasectl.maintenance.facts import Us
 from leasectl.text.wording import printable, printable_url
-
-if TYPE_CHECKING:
-    from leasectl.maintenance.api_cluster import ApiCluster
-    from leasectl.maintenance.controller import Settings
 
 DEFAULT_NAMESPACE = "leasectl-maintenance"
 DEFAULT_IDENTITY = "machine-remediation"
@@ -41,7 +36,7 @@ def check_node(text: str) -> str:
 
 
 node_argument = click.argument("node", type=check_node, metavar="NODE")
-quiet = option("-q", "--quiet", is_flag=True, help="Print errors only.")
+quiet = flag("-q", "--quiet", help="Print errors only.")
 backend = option(
     "--backend",
     group=CLUSTER,

@@ -16,13 +16,14 @@ from leasectl.cli.described import (
     WHAT,
     Between,
     OneOf,
+    duration,
+    flag,
     option,
     word,
 )
 from leasectl.errors import InvalidRequest
 from leasectl.model import HIGHEST_PRIORITY
 from leasectl.text.durations import (
-    parse_duration,
     parse_duration_range,
     parse_moment,
 )
@@ -40,32 +41,33 @@ Function = TypeVar("Function", bound=Callable[..., Any])
 PRIORITY_VARIABLE = "LEASECTL_PRIORITY"
 
 
-def completing(offer: Callable[[Any, str, Any, Any], list[Any]]) -> Callable[..., list[Any]]:
+def completing(values: str, *, is_list: bool = False) -> Callable[..., list[Any]]:
     """Make a function that completes a word, and loads what that takes when it is called.
 
     Args:
-        offer: Returns what to offer, given the module `completion_values`, the word so far, the
-            context and the parameter.
+        values: What to offer: the name of a function in `completion_values`.
+        is_list: The word may be several, with commas between them.
     """
 
     def complete(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[Any]:
         from leasectl.cli import completion_values
 
-        return offer(completion_values, incomplete, ctx, param)
+        offered = getattr(completion_values, values)
+        return completion_values.complete(offered, ctx, param, incomplete, is_list=is_list)
 
     return complete
 
 
-complete_types = completing(lambda values, word, ctx, param: values.types_like(word, ctx, param))
-complete_name = completing(lambda values, word, ctx, _: values.names_like(word, ctx))
-complete_names = completing(
-    lambda values, word, ctx, _: values.last_in_list(word, ctx, values.names_like)
-)
-# Leaves a path to the shell.
-complete_handles = completing(
-    lambda values, word, ctx, param: values.handles_like(word, ctx, param)
-)
-complete_where = completing(lambda values, word, ctx, _: values.properties_like(word, ctx))
+def complete_handles(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[Any]:
+    """Complete a handle, or leave a path to the shell."""
+    from leasectl.cli.completion_values import handles
+
+    return handles(ctx, param, incomplete)
+
+
+complete_types = completing("types")
+complete_name = completing("names")
+complete_names = completing("names", is_list=True)
 
 
 def name_list(text: str) -> tuple[str, ...]:
@@ -82,7 +84,7 @@ backend = option(
     metavar="URL",
     help=f"Default: LEASECTL_BACKEND, else {LOCAL} (see: leasectl help environment)",
 )
-quiet = option("-q", "--quiet", is_flag=True, group=WAITING, help="Print errors only.")
+quiet = flag("-q", "--quiet", group=WAITING, help="Print errors only.")
 _handle_option = option(
     "--handle",
     metavar="H",
@@ -96,34 +98,28 @@ _handle_word = word(
     metavar="H",
     shell_complete=complete_handles,
 )
-json_output = option(
-    "--json", "as_json", is_flag=True, group=OUTPUT, help="Print JSON, as does -o json."
-)
-wide = option(
+json_output = flag("--json", "as_json", group=OUTPUT, help="Print JSON, as does -o json.")
+wide = flag(
     "--wide",
     group=OUTPUT,
-    is_flag=True,
     help="Show all columns in full, as in a file or pipe if COLUMNS isn't set.",
 )
-wait = option(
+wait = duration(
     "-w",
     "--wait",
     "wait_seconds",
     group=WAITING,
-    type=parse_duration,
     metavar="WAIT",
     help="Wait at most this long, like 90s or 1h30m; 0: don't wait. Default: no limit.",
 )
-connect_timeout = option(
+connect_timeout = duration(
     "--connect-timeout",
     "connect_seconds",
     group=WAITING,
-    type=parse_duration,
-    metavar="D",
     help="Exit with 69 once a server has been unreachable for this long; etcd gets at least 3s. "
     "Default: as long as -w; without -w, some 10s.",
 )
-conflict_exit_code = option(
+_conflict_exit_code = option(
     "-E",
     "--conflict-exit-code",
     "conflict_code",
@@ -132,30 +128,25 @@ conflict_exit_code = option(
     metavar="CODE",
     help="Exit with this code, instead of 75, if no lease was granted in time.",
 )
-jitter = option(
+_jitter = duration(
     "--jitter",
     "jitter_seconds",
     group=WAITING,
-    type=parse_duration,
-    metavar="D",
     default="0",
     help="Sleep for a random time of up to D before queueing, so the queue position is later. "
     "To spread out starts, use --start-jitter or a pool's --pace.",
 )
-start_jitter = option(
+_start_jitter = duration(
     "--start-jitter",
     "start_jitter_seconds",
     group=WAITING,
-    type=parse_duration,
-    metavar="D",
     default="0",
     help="Sleep for a random time of up to D after the grant, so that jobs granted together don't "
     "start together. --release-after counts from then on.",
 )
-optional = option(
+_optional = flag(
     "--optional",
     group=WAITING,
-    is_flag=True,
     help="Continue without a lease if none can be granted, with a warning; set -w, or it may wait "
     "for ever. A wrong command line is still an error (64).",
 )
@@ -264,7 +255,7 @@ _request_options = (
         group=WHAT,
         multiple=True,
         metavar="K=V",
-        shell_complete=complete_where,
+        shell_complete=completing("properties"),
         help="Only resources with this property, or without it for K!=V; may be repeated, and "
         "then all must match. See: leasectl pool set --help",
     ),
@@ -285,12 +276,10 @@ _request_options = (
         help="Release the lease this long after the grant, like 20m; a command under run goes on. "
         "18m-22m: after a random time in that range.",
     ),
-    option(
+    duration(
         "--ttl",
         "ttl_seconds",
         group=ENDING,
-        type=parse_duration,
-        metavar="D",
         help=_ttl_help,
     ),
     option(
@@ -317,6 +306,12 @@ def one_type(
     described = option("-t", "--type", "pool_type", group=group, help=help, **same)
     one_type_word = word("type_word", stands_for="pool_type", needed=needed, **same)
     return lambda function: _with((described, one_type_word), function)
+
+
+def wait_options(function: Function) -> Function:
+    """Add the options that become `WaitOptions`, but for ``--quiet``."""
+    described = (wait, connect_timeout, _conflict_exit_code, _optional, _jitter, _start_jitter)
+    return _with(described, function)
 
 
 def request_options(function: Function) -> Function:

@@ -3,25 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 import click
 
 from leasectl.cli import options
-from leasectl.cli.described import WAITING, option
+from leasectl.cli.described import WAITING, duration, flag, option
 from leasectl.cli.rendering.output import note
+from leasectl.engines.rules.membership import Member
 from leasectl.errors import BackendUnreachable, InvalidRequest
+from leasectl.leases.service import Service
 from leasectl.pools.memberships import described as said
-from leasectl.pools.properties import parse_change
-from leasectl.text.durations import parse_duration
+from leasectl.pools.memberships import unmet_in
+from leasectl.pools.properties import PropertyChange, parse_change
 from leasectl.text.naming import MOST_AT_ONCE, check_own_name, check_own_type
 from leasectl.text.wording import counted, printable
-
-if TYPE_CHECKING:
-    from leasectl.engines.rules.membership import Member
-    from leasectl.pools.memberships import MembershipService
-    from leasectl.pools.properties import PropertyChange
-
 
 pool_argument = click.argument(
     "pool_type", type=check_own_type, metavar="POOL", shell_complete=options.complete_types
@@ -55,28 +50,31 @@ name = option(
     shell_complete=options.complete_name,
     help="The resource.",
 )
-pace = option(
+_pace = duration(
     "--pace",
     "pace_seconds",
-    type=parse_duration,
-    metavar="D",
     help="Rate limit: grant at most one request in this time, whatever its count, like 20s (0.1s "
     "to 7d); 0: no limit.",
 )
-burst = option(
+_burst = option(
     "--burst",
     type=int,
     metavar="N",
     help="Grants that may come at once before the pace applies, 1 to 1000. Default: 1.",
 )
-aging = option(
+_aging = duration(
     "--aging",
     "aging_seconds",
-    type=parse_duration,
-    metavar="D",
     help="Raise the priority of a waiting request by one each time this time passes, like 30m (1s "
     "to 30d), so that no request waits for ever; 0: never.",
 )
+
+
+def grants(function: options.Function) -> options.Function:
+    """Add the options that become a `SettingsChange`."""
+    return _pace(_burst(_aging(function)))
+
+
 _PROPERTY = "Set a property of these resources, for --where of acquire and run; may be repeated."
 _NOT_SECRET = "Not for secrets: everybody who sees the pool sees it."
 new_properties = option(
@@ -89,7 +87,7 @@ properties = option(
     metavar="K=V",
     help=f"{_PROPERTY} K-: remove it. {_NOT_SECRET}",
 )
-quiet = option("-q", "--quiet", is_flag=True, help="Print errors only.")
+quiet = flag("-q", "--quiet", help="Print errors only.")
 
 
 def wanted_resources(count: int | None, names: str | None) -> int | tuple[str, ...]:
@@ -138,13 +136,13 @@ def examples(names: Sequence[str]) -> str:
     return names[0] if len(names) == 1 else f"{names[0]}{between}{names[-1]}"
 
 
-def warn_of_unmet(memberships: MembershipService, *pool_types: str | None) -> None:
+def warn_of_unmet(service: Service, *pool_types: str | None) -> None:
     """Warn after a change of pools if waiting requests can't be met any more.
 
     The change itself has succeeded, so an unreachable server doesn't change the exit code.
     """
     try:
-        for each in memberships.unmet(*pool_types):
+        for each in unmet_in(service, *pool_types):
             note(said(each))
     except BackendUnreachable as error:
         note(f"done; whether waiting requests can still be satisfied is unknown: {error}")
@@ -159,12 +157,11 @@ def say_cordoned(done: str, before: Sequence[Member], *, quiet: bool, is_cordone
         quiet: People don't want to hear.
         is_cordoned: Whether they are cordoned now.
     """
-    for what, which in (
-        (done, [each.name for each in before if each.cordoned != is_cordoned]),
-        (f"already {done}", [each.name for each in before if each.cordoned == is_cordoned]),
-    ):
-        if which:
-            say_done(quiet, f"{what}: {described(which)}")
+    changed = [each.name for each in before if each.cordoned != is_cordoned]
+    others = [each.name for each in before if each.cordoned == is_cordoned]
+    for what, names in ((done, changed), (f"already {done}", others)):
+        if names:
+            say_done(quiet, f"{what}: {described(names)}")
 
 
 def say_done(quiet: bool, text: str) -> None:
@@ -173,23 +170,20 @@ def say_done(quiet: bool, text: str) -> None:
         note(text)
 
 
-delay = option(
+delay = duration(
     "--delay",
     "delay_seconds",
     group=WAITING,
-    type=parse_duration,
-    metavar="D",
     default="180s",
     show_default=True,
     help="Ask only once the lease has been unused for this long. Any use that can be seen, or the "
     'answer "keep", restarts the time.',
 )
-wait = option(
+wait = duration(
     "-w",
     "--wait",
     "wait_seconds",
     group=WAITING,
-    type=parse_duration,
     metavar="WAIT",
     help="Wait this long for answers. Default: as long as --delay.",
 )

@@ -11,7 +11,7 @@ from leasectl.cli.input_file import read_text, shown_name
 from leasectl.cli.rendering.output import note
 from leasectl.engines.facts import Pool
 from leasectl.errors import CorruptState, InvalidRequest, NotFound
-from leasectl.pools.history import events_of, parse_event
+from leasectl.pools.history import parse_event
 from leasectl.pools.simulation.jobs import parse_arrivals, parse_holds
 from leasectl.pools.simulation.policies import (
     NO_POLICY,
@@ -211,9 +211,9 @@ def _recorded_of(pool_type: str, backend: str | None) -> tuple[Pool | None, Reco
         try:
             (pool,) = service.pools.pools(pool_type)
         except NotFound:
-            if not any(True for _ in events_of(service, EventFilter(type=pool_type))):
+            if not any(True for _ in service.events.read(EventFilter(type=pool_type))):
                 raise
-    return pool, recorded(events_of(service, EventFilter(type=pool_type)), pool_type)
+    return pool, recorded(service.events.read(EventFilter(type=pool_type)), pool_type)
 
 
 def _recorded_in(filename: str, pool_type: str | None) -> Recorded:

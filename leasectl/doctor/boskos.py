@@ -100,7 +100,7 @@ def leases(service: Service) -> Finding:
         if each.backend == service.backend_url and each.state == "held" and each.leases
     ]
     known = {
-        owner.handle: owner.number
+        owner.handle: owner.held
         for each in found
         for owner in each.owners
         if owner.handle is not None

@@ -11,7 +11,7 @@ from leasectl.http.settings import Settings
 from leasectl.http.tls import client_context
 from leasectl.leases.on_demand import remove_unused
 from leasectl.leases.service import Service
-from leasectl.pools.admin import PoolService
+from leasectl.pools import admin
 from leasectl.pools.circular_waits import circular_waits
 from leasectl.text.naming import is_reserved
 from leasectl.text.wording import counted
@@ -121,7 +121,7 @@ def tls_used(settings: Settings, *, is_secure: bool) -> list[str]:
 
 def circular(service: Service) -> Finding:
     """Which requests wait for each other's leases?"""
-    found = circular_waits(PoolService(service).as_recorded())
+    found = circular_waits(admin.as_recorded(service))
     if not found:
         return Finding(OK, "no requests wait for each other's leases")
     return Finding(

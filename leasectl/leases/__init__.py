@@ -16,7 +16,6 @@
 - `targets`: find the handles and names that a release means
 - `recovery`: give back what dead processes held
 - `marks`: the holder's side of a reclaim: marks, uses and answers
-- `held_here`: what handles hold at a backend that doesn't tell
 - `on_demand`: pools that are made on demand, with one resource each
 - `properties`: tell programs the properties of leased resources
 """

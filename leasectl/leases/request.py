@@ -25,11 +25,11 @@ from leasectl.text.durations import DurationRange, drawn_between, format_duratio
 from leasectl.text.naming import (
     BUILD_LABEL,
     OWN_LABELS,
+    WHOLE_POOL_LABEL,
     check_label_key,
     superseding_key,
     superseding_label,
     wants_whole_pool,
-    whole_pool_label,
 )
 
 SHORTEST_TTL_SECONDS = 2.0  # etcd prolongs a shorter one
@@ -121,7 +121,7 @@ def make_request(
         raise InvalidRequest("--count all means one whole pool; leave out --name, and give one -t")
     own = () if supersede is None else (superseding_label(_check_supersede(supersede)),)
     if count is None:
-        own = (*own, whole_pool_label())
+        own = (*own, WHOLE_POOL_LABEL)
     return Request(
         type=pool_types[0],
         count=1 if count is None else count,  # counted when the request is made

@@ -29,7 +29,7 @@ from leasectl.run.child import Ending
 from leasectl.run.plan import Plan
 from leasectl.state.event import Event
 from leasectl.text.durations import format_seconds
-from leasectl.text.naming import LONGEST_KEY, follower_label
+from leasectl.text.naming import FOLLOWER_LABEL, LONGEST_KEY
 from leasectl.text.properties import (
     MALFORMED,
     read_json,
@@ -143,7 +143,7 @@ class Asked:
     @property
     def following_request(self) -> Request:
         """The request of a runner whose command failed, while others may still succeed."""
-        return self.request._replace(labels=(*self.request.labels, follower_label()))
+        return self.request._replace(labels=(*self.request.labels, FOLLOWER_LABEL))
 
     @property
     def plan(self) -> Plan:

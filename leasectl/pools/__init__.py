@@ -12,7 +12,7 @@
 - `overview`: the view model of pools, their holders and their queues
 - `overview_builder`: build it from the store and the records
 - `overview_json`: encode it as JSON, and parse it
-- `report`: the status of any backend as JSON
+- `status`: the status of a backend, whatever it can tell
 - `counted`: counts of a server that lists no resources
 - `history`: read events, from a backend or from JSON
 - `timeline`: when each wait and hold began and ended

@@ -24,14 +24,14 @@ class CountedOwner(NamedTuple):
 
     Args:
         owner: As the server calls it.
-        number: How many it has there.
+        held: How many it has there.
         handle: The id of its handle in the state directory that was asked; None for others.
         names: The resources in that handle's record.
         since: Since when, wall clock, seconds since the epoch; None if it isn't known here.
     """
 
     owner: str
-    number: int
+    held: int
     handle: str | None = None
     names: tuple[str, ...] = ()
     since: float | None = None
@@ -67,8 +67,8 @@ class CountedType(NamedTuple):
     free: int
     states: Mapping[str, int]
     owners: tuple[CountedOwner, ...]
-    waiting: int = 0
-    lost: tuple[CountedLoss, ...] = ()
+    waiting: int
+    lost: tuple[CountedLoss, ...]
 
     @property
     def capacity(self) -> int:
@@ -78,7 +78,7 @@ class CountedType(NamedTuple):
     @property
     def held(self) -> int:
         """How many are held."""
-        return sum(each.number for each in self.owners)
+        return sum(each.held for each in self.owners)
 
 
 class Counts(NamedTuple):
@@ -145,7 +145,7 @@ def _counted(
     owners = [
         _owner(owner, number, here.get(owner)) for owner, number in counts.owners.items() if owner
     ]
-    owners.sort(key=lambda each: (-each.number, each.owner))
+    owners.sort(key=lambda each: (-each.held, each.owner))
     free = counts.states.get(counts.free_state, 0)
     states = dict(sorted(counts.states.items()))
     return CountedType(counts.type, free, states, tuple(owners), waiting, tuple(lost))

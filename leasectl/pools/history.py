@@ -4,46 +4,30 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator
+from functools import partial
 from itertools import islice
-from typing import Any, cast, get_args
+from typing import Any, get_args
 
 from leasectl.engines.pool_admin import EventLog
 from leasectl.errors import BackendUnreachable, CorruptState, InvalidRequest, LeaseError
 from leasectl.leases.recovery import release_abandoned
 from leasectl.leases.service import Service
-from leasectl.state.event import ALL_EVENTS, Event, EventFilter, EventKind, Missed, number_of
+from leasectl.state.event import Event, EventFilter, EventKind, Missed, number_of
 from leasectl.system.clock import rfc3339
 from leasectl.text.durations import parse_moment
 from leasectl.text.naming import as_given, escape_name
 from leasectl.text.properties import (
     MALFORMED,
     Malformed,
+    read_each,
     read_name,
     read_number,
-    read_optional,
+    read_record,
     read_text,
 )
 from leasectl.text.wording import printable
 
 _AT_ONCE = 1000
-
-
-def events_of(
-    service: Service, wanted: EventFilter = ALL_EVENTS, *, after: int = 0
-) -> Iterator[Event]:
-    """Return the events of the chosen backend that are still kept, the oldest first.
-
-    For a backend without pools of its own, they are those of this state directory's handles on it.
-
-    Args:
-        service: On the backend.
-        wanted: Which of them.
-        after: Only those with a larger number than this.
-
-    Raises:
-        NotSupported: The backend records no events.
-    """
-    return service.events.read(wanted, after=after)
 
 
 def put_right(service: Service, pool_type: str | None = None) -> None:
@@ -123,15 +107,17 @@ def follow(
 
 def encode_event(event: Event) -> dict[str, Any]:
     """Write an event; `parse_event` reads it back, but for less than a microsecond."""
-    durations = {
-        field: None if seconds is None else round(seconds, 6)
-        for field, seconds in (
-            ("wait_seconds", event.wait_seconds),
-            ("hold_seconds", event.hold_seconds),
-        )
+    return {
+        **event._asdict(),
+        "names": tuple(map(as_given, event.names)),  # those of a work are escaped
+        "time": rfc3339(event.time),
+        "wait_seconds": _rounded(event.wait_seconds),
+        "hold_seconds": _rounded(event.hold_seconds),
     }
-    names = tuple(map(as_given, event.names))  # those of a work are escaped
-    return {**event._asdict(), "names": names, "time": rfc3339(event.time), **durations}
+
+
+def _rounded(seconds: float | None) -> float | None:
+    return None if seconds is None else round(seconds, 6)
 
 
 def parse_event(line: str) -> Event:
@@ -142,31 +128,19 @@ def parse_event(line: str) -> Event:
     """
     try:
         fields = json.loads(line)
-        if fields["kind"] not in get_args(EventKind):
-            raise Malformed("no such kind")
-        read_any_name = _read_of_work if fields["kind"].startswith("work ") else read_name
-        return Event(
-            number=int(fields["number"]),
-            time=parse_moment(read_text(fields["time"]), 0.0),
-            kind=cast("EventKind", fields["kind"]),
-            type=read_name(fields["type"]),
-            names=tuple(map(read_any_name, fields["names"])),
-            fences=tuple(map(int, fields["fences"])),
-            handle=read_text(fields["handle"]),
-            acquisition=int(fields["acquisition"]),
-            holder_identity=read_text(fields["holder_identity"]),
-            count=int(fields["count"]),
-            priority=int(fields["priority"]),
-            ticket=int(fields["ticket"]),
-            grant=int(fields["grant"]),
-            wait_seconds=read_optional(read_number, fields["wait_seconds"]),
-            hold_seconds=read_optional(read_number, fields["hold_seconds"]),
-            by=read_text(fields["by"]),
-            reason=read_text(fields["reason"]),
-            build_url=read_text(fields.get("build_url", "")),
-        )
+        is_of_work = fields["kind"].startswith("work ")
+        names = partial(read_each, _read_of_work if is_of_work else read_name)
+        event: Event = read_record(Event, {**_READERS, "names": names}, fields)
+        return event
     except (*MALFORMED, InvalidRequest) as error:
         raise CorruptState(f'not an event: "{printable(line)}" ({error})') from error
+
+
+def _read_kind(value: object) -> str:
+    kind = read_text(value)
+    if kind not in get_args(EventKind):
+        raise Malformed("no such kind")
+    return kind
 
 
 def _read_of_work(value: object) -> str:
@@ -174,3 +148,24 @@ def _read_of_work(value: object) -> str:
     if not text:
         raise Malformed("a key is empty")
     return escape_name(text)
+
+
+_READERS: dict[str, Callable[[Any], object]] = {
+    "number": int,
+    "time": lambda text: parse_moment(read_text(text), 0.0),
+    "kind": _read_kind,
+    "type": read_name,
+    "fences": partial(read_each, int),
+    "handle": read_text,
+    "acquisition": int,
+    "holder_identity": read_text,
+    "count": int,
+    "priority": int,
+    "ticket": int,
+    "grant": int,
+    "wait_seconds": read_number,
+    "hold_seconds": read_number,
+    "by": read_text,
+    "reason": read_text,
+    "build_url": read_text,
+}

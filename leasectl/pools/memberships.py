@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from leasectl.engines import refusals
 from leasectl.engines.facts import Pool, QueueEntry
-from leasectl.engines.pool_admin import Decide, Updated
+from leasectl.engines.pool_admin import Updated
 from leasectl.engines.rules import membership
 from leasectl.engines.rules.membership import Member, Pools
 from leasectl.engines.rules.possible import Unmet, unmet
@@ -52,221 +52,212 @@ def _request(pool_type: str, entry: QueueEntry) -> Request:
     return Request(pool_type, count=entry.count, name=entry.name, where=entry.where)
 
 
-class MembershipService:
-    """The use cases on the names of a service's backend.
+def move(service: Service, names: Sequence[str], to: str, *, when_free: bool) -> Updated:
+    """Move names to another pool: at once, or with their release if that is allowed.
 
-    Args:
-        service: On the state directory and backend.
+    Raises:
+        NotFound: No such type, or a name is in no pool.
+        NotAllowed: A name is expected in another pool, or is held. If the store couldn't move
+            all of them in one step, the error says which were moved.
+    """
+    release_abandoned(service)
+    before = service.members.members(names)
+
+    def to_move(member: Member, pools: Pools) -> Member:
+        return membership.move(member, to, pools, when_free=when_free)
+
+    try:
+        return service.members.update(names, to_move)
+    except BackendUnreachable as error:  # what refuses one says itself what is done
+        if len(names) > 1:
+            _add_what_moved(service, error, before, to)
+        raise
+
+
+def _add_what_moved(service: Service, error: LeaseError, before: Sequence[Member], to: str) -> None:
+    """Add to an error what has been moved all the same."""
+    try:
+        after = service.members.members([each.name for each in before])
+    except LeaseError:
+        return  # the server is gone
+    pairs = zip(before, after)
+    moved = [new.name for old, new in pairs if new != old and to in (new.pool, new.moves_to)]
+    if moved:
+        error.args = (followed_by(error, f"moved all the same: {listed(moved)}"),)
+
+
+def leave(service: Service, pool_type: str, name: str) -> Updated:
+    """Remove a name from a pool: at once if it is free, else with its release.
+
+    A name in no pool has left already, so a machine that stops needn't know.
+
+    Raises:
+        NotFound: No such type, or it is in another pool.
     """
 
-    def __init__(self, service: Service) -> None:
-        self._service = service
+    def left(member: Member, pools: Pools) -> Member:
+        if pool_type not in pools.types:
+            raise refusals.no_pool(pool_type, sorted(pools.types))
+        return member if member.pool is None else membership.leave(member, pool_type)
 
-    def add(self, pool_type: str, names: Sequence[str]) -> Updated:
-        """Put names into a pool; those that are there already stay as they are.
+    release_abandoned(service)
+    return service.members.update([name], left)
 
-        Raises:
-            NotFound: No such type.
-            NotAllowed: A name is in another pool, or belongs to one; nothing has changed.
-        """
-        return self._service.members.update(names, _to_add(pool_type))
 
-    def move(self, names: Sequence[str], to: str, *, when_free: bool) -> Updated:
-        """Move names to another pool: at once, or with their release if that is allowed.
+def remove_by_force(service: Service, pool_type: str, names: Sequence[str]) -> list[Forced]:
+    """Remove names from a pool: free ones at once, the others with their release.
 
-        Raises:
-            NotFound: No such type, or a name is in no pool.
-            NotAllowed: A name is expected in another pool, or is held. If the store couldn't move
-                all of them in one step, the error says which were moved.
-        """
-        release_abandoned(self._service)
-        before = self._service.members.members(names)
+    Their leases are ended as by `release_by_force`. So if such a name is added again, it isn't
+    granted while a `run` is still ending its command. Nothing is known of a holder that didn't
+    get its lease from leasectl, so its name is removed at once.
 
-        def to_move(member: Member, pools: Pools) -> Member:
-            return membership.move(member, to, pools, when_free=when_free)
+    Returns:
+        The leases that were ended now, and those that were ended before and are still kept.
 
-        try:
-            return self._service.members.update(names, to_move)
-        except BackendUnreachable as error:  # what refuses one says itself what is done
-            if len(names) > 1:
-                self._say_what_moved(error, before, to)
-            raise
+    Raises:
+        NotFound: No such type, or a name isn't in the pool; nothing has changed.
+    """
+    release_abandoned(service)
+    (pool,) = service.pools.pools(pool_type)
+    foreign = {r.name for r in pool.resources if r.lease is not None and r.claim_key is None}
 
-    def _say_what_moved(self, error: LeaseError, before: Sequence[Member], to: str) -> None:
-        """Add to an error what has been moved all the same."""
-        try:
-            after = self._service.members.members([each.name for each in before])
-        except LeaseError:
-            return  # the server is gone
-        pairs = zip(before, after)
-        moved = [new.name for old, new in pairs if new != old and to in (new.pool, new.moves_to)]
-        if moved:
-            error.args = (followed_by(error, f"moved all the same: {listed(moved)}"),)
+    def removed(member: Member, _: Pools) -> Member:
+        if member.name in foreign:
+            return membership.remove(member, pool_type, force=True)
+        return membership.leave(member, pool_type)
 
-    def leave(self, pool_type: str, name: str) -> Updated:
-        """Remove a name from a pool: at once if it is free, else with its release.
+    with service.atomic():
+        after = service.members.update(names, removed).after
+        forced: list[Forced] = []
+        reason = f"removed from pool {pool_type}"
+        for each in after:
+            if each.holder is not None:
+                with contextlib.suppress(NotFound):  # released, and so removed, since
+                    forced += release_by_force(service, [each.name], reason=reason)
+        return forced
 
-        A name in no pool has left already, so a machine that stops needn't know.
 
-        Raises:
-            NotFound: No such type, or it is in another pool.
-        """
+def cordon(
+    service: Service, names: Sequence[str], *, is_cordoned: bool, reason: str = ""
+) -> Updated:
+    """Cordon names, so that they take no new holder, or uncordon them.
 
-        def left(member: Member, pools: Pools) -> Member:
+    Args:
+        names: The names.
+        is_cordoned: Whether to cordon them.
+        reason: Why, to show to people.
+
+    Raises:
+        NotFound: One is in no pool; nothing has changed.
+        InvalidRequest: The reason isn't one printable line.
+    """
+    why = membership.Cordon(service.caller.identity, service.clock.wall(), check_reason(reason))
+    cordon = partial(membership.cordon, is_cordoned=is_cordoned, why=why)
+    return service.members.update(names, lambda member, _: cordon(member))
+
+
+def expect(
+    service: Service, pool_type: str, names: Sequence[str], patterns: Sequence[str]
+) -> Updated:
+    """Expect names, and all names that match patterns, in a pool.
+
+    Names that came to the default pool by default move there: free ones at once, held ones
+    with their release.
+
+    Returns:
+        The given names, then those that the patterns move.
+
+    Raises:
+        NotFound: The pool doesn't exist.
+        NotAllowed: A name is in another pool, is to move to one, or is expected in one.
+    """
+    with service.atomic():
+        return expectations.expect(service.members, pool_type, names, patterns)
+
+
+def drop(service: Service, pool_type: str, names: Sequence[str], patterns: Sequence[str]) -> None:
+    """Remove the expected pool of names and patterns; they stay where they are.
+
+    Raises:
+        NotFound: One has no expected pool.
+    """
+    with service.atomic():
+        expectations.drop(service.members, pool_type, names, patterns)
+
+
+def set_default(
+    service: Service, pool_type: str, grace_seconds: float | None
+) -> tuple[Pools, Pools]:
+    """Make a pool the default pool; return what was so before, and is now.
+
+    Args:
+        pool_type: The pool.
+        grace_seconds: How long it holds new names back; None for the present time, or the usual
+            one.
+
+    Raises:
+        NotFound: No such type.
+    """
+
+    def change(pools: Pools) -> Pools:
+        return membership.set_default(pools, pool_type, grace_of(pools, pool_type, grace_seconds))
+
+    return _change_default(service, change)
+
+
+def set_no_default(service: Service, pool_type: str) -> tuple[Pools, Pools]:
+    """Stop a pool from being the default pool; returns as `set_default`."""
+
+    def change(pools: Pools) -> Pools:
+        if pools.default != pool_type:
             if pool_type not in pools.types:
                 raise refusals.no_pool(pool_type, sorted(pools.types))
-            return member if member.pool is None else membership.leave(member, pool_type)
+            return pools
+        return membership.set_default(pools, None, 0.0)
 
-        release_abandoned(self._service)
-        return self._service.members.update([name], left)
+    return _change_default(service, change)
 
-    def remove_by_force(self, pool_type: str, names: Sequence[str]) -> list[Forced]:
-        """Remove names from a pool: free ones at once, the others with their release.
 
-        Their leases are ended as by `release_by_force`. So if such a name is added again, it isn't
-        granted while a `run` is still ending its command. Nothing is known of a holder that didn't
-        get its lease from leasectl, so its name is removed at once.
+def set_grace(service: Service, pool_type: str, grace_seconds: float) -> tuple[Pools, Pools]:
+    """Set how long the default pool holds new names back; return what `set_default` returns.
 
-        Returns:
-            The leases that were ended now, and those that were ended before and are still kept.
+    Raises:
+        InvalidRequest: Another pool is the default, or none.
+    """
 
-        Raises:
-            NotFound: No such type, or a name isn't in the pool; nothing has changed.
-        """
-        release_abandoned(self._service)
-        (pool,) = self._service.pools.pools(pool_type)
-        foreign = {r.name for r in pool.resources if r.lease is not None and r.claim_key is None}
-
-        def removed(member: Member, _: Pools) -> Member:
-            if member.name in foreign:
-                return membership.remove(member, pool_type, force=True)
-            return membership.leave(member, pool_type)
-
-        with self._service.atomic():
-            after = self._service.members.update(names, removed).after
-            forced: list[Forced] = []
-            reason = f"removed from pool {pool_type}"
-            for each in after:
-                if each.holder is not None:
-                    with contextlib.suppress(NotFound):  # released, and so removed, since
-                        forced += release_by_force(self._service, [each.name], reason=reason)
-            return forced
-
-    def cordon(self, names: Sequence[str], *, is_cordoned: bool, reason: str = "") -> Updated:
-        """Cordon names, so that they take no new holder, or uncordon them.
-
-        Args:
-            names: The names.
-            is_cordoned: Whether to cordon them.
-            reason: Why, to show to people.
-
-        Raises:
-            NotFound: One is in no pool; nothing has changed.
-            InvalidRequest: The reason isn't one printable line.
-        """
-        service = self._service
-        why = membership.Cordon(service.caller.identity, service.clock.wall(), check_reason(reason))
-        cordon = partial(membership.cordon, is_cordoned=is_cordoned, why=why)
-        return self._service.members.update(names, lambda member, _: cordon(member))
-
-    def expect(self, pool_type: str, names: Sequence[str], patterns: Sequence[str]) -> Updated:
-        """Expect names, and all names that match patterns, in a pool.
-
-        Names that came to the default pool by default move there: free ones at once, held ones
-        with their release.
-
-        Returns:
-            The given names, then those that the patterns move.
-
-        Raises:
-            NotFound: The pool doesn't exist.
-            NotAllowed: A name is in another pool, is to move to one, or is expected in one.
-        """
-        with self._service.atomic():
-            return expectations.expect(self._service.members, pool_type, names, patterns)
-
-    def drop(self, pool_type: str, names: Sequence[str], patterns: Sequence[str]) -> None:
-        """Remove the expected pool of names and patterns; they stay where they are.
-
-        Raises:
-            NotFound: One has no expected pool.
-        """
-        with self._service.atomic():
-            expectations.drop(self._service.members, pool_type, names, patterns)
-
-    def set_default(self, pool_type: str, grace_seconds: float | None) -> tuple[Pools, Pools]:
-        """Make a pool the default pool; return what was so before, and is now.
-
-        Args:
-            pool_type: The pool.
-            grace_seconds: How long it holds new names back; None for the present time, or the usual
-                one.
-
-        Raises:
-            NotFound: No such type.
-        """
-
-        def change(pools: Pools) -> Pools:
-            return membership.set_default(
-                pools, pool_type, grace_of(pools, pool_type, grace_seconds)
+    def change(pools: Pools) -> Pools:
+        if pools.default != pool_type:
+            raise InvalidRequest(
+                f'pool "{pool_type}" isn\'t the default pool, so --grace has no effect; '
+                "add --default"
             )
+        return membership.set_default(pools, pool_type, grace_seconds)
 
-        return self._change_default(change)
-
-    def set_no_default(self, pool_type: str) -> tuple[Pools, Pools]:
-        """Stop a pool from being the default pool; returns as `set_default`."""
-
-        def change(pools: Pools) -> Pools:
-            if pools.default != pool_type:
-                if pool_type not in pools.types:
-                    raise refusals.no_pool(pool_type, sorted(pools.types))
-                return pools
-            return membership.set_default(pools, None, 0.0)
-
-        return self._change_default(change)
-
-    def set_grace(self, pool_type: str, grace_seconds: float) -> tuple[Pools, Pools]:
-        """Set how long the default pool holds new names back; return what `set_default` returns.
-
-        Raises:
-            InvalidRequest: Another pool is the default, or none.
-        """
-
-        def change(pools: Pools) -> Pools:
-            if pools.default != pool_type:
-                raise InvalidRequest(
-                    f'pool "{pool_type}" isn\'t the default pool, so --grace has no effect; '
-                    "add --default"
-                )
-            return membership.set_default(pools, pool_type, grace_seconds)
-
-        return self._change_default(change)
-
-    def _change_default(self, change: Callable[[Pools], Pools]) -> tuple[Pools, Pools]:
-        seen: list[tuple[Pools, Pools]] = []
-
-        def noting(pools: Pools) -> Pools:
-            seen.append((pools, change(pools)))
-            return seen[-1][1]
-
-        self._service.members.change_belonging(noting)
-        return seen[-1]
-
-    def unmet(self, *pool_types: str | None) -> tuple[UnmetWaiter, ...]:
-        """Whose requests can't be met as some pools are now; they wait on.
-
-        Args:
-            pool_types: Which pools, those that are still there; None for none.
-        """
-        found: list[UnmetWaiter] = []
-        for pool_type in dict.fromkeys(each for each in pool_types if each is not None):
-            try:
-                (pool,) = self._service.pools.pools(pool_type)
-            except NotFound:
-                continue  # deleted by now
-            found += unmet_waiters(pool)
-        return tuple(found)
+    return _change_default(service, change)
 
 
-def _to_add(pool_type: str) -> Decide:
-    return lambda member, pools: membership.add(member, pool_type, pools)
+def _change_default(service: Service, change: Callable[[Pools], Pools]) -> tuple[Pools, Pools]:
+    seen: list[tuple[Pools, Pools]] = []
+
+    def noting(pools: Pools) -> Pools:
+        seen.append((pools, change(pools)))
+        return seen[-1][1]
+
+    service.members.change_belonging(noting)
+    return seen[-1]
+
+
+def unmet_in(service: Service, *pool_types: str | None) -> tuple[UnmetWaiter, ...]:
+    """Whose requests can't be met as some pools are now; they wait on.
+
+    Args:
+        pool_types: Which pools, those that are still there; None for none.
+    """
+    found: list[UnmetWaiter] = []
+    for pool_type in dict.fromkeys(each for each in pool_types if each is not None):
+        try:
+            (pool,) = service.pools.pools(pool_type)
+        except NotFound:
+            continue  # deleted by now
+        found += unmet_waiters(pool)
+    return tuple(found)

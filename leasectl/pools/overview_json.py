@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from functools import partial
 from typing import Any, get_args
 
 from leasectl.backends.kinds import kind_of
-from leasectl.engines.facts import NO_SETTINGS, PoolSettings
+from leasectl.engines.facts import PoolSettings
 from leasectl.engines.rules.membership import Cordon, Properties
 from leasectl.errors import CorruptState, InvalidRequest
 from leasectl.leases.marks import MarkState
@@ -19,7 +21,6 @@ from leasectl.pools.overview import (
     Holder,
     Overview,
     Renewer,
-    Rows,
     ShownLease,
     ShownMark,
     ShownMembership,
@@ -34,10 +35,12 @@ from leasectl.system.clock import rfc3339
 from leasectl.text.properties import (
     MALFORMED,
     parse_conditions,
+    read_each,
     read_integer,
     read_name,
     read_number,
     read_optional,
+    read_record,
     read_text,
     read_time,
     reason_of,
@@ -46,28 +49,7 @@ from leasectl.text.properties import (
 from leasectl.text.wording import printable
 
 _LONGEST_SHOWN = 2000
-
-
-def read_shown(value: object) -> str:
-    """A text, made safe to show."""
-    return printable(read_text(value), longest=_LONGEST_SHOWN)
-
-
-def unreadable(backend: str, error: Exception) -> CorruptState:
-    """What a backend tells of its pools isn't what any version has written.
-
-    Args:
-        backend: The URL that it was asked of.
-        error: What came of reading it.
-    """
-    said = printable(reason_of(error), longest=80)
-    return CorruptState(f"{backend}: what it tells of its pools can't be read: {said}")
-
-
-_AsList = Callable[[Iterable[object]], Iterable[object]]
-_GUARDS: dict[str, GuardPlace] = {each: each for each in get_args(GuardPlace)}
-_RENEWERS: dict[str, Renewer] = {each: each for each in get_args(Renewer)}
-_MARK_STATES: dict[str, MarkState] = {each: each for each in get_args(MarkState)}
+AsList = Callable[[Iterable[object]], Iterable[object]]
 
 
 def pool_counts(pool: ShownPool) -> dict[str, int]:
@@ -90,45 +72,43 @@ def pool_grants(pool: ShownPool) -> dict[str, float | None]:
     }
 
 
-def encode_overview(overview: Overview, *, as_list: _AsList = list) -> dict[str, object]:
+def encode_overview(overview: Overview, *, as_list: AsList = list) -> dict[str, object]:
     """Encode an overview as JSON; `parse_overview` reads it back.
 
     Args:
         overview: What is to be shown.
         as_list: Makes the lists that may be long; ``iter`` if they are written as they are made.
     """
+    rows = overview.rows
+
+    def pool_fields(pool: ShownPool) -> dict[str, object]:
+        return {
+            "type": pool.type,
+            **pool_counts(pool),
+            **pool_grants(pool),
+            "resources": as_list(map(_resource_fields, rows.resources(pool))),
+            "queue": as_list(map(_waiter_fields, rows.queue(pool))),
+        }
+
+    def work_fields(pool: ShownPool) -> dict[str, object]:
+        key, inputs = work_of_pool(pool)
+        return {"work": key, "inputs": inputs, **pool_fields(pool)}
+
     return {
         "backend": overview.backend,
         "at": rfc3339(overview.at),
-        "pools": [_pool_fields(pool, overview.rows, as_list) for pool in overview.pools],
-        "works": [_work_fields(pool, overview.rows, as_list) for pool in overview.works],
+        "pools": list(map(pool_fields, overview.pools)),
+        "works": list(map(work_fields, overview.works)),
         "circular_waits": [each._asdict() for each in circular_waits(overview)],
     }
 
 
-def _work_fields(pool: ShownPool, rows: Rows, as_list: _AsList) -> dict[str, object]:
-    key, inputs = work_of_pool(pool)
-    return {"work": key, "inputs": inputs, **_pool_fields(pool, rows, as_list)}
-
-
-def _pool_fields(pool: ShownPool, rows: Rows, as_list: _AsList) -> dict[str, object]:
-    return {
-        "type": pool.type,
-        **pool_counts(pool),
-        **pool_grants(pool),
-        "resources": as_list(map(_resource_fields, rows.resources(pool))),
-        "queue": as_list(map(_waiter_fields, rows.queue(pool))),
-    }
-
-
 def _resource_fields(resource: ShownResource) -> dict[str, object]:
-    lease = resource.lease
     # A copy, which of thousands takes less long than to make each grow.
     fields = _FREE_FIELDS.copy()
     fields["name"] = resource.name
-    if lease is not None:
-        fields["state"] = _state(lease)
-        _set_lease_fields(fields, lease)
+    if resource.lease is not None:
+        fields.update(_lease_fields(resource.lease))
     if resource.properties:
         fields["properties"] = dict(resource.properties)
     if resource.membership is not NOTHING_SAID:
@@ -152,68 +132,38 @@ def cordon_fields(cordon: Cordon | None) -> dict[str, object] | None:
     return None if cordon is None else {**cordon._asdict(), "at": rfc3339(cordon.at)}
 
 
-def _state(shown: ShownLease) -> str:
-    if shown.ended is not None:
-        return "ended"
-    return "unconfirmed" if shown.unconfirmed else "held"
-
-
 def lease_spec(lease: Lease) -> dict[str, object]:
     """A lease in the words of the Kubernetes LeaseSpec, and what orders it among others."""
-    fields: dict[str, object] = {}
-    _set_lease_spec(fields, lease)
-    return fields
-
-
-def _set_lease_spec(fields: dict[str, object], lease: Lease) -> None:
-    fields["holder_identity"] = lease.holder_identity
-    fields["acquire_time"] = rfc3339(lease.acquire_time)
-    fields["renew_time"] = rfc3339(lease.renew_time)
-    fields["lease_duration_seconds"] = lease.lease_duration_seconds
-    fields["lease_transitions"] = lease.lease_transitions
-    fields["fence"] = lease.fence or None
-    fields["grant"] = lease.grant or None
-    fields["ticket"] = lease.ticket or None
-
-
-def _set_lease_fields(fields: dict[str, object], shown: ShownLease) -> None:
-    lease, holder = shown.lease, shown.holder
-    release_time = rfc3339(shown.release_time)
-    _set_lease_spec(fields, lease)
-    fields["guard_pid"] = shown.guard_pid
-    fields["host"] = holder.host or None
-    fields["expires_in_seconds"] = shown.expires_in_seconds
-    fields["handle"] = holder.handle
-    fields["job"] = holder.job
-    fields["build"] = holder.build
-    fields["owner"] = holder.owner
-    fields["pid"] = shown.pid
-    fields["guard"] = shown.guard
-    fields["release_time"] = release_time
-    fields["renewed_by"] = shown.renewed_by
-    fields["labels"] = dict(lease.labels)
-    fields["ended"] = shown.ended
-    fields["release_at"] = release_time  # the one word for it; the other is for programs of before
-
-
-def _free_fields() -> dict[str, object]:
-    """The fields of a free resource without membership, properties or mark."""
-    lease: dict[str, object] = {}
-    nothing = Lease("", 0, 0, 0, "", 0.0, 0.0, None, 0)
-    _set_lease_fields(lease, ShownLease(nothing, parse_holder("")))
     return {
-        "name": "",
-        # Whether anybody may have it is told apart: older programs know this word.
-        "state": "free",
-        **dict.fromkeys(lease),
-        "properties": {},
-        "membership": _membership_fields(NOTHING_SAID),
-        "mark": None,
-        "in_use": False,
+        "holder_identity": lease.holder_identity,
+        "acquire_time": rfc3339(lease.acquire_time),
+        "renew_time": rfc3339(lease.renew_time),
+        "lease_duration_seconds": lease.lease_duration_seconds,
+        "lease_transitions": lease.lease_transitions,
+        "fence": lease.fence or None,
+        "grant": lease.grant or None,
+        "ticket": lease.ticket or None,
     }
 
 
-_FREE_FIELDS = _free_fields()
+def _lease_fields(shown: ShownLease) -> dict[str, object]:
+    release_time = rfc3339(shown.release_time)
+    held = "unconfirmed" if shown.unconfirmed else "held"
+    return {
+        "state": held if shown.ended is None else "ended",
+        **lease_spec(shown.lease),
+        "guard_pid": shown.guard_pid,
+        "host": shown.holder.host or None,
+        "expires_in_seconds": shown.expires_in_seconds,
+        **_holder_fields(shown.holder),
+        "pid": shown.pid,
+        "guard": shown.guard,
+        "release_time": release_time,
+        "renewed_by": shown.renewed_by,
+        "labels": dict(shown.lease.labels),
+        "ended": shown.ended,
+        "release_at": release_time,  # the one word for it; the other is for programs of before
+    }
 
 
 def _holder_fields(holder: Holder) -> dict[str, object]:
@@ -223,6 +173,20 @@ def _holder_fields(holder: Holder) -> dict[str, object]:
         "build": holder.build,
         "owner": holder.owner,
     }
+
+
+_NO_LEASE = ShownLease(Lease("", 0, 0, 0, "", 0.0, 0.0, None, 0), parse_holder(""))
+# The fields of a free resource without membership, properties or mark.
+_FREE_FIELDS: dict[str, object] = {
+    "name": "",
+    **dict.fromkeys(_lease_fields(_NO_LEASE)),
+    # Whether anybody may have it is told apart: older programs know this word.
+    "state": "free",
+    "properties": {},
+    "membership": _membership_fields(NOTHING_SAID),
+    "mark": None,
+    "in_use": False,
+}
 
 
 def _waiter_fields(waiter: ShownWaiter) -> dict[str, object]:
@@ -244,167 +208,22 @@ def _waiter_fields(waiter: ShownWaiter) -> dict[str, object]:
     }
 
 
-def parse_overview(fields: Any, *, backend: str) -> Overview:
-    """Read what `encode_overview` wrote, perhaps in a newer version; text is made safe to show.
-
-    Args:
-        fields: What JSON held.
-        backend: The URL that it was asked of here.
-
-    Raises:
-        CorruptState: It isn't what any version has written.
-    """
-    try:
-        return Overview(
-            backend,
-            read_time(fields["at"]),
-            tuple(map(_pool, fields["pools"])),
-            tuple(map(_pool, fields.get("works") or ())),
-        )
-    except (*MALFORMED, InvalidRequest) as error:
-        raise unreadable(backend, error) from error
-
-
-def _pool(fields: Any) -> ShownPool:
-    return ShownPool(
-        read_name(fields["type"]),
-        tuple(map(_resource, fields["resources"])),
-        tuple(map(_waiter, fields["queue"])),
-        _settings(fields),
-        read_number(fields.get("next_grant_in_seconds") or 0),
-        read_optional(read_number, fields.get("default_grace_seconds")),
-    )
-
-
-def _settings(fields: Any) -> PoolSettings:
-    """How a pool grants; an older version says nothing of it."""
-    if fields.get("pace_seconds") is None:
-        return NO_SETTINGS
-    return PoolSettings(
-        read_number(fields["pace_seconds"]),
-        read_integer(fields["burst"]),
-        read_number(fields["aging_seconds"]),
-    )
-
-
-def _resource(fields: Any) -> ShownResource:
-    name = read_name(fields["name"])
-    return ShownResource(
-        name,
-        None if fields["holder_identity"] is None else _lease(name, fields),
-        _membership(fields.get("membership") or {}),
-        _properties(fields.get("properties") or {}),
-        read_optional(_mark, fields.get("mark")),
-        bool(fields.get("in_use")),
-    )
-
-
-def _membership(fields: Any) -> ShownMembership:
-    """What is so of a name in its pool; an older version says nothing of it."""
-    return ShownMembership(
-        cordoned=bool(fields.get("cordoned")),
-        moves_to=read_optional(read_name, fields.get("moves_to")),
-        leaves=bool(fields.get("leaves")),
-        expected=read_optional(read_name, fields.get("expected")),
-        by_default=bool(fields.get("by_default")),
-        held_back_seconds=read_optional(read_number, fields.get("held_back_seconds")),
-        ttl_seconds=read_optional(read_number, fields.get("ttl_seconds")),
-        leaves_in_seconds=read_optional(read_number, fields.get("leaves_in_seconds")),
-        pid=read_optional(read_integer, fields.get("pid")),
-        cordon=read_optional(_cordon, fields.get("cordon")),
-    )
-
-
-def _cordon(fields: Any) -> Cordon:
-    return Cordon(read_shown(fields["by"]), read_time(fields["at"]), read_shown(fields["reason"]))
-
-
-def _mark(fields: Any) -> ShownMark:
-    return ShownMark(_MARK_STATES.get(fields["state"], "marked"), read_shown(fields["asked_by"]))
-
-
-def _properties(value: Any) -> Properties:
-    return tuple(sorted((read_name(key), read_shown(text)) for key, text in value.items()))
-
-
-def _lease(name: str, fields: Any) -> ShownLease:
-    identity = read_shown(fields["holder_identity"])
-    lease = Lease(
-        name=name,
-        fence=read_integer(fields["fence"] or 0),
-        ticket=read_integer(fields["ticket"] or 0),
-        grant=read_integer(fields["grant"] or 0),
-        holder_identity=identity,
-        acquire_time=read_time(fields["acquire_time"]),
-        renew_time=read_time(fields["renew_time"]),
-        lease_duration_seconds=read_optional(read_number, fields["lease_duration_seconds"]),
-        lease_transitions=read_integer(fields["lease_transitions"]),
-        labels=_labels(fields["labels"]),
-    )
-    return ShownLease(
-        lease,
-        parse_holder(identity),
-        unconfirmed=fields["state"] == "unconfirmed",
-        guard=_GUARDS.get(fields["guard"], "unknown"),
-        guard_pid=read_optional(read_integer, fields["guard_pid"]),
-        pid=read_optional(read_integer, fields["pid"]),
-        release_time=read_optional(read_time, fields["release_time"]),
-        expires_in_seconds=read_optional(read_number, fields["expires_in_seconds"]),
-        renewed_by=_RENEWERS.get(fields["renewed_by"]),
-        ended=read_optional(read_shown, fields.get("ended")),
-    )
-
-
-def _waiter(fields: Any) -> ShownWaiter:
-    return ShownWaiter(
-        position=read_integer(fields["position"]),
-        ticket=read_integer(fields["ticket"]),
-        holder=parse_holder(read_shown(fields["holder_identity"])),
-        count=read_integer(fields["count"]),
-        name=read_optional(read_name, fields["name"]),
-        since=read_time(fields["since"]),
-        pid=read_optional(read_integer, fields["pid"]),
-        labels=_labels(fields["labels"]),
-        suspended=bool(fields.get("suspended")),
-        priority=read_integer(fields.get("priority") or 0),
-        effective_priority=read_integer(fields.get("effective_priority") or 0),
-        where=parse_conditions([read_shown(each) for each in fields.get("where") or ()]),
-    )
-
-
-def _labels(value: Any) -> Labels:
-    return tuple((read_shown(key), read_shown(text)) for key, text in value.items())
-
-
 def encode_counts(counts: Counts) -> dict[str, object]:
     """Counts as JSON has them; `parse_counts` reads them back."""
-    pools = list(map(_type_fields, counts.types))
+    pools = [
+        {
+            "type": each.type,
+            "capacity": each.capacity,
+            "free": each.free,
+            "held": each.held,
+            "waiting": each.waiting,
+            "states": dict(each.states),
+            "owners": [{**own._asdict(), "since": rfc3339(own.since)} for own in each.owners],
+            "lost": [{**loss._asdict(), "at": rfc3339(loss.at)} for loss in each.lost],
+        }
+        for each in counts.types
+    ]
     return {"backend": counts.backend, "at": rfc3339(counts.at), "pools": pools}
-
-
-def _type_fields(counted: CountedType) -> dict[str, object]:
-    return {
-        "type": counted.type,
-        "capacity": counted.capacity,
-        "free": counted.free,
-        "held": counted.held,
-        "waiting": counted.waiting,
-        "states": dict(counted.states),
-        "owners": [
-            {
-                "owner": each.owner,
-                "held": each.number,
-                "handle": each.handle,
-                "names": list(each.names),
-                "since": rfc3339(each.since),
-            }
-            for each in counted.owners
-        ],
-        "lost": [
-            {"name": each.name, "holder_identity": each.holder_identity, "at": rfc3339(each.at)}
-            for each in counted.lost
-        ],
-    }
 
 
 def are_counts(fields: Any) -> bool:
@@ -415,8 +234,8 @@ def are_counts(fields: Any) -> bool:
         return False
 
 
-def parse_counts(fields: Any, *, backend: str) -> Counts:
-    """Read what `encode_counts` wrote, perhaps in a newer version; text is made safe to show.
+def parse_overview(fields: Any, *, backend: str) -> Overview:
+    """Read what `encode_overview` wrote, perhaps in a newer version; text is made safe to show.
 
     Args:
         fields: What JSON held.
@@ -425,34 +244,175 @@ def parse_counts(fields: Any, *, backend: str) -> Counts:
     Raises:
         CorruptState: It isn't what any version has written.
     """
+    with _refusing_malformed(backend):
+        works = fields.get("works") or ()
+        return Overview(
+            backend,
+            read_time(fields["at"]),
+            read_each(_pool, fields["pools"]),
+            read_each(_pool, works),
+        )
+
+
+def parse_counts(fields: Any, *, backend: str) -> Counts:
+    """Read what `encode_counts` wrote; as `parse_overview`."""
+    with _refusing_malformed(backend):
+        return Counts(
+            backend,
+            read_time(fields["at"]),
+            read_each(partial(read_record, CountedType, _COUNTED), fields["pools"]),
+        )
+
+
+@contextmanager
+def _refusing_malformed(backend: str) -> Iterator[None]:
     try:
-        return Counts(backend, read_time(fields["at"]), tuple(map(_counted_type, fields["pools"])))
-    except MALFORMED as error:
-        raise unreadable(backend, error) from error
+        yield
+    except (*MALFORMED, InvalidRequest) as error:
+        said = printable(reason_of(error), longest=80)
+        raise CorruptState(
+            f"{backend}: what it tells of its pools can't be read: {said}"
+        ) from error
 
 
-def _counted_type(fields: Any) -> CountedType:
-    return CountedType(
+_Read = Callable[[Any], Any]
+
+
+def _shown(value: object) -> str:
+    """A text, made safe to show."""
+    return printable(read_text(value), longest=_LONGEST_SHOWN)
+
+
+def _number(value: Any) -> int:
+    """A number that counts from 1; 0 for null."""
+    return read_integer(value or 0)
+
+
+def _labels(value: Any) -> Labels:
+    return tuple((_shown(key), _shown(text)) for key, text in value.items())
+
+
+def _properties(value: Any) -> Properties:
+    return tuple(sorted((read_name(key), _shown(text)) for key, text in value.items()))
+
+
+def _word(kinds: object, other: str | None) -> _Read:
+    """Read one of the words of a type; another one, which a newer version may know, is `other`."""
+    known = get_args(kinds)
+    return lambda word: word if word in known else other
+
+
+_SETTINGS = {"pace_seconds": read_number, "burst": read_integer, "aging_seconds": read_number}
+_POOL: dict[str, _Read] = {
+    "settings": partial(read_record, PoolSettings, _SETTINGS),
+    "next_grant_in_seconds": read_number,
+    "default_grace_seconds": read_number,
+}
+_MARK = {"state": _word(MarkState, "marked"), "asked_by": _shown}
+_CORDON: dict[str, _Read] = {"by": _shown, "at": read_time, "reason": _shown}
+_MEMBERSHIP: dict[str, _Read] = {
+    "cordoned": bool,
+    "moves_to": read_name,
+    "leaves": bool,
+    "expected": read_name,
+    "by_default": bool,
+    "held_back_seconds": read_number,
+    "ttl_seconds": read_number,
+    "leaves_in_seconds": read_number,
+    "pid": read_integer,
+    "cordon": partial(read_record, Cordon, _CORDON),
+}
+_RESOURCE: dict[str, _Read] = {
+    "membership": partial(read_record, ShownMembership, _MEMBERSHIP),
+    "properties": _properties,
+    "mark": partial(read_record, ShownMark, _MARK),
+    "in_use": bool,
+}
+_SPEC: dict[str, _Read] = {
+    "name": read_name,
+    "fence": _number,
+    "ticket": _number,
+    "grant": _number,
+    "holder_identity": _shown,
+    "acquire_time": read_time,
+    "renew_time": read_time,
+    "lease_duration_seconds": partial(read_optional, read_number),
+    "lease_transitions": read_integer,
+    "labels": _labels,
+}
+_LEASE: dict[str, _Read] = {
+    "guard": _word(GuardPlace, "unknown"),
+    "guard_pid": read_integer,
+    "pid": read_integer,
+    "release_time": read_time,
+    "expires_in_seconds": read_number,
+    "renewed_by": _word(Renewer, None),
+    "ended": _shown,
+}
+_WAITER: dict[str, _Read] = {
+    "count": read_integer,
+    "name": partial(read_optional, read_name),
+    "since": read_time,
+    "pid": read_integer,
+    "labels": _labels,
+    "suspended": bool,
+    "priority": read_integer,
+    "effective_priority": read_integer,
+    "where": lambda texts: parse_conditions(read_each(_shown, texts)),
+}
+_OWNER: dict[str, _Read] = {
+    "owner": _shown,
+    "held": read_integer,
+    "handle": read_name,
+    "names": partial(read_each, read_name),
+    "since": read_time,
+}
+_LOSS = {"name": read_name, "holder_identity": _shown, "at": read_time}
+_COUNTED: dict[str, _Read] = {
+    "type": read_name,
+    "free": read_integer,
+    "states": lambda found: {_shown(state): read_integer(n) for state, n in found.items()},
+    "owners": partial(read_each, partial(read_record, CountedOwner, _OWNER)),
+    "waiting": read_integer,
+    "lost": partial(read_each, partial(read_record, CountedLoss, _LOSS)),
+}
+
+
+def _pool(fields: Any) -> ShownPool:
+    pool: ShownPool = read_record(
+        ShownPool,
+        _POOL,
+        {**fields, "settings": fields},
         read_name(fields["type"]),
-        read_integer(fields["free"]),
-        {read_shown(state): read_integer(number) for state, number in fields["states"].items()},
-        tuple(map(_owner, fields["owners"])),
-        read_integer(fields["waiting"]),
-        tuple(map(_loss, fields["lost"])),
+        read_each(_resource, fields["resources"]),
+        read_each(_waiter, fields["queue"]),
     )
+    return pool
 
 
-def _owner(fields: Any) -> CountedOwner:
-    return CountedOwner(
-        read_shown(fields["owner"]),
-        read_integer(fields["held"]),
-        read_optional(read_name, fields["handle"]),
-        tuple(map(read_name, fields["names"])),
-        read_optional(read_time, fields["since"]),
+def _resource(fields: Any) -> ShownResource:
+    lease = None if fields["holder_identity"] is None else _lease(fields)
+    resource: ShownResource = read_record(
+        ShownResource, _RESOURCE, fields, read_name(fields["name"]), lease
     )
+    return resource
 
 
-def _loss(fields: Any) -> CountedLoss:
-    return CountedLoss(
-        read_name(fields["name"]), read_shown(fields["holder_identity"]), read_time(fields["at"])
+def _lease(fields: Any) -> ShownLease:
+    lease = read_record(Lease, _SPEC, fields)
+    shown: ShownLease = read_record(
+        ShownLease,
+        _LEASE,
+        fields,
+        lease,
+        parse_holder(lease.holder_identity),
+        fields["state"] == "unconfirmed",
     )
+    return shown
+
+
+def _waiter(fields: Any) -> ShownWaiter:
+    place = read_integer(fields["position"]), read_integer(fields["ticket"])
+    holder = parse_holder(_shown(fields["holder_identity"]))
+    waiter: ShownWaiter = read_record(ShownWaiter, _WAITER, fields, *place, holder)
+    return waiter

@@ -8,8 +8,7 @@ from collections.abc import Iterable, Sequence
 from itertools import accumulate
 from typing import Any, NamedTuple
 
-from leasectl.pools.timeline import Present, Timeline
-from leasectl.state.event import Event
+from leasectl.pools.timeline import Timeline
 from leasectl.system.clock import rfc3339
 
 PEAK_SECONDS = 60.0
@@ -105,28 +104,14 @@ class Statistics(NamedTuple):
         return self.hold.p50 * self.resources_per_grant / self.capacity / PACE_HEADROOM
 
 
-def statistics(
-    events: Iterable[Event], window: Window = ALWAYS, present: Present | None = None
-) -> Statistics:
-    """Tell what came of a pool's leases.
+def statistics_of(timeline: Timeline, window: Window = ALWAYS) -> Statistics:
+    """Return the figures of a pool's leases.
 
     Args:
-        events: Of one pool, in the order of their log, from its beginning on: those before the
-            window say who held in it.
+        timeline: Of one pool, from the beginning of its log on: events before the window say who
+            held in it. It may be settled only for a window that ends now.
         window: The stretch of time that counts.
-        present: How things stand now; None for what the events say. Not with a window that ended
-            in the past, whose end it isn't.
     """
-    timeline = Timeline()
-    for event in events:
-        timeline.add(event)
-    if present is not None:
-        timeline.settle(present)
-    return statistics_of(timeline, window)
-
-
-def statistics_of(timeline: Timeline, window: Window = ALWAYS) -> Statistics:
-    """The same, of events that have been put together."""
     since, until = bounds(timeline, window)
     inside = [n for n, at in enumerate(timeline.grants) if since <= at <= until]
     counts = [timeline.grant_counts[n] for n in inside]

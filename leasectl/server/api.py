@@ -25,7 +25,7 @@ from leasectl.backends.serve.protocol import ACQUIRE, CALL, ROOT, WAIT
 from leasectl.errors import InvalidRequest, LeaseError, NoLease, NotFound
 from leasectl.leases.request import LARGEST_COUNT
 from leasectl.leases.service import Service
-from leasectl.pools.admin import PoolService
+from leasectl.pools import admin
 from leasectl.pools.counted import count
 from leasectl.pools.overview_json import encode_counts, encode_overview
 from leasectl.server.connection import HEALTH, SCOPE_KEY, ClientConnection
@@ -268,7 +268,7 @@ class _Api:
         self._meter.read(service.events)
         if service.kind.counts_types:
             return self._meter.text_of_counts(count(service, None, others=self._meter.types).types)
-        return self._meter.text(PoolService(service).look())
+        return self._meter.text(admin.look(service))
 
     async def status(self, request: Request) -> Response:
         pool_type = request.query_params.get("type")
@@ -286,7 +286,7 @@ class _Api:
     def _status(self, service: Service, pool_type: str | None) -> dict[str, object]:
         if service.kind.counts_types:
             return encode_counts(count(service, pool_type, others=self._meter.types))
-        return encode_overview(PoolService(service).look(pool_type))
+        return encode_overview(admin.look(service, pool_type))
 
 
 def _count_in_all(request: Request) -> int:

@@ -22,9 +22,10 @@ _OF_DIGESTS, _DIGEST_LENGTH = f"{_DIGITS}abcdef", 64
 BUILD_LABEL = "build"  # its value is the address of the holder's build
 OWN_LABELS = "leasectl."  # begins those that mean something to us
 _SUPERSEDING_LABEL = f"{OWN_LABELS}supersede"
-_WHOLE_POOL = (f"{OWN_LABELS}count", "all")
+WHOLE_POOL_LABEL = (f"{OWN_LABELS}count", "all")  # of a request for all resources of its pool
 _KEY_LABEL, _INPUTS_LABEL = f"{OWN_LABELS}once", f"{OWN_LABELS}inputs"
-_FOLLOWER_LABEL = f"{OWN_LABELS}follower"
+# Of a request that waits for the result of work, and never runs it.
+FOLLOWER_LABEL = (f"{OWN_LABELS}follower", "yes")
 
 
 def is_name(text: str) -> bool:
@@ -68,10 +69,7 @@ def check_own_name(text: str) -> str:
 
 def check_key(text: str) -> str:
     """Return the key of a work, or raise InvalidRequest if it isn't printable text."""
-    if len(text) > LONGEST_KEY:
-        raise InvalidRequest(
-            f'key "{printable(text)}" has {len(text)} characters; at most {LONGEST_KEY} are allowed'
-        )
+    _check_length("key", text, LONGEST_KEY)
     if not text or not text.isprintable():
         raise InvalidRequest(f'invalid key "{printable(text)}"; use one line of printable text')
     return text
@@ -126,24 +124,14 @@ def superseding_key(labels: Iterable[tuple[str, str]]) -> str:
     return next((key for name, key in labels if name == _SUPERSEDING_LABEL), "")
 
 
-def whole_pool_label() -> tuple[str, str]:
-    """Return the label of a request for all resources of its pool."""
-    return _WHOLE_POOL
-
-
 def wants_whole_pool(labels: Iterable[tuple[str, str]]) -> bool:
     """Tell whether a request asks for all resources of its pool."""
-    return _WHOLE_POOL in labels
-
-
-def follower_label() -> tuple[str, str]:
-    """Return the label of a request that waits for the result of work, and never runs it."""
-    return _FOLLOWER_LABEL, "yes"
+    return WHOLE_POOL_LABEL in labels
 
 
 def is_follower(labels: Iterable[tuple[str, str]]) -> bool:
-    """Tell whether labels have the `follower_label`."""
-    return any(name == _FOLLOWER_LABEL for name, _ in labels)
+    """Tell whether labels have the `FOLLOWER_LABEL`."""
+    return FOLLOWER_LABEL in labels
 
 
 def work_in(labels: Iterable[tuple[str, str]]) -> str:
@@ -173,10 +161,7 @@ def _check_own(what: str, text: str) -> str:
 
 
 def _check(what: str, text: str, longest: int, allowed: str = _OF_NAMES) -> str:
-    if len(text) > longest:
-        raise InvalidRequest(
-            f'{what} "{printable(text)}" has {len(text)} characters; at most {longest} are allowed'
-        )
+    _check_length(what, text, longest)
     if not _is_well_formed(text, allowed):
         special = '".", "_", "-" and ":"' if ":" in allowed else '".", "_" and "-"'
         several = "; for several pools: -t A -t B" if what == "pool name" and "," in text else ""
@@ -187,13 +172,16 @@ def _check(what: str, text: str, longest: int, allowed: str = _OF_NAMES) -> str:
     return text
 
 
+def _check_length(what: str, text: str, longest: int) -> None:
+    if len(text) > longest:
+        raise InvalidRequest(
+            f'{what} "{printable(text)}" has {len(text)} characters; at most {longest} are allowed'
+        )
+
+
 def check_pattern(text: str) -> str:
     """Return a pattern of names, or raise InvalidRequest when none could be like it."""
-    if len(text) > LONGEST_NAME:
-        raise InvalidRequest(
-            f'pattern "{printable(text)}" has {len(text)} characters; at most {LONGEST_NAME} are '
-            "allowed"
-        )
+    _check_length("pattern", text, LONGEST_NAME)
     if not _is_well_formed(text.replace("*", "x").replace("?", "x"), _OF_RESOURCES):
         raise InvalidRequest(
             f'pattern "{printable(text)}" is not allowed; use letters, digits, ".", '

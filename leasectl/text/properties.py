@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cache
 from typing import Any, NoReturn, TypeVar
 
@@ -116,6 +116,32 @@ def read_word(value: object) -> str:
 def read_optional(read: Callable[[Any], _Value], value: Any) -> _Value | None:
     """A field that may be null, or may be missing from what an older version wrote."""
     return None if value is None else read(value)
+
+
+def read_record(
+    kind: Any, readers: Mapping[str, Callable[[Any], object]], fields: Any, *first: object
+) -> Any:
+    """Read a named tuple; a field that is missing or null has its default, if there is one.
+
+    Args:
+        kind: Of the named tuple.
+        readers: What reads each field, by its name.
+        fields: What JSON held.
+        first: The values of the first fields, which aren't read here.
+    """
+    given = {}
+    for name, read in readers.items():
+        value = fields.get(name)
+        if value is not None:
+            given[name] = read(value)
+        elif name not in kind._field_defaults:
+            given[name] = read(fields[name])
+    return kind(*first, **given)
+
+
+def read_each(read: Callable[[Any], _Value], values: Any) -> tuple[_Value, ...]:
+    """Read the items of a list."""
+    return tuple(map(read, values))
 
 
 def read_time(value: object) -> float:

@@ -6,11 +6,11 @@ import pytest
 
 from leasectl.errors import InvalidRequest, NoLease
 from leasectl.model import Request
-from leasectl.text.naming import whole_pool_label
+from leasectl.text.naming import WHOLE_POOL_LABEL
 from tests.contract.test_member_contract import names_of, to_cordon, update
 from tests.contract.world import World
 
-ALL = Request("T", 2, labels=(whole_pool_label(),))
+ALL = Request("T", 2, labels=(WHOLE_POOL_LABEL,))
 
 
 @pytest.fixture(autouse=True)

@@ -18,8 +18,9 @@ from leasectl.http.settings import parse_settings
 from leasectl.leases.delay import announce
 from leasectl.leases.release import finish
 from leasectl.leases.service import Service
+from leasectl.pools import admin, memberships
 from leasectl.pools.joining import join, join_held, lifetime, settle
-from leasectl.pools.memberships import MembershipService
+from leasectl.pools.properties import NO_CHANGE
 from leasectl.state.directory import State
 from leasectl.system.poll import is_readable
 from leasectl.system.process import this_process
@@ -81,14 +82,13 @@ def make_pools(host: Host) -> None:
     service = open_service(host, "maker")
     for pool_type in (*SPECIFIC, DEFAULT):
         service.pools.create_pool(pool_type, [f"{pool_type}--00"])
-    MembershipService(service).set_default(DEFAULT, GRACE_SECONDS)
+    memberships.set_default(service, DEFAULT, GRACE_SECONDS)
     service.state.close()
 
 
 class _Participant:
     def __init__(self, host: Host, who: str, seed: str, written: Path) -> None:
         self._service = open_service(host, who)
-        self._memberships = MembershipService(self._service)
         self._now = clock_of(host, self._service)
         self._who = who
         self._rng = random.Random(seed)
@@ -114,11 +114,11 @@ class _Participant:
         self._write(begun._replace(last=last, outcome=outcome, found=found))
 
     def _do(self, verb: str, name: str, to: str) -> tuple[str, ...]:
-        service, memberships = self._service, self._memberships
+        service = self._service
         if verb == "read":
             return self._read(name)
         if verb == "add":
-            memberships.add(to, [name])
+            admin.add_with(service, to, (name,), NO_CHANGE)
         elif verb == "join":
             ttl = self._rng.choice([None, 2.0])
             join(service, to, name, lives=lifetime(service, ttl_seconds=ttl))
@@ -131,15 +131,16 @@ class _Participant:
         elif verb == "move":
             others = self._rng.sample(NAMES, self._rng.choice([0, 0, 1, 2]))
             names = [name, *(each for each in others if each != name)]
-            moved = memberships.move(names, to, when_free=self._rng.random() < 0.3).after[0]
+            when_free = self._rng.random() < 0.3
+            moved = memberships.move(service, names, to, when_free=when_free).after[0]
             return () if moved.pool is None else (moved.pool,)
         elif verb == "leave":
             (member,) = service.members.members([name])
-            memberships.leave(member.pool or DEFAULT, name)
+            memberships.leave(service, member.pool or DEFAULT, name)
         elif verb == "expect":
-            memberships.expect(to, [name], [])
+            memberships.expect(service, to, [name], [])
         else:
-            memberships.drop(to, [name], [])
+            memberships.drop(service, to, [name], [])
         return ()
 
     def _read(self, name: str) -> tuple[str, ...]:

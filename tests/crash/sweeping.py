@@ -22,7 +22,7 @@ from leasectl.leases.delay import announce
 from leasectl.leases.release import release
 from leasectl.leases.service import Service
 from leasectl.model import Request, whole
-from leasectl.pools.admin import PoolService
+from leasectl.pools import admin
 from leasectl.system.process import this_process
 from tests.crash.contenders import CONTENDER, contention
 from tests.kit.forking import ending, fork, leasectl
@@ -149,7 +149,7 @@ class Sweep:
     def next_command(self, when: str) -> None:
         """Let one more command run, and see that all is well."""
         with self.service() as service:
-            PoolService(service).show()
+            admin.show(service)
         broken = broken_invariants(self.cli.state_dir, told=self.told)
         assert broken == [], f"{when}: {broken}"
 

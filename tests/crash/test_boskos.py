@@ -16,7 +16,7 @@ from leasectl.leases.acquire import acquire
 from leasectl.leases.delay import announce
 from leasectl.leases.release import release
 from leasectl.model import Request, whole
-from leasectl.pools.admin import PoolService
+from leasectl.pools import admin
 from tests.crash.boskos_campaign import FREE_WITHIN_SECONDS, Campaign
 from tests.crash.boskos_judge import Use, changed_ids, out_of_order, overlaps
 from tests.crash.sweeping import kill_at_request, lose_answer
@@ -112,7 +112,7 @@ class Sweep:
     def _give_back(self, when: str) -> None:
         """Let another command run, see that all is well soon, and release what is held."""
         with self._cli.service(owner="sweep@host") as service:
-            PoolService(service).show()
+            admin.show(service)
         # What was begun, the keeper ends: it gives back, or finds out what isn't there any more.
         eventually(lambda: not self._wrong(), what=f"{when}: all is well")
         with self._cli.service(owner="sweep@host") as service:

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from leasectl.model import Lease, Request
-from leasectl.pools.admin import PoolService
+from leasectl.pools import admin
 from tests.crash.contenders import Choose, Participant
 from tests.kit.forking import ending, fork
 from tests.kit.history import Recorder, read_history, violations
@@ -104,7 +104,7 @@ def test_killed_holders_and_waiters_do_not_stop_the_others(cli: Cli, tmp_path: P
             ending(pid)
     eventually(lambda: cli.held() == {}, what="the keeper frees what the killed held")
     with cli.service() as service:
-        PoolService(service).show()
+        admin.show(service)
     assert broken_invariants(cli.state_dir) == []
     assert violations(read_history(history), capacity=4) == []
 

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from leasectl.model import Request
-from leasectl.pools.admin import PoolService
+from leasectl.pools import admin
 from tests.crash.contenders import Choose, Participant, contention
 from tests.crash.sweeping import Sweep
 from tests.crash.test_etcd_sweep import EtcdSweep
@@ -106,9 +106,9 @@ def test_killed_waiters_for_either_stop_nobody(cli: Cli, tmp_path: Path) -> None
             os.kill(pid, signal.SIGKILL)
             ending(pid)
     with cli.service() as service:
-        PoolService(service).show()  # who was killed before it had a keeper is left to this
+        admin.show(service)  # who was killed before it had a keeper is left to this
         eventually(lambda: cli.held() == {}, what="the keeper frees what the killed held")
-        PoolService(service).show()  # and so are the pipes of those whom the keeper found
+        admin.show(service)  # and so are the pipes of those whom the keeper found
     assert cli.waiting() == []
     assert broken_invariants(cli.state_dir) == []
     check_history(history, {"T": 1, "U": 1})

@@ -23,7 +23,7 @@ from leasectl.leases.acquire import acquire
 from leasectl.leases.delay import announce
 from leasectl.leases.release import finish, release
 from leasectl.model import Request, whole
-from leasectl.pools.admin import PoolService
+from leasectl.pools import admin
 from leasectl.state.event import EventFilter, Kept
 from leasectl.system.clock import boottime_seconds
 from tests.crash.sweeping import Sweep, kill_at_request
@@ -156,7 +156,7 @@ class EtcdSweep:
         self.longest_seconds = max(self.longest_seconds, boottime_seconds() - start)
         assert code in (0, -signal.SIGKILL), (args, code, self.sweep.said())
         with self.sweep.service() as service:
-            PoolService(service).show()
+            admin.show(service)
             for handle in service.handles.active():
                 if handle.id in self.sweep.kept:
                     continue

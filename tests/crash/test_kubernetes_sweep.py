@@ -25,7 +25,7 @@ from leasectl.leases.delay import announce
 from leasectl.leases.release import release
 from leasectl.leases.service import Service
 from leasectl.model import Request, whole
-from leasectl.pools.admin import PoolService
+from leasectl.pools import admin
 from leasectl.state.directory import State
 from leasectl.system.afterwards import finish
 from leasectl.system.clock import boottime_seconds
@@ -169,7 +169,7 @@ class Sweep:
         longest = max(float(each.waited.read_text()) for each in self.killed)
         for each in self.killed:
             with self._service(each.cli) as service:
-                PoolService(service).show()
+                admin.show(service)
                 # By the host's keeper, which may take longer than who waits elsewhere does.
                 eventually(functools.partial(_nobody_acquires, service), what=each.when)
                 for handle in service.handles.active():

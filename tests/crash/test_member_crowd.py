@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from leasectl.pools.admin import PoolService
+from leasectl.pools import admin
 from leasectl.state.event import Event, Kept
 from tests.crash.member_crowd import DEFAULT, Host, make_pools, open_service, run_crowd
 from tests.crash.member_judge import Seen, Story, WrittenStory, read_seen, summary, violations
@@ -51,7 +51,7 @@ def settle(host: Host) -> None:
 
     def is_free() -> bool:
         service = open_service(host, "looks")
-        pools = PoolService(service).show()
+        pools = admin.show(service)
         service.state.close()
         return not any(pool.held for pool in pools)
 

@@ -17,8 +17,7 @@ import pytest
 from leasectl.leases.release import release
 from leasectl.leases.service import Service
 from leasectl.model import Handle, whole
-from leasectl.pools.admin import PoolService
-from leasectl.pools.memberships import MembershipService
+from leasectl.pools import admin, memberships
 from tests.crash.sweeping import Sweep, among_contenders, kill_at_request
 from tests.kit.fork_server import load_everything
 from tests.kit.forking import ending, fork, leasectl
@@ -51,7 +50,7 @@ class Members:
     def move(self, arm: Arm) -> int:
         """Move names to another pool, and kill that; returns how it ended."""
         with self._sweep.service() as service:
-            MembershipService(service).move(MOVING, "M", when_free=False)
+            memberships.move(service, MOVING, "M", when_free=False)
         code = self._run(arm, "pool", "move", "-q", "--names", ",".join(MOVING), "--to", "N")
         with self._sweep.service() as service:
             where = {each.pool for each in service.members.members(MOVING)}
@@ -73,12 +72,12 @@ class Members:
             assert member.pool == "J" or handle is None or code
             assert member.pool is None or handle is not None
             if member.pool is not None:
-                MembershipService(service).leave("J", "new")
+                memberships.leave(service, "J", "new")
         return code
 
     def _known(self, service: Service) -> tuple[Handle | None] | None:
         """The handle that holds the name, if one does; None as long as that isn't clear."""
-        PoolService(service).show()
+        admin.show(service)
         (member,) = service.members.members(["new"])
         handles = [each for each in service.handles.active() if each.request.name == "new"]
         if member.holder is None:

@@ -18,7 +18,7 @@ import pytest
 
 from leasectl.engines.etcd.requests import read_all
 from leasectl.once.work import work_of
-from leasectl.pools.admin import PoolService
+from leasectl.pools import admin
 from tests.crash.once_attempt import Attempt, lose, see_all_gone
 from tests.crash.sweeping import UNHARMED, kill_at_request
 from tests.kit.fork_server import load_everything
@@ -66,7 +66,7 @@ def test_killed_at_any_call(cli: Cli) -> None:
         attempt.check(code, out, when)
         eventually(partial(is_over, cli), what=when)
         with cli.service() as service:  # beside the keeper, which may be at it
-            PoolService(service).show()
+            admin.show(service)
         assert broken_invariants(cli.state_dir) == [], when
         kills, unharmed = kills + (code != 0), unharmed + 1 if code == 0 else 0
         if unharmed == UNHARMED:

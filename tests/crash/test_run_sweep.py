@@ -13,7 +13,7 @@ from typing import NamedTuple
 import pytest
 
 from leasectl.model import Handle
-from leasectl.pools.admin import PoolService
+from leasectl.pools import admin
 from leasectl.state import keeper_process
 from tests.crash.contenders import CONTENDER
 from tests.crash.sweeping import Sweep, among_contenders
@@ -211,7 +211,7 @@ class RunSweep:
         if run.is_dead():
             self.outlived += 1
             with self._cli.service(owner="sweep@host") as service:
-                PoolService(service).show()
+                admin.show(service)
             self._handle_of(said)
         self.sweep.recorder.write("releasing", handle.id, handle.leases)
         if run.is_dead() and handle.release_at is not None and self.outlived % 2:

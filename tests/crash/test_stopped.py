@@ -24,7 +24,7 @@ from leasectl.leases.acquire import acquire
 from leasectl.leases.delay import announce
 from leasectl.leases.release import finish
 from leasectl.model import Request
-from leasectl.pools.admin import PoolService
+from leasectl.pools import admin
 from leasectl.state.directory import State
 from leasectl.system.clock import boottime_seconds
 from tests.crash.contenders import Choose, Participant, contention
@@ -104,7 +104,7 @@ def test_whoever_is_stopped_and_continued_keeps_nobody_and_jumps_no_queue(
     assert suspended > 3
     assert violations(read_history(history), capacity=2) == []
     with cli.service() as service:
-        PoolService(service).show()
+        admin.show(service)
     assert broken_invariants(cli.state_dir) == []
     assert cli.query("SELECT * FROM suspended") == []
 

@@ -18,7 +18,7 @@ import pytest
 
 from leasectl.engines.facts import PoolSettings
 from leasectl.model import Request
-from leasectl.pools.admin import PoolService
+from leasectl.pools import admin
 from leasectl.state.event import Event, EventFilter
 from tests.crash.contenders import Participant
 from tests.kit.etcd.server import EtcdServer
@@ -107,7 +107,7 @@ class Campaign:
         assert set(codes) <= {0, -signal.SIGKILL}, codes
         with self.cli.service(backend=self.backend) as service:
             eventually(lambda: service.pools.pools("T")[0].held == 0, what="all is free")
-            PoolService(service).show()  # who looks takes the dead out of the queue
+            admin.show(service)  # who looks takes the dead out of the queue
             events = list(service.events.read(EventFilter(type="T")))
         assert broken_invariants(self.cli.state_dir) == []
         broken = violations(read_history(self.folder / "history"), capacity=self.capacity)

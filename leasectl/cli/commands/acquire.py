@@ -5,27 +5,18 @@ from __future__ import annotations
 import sys
 from typing import Any
 
+from leasectl.backends.contract import Patience
 from leasectl.backends.kinds import kind_of
 from leasectl.cli import options
 from leasectl.cli.context import check_request, may_do_without, open_service
 from leasectl.cli.described import ENDING, OUTPUT, OneOf, form_of, option, plain_command
-from leasectl.cli.rendering.handle_output import (
-    HandleForm,
-    print_and_announce,
-    print_failure,
-    print_later,
-)
+from leasectl.cli.rendering.handle_output import HandleForm, acquire_and_print, print_failure
 from leasectl.cli.rendering.output import note
-from leasectl.cli.rendering.waiting import (
-    interrupts,
-    reported,
-    sleep_jitter,
-    warn_of_endless_wait,
-)
-from leasectl.errors import InvalidRequest, LeaseError, NoLease, spares_optional
+from leasectl.cli.rendering.waiting import WaitOptions
+from leasectl.errors import InvalidRequest, LeaseError, spares_optional
 from leasectl.leases.acquire import acquire
 from leasectl.leases.opening import choose_backend, process_named_by
-from leasectl.leases.request import draw_start_delay, make_request
+from leasectl.leases.request import make_request
 from leasectl.leases.service import Service
 from leasectl.model import Handle, Request, Scope
 from leasectl.system.signals import SignalTrap
@@ -42,12 +33,7 @@ Example:
 
 @plain_command(epilog=EXAMPLE, options_metavar="POOL [OPTIONS]")
 @options.request_options
-@options.wait
-@options.connect_timeout
-@options.conflict_exit_code
-@options.optional
-@options.jitter
-@options.start_jitter
+@options.wait_options
 @option(
     "--scope",
     group=ENDING,
@@ -82,18 +68,11 @@ Example:
 @options.backend
 def command(
     *,
-    wait_seconds: float | None,
-    connect_seconds: float | None,
-    conflict_code: int | None,
-    jitter_seconds: float,
-    start_jitter_seconds: float,
     scope: Scope,
     guard_pid: int | None,
     step_pid: int | None,
     output: HandleForm | None,
     as_json: bool,
-    optional: bool,
-    quiet: bool,
     backend: str | None,
     **wanted: Any,
 ) -> None:
@@ -103,11 +82,12 @@ def command(
     reacquire, renew and cat. Without --guard-pid, --release-after or --ttl the lease is held until
     you release it.
     """
+    waits = WaitOptions.pop(wanted)
     request = make_request(scope=scope, **wanted)
     if request.priority:
         from leasectl.cli.priority import without_vain_priority
 
-        request = without_vain_priority(request, backend, quiet=quiet)
+        request = without_vain_priority(request, backend, quiet=waits.quiet)
     form: HandleForm = form_of("--output", output, "handle", as_json=as_json)
     pid = step_pid if guard_pid is None else guard_pid
     if scope == "test" and pid is not None:
@@ -117,56 +97,43 @@ def command(
         is_step = guard_pid is None and step_pid is not None
         if is_step and kind_of(choose_backend(backend).url).outlives_steps:
             guard = None
-        if request.on_reclaim == "release" and guard is None and not quiet:
+        if request.on_reclaim == "release" and guard is None and not waits.quiet:
             _warn_of_no_answer(request, backend)
-        if optional:
-            check_request(request, wait_seconds, backend)
-            warn_of_endless_wait(wait_seconds, quiet=quiet)
+        if waits.optional:
+            check_request(request, waits.wait_seconds, backend)
+            waits.warn_of_endless_wait()
         with SignalTrap() as trap:
-            service = open_service(backend, wait_seconds=wait_seconds)
-            ends = interrupts(trap, script)
-            sleep_jitter(jitter_seconds, ends, quiet=quiet)
-            start_delay = draw_start_delay(start_jitter_seconds)
-            with service.state.lock_limit.within_wait(wait_seconds):
-                with reported(
-                    request,
-                    wait_seconds,
-                    ends,
-                    service=lambda: service,
-                    quiet=quiet,
-                    connect_seconds=connect_seconds,
-                ) as waiting:
-                    handle = acquire(
-                        service,
-                        request,
-                        patience=waiting.patience,
-                        guard=guard,
-                        start_delay_seconds=start_delay,
-                        listed=True,
-                    )
-                    waiting.got(handle, start_delay)
-                if not start_delay:
-                    print_and_announce(service, handle, trap, form)
-                    if guard is None and scope == "step" and not quiet and sys.stderr.isatty():
-                        _tell_how_it_ends(service, handle)
-            if start_delay:
-                print_later(
+            service = open_service(backend, wait_seconds=waits.wait_seconds)
+
+            def acquire_now(patience: Patience, start_delay_seconds: float) -> Handle:
+                return acquire(
                     service,
-                    handle,
-                    trap,
-                    form,
-                    seconds=start_delay,
-                    interrupts=ends,
-                    wait_seconds=wait_seconds,
+                    request,
+                    patience=patience,
+                    guard=guard,
+                    start_delay_seconds=start_delay_seconds,
+                    listed=True,
                 )
+
+            handle = acquire_and_print(
+                service,
+                request,
+                waits,
+                acquire_now,
+                at=service,
+                trap=trap,
+                guard=script,
+                form=form,
+            )
+            if guard is None and scope == "step" and not waits.quiet and sys.stderr.isatty():
+                _tell_how_it_ends(service, handle)
     except LeaseError as error:
-        if spares_optional(error) and may_do_without(backend, optional=optional):
+        if spares_optional(error) and may_do_without(backend, optional=waits.optional):
             note(followed_by(error, "going on without a lease, as it is optional"))
             if form == "env":
                 print_failure(0)
             return
-        if isinstance(error, NoLease) and conflict_code is not None:
-            error.exit_code = conflict_code
+        waits.set_exit_code(error)
         raise
 
 

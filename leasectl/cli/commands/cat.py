@@ -7,7 +7,6 @@ from typing import Literal
 from leasectl.cli import options
 from leasectl.cli.context import open_service
 from leasectl.cli.described import OneOf, form_of, option, plain_command
-from leasectl.cli.rendering.handle_output import print_handle_json
 from leasectl.cli.rendering.output import emit, emit_lines
 from leasectl.errors import InvalidRequest, NotFound
 from leasectl.leases.service import lost_error
@@ -61,6 +60,8 @@ def command(*, handle: str, form: NamesForm | None, key: str | None, as_json: bo
         raise NotFound(f"{handle} is a copy; use the handle itself, in {service.state.directory}")
     names = tuple(read_names(handle)) if record is None else record.names
     if record is not None and wanted == "json":
+        from leasectl.cli.rendering.handle_output import print_handle_json
+
         print_handle_json(service, record)
     elif wanted == "csv":
         emit(",".join(names) + "\n" if names else "")

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from leasectl.cli import options
 from leasectl.cli.command import new_command
-from leasectl.cli.described import option
+from leasectl.cli.described import flag
 from leasectl.cli.loaded import nothing_is_garbage
 from leasectl.cli.rendering.output import show, show_json
 from leasectl.cli.rendering.table import GREEN, RED, YELLOW, output_width, painted, shows_colour
@@ -18,6 +18,7 @@ from leasectl.leases.opening import caller, choose_backend, settings, state_dire
 from leasectl.text.wording import counted, printable
 
 _NAME_WIDTH = 17
+_FIELDS = ("name", "status", "what", "advice", "fixed")
 _COLOURS = {"ok": GREEN, "warn": YELLOW, "fail": RED}
 
 EXAMPLE = """\b
@@ -28,7 +29,7 @@ Examples:
 
 
 @new_command(epilog=EXAMPLE)
-@option("--fix", is_flag=True, help="Repair what can be repaired safely, and print what was done.")
+@flag("--fix", help="Repair what can be repaired safely, and print what was done.")
 @options.json_output
 @options.backend
 def command(*, fix: bool, as_json: bool, backend: str | None) -> int:
@@ -73,20 +74,11 @@ def command(*, fix: bool, as_json: bool, backend: str | None) -> int:
         if not as_json:
             show(_text(finding, width, colour=colour))
     if as_json:
-        show_json({"backend": choice.url, "checks": [_fields(each) for each in found]})
+        checks = [{key: getattr(each, key) for key in _FIELDS} for each in found]
+        show_json({"backend": choice.url, "checks": checks})
     else:
         show(_summary(found))
     return exit_code(found)
-
-
-def _fields(finding: Finding) -> dict[str, object]:
-    return {
-        "name": finding.name,
-        "status": finding.status,
-        "what": finding.what,
-        "advice": finding.advice,
-        "fixed": finding.fixed,
-    }
 
 
 def _text(finding: Finding, width: int | None, *, colour: bool) -> str:

@@ -17,7 +17,7 @@ import click
 from leasectl.cli import options
 from leasectl.cli.command import new_command
 from leasectl.cli.context import open_service
-from leasectl.cli.described import FILTERS, OUTPUT, option
+from leasectl.cli.described import FILTERS, OUTPUT, flag, option
 from leasectl.cli.rendering.output import note, show
 from leasectl.cli.rendering.stats_table import DATE, NO_EVENTS_OF_DRY_RUN, WHEN_RECORDED, EventLines
 from leasectl.cli.rendering.table import output_width, shows_colour
@@ -86,12 +86,11 @@ def _parse_name(text: str) -> str:
     help="Show the last N events. Default: all; on a terminal without --since, a screenful; with "
     "-f, 10.",
 )
-@option(
+@flag(
     "-f",
     "--follow",
     "follows",
     group=OUTPUT,
-    is_flag=True,
     help="Show new events as they happen, until interrupted.",
 )
 @options.json_output

@@ -16,7 +16,7 @@ from leasectl.backends.kubernetes_manifest import (
 )
 from leasectl.backends.kubernetes_manifest import pools as objects_of
 from leasectl.cli.command import new_command
-from leasectl.cli.described import option
+from leasectl.cli.described import flag, option
 from leasectl.cli.groups import CommandGroup
 from leasectl.cli.maintenance_options import DEFAULT_NAMESPACE as OF_MAINTENANCE
 from leasectl.cli.rendering.output import show
@@ -59,9 +59,8 @@ _DEFAULT_NAMESPACE = "default"
     help="Also make this account, for admins, and a policy by which --service-account, for jobs, "
     "can use pools but not change them. Needs Kubernetes 1.30 or later.",
 )
-@option(
+@flag(
     "--maintenance",
-    is_flag=True,
     help="Add the rights that leasectl maintenance needs, on all nodes and pods.",
 )
 @option(

@@ -6,19 +6,19 @@ import contextlib
 import os
 import secrets
 import time
-from typing import TYPE_CHECKING
 
 import click
 
 from leasectl.cli import maintenance_options, options
 from leasectl.cli.command import new_command
-from leasectl.cli.described import EVICTED, option
+from leasectl.cli.described import EVICTED, duration, flag, option
 from leasectl.cli.groups import CommandGroup
 from leasectl.cli.maintenance_options import cluster_of, settings_of
 from leasectl.cli.rendering.output import note, show, show_json
-from leasectl.cli.rendering.table import Column, output_width, table
+from leasectl.cli.rendering.table import Column, number, output_width, table
 from leasectl.errors import BackendUnreachable
-from leasectl.maintenance.asked import ask_for, is_without_controller, standings
+from leasectl.maintenance import asked
+from leasectl.maintenance.asked import Standing, ask_for, is_without_controller, standings
 from leasectl.maintenance.controller import Controller
 from leasectl.maintenance.drain import DrainOptions
 from leasectl.maintenance.facts import parse_wanted
@@ -27,13 +27,9 @@ from leasectl.maintenance.watching import WatchedChanges
 from leasectl.system.clock import Clock, rfc3339
 from leasectl.system.poll import READABLE, Interrupt, sleep_through
 from leasectl.system.signals import SignalTrap
-from leasectl.text.durations import format_duration, parse_duration
+from leasectl.text.durations import format_duration
 from leasectl.text.naming import escape_word
 from leasectl.text.wording import printable
-
-if TYPE_CHECKING:
-    from leasectl.maintenance.asked import Standing
-
 
 _REQUEST_EXAMPLE = """\b
 Examples:
@@ -95,14 +91,10 @@ def cancel(*, node: str, quiet: bool, backend: str | None) -> None:
     If the window has begun, the controller ends it and uncordons the node, unless the node was
     cordoned before the window.
     """
-    from leasectl.maintenance.asked import cancel
-
-    was_requested = cancel(cluster_of(backend), node)
-    if quiet:
-        return
-    if was_requested:
+    was_requested = asked.cancel(cluster_of(backend), node)
+    if not quiet and was_requested:
         note(f"cancelled the requested maintenance of {node}")
-    else:
+    elif not quiet:
         note(f"no maintenance of {node} is requested")
 
 
@@ -118,7 +110,7 @@ _COLUMNS = (
     Column("STATUS", shrinks=2, at_least=16, cut="end"),
     Column("CORDONED"),
     Column("LEASE", shrinks=1),
-    Column("ENDS IN", right=True),
+    number("ENDS IN"),
 )
 _LONGEST_STATUS = 300
 # A valid duration is shorter; an invalid one may be any text.
@@ -220,17 +212,15 @@ Example:
 
 
 @new_command(epilog=_RECONCILE_EXAMPLE)
-@option(
+@flag(
     "--force",
     group=EVICTED,
-    is_flag=True,
     help="Also evict pods that no controller would replace.",
 )
-@option(
+@flag(
     "--delete-emptydir-data",
     "deletes_local_data",
     group=EVICTED,
-    is_flag=True,
     help="Also evict pods with an emptyDir, whose data is lost.",
 )
 @option(
@@ -241,12 +231,10 @@ Example:
     metavar="SECONDS",
     help="Grace period of each pod. Default: the pod's own.",
 )
-@option(
+@duration(
     "--timeout",
     "timeout_seconds",
     group=EVICTED,
-    type=parse_duration,
-    metavar="D",
     help="Stop evicting pods this long after a window began. Default: at the window's end.",
 )
 @maintenance_options.quiet
@@ -280,7 +268,8 @@ def reconcile(
     cluster = cluster_of(backend, lease_namespace, identity)
     say = _say_nothing if quiet else note
     clock = Clock()
-    leadership = Leadership(cluster, _replica(), clock)
+    replica = f"{escape_word(os.uname().nodename)}_{os.getpid()}_{secrets.token_hex(4)}"
+    leadership = Leadership(cluster, replica, clock)
     changes = WatchedChanges(cluster, settings, note)
     controller = Controller(cluster, changes, settings, leadership, clock=clock, say=say, warn=note)
     changes.begin()  # until that is done it leads nothing, and a signal may end it where it is
@@ -292,10 +281,6 @@ def reconcile(
             changes.close()
             with contextlib.suppress(BackendUnreachable):
                 leadership.resign()
-
-
-def _replica() -> str:
-    return f"{escape_word(os.uname().nodename)}_{os.getpid()}_{secrets.token_hex(4)}"
 
 
 def _say_nothing(_: str) -> None:

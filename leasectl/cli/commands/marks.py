@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import click
-
 from leasectl.cli import options
 from leasectl.cli.command import new_command
-from leasectl.cli.completion_values import held_names_like, last_in_list
 from leasectl.cli.context import no_handle_of_ours, open_service
-from leasectl.cli.described import option
+from leasectl.cli.described import flag, option
 from leasectl.cli.rendering.output import emit_json, emit_lines, note, show, show_json
-from leasectl.cli.rendering.table import Column, output_width, table
+from leasectl.cli.rendering.table import Column, number, output_width, table
 from leasectl.errors import InvalidRequest, NotAllowed
 from leasectl.leases.marks import Answered, Asked, answer, asked_of, unuse, use
 from leasectl.leases.service import Service
@@ -20,23 +17,12 @@ from leasectl.system.clock import rfc3339
 from leasectl.text.durations import format_duration
 from leasectl.text.naming import check_name
 
-
-def complete_held_name(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
-    """Complete a word with names that a handle holds."""
-    return held_names_like(incomplete, ctx)
-
-
-def complete_held_names(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
-    """Complete the last of several names with commas between them."""
-    return last_in_list(incomplete, ctx, held_names_like)
-
-
 held_name = option(
     "--name",
     required=True,
     type=check_name,
     metavar="NAME",
-    shell_complete=complete_held_name,
+    shell_complete=options.completing("held_names"),
     help="A resource that H holds.",
 )
 
@@ -122,7 +108,7 @@ _COLUMNS = (
     Column("NAME", shrinks=2),
     Column("STATE"),
     Column("IN USE"),
-    Column("ENDS IN", right=True),
+    number("ENDS IN"),
     Column("ASKED BY", shrinks=1),
 )
 
@@ -182,14 +168,14 @@ Example:
 
 @new_command(epilog=_ANSWER_EXAMPLE, options_metavar="H (--ready | --keep) [OPTIONS]")
 @options.handle
-@option("--ready", is_flag=True, help="Give the leases back; from now on they can't be used.")
-@option("--keep", is_flag=True, help="Keep the leases; this is final for this request.")
+@flag("--ready", help="Give the leases back; from now on they can't be used.")
+@flag("--keep", help="Keep the leases; this is final for this request.")
 @option(
     "-n",
     "--names",
     type=options.name_list,
     metavar="A,B",
-    shell_complete=complete_held_names,
+    shell_complete=options.completing("held_names", is_list=True),
     help="Answer for these names. Default: all without an answer that aren't in use.",
 )
 @options.json_output

@@ -3,28 +3,24 @@
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING, Literal
+from typing import Any, Literal
 
 import click
 
 from leasectl.cli import options
-from leasectl.cli.command import Command, new_command
+from leasectl.cli.command import Command, new_command, was_given
 from leasectl.cli.context import check_request, given_environment, open_service
-from leasectl.cli.described import ATTEMPTS, ENDING, OUTPUT, WORK, option
+from leasectl.cli.described import ATTEMPTS, ENDING, OUTPUT, WORK, duration, flag, option
 from leasectl.cli.input_file import read_bytes
 from leasectl.cli.rendering.output import emit_bytes, note
-from leasectl.cli.rendering.waiting import reported
+from leasectl.cli.rendering.waiting import WaitOptions, reported
 from leasectl.errors import InvalidRequest
-from leasectl.once.results import Asked, Terms, check_terms
+from leasectl.once.results import Asked, Outcome, Terms, check_terms
 from leasectl.once.work import Work, work_of
 from leasectl.system.callers import watch_callers
 from leasectl.system.signals import die_of
-from leasectl.text.durations import parse_duration
 from leasectl.text.naming import check_key
 from leasectl.text.wording import counted
-
-if TYPE_CHECKING:
-    from leasectl.once.results import Asked, Outcome
 
 EXAMPLE = """\b
 Examples:
@@ -68,7 +64,7 @@ def words_of_command(args: list[str]) -> int | None:
     return None if argv is None else len(argv)
 
 
-_complete_keys = options.completing(lambda values, word, ctx, _: values.work_keys_like(word, ctx))
+_complete_keys = options.completing("work_keys")
 
 
 @new_command(OnceCommand, epilog=EXAMPLE, options_metavar="KEY [OPTIONS] -- CMD...")
@@ -90,14 +86,12 @@ _complete_keys = options.completing(lambda values, word, ctx, _: values.work_key
     metavar="F",
     help="The same with a file's content; only its name is shown. Files count after all --input.",
 )
-@option(
+@duration(
     "--keep",
     "keep_seconds",
     group=ENDING,
-    type=parse_duration,
     default="24h",
     show_default=True,
-    metavar="D",
     help="How long the result is kept for later callers.",
 )
 @option(
@@ -123,22 +117,18 @@ _complete_keys = options.completing(lambda values, word, ctx, _: values.work_key
     show_default=True,
     help="When CMD fails, the next waiter runs it, or all waiters share its exit status.",
 )
-@option(
+@duration(
     "--run-limit",
     "run_limit_seconds",
     group=ENDING,
-    type=parse_duration,
-    metavar="D",
     help="End CMD after this time; it has failed then (124). Default: no limit.",
 )
 @options.wait
 @options.connect_timeout
-@option(
+@duration(
     "--ttl",
     "ttl_seconds",
     group=ENDING,
-    type=parse_duration,
-    metavar="D",
     help="On etcd and Kubernetes, the time after which the caller that runs CMD counts as dead if "
     "it stopped renewing its lease. Default: the backend's.",
 )
@@ -149,7 +139,7 @@ _complete_keys = options.completing(lambda values, word, ctx, _: values.work_key
     help="The file to which CMD writes its result. It is removed before CMD begins and must not be "
     "a symbolic link. CMD's stdout goes to stderr.",
 )
-@option("--list", "lists", is_flag=True, group=OUTPUT, help="Show the kept results.")
+@flag("--list", "lists", group=OUTPUT, help="Show the kept results.")
 @option(
     "--show",
     metavar="KEY|ID",
@@ -178,17 +168,15 @@ def command(
     attempts: int,
     on_failure: Literal["next", "share"],
     run_limit_seconds: float | None,
-    wait_seconds: float | None,
-    connect_seconds: float | None,
     ttl_seconds: float | None,
     result_file: str | None,
     lists: bool,
     show: str | None,
     forget: str | None,
     as_json: bool,
-    quiet: bool,
     backend: str | None,
     argv: tuple[str, ...],
+    **given: Any,
 ) -> int:
     """Run a command once across many jobs and share its output.
 
@@ -210,6 +198,7 @@ def command(
     --wait; 79: the lease was lost, and CMD was ended; 65: the result is too large; 73: it would
     leave no room on the disk of the state directory.
     """
+    waits = WaitOptions.pop(given)
     wanted = [bool(words or argv), lists, show is not None, forget is not None]
     if sum(wanted) != 1:
         problem = "give only one of these" if any(wanted) else "nothing to do; give one of these"
@@ -222,9 +211,9 @@ def command(
 
         if show is not None:
             work = _work(show, texts, files)
-            return once_results.print_one(work, backend, as_json=as_json, quiet=quiet)
+            return once_results.print_one(work, backend, as_json=as_json, quiet=waits.quiet)
         if forget is not None:
-            return once_results.forget(_work(forget, texts, files), backend, quiet=quiet)
+            return once_results.forget(_work(forget, texts, files), backend, quiet=waits.quiet)
         return once_results.print_all(backend, as_json=as_json)
     if as_json:
         raise InvalidRequest("--json goes with --list and --show")
@@ -242,9 +231,11 @@ def command(
         result_file=result_file,
         environ=given_environment(),
     )
-    _check(asked)
-    check_request(asked.request, wait_seconds, backend)
-    return _do(asked, wait_seconds, connect_seconds, backend, quiet=quiet)
+    check_terms(asked.terms)
+    if asked.result_file == "":
+        raise InvalidRequest("--result-file is empty")
+    check_request(asked.request, waits.wait_seconds, backend)
+    return _do(asked, waits, backend)
 
 
 def _refuse_meaningless(mode: str) -> None:
@@ -253,9 +244,8 @@ def _refuse_meaningless(mode: str) -> None:
     options = (each for each in ctx.command.params if isinstance(each, click.Option))
     said = {str(option.name): max(option.opts, key=len) for option in options}
     for name, written in said.items():
-        source = ctx.get_parameter_source(name)
         means_something = name in (mode, "quiet", "backend", *_WITH_RESULTS[mode])
-        if source is click.core.ParameterSource.COMMANDLINE and not means_something:
+        if was_given(name, ctx) and not means_something:
             raise InvalidRequest(f"{written} doesn't go with {said[mode]}; omit it")
 
 
@@ -265,42 +255,22 @@ def _work(key: str, texts: tuple[str, ...], files: tuple[str, ...]) -> Work:
     return work_of(key, map(os.fsencode, texts), contents)
 
 
-def _check(asked: Asked) -> None:
-    check_terms(asked.terms)
-    if asked.result_file == "":
-        raise InvalidRequest("--result-file is empty")
-
-
-def _do(
-    asked: Asked,
-    wait_seconds: float | None,
-    connect_seconds: float | None,
-    backend: str | None,
-    *,
-    quiet: bool,
-) -> int:
+def _do(asked: Asked, waits: WaitOptions, backend: str | None) -> int:
     from leasectl.once.doing import Once
 
     callers = watch_callers()
     service = open_service(backend)
-    with reported(
-        asked.request,
-        wait_seconds,
-        callers,
-        service=lambda: None,
-        quiet=quiet,
-        connect_seconds=connect_seconds,
-    ) as waiting:
-        outcome = Once(service, asked, warn=waiting.warn).result(waiting.patience)
+    with reported(asked.request, waits, callers, service=lambda: None) as waiting:
+        outcome = Once(service, asked, warn=waiting.line.warn).result(waiting.patience)
     if outcome.content is not None and outcome.kept is not None:
-        if not outcome.is_ours and not quiet:
+        if not outcome.is_ours and not waits.quiet:
             from leasectl.cli.rendering.once_results import whose
 
             note(whose(outcome.kept))
         emit_bytes(outcome.content)
         return 0
     if outcome.ending is None:
-        return _say_failed(asked, outcome, quiet=quiet)
+        return _say_failed(asked, outcome, quiet=waits.quiet)
     if outcome.ending.signum is not None:
         die_of(outcome.ending.signum)
     return outcome.ending.code or 0

@@ -3,39 +3,35 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING
+from typing import Any
 
 import click
 
 from leasectl.cli import options, pool_options
-from leasectl.cli.command import new_command
+from leasectl.cli.command import new_command, was_given
 from leasectl.cli.context import open_service
-from leasectl.cli.described import option
+from leasectl.cli.described import duration, flag, option
 from leasectl.cli.input_file import read_text, shown_name
 from leasectl.cli.rendering.output import note, show, show_json
 from leasectl.cli.rendering.reclaim_progress import ReclaimProgress, run
 from leasectl.cli.rendering.release_forced import leaves_later
 from leasectl.cli.rendering.status_columns import look_of_stdout, note_no_pools, pools_table
 from leasectl.engines.facts import NO_SETTINGS
+from leasectl.engines.rules.membership import Pools
 from leasectl.errors import InvalidRequest, TooFewFreed
 from leasectl.leases.service import Service
-from leasectl.pools.admin import PoolService
+from leasectl.pools import admin, memberships
+from leasectl.pools.changes import PoolChange
 from leasectl.pools.definitions import parse_definitions
-from leasectl.pools.memberships import MembershipService
 from leasectl.pools.overview_json import pool_counts, pool_grants
 from leasectl.pools.properties import PropertyChange
 from leasectl.pools.settings import NO_CHANGE, SettingsChange, changed, check_grace, describe
 from leasectl.reclaim.plan import Wanted, check_wanted
 from leasectl.reclaim.removal import Removed, remove_when_ready
 from leasectl.reclaim.taking_back import Listener, open_ground
-from leasectl.text.durations import format_duration, parse_duration
+from leasectl.text.durations import format_duration
 from leasectl.text.naming import next_names
 from leasectl.text.wording import counted, listed, listed_as
-
-if TYPE_CHECKING:
-    from leasectl.engines.rules.membership import Pools
-    from leasectl.pools.changes import PoolChange
-
 
 _CREATE_EXAMPLE = """\b
 Examples:
@@ -51,9 +47,7 @@ Examples:
 @pool_options.count
 @pool_options.new_names
 @pool_options.new_properties
-@pool_options.pace
-@pool_options.burst
-@pool_options.aging
+@pool_options.grants
 @pool_options.quiet
 @options.backend
 def create(
@@ -62,11 +56,9 @@ def create(
     count: int | None,
     names: str | None,
     properties: tuple[str, ...],
-    pace_seconds: float | None,
-    burst: int | None,
-    aging_seconds: float | None,
     quiet: bool,
     backend: str | None,
+    **grants: Any,
 ) -> None:
     """Create a pool.
 
@@ -77,10 +69,10 @@ def create(
     wanted = pool_options.wanted_resources(count, names)
     made = next_names(pool_type, wanted, ()) if isinstance(wanted, int) else wanted
     change = pool_options.property_change(properties)
-    settings = changed(NO_SETTINGS, SettingsChange(pace_seconds, burst, aging_seconds))
-    grants = "" if settings == NO_SETTINGS else f"; {describe(settings)}"
-    said = f'created pool "{pool_type}" of {pool_options.described(made)}{grants}'
-    PoolService(open_service(backend)).create(pool_type, made, settings, change or PropertyChange())
+    settings = changed(NO_SETTINGS, SettingsChange(**grants))
+    how = "" if settings == NO_SETTINGS else f"; {describe(settings)}"
+    said = f'created pool "{pool_type}" of {pool_options.described(made)}{how}'
+    admin.create(open_service(backend), pool_type, made, settings, change or PropertyChange())
     if change is not None:
         said = f"{said}; {change.describe()}"
     pool_options.say_done(quiet, said)
@@ -105,7 +97,7 @@ Examples:
     metavar="FILE",
     help="The file, in YAML or JSON; -: stdin.",
 )
-@option("--dry-run", is_flag=True, help="Print what would change, and change nothing.")
+@flag("--dry-run", help="Print what would change, and change nothing.")
 @pool_options.quiet
 @options.backend
 def apply(*, filenames: tuple[str, ...], dry_run: bool, quiet: bool, backend: str | None) -> None:
@@ -144,9 +136,7 @@ def apply(*, filenames: tuple[str, ...], dry_run: bool, quiet: bool, backend: st
     (filename,) = filenames
     definitions = parse_definitions(read_text(filename, "--filename"), shown_name(filename))
     service = open_service(backend)
-    changes = PoolService(service).apply(
-        definitions.pools, places=definitions.places, dry_run=dry_run
-    )
+    changes = admin.apply(service, definitions.pools, places=definitions.places, dry_run=dry_run)
     # Who applies the same again and again has read them, or may look with --dry-run.
     if not quiet and (dry_run or any(map(_is_change, changes))):
         for line in definitions.notes:
@@ -161,7 +151,7 @@ def apply(*, filenames: tuple[str, ...], dry_run: bool, quiet: bool, backend: st
         if any(each.expected.subjects for each in changes):
             default = service.members.belonging().default
             shrunk |= {default} if default else set()  # what came there by default moves
-        pool_options.warn_of_unmet(MembershipService(service), *sorted(shrunk))
+        pool_options.warn_of_unmet(service, *sorted(shrunk))
 
 
 def _is_change(change: PoolChange) -> bool:
@@ -270,8 +260,7 @@ def add(
     """
     wanted = pool_options.wanted_resources(count, names)
     change = pool_options.property_change(properties)
-    pools = PoolService(open_service(backend))
-    added = pools.add_with(pool_type, wanted, change or PropertyChange())
+    added = admin.add_with(open_service(backend), pool_type, wanted, change or PropertyChange())
     are = "" if change is None else f"; {change.describe()}"
     there = () if isinstance(wanted, int) else [each for each in wanted if each not in added]
     for what, which in (("added to", added), ("already in", there)):
@@ -290,10 +279,9 @@ Examples:
 @new_command(epilog=_REMOVE_EXAMPLE)
 @pool_options.pool_argument
 @pool_options.needed_names
-@option("--force", is_flag=True, help="Remove held resources, too; their holders lose them.")
-@option(
+@flag("--force", help="Remove held resources, too; their holders lose them.")
+@flag(
     "--when-ready",
-    is_flag=True,
     help="Remove a held resource once its holder agrees, as in leasectl reclaim.",
 )
 @pool_options.delay
@@ -334,7 +322,7 @@ def remove(
         wait = delay_seconds if wait_seconds is None else wait_seconds
         removed, left = _remove_when_ready(service, pool_type, wanted, delay_seconds, wait, quiet)
     elif force:
-        forced = MembershipService(service).remove_by_force(pool_type, wanted)
+        forced = memberships.remove_by_force(service, pool_type, wanted)
         kept = [each for each in forced if each.free_in_seconds != 0]
         removed, left = tuple(n for n in wanted if n not in {each.name for each in kept}), ()
         for each in kept:
@@ -346,7 +334,7 @@ def remove(
         pool_options.say_done(
             quiet, f'removed from pool "{pool_type}": {pool_options.described(removed)}'
         )
-    pool_options.warn_of_unmet(MembershipService(service), pool_type)
+    pool_options.warn_of_unmet(service, pool_type)
     if left:
         raise TooFewFreed(
             f'still in pool "{pool_type}": '
@@ -356,9 +344,8 @@ def remove(
 
 
 def _refuse_patience() -> None:
-    ctx = click.get_current_context()
     for parameter, written in (("delay_seconds", "--delay"), ("wait_seconds", "-w")):
-        if ctx.get_parameter_source(parameter) is click.core.ParameterSource.COMMANDLINE:
+        if was_given(parameter):
             raise InvalidRequest(f"{written} goes with --when-ready")
 
 
@@ -395,9 +382,7 @@ Examples:
 
 @new_command(epilog=_SET_EXAMPLE)
 @pool_options.pool_argument
-@pool_options.pace
-@pool_options.burst
-@pool_options.aging
+@pool_options.grants
 @pool_options.properties
 @option(
     "--names",
@@ -412,11 +397,9 @@ Examples:
     help="Make this the default pool, which takes resources that no other pool claims; there is "
     "at most one. A resource leaves it when another pool adds or expects it, or it joins one.",
 )
-@option(
+@duration(
     "--grace",
     "grace_seconds",
-    type=parse_duration,
-    metavar="D",
     help="With --default: grace period for resources that enter by default, in which they aren't "
     "granted, like 2m (0 to 30d). Default: 2m.",
 )
@@ -425,15 +408,13 @@ Examples:
 def set_(
     *,
     pool_type: str,
-    pace_seconds: float | None,
-    burst: int | None,
-    aging_seconds: float | None,
     properties: tuple[str, ...],
     names: str | None,
     is_default: bool | None,
     grace_seconds: float | None,
     quiet: bool,
     backend: str | None,
+    **grants: Any,
 ) -> None:
     """Change a pool's settings and its resources' properties.
 
@@ -450,7 +431,7 @@ def set_(
     line of up to 1 KiB. They aren't secret: everybody who sees the pool can read them. A held
     resource stays with its holder whatever its properties become.
     """
-    change = SettingsChange(pace_seconds, burst, aging_seconds)
+    change = SettingsChange(**grants)
     to_be = pool_options.property_change(properties)
     changes_default = is_default is not None or grace_seconds is not None
     if names is not None and to_be is None:
@@ -464,14 +445,13 @@ def set_(
     if grace_seconds is not None:
         _check_grace(grace_seconds, is_default)
     service = open_service(backend)
-    pools = PoolService(service)
     said = []
     with service.atomic():
         if to_be is not None:
-            others = pools.change_properties(pool_type, only, to_be)
+            others = admin.change_properties(service, pool_type, only, to_be)
             said.append(f"{to_be.describe()} ({counted(len(others), 'resource')} changed)")
         if change != NO_CHANGE:
-            before, after = pools.change_settings(pool_type, change)
+            before, after = admin.change_settings(service, pool_type, change)
             was = "unchanged" if before == after else f"was {describe(before)}"
             said.append(f"{describe(after)} ({was})")
         if changes_default:
@@ -479,7 +459,7 @@ def set_(
     for each in said:
         pool_options.say_done(quiet, f'pool "{pool_type}": {each}')
     if to_be is not None:
-        pool_options.warn_of_unmet(MembershipService(service), pool_type)
+        pool_options.warn_of_unmet(service, pool_type)
 
 
 def _check_grace(grace_seconds: float, is_default: bool | None) -> None:
@@ -491,14 +471,13 @@ def _check_grace(grace_seconds: float, is_default: bool | None) -> None:
 def _change_default(
     service: Service, pool_type: str, is_default: bool | None, grace_seconds: float | None
 ) -> str:
-    memberships = MembershipService(service)
     if is_default is False:
-        before, after = memberships.set_no_default(pool_type)
+        before, after = memberships.set_no_default(service, pool_type)
     elif is_default:
-        before, after = memberships.set_default(pool_type, grace_seconds)
+        before, after = memberships.set_default(service, pool_type, grace_seconds)
     else:
         assert grace_seconds is not None
-        before, after = memberships.set_grace(pool_type, grace_seconds)
+        before, after = memberships.set_grace(service, pool_type, grace_seconds)
     was = "unchanged" if before == after else f"before: {_default(before)}"
     return f"the default pool is now {_default(after)}; {was}"
 
@@ -524,7 +503,7 @@ Examples:
 def list_(*, wide: bool, as_json: bool, backend: str | None) -> None:
     """List pools with their capacity and settings."""
     service = open_service(backend)
-    pools = PoolService(service).listed()
+    pools = admin.listed(service)
     if as_json:
         listed = [
             {
@@ -552,7 +531,7 @@ Example:
 
 @new_command(epilog=_DELETE_EXAMPLE)
 @pool_options.pool_argument
-@option("--force", is_flag=True, help="Delete a pool that is in use, too.")
+@flag("--force", help="Delete a pool that is in use, too.")
 @pool_options.quiet
 @options.backend
 def delete(*, pool_type: str, force: bool, quiet: bool, backend: str | None) -> None:

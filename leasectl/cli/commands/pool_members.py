@@ -9,7 +9,7 @@ import click
 from leasectl.cli import options, pool_options
 from leasectl.cli.command import new_command
 from leasectl.cli.context import open_service
-from leasectl.cli.described import OUTPUT, form_of, option
+from leasectl.cli.described import OUTPUT, duration, flag, form_of, option
 from leasectl.cli.rendering.handle_output import print_and_announce, print_handle
 from leasectl.cli.rendering.output import note, show, show_json, when_due
 from leasectl.cli.rendering.table import Column, output_width, table
@@ -20,9 +20,8 @@ from leasectl.leases.delay import take_back
 from leasectl.leases.opening import process_named_by
 from leasectl.leases.service import Service
 from leasectl.model import Process
-from leasectl.pools import joining
+from leasectl.pools import joining, memberships
 from leasectl.pools.joining import forget_stay
-from leasectl.pools.memberships import MembershipService
 from leasectl.pools.overview import cordon_text
 from leasectl.pools.whereabouts import (
     Whereabouts,
@@ -32,7 +31,7 @@ from leasectl.pools.whereabouts import (
     whereabouts_fields,
 )
 from leasectl.system.signals import SignalTrap
-from leasectl.text.durations import format_seconds, parse_duration
+from leasectl.text.durations import format_seconds
 from leasectl.text.naming import check_name, check_own_type, check_pattern
 
 _MOVE_EXAMPLE = """\b
@@ -54,7 +53,7 @@ Examples:
     shell_complete=options.complete_types,
     help="The target pool.",
 )
-@option("--when-free", is_flag=True, help="Move a held resource when it is released.")
+@flag("--when-free", help="Move a held resource when it is released.")
 @pool_options.quiet
 @options.backend
 def move(*, names: str, to: str, when_free: bool, quiet: bool, backend: str | None) -> None:
@@ -66,8 +65,8 @@ def move(*, names: str, to: str, when_free: bool, quiet: bool, backend: str | No
     cancel that, move it to the pool that it is in.
     """
     wanted = pool_options.distinct_names(names)
-    memberships = MembershipService(open_service(backend))
-    before, after, _ = memberships.move(wanted, to, when_free=when_free)
+    service = open_service(backend)
+    before, after, _ = memberships.move(service, wanted, to, when_free=when_free)
     moved = [new.name for old, new in zip(before, after) if new.pool != old.pool]
     waiting = [new.name for new in after if new.moves_to == to]
     kept = [new.name for old, new in zip(before, after) if stays_after_all(old, new)]
@@ -84,7 +83,7 @@ def move(*, names: str, to: str, when_free: bool, quiet: bool, backend: str | No
     ):
         if which:
             pool_options.say_done(quiet, f'{what} pool "{to}": {pool_options.described(which)}')
-    pool_options.warn_of_unmet(memberships, *(old.pool for old in before))
+    pool_options.warn_of_unmet(service, *(old.pool for old in before))
 
 
 _CORDON_EXAMPLE = """\b
@@ -107,10 +106,10 @@ def cordon(*, names: str, reason: str, quiet: bool, backend: str | None) -> None
     them again with another one. Undo it with: leasectl pool uncordon
     """
     wanted = pool_options.distinct_names(names)
-    memberships = MembershipService(open_service(backend))
-    before, after, _ = memberships.cordon(wanted, is_cordoned=True, reason=reason)
+    service = open_service(backend)
+    before, after, _ = memberships.cordon(service, wanted, is_cordoned=True, reason=reason)
     pool_options.say_cordoned("cordoned", before, quiet=quiet, is_cordoned=True)
-    pool_options.warn_of_unmet(memberships, *(each.pool for each in after))
+    pool_options.warn_of_unmet(service, *(each.pool for each in after))
 
 
 _UNCORDON_EXAMPLE = """\b
@@ -126,7 +125,7 @@ Example:
 def uncordon(*, names: str, quiet: bool, backend: str | None) -> None:
     """Uncordon resources, so that they take holders again."""
     wanted = pool_options.distinct_names(names)
-    before = MembershipService(open_service(backend)).cordon(wanted, is_cordoned=False).before
+    before = memberships.cordon(open_service(backend), wanted, is_cordoned=False).before
     pool_options.say_cordoned("uncordoned", before, quiet=quiet, is_cordoned=False)
 
 
@@ -142,9 +141,8 @@ Example:
 @new_command(epilog=_JOIN_EXAMPLE)
 @pool_options.pool_argument
 @pool_options.name
-@option(
+@flag(
     "--hold",
-    is_flag=True,
     help="Also acquire the resource, so that nobody gets the resource before it is ready, and "
     "print the handle. Release it to make the resource free. Queue and pace don't apply.",
 )
@@ -155,11 +153,9 @@ Example:
     help="With --hold: release the lease when this process ends; in a script, use $$. Default: no "
     "guard.",
 )
-@option(
+@duration(
     "--ttl",
     "ttl_seconds",
-    type=parse_duration,
-    metavar="D",
     help="Leave this long after the last join, like 10m; join again to stay. Default: stay for "
     "good.",
 )
@@ -259,15 +255,14 @@ def leave(*, pool_type: str, name: str, quiet: bool, backend: str | None) -> Non
     pool expect) stays. Exits with 0 if the resource is in no pool, and with 66 if it is in another.
     """
     service = open_service(backend)
-    memberships = MembershipService(service)
-    (before,), (after,), _ = memberships.leave(pool_type, name)
+    (before,), (after,), _ = memberships.leave(service, pool_type, name)
     forget_stay(service, name)
     when = "" if after.pool is None else " when it is released"
     said = f'leaves pool "{pool_type}"{when}: "{name}"'
     if before.pool is None:
         said = f'not in pool "{pool_type}", nor in any other: "{name}"'
     pool_options.say_done(quiet, said)
-    pool_options.warn_of_unmet(memberships, pool_type)
+    pool_options.warn_of_unmet(service, pool_type)
 
 
 _EXPECT_EXAMPLE = """\b
@@ -297,10 +292,8 @@ Examples:
     help="All names that match, where * stands for any characters and ? for one; quote it. May be "
     "repeated.",
 )
-@option(
-    "--drop", is_flag=True, help="Delete the expectation; resources that are in a pool stay there."
-)
-@option("--list", "is_list", is_flag=True, help="List expectations, of POOL or of all pools.")
+@flag("--drop", help="Delete the expectation; resources that are in a pool stay there.")
+@flag("--list", "is_list", help="List expectations, of POOL or of all pools.")
 @options.wide
 @options.json_output
 @pool_options.quiet
@@ -341,13 +334,13 @@ def expect(
         )
     if not subjects and not patterns:
         raise InvalidRequest("say which names: --names A,B or --match 'PATTERN'")
-    memberships = MembershipService(open_service(backend))
+    service = open_service(backend)
     what = [*([pool_options.described(subjects)] if subjects else []), *patterns]
     if drop:
-        memberships.drop(pool_type, subjects, patterns)
+        memberships.drop(service, pool_type, subjects, patterns)
         pool_options.say_done(quiet, f'expected no more in pool "{pool_type}": {", ".join(what)}')
         return
-    before, after, _ = memberships.expect(pool_type, subjects, patterns)
+    before, after, _ = memberships.expect(service, pool_type, subjects, patterns)
     pool_options.say_done(quiet, f'expected in pool "{pool_type}": {", ".join(what)}')
     waiting = [each.name for each in after if each.moves_to == pool_type]
     if waiting:
@@ -356,7 +349,7 @@ def expect(
             f'will move on release to pool "{pool_type}": {pool_options.described(waiting)}',
         )
     changed = [old.pool for old, new in zip(before, after) if old != new]
-    pool_options.warn_of_unmet(memberships, *changed)
+    pool_options.warn_of_unmet(service, *changed)
 
 
 def _list(service: Service, pool_type: str | None, *, wide: bool, as_json: bool) -> None:
@@ -370,14 +363,13 @@ def _list(service: Service, pool_type: str | None, *, wide: bool, as_json: bool)
             Column("NAMES", shrinks=1, at_least=24),
             Column("NOW IN", shrinks=3, goes=1),
         ]
-        rows = [[each.type, each.subject, _now_in(each.pool, each.is_pattern)] for each in found]
+        rows = [
+            [each.type, each.subject, "" if each.is_pattern else each.pool or "no pool yet"]
+            for each in found
+        ]
         show(table(columns, rows, None if wide else output_width()).text)
     else:
         note("no expectations; add one with: leasectl pool expect POOL --names A")
-
-
-def _now_in(pool: str | None, is_pattern: bool) -> str:
-    return "" if is_pattern else pool or "no pool yet"
 
 
 Form = Literal["plain", "type", "json"]

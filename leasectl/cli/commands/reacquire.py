@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+from leasectl.backends.contract import Patience
 from leasectl.cli import options
 from leasectl.cli.context import no_handle_of_ours, open_service
 from leasectl.cli.described import plain_command
-from leasectl.cli.rendering.handle_output import HandleForm, print_and_announce, print_later
+from leasectl.cli.rendering.handle_output import HandleForm, acquire_and_print
 from leasectl.cli.rendering.output import emit, note
-from leasectl.cli.rendering.waiting import (
-    interrupts,
-    reported,
-    sleep_jitter,
-    warn_of_endless_wait,
-)
+from leasectl.cli.rendering.waiting import WaitOptions
 from leasectl.errors import LeaseError, LockHeld, NoLease, spares_optional
 from leasectl.leases.reacquire import reacquire
-from leasectl.leases.request import draw_start_delay
 from leasectl.leases.targets import Targets
+from leasectl.model import Handle
 from leasectl.system.signals import SignalTrap
 from leasectl.text.wording import followed_by
 
@@ -28,26 +26,10 @@ Example:
 
 @plain_command(epilog=EXAMPLE, options_metavar="H [OPTIONS]")
 @options.handle
-@options.wait
-@options.connect_timeout
-@options.conflict_exit_code
-@options.optional
-@options.jitter
-@options.start_jitter
+@options.wait_options
 @options.quiet
 @options.json_output
-def command(
-    *,
-    handle: str,
-    as_json: bool,
-    wait_seconds: float | None,
-    connect_seconds: float | None,
-    conflict_code: int | None,
-    optional: bool,
-    jitter_seconds: float,
-    start_jitter_seconds: float,
-    quiet: bool,
-) -> None:
+def command(*, handle: str, as_json: bool, **given: Any) -> None:
     """Release the lease of a handle and wait for a new one.
 
     Both happen in one step. The handle stays the same, the new request goes to the end of the
@@ -56,53 +38,38 @@ def command(
     printed then, too.
     """
     form: HandleForm = "json" if as_json else "handle"
+    waits = WaitOptions.pop(given)
     record = None
-    if optional:
-        warn_of_endless_wait(wait_seconds, quiet=quiet)
+    waits.warn_of_endless_wait()
     try:
         with SignalTrap() as trap:
-            service = open_service(for_handles=True, wait_seconds=wait_seconds)
-            with service.state.lock_limit.within_wait(wait_seconds):
+            service = open_service(for_handles=True, wait_seconds=waits.wait_seconds)
+            with service.state.lock_limit.within_wait(waits.wait_seconds):
                 record = Targets(service).handle_at(handle)
             if record is None:
                 raise no_handle_of_ours(handle, service, "reacquired")
-            ends = interrupts(trap, record.guard)
-            sleep_jitter(jitter_seconds, ends, quiet=quiet)
-            start_delay = draw_start_delay(start_jitter_seconds)
-            with service.state.lock_limit.within_wait(wait_seconds):
-                with reported(
-                    record.request,
-                    wait_seconds,
-                    ends,
-                    service=lambda: service.at_backend_of(record),
-                    quiet=quiet,
-                    connect_seconds=connect_seconds,
-                ) as waiting:
-                    held = reacquire(
-                        service,
-                        record.id,
-                        patience=waiting.patience,
-                        start_delay_seconds=start_delay,
-                    )
-                    waiting.got(held, start_delay)
-                if not start_delay:
-                    print_and_announce(service, held, trap, form)
-            if start_delay:
-                print_later(
-                    service,
-                    held,
-                    trap,
-                    form,
-                    seconds=start_delay,
-                    interrupts=ends,
-                    wait_seconds=wait_seconds,
+            handle_id = record.id
+
+            def reacquire_now(patience: Patience, start_delay_seconds: float) -> Handle:
+                return reacquire(
+                    service, handle_id, patience=patience, start_delay_seconds=start_delay_seconds
                 )
+
+            acquire_and_print(
+                service,
+                record.request,
+                waits,
+                reacquire_now,
+                at=service.at_backend_of(record),
+                trap=trap,
+                guard=record.guard,
+                form=form,
+            )
     except LeaseError as error:
-        if isinstance(error, NoLease):
-            if not isinstance(error, LockHeld):
-                error.args = (f"{error}; the handle is empty now",)
-            error.exit_code = error.exit_code if conflict_code is None else conflict_code
-        if not optional or not spares_optional(error):
+        if isinstance(error, NoLease) and not isinstance(error, LockHeld):
+            error.args = (f"{error}; the handle is empty now",)
+        waits.set_exit_code(error)
+        if not waits.optional or not spares_optional(error):
             raise
         note(followed_by(error, "continuing without a lease, because it is optional"))
         if record is not None and not as_json:

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-
-import click
+from typing import Any
 
 from leasectl.cli import options, pool_options
 from leasectl.cli.command import new_command
-from leasectl.cli.completion_values import property_keys_like
 from leasectl.cli.context import open_service
-from leasectl.cli.described import OUTPUT, RECLAIMED, WAITING, option
+from leasectl.cli.described import OUTPUT, RECLAIMED, WAITING, duration, flag, option
 from leasectl.cli.rendering.output import emit_json, emit_lines, note
 from leasectl.cli.rendering.reclaim_progress import ReclaimProgress, run, show_plan
 from leasectl.engines import refusals
@@ -18,7 +16,6 @@ from leasectl.errors import InvalidRequest, TooFewFreed
 from leasectl.leases.service import Service
 from leasectl.reclaim.plan import Wanted, check_wanted
 from leasectl.reclaim.taking_back import Listener, Outcome, open_ground, take_back
-from leasectl.text.durations import parse_duration
 from leasectl.text.naming import check_name
 from leasectl.text.wording import counted
 
@@ -28,13 +25,6 @@ Examples:
   leasectl reclaim azure--install --names azure--install--00
   leasectl reclaim azure--install --held-longer-than 6h --delay 10m -w 5m
 """
-
-
-def _complete_property_keys(
-    ctx: click.Context, param: click.Parameter, incomplete: str
-) -> list[str]:
-    """Complete a word with property keys of resources."""
-    return property_keys_like(incomplete, ctx)
 
 
 @new_command(
@@ -57,12 +47,10 @@ def _complete_property_keys(
     shell_complete=options.complete_names,
     help="Take back the leases of these resources.",
 )
-@option(
+@duration(
     "--held-longer-than",
     "longer_than_seconds",
     group=RECLAIMED,
-    type=parse_duration,
-    metavar="D",
     help="Take back leases held for longer than this, like 6h.",
 )
 @option(
@@ -70,7 +58,7 @@ def _complete_property_keys(
     group=RECLAIMED,
     type=check_name,
     metavar="K",
-    shell_complete=_complete_property_keys,
+    shell_complete=options.completing("property_keys"),
     help="With --excess, count all resources with one value of the property K as one handle.",
 )
 @option(
@@ -90,33 +78,27 @@ def _complete_property_keys(
 )
 @pool_options.delay
 @pool_options.wait
-@option(
+@flag(
     "--follow",
     "follows",
     group=WAITING,
-    is_flag=True,
     help="Keep reclaiming until interrupted.",
 )
-@option("--dry-run", is_flag=True, group=OUTPUT, help="Show what would be asked for, and why.")
+@flag("--dry-run", group=OUTPUT, help="Show what would be asked for, and why.")
 @options.json_output
 @options.quiet
 @options.backend
 def command(
     *,
     pool_type: str,
-    excess: int | None,
     names: str | None,
-    longer_than_seconds: float | None,
-    group_by: str | None,
-    until_free: int | None,
-    leave_unused: int,
     delay_seconds: float,
     wait_seconds: float | None,
-    follows: bool,
     dry_run: bool,
     as_json: bool,
     quiet: bool,
     backend: str | None,
+    **wanted_back: Any,
 ) -> None:
     """Ask holders to return leases that they don't use.
 
@@ -137,20 +119,15 @@ def command(
     """
     wanted = check_wanted(
         Wanted(
-            excess,
-            None if names is None else frozenset(pool_options.distinct_names(names)),
-            longer_than_seconds,
+            names=None if names is None else frozenset(pool_options.distinct_names(names)),
             delay_seconds=delay_seconds,
             wait_seconds=delay_seconds if wait_seconds is None else wait_seconds,
-            group_by=group_by,
-            follows=follows,
-            until_free=until_free,
-            leave_unused=leave_unused,
+            **wanted_back,
         )
     )
-    if group_by is not None and excess is None:
+    if wanted.group_by is not None and wanted.excess is None:
         raise InvalidRequest("--group-by goes with --excess")
-    if dry_run and follows:
+    if dry_run and wanted.follows:
         raise InvalidRequest("--dry-run doesn't go with --follow")
     service = open_service(backend)
     _check_names(service, pool_type, wanted)

@@ -8,7 +8,16 @@ from typing import Literal
 
 from leasectl.cli import options
 from leasectl.cli.context import open_service
-from leasectl.cli.described import ENDING, OUTPUT, RELEASED, OneOf, option, plain_command, word
+from leasectl.cli.described import (
+    ENDING,
+    OUTPUT,
+    RELEASED,
+    OneOf,
+    flag,
+    option,
+    plain_command,
+    word,
+)
 from leasectl.cli.rendering.output import ReleasedForm, emit_lines, emit_released, note, when_due
 from leasectl.errors import InvalidRequest, LeaseError
 from leasectl.leases.delay import arm, release_each
@@ -25,11 +34,6 @@ Examples:
   leasectl release --scope test
   leasectl release --names azure--install--00 --force --reason "stuck"
 """
-
-
-_complete_names = options.completing(
-    lambda values, word, ctx, _: values.last_in_list(word, ctx, values.released_names_like)
-)
 
 
 @plain_command(
@@ -61,17 +65,16 @@ _complete_names = options.completing(
     type=options.name_list,
     multiple=True,
     metavar="A,B",
-    shell_complete=_complete_names,
+    shell_complete=options.completing("released_names", is_list=True),
     help="The leases of these resources, also as status shortens them: --03; may be repeated.",
 )
 @option(
     "--scope", group=RELEASED, type=OneOf("test"), help="The leases listed in $SHARED_DIR/leases."
 )
-@option(
+@flag(
     "--all",
     "everything",
     group=RELEASED,
-    is_flag=True,
     help="The leases of your job and build in this state directory; with --force, of all jobs.",
 )
 @option(
@@ -82,30 +85,26 @@ _complete_names = options.completing(
     metavar="D",
     help="Release after this time. 18m-22m: after a random time in that range.",
 )
-@option(
+@flag(
     "--detach",
     group=ENDING,
-    is_flag=True,
     help="With --delay: return at once; the keeper, leasectl's background process, releases.",
 )
-@option(
+@flag(
     "--force",
     group=RELEASED,
-    is_flag=True,
     help="With --names or --all: release leases of other jobs, too.",
 )
-@option(
+@flag(
     "--waiting",
     group=RELEASED,
-    is_flag=True,
     help="With --holder: withdraw the waiting requests of your job, on any machine; with --force, "
     "of any job.",
 )
-@option(
+@flag(
     "--now",
     "at_once",
     group=RELEASED,
-    is_flag=True,
     help="With --force: free the lease at once, even if the holder may still use the resource.",
 )
 @option(
@@ -128,7 +127,7 @@ _complete_names = options.completing(
     metavar="TEXT",
     help="With --force or --waiting: a reason to show to the holder or waiter.",
 )
-@option("-q", "--quiet", group=OUTPUT, is_flag=True, help="Print errors only.")
+@flag("-q", "--quiet", group=OUTPUT, help="Print errors only.")
 @options.json_output
 @options.backend
 def command(

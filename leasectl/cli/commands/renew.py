@@ -6,14 +6,13 @@ import time
 
 from leasectl.cli import options
 from leasectl.cli.context import no_handle_of_ours, open_service
-from leasectl.cli.described import option, plain_command
+from leasectl.cli.described import duration, plain_command
 from leasectl.cli.rendering.output import emit, emit_json, note, when_due
 from leasectl.leases.renew import renew
 from leasectl.leases.service import Service
 from leasectl.leases.targets import Targets
 from leasectl.model import Handle, whole
 from leasectl.system.clock import rfc3339
-from leasectl.text.durations import parse_duration
 
 EXAMPLE = """\b
 Examples:
@@ -24,11 +23,9 @@ Examples:
 
 @plain_command(epilog=EXAMPLE, options_metavar="H [OPTIONS]")
 @options.handle
-@option(
+@duration(
     "--ttl",
     "ttl_seconds",
-    type=parse_duration,
-    metavar="D",
     help="Change the ttl: from now on the lease expires this long after its last renewal. Without "
     "a guard, only leasectl renew renews it.",
 )

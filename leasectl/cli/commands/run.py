@@ -2,32 +2,25 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
 from leasectl.cli import options
-from leasectl.cli.command import Command, new_command
+from leasectl.cli.command import Command, new_command, was_given
 from leasectl.cli.context import check_request, given_environment, may_do_without, open_service
 from leasectl.cli.described import ATTEMPTS, ENDING, WAITING, option
 from leasectl.cli.priority import without_vain_priority
-from leasectl.cli.rendering.waiting import (
-    guard_interrupts,
-    reported,
-    sleep_jitter,
-    warn_of_endless_wait,
-)
+from leasectl.cli.rendering.waiting import WaitOptions, guard_interrupts, reported
 from leasectl.errors import InvalidRequest, NoLease
 from leasectl.leases.opening import process_named_by
 from leasectl.leases.request import make_request
+from leasectl.leases.service import Service
+from leasectl.model import Request
 from leasectl.run.plan import OnLost, Plan
 from leasectl.run.runner import Runner
 from leasectl.system.signals import die_of
 from leasectl.text.wording import printable
-
-if TYPE_CHECKING:
-    from leasectl.leases.service import Service
-    from leasectl.model import Request
 
 EXAMPLE = """\b
 Example:
@@ -104,12 +97,7 @@ def exit_codes(text: str) -> tuple[int, ...]:
 
 @new_command(RunCommand, epilog=EXAMPLE, options_metavar="POOL [OPTIONS] -- CMD...")
 @options.request_options
-@options.wait
-@options.connect_timeout
-@options.conflict_exit_code
-@options.optional
-@options.jitter
-@options.start_jitter
+@options.wait_options
 @option(
     "--guard-pid",
     group=WAITING,
@@ -162,19 +150,12 @@ def exit_codes(text: str) -> tuple[int, ...]:
 @options.backend
 def command(
     *,
-    wait_seconds: float | None,
-    connect_seconds: float | None,
-    conflict_code: int | None,
-    jitter_seconds: float,
-    start_jitter_seconds: float,
     guard_pid: int | None,
     attempts: int,
     retry_on: tuple[tuple[int, ...], ...],
     before_retry: str | None,
     on_reclaim_command: str | None,
     on_lost: OnLost,
-    optional: bool,
-    quiet: bool,
     backend: str | None,
     argv: tuple[str, ...],
     **wanted: Any,
@@ -205,14 +186,14 @@ def command(
         raise InvalidRequest(f"{given} needs {missing}, for example: --attempts 3 --retry-on 4")
     if before_retry is not None and not retry_on:
         raise InvalidRequest("--before-retry needs --attempts and --retry-on")
+    waits = WaitOptions.pop(wanted)
     request = make_request(**wanted)
     if on_reclaim_command is not None:
         request = _answered_by_command(request)
     if request.priority:
-        request = without_vain_priority(request, backend, quiet=quiet)
-    check_request(request, wait_seconds, backend)
-    if optional:
-        warn_of_endless_wait(wait_seconds, quiet=quiet)
+        request = without_vain_priority(request, backend, quiet=waits.quiet)
+    check_request(request, waits.wait_seconds, backend)
+    waits.warn_of_endless_wait()
     plan = Plan(
         command=argv,
         request=request,
@@ -221,41 +202,30 @@ def command(
         before_retry=before_retry,
         on_reclaim=on_reclaim_command,
         on_lost=on_lost,
-        start_jitter_seconds=start_jitter_seconds,
-        optional=may_do_without(backend, optional=optional),
+        start_jitter_seconds=waits.start_jitter_seconds,
+        optional=may_do_without(backend, optional=waits.optional),
         environ=given_environment(),
     )
+    service: Service | None = None
+
+    def open_once() -> Service:
+        nonlocal service
+        service = open_service(backend)
+        return service
+
     try:
-        opened: list[Service] = []
-
-        def at() -> Service | None:
-            return opened[0] if opened else None
-
-        def open_once() -> Service:
-            opened.append(open_service(backend))
-            return opened[0]
-
         guard = None if guard_pid is None else process_named_by("--guard-pid", guard_pid)
         guarding = guard_interrupts(guard)
-        with reported(
-            request,
-            wait_seconds,
-            guarding,
-            service=at,
-            quiet=quiet,
-            connect_seconds=connect_seconds,
-        ) as waiting:
+        with reported(request, waits, guarding, service=lambda: service) as waiting:
             runner = Runner(
                 open_once,
                 plan,
-                before_acquire=lambda ends: sleep_jitter(
-                    jitter_seconds, (*ends, *guarding), quiet=quiet
-                ),
-                warn=waiting.warn,
+                before_acquire=lambda ends: waits.sleep_jitter((*ends, *guarding)),
+                warn=waiting.line.warn,
             )
             ending = runner.run(waiting.patience, got=waiting.got)
     except NoLease as error:
-        error.exit_code = error.exit_code if conflict_code is None else conflict_code
+        waits.set_exit_code(error)
         raise
     if ending.signum is not None:
         die_of(ending.signum)
@@ -264,7 +234,6 @@ def command(
 
 def _answered_by_command(request: Request) -> Request:
     """The request of a `run` whose --on-reclaim-command answers reclaims."""
-    source = click.get_current_context().get_parameter_source("on_reclaim")
-    if source is click.core.ParameterSource.COMMANDLINE:
+    if was_given("on_reclaim"):
         raise InvalidRequest("use either --on-reclaim or --on-reclaim-command")
     return request._replace(on_reclaim="answer")

@@ -23,7 +23,7 @@ from leasectl.backends.kinds import (
 )
 from leasectl.cli.command import new_command
 from leasectl.cli.context import open_service
-from leasectl.cli.described import option
+from leasectl.cli.described import duration, flag, option
 from leasectl.cli.extra import require_extra
 from leasectl.cli.rendering.output import emit, note
 from leasectl.cli.serve_env import SHELLS, Shell, exports
@@ -34,7 +34,6 @@ from leasectl.leases.opening import SERVE_PID, process_named_by
 from leasectl.leases.request import check_ttl
 from leasectl.system.background import Background
 from leasectl.system.clock import Clock
-from leasectl.text.durations import parse_duration
 from leasectl.text.wording import printable
 
 EXAMPLE = """\b
@@ -90,9 +89,8 @@ def parse_address(text: str) -> tuple[str, int]:
     metavar="HOST:PORT",
     help="The address to listen on; port 0: any free port.",
 )
-@option(
+@flag(
     "--print-env",
-    is_flag=True,
     help="Serve in the background and print shell commands that export LEASE_PROXY_SERVER_URL, "
     "LEASECTL_SERVE_PID and, unless --no-token is given, LEASECTL_TOKEN_FILE.",
 )
@@ -104,26 +102,21 @@ def parse_address(text: str) -> tuple[str, int]:
     help="The shell that --print-env prints for; in fish: leasectl serve --print-env --shell fish "
     "| source",
 )
-@option(
+@duration(
     "--acquire-timeout",
     "acquire_seconds",
-    type=parse_duration,
     default="120m",
     show_default=True,
-    metavar="D",
     help="Refuse a request that has waited this long.",
 )
-@option(
+@duration(
     "--lease-limit",
     "limit_seconds",
-    type=parse_duration,
-    metavar="D",
     help="End a lease this long after its grant if its client speaks only the lease proxy's "
     "protocol, which can't renew. Default: never.",
 )
-@option(
+@flag(
     "--strict-release",
-    is_flag=True,
     help="Let a client of the lease proxy's protocol release only what was acquired with the same "
     "Idempotency-Key, or what was acquired without one if it sends none.",
 )
@@ -134,9 +127,8 @@ def parse_address(text: str) -> tuple[str, int]:
     "rights use or use,admin. HUP reads it again. Clients name their token in LEASECTL_TOKEN_FILE. "
     "Default: with --print-env a new file in the state directory, otherwise no token.",
 )
-@option(
+@flag(
     "--no-token",
-    is_flag=True,
     help="With --print-env: require no token, for scripts that send none. Every local user can "
     "then acquire and release leases.",
 )
@@ -155,7 +147,7 @@ def parse_address(text: str) -> tuple[str, int]:
     help="Serve one job: when this process ends, stop serving and release every lease that was "
     "granted here. In a script, use $$.",
 )
-@option("-q", "--quiet", is_flag=True, help="Print errors only.")
+@flag("-q", "--quiet", help="Print errors only.")
 @option(
     "--backend",
     metavar="URL",

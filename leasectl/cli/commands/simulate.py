@@ -8,7 +8,7 @@ import click
 
 from leasectl.cli import options
 from leasectl.cli.command import new_command
-from leasectl.cli.described import OUTPUT, POLICIES, SIMULATED, SOUGHT, option
+from leasectl.cli.described import OUTPUT, POLICIES, SIMULATED, SOUGHT, duration, flag, option
 from leasectl.cli.rendering.output import show, show_json
 from leasectl.cli.rendering.plot import PlotFile, plot, plot_option
 from leasectl.cli.rendering.simulation_report import Shown, SimulateProgress
@@ -25,7 +25,6 @@ from leasectl.pools.simulation.search import (
     paced_for_peak,
     search,
 )
-from leasectl.text.durations import parse_duration
 from leasectl.text.naming import MOST_AT_ONCE
 from leasectl.text.wording import printable
 
@@ -111,26 +110,20 @@ Examples:
     metavar="N",
     help="Limit: starts within any minute.",
 )
-@option(
+@duration(
     "--wait-p50",
     group=SOUGHT,
-    type=parse_duration,
-    metavar="D",
     help="Limit: median wait.",
 )
-@option(
+@duration(
     "--wait-p95",
     group=SOUGHT,
-    type=parse_duration,
-    metavar="D",
     help="Limit: 95th percentile of the waits.",
 )
-@option("--wait-max", group=SOUGHT, type=parse_duration, metavar="D", help="Limit: longest wait.")
-@option(
+@duration("--wait-max", group=SOUGHT, help="Limit: longest wait.")
+@duration(
     "--makespan",
     group=SOUGHT,
-    type=parse_duration,
-    metavar="D",
     help="Limit: time from the first arrival to the last end.",
 )
 @option(
@@ -140,7 +133,7 @@ Examples:
     metavar="N",
     help="Seed of the random numbers; the same seed gives the same result. Default: 1.",
 )
-@option("--no-picture", is_flag=True, group=OUTPUT, help="Print the table only.")
+@flag("--no-picture", group=OUTPUT, help="Print the table only.")
 @plot_option
 @options.json_output
 @options.backend
@@ -175,7 +168,7 @@ def command(
     _check_search(sought, limits)
     subject = subject_of(Wanted(**given), sought)
     scenario = subject.scenario
-    with SimulateProgress(len(scenario.jobs)) as progress:
+    with SimulateProgress(len(scenario.jobs)).shown() as progress:
 
         def attempt(scenario: Scenario, policy: Policy) -> Run:
             check_jobs(scenario.jobs, scenario.pool)

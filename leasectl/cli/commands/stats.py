@@ -9,7 +9,7 @@ from leasectl.backends.kinds import Kind
 from leasectl.cli import options
 from leasectl.cli.command import new_command
 from leasectl.cli.context import open_service
-from leasectl.cli.described import FILTERS, OUTPUT, option
+from leasectl.cli.described import FILTERS, OUTPUT, flag
 from leasectl.cli.rendering.charts import look_of_pictures, picture, width_of_pictures
 from leasectl.cli.rendering.output import note, show, show_json
 from leasectl.cli.rendering.plot import PlotFile, plot, plot_option
@@ -48,7 +48,7 @@ _MOST_PICTURES = 5
 @options.one_type("Only this pool; -t itself may be omitted. Default: all pools.", group=FILTERS)
 @options.since
 @options.until
-@option("--no-picture", is_flag=True, group=OUTPUT, help="Print the tables only.")
+@flag("--no-picture", group=OUTPUT, help="Print the tables only.")
 @plot_option
 @options.json_output
 @options.backend
@@ -93,7 +93,8 @@ def command(
         if _is_known(timeline, window)
     }
     found = {each: statistics_of(timeline, window) for each, timeline in known.items()}
-    rows = _picture_rows(known, found, window)
+    # All of the same stretch of time: as much of it as anything is known.
+    rows = [PictureRow(each, timeline, Window(*_ends(found))) for each, timeline in known.items()]
     if as_json:
         show_json(_encoded(service.backend_url, found, rows))
     drawn = _busiest(rows, found)
@@ -122,23 +123,14 @@ def _is_known(timeline: Timeline, window: Window) -> bool:
     return bool(now.capacity or now.held or now.waiting)
 
 
-def _picture_rows(
-    known: Mapping[str, Timeline], found: Mapping[str, Statistics], window: Window
-) -> list[PictureRow]:
-    """A row for each pool, all of the same stretch of time: as much of it as anything is known."""
-    if not found:
-        return []
-    return [PictureRow(each, known[each], Window(*_ends(found))) for each in known]
-
-
 def _busiest(rows: Sequence[PictureRow], found: Mapping[str, Statistics]) -> list[PictureRow]:
     """Those that pictures are drawn of: there is something to be seen, and not too much."""
-    busy = [row for row in rows if _has_use(found[row.title])]
+
+    def has_use(each: Statistics) -> bool:
+        return bool(each.grants or each.hold or each.gave_up or each.held or each.waiting)
+
+    busy = [row for row in rows if has_use(found[row.title])]
     return sorted(busy, key=lambda row: -found[row.title].grants)[:_MOST_PICTURES]
-
-
-def _has_use(found: Statistics) -> bool:
-    return bool(found.grants or found.hold or found.gave_up or found.held or found.waiting)
 
 
 def _ends(found: Mapping[str, Statistics]) -> tuple[float, float]:

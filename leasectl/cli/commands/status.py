@@ -6,19 +6,13 @@ from leasectl.backends.kinds import lacking
 from leasectl.cli import options
 from leasectl.cli.command import new_command
 from leasectl.cli.context import open_service
-from leasectl.cli.described import option
+from leasectl.cli.described import flag, option
 from leasectl.cli.loaded import nothing_is_garbage
 from leasectl.cli.rendering.output import note, show, show_json
-from leasectl.cli.rendering.status_columns import (
-    NO_MATCH,
-    look_of_stdout,
-    note_no_pools,
-    overview_text,
-)
-from leasectl.errors import NotSupported
-from leasectl.pools.admin import PoolService
-from leasectl.pools.overview import ALL_ROWS, Rows
-from leasectl.pools.overview_json import are_counts, encode_overview
+from leasectl.cli.rendering.status_columns import note_no_pools
+from leasectl.cli.rendering.status_text import nothing_to_show, status_text
+from leasectl.pools.overview import ALL_ROWS, Overview, Rows
+from leasectl.pools.status import encode_status, read_status
 
 EXAMPLE = """\b
 Examples:
@@ -33,14 +27,13 @@ Examples:
 @options.one_type(
     "Only this pool, with its free resources; -t itself may be omitted. Default: all pools."
 )
-@option(
+@flag(
     "--watch",
-    is_flag=True,
     help="Update whenever something changes, until interrupted; wait for a backend that doesn't "
     "answer.",
 )
-@option("--held", is_flag=True, help="List leases only.")
-@option("--waiting", is_flag=True, help="List waiting requests only.")
+@flag("--held", help="List leases only.")
+@flag("--waiting", help="List waiting requests only.")
 @option(
     "--holder",
     default="",
@@ -93,36 +86,20 @@ def command(
     rows = Rows(held, waiting, holder)
     if rows != ALL_ROWS and not service.kind.has_pools:
         raise lacking(f"--held, --waiting and --holder are not supported by {service.backend_url}")
-    if service.kind.counts_types:
-        from leasectl.cli.rendering.status_extra import show_counts
-
-        show_counts(service, pool_type, watch=watch, as_json=as_json)
-        return
-    if not watch:
-        nothing_is_garbage()
-    try:
-        told = service.kind.status(service.context, pool_type)
-    except NotSupported:
-        from leasectl.cli.rendering.status_extra import show_handles
-
-        show_handles(service, pool_type, watch=watch, as_json=as_json)
-        return
-    if told is not None and are_counts(told):
-        from leasectl.cli.rendering.status_extra import show_counts_behind
-
-        show_counts_behind(service, told, pool_type, watch=watch, as_json=as_json)
-        return
     if watch:
-        from leasectl.cli.rendering.status_watch import show_pools_again
+        from leasectl.cli.rendering.status_watch import watch_status
 
-        show_pools_again(service, pool_type, rows, wide=wide, as_json=as_json)
+        watch_status(service, pool_type, rows, wide=wide, as_json=as_json)
         return
-    overview = PoolService(service).overview(pool_type, told=told).listing(rows)
+    nothing_is_garbage()
+    status = read_status(service, pool_type, rows)
     if as_json:
-        show_json(encode_overview(overview, as_list=iter))
-    elif overview.pools or overview.works:
-        show(overview_text(overview, look_of_stdout(wide=wide, free=pool_type is not None)))
-    elif rows != ALL_ROWS:
-        note("no request waits" if rows == Rows(False, True, "") else NO_MATCH)
-    else:
+        show_json(encode_status(status, as_list=iter))
+        return
+    text = status_text(status, wide=wide, free=pool_type is not None)
+    if text:
+        show(text)
+    elif isinstance(status, Overview) and rows == ALL_ROWS:
         note_no_pools(backend)
+    else:
+        note(nothing_to_show(status))

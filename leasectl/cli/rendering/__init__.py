@@ -8,9 +8,9 @@
 - `waiting_line`: the line on a terminal that shows how a wait goes
 - `waiting_facts`: what is told about a wait: position, time, holders
 - `handle_output`: a handle, in each output format
-- `status_columns`: the table of `status`
+- `status_text`: the text of `status`, whatever the backend tells
+- `status_columns`: the tables of pools in it
 - `status_watch`: ``status --watch``
-- `status_extra`: `status` of a backend without pools
 - `release_forced`: release by force, and print what that has ended
 - `reclaim_progress`: the plan, progress and result of `reclaim`
 - `once_results`: the results of `once`: list, print, forget

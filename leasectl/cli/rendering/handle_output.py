@@ -4,21 +4,23 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping
 from typing import TYPE_CHECKING, Literal
 
+from leasectl.backends.contract import Patience
 from leasectl.cli.rendering.output import emit, emit_json, emit_lines, note
+from leasectl.cli.rendering.waiting import WaitOptions, interrupts, reported
 from leasectl.errors import LeaseError
 from leasectl.leases.delay import announce, take_back
+from leasectl.leases.request import draw_start_delay
 from leasectl.leases.service import Service
-from leasectl.model import Handle
+from leasectl.model import Handle, Process, Request
 from leasectl.system.clock import boottime_seconds, earliest, rfc3339
 from leasectl.system.signals import SignalTrap
 from leasectl.text.wording import followed_by
 
 if TYPE_CHECKING:
     from leasectl.engines.rules.membership import Properties
-    from leasectl.system.poll import Interrupt
 
 # Beside the properties of the resources.
 _EXPORTED = ("LEASECTL_HANDLE", "LEASECTL_NAMES", "LEASECTL_TYPE", "LEASECTL_FENCE")
@@ -41,26 +43,50 @@ def print_and_announce(
         raise
 
 
-def print_later(
+def acquire_and_print(
     service: Service,
-    handle: Handle,
-    trap: SignalTrap,
-    form: HandleForm = "handle",
+    request: Request,
+    options: WaitOptions,
+    acquire: Callable[[Patience, float], Handle],
     *,
-    seconds: float,
-    interrupts: Sequence[Interrupt],
-    wait_seconds: float | None,
-) -> None:
-    """Hold what was had for a while first, looked after; it goes back if something ends that."""
+    at: Service,
+    trap: SignalTrap,
+    guard: Process | None,
+    form: HandleForm,
+) -> Handle:
+    """Wait for a lease and print its handle; with --start-jitter, hold it back first.
+
+    Args:
+        service: On the state directory.
+        request: What is waited for.
+        options: How to wait.
+        acquire: Acquires the lease, given what to wait with and the seconds to hold it back.
+        at: On the backend of the lease.
+        trap: Of the signals that end the wait, and make the lease go back until it is printed.
+        guard: The process whose end ends the wait; None for those that called this one.
+        form: How to print the handle.
+    """
+    ends = interrupts(trap, guard)
+    options.sleep_jitter(ends)
+    start_delay = draw_start_delay(options.start_jitter_seconds)
+    within_wait = service.state.lock_limit.within_wait
+    with within_wait(options.wait_seconds):
+        with reported(request, options, ends, service=lambda: at) as waiting:
+            handle = acquire(waiting.patience, start_delay)
+            waiting.got(handle, start_delay)
+        if not start_delay:
+            print_and_announce(service, handle, trap, form)
+            return handle
     from leasectl.run.start_delay import hold_back
 
     try:
-        hold_back(service, handle, seconds, interrupts, clock=service.clock)
+        hold_back(service, handle, start_delay, ends, clock=service.clock)
     except BaseException:
         take_back(service, handle)
         raise
-    with service.state.lock_limit.within_wait(wait_seconds):  # that of the wait is over
+    with within_wait(options.wait_seconds):  # that of the wait is over
         print_and_announce(service, handle._replace(runner=None), trap, form)
+    return handle
 
 
 def print_handle(service: Service, handle: Handle, form: HandleForm) -> None:

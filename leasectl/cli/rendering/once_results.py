@@ -6,7 +6,7 @@ import time
 
 from leasectl.cli.context import open_service
 from leasectl.cli.rendering.output import emit_bytes, note, show, show_json
-from leasectl.cli.rendering.table import Column, output_width, table
+from leasectl.cli.rendering.table import Column, number, output_width, table
 from leasectl.errors import NotFound
 from leasectl.once.results import Kept, Results
 from leasectl.once.results import forget as forget_kept
@@ -15,6 +15,17 @@ from leasectl.system.clock import rfc3339
 from leasectl.text.durations import format_duration
 from leasectl.text.naming import as_given
 from leasectl.text.wording import listed_as
+
+_COLUMNS = (
+    Column("ID"),
+    Column("WORK", shrinks=2, at_least=16),
+    Column("INPUTS", shrinks=2, at_least=16),
+    number("DONE"),
+    number("KEPT FOR"),
+    number("TOOK"),
+    number("BYTES"),
+    Column("BY", shrinks=1, at_least=10),
+)
 
 
 def print_all(backend: str | None, *, as_json: bool) -> int:
@@ -26,16 +37,8 @@ def print_all(backend: str | None, *, as_json: bool) -> int:
     if as_json:
         show_json([_facts(each) for each in found])
     elif found:
-        columns = [
-            Column("ID"),
-            Column("WORK", shrinks=2, at_least=16),
-            Column("INPUTS", shrinks=2, at_least=16),
-            Column("DONE", right=True),
-        ]
-        columns += [Column("KEPT FOR", right=True), Column("TOOK", right=True)]
-        columns += [Column("BYTES", right=True), Column("BY", shrinks=1, at_least=10)]
         rows = [_row(each, time.time()) for each in found]
-        show(table(columns, rows, output_width()).text)
+        show(table(_COLUMNS, rows, output_width()).text)
     else:
         note("no results are kept")
     return 0

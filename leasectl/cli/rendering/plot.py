@@ -16,8 +16,8 @@ import logging
 import os
 import stat
 import warnings
-from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from collections.abc import Sequence
+from typing import Any, NamedTuple
 
 import click
 from click.shell_completion import CompletionItem
@@ -31,9 +31,6 @@ from leasectl.pools.lease_bars import LeaseBar
 from leasectl.pools.overview import by_number
 from leasectl.pools.statistics import PictureRow, Series, series_of
 from leasectl.text.wording import printable
-
-if TYPE_CHECKING:
-    from click.shell_completion import CompletionItem
 
 _SUFFIXES = (".svg", ".png")
 _STEPS_ALONE, _STEPS_BESIDE = 480, 240
@@ -116,11 +113,19 @@ def plot(
     Raises:
         StateUnwritable: It can't be written there; what was there is as it was.
     """
+    os.environ.pop("MPLBACKEND", None)  # which may name one that isn't there; we need none
+    logging.getLogger("matplotlib").setLevel(logging.ERROR)  # it tells of its cache
+    import matplotlib
 
-    def draw() -> Any:
-        return _figure(rows, title, elapsed=elapsed, same_scale=same_scale, bars=bars)
-
-    replace_file(to.path, _drawn(draw, to))
+    with matplotlib.rc_context(), warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of letters that its font hasn't
+        matplotlib.rcdefaults()
+        matplotlib.rcParams.update(_SETTINGS)
+        figure = _figure(rows, title, elapsed=elapsed, same_scale=same_scale, bars=bars)
+        buffer = io.BytesIO()
+        metadata = _METADATA[to.suffix]
+        figure.savefig(buffer, format=to.suffix[1:], dpi=_DOTS_PER_INCH, metadata=metadata)
+    replace_file(to.path, buffer.getvalue())
 
 
 def replace_file(path: str, content: bytes) -> None:
@@ -147,23 +152,6 @@ def replace_file(path: str, content: bytes) -> None:
     except OSError as error:
         shown = printable(path, longest=200)
         raise StateUnwritable(f"can't write {shown}: {error.strerror}") from error
-
-
-def _drawn(draw: Callable[[], Any], to: PlotFile) -> bytes:
-    os.environ.pop("MPLBACKEND", None)  # which may name one that isn't there; we need none
-
-    logging.getLogger("matplotlib").setLevel(logging.ERROR)  # it tells of its cache
-    import matplotlib
-
-    with matplotlib.rc_context(), warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # of letters that its font hasn't
-        matplotlib.rcdefaults()
-        matplotlib.rcParams.update(_SETTINGS)
-        buffer = io.BytesIO()
-        draw().savefig(
-            buffer, format=to.suffix[1:], dpi=_DOTS_PER_INCH, metadata=_METADATA[to.suffix]
-        )
-    return buffer.getvalue()
 
 
 def _figure(
@@ -213,8 +201,12 @@ def _draw(place: Any, chart: Chart, series: Series, colour: str) -> None:
     place.set_ylim(0, max(chart.top * 1.05, place.get_ylim()[1]))
     place.yaxis.get_major_locator().set_params(integer=True)
     place.set_xlim(0, max(edges[-1], 1e-3))
+    _draw_grid(place, "both")
+
+
+def _draw_grid(place: Any, axis: str) -> None:
     place.spines[["top", "right"]].set_visible(False)
-    place.grid(color="#dde1e7", linewidth=0.6)
+    place.grid(color="#dde1e7", linewidth=0.6, axis=axis)
     place.set_axisbelow(True)
 
 
@@ -251,9 +243,7 @@ def _draw_lanes(place: Any, bars: Sequence[LeaseBar], names: Sequence[str], seri
     place.set_yticks(range(len(names)), names, fontsize=6)
     place.set_ylim(len(names) - 0.4, -0.6)
     place.set_xlim(0, span)
-    place.spines[["top", "right"]].set_visible(False)
-    place.grid(color="#dde1e7", linewidth=0.6, axis="x")
-    place.set_axisbelow(True)
+    _draw_grid(place, "x")
     place.set_title("who held what, and the wait before", loc="left", fontsize="medium")
 
 

@@ -8,7 +8,7 @@ from math import ceil
 from typing import TypeVar
 
 from leasectl.cli.rendering.output import note, show, show_json, when_due
-from leasectl.cli.rendering.table import Column, output_width, shows_colour, table
+from leasectl.cli.rendering.table import Column, number, output_width, shows_colour, table
 from leasectl.cli.rendering.waiting import LiveLine, interrupts
 from leasectl.reclaim.plan import Held, Wanted, begin, next_step
 from leasectl.reclaim.taking_back import Ground, Progress, look
@@ -21,7 +21,7 @@ from leasectl.text.wording import counted, printable, shorten
 
 _COLUMNS = (
     Column("NAME", shrinks=3, at_least=12),
-    Column("HELD FOR", right=True),
+    number("HELD FOR"),
     Column("HOLDER", shrinks=1, at_least=16),
     Column("WHY", shrinks=2, at_least=16, cut="end"),
 )
@@ -40,7 +40,10 @@ def show_plan(ground: Ground, wanted: Wanted, *, as_json: bool) -> None:
     if as_json:
         show_json([_as_json(each, why) for each, why in found])
     elif found:
-        rows = [(e.name, format_duration(e.held_seconds), _who(e), why) for e, why in found]
+        rows = [
+            (e.name, format_duration(e.held_seconds), as_given(e.holder_identity, longest=300), why)
+            for e, why in found
+        ]
         show(table(_COLUMNS, rows, output_width(), colour=shows_colour()).text)
     in_use = sum(each.is_in_use for each in held)
     if in_use and not as_json:
@@ -77,10 +80,6 @@ def _why(each: Held, wanted: Wanted, unused: Counter[str]) -> str:
         return f"{which} of its handle"
     value = printable(each.group, longest=200)
     return f"{which} with {wanted.group_by}={value}"
-
-
-def _who(each: Held) -> str:
-    return as_given(each.holder_identity, longest=300)
 
 
 def _as_json(each: Held, why: str) -> dict[str, object]:

@@ -4,15 +4,23 @@ from __future__ import annotations
 
 import signal
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from functools import cached_property
 from time import monotonic
-from types import TracebackType
 from typing import Any
 
 from leasectl.cli.rendering.charts import look_of_pictures, picture, width_of_pictures
 from leasectl.cli.rendering.status_columns import look_of_stdout
-from leasectl.cli.rendering.table import BOLD, YELLOW, Colour, Column, obeys_escapes, painted, table
+from leasectl.cli.rendering.table import (
+    BOLD,
+    Column,
+    number,
+    obeys_escapes,
+    painted,
+    table,
+    yellow_if_any,
+)
 from leasectl.errors import Interrupted
 from leasectl.pools.simulation.policies import Policy
 from leasectl.pools.simulation.running import (
@@ -48,19 +56,16 @@ class SimulateProgress:
         self._due = monotonic() + _LONG_SECONDS
         self._is_shown = False
 
-    def __enter__(self) -> SimulateProgress:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        if self._is_shown:
-            self._write("")
-        if kind is KeyboardInterrupt:
+    @contextmanager
+    def shown(self) -> Iterator[SimulateProgress]:
+        """Show the line inside, where it is due."""
+        try:
+            yield self
+        except KeyboardInterrupt:
             raise Interrupted(signal.SIGINT) from None  # of which click says nothing
+        finally:
+            if self._is_shown:
+                self._write("")
 
     def begin(self, what: str) -> Callable[[], object]:
         """A run begins; what is returned is to be called as each of its jobs ends."""
@@ -205,12 +210,9 @@ class Shown:
     def _table(self) -> str:
         look = look_of_stdout()
         some_gave_up = any(each.gave_up for each in self.outcomes)
-        columns = [
-            Column(title, right=n > 0, shrinks=n == 0, at_least=12)
-            for n, title in enumerate(_TITLES)
-        ]
+        columns = _columns(_TITLES)
         if some_gave_up:
-            columns.append(Column(_GAVE_UP, right=True, colour=_marked))
+            columns.append(number(_GAVE_UP, colour=yellow_if_any))
         rows = [
             [
                 printable(each.policy, longest=200),
@@ -226,10 +228,7 @@ class Shown:
 
     def _priorities_table(self) -> str:
         look = look_of_stdout()
-        columns = [
-            Column(title, right=n > 0, shrinks=n == 0, at_least=12)
-            for n, title in enumerate(_PRIORITY_TITLES)
-        ]
+        columns = _columns(_PRIORITY_TITLES)
         rows = [
             [
                 printable(text, longest=200) if n == 0 else "",
@@ -241,6 +240,11 @@ class Shown:
             for n, each in enumerate(waits)
         ]
         return table(columns, rows, look.room, colour=look.colour).text
+
+
+def _columns(titles: Sequence[str]) -> list[Column]:
+    policy, *others = titles
+    return [Column(policy, shrinks=1, at_least=12), *map(number, others)]
 
 
 def _encode_priorities(waits: Sequence[PriorityWaits]) -> dict[str, Any]:
@@ -279,7 +283,3 @@ def _granted_in_one(run: Run, recorded: Run) -> str:
     pairs = zip(run.grants, recorded.grants)
     apart = sum((here is None) != (there is None) for here, there in pairs)
     return f"; {counted(apart, 'job')} got a grant in only one of the two" if apart else ""
-
-
-def _marked(text: str) -> Colour | None:
-    return None if text == "0" else YELLOW

@@ -7,7 +7,17 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import get_args
 
 from leasectl.cli.rendering.status_columns import Look
-from leasectl.cli.rendering.table import FAINT, GREEN, RED, YELLOW, Colour, Column, painted, table
+from leasectl.cli.rendering.table import (
+    FAINT,
+    GREEN,
+    RED,
+    YELLOW,
+    Column,
+    number,
+    painted,
+    table,
+    yellow_if_any,
+)
 from leasectl.pools.statistics import Spread, Statistics
 from leasectl.state.event import Event, EventKind
 from leasectl.text.durations import format_seconds
@@ -154,12 +164,12 @@ def statistics_tables(found: Mapping[str, Statistics], look: Look) -> str:
     numbers = table(
         (
             _POOL,
-            Column("GRANTS", right=True),
-            Column("PEAK/MIN", right=True),
-            Column("UTILISATION", right=True),
-            Column("GAVE UP", right=True, colour=_marked),
-            Column("LOST", right=True, colour=_marked),
-            Column("TAKEN BACK", right=True, colour=_marked),
+            number("GRANTS"),
+            number("PEAK/MIN"),
+            number("UTILISATION"),
+            number("GAVE UP", colour=yellow_if_any),
+            number("LOST", colour=yellow_if_any),
+            number("TAKEN BACK", colour=yellow_if_any),
         ),
         [
             (
@@ -179,9 +189,9 @@ def statistics_tables(found: Mapping[str, Statistics], look: Look) -> str:
     durations = table(
         (
             _POOL,
-            *(Column(title, right=True) for title in ("WAIT P50", "P95", "MAX")),
-            *(Column(title, right=True) for title in ("HOLD P50", "P95", "MAX")),
-            Column("ADVISED PACE", right=True, goes=1),
+            *(number(title) for title in ("WAIT P50", "P95", "MAX")),
+            *(number(title) for title in ("HOLD P50", "P95", "MAX")),
+            number("ADVISED PACE", goes=1),
         ),
         [
             (
@@ -203,11 +213,6 @@ def spread_cells(spread: Spread | None) -> tuple[str, ...]:
     return _NO_SPREAD if spread is None else tuple(map(format_seconds, spread))
 
 
-def duration(seconds: float | None) -> str:
-    """A cell with a duration."""
-    return UNKNOWN if seconds is None else format_seconds(seconds)
-
-
 def _advice(found: Statistics) -> str:
     pace = found.advised_pace_seconds
     return UNKNOWN if pace is None else f"{format_seconds(pace)} (of {found.holds})"
@@ -223,7 +228,3 @@ def stretch(since: float, until: float) -> str:
     form = "%Y-%m-%d %H:%M" if until - since >= 60 else "%Y-%m-%d %H:%M:%S"
     begin, end = (time.strftime(form, time.gmtime(at)) for at in (since, until))
     return f"{begin} to {end} UTC"
-
-
-def _marked(text: str) -> Colour | None:
-    return None if text == "0" else YELLOW

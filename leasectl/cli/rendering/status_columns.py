@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Collection, Sequence
-from typing import NamedTuple
+from collections.abc import Callable, Collection, Iterable, Sequence
+from typing import NamedTuple, TypeVar
 
 from leasectl.cli.completion_values import known_names
 from leasectl.cli.rendering.output import note
@@ -16,10 +16,12 @@ from leasectl.cli.rendering.table import (
     Colour,
     Column,
     Table,
+    number,
     output_width,
     painted,
     shows_colour,
     table,
+    yellow_if_any,
 )
 from leasectl.engines.facts import NO_SETTINGS, PoolSettings
 from leasectl.model import Labels
@@ -45,8 +47,8 @@ from leasectl.text.naming import OWN_LABELS, short_handle, short_name, work_titl
 from leasectl.text.properties import described, written
 from leasectl.text.wording import NO_POOLS, Cut, cells, printable, shorten
 
+Item = TypeVar("Item")
 NOTHING = "-"
-NO_MATCH = "no lease or request matches"
 _FREE = "free"
 # Names are for copying: all else is cut before they are.
 NAME_AT_LEAST = 253
@@ -57,6 +59,11 @@ class Facts(NamedTuple):
 
     column: Column
     texts: tuple[str, ...]
+
+    @classmethod
+    def of(cls, column: Column, items: Iterable[Item], read: Callable[[Item], str]) -> Facts:
+        """Read the text of a cell of each item."""
+        return cls(column, tuple(map(read, items)))
 
 
 class Wording(NamedTuple):
@@ -137,53 +144,44 @@ class Wording(NamedTuple):
 def resource_facts(resources: Sequence[ShownResource], wording: Wording) -> list[Facts]:
     """The columns of resources, held or free."""
 
-    def facts(column: Column, read: Callable[[ShownLease], str]) -> Facts:
-        return Facts(column, tuple(read(r.lease) if r.lease else "" for r in resources))
-
-    def own_facts(column: Column, read: Callable[[ShownResource], str]) -> Facts:
-        return Facts(column, tuple(map(read, resources)))
-
-    notes, properties = own_facts(_NOTES, wording.notes), own_facts(_PROPERTIES, _properties)
-    job, build, *others = _holder_facts(
-        [each.lease.holder if each.lease else None for each in resources], wording
-    )
+    notes = Facts.of(_NOTES, resources, wording.notes)
+    properties = Facts.of(_PROPERTIES, resources, lambda each: described(each.properties))
+    leases = [each.lease for each in resources]
+    job, build, *others = _holder_facts([each and each.holder for each in leases], wording)
     return [
-        own_facts(_RESOURCE, lambda each: wording.name(each.name)),
+        Facts.of(_RESOURCE, resources, lambda each: wording.name(each.name)),
         job,
         build,
-        own_facts(_HELD_FOR, wording.held_for),
-        own_facts(_ENDS, wording.ends_of),
+        Facts.of(_HELD_FOR, resources, wording.held_for),
+        Facts.of(_ENDS, resources, wording.ends_of),
         *_if_any(notes),
         *_if_any(properties),
         *others,
-        facts(_GUARD, _guard),
-        facts(_LABELS, lambda shown: _labels(shown.lease.labels)),
+        Facts.of(_GUARD, leases, lambda lease: _guard(lease) if lease else ""),
+        Facts.of(_LABELS, leases, lambda lease: _labels(lease.lease.labels) if lease else ""),
     ]
 
 
 def waiter_facts(waiters: Sequence[ShownWaiter], wording: Wording) -> list[Facts]:
     """The columns of a queue."""
-
-    def facts(column: Column, read: Callable[[ShownWaiter], str]) -> Facts:
-        return Facts(column, tuple(map(read, waiters)))
-
-    priorities = facts(_PRIORITY, _priority_text)
-    wheres = facts(_WHERE, lambda waiter: _shown(" ".join(written(waiter.where))))
+    priorities = Facts.of(_PRIORITY, waiters, _priority_text)
+    wheres = Facts.of(_WHERE, waiters, lambda each: _shown(" ".join(written(each.where))))
     job, build, *others = _holder_facts([each.holder for each in waiters], wording)
     return [
-        facts(_POSITION, _position_text),
+        Facts.of(_POSITION, waiters, _position_text),
         job,
         build,
-        facts(_WAITED, lambda waiter: wording.since(waiter.since)),
+        Facts.of(_WAITED, waiters, lambda each: wording.since(each.since)),
         *([priorities] if set(priorities.texts) != {"0"} else []),
-        facts(
+        Facts.of(
             _ASKS_FOR,
-            lambda waiter: wording.name(waiter.name) if waiter.name else str(waiter.count),
+            waiters,
+            lambda each: wording.name(each.name) if each.name else str(each.count),
         ),
         *_if_any(wheres),
         *others,
-        facts(_PID, lambda waiter: NOTHING if waiter.pid is None else str(waiter.pid)),
-        facts(_LABELS, lambda waiter: _labels(waiter.labels)),
+        Facts.of(_PID, waiters, lambda each: NOTHING if each.pid is None else str(each.pid)),
+        Facts.of(_LABELS, waiters, lambda each: _labels(each.labels)),
     ]
 
 
@@ -204,10 +202,6 @@ def _holder_facts(holders: Sequence[Holder | None], wording: Wording) -> list[Fa
 def _if_any(facts: Facts) -> list[Facts]:
     """A column that few pools have anything for."""
     return [facts] if any(facts.texts) else []
-
-
-def _properties(resource: ShownResource) -> str:
-    return described(resource.properties)
 
 
 def _position_text(waiter: ShownWaiter) -> str:
@@ -253,13 +247,13 @@ def _colour_of_guard(text: str) -> Colour | None:
 
 
 _RESOURCE = Column("RESOURCE", shrinks=7, at_least=NAME_AT_LEAST)
-_HELD_FOR = Column("HELD FOR", right=True, colour=_colour_of_free)
+_HELD_FOR = number("HELD FOR", colour=_colour_of_free)
 _ENDS = Column("ENDS", shrinks=6, at_least=8, cut="end")
 _NOTES = Column("NOTES", shrinks=4, at_least=10, cut="end", goes=7)
 _PROPERTIES = Column("PROPERTIES", shrinks=2, at_least=12, cut="end", goes=6)
-_POSITION = Column("POSITION", right=True, colour=lambda text: None if text.isdecimal() else YELLOW)
-_WAITED = Column("WAITED", right=True)
-_PRIORITY = Column("PRIORITY", right=True)
+_POSITION = number("POSITION", colour=lambda text: None if text.isdecimal() else YELLOW)
+_WAITED = number("WAITED")
+_PRIORITY = number("PRIORITY")
 _ASKS_FOR = Column("ASKS FOR", shrinks=7, at_least=NAME_AT_LEAST)
 _WHERE = Column("WHERE", shrinks=6, at_least=12, cut="end", goes=6)
 BUILD = Column("BUILD", shrinks=4, at_least=19, goes=6)
@@ -305,12 +299,6 @@ def look_of_stdout(*, wide: bool = False, free: bool = False) -> Look:
     return Look(width, wide or width is None, shows_colour(), free)
 
 
-class _Section(NamedTuple):
-    text: str
-    left_out: frozenset[str] = frozenset()
-    is_whole: bool = True
-
-
 def pools_table(pools: Sequence[ShownPool], look: Look) -> str:
     """One line a pool, what its resources are included."""
     summary = _summary(pools, look, with_properties=True)
@@ -320,10 +308,10 @@ def pools_table(pools: Sequence[ShownPool], look: Look) -> str:
 def _summary(pools: Sequence[ShownPool], look: Look, *, with_properties: bool = False) -> Table:
     columns = [
         Column("POOL", shrinks=2, at_least=NAME_AT_LEAST),
-        Column("CAPACITY", right=True),
-        Column("FREE", right=True, colour=lambda text: None if text == "0" else GREEN),
-        Column("HELD", right=True),
-        Column("WAITING", right=True, colour=_yellow_if_any),
+        number("CAPACITY"),
+        number("FREE", colour=lambda text: None if text == "0" else GREEN),
+        number("HELD"),
+        number("WAITING", colour=yellow_if_any),
     ]
     rows = [
         [
@@ -339,22 +327,18 @@ def _summary(pools: Sequence[ShownPool], look: Look, *, with_properties: bool = 
             row.append(text)
 
     if any(pool.unavailable for pool in pools):
-        unavailable = Column("UNAVAILABLE", right=True, goes=3, colour=_yellow_if_any)
+        unavailable = number("UNAVAILABLE", goes=3, colour=yellow_if_any)
         add(unavailable, [str(pool.unavailable) for pool in pools])
     if any(pool.settings != NO_SETTINGS for pool in pools):
         settings = zip(*(_settings_texts(pool.settings) for pool in pools))
         for title, goes, texts in zip(("PACE", "BURST", "AGING"), (2, 1, 1), settings):
-            add(Column(title, right=True, goes=goes), texts)
+            add(number(title, goes=goes), texts)
     if any(pool.default_grace_seconds is not None for pool in pools):
         add(Column("DEFAULT", goes=2), list(map(_default_text, pools)))
     if with_properties and any(each.properties for pool in pools for each in pool.resources):
         properties = Column("PROPERTIES", shrinks=1, at_least=16, cut="end", goes=2)
         add(properties, list(map(_properties_text, pools)))
     return table(columns, rows, look.room, colour=look.colour)
-
-
-def _yellow_if_any(text: str) -> Colour | None:
-    return None if text == "0" else YELLOW
 
 
 def _default_text(pool: ShownPool) -> str:
@@ -369,10 +353,10 @@ def _properties_text(pool: ShownPool) -> str:
     values: dict[str, set[str]] = {}
     for key, value in (pair for each in pool.resources for pair in each.properties):
         values.setdefault(key, set()).add(value)
-    return described((key, _some_of(found)) for key, found in sorted(values.items()))
+    return described((key, _listed(found)) for key, found in sorted(values.items()))
 
 
-def _some_of(values: set[str]) -> str:
+def _listed(values: set[str]) -> str:
     more = ["…"] if len(values) > _MOST_VALUES else []
     return "|".join([*sorted(values)[:_MOST_VALUES], *more])
 
@@ -399,13 +383,13 @@ def overview_text(overview: Overview, look: Look) -> str:
             heading = "" if is_named else _line(pool.type, look, BOLD)
             between = "\n" if grants and section.text else ""
             parts.append(f"\n{heading}{grants}{between}{section.text}")
-            left_out |= section.left_out
+            left_out.update(section.left_out)
     for pool in overview.works:
         work = f"work {work_title(*work_of_pool(pool))}".rstrip()
         section = _section(pool, overview, look, work=work)
         parts.append("\n" if parts else "")
         parts.append(f"{_line(work, look, BOLD)}{section.text}")
-        left_out |= section.left_out
+        left_out.update(section.left_out)
     return _hint(left_out, look, "status") + _circular(overview, look) + "".join(parts)
 
 
@@ -436,7 +420,7 @@ def _grants(pool: ShownPool, look: Look, *, in_summary: bool) -> str:
     return _line(f"{_INDENT}{'; '.join(told)}", look, cut="end") if told else ""
 
 
-def _section(pool: ShownPool, overview: Overview, look: Look, *, work: str = "") -> _Section:
+def _section(pool: ShownPool, overview: Overview, look: Look, *, work: str = "") -> Table:
     """The tables of a pool or a work: its holders and its queue."""
     resources, queue = overview.rows.resources(pool), overview.rows.queue(pool)
     shown = [each for each in resources if each.lease or each.is_unavailable or look.free]
@@ -475,11 +459,11 @@ def _one_line_a_lease(facts: Sequence[Facts], *, full: bool) -> list[Facts]:
     return [facts[0]._replace(texts=joined_names), *rest]
 
 
-def _tables(held: Sequence[Facts], queue: Sequence[Facts], look: Look) -> _Section:
+def _tables(held: Sequence[Facts], queue: Sequence[Facts], look: Look) -> Table:
     found = [_facts_table(each, look) for each in (held, queue) if each[0].texts]
-    return _Section(
+    return Table(
         "\n".join(each.text for each in found),
-        frozenset(title for each in found for title in each.left_out),
+        tuple(title for each in found for title in each.left_out),
         all(each.is_whole for each in found),
     )
 

@@ -2,93 +2,43 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
 import shutil
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from itertools import accumulate
 from textwrap import fill
-from typing import Protocol, Union
 
 from leasectl.cli.rendering.output import ReaderGone, emit, emit_json, note
-from leasectl.cli.rendering.status_columns import NO_MATCH, look_of_stdout, overview_text
+from leasectl.cli.rendering.status_text import nothing_to_show, status_text
 from leasectl.cli.rendering.table import obeys_escapes, output_width
 from leasectl.cli.rendering.waiting import pause
 from leasectl.errors import BackendUnreachable
 from leasectl.leases.service import Service
-from leasectl.pools.admin import PoolService
-from leasectl.pools.overview import ALL_ROWS, Overview, Rows
-from leasectl.pools.overview_json import encode_overview
+from leasectl.pools.counted import Counts
+from leasectl.pools.overview import Overview, Rows
+from leasectl.pools.status import HandlesHere, Status, encode_status, read_status
 from leasectl.system.clock import boottime_seconds, rfc3339
 from leasectl.system.poll import READABLE, Interrupt
 from leasectl.system.signals import SignalTrap
-from leasectl.text.wording import NO_POOLS, cells, shorten
+from leasectl.text.wording import cells, shorten
 
-LONGEST_REFRESH_SECONDS = 2.0
-LOOK_SECONDS = 0.2
-
-
-class Shown(Protocol):
-    """How things are at one time.
-
-    Attributes:
-        at: That time, in seconds since the epoch.
-    """
-
-    @property
-    def at(self) -> float: ...
-
-    @property
-    def facts(self) -> object:
-        """What is so, without what is otherwise only because time has passed."""
-
-    def text(self) -> str:
-        """For people."""
-
-    def encoded(self) -> object:
-        """Return it as JSON."""
+_REFRESH_SECONDS = 2.0
+# A server that only counts goes through all that it has each time that it is asked.
+_REFRESH_COUNTS_SECONDS = 5.0
+_LOOK_SECONDS = 0.2
 
 
-# How things are, or why that can't be told.
-_Found = Union[Shown, BackendUnreachable]
-_Ends = Sequence[Interrupt]
-
-
-class _Ended(Exception):
-    """The reader of the output is gone."""
-
-
-class _Pools:
-    """Pools, as a `Shown`."""
-
-    def __init__(self, overview: Overview, *, wide: bool, free: bool) -> None:
-        self.at = overview.at
-        self._overview, self._wide, self._free = overview, wide, free
-
-    @property
-    def facts(self) -> object:
-        return self._overview.timeless()
-
-    def text(self) -> str:
-        look = look_of_stdout(wide=self._wide, free=self._free)
-        is_empty = not (self._overview.pools or self._overview.works)
-        if is_empty and self._overview.rows != ALL_ROWS:
-            return f"{NO_MATCH}\n"
-        return f"{NO_POOLS}\n" if is_empty else overview_text(self._overview, look)
-
-    def encoded(self) -> object:
-        return encode_overview(self._overview)
-
-
-def show_pools_again(
+def watch_status(
     service: Service, pool_type: str | None, rows: Rows, *, wide: bool, as_json: bool
 ) -> None:
-    """Show pools until a signal comes or stdout has no reader any more.
+    """Show a status again and again, until a signal comes or stdout has no reader any more.
 
     Args:
-        service: On the backend whose pools are shown.
-        pool_type: The one to show; None for all.
-        rows: What to list of it.
+        service: On the backend.
+        pool_type: The pool to show; None for all.
+        rows: What to list of the pools.
         wide: Every column, nothing cut.
         as_json: One object a line, after each change.
 
@@ -96,87 +46,61 @@ def show_pools_again(
         LeaseError: The first look has failed.
     """
 
-    def look(ends: _Ends) -> Shown:
-        overview = PoolService(service).overview(pool_type).listing(rows)
-        return _Pools(overview, wide=wide, free=pool_type is not None)
+    def text_of(status: Status | BackendUnreachable) -> str:
+        if isinstance(status, BackendUnreachable):
+            return fill(str(status), output_width() or 80)
+        free = pool_type is not None
+        return status_text(status, wide=wide, free=free) or f"{nothing_to_show(status)}\n"
 
-    show_again(look, lambda ends: _sleep_until_changed(service, ends), as_json=as_json)
-
-
-def show_again(
-    look: Callable[[_Ends], Shown], sleep: Callable[[_Ends], None], *, as_json: bool
-) -> None:
-    """Show a status again and again, until a signal comes or stdout has no reader any more.
-
-    Args:
-        look: Returns the status; the interrupts that it is given end it sooner.
-        sleep: Sleeps until the next look; the interrupts that it is given end it sooner.
-        as_json: One object a line, after each change.
-
-    Raises:
-        LeaseError: The first look has failed.
-    """
-    live = obeys_escapes(1) and not as_json
-    with SignalTrap() as trap:
+    is_live = obeys_escapes(1) and not as_json
+    with SignalTrap() as trap, contextlib.suppress(ReaderGone):
         ends = (
             Interrupt(trap.fd, READABLE, trap.check),
             # No event is asked for: a pipe without a reader reports an error all the same.
-            Interrupt(1, 0, _end),
+            Interrupt(1, 0, _raise_reader_gone),
         )
-        shown: _Found | None = None
-        try:
-            while True:
-                found = _found(look, ends, is_first=shown is None)
-                if live:
-                    emit(_screen(_body(found)))
+        found: Status | BackendUnreachable | None = None
+        while True:
+            before = found
+            try:
+                found = read_status(service, pool_type, rows, interrupts=ends)
+            except BackendUnreachable as error:
+                if before is None:
+                    raise
+                found = error
+            if is_live:
+                emit(_screen(text_of(found)))
+            elif isinstance(found, BackendUnreachable):
+                if not isinstance(before, BackendUnreachable):
+                    note(str(found))
+            elif _timeless(found) != _timeless(before):
+                if as_json:
+                    emit_json(encode_status(found))
                 else:
-                    _write_change(found, shown, as_json=as_json)
-                shown = found
-                sleep(ends)
-        except (ReaderGone, _Ended):
-            return
+                    emit(f"{rfc3339(found.at)}\n{text_of(found)}\n")
+            _sleep(service, ends, is_counted=isinstance(found, Counts))
 
 
-def _found(look: Callable[[_Ends], Shown], ends: _Ends, *, is_first: bool) -> _Found:
-    """How things are, or, later than the first time, why that can't be told."""
-    try:
-        return look(ends)
-    except BackendUnreachable as error:
-        if is_first:
-            raise
-        return error
+def _raise_reader_gone() -> None:
+    raise ReaderGone("stdout was closed")
 
 
-def _end() -> None:
-    raise _Ended
+def _timeless(status: Status | BackendUnreachable | None) -> object:
+    """Return a status without what changes only because time passes."""
+    if isinstance(status, (Counts, HandlesHere)):
+        return status._replace(at=0.0)
+    return status.timeless() if isinstance(status, Overview) else None
 
 
-def _write_change(found: _Found, shown: _Found | None, *, as_json: bool) -> None:
-    """Write down how things are, if they differ from what was shown before."""
-    if isinstance(found, BackendUnreachable):
-        if not isinstance(shown, BackendUnreachable):
-            note(str(found))
-    elif shown is None or isinstance(shown, BackendUnreachable) or found.facts != shown.facts:
-        if as_json:
-            emit_json(found.encoded())
-        else:
-            emit(f"{rfc3339(found.at)}\n{found.text()}\n")
-
-
-def _sleep_until_changed(service: Service, ends: _Ends) -> None:
-    """Sleep until another process has changed the records, at most for the refresh time."""
+def _sleep(service: Service, ends: Sequence[Interrupt], *, is_counted: bool) -> None:
+    """Sleep until it is time to look again, or another process has changed the records."""
+    if is_counted:
+        pause(_REFRESH_COUNTS_SECONDS, ends)
+        return
     before = service.state.data_version()
-    until = boottime_seconds() + LONGEST_REFRESH_SECONDS
-    while boottime_seconds() < until:
-        pause(LOOK_SECONDS, ends)
-        if service.state.data_version() != before:
-            return
-
-
-def _body(found: _Found) -> str:
-    if isinstance(found, BackendUnreachable):
-        return fill(str(found), output_width() or 80)
-    return found.text()
+    until = boottime_seconds() + _REFRESH_SECONDS
+    while boottime_seconds() < until and service.state.data_version() == before:
+        pause(_LOOK_SECONDS, ends)
 
 
 def _screen(body: str) -> str:

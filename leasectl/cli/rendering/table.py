@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from leasectl.text.wording import Cut, cells, pad, shorten, widest
 
@@ -68,6 +68,16 @@ class Column(NamedTuple):
     colour: Callable[[str], Colour | None] = _plain
 
 
+def number(title: str, **settings: Any) -> Column:
+    """A column of numbers or durations, which stand at the right."""
+    return Column(title, right=True, **settings)
+
+
+def yellow_if_any(text: str) -> Colour | None:
+    """The colour of a number that is of note unless it is 0."""
+    return None if text == "0" else YELLOW
+
+
 class Table(NamedTuple):
     """A table that has been laid out.
 
@@ -107,21 +117,16 @@ def table(
         available = width - len(indent)
         chosen = _with_room(widths, columns, available)
         _shrink(widths, columns, chosen, available)
+    gap = " " * GAP
+    filled = [_filled(texts[c], widths[c], columns[c]) for c in chosen]
+    in_rows = list(zip(*filled)) or [()] * (1 + len(rows))
+    whole = [(indent + gap.join(line)).rstrip() for line in in_rows]
+    lines = whole if width is None else [shorten(each, width, cut="end") for each in whole]
     if colour:
-        lines = [
-            _written(
-                [_Cell(texts[c][n], widths[c], columns[c], is_title=n == 0) for c in chosen],
-                indent,
-                width,
-            )
-            for n in range(1 + len(rows))
-        ]
-    else:
-        filled = [_filled(texts[c], widths[c], columns[c]) for c in chosen]
-        in_rows = zip(*filled) if filled else [()] * (1 + len(rows))
-        gap = " " * GAP
-        joined = [(indent + gap.join(line)).rstrip() for line in in_rows]
-        lines = joined if width is None else [shorten(each, width, cut="end") for each in joined]
+        for n, row in enumerate(in_rows):
+            if lines[n] == whole[n]:
+                colours = [BOLD if n == 0 else columns[c].colour(texts[c][n]) for c in chosen]
+                lines[n] = (indent + gap.join(map(_painted_cell, row, colours))).rstrip()
     left_out = tuple(column.title for n, column in enumerate(columns) if n not in chosen)
     return Table(
         "".join(f"{line}\n" for line in lines), left_out, widths == wanted and not left_out
@@ -130,22 +135,43 @@ def table(
 
 def _with_room(widths: Sequence[int], columns: Sequence[Column], available: int) -> list[int]:
     """The positions of the columns that there is room for once they have shrunk."""
-    chosen = list(range(len(columns)))
     least = [
         min(width, max(column.at_least, cells(column.title))) if column.shrinks else width
         for column, width in zip(columns, widths)
     ]
-    going = sorted((n for n in chosen if columns[n].goes), key=lambda each: columns[each].goes)
+    going = [n for n, column in enumerate(columns) if column.goes]
+    going.sort(key=lambda n: columns[n].goes)
+    return fitting(
+        len(columns),
+        going,
+        # What is whole or not there at all may fit where a wider one, that went later, doesn't.
+        [n for n in going if not columns[n].shrinks],
+        lambda kept: _total([least[n] for n in kept]) <= available,
+    )
+
+
+def fitting(
+    number: int, going: Sequence[int], coming_back: Sequence[int], fits: Callable[[list[int]], bool]
+) -> list[int]:
+    """Return the positions of the parts of a line that there is room for.
+
+    Args:
+        number: Of all parts.
+        going: The positions of those that may be left out, the first to go first.
+        coming_back: Of these, those that come back if there is room for them in the end: what went
+            early may be smaller than what went after it.
+        fits: Tells whether there is room for some parts.
+    """
+    kept = list(range(number))
     for position in going:
-        if _total([least[each] for each in chosen]) <= available:
+        if fits(kept):
             break
-        chosen.remove(position)
-    # What is whole or not there at all may fit where a wider one, that went later, doesn't.
-    for position in reversed(going):
-        again = sorted({*chosen, position})
-        if not columns[position].shrinks and _total([least[each] for each in again]) <= available:
-            chosen = again
-    return chosen
+        kept.remove(position)
+    for position in reversed(coming_back):
+        again = sorted({*kept, position})
+        if fits(again):
+            kept = again
+    return kept
 
 
 def _shrink(
@@ -163,24 +189,8 @@ def _total(widths: Sequence[int]) -> int:
     return sum(widths) + GAP * (len(widths) - 1)
 
 
-class _Cell(NamedTuple):
-    text: str
-    width: int
-    column: Column
-    is_title: bool
-
-    def written(self, *, colour: bool) -> str:
-        shown = shorten(self.text, self.width, cut=self.column.cut)
-        padded = pad(shown, self.width, right=self.column.right)
-        code = BOLD if self.is_title else self.column.colour(self.text)
-        return padded.replace(shown, painted(shown, code), 1) if colour and shown else padded
-
-
-def _written(line: Sequence[_Cell], indent: str, width: int | None) -> str:
-    plain = indent + (" " * GAP).join(each.written(colour=False) for each in line).rstrip()
-    if width is not None and cells(plain) > width:
-        return shorten(plain, width, cut="end")
-    return indent + (" " * GAP).join(each.written(colour=True) for each in line).rstrip()
+def _painted_cell(cell: str, colour: Colour | None) -> str:
+    return cell.replace(cell.strip(), painted(cell.strip(), colour), 1)
 
 
 def _filled(texts: Sequence[str], width: int, column: Column) -> list[str]:

@@ -8,12 +8,12 @@ import os
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from leasectl.backends.contract import Patience, Progress
 from leasectl.backends.kinds import either
 from leasectl.cli.rendering.output import note, when_due
-from leasectl.errors import Cancelled, LeaseError
+from leasectl.errors import Cancelled, LeaseError, NoLease
 from leasectl.leases.request import draw_between
 from leasectl.model import Handle, Process, Request
 from leasectl.system.callers import watch_callers
@@ -33,58 +33,142 @@ LOG_REPORT_SECONDS = 60.0
 _TURN_SECONDS = 4.0
 
 
-class Waiting(NamedTuple):
-    """A wait that is shown to people.
+class WaitOptions(NamedTuple):
+    """How a command waits for its lease, as its options say."""
 
-    Args:
-        patience: What to wait with.
-        got: To be called with the handle when there are leases, and the seconds for which it will
-            be held back; prints that, and what will happen to the leases by themselves.
-        warn: To be called with a line for people, which must not follow the live line.
-    """
+    wait_seconds: float | None = None
+    connect_seconds: float | None = None
+    conflict_code: int | None = None
+    optional: bool = False
+    jitter_seconds: float = 0.0
+    start_jitter_seconds: float = 0.0
+    quiet: bool = False
 
-    patience: Patience
-    got: Callable[[Handle, float], None]
-    warn: Callable[[str], None]
+    @classmethod
+    def pop(cls, given: dict[str, Any]) -> WaitOptions:
+        """Take them out of all that a command was given; it may have only some."""
+        return cls(**{each: given.pop(each) for each in cls._fields if each in given})
+
+    def set_exit_code(self, error: LeaseError) -> None:
+        """Give an error that no lease was granted in time the exit code that was asked for."""
+        if isinstance(error, NoLease) and self.conflict_code is not None:
+            error.exit_code = self.conflict_code
+
+    def warn_of_endless_wait(self) -> None:
+        """Warn that an optional lease without a limit may be waited for without end."""
+        if self.optional and self.wait_seconds is None and not self.quiet:
+            note(
+                "--optional without --wait may wait for ever; set -w, like 1h, to continue without "
+                "a lease"
+            )
+
+    def sleep_jitter(self, interrupts: Sequence[Interrupt]) -> None:
+        """Sleep a random time of up to --jitter, and say for how long."""
+        if self.jitter_seconds > 0:
+            seconds = draw_between(0.0, self.jitter_seconds)
+            if seconds >= 1 and not self.quiet:
+                longest = format_duration(self.jitter_seconds)
+                note(f"asks for a lease in {format_duration(seconds)} (--jitter {longest})")
+            pause(seconds, interrupts)
 
 
 @contextmanager
 def reported(
-    request: Request,
-    wait_seconds: float | None,
-    interrupts: Sequence[Interrupt],
-    *,
-    service: Opened,
-    quiet: bool,
-    connect_seconds: float | None = None,
+    request: Request, options: WaitOptions, interrupts: Sequence[Interrupt], *, service: Opened
 ) -> Iterator[Waiting]:
     """Wait inside with what this gives; the progress is shown meanwhile.
 
     Args:
         request: What is waited for.
-        wait_seconds: For how long at most; None for no limit.
+        options: How long, and whether to show nothing, and so never wake up to do so.
         interrupts: What ends the wait.
         service: As `WaitingFacts` has it.
-        quiet: Show nothing, and so never wake up to do so.
-        connect_seconds: For how long a server may be away; None for as long as usual.
     """
-    reporter = _Reporter(request, wait_seconds, service)
-    patience = Patience(
-        wait_seconds=wait_seconds,
-        connect_seconds=connect_seconds,
-        interrupts=tuple(interrupts),
-        report=None if quiet else reporter.report,
-        warn=reporter.line.warn,
-        report_seconds=reporter.line.seconds,
-    )
+    waiting = Waiting(request, options, interrupts, service)
     try:
-        yield Waiting(patience, _say_nothing if quiet else reporter.got, reporter.line.warn)
+        yield waiting
     finally:
-        reporter.line.clear()
+        waiting.line.clear()
 
 
-def _say_nothing(handle: Handle, start_delay_seconds: float) -> None:
-    """Report nothing, for --quiet."""
+class Waiting:
+    """A wait that is shown to people, in a live line on a terminal, else a line now and then.
+
+    Attributes:
+        patience: What to wait with.
+        line: Where the progress is shown, and a warning must not follow it.
+    """
+
+    def __init__(
+        self,
+        request: Request,
+        options: WaitOptions,
+        interrupts: Sequence[Interrupt],
+        service: Opened,
+    ) -> None:
+        self._request = request
+        self._options = options
+        self._service = service
+        self._told: WaitingFacts | None = None
+        self._since: float | None = None  # when the wait began that was shown
+        self.line = LiveLine()
+        self.patience = Patience(
+            wait_seconds=options.wait_seconds,
+            connect_seconds=options.connect_seconds,
+            interrupts=tuple(interrupts),
+            report=None if options.quiet else self._report,
+            warn=self.line.warn,
+            report_seconds=self.line.seconds,
+        )
+
+    def got(self, handle: Handle, start_delay_seconds: float) -> None:
+        """Say that the wait is over, and what will happen to the leases by itself.
+
+        Args:
+            handle: It has leases now.
+            start_delay_seconds: For how long it will be held back.
+        """
+        if self._options.quiet:
+            return
+        said, is_named = [], self._since is not None
+        if self._since is not None:
+            waited = format_duration(boottime_seconds() - self._since)
+            said.append(f"got {_named(handle.names)} after {waited}")
+            self._since = None
+        if handle.request.other_types and handle.granted_type:
+            types = " or ".join(handle.request.types)
+            said.append(
+                f"the lease is of {handle.granted_type}: one of {types} was asked for, not one of "
+                "each"
+            )
+        if start_delay_seconds >= 1 and handle.names:
+            subject = "held back" if is_named else f"{_named(handle.names)} is held back"
+            said.append(f"{subject}, to start {when_due(start_delay_seconds)} (--start-jitter)")
+            is_named = True
+        after = handle.request.release_after_seconds
+        if after is not None and handle.names:
+            subject = "to be released" if is_named else f"{_named(handle.names)} will be released"
+            said.append(f"{subject} {when_due(start_delay_seconds + after)} (--release-after)")
+        self.line.clear()
+        if said:
+            note("; ".join(said))
+
+    def _report(self, progress: Progress) -> None:
+        if self._since is None:
+            self._since = boottime_seconds() - progress.waited_seconds
+        if self._told is None:
+            from leasectl.cli.rendering.waiting_facts import WaitingFacts
+
+            self._told = WaitingFacts(self._request, self._options.wait_seconds, self._service)
+        parts = self._told.tell(progress)
+        types, turn = either(self._request.types), int(progress.waited_seconds / _TURN_SECONDS)
+
+        def fitted(width: int) -> str:
+            from leasectl.cli.rendering.waiting_line import fit_line
+
+            return fit_line(parts, types, width, turn=turn)
+
+        self.line.say(", ".join(each.text for each in parts), fitted)
 
 
 class LiveLine:
@@ -99,7 +183,11 @@ class LiveLine:
     """
 
     def __init__(self) -> None:
-        self.is_live = sys.stderr.isatty() and _obeys_escapes()
+        self.is_live = False
+        if sys.stderr.isatty():
+            from leasectl.cli.rendering.table import obeys_escapes
+
+            self.is_live = obeys_escapes(2)
         self.seconds = TERMINAL_REPORT_SECONDS if self.is_live else LOG_REPORT_SECONDS
         self._is_shown = False
         self._said_at: float | None = None
@@ -146,91 +234,8 @@ class LiveLine:
         note(text)
 
 
-class _Reporter:
-    """Progress of one wait: a live line on a terminal, else a line at the start and one a minute.
-
-    Args:
-        request: What is waited for.
-        wait_seconds: For how long at most; None for no limit.
-        service: As `WaitingFacts` has it.
-    """
-
-    def __init__(self, request: Request, wait_seconds: float | None, service: Opened) -> None:
-        self._request = request
-        self._wait_seconds = wait_seconds
-        self._service = service
-        self._told: WaitingFacts | None = None
-        self._since: float | None = None  # when the wait began that was shown
-        self.line = LiveLine()
-
-    def got(self, handle: Handle, start_delay_seconds: float) -> None:
-        """Say that the wait is over, and what will happen to the leases by itself."""
-        said, is_named = [], self._since is not None
-        if self._since is not None:
-            waited = format_duration(boottime_seconds() - self._since)
-            said.append(f"got {_named(handle.names)} after {waited}")
-            self._since = None
-        if handle.request.other_types and handle.granted_type:
-            types = " or ".join(handle.request.types)
-            said.append(
-                f"the lease is of {handle.granted_type}: one of {types} was asked for, not one of "
-                "each"
-            )
-        if start_delay_seconds >= 1 and handle.names:
-            subject = "held back" if is_named else f"{_named(handle.names)} is held back"
-            said.append(f"{subject}, to start {when_due(start_delay_seconds)} (--start-jitter)")
-            is_named = True
-        after = handle.request.release_after_seconds
-        if after is not None and handle.names:
-            subject = "to be released" if is_named else f"{_named(handle.names)} will be released"
-            said.append(f"{subject} {when_due(start_delay_seconds + after)} (--release-after)")
-        self.line.clear()
-        if said:
-            note("; ".join(said))
-
-    def _facts(self) -> WaitingFacts:
-        if self._told is None:
-            from leasectl.cli.rendering.waiting_facts import WaitingFacts
-
-            self._told = WaitingFacts(self._request, self._wait_seconds, self._service)
-        return self._told
-
-    def report(self, progress: Progress) -> None:
-        if self._since is None:
-            self._since = boottime_seconds() - progress.waited_seconds
-        parts = self._facts().tell(progress)
-        types, turn = either(self._request.types), int(progress.waited_seconds / _TURN_SECONDS)
-
-        def fitted(width: int) -> str:
-            from leasectl.cli.rendering.waiting_line import fit_line
-
-            return fit_line(parts, types, width, turn=turn)
-
-        self.line.say(", ".join(each.text for each in parts), fitted)
-
-
-def _obeys_escapes() -> bool:
-    from leasectl.cli.rendering.table import obeys_escapes
-
-    return obeys_escapes(2)
-
-
 def _named(names: Sequence[str]) -> str:
     return listed(names) if names else "nothing"
-
-
-def warn_of_endless_wait(wait_seconds: float | None, *, quiet: bool) -> None:
-    """Warn that an optional lease without a limit may be waited for without end.
-
-    Args:
-        wait_seconds: How long at most; None for no limit.
-        quiet: Say nothing.
-    """
-    if wait_seconds is None and not quiet:
-        note(
-            "--optional without --wait may wait for ever; set -w, like 1h, to continue without a "
-            "lease"
-        )
 
 
 def draw(line: str) -> bool:
@@ -286,16 +291,6 @@ def guard_interrupts(guard: Process | None) -> list[Interrupt]:
     if pidfd is None:
         raise Cancelled(f"guard {guard.pid} has ended")
     return [Interrupt(pidfd, READABLE, lambda: _raise_guard_ended(guard))]
-
-
-def sleep_jitter(longest_seconds: float, interrupts: Sequence[Interrupt], *, quiet: bool) -> None:
-    """Sleep a random time of up to so many seconds, and say for how long."""
-    if longest_seconds > 0:
-        seconds = draw_between(0.0, longest_seconds)
-        if seconds >= 1 and not quiet:
-            longest = format_duration(longest_seconds)
-            note(f"asks for a lease in {format_duration(seconds)} (--jitter {longest})")
-        pause(seconds, interrupts)
 
 
 def pause(seconds: float, interrupts: Sequence[Interrupt]) -> None:

@@ -111,7 +111,7 @@ class WaitingFacts:
         handles = service.handles.active()
         if not any(each.state == "held" for each in handles):
             return None
-        from leasectl.pools.admin import PoolService
+        from leasectl.pools import admin
         from leasectl.pools.circular_waits import circular_waits
 
         own = {
@@ -119,7 +119,7 @@ class WaitingFacts:
             for each in handles
             if each.waiter is not None and each.waiter.pid == os.getpid()
         }
-        waits = circular_waits(PoolService(service).as_recorded())
+        waits = circular_waits(admin.as_recorded(service))
         return next((each.holders[0] for each in waits if each.waiter in own), None)
 
     def _is_next(self, progress: Progress) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from leasectl.cli.rendering.table import fitting
 from leasectl.text.wording import cells, shorten
 
 # Less of a text than this says nothing.
@@ -57,19 +58,11 @@ def fit_line(parts: Sequence[Said], subject: str, width: int, *, turn: int = 0) 
 
 def _kept(parts: Sequence[Said], said: Sequence[str], width: int, *, last: int) -> list[int]:
     """The positions of what there is room for; what has that number goes last."""
-    kept = list(range(len(parts)))
-    going = [n for n in kept if parts[n].goes]
+    going = [n for n, part in enumerate(parts) if part.goes]
     going.sort(key=lambda n: (parts[n].goes == last, parts[n].goes))
-    for position in going:
-        if cells(_joined([said[n] for n in kept])) <= width:
-            break
-        kept.remove(position)
-    # What went early may have been longer than what went after it.
-    for position in reversed(going):
-        again = sorted({*kept, position})
-        if cells(_joined([said[n] for n in again])) <= width:
-            kept = again
-    return kept
+    return fitting(
+        len(parts), going, going, lambda kept: cells(_joined([said[n] for n in kept])) <= width
+    )
 
 
 def _joined(said: Sequence[str]) -> str:

@@ -16,7 +16,7 @@ from leasectl import __version__
 from leasectl.engines.pool_admin import EventLog, EventWatch
 from leasectl.errors import LeaseError
 from leasectl.leases.service import Service
-from leasectl.pools.admin import PoolService
+from leasectl.pools import admin
 from leasectl.pools.counted import Counts, count
 from leasectl.pools.lease_bars import LeaseBar, LeaseBars
 from leasectl.pools.overview import Overview, ShownPool
@@ -337,7 +337,7 @@ class Editions:
         self._version = service.state.data_version()  # before: what comes meanwhile is seen later
         if service.kind.counts_types:
             return self._see_counts(count(service, None))
-        overview = PoolService(service).look()
+        overview = admin.look(service)
         return self._edition.succeeded_by(
             title=f"{totals(overview)} · leasectl",
             backend=overview.backend,

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
+from types import SimpleNamespace
 from typing import Any, NoReturn, cast
 
 import pytest
 
 from leasectl.cli.pool_options import warn_of_unmet
 from leasectl.errors import BackendUnreachable
-from leasectl.pools.memberships import MembershipService
+from leasectl.leases.service import Service
 from tests.kit.support import Cli
 
 USAGE, NOT_FOUND, NOT_ALLOWED = 64, 66, 77
@@ -227,10 +228,10 @@ def test_what_was_done_is_done_where_nobody_tells_who_waits(
     capfd: pytest.CaptureFixture[str],
 ) -> None:
     class Silent:
-        def unmet(self, *pool_types: str) -> NoReturn:
+        def pools(self, pool_type: str) -> NoReturn:
             raise BackendUnreachable("no answer from there")
 
-    warn_of_unmet(cast("MembershipService", Silent()), "T")
+    warn_of_unmet(cast("Service", SimpleNamespace(pools=Silent())), "T")
     said = capfd.readouterr().err
     assert said.startswith("leasectl: done; ")
     assert said.endswith(": no answer from there\n")

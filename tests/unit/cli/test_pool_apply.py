@@ -20,7 +20,7 @@ from leasectl.leases.acquire import acquire
 from leasectl.leases.delay import announce
 from leasectl.leases.release import release
 from leasectl.model import Request, whole
-from leasectl.pools.admin import PoolService
+from leasectl.pools import admin
 from leasectl.pools.definitions import NamedPool
 from tests.kit.forking import ending, fork
 from tests.kit.killing import FULL_SIZE
@@ -251,10 +251,10 @@ def test_what_is_acquired_while_a_list_is_applied_is_never_dropped(cli: Cli) -> 
     with cli.service() as service:
         for round_ in range(60):
             wanted = ("a", "b", "c", "d") if round_ % 2 else ("c", "d", "e", "f")
-            PoolService(service).apply([NamedPool("T", wanted)])
+            admin.apply(service, [NamedPool("T", wanted)])
     assert [ending(pid) for pid in workers] == [0, 0, 0]
     with cli.service() as service:
-        PoolService(service).apply([NamedPool("T", ("a", "b"))])
+        admin.apply(service, [NamedPool("T", ("a", "b"))])
     assert pools(cli) == {"T": ["a", "b"]}
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from leasectl.doctor.findings import Finding
 from leasectl.doctor.holders import misplaced_here
 from leasectl.leases.service import Service
-from leasectl.pools.memberships import MembershipService
+from leasectl.pools import memberships
 from tests.kit.doctor_reports import doctor
 from tests.kit.etcd.server import EtcdServer
 from tests.kit.support import Cli
@@ -19,21 +19,20 @@ def test_names_are_where_they_belong_or_are_named_with_what_to_do(cli: Cli) -> N
     cli.pool("A", "a-1", "a-2")
     cli.pool("B", "b-1")
     with cli.service() as service:
-        memberships = MembershipService(service)
         assert looked_at(service).what == "3 resources; each that is expected in a pool is there"
-        memberships.expect("B", [], ["a-*"])
+        memberships.expect(service, "B", [], ["a-*"])
         found = looked_at(service)
         assert found.status == "warn"
         assert found.what.startswith("2 resources in another pool than expected: a-1 is in A and")
         assert "pool move --names a-1 --to B" in str(found.advice)
-        memberships.move(["a-1", "a-2"], "B", when_free=False)
+        memberships.move(service, ["a-1", "a-2"], "B", when_free=False)
         assert looked_at(service).status == "ok"
 
 
 def test_a_pool_that_is_gone_and_expected_is_named(cli: Cli) -> None:
     cli.pool("A", "a-1")
     with cli.service() as service:
-        MembershipService(service).expect("A", [], ["a-*"])
+        memberships.expect(service, "A", [], ["a-*"])
         service.pools.delete_pool("A", force=False)
         found = looked_at(service)
         assert (found.status, "no pool A, in which" in found.what) == ("warn", True)

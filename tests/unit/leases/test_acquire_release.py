@@ -24,7 +24,7 @@ from leasectl.leases.release import finish, release
 from leasectl.leases.release_forced import release_by_force
 from leasectl.leases.service import Service
 from leasectl.model import Handle, Process, ReleaseTarget, Request, whole
-from leasectl.pools.admin import PoolService
+from leasectl.pools import admin
 from leasectl.state.directory import State
 from leasectl.state.handles import KEEP_UNGUARDED_SECONDS
 from leasectl.system.process import identify, this_process
@@ -95,7 +95,7 @@ class TestAcquire:
     "look",
     [
         lambda service: recover(service),
-        lambda service: PoolService(service).show(),
+        lambda service: admin.show(service),
         lambda service: [release(service, target) for target in due(service)],
     ],
     ids=["a next command", "status", "the keeper"],
@@ -207,7 +207,7 @@ class TestWhatTheDeadLeave:
         foreign = this_process()._replace(pid_namespace=1, pid=1 << 30)
         handle = desk.acquire(guard=foreign)
         recover(desk.service)
-        PoolService(desk.service).show()
+        admin.show(desk.service)
         assert desk.held() == {"T--00": handle.id}
 
     def test_killed_waiters_leave_nothing_for_long(self, desk: Desk) -> None:
@@ -256,7 +256,7 @@ def test_of_clients_that_are_killed_at_any_time_nothing_is_left(desk: Desk) -> N
         for child in children:
             os.kill(child, signal.SIGKILL)
             ending(child)
-    PoolService(desk.service).show()
+    admin.show(desk.service)
     assert desk.held() == {}
     assert desk.tickets() == []
     assert desk.service.handles.active() == []

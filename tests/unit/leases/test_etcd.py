@@ -19,7 +19,7 @@ from leasectl.leases.renew import renew
 from leasectl.leases.service import Service
 from leasectl.leases.targets import Targets
 from leasectl.model import Handle, Request, whole
-from leasectl.pools.admin import PoolService
+from leasectl.pools import admin
 from leasectl.pools.definitions import parse_definitions
 from leasectl.pools.properties import NO_CHANGE
 from leasectl.state import keeper_process
@@ -86,10 +86,10 @@ def test_nothing_is_asked_of_a_server_while_the_records_are_locked(
     renew(service, whole(handle))
     again = reacquire(service, handle.id, patience=NO_WAIT)
     announce(service, again)
-    PoolService(service).overview()
-    PoolService(service).add_with("T", 1, NO_CHANGE)
+    admin.overview(service)
+    admin.add_with(service, "T", 1, NO_CHANGE)
     text = "resources: [{type: N, state: free, names: [n1]}]"
-    PoolService(service).apply(parse_definitions(text, "list").pools)
+    admin.apply(service, parse_definitions(text, "list").pools)
     Targets(service).of_names(["T--00"])
     release(service, whole(again))
     finish(service, acquired(service))

@@ -15,8 +15,8 @@ from leasectl.leases.recovery import recover
 from leasectl.leases.release import release
 from leasectl.leases.service import Service
 from leasectl.model import Handle, Request, whole
+from leasectl.pools import memberships
 from leasectl.pools.joining import end_stay, join, join_again, join_held, lifetime, settle, stay
-from leasectl.pools.memberships import MembershipService
 from leasectl.state.watched import Stay
 from leasectl.system.process import identify
 from tests.kit.support import ManualClock
@@ -166,7 +166,7 @@ class TestStaying:
 
     def test_is_over_with_a_move(self, service: Service) -> None:
         self.join(service)
-        MembershipService(service).move(["n"], "B", when_free=False)
+        memberships.move(service, ["n"], "B", when_free=False)
         assert not stay(service.members, self.kept())
         assert not end_stay(service.members, self.kept())
         assert "n" in names(service, "B")

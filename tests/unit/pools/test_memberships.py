@@ -17,8 +17,8 @@ from leasectl.leases.acquire import acquire
 from leasectl.leases.delay import announce
 from leasectl.leases.service import Service
 from leasectl.model import Request, Where
-from leasectl.pools.admin import PoolService
-from leasectl.pools.memberships import MembershipService, described, unmet_waiters
+from leasectl.pools import admin, memberships
+from leasectl.pools.memberships import described, unmet_waiters
 from leasectl.pools.properties import NO_CHANGE
 from leasectl.pools.settings import USUAL_GRACE_SECONDS
 from leasectl.pools.whereabouts import (
@@ -28,11 +28,6 @@ from leasectl.pools.whereabouts import (
     whereabouts,
     whereabouts_fields,
 )
-
-
-@pytest.fixture
-def memberships(service: Service) -> MembershipService:
-    return MembershipService(service)
 
 
 def names(service: Service, pool_type: str) -> list[str]:
@@ -47,7 +42,7 @@ def hold(service: Service, name: str, pool_type: str = "A") -> None:
 
 class TestCreating:
     def test_makes_a_pool_of_names_that_are_in_none(self, service: Service) -> None:
-        PoolService(service).create("N", ["n-1", "n-2"], PoolSettings(20.0))
+        admin.create(service, "N", ["n-1", "n-2"], PoolSettings(20.0))
         assert names(service, "N") == ["n-1", "n-2"]
         assert service.pools.pools("N")[0].settings.pace_seconds == 20.0
 
@@ -55,46 +50,40 @@ class TestCreating:
         ("name", "said"), [("a-1", 'in pool "A"'), ("x-1", 'expected in pool "B"')]
     )
     def test_of_a_name_that_is_or_belongs_elsewhere_is_refused_whole(
-        self, service: Service, memberships: MembershipService, name: str, said: str
+        self, service: Service, name: str, said: str
     ) -> None:
-        memberships.expect("B", ["x-1"], [])
+        memberships.expect(service, "B", ["x-1"], [])
         with pytest.raises(NotAllowed, match=said):
-            PoolService(service).create("N", ["n-1", name])
+            admin.create(service, "N", ["n-1", name])
         assert [each.type for each in service.pools.pools()] == ["A", "B"]
 
-    def test_takes_over_what_came_by_default(
-        self, service: Service, memberships: MembershipService
-    ) -> None:
-        memberships.set_default("B", 60.0)
-        memberships.add("B", ["n"])
-        PoolService(service).create("N", ["n", "m"])
+    def test_takes_over_what_came_by_default(self, service: Service) -> None:
+        memberships.set_default(service, "B", 60.0)
+        admin.add_with(service, "B", ("n",), NO_CHANGE)
+        admin.create(service, "N", ["n", "m"])
         assert (names(service, "N"), names(service, "B")) == (["m", "n"], ["b-1"])
 
     def test_of_a_pool_that_is_there_is_a_mistake(self, service: Service) -> None:
         with pytest.raises(InvalidRequest, match='pool "A" exists'):
-            PoolService(service).create("A", ["a-1"])
+            admin.create(service, "A", ["a-1"])
 
 
 class TestAdding:
     def test_numbers_go_on(self, service: Service) -> None:
-        assert PoolService(service).add_with("A", 2, NO_CHANGE) == ("A--00", "A--01")
-        assert PoolService(service).add_with("A", 1, NO_CHANGE) == ("A--02",)
+        assert admin.add_with(service, "A", 2, NO_CHANGE) == ("A--00", "A--01")
+        assert admin.add_with(service, "A", 1, NO_CHANGE) == ("A--02",)
 
-    def test_a_number_that_another_pool_has_is_refused(
-        self, service: Service, memberships: MembershipService
-    ) -> None:
-        memberships.add("B", ["A--00"])
+    def test_a_number_that_another_pool_has_is_refused(self, service: Service) -> None:
+        admin.add_with(service, "B", ("A--00",), NO_CHANGE)
         with pytest.raises(NotAllowed, match='in pool "B"'):
-            PoolService(service).add_with("A", 1, NO_CHANGE)
+            admin.add_with(service, "A", 1, NO_CHANGE)
 
 
 class TestMoving:
-    def test_of_a_held_one_moves_none(
-        self, service: Service, memberships: MembershipService
-    ) -> None:
+    def test_of_a_held_one_moves_none(self, service: Service) -> None:
         hold(service, "a-2")
         with pytest.raises(NotAllowed):
-            memberships.move(["a-1", "a-2"], "B", when_free=False)
+            memberships.move(service, ["a-1", "a-2"], "B", when_free=False)
         assert names(service, "B") == ["b-1"]
 
     @pytest.mark.parametrize(
@@ -106,7 +95,7 @@ class TestMoving:
     )
     def test_that_stops_half_way_on_a_server_says_once_which_have_moved(
         self,
-        memberships: MembershipService,
+        service: Service,
         monkeypatch: MonkeyPatch,
         error: LeaseError,
         said: str,
@@ -119,36 +108,32 @@ class TestMoving:
 
         monkeypatch.setattr(LocalMembers, "update", half)
         with pytest.raises(type(error)) as raised:
-            memberships.move(["a-1", "a-2"], "B", when_free=False)
+            memberships.move(service, ["a-1", "a-2"], "B", when_free=False)
         assert str(raised.value) == (said or refusal)
 
 
 class TestTheDefaultPool:
-    def test_holds_back_for_the_usual_time_unless_told(
-        self, memberships: MembershipService
-    ) -> None:
-        before, after = memberships.set_default("B", None)
+    def test_holds_back_for_the_usual_time_unless_told(self, service: Service) -> None:
+        before, after = memberships.set_default(service, "B", None)
         assert (before.default, after.default) == (None, "B")
         assert after.grace_seconds == USUAL_GRACE_SECONDS
-        assert memberships.set_grace("B", 5.0)[1].grace_seconds == 5.0
-        assert memberships.set_default("B", None)[1].grace_seconds == 5.0
+        assert memberships.set_grace(service, "B", 5.0)[1].grace_seconds == 5.0
+        assert memberships.set_default(service, "B", None)[1].grace_seconds == 5.0
 
-    def test_is_none_again(self, memberships: MembershipService) -> None:
-        memberships.set_default("B", 5.0)
-        assert memberships.set_no_default("A")[1].default == "B"
-        assert memberships.set_no_default("B")[1].default is None
+    def test_is_none_again(self, service: Service) -> None:
+        memberships.set_default(service, "B", 5.0)
+        assert memberships.set_no_default(service, "A")[1].default == "B"
+        assert memberships.set_no_default(service, "B")[1].default is None
         with pytest.raises(NotFound):
-            memberships.set_no_default("C")
+            memberships.set_no_default(service, "C")
         with pytest.raises(InvalidRequest, match="--default"):
-            memberships.set_grace("B", 5.0)
+            memberships.set_grace(service, "B", 5.0)
 
 
 class TestExpectations:
-    def test_are_told_by_type_names_first(
-        self, service: Service, memberships: MembershipService
-    ) -> None:
-        memberships.expect("B", ["x", "b-1"], ["x-*"])
-        memberships.expect("A", [], ["*"])
+    def test_are_told_by_type_names_first(self, service: Service) -> None:
+        memberships.expect(service, "B", ["x", "b-1"], ["x-*"])
+        memberships.expect(service, "A", [], ["*"])
         found = expectations(service)
         assert found == (
             Expectation("*", is_pattern=True, type="A"),
@@ -159,11 +144,9 @@ class TestExpectations:
         assert expectations(service, "A") == found[:1]
         assert expectation_fields(found[0])["pattern"] == "*"
 
-    def test_answer_for_names_that_are_nowhere(
-        self, service: Service, memberships: MembershipService
-    ) -> None:
-        memberships.expect("B", [], ["x*", "x-1*"])
-        memberships.expect("A", ["x-1"], [])
+    def test_answer_for_names_that_are_nowhere(self, service: Service) -> None:
+        memberships.expect(service, "B", [], ["x*", "x-1*"])
+        memberships.expect(service, "A", ["x-1"], [])
         by_pattern, by_name = whereabouts(service, "x-12"), whereabouts(service, "x-1")
         assert (by_pattern.type, by_pattern.pattern, by_pattern.state) == ("B", "x-1*", "expected")
         assert (by_name.type, by_name.pattern) == ("A", None)
@@ -177,11 +160,9 @@ def test_where_a_name_is_tells_who_holds_it(service: Service) -> None:
     assert str(found.member.holder).startswith("test@host/host/A-")
 
 
-def test_a_cordon_of_an_unknown_name_changes_none(
-    service: Service, memberships: MembershipService
-) -> None:
+def test_a_cordon_of_an_unknown_name_changes_none(service: Service) -> None:
     with pytest.raises(LeaseError):
-        memberships.cordon(["a-1", "z"], is_cordoned=True)
+        memberships.cordon(service, ["a-1", "z"], is_cordoned=True)
     assert not whereabouts(service, "a-1").member.cordoned
 
 

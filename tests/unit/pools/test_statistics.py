@@ -6,7 +6,7 @@ import dataclasses
 import json
 import math
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import pytest
@@ -17,17 +17,30 @@ from leasectl.model import Lease
 from leasectl.pools.chart_axes import number_ticks
 from leasectl.pools.lease_bars import LeaseBar, LeaseBars
 from leasectl.pools.statistics import (
+    ALWAYS,
     Spread,
+    Statistics,
     Window,
     percentile,
     series_of,
     starts_within,
-    statistics,
+    statistics_of,
 )
-from leasectl.pools.timeline import Timeline, present_of, timelines
+from leasectl.pools.timeline import Present, Timeline, present_of, timelines
 from leasectl.state.event import Event, EventKind
 
 START = 1_700_000_000.0
+
+
+def statistics(
+    events: Iterable[Event], window: Window = ALWAYS, present: Present | None = None
+) -> Statistics:
+    timeline = Timeline()
+    for event in events:
+        timeline.add(event)
+    if present is not None:
+        timeline.settle(present)
+    return statistics_of(timeline, window)
 
 
 @dataclasses.dataclass

@@ -16,7 +16,7 @@ from leasectl.leases.delay import announce
 from leasectl.leases.release import release
 from leasectl.leases.service import Service
 from leasectl.model import Claimant, Request, whole
-from leasectl.pools.admin import PoolService
+from leasectl.pools import admin
 from leasectl.state.directory import State
 from leasectl.state.named_pipe import is_read
 from tests.kit.desk import Desk
@@ -41,7 +41,7 @@ def test_who_waits_once_leaves_no_pipe_and_who_waits_often_reuses_one(state_dir:
     waits(service)
     (kept,) = os.listdir(pipes)
     waits(service)
-    PoolService(service).show()  # tidies up, and leaves alone what somebody listens to
+    admin.show(service)  # tidies up, and leaves alone what somebody listens to
     assert os.listdir(pipes) == [kept]
     assert is_read(str(pipes / kept))
     state.close()

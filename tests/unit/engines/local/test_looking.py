@@ -17,7 +17,7 @@ from leasectl.errors import NotFound
 from leasectl.leases.release import release
 from leasectl.leases.request import new_handle
 from leasectl.model import Request, whole
-from leasectl.pools.admin import PoolService
+from leasectl.pools import admin
 from leasectl.state.names_files import NamesFiles
 from leasectl.state.reads import snapshot
 from leasectl.system.process import this_process
@@ -40,8 +40,8 @@ def test_who_looks_needs_no_lock_as_long_as_nothing_is_over(desk: Desk) -> None:
     desk.acquire()
     waiting = desk.acquire_beside()
     with locked_by_another(desk.directory):
-        (seen,) = PoolService(desk.service).look().pools
-        (shown,) = PoolService(desk.service).overview().pools
+        (seen,) = admin.look(desk.service).pools
+        (shown,) = admin.overview(desk.service).pools
     assert (seen.held, len(seen.queue)) == (shown.held, len(shown.queue)) == (2, 1)
     release(desk.service, whole(handle))
     result_of(waiting)
@@ -127,7 +127,7 @@ def steps_past_the_dead(desk: Desk, pool_type: str, number: int) -> int:
     desk.state.db.set_progress_handler(None, 0)
     passed = desk.state.query("SELECT number FROM suspended WHERE type = ?", pool_type)
     assert 0 < len(passed) < number
-    PoolService(desk.service).look()
+    admin.look(desk.service)
     assert desk.tickets() == []
     told = list(desk.service.events.read())
     gave_up = [each.ticket for each in told if each.kind == "gave up" and each.type == pool_type]
@@ -197,7 +197,7 @@ def test_a_names_file_that_a_killed_process_left_half_way_is_put_right(
         release(desk.service, whole(handle))
     path = Path(desk.state.names_path(handle.id))
     assert path.read_text() == "T--00"
-    PoolService(desk.service).overview()
+    admin.overview(desk.service)
     assert path.read_text() == ""
 
 

@@ -1,0 +1,129 @@
+"""The status of a backend, whatever the backend can tell."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple, Union
+
+from leasectl.errors import NotSupported
+from leasectl.leases.service import Service
+from leasectl.pools import admin
+from leasectl.pools.counted import Counts, count
+from leasectl.pools.overview import ALL_ROWS, Overview, Rows
+from leasectl.pools.overview_json import (
+    AsList,
+    are_counts,
+    encode_counts,
+    encode_overview,
+    parse_counts,
+)
+from leasectl.system.clock import rfc3339
+from leasectl.system.poll import Interrupt
+
+
+class HeldHere(NamedTuple):
+    """A handle that isn't released.
+
+    Args:
+        handle: Its id.
+        type: Of its leases, or the first that it asks for.
+        state: ``held``, or ``acquiring`` while it waits.
+        names: The resources that it has so far.
+        since: Since when, wall clock, seconds since the epoch; None while it has none.
+        release_time: When it will be released, on the same clock; None for never.
+        guard_pid: The process whose end releases it; None without one.
+    """
+
+    handle: str
+    type: str
+    state: str
+    names: tuple[str, ...]
+    since: float | None
+    release_time: float | None
+    guard_pid: int | None
+
+
+class HandlesHere(NamedTuple):
+    """What handles of a state directory hold on a backend that doesn't tell.
+
+    Args:
+        backend: Its URL.
+        at: When this was so, wall clock, seconds since the epoch.
+        handles: In the order of their ids.
+    """
+
+    backend: str
+    at: float
+    handles: tuple[HeldHere, ...]
+
+
+Status = Union[Overview, Counts, HandlesHere]
+
+
+def read_status(
+    service: Service,
+    pool_type: str | None,
+    rows: Rows = ALL_ROWS,
+    *,
+    interrupts: Sequence[Interrupt] = (),
+) -> Status:
+    """Return what a backend tells of its pools, else what handles here hold there.
+
+    Args:
+        service: On the backend.
+        pool_type: The pool; None for all.
+        rows: What to list of the pools.
+        interrupts: What ends a slow look sooner, with whatever they raise.
+
+    Raises:
+        NotFound: No such pool.
+        LeaseError: The backend can't be asked now.
+    """
+    if service.kind.counts_types:
+        return count(service, pool_type, interrupts=interrupts)
+    try:
+        told = service.kind.status(service.context, pool_type)
+    except NotSupported:
+        return _handles_here(service, pool_type)
+    if told is not None and are_counts(told):
+        return parse_counts(told, backend=service.backend_url)
+    return admin.overview(service, pool_type, told=told).listing(rows)
+
+
+def encode_status(status: Status, *, as_list: AsList = list) -> dict[str, object]:
+    """Encode a status as the JSON of ``leasectl status``; see `encode_overview`."""
+    if isinstance(status, Overview):
+        return encode_overview(status, as_list=as_list)
+    if isinstance(status, Counts):
+        return encode_counts(status)
+    handles = [
+        {
+            **each._asdict(),
+            "since": rfc3339(each.since),
+            "release_time": rfc3339(each.release_time),
+        }
+        for each in status.handles
+    ]
+    return {"backend": status.backend, "at": rfc3339(status.at), "handles": handles}
+
+
+def _handles_here(service: Service, pool_type: str | None) -> HandlesHere:
+    found = []
+    wall, elapsed = service.clock.wall(), service.clock.elapsed()
+    for handle in service.handles.active():
+        of = handle.type or handle.request.type
+        if not service.is_here(handle) or pool_type not in (None, of):
+            continue
+        due = handle.release_at
+        found.append(
+            HeldHere(
+                handle.id,
+                of,
+                handle.state,
+                handle.names,
+                min((each.acquire_time for each in handle.leases), default=None),
+                None if due is None else wall + due - elapsed,
+                None if handle.guard is None else handle.guard.pid,
+            )
+        )
+    return HandlesHere(service.backend_url, wall, tuple(sorted(found)))
