@@ -29,8 +29,7 @@ from leasectl.errors import (
     NotAllowed,
     WorkFailed,
 )
-from leasectl.leases.acquire import acquire
-from leasectl.leases.delay import announce, arm, leave_failed, release_each, released_before_use
+from leasectl.leases.acquire import acquire, announce, reacquire, released_before_use
 from leasectl.leases.opening import (
     choose_backend,
     new_context,
@@ -38,8 +37,7 @@ from leasectl.leases.opening import (
     process_named_by,
     state_directory,
 )
-from leasectl.leases.reacquire import reacquire
-from leasectl.leases.release import finish, release
+from leasectl.leases.release import arm, finish, leave_failed, release, release_each
 from leasectl.leases.renew import renew
 from leasectl.leases.request import draw_between, make_request
 from leasectl.leases.service import Expected, Service

@@ -154,8 +154,7 @@ def _service(folder: str) -> Service:
 
 def _held(service: Service, guard: Process | None = None) -> Handle:
     from leasectl.backends.contract import Patience
-    from leasectl.leases.acquire import acquire
-    from leasectl.leases.delay import announce
+    from leasectl.leases.acquire import acquire, announce
     from leasectl.model import Request
 
     handle = acquire(service, Request("T"), patience=Patience(), guard=guard, listed=True)

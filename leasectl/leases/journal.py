@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING
 from leasectl.backends.kinds import place_of, release_key_of
 from leasectl.leases.record_events import RecordEvents
 from leasectl.leases.service import Service
-from leasectl.model import Handle, Lease, Process, whole
+from leasectl.model import Claimant, Handle, Lease, Process, whole
 from leasectl.state import keeper_process
 from leasectl.state.handles import count_lost_replies, is_watched, new_row, purge
 from leasectl.state.timers import GivingBack
 from leasectl.system.process import is_dead, liveness, this_process
 
 if TYPE_CHECKING:
-    from leasectl.state.timers import GivingBack
+    from leasectl.backends.kinds import Backend
 
 
 # A new handle whose id ends with one of these letters purges old records: every 16th, by chance. It
@@ -39,7 +39,6 @@ class RecordJournal:
 
     Attributes:
         handle: The record as this acquisition has made it.
-        kind: The class of its backend.
         unsettled: The store may have granted something that couldn't be undone yet.
         was_cancelled: The acquisition had been cancelled by the time it was given up.
     """
@@ -56,7 +55,7 @@ class RecordJournal:
         listed: bool = True,
     ) -> None:
         self.handle = handle
-        self.start_delay_seconds = start_delay_seconds
+        self._start_delay_seconds = start_delay_seconds
         self.unsettled = False
         self.was_cancelled = False
         self._service = service
@@ -64,7 +63,7 @@ class RecordJournal:
         self._clock = service.clock
         self._again = again
         self._listed = listed
-        self.kind = kind = service.kind_of(handle)
+        self._kind = kind = service.kind_of(handle)
         self._remote = kind.remote
         self._events: RecordEvents | None = None
         if kind.remote and not kind.has_pools:
@@ -82,13 +81,32 @@ class RecordJournal:
     @property
     def needs_keeper(self) -> bool:
         """Whether the keeper has work to do for the handle while it isn't released."""
-        held_back = self.start_delay_seconds > 0
+        held_back = self._start_delay_seconds > 0
         return held_back or self._remote or is_watched(self.handle, remote=False)
 
-    @property
-    def next_acquisition(self) -> int:
-        """The number of the acquisition that `enqueuing` will begin."""
-        return self.handle.acquisition + (self._again is not None)
+    def open(self) -> Backend:
+        """Return the handle's backend, opened; start a keeper if there will be work for it."""
+        backend = self._service.backend_of(self.handle)
+        if self.needs_keeper:  # after that, which may take long: an idle keeper would end meanwhile
+            keeper_process.ensure(self._service.state)
+        return backend
+
+    def claimant(self) -> Claimant:
+        """Return the claimant of the acquisition that `enqueuing` is going to begin."""
+        acquisition = self.handle.acquisition + (self._again is not None)
+        handle = self.handle._replace(acquisition=acquisition)
+        holder, request = handle.guard or handle.runner, handle.request
+        if request.release_after_seconds is not None:  # stores show it as counted from the grant
+            after = request.release_after_seconds + self._start_delay_seconds
+            request = request._replace(release_after_seconds=after)
+        return Claimant(
+            self._kind.claim_key(handle),
+            handle.holder_identity,
+            request,
+            this_process(),
+            holder.pid if holder else None,
+            acquisition,
+        )
 
     def enqueuing(self) -> None:
         with self._service.state.transaction():
@@ -114,7 +132,7 @@ class RecordJournal:
             after = drawn.release_after_seconds
             current = current._replace(request=request._replace(release_after_seconds=after))
         waiter = this_process()
-        runner = waiter if self.start_delay_seconds else None
+        runner = waiter if self._start_delay_seconds else None
         return self._handles.begin_again(
             current, waiter, runner=runner, remote=self._remote, now=now
         )
@@ -179,7 +197,7 @@ class RecordJournal:
 
     def granted(self, leases: Sequence[Lease], *, pool_type: str | None = None) -> None:
         delay, now = self.handle.request.release_after_seconds, self._clock.elapsed()
-        release_at = None if delay is None else now + self.start_delay_seconds + delay
+        release_at = None if delay is None else now + self._start_delay_seconds + delay
         handle = self.handle
         if handle.request.other_types:
             handle = handle._replace(granted_type=pool_type or handle.request.type)

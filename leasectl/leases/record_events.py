@@ -8,7 +8,7 @@ adopted only to be given back: its grant is an event of the process that got it,
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Literal, NamedTuple
+from typing import TYPE_CHECKING, Literal
 
 from leasectl.backends.kinds import kind_of_handle
 from leasectl.model import Handle, Lease, ReleasedBy
@@ -26,7 +26,7 @@ IS_GONE = "its server didn't have it any more"
 UNACCOUNTED = "the lease proxy doesn't know it; Boskos may keep it leased for half an hour"
 
 
-class RecordEvents(NamedTuple):
+class RecordEvents:
     """Writes the events of the handles of one state directory.
 
     Args:
@@ -34,8 +34,9 @@ class RecordEvents(NamedTuple):
         clock: Where times come from.
     """
 
-    state: State
-    clock: Clock
+    def __init__(self, state: State, clock: Clock) -> None:
+        self._state = state
+        self._clock = clock
 
     def queued(self, handle: Handle) -> None:
         """Record that a request is about to be sent."""
@@ -78,7 +79,7 @@ class RecordEvents(NamedTuple):
             self._tell(kind, handle, names, hold=hold, by=by, reason=reason)
 
     def _since(self, what: Literal["queued", "granted"], handle: Handle) -> float | None:
-        return seconds_since(self.state, handle.id, what, now=self.clock.elapsed())
+        return seconds_since(self._state, handle.id, what, now=self._clock.elapsed())
 
     def _tell(
         self,
@@ -94,8 +95,8 @@ class RecordEvents(NamedTuple):
         kind = kind_of_handle(handle)
         if kind.has_pools or kind.grants_nothing or handle.adopted_claim is not None:
             return
-        self.state.events.add(
-            self.clock.wall(),
+        self._state.events.add(
+            self._clock.wall(),
             event,
             handle.request.type,
             names,

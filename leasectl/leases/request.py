@@ -6,19 +6,15 @@ import os
 
 from leasectl.backends.kinds import Context, choosing, no_pools, only_ttl
 from leasectl.errors import InvalidRequest, StateUnwritable
-from leasectl.leases.journal import RecordJournal
-from leasectl.leases.release import release
 from leasectl.leases.service import Service
 from leasectl.model import (
     HIGHEST_PRIORITY,
-    Claimant,
     Handle,
     Labels,
     OnReclaim,
     Request,
     Scope,
     Where,
-    whole,
 )
 from leasectl.system.process import this_process
 from leasectl.text.durations import DurationRange, drawn_between, format_duration, format_seconds
@@ -212,37 +208,6 @@ def check_ttl(ttl_seconds: float, *, named: str = "--ttl") -> None:
             f"{named} {format_seconds(ttl_seconds)} is too short; it must be at least 2s, or leave "
             "it out for the default"
         )
-
-
-def claimant_of(journal: RecordJournal) -> Claimant:
-    """Return the claimant of a journal's acquisition."""
-    handle, acquisition = journal.handle, journal.next_acquisition
-    if handle.acquisition != acquisition:
-        handle = handle._replace(acquisition=acquisition)
-    holder = handle.guard or handle.runner
-    return Claimant(
-        journal.kind.claim_key(handle),
-        handle.holder_identity,
-        _counted_from_grant(handle.request, journal.start_delay_seconds),
-        this_process(),
-        holder.pid if holder else None,
-        handle.acquisition,
-    )
-
-
-def _counted_from_grant(request: Request, start_delay_seconds: float) -> Request:
-    """Return a request whose delayed release counts from its grant, as stores show it."""
-    after = request.release_after_seconds
-    if after is None or not start_delay_seconds:
-        return request
-    return request._replace(release_after_seconds=after + start_delay_seconds)
-
-
-def give_up_unlisted(service: Service, journal: RecordJournal) -> None:
-    """Give back leases that can't be listed: no later step would ever release them."""
-    release(service, whole(journal.handle))
-    with service.state.transaction():
-        journal.gave_up()
 
 
 def _effective(request: Request, context: Context) -> Request:

@@ -463,19 +463,6 @@ def adopt(
     ]
 
 
-def disown(service: Service, target: ReleaseTarget) -> None:
-    """Forget an adopted handle whose names aren't given back after all.
-
-    Args:
-        service: On the state directory where it was adopted.
-        target: The target of the release. Names that the keeper will release stay.
-    """
-    with service.state.transaction():
-        handle = service.current(target)
-        if handle is not None and handle.release_at is None:
-            service.handles.forget(handle.id, handle.acquisition)
-
-
 def unknown_here(service: Service, names: Sequence[str]) -> LeaseError:
     """Return the error for names that no handle here holds and that the backend can't take back."""
     if service.kind.claims_by_identity:

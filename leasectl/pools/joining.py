@@ -1,10 +1,10 @@
 """Let a name join a pool, perhaps already held.
 
 To join and to be held is one step, past the queue and the pace, so no other holder gets a resource
-that isn't ready. Like every grant it is recorded under a handle that is announced later
-(`leasectl.leases.delay`) and lives no longer than this process until then. If that ends first, the
-name leaves the pool with its lease: it is marked so when it comes, and `settle` removes the mark
-after the announcement.
+that isn't ready. Like every grant it is recorded under a handle (`leasectl.leases.acquire`), which
+lives no longer than this process until it is announced. If the process ends first, the name leaves
+the pool with its lease: it is marked so when it comes, and `settle` removes the mark after the
+announcement.
 
 A server can't see the process for whose life a name has joined. There the membership has a ttl, and
 this state directory's keeper renews it for as long as the process lives (`stay`).
@@ -22,11 +22,10 @@ from leasectl.engines.pool_admin import Members, Updated
 from leasectl.engines.rules import membership
 from leasectl.engines.rules.membership import Lifetime, Member, Pools
 from leasectl.errors import BackendUnreachable, Interrupted, LeaseError
-from leasectl.leases.acquire_remote import undo
-from leasectl.leases.delay import announce
+from leasectl.leases.acquire import announce, undo
 from leasectl.leases.journal import RecordJournal
 from leasectl.leases.renew import renew
-from leasectl.leases.request import check_ttl, claimant_of, new_handle
+from leasectl.leases.request import check_ttl, new_handle
 from leasectl.leases.service import Service
 from leasectl.model import Handle, Process, Request, whole
 from leasectl.state import keeper_process
@@ -122,14 +121,11 @@ def join_held(
 
     handle = new_handle(service, Request(pool_type, name=name), new_id(pool_type))
     handle = handle._replace(guard=guard, joined=True)
-    backend = service.backend_of(handle)
     journal = RecordJournal(service, handle)
-    if journal.needs_keeper:
-        keeper_process.ensure(service.state)
+    backend, claimant = journal.open(), journal.claimant()
     try:
         with backend.atomic():
             journal.enqueuing()
-            claimant = claimant_of(journal)
             updated = backend.members.update([name], joined, claimant=claimant)
             journal.granted(updated.leases, pool_type=pool_type)
         _see_to_stay(service, pool_type, name, lives)

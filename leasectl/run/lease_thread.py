@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable
 
 from leasectl.errors import Cancelled, LeaseError
-from leasectl.leases.delay import release_each
+from leasectl.leases.release import release_each
 from leasectl.leases.service import Service
 from leasectl.model import Handle, Process, whole
 from leasectl.run.holder_answers import HolderAnswers

@@ -10,7 +10,7 @@ import contextlib
 from collections.abc import Callable, Sequence
 
 from leasectl.errors import LeaseLost, NotAllowed, NotFound
-from leasectl.leases.delay import announce, released_before_use
+from leasectl.leases.acquire import announce, released_before_use
 from leasectl.leases.release import finish
 from leasectl.leases.renew import renew
 from leasectl.leases.service import Service

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from leasectl.errors import LeaseError, LeaseLost, NotAllowed
-from leasectl.leases.delay import released_before_use
+from leasectl.leases.acquire import released_before_use
 from leasectl.leases.renew import renew
 from leasectl.leases.service import Service
 from leasectl.model import Handle, whole

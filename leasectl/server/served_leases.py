@@ -16,8 +16,7 @@ from leasectl.backends.contract import Patience
 from leasectl.engines.refusals import too_few
 from leasectl.errors import Cancelled, InvalidRequest, LeaseError, NotFound
 from leasectl.leases.acquire import turn
-from leasectl.leases.delay import arm
-from leasectl.leases.release import finish
+from leasectl.leases.release import arm, finish
 from leasectl.leases.service import Service
 from leasectl.model import Handle, Process, whole
 from leasectl.server.give_backs import (

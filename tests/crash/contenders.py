@@ -13,8 +13,7 @@ from typing import Callable
 
 from leasectl.backends.contract import Caller, Patience
 from leasectl.backends.kinds import Context
-from leasectl.leases.acquire import acquire
-from leasectl.leases.delay import announce
+from leasectl.leases.acquire import acquire, announce
 from leasectl.leases.release import finish
 from leasectl.leases.service import Service
 from leasectl.model import Handle, Request

@@ -15,7 +15,7 @@ from leasectl.backends.kinds import Context
 from leasectl.backends.kubernetes import KubernetesBackend
 from leasectl.errors import BackendUnreachable, LeaseError
 from leasectl.http.settings import parse_settings
-from leasectl.leases.delay import announce
+from leasectl.leases.acquire import announce
 from leasectl.leases.release import finish
 from leasectl.leases.service import Service
 from leasectl.pools import admin, memberships

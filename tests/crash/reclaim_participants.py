@@ -17,8 +17,7 @@ from leasectl.engines.kubernetes.objects import KubernetesObjects
 from leasectl.engines.notes import Note, NoteChange, NoteWatch
 from leasectl.errors import LeaseError
 from leasectl.http.settings import parse_settings
-from leasectl.leases.acquire import acquire
-from leasectl.leases.delay import announce
+from leasectl.leases.acquire import acquire, announce
 from leasectl.leases.marks import answer_for_holder, encode_mark, parse_mark, unuse, use
 from leasectl.leases.service import Service
 from leasectl.model import Handle, Lease, ReleasedBy, Request, whole

@@ -17,8 +17,7 @@ from leasectl.http.http1 import Target
 from leasectl.http.messages import Incoming
 from leasectl.http.no_answer import NoAnswer
 from leasectl.http.transport import Sending
-from leasectl.leases.acquire import acquire
-from leasectl.leases.delay import announce
+from leasectl.leases.acquire import acquire, announce
 from leasectl.leases.release import release
 from leasectl.leases.service import Service
 from leasectl.model import Request, whole

@@ -12,8 +12,7 @@ from pathlib import Path
 import pytest
 
 from leasectl.backends.contract import Patience
-from leasectl.leases.acquire import acquire
-from leasectl.leases.delay import announce
+from leasectl.leases.acquire import acquire, announce
 from leasectl.leases.release import release
 from leasectl.model import Request, whole
 from leasectl.pools import admin

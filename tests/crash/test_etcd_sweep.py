@@ -19,8 +19,7 @@ import pytest
 from leasectl.backends.contract import Patience
 from leasectl.engines.etcd import buckets, events
 from leasectl.engines.facts import NO_SETTINGS, PoolSettings
-from leasectl.leases.acquire import acquire
-from leasectl.leases.delay import announce
+from leasectl.leases.acquire import acquire, announce
 from leasectl.leases.release import finish, release
 from leasectl.model import Request, whole
 from leasectl.pools import admin

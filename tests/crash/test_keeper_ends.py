@@ -18,10 +18,9 @@ from typing import Callable
 import pytest
 
 from leasectl.backends.contract import Patience
-from leasectl.leases.acquire import acquire
-from leasectl.leases.delay import announce, arm
+from leasectl.leases.acquire import acquire, announce
 from leasectl.leases.journal import RecordJournal
-from leasectl.leases.release import release
+from leasectl.leases.release import arm, release
 from leasectl.leases.request import new_handle
 from leasectl.leases.service import Service
 from leasectl.model import Request, parse_process, whole

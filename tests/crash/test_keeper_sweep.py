@@ -21,9 +21,8 @@ from leasectl.backends.contract import Patience
 from leasectl.errors import LeaseError
 from leasectl.keeper import loop as keeper
 from leasectl.keeper.server import load_code_for, load_own_code
-from leasectl.leases.acquire import acquire
-from leasectl.leases.delay import announce, arm
-from leasectl.leases.release import release
+from leasectl.leases.acquire import acquire, announce
+from leasectl.leases.release import arm, release
 from leasectl.leases.service import Service
 from leasectl.model import Handle, Request, whole
 from leasectl.state import keeper_process

@@ -20,8 +20,7 @@ from leasectl.backends.contract import Caller, Patience
 from leasectl.backends.kinds import Context
 from leasectl.backends.kubernetes import KubernetesBackend
 from leasectl.http.settings import Settings
-from leasectl.leases.acquire import acquire
-from leasectl.leases.delay import announce
+from leasectl.leases.acquire import acquire, announce
 from leasectl.leases.release import release
 from leasectl.leases.service import Service
 from leasectl.model import Request, whole

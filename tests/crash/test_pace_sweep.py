@@ -7,8 +7,7 @@ from pathlib import Path
 
 from leasectl.backends.contract import Patience
 from leasectl.engines.facts import PoolSettings
-from leasectl.leases.acquire import acquire
-from leasectl.leases.delay import announce
+from leasectl.leases.acquire import acquire, announce
 from leasectl.leases.release import release
 from leasectl.model import Request, whole
 from leasectl.state.event import Event, EventFilter

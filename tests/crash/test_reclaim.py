@@ -8,8 +8,7 @@ import pytest
 
 from leasectl.backends.contract import Patience
 from leasectl.engines.notes import NoteChange
-from leasectl.leases.acquire import acquire
-from leasectl.leases.delay import announce
+from leasectl.leases.acquire import acquire, announce
 from leasectl.leases.marks import answer, asked_of, encode_mark, new_mark, unuse, use
 from leasectl.leases.service import Service
 from leasectl.model import Request, whole

@@ -20,8 +20,7 @@ import pytest
 from leasectl.backends.contract import Patience
 from leasectl.engines.contract import SUSPENDED_AFTER_SECONDS
 from leasectl.engines.local.witness import LocalWitness
-from leasectl.leases.acquire import acquire
-from leasectl.leases.delay import announce
+from leasectl.leases.acquire import acquire, announce
 from leasectl.leases.release import finish
 from leasectl.model import Request
 from leasectl.pools import admin

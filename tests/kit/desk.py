@@ -16,9 +16,7 @@ import pytest
 
 from leasectl.backends.contract import Caller, Patience
 from leasectl.backends.kinds import Context
-from leasectl.leases.acquire import acquire
-from leasectl.leases.delay import announce
-from leasectl.leases.reacquire import reacquire
+from leasectl.leases.acquire import acquire, announce, reacquire
 from leasectl.leases.recovery import due
 from leasectl.leases.release import release
 from leasectl.leases.service import Service

@@ -19,8 +19,7 @@ from pathlib import Path
 from leasectl.backends.contract import Caller, Patience
 from leasectl.backends.kinds import Context
 from leasectl.http.settings import parse_settings
-from leasectl.leases.acquire import acquire
-from leasectl.leases.delay import announce
+from leasectl.leases.acquire import acquire, announce
 from leasectl.leases.service import Service
 from leasectl.model import Handle, Request, parse_process
 from leasectl.state.directory import State

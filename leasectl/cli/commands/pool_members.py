@@ -16,7 +16,7 @@ from leasectl.cli.rendering.table import Column, output_width, table
 from leasectl.engines.pool_admin import Updated
 from leasectl.engines.rules.membership import Lifetime, leaves_no_more, stays_after_all
 from leasectl.errors import InvalidRequest
-from leasectl.leases.delay import take_back
+from leasectl.leases.acquire import take_back
 from leasectl.leases.opening import process_named_by
 from leasectl.leases.service import Service
 from leasectl.model import Process

@@ -12,7 +12,7 @@ from leasectl.cli.rendering.handle_output import HandleForm, acquire_and_print
 from leasectl.cli.rendering.output import emit, note
 from leasectl.cli.rendering.waiting import WaitOptions
 from leasectl.errors import LeaseError, LockHeld, NoLease, spares_optional
-from leasectl.leases.reacquire import reacquire
+from leasectl.leases.acquire import reacquire
 from leasectl.leases.targets import Targets
 from leasectl.model import Handle
 from leasectl.system.signals import SignalTrap

@@ -20,7 +20,7 @@ from leasectl.cli.described import (
 )
 from leasectl.cli.rendering.output import ReleasedForm, emit_lines, emit_released, note, when_due
 from leasectl.errors import InvalidRequest, LeaseError
-from leasectl.leases.delay import arm, release_each
+from leasectl.leases.release import arm, release_each
 from leasectl.leases.service import Expected, Service, unlist_stale
 from leasectl.leases.targets import Listed, Targets, unknown_here, whole_names
 from leasectl.model import ReleaseTarget

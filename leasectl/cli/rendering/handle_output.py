@@ -11,7 +11,7 @@ from leasectl.backends.contract import Patience
 from leasectl.cli.rendering.output import emit, emit_json, emit_lines, note
 from leasectl.cli.rendering.waiting import WaitOptions, interrupts, reported
 from leasectl.errors import LeaseError
-from leasectl.leases.delay import announce, take_back
+from leasectl.leases.acquire import announce, take_back
 from leasectl.leases.request import draw_start_delay
 from leasectl.leases.service import Service
 from leasectl.model import Handle, Process, Request

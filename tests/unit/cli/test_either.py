@@ -9,7 +9,7 @@ import shlex
 import pytest
 
 from leasectl.backends.contract import Patience
-from leasectl.leases.reacquire import reacquire
+from leasectl.leases.acquire import reacquire
 from leasectl.model import Request
 from tests.kit.support import Cli, Started
 from tests.kit.waits import eventually

@@ -13,9 +13,9 @@ from leasectl.errors import BackendUnreachable, StateUnwritable
 from leasectl.keeper.answers import Answers
 from leasectl.keeper.log import Log
 from leasectl.keeper.retries import key_of
-from leasectl.leases.acquire import acquire
-from leasectl.leases.delay import announce, arm
+from leasectl.leases.acquire import acquire, announce
 from leasectl.leases.marks import asked_of
+from leasectl.leases.release import arm
 from leasectl.leases.service import Service
 from leasectl.model import Handle, OnReclaim, Request, whole
 from leasectl.state.uses import Uses

@@ -13,8 +13,7 @@ import pytest
 
 from leasectl.backends.contract import Patience
 from leasectl.keeper import loop
-from leasectl.leases.acquire import acquire
-from leasectl.leases.delay import announce
+from leasectl.leases.acquire import acquire, announce
 from leasectl.leases.release import release
 from leasectl.model import Request, whole
 from leasectl.state import keeper_process

@@ -16,7 +16,7 @@ import pytest
 
 from leasectl.keeper.log import Log
 from leasectl.keeper.rounds import Rounds, open_service
-from leasectl.leases.delay import arm
+from leasectl.leases.release import arm
 from leasectl.model import Process, Request, whole
 from leasectl.state import keeper_process
 from leasectl.system.clock import Clock

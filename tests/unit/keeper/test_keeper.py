@@ -15,8 +15,7 @@ import pytest
 from leasectl.backends.contract import Patience
 from leasectl.errors import StateUnwritable
 from leasectl.keeper import loop
-from leasectl.leases.acquire import acquire
-from leasectl.leases.delay import announce
+from leasectl.leases.acquire import acquire, announce
 from leasectl.leases.release import finish
 from leasectl.model import Request, parse_process
 from leasectl.state import keeper_process

@@ -12,7 +12,7 @@ from leasectl.keeper.handles import KeptHandles
 from leasectl.keeper.log import Log
 from leasectl.keeper.retries import key_of
 from leasectl.keeper.rounds import Rounds
-from leasectl.leases.delay import announce
+from leasectl.leases.acquire import announce
 from leasectl.leases.release import release
 from leasectl.model import Handle, Process, Request, whole
 from leasectl.state.directory import State

@@ -15,7 +15,7 @@ import pytest
 from leasectl.errors import StateUnwritable
 from leasectl.keeper import loop as module
 from leasectl.keeper.rounds import Rounds
-from leasectl.leases.delay import arm
+from leasectl.leases.release import arm
 from leasectl.model import Handle, Process, Request, whole
 from leasectl.state import keeper_process
 from leasectl.state.directory import State

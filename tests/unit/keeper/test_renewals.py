@@ -12,8 +12,7 @@ from leasectl.errors import BackendUnreachable
 from leasectl.keeper import renewals as module
 from leasectl.keeper.log import Log
 from leasectl.keeper.renewals import Renewals
-from leasectl.leases.acquire import acquire
-from leasectl.leases.delay import announce
+from leasectl.leases.acquire import acquire, announce
 from leasectl.leases.release import release
 from leasectl.leases.renewal_threads import Renewed
 from leasectl.model import Handle, ReleaseTarget, Request, whole

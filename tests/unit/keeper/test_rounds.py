@@ -12,10 +12,9 @@ from leasectl.backends.kinds import claim_key_of
 from leasectl.errors import BackendUnreachable
 from leasectl.keeper.log import Log
 from leasectl.keeper.rounds import Rounds, open_service
-from leasectl.leases.acquire import acquire
-from leasectl.leases.delay import announce, arm
+from leasectl.leases.acquire import acquire, announce
 from leasectl.leases.marks import asked_of
-from leasectl.leases.release import release
+from leasectl.leases.release import arm, release
 from leasectl.model import Handle, Process, Request, whole
 from leasectl.state.uses import Uses
 from leasectl.state.watched import MadePool, MadePools

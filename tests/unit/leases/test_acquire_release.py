@@ -16,9 +16,7 @@ from leasectl.errors import (
     LeaseLost,
     NotFound,
 )
-from leasectl.leases.acquire import acquire
-from leasectl.leases.delay import announce, take_back
-from leasectl.leases.reacquire import reacquire
+from leasectl.leases.acquire import acquire, announce, reacquire, take_back
 from leasectl.leases.recovery import due, recover
 from leasectl.leases.release import finish, release
 from leasectl.leases.release_forced import release_by_force

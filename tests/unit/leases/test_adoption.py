@@ -10,8 +10,7 @@ import pytest
 from leasectl.backends.contract import Caller, Patience
 from leasectl.errors import BackendUnreachable, CorruptState, LeaseError, NotAllowed, NotFound
 from leasectl.leases.acquire import acquire
-from leasectl.leases.delay import arm
-from leasectl.leases.release import release
+from leasectl.leases.release import arm, release
 from leasectl.leases.service import Service
 from leasectl.leases.targets import Targets, adopt, is_resource, unknown_here
 from leasectl.model import Handle, Request, whole

@@ -10,9 +10,7 @@ import pytest
 from leasectl.backends.contract import Caller, Patience, Progress
 from leasectl.backends.kinds import Backend, Context, claim_key_of
 from leasectl.errors import BackendUnreachable, LeaseLost
-from leasectl.leases.acquire import acquire, turn
-from leasectl.leases.delay import announce
-from leasectl.leases.reacquire import reacquire
+from leasectl.leases.acquire import acquire, announce, reacquire, turn
 from leasectl.leases.recovery import due
 from leasectl.leases.release import finish, release
 from leasectl.leases.renew import renew

@@ -8,9 +8,7 @@ import pytest
 
 from leasectl.backends.contract import Caller, Patience
 from leasectl.backends.kinds import claim_key_of
-from leasectl.leases.acquire import acquire
-from leasectl.leases.delay import announce
-from leasectl.leases.reacquire import reacquire
+from leasectl.leases.acquire import acquire, announce, reacquire
 from leasectl.leases.release import finish, give_up_lost, release
 from leasectl.leases.release_forced import release_by_force
 from leasectl.leases.request import new_handle

@@ -17,11 +17,10 @@ from leasectl.errors import (
     NotFound,
     StateUnwritable,
 )
-from leasectl.leases.delay import announce, arm
+from leasectl.leases.acquire import announce, reacquire
 from leasectl.leases.journal import RecordJournal
-from leasectl.leases.reacquire import reacquire
 from leasectl.leases.recovery import due, recover
-from leasectl.leases.release import release
+from leasectl.leases.release import arm, release
 from leasectl.leases.request import drawn
 from leasectl.model import Handle, ReleaseTarget, Request, whole
 from leasectl.state import keeper_process

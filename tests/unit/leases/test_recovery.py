@@ -10,8 +10,7 @@ import pytest
 from leasectl.backends.contract import Caller, Patience
 from leasectl.backends.kinds import Context
 from leasectl.leases import recovery
-from leasectl.leases.acquire import acquire
-from leasectl.leases.delay import announce
+from leasectl.leases.acquire import acquire, announce
 from leasectl.leases.recovery import due, recover, release_abandoned
 from leasectl.leases.service import Service
 from leasectl.model import Handle, Process, Request, whole

@@ -16,8 +16,7 @@ from leasectl.errors import (
     NotFound,
     NotSupported,
 )
-from leasectl.leases.acquire import acquire
-from leasectl.leases.delay import announce
+from leasectl.leases.acquire import acquire, announce
 from leasectl.leases.release import release
 from leasectl.leases.release_forced import Forced, check_reason, release_by_force
 from leasectl.model import Handle, Request, whole

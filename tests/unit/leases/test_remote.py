@@ -21,11 +21,8 @@ from leasectl.errors import (
     NotAllowed,
     StateUnwritable,
 )
-from leasectl.leases import acquire_remote, release_remote
-from leasectl.leases.acquire import acquire, turn
-from leasectl.leases.delay import announce
+from leasectl.leases.acquire import acquire, announce, reacquire, turn
 from leasectl.leases.journal import RecordJournal, remote_lease
-from leasectl.leases.reacquire import reacquire
 from leasectl.leases.recovery import due
 from leasectl.leases.release import finish, release
 from leasectl.leases.renew import note_renewal, renew
@@ -170,7 +167,7 @@ class TestAcquire:
             raise BackendUnreachable("no answer")
 
         monkeypatch.setattr(RecordJournal, "granted", full)
-        monkeypatch.setattr(acquire_remote, "release", away)
+        monkeypatch.setattr("leasectl.leases.acquire.release", away)
         with pytest.raises(StateUnwritable):
             acquire(service, Request("T"), patience=Patience())
         assert len(due(service)) == 1  # the keeper goes on trying
@@ -230,7 +227,7 @@ class TestAcquire:
             renewed.append(target.handle_id)
             return renew(service, target)
 
-        monkeypatch.setattr(acquire_remote, "renew", noted)
+        monkeypatch.setattr("leasectl.leases.renew.renew", noted)
         own = acquire(service, Request("T", ttl_seconds=50.0), patience=Patience())
         assert renewed == [own.id]
         acquire(service, Request("T"), patience=Patience())  # which the keeper does
@@ -399,14 +396,14 @@ class TestRelease:
                 if has_released:
                     service.handles.returned(service.handles.require(handle.id), "T--01")
 
-        monkeypatch.setattr(release_remote, "pause", end)
+        monkeypatch.setattr("leasectl.leases.release.pause", end)
         server.before_release = asked.extend
         released = release(service, whole(handle))
         if has_released:
             assert released == ("T--00", "T--02")
             assert "T--01" not in asked
         else:
-            assert released == ("T--00", "T--02", "T--01")
+            assert released == ("T--00", "T--01", "T--02")
         assert service.handles.require(handle.id).names == ()
         assert [giving_back(service, handle, name) for name in NAMES] == [[], [], []]
 
@@ -421,7 +418,7 @@ class TestRelease:
         change_kind(monkeypatch, releases_by_name=True)
         start_giving_back(service, handle, "T--01", alive)
         service.context = service.context._replace(release_seconds=0.0)
-        assert release(service, whole(handle)) == ("T--00", "T--02", "T--01")
+        assert release(service, whole(handle)) == NAMES
         assert held(server) == []
 
     def test_only_of_what_may_have_more_all_that_there_may_be_is_asked_for(

@@ -12,9 +12,7 @@ from leasectl.backends.kinds import Context, claim_key_of
 from leasectl.backends.servers import Renew, RenewalTerms
 from leasectl.engines.notes import Note
 from leasectl.errors import InvalidRequest, LeaseLost, NotAllowed
-from leasectl.leases.acquire import acquire
-from leasectl.leases.delay import announce
-from leasectl.leases.reacquire import reacquire
+from leasectl.leases.acquire import acquire, announce, reacquire
 from leasectl.leases.release_forced import release_by_force
 from leasectl.leases.renew import note_renewal, renew
 from leasectl.leases.renewal_threads import RenewalThreads, Renewed

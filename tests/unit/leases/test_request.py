@@ -10,7 +10,7 @@ from leasectl.backends.contract import Caller
 from leasectl.backends.kinds import Context
 from leasectl.errors import InvalidRequest, NotSupported, StateUnwritable
 from leasectl.leases.journal import RecordJournal
-from leasectl.leases.request import check_request, claimant_of, draw_start_delay, new_handle
+from leasectl.leases.request import check_request, draw_start_delay, new_handle
 from leasectl.leases.service import Service
 from leasectl.model import Request
 from leasectl.state.handles import renews_itself
@@ -160,16 +160,16 @@ class TestACheckAlone:
 class TestWhoStandsInTheQueue:
     def test_is_the_next_acquisition_by_this_process(self, desk: Desk) -> None:
         handle = new_handle(desk.service, Request("T"), "T-1")
-        first = claimant_of(RecordJournal(desk.service, handle))
+        first = RecordJournal(desk.service, handle).claimant()
         assert (first.acquisition, first.process) == (1, this_process())
-        again = claimant_of(RecordJournal(desk.service, handle, again=lambda current: None))
+        again = RecordJournal(desk.service, handle, again=lambda current: None).claimant()
         assert again == first._replace(acquisition=2)
 
     def test_is_shown_with_the_process_that_the_lease_is_for(self, desk: Desk) -> None:
         handle = new_handle(desk.service, Request("T"), "T-1")
         guard, runner = this_process()._replace(pid=11), this_process()._replace(pid=12)
         shown = [
-            claimant_of(RecordJournal(desk.service, each)).holder_pid
+            RecordJournal(desk.service, each).claimant().holder_pid
             for each in (
                 handle,
                 handle._replace(guard=guard),
@@ -184,7 +184,7 @@ class TestWhoStandsInTheQueue:
         self, desk: Desk, after: float | None, shown: float | None
     ) -> None:
         handle = new_handle(desk.service, Request("T", release_after_seconds=after), "T-1")
-        held_back = claimant_of(RecordJournal(desk.service, handle, start_delay_seconds=5.0))
+        held_back = RecordJournal(desk.service, handle, start_delay_seconds=5.0).claimant()
         assert held_back.request.release_after_seconds == shown
-        at_once = claimant_of(RecordJournal(desk.service, handle))
+        at_once = RecordJournal(desk.service, handle).claimant()
         assert at_once.request.release_after_seconds == after

@@ -10,8 +10,7 @@ import pytest
 
 from leasectl.backends.contract import Caller, Patience
 from leasectl.errors import NoLease, StateUnwritable
-from leasectl.leases.acquire import acquire
-from leasectl.leases.delay import announce
+from leasectl.leases.acquire import acquire, announce
 from leasectl.leases.release import finish, release
 from leasectl.leases.service import Service, unlist_stale
 from leasectl.leases.targets import Targets

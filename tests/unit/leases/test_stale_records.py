@@ -10,8 +10,7 @@ import pytest
 from leasectl.backends.contract import Caller, Patience
 from leasectl.backends.kinds import Context
 from leasectl.errors import NotAllowed
-from leasectl.leases.acquire import acquire
-from leasectl.leases.delay import announce
+from leasectl.leases.acquire import acquire, announce
 from leasectl.leases.release import release
 from leasectl.leases.service import Service
 from leasectl.leases.targets import Targets

@@ -14,8 +14,7 @@ import pytest
 from leasectl.backends.contract import Caller, Patience
 from leasectl.backends.kinds import Context
 from leasectl.errors import CorruptState, NotAllowed, NotFound
-from leasectl.leases.acquire import acquire
-from leasectl.leases.delay import announce
+from leasectl.leases.acquire import acquire, announce
 from leasectl.leases.release import release
 from leasectl.leases.request import new_handle
 from leasectl.leases.service import Service

@@ -10,12 +10,11 @@ from typing import Any, Callable
 import pytest
 
 from leasectl.backends.contract import Patience
-from leasectl.errors import LeaseError, NoLease
-from leasectl.leases.acquire import acquire, acquire_served, heedful, turn
-from leasectl.leases.delay import announce, arm, leave_to_keeper
+from leasectl.errors import BackendUnreachable, LeaseError, NoLease
+from leasectl.leases.acquire import acquire, acquire_served, announce, heedful, turn
 from leasectl.leases.journal import RecordJournal
 from leasectl.leases.recovery import due
-from leasectl.leases.release import release
+from leasectl.leases.release import arm, leave_failed, release
 from leasectl.leases.request import new_handle
 from leasectl.leases.service import Service
 from leasectl.model import Claimant, Handle, Process, Request, whole
@@ -226,12 +225,16 @@ class TestAReleaseThatFailed:
         service = self.service(desk)
         handle = acquire(service, Request("T"), patience=Patience(wait_seconds=0))
         announce(service, handle)
-        assert leave_to_keeper(service, whole(handle))
+        error = BackendUnreachable("no answer")
+        leave_failed(service, whole(handle), error)
+        assert "the keeper goes on" in str(error)
         assert due(service) == [whole(handle, by="delay")]
         assert service.handles.require(handle.id).request.release_after_seconds is None
 
     def test_is_not_where_the_lease_ends_by_itself(self, desk: Desk, keeper: Keeper) -> None:
         handle = granted(desk)
         announce(desk.service, handle)
-        assert not leave_to_keeper(desk.service, whole(handle))
+        error = BackendUnreachable("no answer")
+        leave_failed(desk.service, whole(handle), error)
+        assert str(error) == "no answer"
         assert due(desk.service) == []

@@ -9,8 +9,7 @@ import pytest
 
 from leasectl.backends.contract import Patience
 from leasectl.errors import LeaseError, NotAllowed
-from leasectl.leases.acquire import acquire
-from leasectl.leases.delay import announce, take_back
+from leasectl.leases.acquire import acquire, announce, take_back
 from leasectl.leases.recovery import recover
 from leasectl.leases.release import release
 from leasectl.leases.service import Service

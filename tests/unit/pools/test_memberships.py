@@ -13,8 +13,7 @@ from leasectl.engines.local.members import LocalMembers
 from leasectl.engines.pool_admin import Decide, Updated
 from leasectl.engines.rules.membership import Member
 from leasectl.errors import BackendUnreachable, InvalidRequest, LeaseError, NotAllowed, NotFound
-from leasectl.leases.acquire import acquire
-from leasectl.leases.delay import announce
+from leasectl.leases.acquire import acquire, announce
 from leasectl.leases.service import Service
 from leasectl.model import Request, Where
 from leasectl.pools import admin, memberships

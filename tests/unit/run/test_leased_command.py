@@ -12,8 +12,7 @@ import pytest
 
 from leasectl.backends.contract import Patience
 from leasectl.errors import Cancelled, Interrupted, LeaseLost, StateUnwritable
-from leasectl.leases.acquire import acquire
-from leasectl.leases.delay import announce
+from leasectl.leases.acquire import acquire, announce
 from leasectl.leases.release import release
 from leasectl.leases.release_forced import release_by_force
 from leasectl.leases.service import Service

@@ -16,8 +16,7 @@ import pytest
 from leasectl.backends.contract import Patience
 from leasectl.backends.kinds import Context
 from leasectl.errors import LeaseError, LeaseLost
-from leasectl.leases.acquire import acquire
-from leasectl.leases.delay import announce
+from leasectl.leases.acquire import acquire, announce
 from leasectl.leases.renew import renew
 from leasectl.leases.service import Service
 from leasectl.model import Request, whole

@@ -9,8 +9,7 @@ import pytest
 
 from leasectl.backends.contract import Patience
 from leasectl.errors import Cancelled, Interrupted, LeaseLost
-from leasectl.leases.acquire import acquire
-from leasectl.leases.delay import announce
+from leasectl.leases.acquire import acquire, announce
 from leasectl.leases.release import release
 from leasectl.leases.release_forced import release_by_force
 from leasectl.model import Handle, Request, whole

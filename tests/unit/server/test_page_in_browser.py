@@ -13,8 +13,7 @@ import pytest
 
 from leasectl.backends.contract import Patience
 from leasectl.engines.facts import PoolSettings
-from leasectl.leases.acquire import acquire, turn
-from leasectl.leases.delay import announce
+from leasectl.leases.acquire import acquire, announce, turn
 from leasectl.leases.service import Service
 from leasectl.model import Handle, Request
 from leasectl.system.poll import Sleep
