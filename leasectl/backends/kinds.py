@@ -103,10 +103,11 @@ class Backend(HasSides):
     It is also what is known of a backend that only another version has.
 
     Args:
-        url: What chose it.
+        context: Its URL, and how to come to it.
         state: Where this machine's handles are recorded.
 
     Attributes:
+        url: What chose it.
         title: What it is.
         prefix: What its URLs begin with.
         choice: How to choose it, for errors.
@@ -147,8 +148,8 @@ class Backend(HasSides):
     counts_types = False
     is_cluster = False
 
-    def __init__(self, url: str, state: State) -> None:
-        self.url = url
+    def __init__(self, context: Context, state: State) -> None:
+        self.url = context.url
         self._state = state
 
     # What needs no opened state directory.
@@ -221,7 +222,7 @@ class Backend(HasSides):
             state: Where records are, and the embedded pool.
             lost: Told of leases that went away without having been given back.
         """
-        raise NotImplementedError
+        return cls(context, state)
 
     @classmethod
     def open_renewals(cls, context: Context, terms: RenewalTerms) -> Renew:

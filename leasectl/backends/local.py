@@ -11,7 +11,7 @@ from leasectl.backends.pool.backend import PoolBackend
 from leasectl.engines.local.engine import LocalEngine, LocalSides
 
 if TYPE_CHECKING:
-    from leasectl.backends.contract import Journal, Patience, Turn
+    from leasectl.backends.contract import Journal, Patience
     from leasectl.backends.kinds import Context
     from leasectl.engines.contract import LostListener
     from leasectl.model import Claimant, ReleasedBy, Request
@@ -53,10 +53,6 @@ class DryRunBackend(Backend):
                 "--where is not supported by a dry run (none:), where nothing has properties"
             )
 
-    @classmethod
-    def open(cls, context: Context, state: State, lost: LostListener) -> DryRunBackend:
-        return cls(context.url, state)
-
     def atomic(self) -> AbstractContextManager[object]:
         return self._state.transaction()
 
@@ -65,10 +61,6 @@ class DryRunBackend(Backend):
         with self.atomic():
             journal.enqueuing()
             journal.granted(())
-
-    def turn(self, claimant: Claimant, journal: Journal, patience: Patience) -> Turn:
-        yield from ()
-        self.acquire(claimant, journal, patience)
 
     def release(
         self, claim_key: str, names: Sequence[str], *, by: ReleasedBy = "command"

@@ -11,19 +11,14 @@ journal records each the moment it arrives -> after too long a wait for the rest
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Sequence
-from typing import Protocol, TypeVar
+from collections.abc import Callable, Sequence
+from typing import Protocol
 
 from leasectl.backends.contract import RemoteJournal
 from leasectl.model import Lease
 from leasectl.system.backoff import Backoff, Pauses, draw
 from leasectl.system.clock import earliest
-from leasectl.system.poll import Sleep
 from leasectl.text.durations import format_duration
-
-Result = TypeVar("Result")
-# What yields the sleeps that it needs, and returns something in the end.
-Steps = Generator[Sleep, "set[int]", Result]
 
 # With a part in hand the rest is waited for this long, times 1 to 2.
 PART_SECONDS = 45.0
@@ -48,7 +43,7 @@ class Grants(Protocol):
     @property
     def ghost_seconds(self) -> float: ...
 
-    def ask_for_one(self, until: float | None) -> Steps[str | None]:
+    def ask_for_one(self, until: float | None) -> str | None:
         """Ask for one, and wait.
 
         Args:
@@ -68,7 +63,7 @@ class Grants(Protocol):
             BackendUnreachable: It is not certain that it was given back.
         """
 
-    def pause(self, seconds: float) -> Steps[None]:
+    def pause(self, seconds: float) -> None:
         """Let time pass; raises what ends the wait."""
 
 
@@ -80,8 +75,8 @@ def acquire_one_by_one(
     deadline: float | None,
     now: Callable[[], float],
     chance: Callable[[], float] = draw,
-) -> Steps[tuple[Lease, ...] | None]:
-    """Acquire so many leases, or none; yield each sleep that this needs.
+) -> tuple[Lease, ...] | None:
+    """Acquire so many leases, or none.
 
     If this raises, what has arrived is on record, and the caller gives it back.
 
@@ -103,8 +98,11 @@ def acquire_one_by_one(
     while True:
         leases: list[Lease] = []
         while len(leases) < count:
-            part = now() + _part_seconds(server) * (1 + chance()) if leases else None
-            lease = yield from _get_one(server, journal, earliest(deadline, part), chance)
+            until = deadline
+            if leases:
+                seconds = PART_SECONDS + _PART_FOR_GHOSTS * server.ghost_seconds
+                until = earliest(deadline, now() + seconds * (1 + chance()))
+            lease = _get_one(server, journal, until, chance)
             if lease is None:
                 break
             leases.append(lease)
@@ -116,9 +114,7 @@ def acquire_one_by_one(
         # Before the ghost of the request that was given up is gone, another would only be in the
         # way of those who get on.
         seconds = server.ghost_seconds + pauses.next()
-        yield from server.pause(
-            seconds if deadline is None else max(0.0, min(seconds, deadline - now()))
-        )
+        server.pause(seconds if deadline is None else max(0.0, min(seconds, deadline - now())))
         if deadline is not None and now() >= deadline:
             return None
 
@@ -134,15 +130,11 @@ def short_wait_hint(wait_seconds: float | None, ghost_seconds: float) -> str:
     )
 
 
-def _part_seconds(server: Grants) -> float:
-    return PART_SECONDS + _PART_FOR_GHOSTS * server.ghost_seconds
-
-
 def _get_one(
     server: Grants, journal: RemoteJournal, until: float | None, chance: Callable[[], float]
-) -> Steps[Lease | None]:
+) -> Lease | None:
     while True:
-        name = yield from server.ask_for_one(until)
+        name = server.ask_for_one(until)
         if name is None:
             return None
         lease = journal.arrived(name)
@@ -151,7 +143,7 @@ def _get_one(
         # An older release of this name is still under way and could hit the new grant.
         server.give_back(name)
         shortest, longest = _RELEASE_SECONDS
-        yield from server.pause(shortest + (longest - shortest) * chance())
+        server.pause(shortest + (longest - shortest) * chance())
 
 
 def _give_all_back(server: Grants, journal: RemoteJournal, leases: Sequence[Lease]) -> None:

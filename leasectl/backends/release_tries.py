@@ -10,10 +10,10 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from typing import TypeVar
 
+from leasectl.backends.kinds import Context
 from leasectl.backends.unanswered import Late, Loss, NotSent, Refused
 from leasectl.errors import AccessRefused, BackendUnreachable
 from leasectl.system.backoff import Backoff, retry
-from leasectl.system.clock import Clock
 from leasectl.text.durations import format_seconds
 from leasectl.text.wording import printable
 
@@ -43,12 +43,12 @@ SendRelease = Callable[[float, Sequence[Exception]], "str | None"]
 class ReleaseTries:
     """How long, and how often, releases are tried at one server.
 
+    Without a limit in the context, a release may take `MOST_SECONDS` in all, and longer only where
+    one lease after the other turns out to have been taken back.
+
     Args:
-        url: Of the server.
-        seconds: How long a release may take in all. None: `MOST_SECONDS`, and longer only where
-            one lease after the other turns out to have been taken back.
-        warn: Called with a line for people, about what turned out not to be leased any more.
-        clock: Where times come from.
+        context: The backend's; it warns of what turned out not to be leased any more.
+        url: Of the server, for messages.
         is_up: Asks the server something that it answers also while it is busy; None for nothing.
 
     Attributes:
@@ -56,20 +56,15 @@ class ReleaseTries:
     """
 
     def __init__(
-        self,
-        url: str,
-        *,
-        seconds: float | None,
-        warn: Callable[[str], None],
-        clock: Clock,
-        is_up: Callable[[], bool] | None = None,
+        self, context: Context, url: str, *, is_up: Callable[[], bool] | None = None
     ) -> None:
+        seconds = context.release_seconds
         self.seconds = MOST_SECONDS if seconds is None else seconds
         self._url = url
         self._away_seconds = AWAY_SECONDS if seconds is None else seconds
         self._may_take_longer = seconds is None
-        self._warn = warn
-        self._clock = clock
+        self._warn = context.warn
+        self._clock = context.clock
         self._is_up = is_up
 
     def give_all_back(

@@ -175,10 +175,8 @@ def withdraw_waiting(
             )
     why = f"withdrawn by {service.caller.owner}"
     why = f"{why}: {reason}" if reason else why
-    backend = service.backend
     for each in found:
-        with service.atomic():
-            withdraw(each, why, values=service.values, take_away=backend.withdraw)
+        withdraw(service.backend, each, why)
     return found
 
 

@@ -13,11 +13,9 @@ from pathlib import Path
 from typing import Any, Callable, NamedTuple, cast
 
 from leasectl.backends.boskos.backend import BoskosBackend
-from leasectl.backends.boskos.connection import BoskosConnection
-from leasectl.backends.boskos.requests import parse_boskos_url
 from leasectl.backends.contract import Patience, Progress
+from leasectl.backends.kinds import Context
 from leasectl.errors import LeaseError, NotFound
-from leasectl.http.settings import Settings
 from leasectl.model import Claimant, Lease, Request
 from leasectl.state.directory import State
 from leasectl.system.clock import Clock
@@ -166,14 +164,8 @@ class _Participant:
         self._warnings: list[str] = []
         self._held: dict[str, str] = {}  # as Boskos calls it, whose it is
         url = types["T"].backend()
-        self._backend = BoskosBackend(
-            url,
-            cast(State, None),
-            BoskosConnection(parse_boskos_url(url), Settings(), clock=clock),
-            release_seconds=None,
-            warn=self._warnings.append,
-            clock=clock,
-        )
+        context = Context(url, warn=self._warnings.append, clock=clock)
+        self._backend = BoskosBackend(context, cast(State, None))
 
     def acquire(self, request: Request, wait: float | None) -> tuple[Lease, ...]:
         there = self._types.get(request.type)

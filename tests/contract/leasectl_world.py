@@ -108,13 +108,13 @@ class LeasectlWorld(LocalWorld):
         self.state.close()
 
     def participant(self, client: ForkedClient) -> Participant:
-        return _Participant(client, self._url, self._open())
+        return _Participant(client, self._open())
 
     def is_waiting(self, claim_key: str) -> bool:
         return bool(self.state.query("SELECT 1 FROM ticket WHERE owner = ? LIMIT 1", claim_key))
 
     def _open(self) -> Calls:
-        self._all_calls.append(Calls(self._url, self._settings, clock=self.clock))
+        self._all_calls.append(Calls(Context(self._url, self._settings, clock=self.clock)))
         return self._all_calls[-1]
 
     def _serve(self, bound: socket.socket, token_file: str) -> None:
@@ -162,7 +162,7 @@ class _Engine:
     """What of an engine a server's clients have: their claims."""
 
     def __init__(self, calls: Calls) -> None:
-        self._backend = ServeBackend("", cast("State", None), calls, clock=calls.clock)
+        self._backend = ServeBackend(calls.context, cast("State", None))
         self._calls = calls
         self.atomic = self._backend.atomic
         self.withdraw = self._backend.withdraw
@@ -179,10 +179,10 @@ class _Engine:
 
 
 class _Participant(Participant):
-    def __init__(self, client: ForkedClient, url: str, calls: Calls) -> None:
+    def __init__(self, client: ForkedClient, calls: Calls) -> None:
         serve_backend.ANSWER_SECONDS = PATIENCE_SECONDS  # this process is only this client
         self._engine = cast("Engine", _Engine(calls))
-        self._serve = ServeBackend(url, cast("State", None), calls, clock=calls.clock)
+        self._serve = ServeBackend(calls.context, cast("State", None))
         self._owner = client.claim_key
 
     def acquire(self, request: Request, wait: float | None) -> tuple[Lease, ...]:

@@ -28,9 +28,11 @@ class Server(PoolBackend):
         asked: The releases that came, each by claim key and names.
     """
 
+    remote = True
+
     def __init__(self, store: MadeUpStore, desk: Desk) -> None:
         engine, sides = MadeUpEngine(store), store.sides
-        super().__init__(URL, engine, sides, clock=desk.time.clock, remote=True)
+        super().__init__(URL, engine, sides, clock=desk.time.clock)
         self.before_release: Look = lambda names: None
         self.after_release: Look = lambda names: None
         self.withdrawn: list[str] = []

@@ -21,14 +21,13 @@ from leasectl.backends.boskos.connection import (
 )
 from leasectl.backends.boskos.holding import Holding, LostGrants, LostNote, look
 from leasectl.backends.contract import Patience, Progress, RemoteJournal
-from leasectl.backends.one_by_one import Steps, acquire_one_by_one, short_wait_hint
+from leasectl.backends.one_by_one import acquire_one_by_one, short_wait_hint
 from leasectl.backends.unanswered import Loss, NotSent, Refused
 from leasectl.errors import BackendUnreachable, LeaseError, NoLease, NotFound
 from leasectl.http.messages import Answer, Call
 from leasectl.model import Claimant, Lease
 from leasectl.system.backoff import draw
 from leasectl.system.clock import Clock, earliest
-from leasectl.system.poll import Sleep, sleep_through
 from leasectl.text.durations import format_duration
 
 # How often it is asked again, as existing clients do; the rest is left to chance.
@@ -70,7 +69,8 @@ class BoskosAcquisition:
         clock: Clock,
         chance: Callable[[], float] = draw,
     ) -> None:
-        self._connection = connection
+        self._plain_connection = connection
+        self._connection = connection = connection.interrupted_by(patience.interrupts)
         self._address = connection.address
         self._give_back = give_back
         self._request = claimant.request
@@ -80,7 +80,7 @@ class BoskosAcquisition:
         self._clock = clock
         self._chance = chance
         self._holding = Holding(connection, clock=clock)
-        self._lost = LostGrants(connection, self._request.type, self._owner, clock=clock)
+        self._lost = LostGrants(self._request.type, self._owner, clock=clock)
         self._start = clock.elapsed()
         self._deadline = patience.until(self._start)
         self._outage = Outage(connection.url, patience, clock=clock)
@@ -92,15 +92,15 @@ class BoskosAcquisition:
         self._may_come_late = False  # what was asked last may be carried out yet
         self._asked_at = self._start
 
-    def take(self) -> Steps[tuple[Lease, ...]]:
-        """Get all, or nothing that isn't on record; yields each sleep that it needs.
+    def take(self) -> tuple[Lease, ...]:
+        """Get all, or nothing that isn't on record.
 
         Raises:
             NoLease: Not before the deadline.
             LeaseError: Boskos refused, or what ended the wait.
         """
         try:
-            leases = yield from acquire_one_by_one(
+            leases = acquire_one_by_one(
                 self,
                 self._request.count,
                 self._journal,
@@ -115,6 +115,8 @@ class BoskosAcquisition:
                 self._keep_late(self._late.name)
             self._look_for_the_last_time(gives_up=True)
             raise
+        finally:
+            self._connection.close()
         self._look_for_the_last_time(gives_up=False)
         return leases
 
@@ -124,49 +126,49 @@ class BoskosAcquisition:
     def ghost_seconds(self) -> float:
         return self._address.queue_seconds
 
-    def ask_for_one(self, until: float | None) -> Steps[str | None]:
+    def ask_for_one(self, until: float | None) -> str | None:
         self._asked += 1
         while True:
-            came = yield from self._ask(until)
+            came = self._ask(until)
             if came is not None:
                 return self._taken(came)
             if until is not None and self._clock.elapsed() >= until:
                 return None
-            if not (yield from self._wait_to_ask_again(until)):
+            if not self._wait_to_ask_again(until):
                 return None
 
     def give_back(self, name: str) -> None:
         self._got.pop(name, None)
         self._give_back(self._owner, name)
 
-    def pause(self, seconds: float) -> Steps[None]:
+    def pause(self, seconds: float) -> None:
         until = self._clock.elapsed() + seconds
         while self._clock.elapsed() < until:
-            wake = earliest(until, self._report(self._clock.elapsed()))
-            yield Sleep(frozenset(), wake)
+            self._connection.pause(earliest(until, self._report(self._clock.elapsed())))
 
     # ---- one request
 
-    def _ask(self, until: float | None) -> Steps[Granted | None]:
+    def _ask(self, until: float | None) -> Granted | None:
         """Ask once; None when none is free, or the answer says nothing that counts."""
         self._asked_at = self._clock.elapsed()
         try:
-            answer = yield from self._connection.asking(
+            answer = self._connection.ask(
                 self._call(),
                 seconds=self._request_seconds(until),
                 tick=self._report,
                 late=self._take_late,
             )
             came = granted(self._connection.url, answer)
-            if came == "unclear" or (came == "none free" and self._is_first_by_name):
-                yield from check_there_is(self._connection, self._request, self._owner)
+            is_first_by_name = self._request.name is not None and not self._outage.was_there
+            if came == "unclear" or (came == "none free" and is_first_by_name):
+                check_there_is(self._connection, self._request, self._owner)
         except Loss as loss:
             if self._late is not None:
                 came, self._late = self._late, None
                 self._outage.is_over()
                 return came
             self._is_missing = True
-            return (yield from self._look_for(loss, until))
+            return self._look_for(loss, until)
         except (NotSent, Refused) as failure:
             self._outage.note(failure)
             return None
@@ -176,23 +178,18 @@ class BoskosAcquisition:
         if self._next_report is None:
             self._next_report = self._clock.elapsed()
             if self._request.count > 1:
-                yield from self._tell_if_too_few()
+                self._tell_if_too_few()
         return None
 
-    def _tell_if_too_few(self) -> Steps[None]:
+    def _tell_if_too_few(self) -> None:
         """Tell who waits for more than there are, for ever perhaps; a pool may still grow."""
         pool_type, wanted = self._request.type, self._request.count
         with contextlib.suppress(NotSent, Loss, Refused, NotFound):
-            found = yield from look(self._connection, pool_type, seconds=_LOOK_SECONDS)
+            found = look(self._connection, pool_type, seconds=_LOOK_SECONDS)
             there = sum(found.states.values())
             if there < wanted:
                 told = f'Boskos has {there} of "{pool_type}"; {wanted} are waited for until it has'
                 self._patience.warn(f"{told} so many")
-
-    @property
-    def _is_first_by_name(self) -> bool:
-        """Whether this is the first request for a resource by its name."""
-        return self._request.name is not None and not self._outage.was_there
 
     def _call(self) -> Call:
         if self._request.name is not None:
@@ -219,34 +216,34 @@ class BoskosAcquisition:
 
     # ---- what is lost
 
-    def _look_for(self, loss: Loss, until: float | None) -> Steps[Granted | None]:
+    def _look_for(self, loss: Loss, until: float | None) -> Granted | None:
         """After a lost answer see what it may have carried, before anything is asked again."""
         while True:
             self._outage.note(loss)
             try:
-                return (yield from self._found_after(loss))
+                return self._found_after(loss)
             except (NotSent, Loss, Refused) as failure:
                 if until is not None and self._clock.elapsed() >= until:
                     return None
                 self._outage.note(failure)
-                yield from self.pause(self._ask_seconds())
+                self.pause(self._ask_seconds())
 
-    def _found_after(self, loss: Loss) -> Steps[Granted | None]:
+    def _found_after(self, loss: Loss) -> Granted | None:
         name = self._request.name
         if name is not None:
-            is_ours = yield from self._holding.renewing(
-                self._owner, name, had=1, seconds=_LOOK_SECONDS
-            )
+            is_ours = self._holding.renew_one(self._owner, name, had=1, seconds=_LOOK_SECONDS)
             return Granted(name, "") if is_ours else None
-        more = yield from self._lost.count(
-            len(self._got), asked_at=self._asked_at, seconds=_LOOK_SECONDS
-        )
+        more = self._count_lost(self._connection, _LOOK_SECONDS)
         if more:
             self._tell_of(more)
             self._asked += 1  # the place in the queue went with it
             if self._lost.number >= _MOST_LOSSES:
                 raise BackendUnreachable(f"{loss}, and so for {_MOST_LOSSES} grants; gave up")
         return None
+
+    def _count_lost(self, connection: BoskosConnection, seconds: float) -> int:
+        named, asked_at = len(self._got), self._asked_at
+        return self._lost.count(connection, named, asked_at=asked_at, seconds=seconds)
 
     def _take_late(self, answer: Answer | None) -> None:
         """Note what was granted while a request was given up."""
@@ -278,11 +275,8 @@ class BoskosAcquisition:
         """See whether there is more than can be named, if an answer is missing; raises nothing."""
         if not self._is_missing:
             return
-        steps = self._lost.count(
-            len(self._got), asked_at=self._asked_at, seconds=_LAST_LOOK_SECONDS
-        )
         try:
-            more = sleep_through(steps, interrupts=(), now=self._clock.elapsed)
+            more = self._count_lost(self._plain_connection, _LAST_LOOK_SECONDS)
             if more:
                 self._tell_of(more)
             elif self._may_come_late and gives_up:
@@ -301,7 +295,7 @@ class BoskosAcquisition:
 
     # ---- the time in between
 
-    def _wait_to_ask_again(self, until: float | None) -> Steps[bool]:
+    def _wait_to_ask_again(self, until: float | None) -> bool:
         """Let a moment pass; returns whether what has arrived is ours still."""
         again = self._clock.elapsed() + self._ask_seconds()
         again = again if until is None else min(again, until)
@@ -311,23 +305,21 @@ class BoskosAcquisition:
                 return True
             due = min(self._got, key=self._got.__getitem__, default=None)
             if due is not None and now >= self._got[due]:
-                if not (yield from self._renew(due)):
+                if not self._renew(due):
                     return False
                 continue
             renew_at = None if due is None else self._got[due]
-            yield Sleep(frozenset(), earliest(again, renew_at, self._report(now)))
+            self._connection.pause(earliest(again, renew_at, self._report(now)))
 
-    def _renew(self, name: str) -> Steps[bool]:
+    def _renew(self, name: str) -> bool:
         sent_at = self._clock.elapsed()
         self._got[name] = sent_at + self._address.renew_seconds
         try:
-            is_ours = yield from self._holding.renewing(
-                self._owner, name, had=len(self._got) + self._lost.number, seconds=_LOOK_SECONDS
-            )
+            had = len(self._got) + self._lost.number
+            return self._holding.renew_one(self._owner, name, had=had, seconds=_LOOK_SECONDS)
         except (NotSent, Loss, Refused):
             self._got[name] = self._clock.elapsed() + _RENEW_AGAIN_SECONDS
             return True
-        return is_ours
 
     def _ask_seconds(self) -> float:
         shortest, longest = _ASK_SECONDS

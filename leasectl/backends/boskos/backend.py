@@ -17,14 +17,11 @@ from leasectl.backends.boskos.requests import (
 from leasectl.backends.kinds import Backend, lacking, only_ttl
 from leasectl.backends.release_tries import ReleaseTries
 from leasectl.backends.servers import ClosingRenewals, Timing, TypeCounts
-from leasectl.system.clock import Clock
-from leasectl.system.poll import sleep_through
 
 if TYPE_CHECKING:
-    from leasectl.backends.contract import Patience, RemoteJournal, Turn
+    from leasectl.backends.contract import Patience, RemoteJournal
     from leasectl.backends.kinds import Context
     from leasectl.backends.servers import Renew, RenewalTerms
-    from leasectl.engines.contract import LostListener
     from leasectl.http.settings import Settings
     from leasectl.model import Claimant, ReleasedBy, Request
     from leasectl.state.directory import State
@@ -37,16 +34,7 @@ _COUNT_SECONDS = 10.0
 
 
 class BoskosBackend(Backend):
-    """Leases from Boskos. A claim key is what it calls an owner.
-
-    Args:
-        url: Its address.
-        state: As `Backend` has it.
-        connection: How to talk to it.
-        release_seconds: How long a release may take in all; None for the usual time.
-        warn: Called with a line for people, about what turned out not to be leased any more.
-        clock: Where times come from.
-    """
+    """Leases from Boskos. A claim key is what it calls an owner."""
 
     title = "Boskos"
     prefix = "boskos+http://"
@@ -62,22 +50,13 @@ class BoskosBackend(Backend):
         "change them there; show one with: leasectl status POOL"
     )
 
-    def __init__(
-        self,
-        url: str,
-        state: State,
-        connection: BoskosConnection,
-        *,
-        release_seconds: float | None,
-        warn: Callable[[str], None],
-        clock: Clock,
-    ) -> None:
-        super().__init__(url, state)
-        self._connection = connection
-        self._holding = Holding(connection, clock=clock)
-        self._tries = ReleaseTries(connection.url, seconds=release_seconds, warn=warn, clock=clock)
-        self._warn = warn
-        self._clock = clock
+    def __init__(self, context: Context, state: State) -> None:
+        super().__init__(context, state)
+        self._connection = _connection(context)
+        self._holding = Holding(self._connection, clock=context.clock)
+        self._tries = ReleaseTries(context, self._connection.url)
+        self._warn = context.warn
+        self._clock = context.clock
 
     @classmethod
     def check_url(cls, url: str) -> None:
@@ -105,17 +84,6 @@ class BoskosBackend(Backend):
         return Timing(address.ttl_seconds, address.reaper_seconds, address.renew_seconds)
 
     @classmethod
-    def open(cls, context: Context, state: State, lost: LostListener) -> BoskosBackend:
-        return cls(
-            context.url,
-            state,
-            _connection(context),
-            release_seconds=context.release_seconds,
-            warn=context.warn,
-            clock=context.clock,
-        )
-
-    @classmethod
     def open_renewals(cls, context: Context, terms: RenewalTerms) -> Renew:
         """Implements `Backend`. A try takes at most a sixth of the ttl."""
         connection = _connection(context)
@@ -136,18 +104,13 @@ class BoskosBackend(Backend):
         cls, context: Context, pool_type: str, *, interrupts: Sequence[Interrupt] = ()
     ) -> TypeCounts:
         connection = _connection(context)
-        steps = metric_of(connection, pool_type, seconds=_COUNT_SECONDS)
-        told = sleep_through(steps, interrupts=interrupts, now=context.clock.elapsed)
+        told = metric_of(connection.interrupted_by(interrupts), pool_type, seconds=_COUNT_SECONDS)
         return TypeCounts(pool_type, told.states, told.owners, connection.address.free)
 
     def close(self) -> None:
         self._connection.close()
 
     def acquire(self, claimant: Claimant, journal: RemoteJournal, patience: Patience) -> None:
-        steps = self.turn(claimant, journal, patience)
-        sleep_through(steps, interrupts=patience.interrupts, now=self._clock.elapsed)
-
-    def turn(self, claimant: Claimant, journal: RemoteJournal, patience: Patience) -> Turn:
         self.check_request(claimant.request, patience.wait_seconds)
         journal.enqueuing()
         acquisition = BoskosAcquisition(
@@ -158,7 +121,7 @@ class BoskosBackend(Backend):
             patience=patience,
             clock=self._clock,
         )
-        journal.granted((yield from acquisition.take()))
+        journal.granted(acquisition.take())
 
     def release(
         self, claim_key: str, names: Sequence[str], *, by: ReleasedBy = "command"
@@ -191,8 +154,7 @@ class BoskosBackend(Backend):
     def _tell_of_more(self, owner: str) -> None:
         """Warn of leases of an owner whose names are unknown, after the others are released."""
         pool_type = type_of(owner)
-        steps = look(self._connection, pool_type, seconds=_LOOK_SECONDS)
-        metric = sleep_through(steps, interrupts=(), now=self._clock.elapsed)
+        metric = look(self._connection, pool_type, seconds=_LOOK_SECONDS)
         number = metric.owners.get(owner, 0)
         if number:
             note = LostNote(self._connection.address, pool_type, owner, self._clock.wall())

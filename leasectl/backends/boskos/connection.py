@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Literal, NamedTuple
 
 from leasectl.backends.boskos import requests
 from leasectl.backends.boskos.requests import BoskosAddress, login_headers
 from leasectl.backends.contract import Patience
-from leasectl.backends.one_by_one import Steps
 from leasectl.backends.unanswered import Loss, Refused, failure, trying_again, words_of
 from leasectl.errors import AccessRefused, BackendUnreachable, CanNeverBeMet, NotAllowed, NotFound
 from leasectl.http.exchange import Client, trust_for
@@ -17,7 +16,7 @@ from leasectl.http.no_answer import NoAnswer, NotInTime
 from leasectl.http.settings import Settings
 from leasectl.model import Request
 from leasectl.system.clock import Clock
-from leasectl.system.poll import sleep_through
+from leasectl.system.poll import Interrupt, sleep
 from leasectl.text.naming import is_resource_name
 from leasectl.text.properties import read_json
 from leasectl.text.wording import printable
@@ -200,21 +199,39 @@ _LONGEST_ANSWER_BYTES = 8 << 20
 class BoskosConnection:
     """Requests to one Boskos, each on a connection of its own.
 
-    As many may be under way at once as there are, each with a thread of its own: threads that are
-    done are kept for the next.
-
     Args:
         address: Of Boskos.
         settings: How to talk to it.
         clock: Where times come from.
+        interrupts: What ends a request or a pause with an error.
     """
 
-    def __init__(self, address: BoskosAddress, settings: Settings, *, clock: Clock) -> None:
+    def __init__(
+        self,
+        address: BoskosAddress,
+        settings: Settings,
+        *,
+        clock: Clock,
+        interrupts: Sequence[Interrupt] = (),
+    ) -> None:
         self.address = address
         self._settings = settings
         self._clock = clock
-        self._trust = trust_for(address.server, settings)
-        self._idle: list[Client] = []
+        self._interrupts = interrupts
+        self._client = Client(
+            clock=clock,
+            trust=trust_for(address.server, settings),
+            keeps_connections=False,
+            heeds_environment=settings.trust_env,
+            connect_seconds=_CONNECT_SECONDS,
+            longest_bytes=_LONGEST_ANSWER_BYTES,
+        )
+
+    def interrupted_by(self, interrupts: Sequence[Interrupt]) -> BoskosConnection:
+        """Return another connection to the same Boskos, whose waits these end."""
+        return BoskosConnection(
+            self.address, self._settings, clock=self._clock, interrupts=interrupts
+        )
 
     @property
     def url(self) -> str:
@@ -222,19 +239,22 @@ class BoskosConnection:
         return self.address.server
 
     def close(self) -> None:
-        """End the threads that wait for no answer now."""
-        while self._idle:
-            self._idle.pop().close()
+        """End its thread, if that waits for no answer now."""
+        self._client.close()
 
-    def asking(
+    def pause(self, until: float | None) -> None:
+        """Let time pass until then, CLOCK_BOOTTIME in seconds."""
+        sleep(wake_fds=(), interrupts=self._interrupts, until=until, now=self._clock.elapsed)
+
+    def ask(
         self,
         call: Call,
         *,
         seconds: float,
         tick: Callable[[float], float | None] = lambda now: None,
         late: Callable[[Answer | None], object] | None = None,
-    ) -> Steps[Answer]:
-        """Send a request, and wait for its answer; yield each sleep that this needs.
+    ) -> Answer:
+        """Send a request, and wait for its answer.
 
         Args:
             call: The request.
@@ -248,10 +268,13 @@ class BoskosConnection:
             LeaseError: The files with our user, or with trusted certificates, can't be used.
         """
         headers: Mapping[str, str] = {**call.headers, **login_headers(self._settings)}
-        client = self._idle.pop() if self._idle else self._new_client()
         try:
-            answer = yield from client.asking(
-                call._replace(headers=headers), seconds=seconds, tick=tick, late=late
+            answer = self._client.ask(
+                call._replace(headers=headers),
+                seconds=seconds,
+                interrupts=self._interrupts,
+                tick=tick,
+                late=late,
             )
         except NotInTime as reason:
             if not reason.sent:
@@ -259,24 +282,7 @@ class BoskosConnection:
             raise Loss(f"no answer from {self.url} in time") from None
         except NoAnswer as reason:
             raise failure(self.url, reason) from reason
-        finally:
-            self._idle.append(client)
         return check_allowed(self.url, answer)
-
-    def ask(self, call: Call, *, seconds: float) -> Answer:
-        """What `asking` does, blocking."""
-        steps = self.asking(call, seconds=max(0.0, seconds))
-        return sleep_through(steps, interrupts=(), now=self._clock.elapsed)
-
-    def _new_client(self) -> Client:
-        return Client(
-            clock=self._clock,
-            trust=self._trust,
-            keeps_connections=False,
-            heeds_environment=self._settings.trust_env,
-            connect_seconds=_CONNECT_SECONDS,
-            longest_bytes=_LONGEST_ANSWER_BYTES,
-        )
 
 
 # That nobody answers at an address is most likely wrong with the address.
@@ -285,7 +291,7 @@ _NEVER_THERE_SECONDS = 10.0
 _AWAY_SECONDS = 60.0
 
 
-def check_there_is(connection: BoskosConnection, request: Request, owner: str) -> Steps[None]:
+def check_there_is(connection: BoskosConnection, request: Request, owner: str) -> None:
     """Look whether there is any resource of a type, and that very one if one is named.
 
     An update by who isn't its owner changes nothing, and is answered otherwise for what there is.
@@ -294,15 +300,15 @@ def check_there_is(connection: BoskosConnection, request: Request, owner: str) -
         NotFound: There is none.
         BackendUnreachable: It can't be told now, or it isn't Boskos that answers there.
     """
-    yield from metric_of(connection, request.type, seconds=_MISSING_SECONDS)
+    metric_of(connection, request.type, seconds=_MISSING_SECONDS)
     if request.name is not None:
         call = requests.update(connection.address, request.name, owner)
-        answer = yield from connection.asking(call, seconds=_MISSING_SECONDS)
+        answer = connection.ask(call, seconds=_MISSING_SECONDS)
         if verdict(connection.url, answer) == "gone":
             raise NotFound(f'no resource "{printable(request.name)}" at {connection.url}')
 
 
-def metric_of(connection: BoskosConnection, pool_type: str, *, seconds: float) -> Steps[Metric]:
+def metric_of(connection: BoskosConnection, pool_type: str, *, seconds: float) -> Metric:
     """Ask what there is of a type.
 
     Args:
@@ -315,10 +321,10 @@ def metric_of(connection: BoskosConnection, pool_type: str, *, seconds: float) -
         BackendUnreachable: It can't be told now, or it isn't Boskos that answers there.
     """
     call = requests.metric(connection.address, pool_type)
-    answer = yield from connection.asking(call, seconds=seconds)
+    answer = connection.ask(call, seconds=seconds)
     if answer.status == 404:  # which whatever else is at a wrong address says, too
         call = requests.sign_of_life(connection.address)
-        check_is_boskos(connection.url, (yield from connection.asking(call, seconds=seconds)))
+        check_is_boskos(connection.url, connection.ask(call, seconds=seconds))
     return metric(connection.url, pool_type, answer)
 
 

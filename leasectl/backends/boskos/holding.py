@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple, TypeVar
+from typing import NamedTuple
 
 from leasectl.backends.boskos import requests
 from leasectl.backends.boskos.connection import BoskosConnection, Metric, Verdict, verdict
 from leasectl.backends.boskos.connection import metric as metric_in
 from leasectl.backends.boskos.requests import BoskosAddress, type_of
-from leasectl.backends.one_by_one import Steps
 from leasectl.backends.release_tries import SendRelease
 from leasectl.backends.unanswered import Loss, Refused, words_of
 from leasectl.errors import BackendUnreachable, NotFound
 from leasectl.http.messages import Answer, Call
 from leasectl.system.clock import Clock, rfc3339
-from leasectl.system.poll import Sleep, sleep_through
 from leasectl.text.wording import counted, printable
 
 # The reaper looks once a minute.
@@ -26,16 +24,12 @@ class LostGrants:
     """What an owner has, and the grants among that whose names were lost.
 
     Args:
-        connection: To Boskos.
         pool_type: Of the request.
         owner: Of the request.
         clock: Where times come from.
     """
 
-    def __init__(
-        self, connection: BoskosConnection, pool_type: str, owner: str, *, clock: Clock
-    ) -> None:
-        self._connection = connection
+    def __init__(self, pool_type: str, owner: str, *, clock: Clock) -> None:
         self._type = pool_type
         self._owner = owner
         self._clock = clock
@@ -46,13 +40,16 @@ class LostGrants:
         """How many have been found."""
         return len(self._found)
 
-    def count(self, named: int, *, asked_at: float, seconds: float) -> Steps[int]:
+    def count(
+        self, connection: BoskosConnection, named: int, *, asked_at: float, seconds: float
+    ) -> int:
         """Look how many more the owner has than can be named, and weren't known before.
 
         One that the reaper is about to take may be counted once more when another is lost: then
         too much is said of what is lost, and never too little.
 
         Args:
+            connection: To Boskos.
             named: How many can be named.
             asked_at: When what may be lost was asked for, CLOCK_BOOTTIME in seconds.
             seconds: How long that may take.
@@ -60,16 +57,16 @@ class LostGrants:
         Raises:
             BackendUnreachable: It can't be found out now.
         """
-        metric = yield from look(self._connection, self._type, seconds=seconds)
+        metric = look(connection, self._type, seconds=seconds)
         now = self._clock.elapsed()
         known = sum(reaped_from > now for reaped_from in self._found)
         more = max(0, metric.owners.get(self._owner, 0) - named - known)
-        reaped_from = asked_at + self._connection.address.reaper_seconds
+        reaped_from = asked_at + connection.address.reaper_seconds
         self._found += [reaped_from] * more
         return more
 
 
-def look(connection: BoskosConnection, pool_type: str, *, seconds: float) -> Steps[Metric]:
+def look(connection: BoskosConnection, pool_type: str, *, seconds: float) -> Metric:
     """Ask for the metric of a type that there is.
 
     Raises:
@@ -77,7 +74,7 @@ def look(connection: BoskosConnection, pool_type: str, *, seconds: float) -> Ste
             for a type that there isn't.
     """
     call = requests.metric(connection.address, pool_type)
-    answer = yield from connection.asking(call, seconds=seconds)
+    answer = connection.ask(call, seconds=seconds)
     try:
         return metric_in(connection.url, pool_type, answer)
     except NotFound as error:
@@ -118,9 +115,6 @@ class LostNote(NamedTuple):
 
 # How long one request may take: a server that is slow answers in less.
 ATTEMPT_SECONDS = 20.0
-
-_Result = TypeVar("_Result")
-
 
 # For so long it has to say that a resource isn't the owner's, and so often in that time.
 _HEAR_SECONDS = 0.9
@@ -180,7 +174,7 @@ class Holding:
                 if left <= 0:
                     raise Refused(f"{self._connection.url} was given no time to renew {name}")
                 had = len(names) - len(lost)
-                if not self._wait(self.renewing(owner, name, had=had, seconds=left)):
+                if not self.renew_one(owner, name, had=had, seconds=left):
                     lost.add(name)
             except BackendUnreachable as error:
                 failed = failed or error
@@ -188,8 +182,8 @@ class Holding:
             raise failed
         return tuple(name for name in names if name not in lost)
 
-    def renewing(self, owner: str, name: str, *, had: int, seconds: float) -> Steps[bool]:
-        """Renew one name; yields each sleep that it needs.
+    def renew_one(self, owner: str, name: str, *, had: int, seconds: float) -> bool:
+        """Renew one name.
 
         Args:
             owner: Whose it is.
@@ -207,13 +201,13 @@ class Holding:
         until = self._clock.elapsed() + seconds
         for _ in range(_TIMES_NOT_OURS):
             left = max(0.0, until - self._clock.elapsed())
-            came, answer = yield from self._change(call, seconds=left)
+            came, answer = self._change(call, seconds=left)
             again = self._clock.elapsed() + _HEAR_SECONDS / (_TIMES_NOT_OURS - 1)
             if came != "not ours" or again >= until:
                 break
-            yield Sleep(frozenset(), again)
+            self._connection.pause(again)
         if came == "gone":
-            told = yield from look(self._connection, type_of(owner), seconds=seconds)
+            told = look(self._connection, type_of(owner), seconds=seconds)
             if told.owners.get(owner, 0) >= had:
                 raise Refused(words_of(self._connection.url, answer))
         return came == "done"
@@ -226,7 +220,7 @@ class Holding:
 
         def send(seconds: float, failures: Sequence[Exception]) -> str | None:
             call = requests.release(self._connection.address, name, owner)
-            came, answer = self._wait(self._change(call, seconds=seconds))
+            came, answer = self._change(call, seconds=seconds)
             words = words_of(self._connection.url, answer)
             if came == "gone" and not _number_of(_Unseen, failures):
                 raise _Unseen(words)
@@ -241,12 +235,9 @@ class Holding:
 
         return send
 
-    def _change(self, call: Call, *, seconds: float) -> Steps[tuple[Verdict, Answer]]:
-        answer = yield from self._connection.asking(call, seconds=seconds)
+    def _change(self, call: Call, *, seconds: float) -> tuple[Verdict, Answer]:
+        answer = self._connection.ask(call, seconds=seconds)
         return verdict(self._connection.url, answer), answer
-
-    def _wait(self, steps: Steps[_Result]) -> _Result:
-        return sleep_through(steps, interrupts=(), now=self._clock.elapsed)
 
 
 def _number_of(kind: type[Exception], failures: Sequence[Exception]) -> int:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from leasectl.backends.contract import Journal, Patience, Turn
 from leasectl.backends.kinds import Backend, HasSides
 from leasectl.engines.contract import Engine
-from leasectl.model import Claimant, ReleasedBy, Request
+from leasectl.model import Claimant, ReleasedBy
 from leasectl.system.clock import Clock
 from leasectl.system.poll import sleep_through
 
@@ -25,7 +25,6 @@ class PoolBackend(Backend):
         engine: The store.
         sides: The other sides of the same store; most commands never look at them.
         clock: The engine's clock.
-        remote: The store isn't part of the records' transactions; False for as the class says.
         limited: As `Backend` has it, where the store is a server.
         release_seconds: How long a release may take in all there; None for as long as is usual.
         close: Ends the connections of the store.
@@ -43,16 +42,14 @@ class PoolBackend(Backend):
         sides: Sides,
         *,
         clock: Clock,
-        remote: bool = False,
         limited: Callable[[float | None], AbstractContextManager[object]] = nullcontext,
         release_seconds: float | None = None,
         close: Callable[[], object] = lambda: None,
     ) -> None:
         self.url = url
-        self.remote = remote or self.remote
         self._engine = engine
-        self._sides = sides
         self._clock = clock
+        self._sides = sides
         self._limited = limited
         self._release_seconds = release_seconds
         self._close = close
@@ -107,37 +104,4 @@ class PoolBackend(Backend):
     def turn(self, claimant: Claimant, journal: Journal, patience: Patience) -> Turn:
         from leasectl.backends.pool.turn import PoolTurn  # which no release needs
 
-        turn = PoolTurn(
-            self._engine,
-            self._clock,
-            claimant,
-            journal,
-            patience,
-            closed=self._why_closed,
-            withdrawn=self._why_withdrawn,
-            supersede=self._supersede,
-            count_whole=self._count_whole,
-        )
-        return turn.take()
-
-    def _why_withdrawn(self, claimant: Claimant) -> str:
-        from leasectl.backends.pool.withdrawals import take_reason
-
-        return take_reason(self.values, claimant)
-
-    def _supersede(self, claimant: Claimant, granted: tuple[str, int] | None) -> None:
-        from leasectl.backends.pool.withdrawals import supersede
-
-        supersede(self, claimant, granted=granted)
-
-    def _count_whole(self, request: Request) -> int:
-        from leasectl.engines.rules.possible import usable_in
-
-        (pool,) = self.pools.pools(request.type)
-        return len(usable_in(pool, request))
-
-    def _why_closed(self, types: Sequence[str]) -> str:
-        from leasectl.backends.pool.closed import why_closed
-
-        with self.limited(self._clock.elapsed()):
-            return why_closed(self.pools, types)
+        return PoolTurn(self, self._engine, self._clock, claimant, journal, patience).take()

@@ -10,12 +10,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator
 from contextlib import contextmanager, nullcontext
 from typing import TYPE_CHECKING, TypeVar
 
 from leasectl.backends.contract import Journal, Patience, Progress, Turn, Withdrawn, why_given_up
-from leasectl.backends.kinds import either
+from leasectl.backends.kinds import Backend, either
 from leasectl.engines.contract import Engine, Outlook, TicketExpired, TicketGone, Waiter
 from leasectl.errors import (
     AccessRefused,
@@ -25,7 +25,7 @@ from leasectl.errors import (
     NoLease,
     Unanswered,
 )
-from leasectl.model import Claimant, Process, Request
+from leasectl.model import Claimant, Process
 from leasectl.system.backoff import Backoff, Restarts
 from leasectl.system.clock import Clock, earliest
 from leasectl.system.poll import Sleep
@@ -35,7 +35,6 @@ from leasectl.text.naming import superseding_key, wants_whole_pool
 from leasectl.text.wording import counted
 
 if TYPE_CHECKING:
-    from leasectl.backends.one_by_one import Steps
     from leasectl.engines.facts import Standing
 
 Looked = TypeVar("Looked", Outlook, "Outlook | None")
@@ -50,37 +49,29 @@ class PoolTurn:
     """One acquisition.
 
     Args:
+        backend: The store's.
         engine: The store.
         clock: The engine's clock.
         claimant: Who asks, for what.
         journal: Keeps the record in step.
         patience: How long to wait.
-        closed: Called with types, for why what is free there can't be had, in words.
-        count_whole: Returns how many resources a request for a whole pool has to get now.
     """
 
     def __init__(
         self,
+        backend: Backend,
         engine: Engine,
         clock: Clock,
         claimant: Claimant,
         journal: Journal,
         patience: Patience,
-        *,
-        closed: Callable[[Sequence[str]], str],
-        withdrawn: Callable[[Claimant], str],
-        supersede: Callable[[Claimant, tuple[str, int] | None], None],
-        count_whole: Callable[[Request], int],
     ) -> None:
+        self._backend = backend
         self._engine = engine
         self._clock = clock
         self._claimant = claimant
         self._journal = journal
         self._patience = patience
-        self._closed = closed
-        self._withdrawn = withdrawn
-        self._supersede = supersede
-        self._count_whole = count_whole
         self._start = clock.elapsed()
         self._deadline = patience.until(self._start)
         self._next_report = self._start if patience.report else None
@@ -134,7 +125,7 @@ class PoolTurn:
 
     # 1. The ticket
 
-    def _enter(self) -> Steps[Outlook]:
+    def _enter(self) -> Generator[Sleep, set[int], Outlook]:
         """Get in the queue, and try to claim for the first time."""
         is_undone = self._engine.undoes  # then nothing of what fails here has happened
         with nullcontext() if is_undone else self._leaving():
@@ -160,8 +151,10 @@ class PoolTurn:
         if not leases and self._deadline is not None and self._is_over(self._clock.elapsed()):
             return  # it ends at once, and another may be granted what is released next
         granted = (outlook.pool_type or request.type, leases[0].ticket) if leases else None
+        from leasectl.backends.pool.withdrawals import supersede
+
         try:
-            self._supersede(self._claimant, granted)
+            supersede(self._backend, self._claimant, granted=granted)
         except LeaseError as error:
             self._patience.warn(f"older requests with the same key may still wait: {error}")
 
@@ -181,7 +174,7 @@ class PoolTurn:
                 self._patience.recover()
             outlook = yield from self._look_again(outlook)
 
-    def _look_again(self, before: Outlook) -> Steps[Outlook]:
+    def _look_again(self, before: Outlook) -> Generator[Sleep, set[int], Outlook]:
         """Try to claim; as it was before if the store doesn't answer now."""
         try:
             return self._try_to_claim() or before
@@ -202,7 +195,7 @@ class PoolTurn:
         with self._engine.atomic():
             return self._claim()
 
-    def _anew(self, look: Callable[[], Looked]) -> Steps[Looked]:
+    def _anew(self, look: Callable[[], Looked]) -> Generator[Sleep, set[int], Looked]:
         """Queue again and look from there: as often as it is stopped for so long meanwhile."""
         while True:
             self._check_deadline()
@@ -299,11 +292,15 @@ class PoolTurn:
         request = self._claimant.request
         if not wants_whole_pool(request.labels):
             return
-        count = self._count_whole(request)
+        from leasectl.engines.rules.possible import usable_in
+
+        (pool,) = self._backend.pools.pools(request.type)
+        count = len(usable_in(pool, request))
         if count != request.count:
+            now = "is 1" if count == 1 else f"are {count}"
             raise NoLease(
                 f'pool "{request.type}" changed while the request waited: --count all counted '
-                f"{counted(request.count, 'resource')}, and now there {_are(count)}; try again"
+                f"{counted(request.count, 'resource')}, and now there {now}; try again"
             )
 
     def _outlast(self, reason: BackendUnreachable, *, has_place: bool) -> None:
@@ -343,9 +340,11 @@ class PoolTurn:
             with self._engine.atomic():
                 self._leave(reason)
             if isinstance(reason, TicketGone):
+                from leasectl.backends.pool.withdrawals import take_reason
+
                 self._waiter.standing()  # says so when the whole pool is gone
                 types = either(self._claimant.request.types)
-                why = self._withdrawn(self._claimant)
+                why = take_reason(self._backend.values, self._claimant)
                 error = Withdrawn(f"{types}: the request was {why or 'released while it waited'}")
                 error.is_on_purpose = bool(why)
                 raise error from None
@@ -410,7 +409,12 @@ class PoolTurn:
     def _why_closed(self, now: Standing) -> str:
         """Why what is free can't be had; asked for by who is first alone: it reads whole pools."""
         is_first = now.position == 1 and now.held < now.capacity and not now.next_grant_at
-        return self._closed(self._claimant.request.types) if is_first else ""
+        if not is_first:
+            return ""
+        from leasectl.backends.pool.closed import why_closed
+
+        with self._backend.limited(self._clock.elapsed()):
+            return why_closed(self._backend.pools, self._claimant.request.types)
 
     def _until_next_grant(self, now: Standing) -> float | None:
         """How long the pool's pace keeps everybody waiting, in seconds; None for not at all."""
@@ -455,10 +459,6 @@ class PoolTurn:
             pace_seconds=now.pace_seconds,
             closed=self._why_closed(now),
         )
-
-
-def _are(count: int) -> str:
-    return "is 1" if count == 1 else f"are {count}"
 
 
 def _is_outage(reason: BaseException) -> bool:

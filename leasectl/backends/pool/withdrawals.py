@@ -18,7 +18,6 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
-from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from leasectl.engines.values import ValueChange
@@ -37,22 +36,20 @@ _KEPT_SECONDS = 3600.0
 _LONGEST_REASON = 1000
 
 
-def withdraw(
-    entry: QueueEntry, why: str, *, values: Values, take_away: Callable[[str, str], None]
-) -> None:
+def withdraw(backend: Backend, entry: QueueEntry, why: str) -> None:
     """Withdraw a request that was seen in a queue, and leave its waiter the reason.
 
     Args:
+        backend: The store.
         entry: The request.
         why: What its waiter says when it ends.
-        values: Of the store.
-        take_away: `Engine.withdraw` of that store.
     """
     key = _key(entry.holder_identity, entry.claim_key)
-    values.change([ValueChange(key, why.encode(), keep_seconds=_KEPT_SECONDS)])
-    take_away(entry.claim_key, why)
-    with contextlib.suppress(LeaseError):
-        values.tidy()
+    with backend.atomic():
+        backend.values.change([ValueChange(key, why.encode(), keep_seconds=_KEPT_SECONDS)])
+        backend.withdraw(entry.claim_key, why)
+        with contextlib.suppress(LeaseError):
+            backend.values.tidy()
 
 
 def take_reason(values: Values, claimant: Claimant) -> str:
@@ -90,8 +87,7 @@ def supersede(
             if not own or entry.ticket >= max(own) or entry.claim_key == claimant.claim_key:
                 continue
             if superseding_key(entry.labels) == key:
-                with backend.atomic():
-                    withdraw(entry, why, values=backend.values, take_away=backend.withdraw)
+                withdraw(backend, entry, why)
 
 
 def waiting_as(pools: PoolAdmin, holder: str) -> list[QueueEntry]:

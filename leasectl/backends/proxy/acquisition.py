@@ -17,7 +17,7 @@ import math
 from collections.abc import Iterable
 
 from leasectl.backends.contract import Patience, Progress, RemoteJournal
-from leasectl.backends.one_by_one import Steps, acquire_one_by_one, short_wait_hint
+from leasectl.backends.one_by_one import acquire_one_by_one, short_wait_hint
 from leasectl.backends.proxy.connection import Connection
 from leasectl.backends.proxy.protocol import (
     ACQUIRE,
@@ -45,7 +45,7 @@ from leasectl.http.messages import Answer, encode_query
 from leasectl.model import Lease, Request
 from leasectl.system.backoff import Backoff, retry
 from leasectl.system.clock import Clock
-from leasectl.system.poll import Sleep, sleep_through
+from leasectl.system.poll import sleep
 from leasectl.text.durations import format_duration
 from leasectl.text.naming import is_resource_name
 from leasectl.text.wording import printable
@@ -128,15 +128,11 @@ class Acquisition:
             LeaseError: The server refused, or what ended the wait.
         """
         try:
-            leases = sleep_through(
-                acquire_one_by_one(
-                    self,
-                    self._request.count,
-                    self._journal,
-                    deadline=self._deadline,
-                    now=self._clock.elapsed,
-                ),
-                interrupts=self._patience.interrupts,
+            leases = acquire_one_by_one(
+                self,
+                self._request.count,
+                self._journal,
+                deadline=self._deadline,
                 now=self._clock.elapsed,
             )
             if leases is None:
@@ -147,11 +143,7 @@ class Acquisition:
             raise
         return leases
 
-    def ask_for_one(self, until: float | None) -> Steps[str | None]:
-        yield from ()  # its connection waits, beside what interrupts
-        return self._ask_for_one(until)
-
-    def _ask_for_one(self, until: float | None) -> str | None:
+    def ask_for_one(self, until: float | None) -> str | None:
         if self._asked == 1 and self._heeds_keys:
             self._check_capacity()
         self._key = self._open_key = f"{self._journal.key}/{self._asked}"
@@ -207,14 +199,13 @@ class Acquisition:
     def ghost_seconds(self) -> float:
         return 0.0 if self._heeds_keys else GHOST_SECONDS
 
-    def pause(self, seconds: float) -> Steps[None]:
-        yield Sleep(frozenset(), self._clock.elapsed() + seconds)
+    def pause(self, seconds: float) -> None:
+        now = self._clock.elapsed
+        sleep(wake_fds=(), interrupts=self._patience.interrupts, until=now() + seconds, now=now)
 
     def _rest(self, seconds: float, until: float | None) -> None:
         """Pause, as far as that leaves time for one more try."""
-        seconds = min(seconds, max(0.0, self._room(until)))
-        now = self._clock.elapsed
-        sleep_through(self.pause(seconds), interrupts=self._patience.interrupts, now=now)
+        self.pause(min(seconds, max(0.0, self._room(until))))
 
     def _room(self, until: float | None) -> float:
         """Return for how long to pause; negative if there is no time for another try."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from leasectl.backends.kinds import (
@@ -20,12 +20,10 @@ from leasectl.backends.proxy.connection import Connection
 from leasectl.backends.proxy.releases import Releases
 from leasectl.backends.proxy.status import ask_status
 from leasectl.errors import InvalidRequest, NotSupported
-from leasectl.system.clock import Clock
 
 if TYPE_CHECKING:
     from leasectl.backends.contract import Patience, RemoteJournal
     from leasectl.backends.kinds import Context
-    from leasectl.engines.contract import LostListener
     from leasectl.model import Claimant, ReleasedBy, Request
     from leasectl.state.directory import State
 
@@ -37,16 +35,7 @@ _URL = re.compile(
 
 
 class ProxyBackend(Backend):
-    """Leases from a lease proxy.
-
-    Args:
-        url: ``http://`` or ``https://`` address of the proxy.
-        state: As `Backend` has it.
-        connection: How to talk to it.
-        release_seconds: How long a release may take in all; None for the usual time.
-        warn: As `Releases` has it.
-        clock: Where times come from.
-    """
+    """Leases from a lease proxy."""
 
     title = "a lease proxy"
     pools_are = "is a lease proxy: its server manages the pools; see: leasectl status"
@@ -55,20 +44,11 @@ class ProxyBackend(Backend):
     releases_by_name = True
     outlives_steps = True
 
-    def __init__(
-        self,
-        url: str,
-        state: State,
-        connection: Connection,
-        *,
-        release_seconds: float | None,
-        warn: Callable[[str], None],
-        clock: Clock,
-    ) -> None:
-        super().__init__(url, state)
-        self._connection = connection
-        self._releases = Releases(url, connection, seconds=release_seconds, warn=warn, clock=clock)
-        self._clock = clock
+    def __init__(self, context: Context, state: State) -> None:
+        super().__init__(context, state)
+        self._clock = context.clock
+        self._connection = Connection(context.url, context.settings, clock=context.clock)
+        self._releases = Releases(context, self._connection)
 
     @classmethod
     def check_url(cls, url: str) -> None:
@@ -94,17 +74,6 @@ class ProxyBackend(Backend):
         ):
             if given:
                 raise lacking(f"{option} is not supported by the lease proxy", has=able)
-
-    @classmethod
-    def open(cls, context: Context, state: State, lost: LostListener) -> ProxyBackend:
-        return cls(
-            context.url,
-            state,
-            Connection(context.url, context.settings, clock=context.clock),
-            release_seconds=context.release_seconds,
-            warn=context.warn,
-            clock=context.clock,
-        )
 
     @classmethod
     def status(cls, context: Context, pool_type: str | None) -> object:

@@ -6,7 +6,7 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 
 from leasectl.backends.unanswered import Late, TimeOver, failure, words_of
-from leasectl.errors import AccessRefused, NotAllowed
+from leasectl.errors import AccessRefused, LeaseError, NotAllowed
 from leasectl.http.exchange import Client, trust_for
 from leasectl.http.messages import Answer, Call, encode_query
 from leasectl.http.no_answer import NoAnswer, NotInTime
@@ -83,7 +83,10 @@ class Connection:
             AccessRefused: Not to us.
         """
         call = Call(f"{self._url}{path}?{encode_query(params)}", headers=self._headers(headers))
-        return self._wait_for(call, path, interrupts=interrupts, until=until, tick=tick, late=late)
+        seconds = self._seconds_until(until)
+        return self._send(
+            call, path, seconds, TimeOver, interrupts=interrupts, tick=tick, late=late
+        )
 
     def post(
         self,
@@ -95,29 +98,8 @@ class Connection:
         tick: Callable[[float], float | None] = lambda now: None,
     ) -> Answer:
         """POST JSON, and wait for the answer as long as it takes; see `ask`."""
-        call = self._with_json(path, body, {})
-        return self._wait_for(call, path, interrupts=interrupts, until=until, tick=tick)
-
-    def _wait_for(
-        self,
-        call: Call,
-        path: str,
-        *,
-        interrupts: Sequence[Interrupt],
-        until: float | None,
-        tick: Callable[[float], float | None],
-        late: Callable[[Answer | None], None] | None = None,
-    ) -> Answer:
-        seconds = None if until is None else until - self._clock.elapsed()
-        try:
-            answer = self._client.ask(
-                call, seconds=seconds, interrupts=interrupts, tick=tick, late=late
-            )
-        except NotInTime:
-            raise TimeOver(f"no answer from {self._url} in time") from None
-        except NoAnswer as reason:
-            raise failure(self._url + path, reason) from reason
-        return self._allowed(answer)
+        call, seconds = self._with_json(path, body, {}), self._seconds_until(until)
+        return self._send(call, path, seconds, TimeOver, interrupts=interrupts, tick=tick)
 
     def look(self, path: str, *, seconds: float) -> Answer:
         """GET, and wait for the answer for so many seconds at most.
@@ -126,9 +108,8 @@ class Connection:
             NotSent, Loss: No answer.
             AccessRefused: Not to us.
         """
-        return self._in_time(
-            Call(self._url + path, headers=self._headers({}), method="GET"), path, seconds
-        )
+        call = Call(self._url + path, headers=self._headers({}), method="GET")
+        return self._send(call, path, seconds, Late)
 
     def tell(
         self, path: str, body: object, *, headers: Mapping[str, str], seconds: float
@@ -139,18 +120,34 @@ class Connection:
             NotSent, Loss: No answer.
             AccessRefused: Not to us.
         """
-        return self._in_time(self._with_json(path, body, headers), path, seconds)
+        return self._send(self._with_json(path, body, headers), path, seconds, Late)
 
     def _with_json(self, path: str, body: object, headers: Mapping[str, str]) -> Call:
         text = json.dumps(body, separators=(",", ":")).encode()
         all_headers = self._headers({**headers, "Content-Type": "application/json"})
         return Call(self._url + path, text, headers=all_headers)
 
-    def _in_time(self, call: Call, path: str, seconds: float) -> Answer:
+    def _seconds_until(self, until: float | None) -> float | None:
+        return None if until is None else until - self._clock.elapsed()
+
+    def _send(
+        self,
+        call: Call,
+        path: str,
+        seconds: float | None,
+        too_late: type[LeaseError],
+        *,
+        interrupts: Sequence[Interrupt] = (),
+        tick: Callable[[float], float | None] = lambda now: None,
+        late: Callable[[Answer | None], None] | None = None,
+    ) -> Answer:
+        """Send a request and wait for the answer; raise ``too_late`` if it doesn't come in time."""
         try:
-            answer = self._client.ask(call, seconds=seconds)
+            answer = self._client.ask(
+                call, seconds=seconds, interrupts=interrupts, tick=tick, late=late
+            )
         except NotInTime:
-            raise Late(f"no answer from {self._url} in time") from None
+            raise too_late(f"no answer from {self._url} in time") from None
         except NoAnswer as reason:
             raise failure(self._url + path, reason) from reason
         return self._allowed(answer)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 
+from leasectl.backends.kinds import Context
 from leasectl.backends.proxy.connection import Connection
 from leasectl.backends.proxy.protocol import (
     RELEASE,
@@ -17,7 +18,6 @@ from leasectl.backends.proxy.protocol import (
 from leasectl.backends.release_tries import ReleaseTries, SendRelease, Unaccounted
 from leasectl.backends.unanswered import Refused
 from leasectl.errors import AccessRefused, BackendUnreachable
-from leasectl.system.clock import Clock
 from leasectl.text.wording import printable
 
 _LOOK_SECONDS = 3.0
@@ -27,26 +27,15 @@ class Releases:
     """Releases at one lease proxy, each tried until it works or its time is over.
 
     Args:
-        url: Of the proxy.
+        context: The proxy's.
         connection: How to talk to it.
-        seconds: As `ReleaseTries` has it.
-        warn: Likewise.
-        clock: Where times come from.
     """
 
-    def __init__(
-        self,
-        url: str,
-        connection: Connection,
-        *,
-        seconds: float | None,
-        warn: Callable[[str], None],
-        clock: Clock,
-    ) -> None:
-        self._url = url
+    def __init__(self, context: Context, connection: Connection) -> None:
+        self._url = context.url
         self._connection = connection
-        self._tries = ReleaseTries(url, seconds=seconds, warn=warn, clock=clock, is_up=self._is_up)
-        self._clock = clock
+        self._tries = ReleaseTries(context, context.url, is_up=self._is_up)
+        self._clock = context.clock
 
     def release(self, key: str, names: Sequence[str]) -> Iterator[str]:
         """Give names back, one a request; yields each as soon as it is certain.

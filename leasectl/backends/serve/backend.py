@@ -18,14 +18,13 @@ from leasectl.errors import BackendUnreachable, InvalidRequest, LeaseError, NoLe
 from leasectl.model import Lease
 from leasectl.system.backoff import Backoff, Pauses
 from leasectl.system.clock import Clock, earliest
-from leasectl.system.poll import Sleep, sleep_through
+from leasectl.system.poll import sleep
 from leasectl.text.durations import format_duration
 
 if TYPE_CHECKING:
     from leasectl.backends.contract import Patience, RemoteJournal
     from leasectl.backends.kinds import Context
     from leasectl.backends.servers import ClaimWatch, Renew, RenewalTerms
-    from leasectl.engines.contract import LostListener
     from leasectl.engines.pool_admin import Sides
     from leasectl.model import Claimant, ReleasedBy
     from leasectl.state.directory import State
@@ -38,14 +37,7 @@ FIRST_REPORT_SECONDS = 1.0
 
 
 class ServeBackend(Backend):
-    """Leases from the pools of a `leasectl serve`.
-
-    Args:
-        url: ``leasectl+http://`` or ``leasectl+https://`` address of the server.
-        state: As `Backend` has it.
-        calls: To the server.
-        clock: Where times come from.
-    """
+    """Leases from the pools of a `leasectl serve`."""
 
     title = "leasectl serve"
     prefix = "leasectl+http://"
@@ -54,10 +46,10 @@ class ServeBackend(Backend):
     has_pools = True
     default_ttl_seconds = 60.0
 
-    def __init__(self, url: str, state: State, calls: Calls, *, clock: Clock) -> None:
-        super().__init__(url, state)
-        self._calls = calls
-        self._clock = clock
+    def __init__(self, context: Context, state: State) -> None:
+        super().__init__(context, state)
+        self._calls = Calls(context, seconds=context.release_seconds)
+        self._clock = context.clock
 
     @classmethod
     def check_url(cls, url: str) -> None:
@@ -67,15 +59,10 @@ class ServeBackend(Backend):
             raise InvalidRequest(str(error).replace('"http', f'"{SCHEME}http')) from None
 
     @classmethod
-    def open(cls, context: Context, state: State, lost: LostListener) -> ServeBackend:
-        calls = _calls(context, seconds=context.release_seconds)
-        return cls(context.url, state, calls, clock=context.clock)
-
-    @classmethod
     def open_renewals(cls, context: Context, terms: RenewalTerms) -> Renew:
         from leasectl.backends.servers import ClosingRenewals
 
-        calls = _calls(context, seconds=terms.ttl_seconds / 3)
+        calls = Calls(context, seconds=terms.ttl_seconds / 3)
 
         def renew(claim_key: str, names: Sequence[str]) -> tuple[str, ...]:
             renewal: Renewal = calls.call("engine.renew", claim_key)
@@ -90,11 +77,11 @@ class ServeBackend(Backend):
     ) -> ClaimWatch:
         from leasectl.backends.serve.watch import ServeWatch
 
-        return ServeWatch(_calls(context), claim_key)
+        return ServeWatch(Calls(context), claim_key)
 
     @classmethod
     def open_probe(cls, context: Context) -> Callable[[], None]:
-        calls = _calls(context, seconds=_PROBE_SECONDS)
+        calls = Calls(context, seconds=_PROBE_SECONDS)
         return lambda: calls.call("events.last_number")
 
     @classmethod
@@ -114,7 +101,7 @@ class ServeBackend(Backend):
     def open_to_look(cls, context: Context, *, seconds: float) -> Sides:
         from leasectl.backends.serve.sides import ServeSides
 
-        return ServeSides(_calls(context, seconds=seconds))
+        return ServeSides(Calls(context, seconds=seconds))
 
     @property
     def sides(self) -> Sides:
@@ -269,12 +256,12 @@ class _Acquisition:
             raise self._no_lease(error) if self._has_answered else error
         if now + seconds >= given_up_at:
             raise error
-        until = now + seconds if self._deadline is None else min(now + seconds, self._deadline)
-
-        def pause() -> Iterator[Sleep]:
-            yield Sleep(frozenset(), until)
-
-        sleep_through(pause(), interrupts=self._patience.interrupts, now=self._clock.elapsed)  # type: ignore[arg-type]
+        sleep(
+            wake_fds=(),
+            interrupts=self._patience.interrupts,
+            until=earliest(now + seconds, self._deadline),
+            now=self._clock.elapsed,
+        )
 
     def _report(self, now: float) -> float | None:
         if self._patience.report is None:
@@ -298,7 +285,3 @@ class _Acquisition:
         waited = format_duration(self._clock.elapsed() - self._start)
         detail = "" if error is None else f": {error}"
         return NoLease(f'no lease of "{self._claimant.request.type}" within {waited}{detail}')
-
-
-def _calls(context: Context, seconds: float | None = None) -> Calls:
-    return Calls(context.url, context.settings, clock=context.clock, seconds=seconds)

@@ -6,6 +6,7 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from leasectl.backends.kinds import Context
 from leasectl.backends.proxy.connection import Connection
 from leasectl.backends.release_tries import AWAY_SECONDS
 from leasectl.backends.serve.protocol import (
@@ -18,10 +19,8 @@ from leasectl.backends.serve.protocol import (
 )
 from leasectl.backends.unanswered import Loss, NotSent, Refused, words_of
 from leasectl.http.messages import Answer
-from leasectl.http.settings import Settings
 from leasectl.system import signals
 from leasectl.system.backoff import Backoff, retry
-from leasectl.system.clock import Clock
 from leasectl.system.poll import Interrupt
 
 SCHEME = "leasectl+"
@@ -42,28 +41,28 @@ class Calls:
     """The calls to one server.
 
     Args:
-        url: ``leasectl+http://…``.
-        settings: How to talk to it.
-        clock: Where times come from.
+        context: The backend's; its URL is ``leasectl+http://…``.
         seconds: How long a call may take in all.
     """
 
-    def __init__(
-        self, url: str, settings: Settings, *, clock: Clock, seconds: float | None = None
-    ) -> None:
-        self.url = url[len(SCHEME) :]
-        self.clock = clock
+    def __init__(self, context: Context, *, seconds: float | None = None) -> None:
+        self.context = context
+        self.url = context.url[len(SCHEME) :]
+        self.clock = context.clock
         self.until: float | None = None
-        self._given = (url, settings, seconds)
+        self._given_seconds = seconds
         self._seconds = _SECONDS if seconds is None else seconds
         self._connection = Connection(
-            self.url, settings, clock=clock, longest_bytes=1 << 30, keeps_connections=True
+            self.url,
+            context.settings,
+            clock=self.clock,
+            longest_bytes=1 << 30,
+            keeps_connections=True,
         )
 
     def again(self) -> Calls:
         """Return a copy with connections of its own, for another thread or beside a wait."""
-        url, settings, seconds = self._given
-        return Calls(url, settings, clock=self.clock, seconds=seconds)
+        return Calls(self.context, seconds=self._given_seconds)
 
     def close(self) -> None:
         """End all connections as soon as they are idle."""
@@ -99,7 +98,7 @@ class Calls:
                 self.clock.elapsed() + pause >= start + min(seconds, AWAY_SECONDS)
             ),
             sleep=signals.pause,
-        )["result"]
+        )
 
     def post(
         self,
@@ -124,21 +123,21 @@ class Calls:
             until=until,
             tick=tick,
         )
-        return self.result_in(answer)["result"]
+        return self.result_in(answer)
 
     def malformed(self) -> Refused:
         """The error for an answer that can't be meant."""
         return Refused(f"{self.url} answered something else than a result")
 
     def result_in(self, answer: Answer) -> Any:
-        """Return the object that an answer has."""
+        """Return the result that an answer has."""
         try:
             data = json.loads(answer.text)
         except (ValueError, RecursionError):
             data = None
         if answer.status == 200 and isinstance(data, dict) and "result" in data:
             try:
-                return {"result": decode_result(data["result"])}
+                return decode_result(data["result"])
             except (ValueError, TypeError, KeyError) as error:
                 raise self.malformed() from error
         said = parse_error(data)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from leasectl.backends.contract import Patience
-from leasectl.backends.pool.backend import PoolBackend
+from leasectl.backends.kubernetes import KubernetesBackend
 from leasectl.engines.kubernetes.api.address import KubernetesAddress
 from leasectl.engines.kubernetes.api.choice import choose
 from leasectl.engines.kubernetes.api.login import open_api
@@ -41,7 +41,7 @@ class Access:
             posting=Posting(api, choice.namespace, clock=CLOCK) if tells_events else None,
         )
         self.engine, self.pools = opened.engine, opened.pools
-        self.backend = PoolBackend("kubernetes:", self.engine, opened, clock=CLOCK, remote=True)
+        self.backend = KubernetesBackend("kubernetes:", self.engine, opened, clock=CLOCK)
 
     def acquire(self, claim_key: str, request: Request) -> tuple[Lease, ...]:
         """Acquire, however long that takes."""

@@ -7,10 +7,9 @@ from typing import Callable
 
 import pytest
 
-from leasectl.backends.one_by_one import BACKOFF, PART_SECONDS, Steps, acquire_one_by_one
+from leasectl.backends.one_by_one import BACKOFF, PART_SECONDS, acquire_one_by_one
 from leasectl.errors import BackendUnreachable
 from leasectl.model import Lease
-from leasectl.system.poll import sleep_through
 from tests.kit.recorded import NoJournal
 
 # What a server does: grants a name, lets all the time pass that it is given, or fails.
@@ -29,8 +28,7 @@ class Server:
         self.paused: list[float] = []
         self.given_back: list[str] = []
 
-    def ask_for_one(self, until: float | None) -> Steps[str | None]:
-        yield from ()
+    def ask_for_one(self, until: float | None) -> str | None:
         self.waits.append(None if until is None else until - self.now)
         step = next(self.steps)
         if isinstance(step, Exception):
@@ -44,8 +42,7 @@ class Server:
     def give_back(self, name: str) -> None:
         self.given_back.append(name)
 
-    def pause(self, seconds: float) -> Steps[None]:
-        yield from ()
+    def pause(self, seconds: float) -> None:
         self.paused.append(seconds)
         self.now += seconds
 
@@ -87,7 +84,7 @@ def acquire(
     deadline: float | None = None,
     chance: Callable[[], float] = lambda: 0.0,
 ) -> Sequence[str] | None:
-    steps = acquire_one_by_one(
+    leases = acquire_one_by_one(
         server,
         count,
         journal or Journal(),
@@ -95,7 +92,6 @@ def acquire(
         now=lambda: server.now,
         chance=chance,
     )
-    leases = sleep_through(steps, interrupts=(), now=lambda: server.now)
     return None if leases is None else [lease.name for lease in leases]
 
 

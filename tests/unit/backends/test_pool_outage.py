@@ -22,6 +22,7 @@ from leasectl.errors import (
 )
 from leasectl.model import Claimant, Request
 from leasectl.system.poll import Sleep
+from tests.kit.made_up_backend import MadeUpBackend
 from tests.kit.made_up_store import MadeUpEngine, MadeUpStore, MadeUpWaiter
 from tests.kit.recorded import NoJournal
 from tests.kit.support import ManualClock
@@ -454,13 +455,7 @@ def test_a_release_of_nothing_named_takes_a_request_out_of_the_queue_of_a_server
     steps = line.wait()
     next(steps)
     assert line.queue() == ["me"]
-    backend = PoolBackend(
-        "made-up:",
-        line.engine,
-        line.sides,
-        clock=line.time.clock,
-        remote=True,
-    )
+    backend = MadeUpBackend("madeup://", line.engine, line.sides, clock=line.time.clock)
     assert backend.release("me", ()) == ()
     assert line.queue() == []
     line.backend.release("me", ())  # on the embedded pool the record says whether it waits

@@ -146,7 +146,9 @@ class TestWhyItWaits:
     ) -> None:
         asked: list[Sequence[str]] = []
         with monkeypatch.context() as patch:
-            patch.setattr(line.backend, "_why_closed", asked.append)
+            patch.setattr(
+                "leasectl.backends.pool.closed.why_closed", lambda _, types: asked.append(types)
+            )
             first = line.wait(report_seconds=10.0)
             next(first)
         assert asked == []  # it would read the whole pool for nothing

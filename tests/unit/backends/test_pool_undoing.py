@@ -18,6 +18,7 @@ from leasectl.engines.rules.membership import Member, cordon
 from leasectl.errors import Cancelled, StateUnwritable
 from leasectl.model import Claimant, Lease, ReleasedBy, Request
 from leasectl.system.clock import Clock
+from tests.kit.made_up_backend import MadeUpBackend
 from tests.kit.made_up_store import MadeUpEngine, MadeUpStore
 from tests.kit.recorded import NoJournal
 from tests.kit.support import ManualClock
@@ -137,7 +138,7 @@ class _Engine:
 )
 def test_on_a_server_tickets_go_first_and_say_why(by: ReleasedBy, why: str) -> None:
     engine = _Engine()
-    backend = PoolBackend("x:", cast(Engine, engine), cast(Sides, None), clock=Clock(), remote=True)
+    backend = MadeUpBackend("x:", cast(Engine, engine), cast(Sides, None), clock=Clock())
     assert backend.release("k/1", (), by=by) == ("a",)
     assert engine.told == [("withdraw", "k/1", why), ("free", "k/1", by)]
     engine.told.clear()

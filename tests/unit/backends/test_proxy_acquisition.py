@@ -9,7 +9,6 @@ from typing import Any, Callable, cast
 import pytest
 
 from leasectl.backends.contract import Patience, Progress
-from leasectl.backends.one_by_one import Steps
 from leasectl.backends.proxy import status
 from leasectl.backends.proxy.acquisition import Acquisition
 from leasectl.backends.proxy.connection import Connection
@@ -157,8 +156,7 @@ class Try:
             clock=proxy.time.clock,
         )
 
-        def pause(seconds: float) -> Steps[None]:
-            yield from ()
+        def pause(seconds: float) -> None:
             self.pauses.append(seconds)
             proxy.time.advance(seconds)
 

@@ -8,6 +8,7 @@ from typing import Any, Callable, cast
 
 import pytest
 
+from leasectl.backends.kinds import Context
 from leasectl.backends.proxy.connection import Connection
 from leasectl.backends.proxy.releases import Releases
 from leasectl.backends.release_tries import AWAY_SECONDS, Unaccounted
@@ -81,13 +82,13 @@ def releases(
     if monkeypatch is not None:
         monkeypatch.setattr(time, "sleep", proxy.time.advance)
     connection = cast(Connection, proxy)
-    return Releases(
+    context = Context(
         "http://proxy",
-        connection,
-        seconds=seconds,
+        release_seconds=seconds,
         warn=proxy.warnings.append,
         clock=proxy.time.clock,
     )
+    return Releases(context, connection)
 
 
 def given_back(found: Releases, *names: str, key: str = KEY) -> tuple[list[str], str]:

@@ -11,15 +11,14 @@ from typing import Any, cast
 import pytest
 
 from leasectl.backends.contract import Patience
+from leasectl.backends.kinds import Context
 from leasectl.backends.serve.backend import ServeBackend
 from leasectl.backends.serve.connection import Calls
 from leasectl.backends.unanswered import Refused
 from leasectl.errors import LeaseError
 from leasectl.http.messages import Answer
-from leasectl.http.settings import Settings
 from leasectl.model import Claimant, Request
 from leasectl.state.directory import State
-from leasectl.system.clock import Clock
 from tests.kit.recorded import NoJournal
 
 EVIL = "../../x\x1b[31m$(id)\ny"
@@ -32,9 +31,9 @@ def lease(**fields: object) -> dict[str, object]:
 
 
 def read(text: object, status: int = 200) -> Any:
-    calls = Calls("leasectl+http://127.0.0.1:1", Settings(), clock=Clock())
+    calls = Calls(Context("leasectl+http://127.0.0.1:1"))
     try:
-        return calls.result_in(Answer(status, json.dumps(text)))["result"]
+        return calls.result_in(Answer(status, json.dumps(text)))
     finally:
         calls.close()
 
@@ -83,8 +82,7 @@ def test_a_grant_of_another_number_is_no_answer() -> None:
     with ThreadingHTTPServer(("127.0.0.1", 0), _OneLease) as server:
         threading.Thread(target=server.serve_forever, daemon=True).start()
         url = f"leasectl+http://127.0.0.1:{server.server_port}"
-        calls = Calls(url, Settings(), clock=Clock())
-        backend = ServeBackend(url, cast("State", None), calls, clock=calls.clock)
+        backend = ServeBackend(Context(url), cast("State", None))
         try:
             for count in (1, 2):
                 claimant = Claimant("h/1", "a/1/h/h", Request("T", count), None)

@@ -8,7 +8,6 @@ import pytest
 
 from leasectl.backends.contract import Patience
 from leasectl.backends.kinds import claim_key_of
-from leasectl.backends.pool.backend import PoolBackend
 from leasectl.errors import BackendUnreachable, StateUnwritable
 from leasectl.keeper.answers import Answers
 from leasectl.keeper.log import Log
@@ -203,12 +202,8 @@ class TestOnAServer:
     def service(self, desk: Desk, monkeypatch: pytest.MonkeyPatch) -> Service:
         register_made_up(monkeypatch)
         store = MadeUpStore(desk.time.clock)
-        backend = PoolBackend(
-            "madeup://here",
-            MadeUpEngine(store),
-            store.sides,
-            clock=desk.time.clock,
-            remote=True,
+        backend = MadeUpBackend(
+            "madeup://here", MadeUpEngine(store), store.sides, clock=desk.time.clock
         )
         monkeypatch.setattr(MadeUpBackend, "open", lambda context, state, lost: backend)
         service = desk.as_caller(desk.caller, "madeup://here")
