@@ -41,7 +41,7 @@ from leasectl.leases.release import arm, finish, leave_failed, release, release_
 from leasectl.leases.renew import renew
 from leasectl.leases.request import draw_between, make_request
 from leasectl.leases.service import Expected, Service
-from leasectl.leases.targets import Targets, whole_names
+from leasectl.leases.targets import targets_at, targets_of_names, whole_names
 from leasectl.model import Handle, OnReclaim, Process, Request, whole
 from leasectl.run.lease_thread import LeaseThread
 from leasectl.state.handles import new_id
@@ -601,32 +601,12 @@ class Client:
             ...     print(lease.name)
             gcp--install--01
         """
-        request = self._request(
-            type, count, name, where, release_after, ttl, priority, supersede, labels, on_reclaim
-        )
-        lease = Lease(self, request, guard)
-        self._obtain(lease, _Waiting(wait, connect_timeout, cancel, progress))
-        return lease
-
-    def _request(
-        self,
-        type: str | Sequence[str],
-        count: int | Literal["all"],
-        name: str | None,
-        where: Mapping[str, str] | Sequence[str],
-        release_after: Duration | None,
-        ttl: Duration | None,
-        priority: int,
-        supersede: str | None,
-        labels: Mapping[str, str] | None,
-        on_reclaim: OnReclaim,
-    ) -> Request:
         types = (type,) if isinstance(type, str) else tuple(type)
         if not types:
             raise InvalidRequest("type is empty; name a pool")
         conditions = [f"{k}={v}" for k, v in where.items()] if isinstance(where, Mapping) else where
         shown = {check_label_key(k): v for k, v in {**self._labels, **(labels or {})}.items()}
-        return make_request(
+        request = make_request(
             pool_types=tuple(map(check_own_type, types)),
             count=None if count == "all" else count,
             name=None if name is None else check_name(name),
@@ -638,6 +618,9 @@ class Client:
             supersede=supersede,
             on_reclaim=on_reclaim,
         )
+        lease = Lease(self, request, guard)
+        self._obtain(lease, _Waiting(wait, connect_timeout, cancel, progress))
+        return lease
 
     def once(
         self,
@@ -752,12 +735,12 @@ class Client:
                     at_once=now,
                 )
                 return tuple(each.name for each in forced if each.ended_before is None)
-            targets = Targets(service)
             if handle:
-                found = targets.of_path(handle)
+                targets = targets_at(service, handle)
             else:
-                found = targets.of_names(whole_names(service, names), expected=expected)
-            release_each(service, found, tell=released.extend)
+                wanted = whole_names(service, names)
+                targets = targets_of_names(service, wanted, expected=expected)
+            release_each(service, targets, tell=released.extend)
         return tuple(released)
 
     def status(self, type: str | None = None) -> dict[str, Any]:

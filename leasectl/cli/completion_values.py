@@ -20,7 +20,7 @@ from leasectl.engines.pool_admin import Sides
 from leasectl.engines.values import Value
 from leasectl.errors import LeaseError
 from leasectl.leases.opening import choose_backend, settings, state_directory
-from leasectl.leases.targets import read_names
+from leasectl.leases.paths import read_names
 from leasectl.once.results import POINTERS, kept_in
 from leasectl.state import read_only
 from leasectl.text.naming import is_reserved

@@ -10,6 +10,7 @@
 - `renew`: renew leases
 - `renewal_threads`: renew leases on servers, in threads
 - `targets`: find the handles and names that a release means
+- `paths`: find a handle by its path, and read copies of names files
 - `recovery`: give back what dead processes held
 - `marks`: the holder's side of a reclaim: marks, uses and answers
 - `on_demand`: pools that are made on demand, with one resource each

@@ -32,6 +32,7 @@ from leasectl.system.process import is_dead
 from leasectl.text.naming import as_given
 
 if TYPE_CHECKING:
+    from leasectl.engines.facts import Resource
     from leasectl.engines.pool_admin import Sides
 
 # `run` and `once` set it for their command: the handles whose commands it runs under.
@@ -119,7 +120,10 @@ class Losses:
             if handle.state == "held":
                 self._drop_lost(handle, names)
             elif handle.state == "acquiring" and not kind_of_handle(handle).remote:
-                self._forget_dead_waiter(handle)
+                if handle.acquisition == 1:
+                    self._handles.forget(handle.id, 1)  # its path was never printed
+                else:
+                    self._handles.release(handle, now=self._clock.elapsed())
 
     def note_gone(self, handle: Handle, names: Sequence[str]) -> None:
         """Record, in a transaction, that a handle no longer holds some names.
@@ -166,15 +170,11 @@ class Losses:
         names = [name for name in names if name not in taken_back]
         left = self._handles.current(handle.id, handle.acquisition) if taken_back else handle
         if names and left is not None:
-            self._note_event(left, names)
+            kind = kind_of_handle(left)
+            if kind.remote and not kind.has_pools:  # pools write the event themselves
+                RecordEvents(self._state, self._clock).lost(left, names, reason=IS_GONE)
             self._handles.drop(left, names, now=self._clock.elapsed(), lost=True)
         self._state.wake(self._state.runner_pipe(handle.id))
-
-    def _note_event(self, handle: Handle, names: Sequence[str]) -> None:
-        """Write an event of lost leases, on a backend whose pools write none."""
-        kind = kind_of_handle(handle)
-        if kind.remote and not kind.has_pools:
-            RecordEvents(self._state, self._clock).lost(handle, names, reason=IS_GONE)
 
     def _drop_taken_back(self, handle: Handle, names: Sequence[str]) -> frozenset[str]:
         """Drop the names that were ready to be taken back, which is no loss; return them."""
@@ -185,12 +185,6 @@ class Losses:
             self._handles.drop(handle, sorted(taken_back), now=self._clock.elapsed())
             self._to_unlist += [(handle.shared_dir, taken_back)] if handle.shared_dir else []
         return taken_back
-
-    def _forget_dead_waiter(self, handle: Handle) -> None:
-        if handle.acquisition == 1:
-            self._handles.forget(handle.id, 1)  # its path was never printed
-        else:
-            self._handles.release(handle, now=self._clock.elapsed())
 
 
 class Service(HasSides):
@@ -281,6 +275,16 @@ class Service(HasSides):
         """
         place = place_of(handle.backend, handle.settings)
         return place == place_of(self.backend_url, self.settings)
+
+    def resources(self, names: Collection[str]) -> list[Resource]:
+        """Return the resources of some names in the chosen backend's pools."""
+        return [
+            each for pool in self.pools.pools() for each in pool.resources if each.name in names
+        ]
+
+    def may_have(self, name: str) -> bool:
+        """Return whether the chosen backend may have a resource; one without pools might."""
+        return not self.kind.has_pools or bool(self.resources([name]))
 
     def warn(self, line: str) -> None:
         """Print a line about a problem that stops nothing."""

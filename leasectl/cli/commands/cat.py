@@ -9,8 +9,8 @@ from leasectl.cli.context import open_service
 from leasectl.cli.described import OneOf, form_of, option, plain_command
 from leasectl.cli.rendering.output import emit, emit_lines
 from leasectl.errors import InvalidRequest, NotFound
+from leasectl.leases.paths import handle_at, read_names
 from leasectl.leases.service import lost_error
-from leasectl.leases.targets import Targets, read_names
 from leasectl.text.properties import check_key
 from leasectl.text.wording import printable
 
@@ -55,7 +55,7 @@ def command(*, handle: str, form: NamesForm | None, key: str | None, as_json: bo
     if not handle:
         return
     service = open_service(for_handles=True)
-    record = Targets(service).handle_at(handle)
+    record = handle_at(service, handle)
     if record is None and wanted == "json":
         raise NotFound(f"{handle} is a copy; use the handle itself, in {service.state.directory}")
     names = tuple(read_names(handle)) if record is None else record.names
@@ -80,7 +80,7 @@ def _values(handle: str, key: str) -> tuple[str, ...]:
     from leasectl.leases.properties import properties_by_name, properties_of
 
     service = open_service(for_handles=True)
-    record = Targets(service).handle_at(handle) if handle else None
+    record = handle_at(service, handle) if handle else None
     if record is not None and record.lost and not record.names:
         raise lost_error(record, service.state)
     if record is not None:

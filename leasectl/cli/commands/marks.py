@@ -10,8 +10,8 @@ from leasectl.cli.rendering.output import emit_json, emit_lines, note, show, sho
 from leasectl.cli.rendering.table import Column, number, output_width, table
 from leasectl.errors import InvalidRequest, NotAllowed
 from leasectl.leases.marks import Answered, Asked, answer, asked_of, unuse, use
+from leasectl.leases.paths import handle_at, read_names
 from leasectl.leases.service import Service
-from leasectl.leases.targets import Targets, read_names
 from leasectl.model import Handle, whole
 from leasectl.system.clock import rfc3339
 from leasectl.text.durations import format_duration
@@ -40,7 +40,7 @@ def held_handles(service: Service, path: str, done: str) -> list[Handle]:
     """
     if not path:
         return []
-    record = Targets(service).handle_at(path)
+    record = handle_at(service, path)
     if record is not None:
         return [record]
     names = read_names(path)

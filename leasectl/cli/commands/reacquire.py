@@ -13,7 +13,7 @@ from leasectl.cli.rendering.output import emit, note
 from leasectl.cli.rendering.waiting import WaitOptions
 from leasectl.errors import LeaseError, LockHeld, NoLease, spares_optional
 from leasectl.leases.acquire import reacquire
-from leasectl.leases.targets import Targets
+from leasectl.leases.paths import handle_at
 from leasectl.model import Handle
 from leasectl.system.signals import SignalTrap
 from leasectl.text.wording import followed_by
@@ -45,7 +45,7 @@ def command(*, handle: str, as_json: bool, **given: Any) -> None:
         with SignalTrap() as trap:
             service = open_service(for_handles=True, wait_seconds=waits.wait_seconds)
             with service.state.lock_limit.within_wait(waits.wait_seconds):
-                record = Targets(service).handle_at(handle)
+                record = handle_at(service, handle)
             if record is None:
                 raise no_handle_of_ours(handle, service, "reacquired")
             handle_id = record.id

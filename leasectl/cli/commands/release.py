@@ -22,7 +22,15 @@ from leasectl.cli.rendering.output import ReleasedForm, emit_lines, emit_release
 from leasectl.errors import InvalidRequest, LeaseError
 from leasectl.leases.release import arm, release_each
 from leasectl.leases.service import Expected, Service, unlist_stale
-from leasectl.leases.targets import Listed, Targets, unknown_here, whole_names
+from leasectl.leases.targets import (
+    Listed,
+    targets_at,
+    targets_of_everything,
+    targets_of_names,
+    targets_of_scope_test,
+    unknown_here,
+    whole_names,
+)
 from leasectl.model import ReleaseTarget
 from leasectl.text.durations import DurationRange, drawn_between, parse_duration_range
 from leasectl.text.wording import counted, listed
@@ -206,12 +214,12 @@ def command(
         targets, absent = _of_handles(service, handles)
     elif lists_of_names:
         names = whole_names(service, names)
-        targets = Targets(service).of_names(names, only_here=backend is not None, expected=expected)
+        targets = targets_of_names(service, names, only_here=backend is not None, expected=expected)
     elif scope is not None:
-        in_scope = Targets(service).of_scope_test()
+        in_scope = targets_of_scope_test(service)
         targets = in_scope.targets
     else:
-        targets, others = Targets(service).of_everything()
+        targets, others = targets_of_everything(service)
         if others:
             note(
                 f"not released: {counted(len(others), 'handle')} of other jobs, of once or of "
@@ -275,7 +283,7 @@ def _of_handles(
     failed: LeaseError | None = None
     for handle in dict.fromkeys(handles):
         try:
-            targets += Targets(service).of_path(handle)
+            targets += targets_at(service, handle)
         except LeaseError as error:
             failed = failed or error
     return targets, failed

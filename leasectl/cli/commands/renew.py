@@ -8,9 +8,9 @@ from leasectl.cli import options
 from leasectl.cli.context import no_handle_of_ours, open_service
 from leasectl.cli.described import duration, plain_command
 from leasectl.cli.rendering.output import emit, emit_json, note, when_due
+from leasectl.leases.paths import handle_at
 from leasectl.leases.renew import renew
 from leasectl.leases.service import Service
-from leasectl.leases.targets import Targets
 from leasectl.model import Handle, whole
 from leasectl.system.clock import rfc3339
 
@@ -37,7 +37,7 @@ def command(*, handle: str, ttl_seconds: float | None, as_json: bool) -> None:
     longer --ttl. To postpone a delayed release, use: leasectl release H --delay D --detach
     """
     service = open_service(for_handles=True)
-    record = Targets(service).handle_at(handle)
+    record = handle_at(service, handle)
     if record is None:
         raise no_handle_of_ours(handle, service, "renewed")
     sent = time.time()

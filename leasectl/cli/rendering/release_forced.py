@@ -17,7 +17,7 @@ from leasectl.leases.release_forced import (
     withdraw_waiting,
 )
 from leasectl.leases.service import Expected
-from leasectl.leases.targets import Targets, whole_names
+from leasectl.leases.targets import targets_of_everything, whole_names
 from leasectl.pools.overview import parse_holder
 from leasectl.text.naming import as_given, is_name
 from leasectl.text.wording import printable
@@ -70,7 +70,7 @@ def release_all_and_tell(
     """
     check_reason(reason)
     service = open_service(backend, for_handles=True)
-    own, others = Targets(service).of_everything()
+    own, others = targets_of_everything(service)
     released: list[str] = []
     forced: list[Forced] = []
     failed: LeaseError | None = None

@@ -12,7 +12,14 @@ from leasectl.errors import BackendUnreachable, CorruptState, LeaseError, NotAll
 from leasectl.leases.acquire import acquire
 from leasectl.leases.release import arm, release
 from leasectl.leases.service import Service
-from leasectl.leases.targets import Targets, adopt, is_resource, unknown_here
+from leasectl.leases.targets import (
+    adopt,
+    targets_at,
+    targets_of_everything,
+    targets_of_names,
+    targets_of_scope_test,
+    unknown_here,
+)
 from leasectl.model import Handle, Request, whole
 from leasectl.state import shared_leases
 from tests.kit.desk import Desk
@@ -38,8 +45,8 @@ def service(desk: Desk, server: Server) -> Service:
 def test_on_the_embedded_pool_there_is_nothing_that_no_handle_holds(desk: Desk) -> None:
     desk.pool(1)
     assert adopt(desk.service, ["T--00"], foreign=None) == ()
-    assert is_resource(desk.service, "T--00")
-    assert not is_resource(desk.service, "T--01")
+    assert desk.service.may_have("T--00")
+    assert not desk.service.may_have("T--01")
 
 
 def test_who_releases_by_name_alone_is_not_asked_whose_it_is(desk: Desk) -> None:
@@ -48,7 +55,7 @@ def test_who_releases_by_name_alone_is_not_asked_whose_it_is(desk: Desk) -> None
     assert service.handles.require(handle.id) == handle
     assert (handle.names, handle.request.count, handle.adopted_claim) == (("a", "b"), 2, "")
     assert (handle.state, handle.backend) == ("held", "http://127.0.0.1:1")
-    assert is_resource(service, "whatever")
+    assert service.may_have("whatever")
 
 
 def test_who_releases_to_holders_alone_takes_nothing_back_from_others(
@@ -98,7 +105,7 @@ def test_a_release_of_the_scope_means_what_is_adopted_and_tells_what_is_not(
     taken_by(desk, Caller("another/2", "host"))
     taken_by(desk, desk.caller)
     shared_leases.add(str(tmp_path), [*NAMES, "gone"])
-    found = Targets(service).of_scope_test()
+    found = targets_of_scope_test(service)
     (target,) = found.targets
     assert sorted(found.stale) == ["T--00", "T--02"]
     assert (found.foreign, found.unknown) == (["T--00"], ["gone"])
@@ -112,7 +119,7 @@ def test_of_a_lost_record_of_what_its_server_has_not_the_pools_are_not_made_anew
     path = Path(service.state.names_path("T-lost"))
     path.write_text("gone--00")
     with pytest.raises(CorruptState, match="its log was lost, or somebody put a copy there"):
-        Targets(service).of_path(str(path))
+        targets_at(service, str(path))
 
 
 def test_what_nobody_holds_is_left_out(desk: Desk, service: Service) -> None:
@@ -148,7 +155,7 @@ class TestWhatIsNotGivenBack:
 
     def test_is_forgotten(self, desk: Desk, service: Service, away: None) -> None:
         taken_by(desk, desk.caller, count=2)
-        (target,) = Targets(service).of_names(["T--00", "T--01"])
+        (target,) = targets_of_names(service, ["T--00", "T--01"])
         with pytest.raises(BackendUnreachable) as raised:
             release(service, target)
         assert raised.value.released == ("T--00",)
@@ -158,7 +165,7 @@ class TestWhatIsNotGivenBack:
         self, desk: Desk, service: Service, away: None
     ) -> None:
         taken_by(desk, desk.caller, count=2)
-        (target,) = Targets(service).of_names(["T--00", "T--01"])
+        (target,) = targets_of_names(service, ["T--00", "T--01"])
         arm(service, target, 60.0)
         with pytest.raises(BackendUnreachable):
             release(service, target._replace(by="delay"))
@@ -170,7 +177,7 @@ class TestWhatIsNotGivenBack:
     def test_is_not_among_all_that_is_held_here(self, desk: Desk, service: Service) -> None:
         taken_by(desk, desk.caller)
         adopt(service, ["T--00"], foreign=None)
-        assert Targets(service).of_everything() == ([], [])
+        assert targets_of_everything(service) == ([], [])
 
     def test_comes_after_whoever_holds_a_name_of_the_same_kind(
         self, desk: Desk, service: Service
@@ -179,6 +186,6 @@ class TestWhatIsNotGivenBack:
         adopt(service, ["T--00"], foreign=None)
         desk.pool(1)
         held = desk.acquire()
-        assert Targets(service).of_names(["T--00"]) == [whole(held)]
-        (target,) = Targets(service).of_names(["T--00"], only_here=True)
+        assert targets_of_names(service, ["T--00"]) == [whole(held)]
+        (target,) = targets_of_names(service, ["T--00"], only_here=True)
         assert service.handles.require(target.handle_id).adopted_claim is not None

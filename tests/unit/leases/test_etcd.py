@@ -15,7 +15,7 @@ from leasectl.leases.recovery import due
 from leasectl.leases.release import finish, release
 from leasectl.leases.renew import renew
 from leasectl.leases.service import Service
-from leasectl.leases.targets import Targets
+from leasectl.leases.targets import targets_of_names
 from leasectl.model import Handle, Request, whole
 from leasectl.pools import admin
 from leasectl.pools.definitions import parse_definitions
@@ -88,7 +88,7 @@ def test_nothing_is_asked_of_a_server_while_the_records_are_locked(
     admin.add_with(service, "T", 1, NO_CHANGE)
     text = "resources: [{type: N, state: free, names: [n1]}]"
     admin.apply(service, parse_definitions(text, "list").pools)
-    Targets(service).of_names(["T--00"])
+    targets_of_names(service, ["T--00"])
     release(service, whole(again))
     finish(service, acquired(service))
     assert len(asked) > 20

@@ -13,7 +13,7 @@ from leasectl.errors import NoLease, StateUnwritable
 from leasectl.leases.acquire import acquire, announce
 from leasectl.leases.release import finish, release
 from leasectl.leases.service import Service, unlist_stale
-from leasectl.leases.targets import Targets
+from leasectl.leases.targets import targets_of_scope_test
 from leasectl.model import Handle, Request, whole
 from leasectl.state import shared_leases
 from leasectl.state.directory import State
@@ -36,7 +36,7 @@ def listed(shared_dir: Path) -> list[str]:
 
 
 def release_scope_test(service: Service) -> list[str]:
-    targets, stale, _, _ = Targets(service).of_scope_test()
+    targets, stale, _, _ = targets_of_scope_test(service)
     released = [name for target in targets for name in release(service, target)]
     unlist_stale(service, stale)
     return released

@@ -13,7 +13,7 @@ from leasectl.errors import NotAllowed
 from leasectl.leases.acquire import acquire, announce
 from leasectl.leases.release import release
 from leasectl.leases.service import Service
-from leasectl.leases.targets import Targets
+from leasectl.leases.targets import targets_of_names, targets_of_scope_test
 from leasectl.model import Handle, Request, whole
 from leasectl.state import keeper_process
 from leasectl.state.directory import State
@@ -95,8 +95,9 @@ def test_the_lease_that_the_server_has_is_released(
     ground.leave_stale(stale)
     good = ground.acquire(ground.by(MINE, ground.elsewhere if is_elsewhere else None))
     service = ground.by(MINE)
-    finder = Targets(service)
-    targets = finder.of_scope_test().targets if scope else finder.of_names(["T--00"])
+    targets = (
+        targets_of_scope_test(service).targets if scope else targets_of_names(service, ["T--00"])
+    )
     if not is_elsewhere:
         assert [each.handle_id for each in targets] == [good.id]
     assert [name for each in targets for name in release(service, each)] == ["T--00"]
@@ -110,13 +111,13 @@ def test_what_another_job_holds_by_now_is_refused(
     ground.leave_stale(MINE)
     ground.acquire(ground.by(OTHERS))
     with pytest.raises(NotAllowed, match=r'"T--00" is held by job/2/'):
-        Targets(ground.by(MINE)).of_names(["T--00"])
+        targets_of_names(ground.by(MINE), ["T--00"])
     assert not ground.is_free
 
 
 def test_what_ran_out_and_is_free_is_no_error(ground: Ground) -> None:
     ground.leave_stale(OTHERS)
-    assert Targets(ground.by(MINE)).of_names(["T--00"]) == []
+    assert targets_of_names(ground.by(MINE), ["T--00"]) == []
 
 
 @pytest.mark.parametrize("stale", [MINE, OTHERS])

@@ -15,10 +15,11 @@ from leasectl.backends.contract import Caller, Patience
 from leasectl.backends.kinds import Context
 from leasectl.errors import CorruptState, NotAllowed, NotFound
 from leasectl.leases.acquire import acquire, announce
+from leasectl.leases.paths import read_names
 from leasectl.leases.release import release
 from leasectl.leases.request import new_handle
 from leasectl.leases.service import Service
-from leasectl.leases.targets import Targets, read_names
+from leasectl.leases.targets import targets_at, targets_of_everything, targets_of_names
 from leasectl.model import Handle, Process, ReleaseTarget, Request, whole
 from leasectl.state.directory import State
 from leasectl.system.process import identify, this_process
@@ -45,35 +46,35 @@ def state(held: Handle, cli: Cli) -> Iterator[State]:
 
 
 @pytest.fixture
-def targets(state: State) -> Targets:
-    return Targets(Service(state, Context("local:", caller=CALLER)))
+def service(state: State) -> Service:
+    return Service(state, Context("local:", caller=CALLER))
 
 
 class TestPaths:
     def test_a_path_in_the_state_directory_is_a_handle(
-        self, targets: Targets, held: Handle, state: State
+        self, service: Service, held: Handle, state: State
     ) -> None:
-        assert targets.of_path(state.names_path(held.id)) == [ReleaseTarget(held.id, 1)]
-        assert targets.of_path(held.id) == [whole(held)]
+        assert targets_at(service, state.names_path(held.id)) == [ReleaseTarget(held.id, 1)]
+        assert targets_at(service, held.id) == [whole(held)]
 
     @pytest.mark.parametrize("detour", ["handles/../handles", "./handles", "handles/."])
     def test_the_path_may_take_a_detour(
-        self, targets: Targets, held: Handle, state: State, detour: str
+        self, service: Service, held: Handle, state: State, detour: str
     ) -> None:
-        assert targets.of_path(f"{state.directory}/{detour}/{held.id}") == [whole(held)]
+        assert targets_at(service, f"{state.directory}/{detour}/{held.id}") == [whole(held)]
 
     def test_the_path_may_be_relative_or_through_a_link(
         self,
-        targets: Targets,
+        service: Service,
         held: Handle,
         state: State,
         tmp_path: Path,
         monkeypatch: pytest.MonkeyPatch,
     ) -> None:
         monkeypatch.chdir(state.path("handles"))
-        assert targets.of_path(f"./{held.id}") == [whole(held)]
+        assert targets_at(service, f"./{held.id}") == [whole(held)]
         (tmp_path / "link").symlink_to(state.path("handles"))
-        assert targets.of_path(f"{tmp_path}/link/{held.id}") == [whole(held)]
+        assert targets_at(service, f"{tmp_path}/link/{held.id}") == [whole(held)]
 
     @pytest.mark.parametrize(
         ("name", "advice"),
@@ -83,16 +84,16 @@ class TestPaths:
         ],
     )
     def test_a_handle_without_a_record_is_damage_and_its_file_is_not_believed(
-        self, targets: Targets, state: State, name: str, advice: str
+        self, service: Service, state: State, name: str, advice: str
     ) -> None:
         Path(state.names_path("T-forged")).write_text(name)
         with pytest.raises(CorruptState, match=advice):
-            targets.of_path(state.names_path("T-forged"))
+            targets_at(service, state.names_path("T-forged"))
 
     @pytest.mark.parametrize("is_bare", [True, False])
     def test_so_it_is_by_its_id_alone_and_where_a_file_has_its_name(
         self,
-        targets: Targets,
+        service: Service,
         state: State,
         tmp_path: Path,
         monkeypatch: pytest.MonkeyPatch,
@@ -103,82 +104,81 @@ class TestPaths:
         if not is_bare:
             Path("T-forged").write_text("T--01")
         with pytest.raises(CorruptState, match=r"T-forged lists T--00, but .* has no record"):
-            targets.of_path("T-forged" if is_bare else state.names_path("T-forged"))
+            targets_at(service, "T-forged" if is_bare else state.names_path("T-forged"))
 
     @pytest.mark.parametrize(
         ("name", "text"), [("T-odd", ""), ("T-odd", "no name!"), ("an odd one", "T--00")]
     )
     def test_a_file_there_is_no_handle_unless_it_lists_names_and_has_one(
-        self, targets: Targets, state: State, name: str, text: str
+        self, service: Service, state: State, name: str, text: str
     ) -> None:
         Path(state.names_path(name)).write_text(text)
         with pytest.raises(NotFound, match=name):
-            targets.of_path(state.names_path(name))
+            targets_at(service, state.names_path(name))
 
     def test_a_copy_means_its_names(
-        self, targets: Targets, held: Handle, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+        self, service: Service, held: Handle, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         (tmp_path / "copy").write_text("T--01\nT--02\n")
         wanted = [ReleaseTarget(held.id, 1, ("T--01",))]
-        assert targets.of_path(str(tmp_path / "copy")) == wanted
+        assert targets_at(service, str(tmp_path / "copy")) == wanted
         monkeypatch.chdir(tmp_path)
-        assert targets.of_path("copy") == targets.of_path("./copy") == wanted
+        assert targets_at(service, "copy") == targets_at(service, "./copy") == wanted
 
     def test_a_bare_id_is_the_handle_also_where_a_file_has_that_name(
-        self, targets: Targets, held: Handle, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+        self, service: Service, held: Handle, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         (tmp_path / held.id).write_text("T--00")
         monkeypatch.chdir(tmp_path)
-        assert targets.of_path(held.id) == [whole(held)]
+        assert targets_at(service, held.id) == [whole(held)]
 
 
 class TestNames:
-    def test_names_mean_the_handles_that_hold_them(self, targets: Targets, held: Handle) -> None:
-        assert targets.of_names(["T--01"]) == [ReleaseTarget(held.id, 1, ("T--01",))]
-        assert targets.of_names(["T--01", "T--00", "T--01"]) == [whole(held)]
+    def test_names_mean_the_handles_that_hold_them(self, service: Service, held: Handle) -> None:
+        assert targets_of_names(service, ["T--01"]) == [ReleaseTarget(held.id, 1, ("T--01",))]
+        assert targets_of_names(service, ["T--01", "T--00", "T--01"]) == [whole(held)]
 
-    def test_an_unknown_one_is_refused(self, targets: Targets) -> None:
+    def test_an_unknown_one_is_refused(self, service: Service) -> None:
         with pytest.raises(NotFound, match='no resource "U--00"'):
-            targets.of_names(["T--00", "U--00"])
+            targets_of_names(service, ["T--00", "U--00"])
 
     def test_anothers_is_refused(self, state: State, held: Handle) -> None:
-        other = Targets(Service(state, Context("local:", caller=Caller("job/2", "host"))))
+        other = Service(state, Context("local:", caller=Caller("job/2", "host")))
         with pytest.raises(NotAllowed, match=f"{held.holder_identity}.*another job or build"):
-            other.of_names(["T--02", "T--00"])
+            targets_of_names(other, ["T--02", "T--00"])
 
 
 def test_everything_leaves_grants_to_clients_of_serve_to_force(
-    targets: Targets, held: Handle, state: State
+    service: Service, held: Handle, state: State
 ) -> None:
     with state.transaction() as db:
         db.execute("UPDATE handle SET served = 1")
-    own, others = targets.of_everything()
+    own, others = targets_of_everything(service)
     assert (own, [each.id for each in others]) == ([], [held.id])
 
 
 def test_everything_leaves_other_jobs_handles_to_force(state: State, held: Handle) -> None:
-    other = Targets(Service(state, Context("local:", caller=Caller("job/2", "host"))))
-    own, others = other.of_everything()
+    other = Service(state, Context("local:", caller=Caller("job/2", "host")))
+    own, others = targets_of_everything(other)
     assert (own, [each.id for each in others]) == ([], [held.id])
 
 
-def test_everything_is_what_is_not_released(targets: Targets, held: Handle, cli: Cli) -> None:
-    with cli.service() as service:
-        release(service, whole(cli.hold("T")))
+def test_everything_is_what_is_not_released(service: Service, held: Handle, cli: Cli) -> None:
+    with cli.service() as its_service:
+        release(its_service, whole(cli.hold("T")))
     other = cli.hold("T")
-    own, others = targets.of_everything()
+    own, others = targets_of_everything(service)
     assert sorted([*own, *map(whole, others)]) == sorted([whole(held), whole(other)])
 
 
 def test_of_everything_those_come_first_that_would_get_what_the_others_give_back(
-    state: State, targets: Targets, held: Handle
+    state: State, service: Service, held: Handle
 ) -> None:
-    service = Service(state, Context("local:", caller=CALLER))
     waiting = [new_handle(service, Request("T"), handle_id) for handle_id in ("A-1", "Z-1")]
     with state.transaction():
         for each in waiting:
             service.handles.create(each, remote=False)
-    assert targets.of_everything()[0] == [*map(whole, waiting), whole(held)]
+    assert targets_of_everything(service)[0] == [*map(whole, waiting), whole(held)]
 
 
 def test_those_who_mean_a_name_at_once_mean_one_handle(held: Handle, cli: Cli) -> None:
@@ -189,7 +189,7 @@ def test_those_who_mean_a_name_at_once_mean_one_handle(held: Handle, cli: Cli) -
         with contextlib.closing(State.open(str(cli.state_dir))) as state:
             service = Service(state, Context("http://127.0.0.1:9", caller=CALLER))
             together.wait(PATIENCE_SECONDS)
-            (target,) = Targets(service).of_names([name])
+            (target,) = targets_of_names(service, [name])
             return target.handle_id
 
     with ThreadPoolExecutor(6) as threads:
@@ -215,43 +215,43 @@ class TestWork:
             return service.handles.require(handle.id)
 
     def test_of_a_command_that_runs_it_is_nobody_elses_to_release(
-        self, targets: Targets, held: Handle, cli: Cli, work: str
+        self, service: Service, held: Handle, cli: Cli, work: str
     ) -> None:
         handle = self.handle(cli, work, this_process())
         told = f"{handle.id} belongs to leasectl once, pid {os.getpid()}, .*: kill {os.getpid()}"
         with pytest.raises(NotAllowed, match=told):
-            targets.of_path(handle.id)
+            targets_at(service, handle.id)
         with pytest.raises(NotAllowed, match=told):
-            targets.of_names([work])
-        assert targets.of_everything()[0] == [whole(held)]
+            targets_of_names(service, [work])
+        assert targets_of_everything(service)[0] == [whole(held)]
 
     def test_whose_command_has_ended_it_is_like_any(
-        self, targets: Targets, held: Handle, cli: Cli, work: str
+        self, service: Service, held: Handle, cli: Cli, work: str
     ) -> None:
         handle = self.handle(cli, work, this_process()._replace(start_time=1))
-        assert targets.of_path(handle.id) == [whole(handle)]
-        assert sorted(targets.of_everything()[0]) == sorted([whole(held), whole(handle)])
+        assert targets_at(service, handle.id) == [whole(handle)]
+        assert sorted(targets_of_everything(service)[0]) == sorted([whole(held), whole(handle)])
 
     def test_whose_guard_is_still_ending_the_command_is_nobody_elses_to_release(
-        self, targets: Targets, held: Handle, cli: Cli, work: str
+        self, service: Service, held: Handle, cli: Cli, work: str
     ) -> None:
         guard = cli.spawn(["sleep", "60"]).process
         dead = this_process()._replace(start_time=1)
         handle = self.handle(cli, work, dead, identify(guard.pid))
         told = f"leasectl once, pid {os.getpid()}, .* ends; pid {guard.pid} is ending it"
         with pytest.raises(NotAllowed, match=told):
-            targets.of_path(handle.id)
-        assert targets.of_everything()[0] == [whole(held)]
+            targets_at(service, handle.id)
+        assert targets_of_everything(service)[0] == [whole(held)]
         guard.kill()
         guard.wait()
-        assert targets.of_path(handle.id) == [whole(handle)]
+        assert targets_at(service, handle.id) == [whole(handle)]
 
     def test_of_which_nobody_knows_who_does_it_may_be_under_way(
-        self, targets: Targets, cli: Cli, work: str
+        self, service: Service, cli: Cli, work: str
     ) -> None:
         handle = self.handle(cli, work, None)
         with pytest.raises(NotAllowed, match="leasectl once, which releases it"):
-            targets.of_path(handle.id)
+            targets_at(service, handle.id)
 
 
 class TestNamesFiles:

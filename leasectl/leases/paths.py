@@ -1,0 +1,97 @@
+"""Find a handle by its path, and read copies of names files."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import stat
+
+from leasectl.errors import CorruptState, LeaseError, NotAllowed, NotFound
+from leasectl.leases.service import Service
+from leasectl.model import Handle
+from leasectl.text.naming import is_name
+from leasectl.text.wording import listed, printable
+
+_TOO_LONG = 1 << 20  # a names file, in bytes
+
+
+def handle_at(service: Service, path: str) -> Handle | None:
+    """Return the handle of a path or a bare id; None for a path outside our directory.
+
+    Raises:
+        NotFound: It should be one of ours, and there is no such handle.
+        CorruptState: Its record was lost.
+    """
+    folder, name = os.path.split(path)
+    if folder and os.path.realpath(folder) != os.path.realpath(service.state.path("handles")):
+        return None
+    try:
+        return service.handles.require(name)
+    except NotFound:
+        if not folder and os.path.lexists(name):
+            return None  # a bare name of a file
+        _check_not_lost(service, name)
+        raise
+
+
+def _check_not_lost(service: Service, handle_id: str) -> None:
+    """Raise CorruptState if the names file of an unknown handle shows a lost record."""
+    state = service.state
+    path = state.names_path(handle_id)
+    if not is_name(handle_id) or not os.path.isfile(path):
+        return
+    names: list[str] = []
+    with state.transaction():  # no process is writing or removing such a file now
+        if service.handles.load(handle_id) is None:
+            with contextlib.suppress(LeaseError):
+                names = read_names(path)
+    if not names:
+        return
+    if not service.kind.remote and not any(service.may_have(name) for name in names):
+        how = (
+            ", nor of any such resource: the database was lost, and its pools with it; if no job "
+            "here still uses what they held, make them anew with: leasectl pool apply -f FILE, "
+            f"and remove {path}"
+        )
+    else:
+        how = (
+            ": its log was lost, or somebody put a copy there; see who holds what with leasectl "
+            f"status, and give it back with: leasectl release --names {','.join(names)}"
+        )
+    database = state.path("state.db")
+    raise CorruptState(f"{path} lists {listed(names)}, but {database} has no record of it{how}")
+
+
+def read_names(path: str) -> list[str]:
+    """Read a names file that was copied somewhere.
+
+    Raises:
+        NotFound: There is no such file, or it isn't a regular file.
+        NotAllowed: It is another user's, or not readable.
+        CorruptState: It holds something else than names.
+    """
+    shown = printable(path, longest=200)
+    try:
+        fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    except PermissionError:
+        raise NotAllowed(f"handle {shown} belongs to another user and can't be read") from None
+    except (OSError, ValueError):
+        raise NotFound(
+            f"no handle {shown}; list the held ones with: leasectl status --wide"
+        ) from None
+    try:
+        found = os.fstat(fd)
+        if not stat.S_ISREG(found.st_mode):
+            raise NotFound(f"{shown} is not a handle: not a regular file")
+        if found.st_uid != os.geteuid():
+            raise NotAllowed(f"handle {shown} belongs to user {found.st_uid}")
+        text = os.read(fd, _TOO_LONG)
+    finally:
+        os.close(fd)
+    names = text.decode("utf-8", "replace").split("\n")
+    names = names[:-1] if names[-1] == "" else names
+    if len(text) == _TOO_LONG or not all(map(is_name, names)):
+        raise CorruptState(
+            f"{shown} is not a handle: it contains something other than resource names"
+        )
+    return names
