@@ -1,7 +1,7 @@
 """Acquire leases under a handle, anew or again.
 
 However a request reaches its leases, its record goes through the same states (`RecordJournal` makes
-each step), and `announce` or `undo` ends it:
+each step, ``docs/dev/lease-states.md`` lists them), and `announce` or `undo` ends it:
 
 =============  ================================  ==================================================
 the record     what has happened                 when its process is killed then
