@@ -303,6 +303,9 @@ class _RemoteRelease:
         Args:
             tried_before: Names whose release was tried before, with an unknown outcome.
         """
+        from leasectl.engines.rules.events import WAITER_DIED
+        from leasectl.state.uses import Uses
+
         with self._state.transaction():
             current = self._service.current(self._target)
             if current is None:
@@ -313,23 +316,12 @@ class _RemoteRelease:
                 gone = [name for name in over if name not in tried_before]
                 self._events.released(current, given_back, by=self._target.by)
                 self._events.lost(current, gone, reason=IS_GONE)
-                if current.state == "acquiring" and len(over) == len(current.names):
-                    self._note_death(current)
-                lost = bool(gone) and not self._were_ready(current, gone)
+                is_given_up = current.state == "acquiring" and len(over) == len(current.names)
+                if is_given_up and current.waiter != this_process():
+                    self._events.gave_up(current, WAITER_DIED)
+                # Names that were ready to be taken back aren't lost.
+                lost = bool(gone) and not Uses(self._state).ready(current).issuperset(gone)
                 self._handles.drop(current, over, now=self._service.clock.elapsed(), lost=lost)
-
-    def _were_ready(self, handle: Handle, names: Sequence[str]) -> bool:
-        """Return whether all names were ready to be taken back, so that none is lost."""
-        from leasectl.state.uses import Uses
-
-        return Uses(self._state).ready(handle).issuperset(names)
-
-    def _note_death(self, handle: Handle) -> None:
-        """Record that a killed acquirer has given up."""
-        if handle.waiter != this_process():
-            from leasectl.engines.rules.events import WAITER_DIED
-
-            self._events.gave_up(handle, WAITER_DIED)
 
     def _is_over(self, name: str) -> bool:
         self._giving_back.settled(name, this_process())

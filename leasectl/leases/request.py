@@ -67,20 +67,6 @@ def parse_labels(labels: tuple[str, ...]) -> Labels:
     return tuple(pairs)
 
 
-def _check_supersede(key: str) -> str:
-    if not key or not key.isprintable() or len(key) > _LONGEST_LABEL:
-        raise InvalidRequest(
-            f"--supersede: write one printable line of 1 to {_LONGEST_LABEL} characters"
-        )
-    return key
-
-
-def _conditions(texts: tuple[str, ...]) -> Where:
-    from leasectl.text.properties import parse_conditions  # which few requests need
-
-    return parse_conditions(texts)
-
-
 def make_request(
     *,
     pool_types: tuple[str, ...],
@@ -115,9 +101,20 @@ def make_request(
     """
     if count is None and (name is not None or len(pool_types) > 1):
         raise InvalidRequest("--count all means one whole pool; leave out --name, and give one -t")
-    own = () if supersede is None else (superseding_label(_check_supersede(supersede)),)
+    own: Labels = ()
+    if supersede is not None:
+        if not supersede or not supersede.isprintable() or len(supersede) > _LONGEST_LABEL:
+            raise InvalidRequest(
+                f"--supersede: write one printable line of 1 to {_LONGEST_LABEL} characters"
+            )
+        own = (superseding_label(supersede),)
     if count is None:
         own = (*own, WHOLE_POOL_LABEL)
+    conditions: Where = ()
+    if where:
+        from leasectl.text.properties import parse_conditions  # which few requests need
+
+        conditions = parse_conditions(where)
     return Request(
         type=pool_types[0],
         count=1 if count is None else count,  # counted when the request is made
@@ -129,7 +126,7 @@ def make_request(
         other_types=pool_types[1:],
         priority=priority,
         release_between_seconds=drawn_between(release_after),
-        where=_conditions(where) if where else (),
+        where=conditions,
         on_reclaim=on_reclaim,
     )
 
@@ -224,12 +221,17 @@ def _effective(request: Request, context: Context) -> Request:
         )
     if request.name is not None:
         _check_name(request)
+    can_choose = context.kind.has_pools or context.kind.grants_nothing
     if request.other_types:
-        _check_types(context, request)
+        if not can_choose:
+            raise choosing(
+                f"{context.url} takes one pool per request; give -t once, or another backend"
+            )
+        _check_types(request)
     if superseding_key(request.labels) and not context.kind.has_pools:
         raise no_pools(context.url)
-    if request.on_reclaim != "keep":
-        _check_on_reclaim(context)
+    if request.on_reclaim != "keep" and not can_choose:
+        raise no_pools(context.url)
     ttl = request.ttl_seconds
     if ttl is not None:
         check_ttl(ttl)
@@ -265,18 +267,8 @@ def _check_name(request: Request) -> None:
         raise InvalidRequest("--name already chooses the resource; leave out --where")
 
 
-def _check_on_reclaim(context: Context) -> None:
-    """Refuse --on-reclaim on a backend without reclaims."""
-    if not context.kind.has_pools and not context.kind.grants_nothing:
-        raise no_pools(context.url)
-
-
-def _check_types(context: Context, request: Request) -> None:
-    """Refuse an invalid request for several pools, or one that isn't possible on this backend."""
-    if not context.kind.has_pools and not context.kind.grants_nothing:
-        raise choosing(
-            f"{context.url} takes one pool per request; give -t once, or another backend"
-        )
+def _check_types(request: Request) -> None:
+    """Refuse an invalid request for several pools."""
     several = " ".join(f"-t {each}" for each in request.types[:MOST_TYPES])
     if len(request.types) > MOST_TYPES:
         raise InvalidRequest(f"{len(request.types)} pools: give -t at most {MOST_TYPES} times")
